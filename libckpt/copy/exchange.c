@@ -3,12 +3,13 @@
  * exchange.c: what all processes of a team do together: bytes gathered, spread and dealt, and an
  * outcome that all agree on.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/copy/team_inside.h"
 
 /* What an exchange is: those who wait for another one have come apart. */
-enum team_what { TEAM_HELLO = 1, TEAM_GATHER, TEAM_SPREAD, TEAM_DEAL, TEAM_WHAT_ROOM = 16 };
+enum team_what { TEAM_GATHER = 1, TEAM_SPREAD, TEAM_DEAL, TEAM_VOTE, TEAM_OUTCOME };
 
 void ckpt_blobs_free(ckpt_blobs *b)
 {
@@ -31,15 +32,11 @@ static int team_blobs(ckpt_blobs *b, unsigned n, ckpt_err *err)
     return b->at && b->n ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* The id of the exchange that begins. */
+/* The id of the exchange that begins: the round's next step. */
 static uint64_t team_number(team_state *t, enum team_what what)
 {
-    uint64_t id;
-
-    pthread_mutex_lock(&t->lock);
-    id = t->seq++ * TEAM_WHAT_ROOM + what;
-    pthread_mutex_unlock(&t->lock);
-    return id;
+    assert(t->step < TEAM_LAST_STEP);
+    return TEAM_ID(t->round, t->step++, what);
 }
 
 static int team_send(team_state *t, unsigned to, uint64_t id, const void *p, size_t n,
@@ -62,7 +59,7 @@ static int team_take(team_state *t, unsigned from, uint64_t id, ckpt_blobs *out,
                      ckpt_err *err)
 {
     ckpt_letter *l = NULL;
-    int rc = team_await(t, &t->blobs, from, id, TEAM_WHAT_ROOM, &l, err);
+    int rc = team_await(t, &t->blobs, from, id, &l, err);
 
     if (rc != CKPT_OK || !l)
         return rc != CKPT_OK ? rc : CKPT_EIO;
@@ -88,9 +85,9 @@ static int team_own(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckp
 }
 
 /* Everybody's bytes at rank 0; with its own. */
-static int team_gather(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
+static int team_gather(team_state *t, uint64_t id, const void *p, size_t n, ckpt_blobs *out,
+                       ckpt_err *err)
 {
-    uint64_t id = team_number(t, TEAM_GATHER);
     int rc = CKPT_OK;
 
     if (t->team.rank != 0)
@@ -102,9 +99,9 @@ static int team_gather(team_state *t, const void *p, size_t n, ckpt_blobs *out, 
 }
 
 /* Rank 0's bytes at all, as its blob. */
-static int team_spread(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
+static int team_spread(team_state *t, uint64_t id, const void *p, size_t n, ckpt_blobs *out,
+                       ckpt_err *err)
 {
-    uint64_t id = team_number(t, TEAM_SPREAD);
     int rc = CKPT_OK;
 
     if (t->team.rank != 0)
@@ -116,9 +113,11 @@ static int team_spread(team_state *t, const void *p, size_t n, ckpt_blobs *out, 
 
 int ckpt_team_tell(ckpt_team *team, const void *bytes, size_t n, ckpt_blobs *out, ckpt_err *err)
 {
+    team_state *t = (team_state *)team;
+    uint64_t id = team_number(t, TEAM_SPREAD);
     int rc = team_blobs(out, team->n, err);
 
-    return rc == CKPT_OK ? team_spread((team_state *)team, bytes, n, out, err) : rc;
+    return rc == CKPT_OK ? team_spread(t, id, bytes, n, out, err) : rc;
 }
 
 /* Blobs as bytes, each behind its length. */
@@ -164,17 +163,18 @@ int ckpt_team_all(ckpt_team *team, const void *bytes, size_t n, ckpt_blobs *out,
     team_state *t = (team_state *)team;
     ckpt_blobs in = {0};
     ckpt_bytes all = {0};
+    uint64_t to = team_number(t, TEAM_GATHER), from = team_number(t, TEAM_SPREAD);
     int rc = team_blobs(out, team->n, err);
 
     if (rc == CKPT_OK)
         rc = team_blobs(&in, team->n, err);
     if (rc == CKPT_OK)
-        rc = team_gather(t, bytes, n, &in, err);
+        rc = team_gather(t, to, bytes, n, &in, err);
     if (rc == CKPT_OK && team->rank == 0 && !team_pack(&all, &in))
         rc = ckpt_fail_memory(err);
     ckpt_blobs_free(&in);
     if (rc == CKPT_OK)
-        rc = team_spread(t, all.at, all.n, out, err);
+        rc = team_spread(t, from, all.at, all.n, out, err);
     ckpt_vec_free(&all);
     return rc == CKPT_OK ? team_unpack(out, err) : rc;
 }
@@ -221,42 +221,56 @@ static const team_vote *team_judge(const ckpt_blobs *in)
     return worst;
 }
 
+/* Votes to rank 0, and the outcome from it into *out. */
+static int team_vote_all(team_state *t, const team_vote *mine, ckpt_err *out, ckpt_err *err)
+{
+    ckpt_blobs in = {0}, told = {0};
+    const team_vote *v = NULL;
+    int rc = team_blobs(&in, t->team.n, err);
+
+    if (rc == CKPT_OK)
+        rc = team_blobs(&told, t->team.n, err);
+    if (rc == CKPT_OK)
+        rc = team_gather(t, TEAM_ID(t->round, TEAM_LAST_STEP, TEAM_VOTE), mine, sizeof *mine, &in,
+                         err);
+    if (rc == CKPT_OK && t->team.rank == 0)
+        v = team_judge(&in);
+    if (rc == CKPT_OK)
+        rc = team_spread(t, TEAM_ID(t->round, TEAM_LAST_STEP, TEAM_OUTCOME), v ? &v->err : NULL,
+                         v ? sizeof v->err : 0, &told, err);
+    if (rc == CKPT_OK && told.n[0] == sizeof *out)
+        memcpy(out, told.at[0], sizeof *out);
+    out->text[sizeof out->text - 1] = 0;
+    ckpt_blobs_free(&in);
+    ckpt_blobs_free(&told);
+    return rc;
+}
+
 int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
 {
     team_state *t = (team_state *)team;
-    ckpt_err none = {0};
-    team_vote mine = {.err = {.code = rc}};
-    ckpt_blobs in = {0}, out = {0};
-    int bad = team_blobs(&in, team->n, &none);
+    ckpt_err all = {0}, why = {0};
+    team_vote mine;
 
+    memset(&mine, 0, sizeof mine);
     if (rc != CKPT_OK && err && err->code != CKPT_OK)
         mine.err = *err;
     mine.err.code = rc;
-    mine.echo = rc == CKPT_ECANCELED && ckpt_team_check(team, NULL) == CKPT_ECANCELED;
+    mine.echo = ckpt_team_echoes(team, rc);
     if (rc != CKPT_OK && !mine.echo)
-        team_say_all(t, TEAM_STOP, t->seq + 1, NULL, 0);
-    if (bad == CKPT_OK)
-        bad = team_blobs(&out, team->n, &none);
-    if (bad == CKPT_OK)
-        bad = team_gather(t, &mine, sizeof mine, &in, &none);
-    if (bad == CKPT_OK) {
-        const team_vote *v = team->rank == 0 ? team_judge(&in) : NULL;
-
-        bad = team_spread(t, v ? &v->err : NULL, v ? sizeof v->err : 0, &out, &none);
-    }
-    if (bad == CKPT_OK && out.n[0] == sizeof none)
-        memcpy(&none, out.at[0], sizeof none);
-    none.text[sizeof none.text - 1] = 0;
-    ckpt_blobs_free(&in);
-    ckpt_blobs_free(&out);
+        team_say_all(t, TEAM_STOP, t->round, NULL, 0);
+    t->failing = rc != CKPT_OK;
     // Who cannot be asked explains less than what failed here.
-    if (bad != CKPT_OK && rc != CKPT_OK && !mine.echo)
-        return rc;
-    if (none.code == CKPT_OK)
-        return CKPT_OK;
-    if (err)
-        *err = none;
-    return none.code;
+    if (team_vote_all(t, &mine, &all, &why) != CKPT_OK)
+        all = rc != CKPT_OK && !mine.echo ? mine.err : why;
+    t->failing = false;
+    pthread_mutex_lock(&t->lock);
+    t->round++;
+    pthread_mutex_unlock(&t->lock);
+    t->step = 0;
+    if (all.code != CKPT_OK && err)
+        *err = all;
+    return all.code;
 }
 
 int ckpt_team_count(ckpt_team *team, ckpt_err *err)

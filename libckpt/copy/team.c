@@ -126,6 +126,13 @@ static int team_failed(const team_state *t, bool together, ckpt_err *err)
                : ckpt_fail(err, why->code, "%s", why->text);
 }
 
+/* Another process has failed in this round; with the lock held. */
+static int team_stopped(const team_state *t, ckpt_err *err)
+{
+    return t->stopped > t->round ? ckpt_fail(err, CKPT_ECANCELED, "another process has failed")
+                                 : CKPT_OK;
+}
+
 int ckpt_team_check(ckpt_team *team, ckpt_err *err)
 {
     team_state *t = (team_state *)team;
@@ -133,10 +140,15 @@ int ckpt_team_check(ckpt_team *team, ckpt_err *err)
 
     pthread_mutex_lock(&t->lock);
     rc = team_failed(t, true, err);
-    if (rc == CKPT_OK && t->stop_at > t->seq)
-        rc = ckpt_fail(err, CKPT_ECANCELED, "another process has failed");
+    if (rc == CKPT_OK)
+        rc = team_stopped(t, err);
     pthread_mutex_unlock(&t->lock);
     return rc;
+}
+
+bool ckpt_team_echoes(ckpt_team *team, int rc)
+{
+    return rc == CKPT_ECANCELED && ckpt_team_check(team, NULL) == CKPT_ECANCELED;
 }
 
 /* ---- the post's thread ---- */
@@ -205,8 +217,8 @@ static void team_deliver(void *ctx, ckpt_letter *l)
         kept = false;
         if (l->kind == TEAM_BEAT && l->n == sizeof t->mate->done)
             memcpy(&t->mate[l->peer].done, l->bytes, l->n);
-        else if (l->kind == TEAM_STOP && l->id > t->stop_at)
-            t->stop_at = l->id;
+        else if (l->kind == TEAM_STOP && l->id >= t->stopped)
+            t->stopped = l->id + 1;
         else if (l->kind == TEAM_GONE)
             team_gone(t, l);
     }
@@ -283,12 +295,12 @@ static void team_tick(void *ctx)
 /* ---- waiting ---- */
 
 /* The letter of a list with this id, from this process; taken out.  NULL: there is none. */
-static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id, uint64_t room)
+static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id)
 {
     for (ckpt_letter **at = list; *at; at = &(*at)->next) {
         ckpt_letter *l = *at;
 
-        if (l->peer == from && l->id / room == id / room) {
+        if (l->peer == from && l->id == id) {
             *at = l->next;
             return l;
         }
@@ -314,26 +326,53 @@ static void team_pause(team_state *t)
     pthread_mutex_lock(&t->lock);
 }
 
-int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, uint64_t room,
-               ckpt_letter **out, ckpt_err *err)
+/*
+ * True if a process takes part in something else than the exchange that this one waits for; with
+ * the lock held.  Letters of one process come in order: another one of this round says so.  Only of
+ * a round that has failed some are left over.
+ */
+static bool team_apart(const team_state *t, unsigned from, uint64_t id)
+{
+    bool left_over = t->failing || t->stopped > t->round;
+
+    for (const ckpt_letter *l = t->blobs; l; l = l->next) {
+        if (l->peer == from && l->id != id && TEAM_ROUND_OF(l->id) == TEAM_ROUND_OF(id) &&
+            !left_over)
+            return true;
+    }
+    return false;
+}
+
+/* Why not to wait for the letter of an exchange any longer; with the lock held. */
+static int team_vain(team_state *t, unsigned from, uint64_t id, ckpt_err *err)
+{
+    int rc = team_failed(t, true, err);
+
+    // All come to the agreement that ends a round, also those who have failed.
+    if (rc == CKPT_OK && TEAM_STEP_OF(id) != TEAM_LAST_STEP)
+        rc = team_stopped(t, err);
+    if (rc != CKPT_OK || !team_apart(t, from, id))
+        return rc;
+    // Nothing more can be agreed on: this process leaves, and the others learn of it.
+    (void)ckpt_fail(&t->left, CKPT_EIO,
+                    "rank %u is at another step than rank %u: were all started by the same "
+                    "command?",
+                    from, t->team.rank);
+    return team_failed(t, true, err);
+}
+
+int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ckpt_letter **out,
+               ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&t->lock);
-    while (!(*out = team_find(list, from, id, room)) && rc == CKPT_OK) {
-        rc = team_failed(t, room > 1, err);
+    while (!(*out = team_find(list, from, id)) && rc == CKPT_OK) {
+        rc = list == &t->answers ? team_failed(t, false, err) : team_vain(t, from, id, err);
         if (rc == CKPT_OK)
             team_pause(t);
     }
     pthread_mutex_unlock(&t->lock);
-    if (*out && (*out)->id != id) {
-        ckpt_free(*out);
-        *out = NULL;
-        return ckpt_fail(err, CKPT_EIO,
-                         "rank %u is at another step than rank %u: were all started by the same "
-                         "command?",
-                         from, t->team.rank);
-    }
     return rc;
 }
 
@@ -348,7 +387,7 @@ static int team_call(team_state *t, ckpt_letter *l, ckpt_letter **out, ckpt_err 
     int rc;
 
     ckpt_post_send(t->post, l);
-    rc = team_await(t, &t->answers, rank, id, 1, out, err);
+    rc = team_await(t, &t->answers, rank, id, out, err);
     if (rc != CKPT_OK)
         return rc;
     l = *out;

@@ -63,12 +63,16 @@ int ckpt_team_tell(ckpt_team *t, const void *bytes, size_t n, ckpt_blobs *out, c
 
 /*
  * Collective.  Each has an outcome; all get that of the lowest process that failed by itself.  The
- * others learn of a failure at once, so that they need not finish first (ckpt_team_check).
+ * others learn of a failure at once, so that they need not finish first (ckpt_team_check).  Who
+ * fails may come here from anywhere: the exchanges of all others fail until they are here, too.
  */
 int ckpt_team_agree(ckpt_team *t, int rc, ckpt_err *err);
 
 /* CKPT_ECANCELED: another process has failed, so that this one may stop.  Thread safe. */
 int ckpt_team_check(ckpt_team *t, ckpt_err *err);
+
+/* True if an outcome is only that of ckpt_team_check: the failure is another process's. */
+bool ckpt_team_echoes(ckpt_team *t, int rc);
 
 /* ---- questions ---- */
 

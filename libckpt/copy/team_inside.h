@@ -11,14 +11,24 @@
 #include "libckpt/copy/team.h"
 
 enum team_kind {
-    TEAM_BLOB = 1, /* a part of an exchange; id: its number and what it is */
+    TEAM_BLOB = 1, /* a part of an exchange; id: TEAM_ID */
     TEAM_ASK,      /* id: the question's */
     TEAM_NOTE,     /* id: as of a question; something to be taken note of */
     TEAM_ANSWER,   /* id: that of the question; a ckpt_err, then the bytes */
     TEAM_BEAT,     /* a sign of life; how many bytes were done */
-    TEAM_STOP,     /* the sender has failed before the exchange of this id */
+    TEAM_STOP,     /* the sender has failed in the round of this id */
     TEAM_GONE      /* the sender leaves, with a ckpt_err */
 };
+
+/*
+ * Exchanges are numbered: a round ends with an agreement, which is its last step.  Who fails in the
+ * middle of a round goes to the agreement at once, and all are at the same number again after it.
+ */
+#define TEAM_LAST_STEP ((UINT64_C(1) << 28) - 1)
+#define TEAM_ID(round, step, what)                                                                 \
+    ((uint64_t)(round) << 32 | (uint64_t)(step) << 4 | (uint64_t)(what))
+#define TEAM_ROUND_OF(id) ((id) >> 32)
+#define TEAM_STEP_OF(id)  ((id) >> 4 & TEAM_LAST_STEP)
 
 /* What is known of another process. */
 typedef struct team_mate {
@@ -55,8 +65,10 @@ typedef struct team_state {
     bool met; /* all have said who they are */
     bool closing;
     double ticked, beaten;
-    uint64_t seq;          /* of the next exchange; the collective thread's, read under lock */
-    uint64_t stop_at;      /* somebody has failed before the exchange of this number */
+    uint64_t round;        /* agreements so far; the collective thread's, read under lock */
+    uint64_t step;         /* exchanges since the last of them; the collective thread's own */
+    bool failing;          /* the round ends with a failure of this process; the same thread's */
+    uint64_t stopped;      /* rounds up to this one, not counting it, have failed somewhere */
     _Atomic uint64_t done; /* bytes of this process */
 } team_state;
 
@@ -73,8 +85,13 @@ void team_say_all(team_state *t, enum team_kind kind, uint64_t id, const void *p
 /* Put a letter to the front of a list. */
 void team_keep(ckpt_letter **list, ckpt_letter *l);
 
-/* Wait for a letter.  room: how many ids stand for the same exchange, of which one is right. */
-int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, uint64_t room,
-               ckpt_letter **out, ckpt_err *err);
+/*
+ * Wait for the letter of an exchange, or (list is that of the answers) for an answer.
+ *
+ * Errors  CKPT_ECANCELED: another process has failed in this round, and the letter may never come;
+ *         CKPT_EIO: the processes have come apart, or one is lost
+ */
+int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ckpt_letter **out,
+               ckpt_err *err);
 
 #endif

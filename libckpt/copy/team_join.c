@@ -112,7 +112,6 @@ static int team_init(team_state *t, const ckpt_mail *mail, const ckpt_team_opts 
     t->team.rank = mail->rank;
     t->team.n = mail->n_ranks;
     t->asked_end = &t->asked;
-    t->seq = 1;
     t->ticked = t->beaten = now;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->noting, NULL);
@@ -178,14 +177,16 @@ int ckpt_team_leave(int rc, ckpt_err *err)
 
     if (!t)
         return rc;
-    if (rc == CKPT_OK)
+    // Who has stopped because of another one learns why.
+    if (rc == CKPT_OK || ckpt_team_echoes(&t->team, rc))
         rc = ckpt_team_agree(&t->team, rc, err);
     if (rc != CKPT_OK && err && err->code != CKPT_OK)
         why = *err;
     why.code = rc;
     team_say_all(t, TEAM_GONE, 0, &why, sizeof why);
     if (!team_wait_gone(t))
-        t->mail.abort(t->mail.ctx, ckpt_err_status(rc != CKPT_OK ? rc : CKPT_EIO), why.text);
+        t->mail.abort(t->mail.ctx, ckpt_err_status(rc != CKPT_OK ? rc : CKPT_EIO),
+                      why.text[0] ? why.text : "not all processes have come to the end");
     team_close(t, TEAM_FINISH);
     return rc;
 }

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,116 +19,13 @@
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/team.h"
 #include "tests/unit/copy/help.h"
-
-enum { MAX = 4, ROOM = 4 << 20, ABORTED = 42 };
-
-/* ---- mail ---- */
-
-/* What was sent to a process and not taken yet: letters one behind the other. */
-typedef struct inbox {
-    pthread_mutex_t lock;
-    size_t n;
-    uint8_t bytes[ROOM];
-} inbox;
-
-typedef struct envelope {
-    size_t n;
-    unsigned from;
-} envelope;
-
-static inbox *boxes;
-static unsigned me, n_all;
-static help_dir dir;
-
-typedef struct ticket {
-    unsigned to;
-    const void *bytes;
-    size_t n;
-} ticket;
-
-static void box_lock(inbox *b)
-{
-    if (pthread_mutex_lock(&b->lock) != 0)
-        (void)pthread_mutex_consistent(&b->lock);
-}
-
-static void *mail_send(void *ctx, unsigned to, const void *bytes, size_t n)
-{
-    ticket *t = malloc(sizeof *t);
-
-    (void)ctx;
-    if (t)
-        *t = (ticket){to, bytes, n};
-    return t;
-}
-
-static int mail_sent(void *ctx, void *p)
-{
-    ticket *t = p;
-    inbox *b = &boxes[t->to];
-    const envelope e = {t->n, me};
-    int done = 0;
-
-    (void)ctx;
-    box_lock(b);
-    if (b->n + sizeof e + t->n <= ROOM) {
-        memcpy(b->bytes + b->n, &e, sizeof e);
-        memcpy(b->bytes + b->n + sizeof e, t->bytes, t->n);
-        b->n += sizeof e + t->n;
-        done = 1;
-    }
-    pthread_mutex_unlock(&b->lock);
-    if (done)
-        free(t);
-    return done;
-}
-
-static int mail_look(void *ctx, unsigned *from, size_t *n)
-{
-    inbox *b = &boxes[me];
-    envelope e = {0};
-    int some;
-
-    (void)ctx;
-    box_lock(b);
-    some = b->n > 0;
-    if (some)
-        memcpy(&e, b->bytes, sizeof e);
-    pthread_mutex_unlock(&b->lock);
-    *from = e.from;
-    *n = e.n;
-    return some;
-}
-
-static int mail_take(void *ctx, void *bytes, size_t n)
-{
-    inbox *b = &boxes[me];
-    size_t used = sizeof(envelope) + n;
-
-    (void)ctx;
-    box_lock(b);
-    memcpy(bytes, b->bytes + sizeof(envelope), n);
-    memmove(b->bytes, b->bytes + used, b->n - used);
-    b->n -= used;
-    pthread_mutex_unlock(&b->lock);
-    return 0;
-}
-
-static const char *mail_why(void *ctx)
-{
-    (void)ctx;
-    return "no reason";
-}
-
-static void mail_abort(void *ctx, int status, const char *why)
-{
-    (void)ctx;
-    (void)status;
-    (void)why;
-    _exit(ABORTED);
-}
+#include "tests/unit/copy/help_mail.h"
 
 /* ---- processes ---- */
+
+enum { MAX = MAIL_MAX };
+
+static help_dir dir;
 
 /* What each process does: 0, or the line that is wrong. */
 typedef int (*member)(ckpt_team *t);
@@ -149,27 +44,26 @@ static const char *version_of(unsigned rank)
 
 static const char *(*version)(unsigned) = version_of;
 
+/* What the processes of a test do. */
+typedef struct member_life {
+    member fn;
+    unsigned limit;
+} member_life;
+
 /* One process's life; what it exits with. */
-static int live(member fn, unsigned limit)
+static int live(void *ctx)
 {
-    const ckpt_mail mail = {.size = sizeof mail,
-                            .rank = me,
-                            .n_ranks = n_all,
-                            .host = me < 2 ? "first" : "second",
-                            .send = mail_send,
-                            .sent = mail_sent,
-                            .look = mail_look,
-                            .take = mail_take,
-                            .why = mail_why,
-                            .abort = mail_abort};
-    const ckpt_team_opts opts = {.limit = limit, .version = version(me), .answer = ckpt_far_answer};
+    const member_life *life = ctx;
+    const ckpt_mail mail = mail_mine();
+    const ckpt_team_opts opts = {
+        .limit = life->limit, .version = version(mail.rank), .answer = ckpt_far_answer};
     ckpt_err err = {0};
     int rc = ckpt_team_start(&mail, &opts, &err), line = 0;
 
     if (rc == CKPT_OK)
-        line = fn(ckpt_team_now());
+        line = life->fn(ckpt_team_now());
     if (line != 0)
-        (void)fprintf(stderr, "rank %u: line %d\n", me, line);
+        (void)fprintf(stderr, "rank %u: line %d\n", mail.rank, line);
     if (line != 0)
         return 1;
     return ckpt_team_leave(rc, &err) == CKPT_OK ? 0 : 2;
@@ -178,34 +72,7 @@ static int live(member fn, unsigned limit)
 /* Run n processes; status[r] is what rank r ended with. */
 static void run(unsigned n, unsigned limit, member fn, int *status)
 {
-    pthread_mutexattr_t attr;
-    pid_t pid[MAX];
-
-    n_all = n;
-    boxes =
-        mmap(NULL, MAX * sizeof *boxes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(boxes != MAP_FAILED);
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    for (unsigned i = 0; i < n; i++)
-        pthread_mutex_init(&boxes[i].lock, &attr);
-    (void)fflush(NULL);
-    for (me = 0; me < n; me++) {
-        pid[me] = fork();
-        assert_true(pid[me] >= 0);
-        if (pid[me] == 0) {
-            (void)alarm(60);
-            _exit(live(fn, limit));
-        }
-    }
-    for (unsigned i = 0; i < n; i++) {
-        int how = 0;
-
-        assert_int_equal(waitpid(pid[i], &how, 0), pid[i]);
-        status[i] = WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
-    }
-    assert_int_equal(munmap(boxes, MAX * sizeof *boxes), 0);
+    mail_run(n, live, &(member_life){fn, limit}, status);
 }
 
 static void all_well(unsigned n, member fn)
@@ -297,6 +164,83 @@ static void test_agree(void **state)
 {
     (void)state;
     all_well(3, vote);
+}
+
+/* A process fails where the others wait for it: at `step`, the second of two exchanges or before. */
+static int fail_at(ckpt_team *t, unsigned rank, unsigned step, ckpt_err *err)
+{
+    uint8_t bytes[64] = {0};
+    ckpt_bytes parts[MAX] = {0};
+    ckpt_blobs in = {0};
+    int rc = CKPT_OK;
+
+    for (unsigned i = 0; rc == CKPT_OK && i < 3; i++) {
+        if (t->rank == rank && i == step)
+            return ckpt_fail(err, CKPT_ELIMIT, "no memory");
+        rc = i == 0   ? ckpt_team_all(t, bytes, sizeof bytes, &in, err)
+             : i == 1 ? ckpt_team_deal(t, parts, &in, err)
+                      : ckpt_team_tell(t, bytes, t->rank == 0 ? sizeof bytes : 0, &in, err);
+        ckpt_blobs_free(&in);
+    }
+    return rc;
+}
+
+static int halfway(ckpt_team *t)
+{
+    for (unsigned rank = 0; rank < t->n; rank++) {
+        for (unsigned step = 0; step < 3; step++) {
+            ckpt_err err = {0};
+            int rc = fail_at(t, rank, step, &err);
+
+            CHECK(ckpt_team_agree(t, rc, &err) == CKPT_ELIMIT);
+            CHECK(strcmp(err.text, "no memory") == 0);
+        }
+    }
+    // and all are in step again
+    return exchange(t);
+}
+
+static void test_halfway(void **state)
+{
+    (void)state;
+    all_well(3, halfway);
+}
+
+/* The same, and nobody comes to an agreement but by leaving. */
+static int halfway_out(ckpt_team *t)
+{
+    ckpt_err err = {0};
+    int rc = fail_at(t, 1, 1, &err);
+
+    if (t->rank == 1)
+        rc = ckpt_team_agree(t, rc, &err);
+    _exit(ckpt_team_leave(rc, &err) == CKPT_ELIMIT && strcmp(err.text, "no memory") == 0 ? 0 : 9);
+}
+
+static void test_halfway_out(void **state)
+{
+    (void)state;
+    all_well(3, halfway_out);
+}
+
+/* Rank 1 does something else than the others: nobody takes one thing for the other, or waits. */
+static int apart(ckpt_team *t)
+{
+    uint8_t bytes[64] = {0};
+    ckpt_blobs in = {0};
+    ckpt_err err = {0};
+    int rc = t->rank == 1 ? ckpt_team_agree(t, CKPT_OK, &err)
+                          : ckpt_team_all(t, bytes, sizeof bytes, &in, &err);
+
+    CHECK(rc == CKPT_EIO && strstr(err.text, "is at another step than rank"));
+    ckpt_blobs_free(&in);
+    _exit(ckpt_team_leave(rc, &err) == CKPT_EIO ? 0 : 9);
+}
+
+static void test_apart(void **state)
+{
+    (void)state;
+    all_well(3, apart);
 }
 
 /* ---- files and notes ---- */
@@ -413,8 +357,8 @@ static void test_dead(void **state)
     (void)state;
     run(3, 1, dead, status);
     assert_int_equal(status[2], 7);
-    assert_int_equal(status[0], ABORTED);
-    assert_int_equal(status[1], ABORTED);
+    assert_int_equal(status[0], MAIL_ABORTED);
+    assert_int_equal(status[1], MAIL_ABORTED);
 }
 
 static const char *version_differs(unsigned rank)
@@ -458,8 +402,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange), cmocka_unit_test(test_agree),
-        cmocka_unit_test(test_far),      cmocka_unit_test(test_early),
-        cmocka_unit_test(test_dead),     cmocka_unit_test(test_versions)};
+        cmocka_unit_test(test_halfway),  cmocka_unit_test(test_halfway_out),
+        cmocka_unit_test(test_apart),    cmocka_unit_test(test_far),
+        cmocka_unit_test(test_early),    cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_versions)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
