@@ -61,6 +61,15 @@ CKPT_API unsigned ckpt_team_size(void);
 CKPT_API unsigned ckpt_team_rank(void);
 
 /*
+ * All processes call it with what has to be the same for all of them, as text; without a team it
+ * does nothing.
+ *
+ * what    what the text is, for a message
+ * Errors  CKPT_EUSAGE: it is not the same, for all; those of a process that is lost
+ */
+CKPT_API int ckpt_team_same(const char *what, const char *text, ckpt_err *err);
+
+/*
  * From here on a folder that is opened is that of each machine, and each holds a part of its files:
  * listings are those of all machines.  A file that several have must be the same on all of them.
  * All processes call it alike; without a team it does nothing.

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/io.h"
 #include "libckpt/copy/left.h"
 #include "libckpt/copy/places.h"
 #include "libckpt/drivers.h"
@@ -450,6 +451,8 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
                        map->path, map->format, opts->tag);
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_see(map, err);
     if (rc != CKPT_OK) {
         ckpt_map_free(map);
         return rc;

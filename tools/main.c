@@ -277,6 +277,9 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN);
     out_init(dropin ? verb->name : "ckpt");
 
+    const int n_words = argc;
+    char **const words = argv;
+
     // phase 2: the command.  Drop-ins may also be called as verbs: ckpt zero_to_fp32 ...
     if (!dropin && argc > 1)
         verb = cli_find(commands, argv[1]);
@@ -286,7 +289,7 @@ int main(int argc, char **argv)
     }
     rc = main_hold_streams(&err);
     if (rc == CKPT_OK)
-        rc = ranks_enter(&err);
+        rc = ranks_enter(n_words, words, &err);
     if (rc == CKPT_OK)
         rc = verb ? main_run(verb, argc, argv, &err) : main_top(argc, argv, &err);
     rc = ranks_leave(rc, &err);

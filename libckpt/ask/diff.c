@@ -8,7 +8,7 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/copy/team.h"
+#include "libckpt/copy/joint.h"
 #include "libckpt/format.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
@@ -249,8 +249,13 @@ static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt
 {
     ckpt_bytes mine = {0};
     ckpt_blobs all = {0};
-    int rc = ckpt_team_agree(s->team, diff_own(s, a, b, &mine, err), err);
+    int rc = ckpt_joint_same(s->team, a, err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_joint_same(s->team, b, err);
+    if (rc == CKPT_OK)
+        rc = diff_own(s, a, b, &mine, err);
+    rc = ckpt_team_agree(s->team, rc, err);
     if (rc == CKPT_OK)
         rc = ckpt_team_all(s->team, mine.at, mine.n, &all, err);
     for (unsigned i = 0; rc == CKPT_OK && i < s->team->n; i++) {

@@ -273,6 +273,42 @@ int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
     return all.code;
 }
 
+/* This process's text is not rank 0's: both from the word in which they differ. */
+static int team_unlike(const team_state *t, const char *what, const char *mine, const char *other,
+                       ckpt_err *err)
+{
+    size_t at = 0;
+
+    while (mine[at] && mine[at] == other[at])
+        at++;
+    while (at > 0 && mine[at - 1] != ' ')
+        at--;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "rank %u has another %s than rank 0: '%s%.100s' instead of "
+                     "'%s%.100s'",
+                     t->team.rank, what, at ? "... " : "", mine + at, at ? "... " : "", other + at);
+}
+
+int ckpt_team_same(const char *what, const char *text, ckpt_err *err)
+{
+    team_state *t = team_here();
+    size_t n = text ? strlen(text) + 1 : 0;
+    ckpt_blobs told = {0};
+    int rc;
+
+    if (!t)
+        return CKPT_OK;
+    if (!what || !text)
+        return ckpt_fail(err, CKPT_EUSAGE, "no text to compare");
+    rc = ckpt_team_tell(&t->team, text, t->team.rank == 0 ? n : 0, &told, err);
+    if (rc == CKPT_OK && (told.n[0] == 0 || told.at[0][told.n[0] - 1] != 0))
+        rc = ckpt_fail(err, CKPT_EIO, "rank 0 has sent no text");
+    if (rc == CKPT_OK && (told.n[0] != n || memcmp(told.at[0], text, n) != 0))
+        rc = team_unlike(t, what, text, (const char *)told.at[0], err);
+    ckpt_blobs_free(&told);
+    return ckpt_team_agree(&t->team, rc, err);
+}
+
 int ckpt_team_count(ckpt_team *team, ckpt_err *err)
 {
     team_state *t = (team_state *)team;

@@ -25,7 +25,8 @@ enum far_what { FAR_OPENING = 1, FAR_READING, FAR_LISTING };
 /* A question; behind it stands the path, without its end. */
 typedef struct far_question {
     uint64_t what;
-    uint64_t at, n; /* of reading */
+    uint64_t at, n;   /* of reading */
+    ckpt_identity id; /* the same: what was opened */
 } far_question;
 
 /* Of a listing; behind it stands the name, without its end. */
@@ -76,7 +77,7 @@ static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const cha
 /* One piece. */
 static int far_piece(const far_io *f, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    const far_question q = {.what = FAR_READING, .at = at, .n = n};
+    const far_question q = {.what = FAR_READING, .at = at, .n = n, .id = f->io.id};
     ckpt_letter *l = NULL;
     int rc = far_ask(f->team, f->owner, &q, f->path, &l, err);
 
@@ -105,6 +106,8 @@ static int far_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err
     }
     if (!f->here && f->visible && f->n_asks++ >= FAR_ASKS)
         (void)ckpt_io_open_here(&f->here, f->path, NULL);
+    if (f->here && (f->here->size != io->size || !ckpt_identity_same(&f->here->id, &io->id)))
+        return ckpt_io_unlike(f->path, err);
     if (f->here)
         return ckpt_io_read(f->here, buf, n, at, err);
     for (uint64_t done = 0; rc == CKPT_OK && done < n;) {
@@ -343,6 +346,8 @@ int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *e
     rc = far_file(&io, path, q.what == FAR_OPENING, err);
     if (rc == CKPT_OK && q.what == FAR_OPENING)
         rc = far_answer_open(answer, io, err);
+    else if (rc == CKPT_OK && !ckpt_identity_same(&io->id, &q.id))
+        rc = ckpt_io_unlike(path, err);
     else if (rc == CKPT_OK && q.n > FAR_PIECE)
         rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u asks for too much", path, question->peer);
     else if (rc == CKPT_OK)

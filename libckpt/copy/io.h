@@ -20,6 +20,10 @@ typedef struct ckpt_identity {
 /* Of a file as stat saw it. */
 ckpt_identity ckpt_identity_of(const struct stat *st);
 
+/* Two of one file, which nobody has changed between; machines number a shared one's device as they
+ * like. */
+bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b);
+
 struct ckpt_io {
     const char *name; /* for messages: the path */
     uint64_t size;    /* bytes, as fstat saw it at opening */
@@ -54,6 +58,17 @@ int ckpt_io_input(ckpt_io **out, const char *name, const ckpt_input *input, ckpt
 /* Any file of a map, as it was opened before: for its headers, and for its data. */
 int ckpt_io_again(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
 int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err);
+
+/*
+ * Of a team: whether this process sees the files that the others have read headers of, as far as a
+ * few of them say; without one nothing is looked at.
+ *
+ * Errors  CKPT_EIO: it does not
+ */
+int ckpt_io_see(const ckpt_map *map, ckpt_err *err);
+
+/* The failure for a file that is not what it was, or what another process has seen: CKPT_EIO. */
+int ckpt_io_unlike(const char *path, ckpt_err *err);
 
 /*
  * n bytes of another file from offset at, as a file of its own name; `whole` is borrowed.

@@ -6,11 +6,18 @@
  * Data is read by who needs it, from this machine's disk or through one who sees the file.
  */
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/places.h"
+
+enum {
+    IOO_LOOK = 8, /* files of a map that a process looks at, to see whether they are the others' */
+    IOO_SEARCH = 64 /* files among which these are looked for */
+};
 
 /* Files of one name that are not equal are not the same checkpoint's. */
 static int ioo_unlike(const ckpt_team *t, const ckpt_place *p, const char *path, ckpt_err *err)
@@ -65,6 +72,72 @@ int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
         p = ckpt_places_find(t, file->path);
     return p.known && !p.here ? ckpt_far_open(out, t, p.owner, false, file->path, err)
                               : ckpt_io_open_here(out, file->path, err);
+}
+
+/* ---- the same files on all machines ---- */
+
+bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b)
+{
+    return a->ino == b->ino && a->mtime_s == b->mtime_s && a->mtime_ns == b->mtime_ns &&
+           a->ctime_s == b->ctime_s && a->ctime_ns == b->ctime_ns;
+}
+
+int ckpt_io_unlike(const char *path, ckpt_err *err)
+{
+    ckpt_team *t = ckpt_team_any();
+
+    if (!t || ckpt_places_find(t, path).known)
+        return ckpt_fail(
+            err, CKPT_EIO,
+            "%s: changed while being read: wait until its writer is done, then start again", path);
+    return ckpt_fail(err, CKPT_EIO,
+                     "%s: rank %u has read another file under this path than is on %s: it was "
+                     "changed, or not all processes are in one folder of one file system (see "
+                     "--local)",
+                     path, ckpt_places_owner(t, path), t->host[t->node[t->rank]]);
+}
+
+/* One file, on this machine, is the one whose headers another process has read. */
+static int ioo_look(const ckpt_map_file *f, ckpt_err *err)
+{
+    const ckpt_identity was = {.ino = f->ino,
+                               .mtime_s = f->mtime_s,
+                               .mtime_ns = f->mtime_ns,
+                               .ctime_s = f->ctime_s,
+                               .ctime_ns = f->ctime_ns};
+    struct stat st;
+    ckpt_identity now;
+
+    if (stat(f->path, &st) != 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno,
+                             "%s: cannot be opened on %s, and another machine has read it (see "
+                             "--local)",
+                             f->path,
+                             ckpt_team_any()->host[ckpt_team_any()->node[ckpt_team_rank()]]);
+    now = ckpt_identity_of(&st);
+    return f->size == (uint64_t)st.st_size && ckpt_identity_same(&was, &now)
+               ? CKPT_OK
+               : ckpt_io_unlike(f->path, err);
+}
+
+int ckpt_io_see(const ckpt_map *map, ckpt_err *err)
+{
+    ckpt_team *t = ckpt_team_now();
+    size_t n = map->files.n, first = t ? n * t->rank / t->n : 0;
+    unsigned n_seen = 0;
+    int rc = CKPT_OK;
+
+    // Each process looks at others: together they see many.
+    for (size_t i = 0; t && rc == CKPT_OK && i < n && i < IOO_SEARCH && n_seen < IOO_LOOK; i++) {
+        const ckpt_map_file *f = &map->files.at[(first + i) % n];
+
+        if (f->input || f->ino == 0 || ckpt_places_find(t, f->path).known ||
+            ckpt_places_owner(t, f->path) == t->rank)
+            continue;
+        rc = ioo_look(f, err);
+        n_seen++;
+    }
+    return rc;
 }
 
 int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err)

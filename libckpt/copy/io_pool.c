@@ -118,14 +118,6 @@ static bool pool_replica(const char *path)
     return t && ckpt_places_find(t, path).known;
 }
 
-/* The one text for a file that is not what it was. */
-static int pool_changed(const char *path, ckpt_err *err)
-{
-    return ckpt_fail(
-        err, CKPT_EIO,
-        "%s: changed while being read: wait until its writer is done, then start again", path);
-}
-
 /* Open a file of the map, if it is still the file that the map was read from. */
 static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
 {
@@ -142,7 +134,7 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
     ckpt_io_identify(io, &now);
     if (!pool_same(was, &now, pool_replica(was->path))) {
         ckpt_io_close(io);
-        return pool_changed(was->path, err);
+        return ckpt_io_unlike(was->path, err);
     }
     if (p->file[i].seen.ino == 0)
         p->file[i].seen = now;
@@ -204,7 +196,7 @@ static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now,
         return rc;
     }
     if (stat(was->path, &st) != 0)
-        return errno == ENOENT ? pool_changed(was->path, err)
+        return errno == ENOENT ? ckpt_io_unlike(was->path, err)
                                : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot stat", was->path);
     const ckpt_io seen = {.size = (uint64_t)st.st_size, .id = ckpt_identity_of(&st)};
     ckpt_io_identify(&seen, now);
@@ -229,7 +221,7 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
         replica = pool_replica(was->path);
         rc = pool_look(was, replica, &now, err);
         if (rc == CKPT_OK && !pool_same(replica ? &p->file[i].seen : was, &now, false))
-            rc = pool_changed(was->path, err);
+            rc = ckpt_io_unlike(was->path, err);
     }
     return rc;
 }

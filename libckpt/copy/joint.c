@@ -22,6 +22,54 @@ static uint32_t jnt_text(uint32_t crc, const char *s)
     return s ? jnt_add(crc, s, strlen(s) + 1) : crc;
 }
 
+/* The files and records that were read, and what they are of. */
+static uint32_t jnt_map(uint32_t crc, const ckpt_map *m)
+{
+    for (size_t i = 0; i < m->files.n; i++) {
+        const ckpt_map_file *f = &m->files.at[i];
+        const uint64_t is[] = {f->size, f->ino, (uint64_t)f->mtime_s, (uint64_t)f->mtime_ns};
+
+        crc = jnt_add(jnt_text(crc, f->path), is, sizeof is);
+    }
+    for (size_t i = 0; i < m->sources.n; i++) {
+        const ckpt_source *s = &m->sources.at[i];
+        const uint64_t is[] = {s->kind, s->coding, s->has_crc ? s->crc : 0, s->at, s->n_bytes};
+
+        crc = jnt_add(crc, is, sizeof is);
+    }
+    for (size_t i = 0; i < m->tensors.n; i++) {
+        const ckpt_tensor *t = m->tensors.at[i];
+
+        crc = jnt_add(jnt_text(crc, t->name), &t->dtype, sizeof t->dtype);
+        crc = jnt_add(crc, t->shape, t->ndim * sizeof *t->shape);
+    }
+    return crc;
+}
+
+/* All have the same numbers; what: what they do, for a message. */
+static int jnt_equal(ckpt_team *t, const uint64_t *mine, size_t n, const char *what, ckpt_err *err)
+{
+    ckpt_blobs all = {0};
+    int rc = ckpt_team_all(t, mine, n * sizeof *mine, &all, err);
+
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
+        if (all.n[i] != n * sizeof *mine || memcmp(all.at[i], mine, all.n[i]) != 0)
+            rc = ckpt_fail(err, CKPT_EMISMATCH,
+                           "rank %u %s something else than rank %u: do all see the same files "
+                           "and the same arguments?",
+                           i, what, t->rank);
+    }
+    ckpt_blobs_free(&all);
+    return rc;
+}
+
+int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err)
+{
+    const uint64_t mine[] = {map->files.n, map->sources.n, map->tensors.n, jnt_map(0, map)};
+
+    return jnt_equal(t, mine, sizeof mine / sizeof *mine, "reads", err);
+}
+
 /* What two plans that do the same have in common. */
 static uint32_t jnt_digest(const ckpt_plan *p)
 {
@@ -31,30 +79,18 @@ static uint32_t jnt_digest(const ckpt_plan *p)
         crc = jnt_text(crc, p->to->files.at[i].path);
         crc = jnt_add(crc, &p->to->files.at[i].size, sizeof p->to->files.at[i].size);
     }
-    for (size_t i = 0; i < p->from->files.n; i++)
-        crc = jnt_text(crc, p->from->files.at[i].path);
     for (size_t i = 0; i < p->to->tensors.n; i++) {
         crc = jnt_text(crc, p->to->tensors.at[i]->name);
         crc = jnt_add(crc, &p->to->tensors.at[i]->dtype, sizeof p->to->tensors.at[i]->dtype);
     }
-    return crc;
+    return jnt_map(crc, p->from);
 }
 
 static int jnt_same(ckpt_team *t, const ckpt_plan *p, ckpt_err *err)
 {
     const uint64_t mine[] = {p->jobs.n, p->n_read, p->n_write, p->n_elems, jnt_digest(p)};
-    ckpt_blobs all = {0};
-    int rc = ckpt_team_all(t, mine, sizeof mine, &all, err);
 
-    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
-        if (all.n[i] != sizeof mine || memcmp(all.at[i], mine, sizeof mine) != 0)
-            rc = ckpt_fail(err, CKPT_EMISMATCH,
-                           "rank %u plans something else than rank %u: do all see the same files "
-                           "and the same arguments?",
-                           i, t->rank);
-    }
-    ckpt_blobs_free(&all);
-    return rc;
+    return jnt_equal(t, mine, sizeof mine / sizeof *mine, "plans", err);
 }
 
 /* What goes to memory is wanted by each process for itself. */

@@ -27,6 +27,13 @@ typedef struct ckpt_joint {
 } ckpt_joint;
 
 /*
+ * Collective.  All have read the same headers, of files that are still the same.
+ *
+ * Errors  CKPT_EMISMATCH: they have not
+ */
+int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err);
+
+/*
  * Collective, as all that follows.  Whether this run is one of a team, and whose jobs are whose.
  *
  * Errors  CKPT_EMISMATCH: the processes have different plans; those of ckpt_share_make

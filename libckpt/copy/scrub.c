@@ -286,7 +286,10 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opt
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
     s.team = ckpt_team_now();
-    rc = scrub_agree(&s, scrub_prepare(&s, opts, err), err);
+    rc = s.team ? ckpt_joint_same(s.team, map, err) : CKPT_OK;
+    if (rc == CKPT_OK)
+        rc = scrub_prepare(&s, opts, err);
+    rc = scrub_agree(&s, rc, err);
     if (rc == CKPT_OK)
         rc = scrub_all(&s, opts ? opts->jobs : 0, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);

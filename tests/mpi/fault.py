@@ -6,7 +6,7 @@ command, by the same or another number of processes, gives what one process give
   fault.py --bin build/bin --gen build/gen_zero --shim build/ioshim.so [--some] [--kills 100]
 
 Ranks killed at random moments, stopped, stopped and continued; no space on one rank's disk; a damaged record that one rank
-reads; SIGTERM.  Without mpirun or the MPI plugin nothing is run, and the closing line says so.
+reads; SIGTERM; ranks that were not started alike.  Without mpirun or the MPI plugin nothing is run, and the closing line says so.
 """
 import argparse
 import glob
@@ -214,6 +214,26 @@ def ended(case):
         case.clean()
 
 
+def unlike(work, b, source):
+    """Ranks that were not started alike, or do not see the same files: refused, by name of the rank, and nothing is written."""
+    ckpt = b + '/ckpt'
+    for k in 'ab':
+        shutil.copytree(source, '%s/%s/run' % (work, k))
+    out = work + '/unlike'
+    as_rank_1 = lambda there: ['sh', '-c', '[ $OMPI_COMM_WORLD_RANK != 1 ] || %s; exec "$@"' % there, 'sh']
+    for label, words, want, text in (
+            ('arguments', ['1', ckpt, 'diff', source, source, ':', '-n', '1', ckpt, 'diff', source, work + '/a/run'], 2, "'... %s/a/run'" % work),
+            ('verbs', ['1', ckpt, 'ls', source, ':', '-n', '1', ckpt, 'verify', source], 2, 'rank 1 has another command than rank 0'),
+            ('maps', ['2', *as_rank_1('export CKPT_MAPS=/else'), ckpt, 'convert', source, out, '--to', 'hf'], 2, 'CKPT_MAPS=/else'),
+            ('folders', ['2', *as_rank_1('cd ../b'), ckpt, 'convert', 'run', out, '--to', 'hf'], 7, 'another file under this path'),
+            ('files', ['2', *as_rank_1('cd /'), ckpt, 'verify', 'run'], 5, 'No such file'),
+            ('limit', ['2', 'env', 'CKPT_MPI_LIMIT=1m', ckpt, 'verify', source], 2, 'CKPT_MPI_LIMIT')):
+        p = subprocess.run(MPIRUN + words, capture_output=True, text=True, env=ENV, timeout=SOON, cwd=work + '/a')
+        said = p.stdout + p.stderr
+        check('unlike ' + label, None if p.returncode == want and text in said and not os.path.exists(out) else
+              'status %d: %s' % (p.returncode, said[-600:]))
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument('--bin', default='build/bin')
@@ -239,6 +259,7 @@ def main():
         for c in cases[:1] if a.some else cases:
             full(c, os.path.abspath(a.shim), a.some)
         damaged(work, b, source)
+        unlike(work, b, source)
         ended(folder)
     print('faults: %d passed, %d failed' % (one_host.passed, len(one_host.failed)))
     return 1 if one_host.failed else 0

@@ -216,19 +216,58 @@ static int ranks_mute(ckpt_err *err)
 }
 
 /* Seconds without a sign of life, as CKPT_MPI_LIMIT in the environment has them; 0: the usual. */
-static unsigned ranks_limit(void)
+static int ranks_limit(unsigned *limit, ckpt_err *err)
 {
     const char *said = getenv("CKPT_MPI_LIMIT");
-    long n = said ? strtol(said, NULL, 10) : 0;
+    char *end = NULL;
+    long n = said && *said ? strtol(said, &end, 10) : 0;
 
-    return n > 0 && n < 1000000 ? (unsigned)n : 0;
+    *limit = 0;
+    if (!said || !*said)
+        return CKPT_OK;
+    if (*end || n < 1 || n > 1000000)
+        return fail(err, CKPT_EUSAGE,
+                    "CKPT_MPI_LIMIT is '%.40s': not a number of seconds from 1 to 1000000", said);
+    *limit = (unsigned)n;
+    return CKPT_OK;
 }
 
-static int ranks_start(long n, ckpt_err *err)
+/* Room for a word and what stands before it. */
+static char *ranks_word(char *to, const char *before, const char *word)
+{
+    to = stpcpy(to, before);
+    return stpcpy(to, word);
+}
+
+/* What decides what this process does: its words, and the only variable that results depend on. */
+static int ranks_alike(int argc, char **argv, ckpt_err *err)
+{
+    const char *maps = getenv("CKPT_MAPS");
+    size_t n = maps ? strlen(maps) + 16 : 16;
+    char *text, *end;
+    int rc;
+
+    // not the program's path, which machines may have elsewhere
+    for (int i = 1; i < argc; i++)
+        n += strlen(argv[i]) + 1;
+    text = malloc(n + strlen(out_program()));
+    if (!text)
+        return fail(err, CKPT_ELIMIT, "not enough memory for the words of the command");
+    end = ranks_word(text, "", out_program());
+    for (int i = 1; i < argc; i++)
+        end = ranks_word(end, " ", argv[i]);
+    if (maps)
+        (void)ranks_word(end, " CKPT_MAPS=", maps);
+    rc = ckpt_team_same("command", text, err);
+    free(text);
+    return rc;
+}
+
+/* Start MPI, and say so if it takes long. */
+static int ranks_mail(ckpt_mail *mail, ckpt_err *err)
 {
     int (*start)(ckpt_mail *, char *, size_t) = NULL;
     struct sigaction action = {.sa_handler = ranks_alarm}, old;
-    ckpt_mail mail = {0};
     char why[512] = "";
     int rc = ranks_load(&start, err);
 
@@ -236,10 +275,21 @@ static int ranks_start(long n, ckpt_err *err)
         return rc;
     (void)sigaction(SIGALRM, &action, &old);
     (void)alarm(RANKS_PATIENCE);
-    if (start(&mail, why, sizeof why) != 0)
+    if (start(mail, why, sizeof why) != 0)
         rc = fail(err, CKPT_EIO, "%s", why);
     (void)alarm(0);
     (void)sigaction(SIGALRM, &old, NULL);
+    return rc;
+}
+
+static int ranks_start(long n, int argc, char **argv, ckpt_err *err)
+{
+    ckpt_mail mail = {0};
+    unsigned limit;
+    int rc = ranks_limit(&limit, err);
+
+    if (rc == CKPT_OK)
+        rc = ranks_mail(&mail, err);
     if (rc == CKPT_OK && mail.n_ranks < 2)
         return fail(err, CKPT_EUSAGE,
                     "the launcher has started %ld processes, of which MPI sees one: each would do "
@@ -247,17 +297,19 @@ static int ranks_start(long n, ckpt_err *err)
                     "--mpi=pmix), or CKPT_MPI=no",
                     n);
     if (rc == CKPT_OK)
-        rc = ckpt_team_join(&mail, ranks_limit(), err);
+        rc = ckpt_team_join(&mail, limit, err);
     ranks_it.shared = rc == CKPT_OK;
     ranks_it.rank = mail.rank;
-    return rc == CKPT_OK && mail.rank > 0 ? ranks_mute(err) : rc;
+    if (rc == CKPT_OK && mail.rank > 0)
+        rc = ranks_mute(err);
+    return rc == CKPT_OK ? ranks_alike(argc, argv, err) : rc;
 }
 
-int ranks_enter(ckpt_err *err)
+int ranks_enter(int argc, char **argv, ckpt_err *err)
 {
     long n = ranks_size();
 
-    return n > 1 ? ranks_start(n, err) : CKPT_OK;
+    return n > 1 ? ranks_start(n, argc, argv, err) : CKPT_OK;
 }
 
 void ranks_tell(void)

@@ -11,10 +11,11 @@
  * Join the other processes, where mpirun or srun started several.  From here on rank 0 alone is
  * heard: what the others print goes nowhere, and failures of any of them reach it.
  *
- * Errors  CKPT_EUNSUPPORTED: there is no plugin; CKPT_EIO: MPI does not start; those of
- *         ckpt_team_join
+ * argv    the words of the command, which are to be the same for all
+ * Errors  CKPT_EUNSUPPORTED: there is no plugin; CKPT_EIO: MPI does not start; CKPT_EUSAGE: they
+ *         were not started alike; those of ckpt_team_join
  */
-int ranks_enter(ckpt_err *err);
+int ranks_enter(int argc, char **argv, ckpt_err *err);
 
 /* True if there are others. */
 bool ranks_shared(void);
