@@ -17,7 +17,7 @@ enum {
     FAR_END = 64 * 1024,     /* bytes of a file's beginning, and of its end, that come unasked */
     FAR_PIECE = 1024 * 1024, /* bytes of an answer, at most */
     FAR_ASKS = 64,           /* of one file, before it is opened here as well */
-    FAR_OPEN = 32            /* files that the one who answers keeps open */
+    FAR_OPEN = 128           /* files that the one who answers keeps open */
 };
 
 enum far_what { FAR_OPENING = 1, FAR_READING, FAR_LISTING };
@@ -235,6 +235,18 @@ void ckpt_far_list_free(ckpt_far_listing *l)
 static ckpt_io *far_files[FAR_OPEN];
 static unsigned far_next;
 
+/* It is what the path names now: openings of all other processes are answered by one. */
+static bool far_still(const ckpt_io *io)
+{
+    struct stat st;
+    ckpt_identity now;
+
+    if (stat(io->name, &st) != 0)
+        return false;
+    now = ckpt_identity_of(&st);
+    return io->id.dev == now.dev && ckpt_identity_same(&io->id, &now);
+}
+
 /* A file that is open, or is opened now; anew: as it is now. */
 static int far_file(ckpt_io **out, const char *path, bool anew, ckpt_err *err)
 {
@@ -246,7 +258,7 @@ static int far_file(ckpt_io **out, const char *path, bool anew, ckpt_err *err)
             place = &far_files[i];
     }
     *out = place ? *place : NULL;
-    if (place && !anew)
+    if (place && (!anew || far_still(*place)))
         return CKPT_OK;
     if (!place)
         place = &far_files[far_next++ % FAR_OPEN];

@@ -489,22 +489,45 @@ static ckpt_letter *team_asked(team_state *t)
     return l;
 }
 
+/* Answer a question; who asks waits for it, whatever happens here. */
+static void team_reply(team_state *t, const ckpt_letter *l)
+{
+    // What says that there is no memory is had before.
+    ckpt_letter *yes = NULL, *no = ckpt_letter_new(l->peer, TEAM_ANSWER, l->id, sizeof(ckpt_err));
+    ckpt_bytes answer = {0};
+    ckpt_err err = {0};
+    int rc = no ? team_answer(t, l, &answer, &err) : ckpt_fail_memory(&err);
+
+    if (rc == CKPT_OK)
+        yes = ckpt_letter_new(l->peer, TEAM_ANSWER, l->id, answer.n);
+    if (rc == CKPT_OK && !yes)
+        rc = answer.n > CKPT_LETTER_MAX
+                 ? ckpt_fail(&err, CKPT_ELIMIT, "%zu bytes are too many for a letter", answer.n)
+                 : ckpt_fail_memory(&err);
+    err.code = rc;
+    if (yes)
+        memcpy(yes->bytes, answer.at, answer.n);
+    else if (no)
+        memcpy(no->bytes, &err, sizeof err);
+    if (yes || no) {
+        ckpt_post_send(t->post, yes ? yes : no);
+    } else {
+        pthread_mutex_lock(&t->lock);
+        team_lose(t, &err);
+        pthread_mutex_unlock(&t->lock);
+    }
+    if (yes)
+        ckpt_free(no);
+    ckpt_vec_free(&answer);
+}
+
 static void *team_clerk(void *arg)
 {
     team_state *t = arg;
     ckpt_letter *l;
 
     while ((l = team_asked(t))) {
-        ckpt_bytes answer = {0};
-        ckpt_err err = {0};
-        int rc = team_answer(t, l, &answer, &err);
-        err.code = rc;
-        if (rc != CKPT_OK) {
-            team_say(t, l->peer, TEAM_ANSWER, l->id, &err, sizeof err);
-        } else {
-            team_say(t, l->peer, TEAM_ANSWER, l->id, answer.at, answer.n);
-        }
-        ckpt_vec_free(&answer);
+        team_reply(t, l);
         ckpt_free(l);
     }
     return NULL;

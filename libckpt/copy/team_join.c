@@ -20,6 +20,7 @@
 typedef struct team_hello {
     char version[32];
     char host[256];
+    char boot[40]; /* of its kernel: containers of several machines may have one name */
     uint32_t processors, sizes; /* sizes: of what letters carry as it is in memory */
 } team_hello;
 
@@ -32,17 +33,35 @@ static unsigned team_processors(void)
     return 1;
 }
 
+/* What tells this machine from another of its name; empty where /proc has it not. */
+static void team_boot(char *out, size_t room)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f && !fgets(out, (int)room, f))
+        out[0] = 0;
+    if (f)
+        (void)fclose(f);
+}
+
+static bool team_one_machine(const team_hello *a, const team_hello *b)
+{
+    return memcmp(a->host, b->host, sizeof a->host) == 0 &&
+           memcmp(a->boot, b->boot, sizeof a->boot) == 0;
+}
+
 /* Machines, in the order of their first ranks. */
 static int team_nodes(team_state *t, const ckpt_blobs *in, ckpt_err *err)
 {
     for (unsigned i = 0; i < t->team.n; i++) {
         const team_hello *h = (const team_hello *)(const void *)in->at[i];
-        unsigned k = 0;
+        unsigned k, r = 0;
 
-        while (k < t->team.n_nodes && strcmp(t->team.host[k], h->host) != 0)
-            k++;
+        while (r < i && !team_one_machine((const team_hello *)(const void *)in->at[r], h))
+            r++;
+        k = r < i ? t->team.node[r] : t->team.n_nodes;
         t->team.node[i] = k;
-        if (k < t->team.n_nodes)
+        if (r < i)
             continue;
         t->team.host[k] = ckpt_alloc(sizeof h->host);
         if (!t->team.host[k])
@@ -80,6 +99,7 @@ static int team_meet(team_state *t, ckpt_err *err)
 
     (void)snprintf(h.version, sizeof h.version, "%s", t->opts.version);
     (void)snprintf(h.host, sizeof h.host, "%s", t->mail.host);
+    team_boot(h.boot, sizeof h.boot);
     rc = ckpt_team_all(&t->team, &h, sizeof h, &in, err);
     for (unsigned i = 0; rc == CKPT_OK && i < t->team.n; i++) {
         const team_hello *other = (const team_hello *)(const void *)in.at[i];

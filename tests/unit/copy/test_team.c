@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sys/inotify.h>
 
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/team.h"
@@ -306,6 +307,85 @@ static void test_far(void **state)
     all_well(3, far);
 }
 
+/* A file that another one takes the place of: who opened the first does not go on in the second. */
+static int replaced(ckpt_team *t)
+{
+    uint8_t bytes[64];
+    ckpt_err err = {0};
+    ckpt_io *first = NULL, *second = NULL;
+    char path[300], other[300];
+
+    (void)snprintf(path, sizeof path, "%s/large", dir.path);
+    (void)snprintf(other, sizeof other, "%s/other", dir.path);
+    if (t->rank == 1)
+        CHECK(ckpt_far_open(&first, t, 0, false, path, &err) == CKPT_OK);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_OK);
+    CHECK(t->rank != 0 || rename(other, path) == 0);
+    CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_OK);
+    if (t->rank == 1) {
+        // what came with the opening, and what does not
+        CHECK(ckpt_io_read(first, bytes, 64, 0, &err) == CKPT_OK && bytes[0] == 'a');
+        CHECK(ckpt_far_open(&second, t, 0, false, path, &err) == CKPT_OK);
+        CHECK(ckpt_io_read(second, bytes, 64, 150000, &err) == CKPT_OK && bytes[0] == 'b');
+        CHECK(ckpt_io_read(first, bytes, 64, 150000, &err) == CKPT_EIO);
+        CHECK(strstr(err.text, "another file") != NULL);
+        ckpt_io_close(first);
+        ckpt_io_close(second);
+    }
+    return 0;
+}
+
+static void test_replaced(void **state)
+{
+    static uint8_t bytes[300000];
+
+    (void)state;
+    memset(bytes, 'a', sizeof bytes);
+    help_write(help_join(&dir, "large"), bytes, sizeof bytes);
+    memset(bytes, 'b', sizeof bytes);
+    help_write(help_join(&dir, "other"), bytes, sizeof bytes);
+    all_well(2, replaced);
+}
+
+/* Whoever asks, and however often: the one who answers opens a file once. */
+static int often(ckpt_team *t)
+{
+    ckpt_err err = {0};
+    ckpt_io *io = NULL;
+    char path[300];
+
+    (void)snprintf(path, sizeof path, "%s/large", dir.path);
+    for (unsigned i = 0; t->rank != 0 && i < 3; i++) {
+        CHECK(ckpt_far_open(&io, t, 0, false, path, &err) == CKPT_OK);
+        ckpt_io_close(io);
+    }
+    return 0;
+}
+
+static void test_often(void **state)
+{
+    static char bytes[4096] __attribute__((aligned(16)));
+    int in = inotify_init1(IN_NONBLOCK), n_opened = 0;
+    ssize_t n;
+
+    (void)state;
+    help_write(help_join(&dir, "large"), "0123456789", 10);
+    // events of one kind that follow each other are told once: closings are between
+    assert_true(in >= 0);
+    assert_true(inotify_add_watch(in, help_join(&dir, "large"), IN_OPEN | IN_CLOSE) >= 0);
+    all_well(3, often);
+    while ((n = read(in, bytes, sizeof bytes)) > 0) {
+        for (char *p = bytes; p < bytes + n;) {
+            const struct inotify_event *e = (const struct inotify_event *)(void *)p;
+
+            p += sizeof *e + e->len;
+            n_opened += (e->mask & IN_OPEN) != 0;
+        }
+    }
+    assert_int_equal(n_opened, 1);
+    (void)close(in);
+}
+
 /* ---- who leaves, dies or differs ---- */
 
 /* Rank 1 fails for itself; the others ask it all the same, and then learn of it. */
@@ -404,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_exchange), cmocka_unit_test(test_agree),
         cmocka_unit_test(test_halfway),  cmocka_unit_test(test_halfway_out),
         cmocka_unit_test(test_apart),    cmocka_unit_test(test_far),
+        cmocka_unit_test(test_replaced), cmocka_unit_test(test_often),
         cmocka_unit_test(test_early),    cmocka_unit_test(test_dead),
         cmocka_unit_test(test_versions)};
 
