@@ -449,6 +449,7 @@ $(B)/fault_alloc: tests/fault/alloc.c $(B)/lib/libckpt.a
 
 check-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
 	@python3 tests/fault/run.py --some --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
+	@python3 tests/fault/page_cache.py --bin $(B)/bin --gen $(B)/gen_zero --work $(B)
 
 # all in memory, and some on a disk
 rest-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero

@@ -75,8 +75,9 @@ static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, ui
     ckpt_map *all = NULL;
     int rc = ckpt_map_new(&all, 0, err);
 
-    // Their bytes count when they are copied.
+    // Their bytes count when they are copied, which is soon.
     quiet.progress = NULL;
+    quiet.cache = CKPT_CACHE_KEEP;
     if (rc == CKPT_OK)
         rc = plan_whole_files(plan, all, err);
     if (rc == CKPT_OK && all->sources.n)

@@ -21,7 +21,7 @@ for set in "$@"; do
     ckpt) packages="$packages $ckpt" ;;
     build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev librandom123-dev" ;;
     demo) packages="$packages" ;;
-    check) packages="$packages libcmocka-dev python3 mandoc iproute2" ;;
+    check) packages="$packages libcmocka-dev python3 mandoc iproute2 strace" ;;
     lint) packages="$packages clang clang-format cppcheck shellcheck mandoc" ;;
     gpu) packages="$packages g++" ;;
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;

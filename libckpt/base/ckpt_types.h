@@ -301,6 +301,13 @@ typedef struct ckpt_known {
  */
 typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
+/* What becomes of the pages that a run brings into the machine's page cache. */
+typedef enum ckpt_cache {
+    CKPT_CACHE_AUTO, /* they go if the run reads and writes more than half of the memory */
+    CKPT_CACHE_KEEP,
+    CKPT_CACHE_LET_GO /* what was cached before the run stays all the same */
+} ckpt_cache;
+
 typedef struct ckpt_run_opts {
     size_t size;     /* sizeof this struct, or 0: see ckpt.h */
     uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
@@ -312,6 +319,7 @@ typedef struct ckpt_run_opts {
     /* fail (CKPT_EDOUBT), before any output appears, if a value does not fit its new dtype */
     bool no_overflow;
     bool no_doubt; /* the same for every warning of the run: values that are not finite ... */
+    ckpt_cache cache;
 } ckpt_run_opts;
 
 /* What a run did and proved. */
@@ -338,6 +346,7 @@ typedef struct ckpt_run_report {
     /* elements beyond the range of their new dtype: infinite now, or its largest number */
     uint64_t n_over;
     uint64_t n_zero; /* elements that were not zero, and were rounded to it */
+    bool let_go;     /* the pages that it had brought in, of what it read and wrote (ckpt_cache) */
 } ckpt_run_report;
 
 #ifdef __cplusplus

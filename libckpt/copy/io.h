@@ -33,6 +33,8 @@ struct ckpt_io {
      */
     int (*read_at)(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
     void (*close)(ckpt_io *io);
+    /* What is read from here on is let go behind (behind.h); NULL: there is nothing to let go. */
+    void (*let_go)(ckpt_io *io);
 };
 
 /*
@@ -95,6 +97,9 @@ typedef struct ckpt_io_pool ckpt_io_pool;
 /* For the files of map, which must outlive the pool; max_open 0: what the limits of the process
  * allow. */
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err);
+
+/* What is read through it is let go behind (behind.h); before the first read. */
+void ckpt_io_pool_let_go(ckpt_io_pool *pool);
 
 /* Exactly n bytes at offset `at` of a file of the map.  Errors: those of ckpt_io_open and
  * ckpt_io_read; CKPT_EIO: not the file any more that the map was read from. */

@@ -27,6 +27,7 @@ struct ckpt_io_pool {
     pthread_mutex_t lock;
     uint64_t clock;
     unsigned n_open, max_open;
+    bool let_go;
     uint32_t *open; /* indexes of the open files; room for n files */
     size_t n;
     pool_file *file;
@@ -67,6 +68,12 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
     }
     *out = p;
     return CKPT_OK;
+}
+
+void ckpt_io_pool_let_go(ckpt_io_pool *p)
+{
+    assert(p);
+    p->let_go = true;
 }
 
 /* Close the i-th of the open files. */
@@ -138,6 +145,8 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
     }
     if (p->file[i].seen.ino == 0)
         p->file[i].seen = now;
+    if (p->let_go && io->let_go)
+        io->let_go(io);
     p->file[i].io = io;
     p->open[p->n_open++] = i;
     return CKPT_OK;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/copy/behind.h"
 #include "libckpt/copy/io.h"
 
 /* From this size on a read is payload, not headers. */
@@ -22,7 +23,8 @@
 typedef struct iop_file {
     ckpt_io io; /* first, so that a ckpt_io of ours is an iop_file */
     int fd;
-    atomic_bool hinted; /* the kernel knows that we read forwards */
+    atomic_bool hinted;  /* the kernel knows that we read forwards */
+    ckpt_behind *behind; /* NULL: what is read stays in the page cache */
     char path[];
 } iop_file;
 
@@ -48,12 +50,11 @@ static iop_file *iop_of(const ckpt_io *io)
 }
 
 /* All n bytes or a failure: a short read means that the file was cut since it was opened. */
-static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+static int iop_read(iop_file *f, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    iop_file *f = iop_of(io);
+    const ckpt_io *io = &f->io;
     uint8_t *p = buf;
 
-    iop_hint(f, n);
     while (n > 0) {
         // One call moves at most 2 GiB on Linux; 1 GiB steps keep ssize_t safe everywhere.
         size_t want = n < (1u << 30) ? (size_t)n : (size_t)1 << 30;
@@ -77,10 +78,31 @@ static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err
     return CKPT_OK;
 }
 
+static int iop_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    iop_file *f = iop_of(io);
+    int rc;
+
+    iop_hint(f, n);
+    rc = iop_read(f, buf, n, at, err);
+    if (f->behind && rc == CKPT_OK)
+        ckpt_behind_after(f->behind, n, at);
+    return rc;
+}
+
+static void iop_let_go(ckpt_io *io)
+{
+    iop_file *f = iop_of(io);
+
+    if (!f->behind)
+        f->behind = ckpt_behind_new(f->fd, io->size);
+}
+
 static void iop_close(ckpt_io *io)
 {
     iop_file *f = iop_of(io);
 
+    ckpt_behind_free(f->behind);
     // Nothing was written: a failing close has nothing to tell.
     (void)close(f->fd);
     ckpt_free(f);
@@ -126,7 +148,8 @@ int ckpt_io_open_here(ckpt_io **out, const char *path, ckpt_err *err)
                       .size = (uint64_t)st.st_size,
                       .id = ckpt_identity_of(&st),
                       .read_at = iop_read_at,
-                      .close = iop_close};
+                      .close = iop_close,
+                      .let_go = iop_let_go};
     if (rc != CKPT_OK)
         iop_close(&f->io);
     else

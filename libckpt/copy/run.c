@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/copy/behind.h"
 #include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/joint.h"
@@ -48,6 +49,7 @@ typedef struct run_state {
     size_t *group; /* n_groups + 1 entries of `read`: one group per record */
     size_t n_groups;
     uint64_t *extra; /* per worker: bytes read to complete records */
+    bool let_go;     /* the pages that this run brings into the page cache */
     uint64_t n_checked;
     uint64_t n_unlike; /* elements that differ from a copy that may, of all processes */
     size_t n_said;     /* findings of the target that the caller had before the run */
@@ -277,6 +279,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
                            .no_fsync = r->opts->no_fsync,
                            .jobs = r->n_workers,
                            .progress = r->work.progress,
+                           .let_go = r->let_go,
                            .shared = r->joint.team != NULL};
     uint8_t *elsewhere = NULL;
     int rc;
@@ -338,6 +341,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     int rc;
 
     r->n_said = p->to->findings.n;
+    r->let_go = ckpt_behind_due(r->opts->cache, p->n_read + p->n_write);
     r->work.helper = block / 2 < RUN_HELPER ? block / 2 : RUN_HELPER;
     r->work.keep = r->hooks->read != NULL;
     for (size_t i = 0; i < p->to->sources.n; i++)
@@ -352,6 +356,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
         rc = run_open_sink(r, folder, err);
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&r->work.feed, p->from, folder, run_spool_memory(r->opts->memory), err);
+    if (rc == CKPT_OK && r->let_go)
+        ckpt_io_pool_let_go(r->work.feed.pool);
     return ckpt_joint_agree(&r->joint, rc, err);
 }
 
@@ -706,6 +712,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
     int rc;
 
     *out = (ckpt_run_report){.n_files = p->to->files.n,
+                             .let_go = r->let_go,
                              .n_state_carried = p->to->claim.n_carried,
                              .n_state_rewritten = p->to->claim.n_rewritten,
                              .n_state_left_out = p->to->claim.n_left_out};

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "libckpt/base/digest.h"
+#include "libckpt/copy/behind.h"
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/feed.h"
 #include "libckpt/copy/joint.h"
@@ -248,6 +249,9 @@ static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *er
     // Nothing is spooled: deflated records are decoded, summed and forgotten.
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&s->feed, s->map, NULL, 0, err);
+    s->report.let_go = opts && ckpt_behind_due(opts->cache, s->report.n_read);
+    if (rc == CKPT_OK && s->report.let_go)
+        ckpt_io_pool_let_go(s->feed.pool);
     scrub_share(s);
     return rc;
 }

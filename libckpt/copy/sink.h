@@ -25,6 +25,7 @@ typedef struct ckpt_sink_opts {
     bool no_fsync;            /* scratch use: skip every fsync */
     unsigned jobs;            /* threads that look at files to be kept, and sync folders; 0: one */
     ckpt_progress *progress;  /* asked now and then whether to go on, or NULL */
+    bool let_go;              /* what is on the disk needs no page cache any more (behind.h) */
     bool shared;              /* other processes write to the same files (ckpt_sink_attach) */
     const uint8_t *elsewhere; /* per file: 1 if this machine does not get it; NULL: it gets all */
 } ckpt_sink_opts;

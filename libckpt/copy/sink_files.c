@@ -280,14 +280,44 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 
 /* ---- writing ---- */
 
-/* Start write-back of window w and the one before it.  A hint: if it fails, fsync will tell. */
-static void sink_write_back(const sink_file *f, uint64_t w)
+/* Window w and the one before it, in which something may have come late. */
+static void sink_range(const sink_file *f, uint64_t w, uint64_t *first, uint64_t *n)
 {
-    uint64_t first = (w > 0 ? w - 1 : 0) << SINK_WINDOW_BITS, end = (w + 1) << SINK_WINDOW_BITS;
+    uint64_t end = (w + 1) << SINK_WINDOW_BITS;
 
-    if (end > f->size)
-        end = f->size;
-    (void)sync_file_range(f->fd, (off_t)first, (off_t)(end - first), SYNC_FILE_RANGE_WRITE);
+    *first = (w > 0 ? w - 1 : 0) << SINK_WINDOW_BITS;
+    *n = (end < f->size ? end : f->size) - *first;
+}
+
+/* Wait until it is on the disk, and let it go. */
+static void sink_let_go(const sink_file *f, uint64_t w)
+{
+    uint64_t first, n;
+
+    sink_range(f, w, &first, &n);
+    (void)sync_file_range(f->fd, (off_t)first, (off_t)n,
+                          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                              SYNC_FILE_RANGE_WAIT_AFTER);
+    (void)posix_fadvise(f->fd, (off_t)first, (off_t)n, POSIX_FADV_DONTNEED);
+}
+
+/* Start write-back of it.  A hint: if it fails, fsync will tell. */
+static void sink_write_back(ckpt_sink *s, sink_file *f, uint64_t w)
+{
+    uint64_t first, n, old;
+    bool waits;
+
+    sink_range(f, w, &first, &n);
+    (void)sync_file_range(f->fd, (off_t)first, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    if (!s->opts.let_go)
+        return;
+    pthread_mutex_lock(&s->lock);
+    old = f->late[f->n_late % SINK_LAG];
+    waits = f->n_late >= SINK_LAG;
+    f->late[f->n_late++ % SINK_LAG] = w;
+    pthread_mutex_unlock(&s->lock);
+    if (waits)
+        sink_let_go(f, old);
 }
 
 /*
@@ -295,7 +325,7 @@ static void sink_write_back(const sink_file *f, uint64_t w)
  * so that the final fsync finds little to do.  Not all of it: headers between records are written
  * last, and workers overlap; what is late goes with the next window.
  */
-static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
+static void sink_count(ckpt_sink *s, sink_file *f, uint64_t n, uint64_t at)
 {
     while (n > 0) {
         uint64_t w = at >> SINK_WINDOW_BITS, start = w << SINK_WINDOW_BITS;
@@ -304,7 +334,7 @@ static void sink_count(const sink_file *f, uint64_t n, uint64_t at)
         uint64_t before = atomic_fetch_add(&f->window[w].n, some), enough = size - size / 8;
 
         if (before < enough && before + some >= enough)
-            sink_write_back(f, w);
+            sink_write_back(s, f, w);
         at += some;
         n -= some;
     }
@@ -334,7 +364,7 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
                            " (of %" PRIu64 " in all)",
                            s->shown, f->name, n, at, f->size);
     else if (!s->opts.no_fsync)
-        sink_count(f, n, at);
+        sink_count(s, f, n, at);
     sink_put(s, f);
     return rc;
 }
@@ -361,6 +391,8 @@ int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
     if (!s->opts.no_fsync && ckpt_fsync(f->fd) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
                            f->name);
+    if (rc == CKPT_OK && s->opts.let_go && !s->opts.no_fsync)
+        (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
     pthread_mutex_lock(&s->lock);
     fd = sink_forget_fd(s, f);
     f->n_users--;

@@ -19,6 +19,12 @@ typedef struct sink_window {
     _Atomic uint64_t n; /* bytes written so far */
 } sink_window;
 
+/*
+ * Windows of a file that are written back and not waited for yet, where they are to be let go: so
+ * much of each file is on its way at most.
+ */
+#define SINK_LAG 8
+
 typedef struct sink_file {
     const char *name; /* final; borrowed from the target map */
     uint64_t size;
@@ -26,11 +32,13 @@ typedef struct sink_file {
     unsigned n_users; /* writes in progress: not to be closed */
     uint64_t used_at; /* clock of the last use */
     bool made, renamed;
-    bool elsewhere;      /* another process writes it */
-    bool written;        /* since its last sync */
-    bool unsynced;       /* it is new, or was written, since its last sync */
-    char *temp;          /* its name until commit; NULL: its own, in the staging folder */
-    sink_window *window; /* one for each SINK_WINDOW bytes of the file */
+    bool elsewhere;          /* another process writes it */
+    bool written;            /* since its last sync */
+    bool unsynced;           /* it is new, or was written, since its last sync */
+    char *temp;              /* its name until commit; NULL: its own, in the staging folder */
+    sink_window *window;     /* one for each SINK_WINDOW bytes of the file */
+    uint64_t late[SINK_LAG]; /* windows that are written back, round and round */
+    uint64_t n_late;         /* how many have been so far */
 } sink_file;
 
 struct ckpt_sink {

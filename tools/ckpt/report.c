@@ -206,6 +206,7 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_uint(j, "source_inf", r->n_source_inf);
     json_uint(j, "overflowed", r->n_over);
     json_uint(j, "rounded_to_zero", r->n_zero);
+    json_text(j, "page_cache", r->let_go ? "let go" : "kept");
     json_real(j, "seconds", r->seconds);
     json_processes(j);
     json_close(j, '}');

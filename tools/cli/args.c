@@ -11,17 +11,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/cli/out.h"
 #include "tools/cli/text.h"
 
 /* Defaults that help texts and plans state. */
 #define ARGS_SHARD_BYTES  UINT64_C(5000000000)
 #define ARGS_MEMORY_BYTES (UINT64_C(256) << 20)
 
+/* CKPT_CACHE in the environment: what becomes of pages in the machine's cache. */
+static int args_cache(ckpt_cache *out, ckpt_err *err)
+{
+    const char *said = getenv("CKPT_CACHE");
+
+    if (!said || !*said || strcmp(said, "auto") == 0)
+        *out = CKPT_CACHE_AUTO;
+    else if (strcmp(said, "keep") == 0)
+        *out = CKPT_CACHE_KEEP;
+    else if (strcmp(said, "let-go") == 0)
+        *out = CKPT_CACHE_LET_GO;
+    else
+        return fail(err, CKPT_EUSAGE, "CKPT_CACHE=%.100s in the environment: auto, keep or let-go",
+                    said);
+    return CKPT_OK;
+}
+
 int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
     a->target.max_shard_size = ARGS_SHARD_BYTES;
     a->run.memory = ARGS_MEMORY_BYTES;
-    int rc = cli_parse(&a->line, verb, a, argc, argv, err);
+    int rc = args_cache(&a->run.cache, err);
+    if (rc == CKPT_OK)
+        rc = cli_parse(&a->line, verb, a, argc, argv, err);
     a->operand = a->line.operand;
     a->n_operands = a->line.n_operands;
     return rc;
