@@ -271,6 +271,24 @@ $(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
 $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
 
+# The library and the program as they lie in the Python package's wheel: the libraries that they need are beside them.
+WHEEL_LD := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN'
+WHEEL    := $(B)/wheel/libckpt.so.$(SOVER) $(B)/wheel/ckpt
+$(B)/wheel/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -shared -Wl,-soname,libckpt.so.$(SOVER) \
+	    -Wl,--version-script=libckpt/libckpt.map -Wl,--no-undefined -o $@ $(LIB_OBJ) $(LDLIBS)
+
+$(B)/wheel/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -pie -o $@ $^ $(LDLIBS)
+
+.PHONY: wheel
+wheel: $(WHEEL)
+	@python3 tools/python/wheel.py --library $(B)/wheel/libckpt.so.$(SOVER) --program $(B)/wheel/ckpt --version $(VERSION) --out dist
+
 .PHONY: summary
 summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
@@ -467,7 +485,7 @@ $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(B)/lib/libckpt.a $(LDLIBS)
 
 # the Python package: what needs python3 alone, and numpy, torch, DeepSpeed where this python3 has them
-check-python: programs $(LIBS) $(B)/gen_zero
+check-python: programs $(LIBS) $(B)/gen_zero $(WHEEL)
 	@python3 tests/python/run.py --bin $(B)/bin
 
 check-simulate: $(B)/simulate $(B)/gen_zero
@@ -533,6 +551,7 @@ help:
 	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...), build/bin/zerotrain and the libraries"
 	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN, libunistring, Random123"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
+	@echo "make wheel         the Python package with library and programs: dist/ckpt-*.whl"
 	@echo "make check         install what is missing, build, run the tests (JOBS at a time: the number of processors)"
 	@echo "make check-all     the same, then every case of the long suites (make check-rest: those alone)"
 	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"

@@ -139,16 +139,32 @@ def arguments(options: Dict[str, Any]) -> List[str]:
 
 def run_program(verb: str, options: Dict[str, Any], paths: List[Any], progress: Progress = None) -> Report:
     """`ckpt VERB --json OPTIONS -- PATHS`: its document, or the error that it reports."""
-    import json
+    command = ['ckpt', verb, '--json', *arguments(options), '--', *(os.fspath(p) for p in paths)]
+    status, out, said = _child(command, Bar(progress, '%', verb))
+    return _document(verb, status, out, said, [os.fspath(x) for x in paths])
+
+
+def run_drop_in(name: str, args: List[str], path: str) -> None:
+    """The program under another name of it; what it complains of is raised."""
+    status, _, said = _child([name, '--quiet', *args], Bar(None, '%', name))
+    if status == -2:
+        raise KeyboardInterrupt
+    if status:
+        text = '\n'.join(said) or '%s ended with status %d' % (name, status)
+        raise error_of(_code_of_status(status), text[len(name) + 2:] if text.startswith(name + ': ') else text, path=path)
+
+
+def _child(command: List[str], bar: Bar) -> Tuple[int, bytes, List[str]]:
+    """Run the program as command[0]: its status, what it printed, and what it said beside its progress."""
     import signal
     import subprocess
-    command = [program(), verb, '--json', *arguments(options), '--', *(os.fspath(p) for p in paths)]
-    bar = Bar(progress, '%', verb)
+    path = program()
+    # it is one process, whoever started this one
     env = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     try:
-        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        p = subprocess.Popen(command, executable=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     except OSError as x:
-        raise MissingError('%s: %s; CKPT_PROGRAM names the ckpt program' % (command[0], x.strerror), path=command[0]) from x
+        raise MissingError('%s: %s; CKPT_PROGRAM names the ckpt program' % (path, x.strerror), path=path) from x
     pieces: List[bytes] = []
     reading = threading.Thread(target=lambda: pieces.append(p.stdout.read() if p.stdout else b''), daemon=True)
     reading.start()
@@ -167,21 +183,27 @@ def run_program(verb: str, options: Dict[str, Any], paths: List[Any], progress: 
         p.send_signal(signal.SIGINT)  # it removes what it had begun
         raise
     finally:
-        while p.poll() is None:
-            try:
-                p.wait(0.2 if not stopped else 60)
-            except subprocess.TimeoutExpired:
-                if stopped:
-                    p.kill()
-            except KeyboardInterrupt:
-                p.send_signal(signal.SIGINT)
+        _wait(p, stopped)
         reading.join()
-        if p.stderr:
-            p.stderr.close()
-        if p.stdout:
-            p.stdout.close()
+        for pipe in p.stdout, p.stderr:
+            if pipe:
+                pipe.close()
         bar.end(p.returncode == 0 and not stopped)
-    return _document(verb, p.returncode, pieces[0] if pieces else b'', said, [os.fspath(x) for x in paths])
+    return p.returncode, pieces[0] if pieces else b'', said
+
+
+def _wait(p: Any, stopped: bool) -> None:
+    """Until the program has ended; one that was told to stop and does not within a minute is killed."""
+    import signal
+    import subprocess
+    while p.poll() is None:
+        try:
+            p.wait(60 if stopped else None)
+        except subprocess.TimeoutExpired:
+            p.kill()
+        except KeyboardInterrupt:
+            p.send_signal(signal.SIGINT)
+            stopped = True
 
 
 def _percent(text: str) -> Optional[int]:
@@ -233,4 +255,4 @@ def report_of(r: Any) -> Report:
     return Report((k, getattr(r, v)) for k, v in names)
 
 
-__all__ = ['Bar', 'Job', 'Progress', 'Report', 'c', 'check', 'program', 'report_of', 'run_program']
+__all__ = ['Bar', 'Job', 'Progress', 'Report', 'c', 'check', 'program', 'report_of', 'run_drop_in', 'run_program']
