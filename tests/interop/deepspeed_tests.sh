@@ -6,7 +6,7 @@
 #
 # DIR is a checkout of DeepSpeed with its tests (DIR/tests/unit); the DeepSpeed that runs is the one of the interop environment
 # (tests/interop/run.sh --install), which also needs pytest, of a release before 8.  Its tests take the processor and gloo here.
-# SELECT is an expression for pytest's -k; LOG a file that gets all that pytest says.  Ends with "N passed, N failed"; a run in
+# PACKAGE=tools/python takes the functions of the Python package there.  SELECT is an expression for pytest's -k; LOG a file that gets all that pytest says.  Ends with "N passed, N failed"; a run in
 # which no test called our programs is a failure.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +16,8 @@ venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
 [ -d "$dir/tests/unit" ] || { echo "deepspeed_tests: $dir has no tests/unit" >&2; exit 2; }
 "$venv/bin/python" -c 'import pytest, deepspeed' || exit 2
 
+[ -z "${PACKAGE:-}" ] || CKPT_PACKAGE=$(cd "$PACKAGE" && pwd) || exit 2
+export CKPT_PACKAGE CKPT_LIBRARY=$bin/../lib/libckpt.so.0 CKPT_PROGRAM=$bin/ckpt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Only the tests: beside them the checkout's own deepspeed folder would be imported.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put our programs in the place of DeepSpeed's converters, in every Python process that has this folder on PYTHONPATH.
 
-CKPT_BIN names the folder of the programs.  Each replaced function notes its call in the file CKPT_CALLS, so that a run that
+CKPT_BIN names the folder of the programs; with CKPT_PACKAGE, which names the folder of the Python package, its functions are taken
+where it has them.  Each replaced function notes its call in the file CKPT_CALLS, so that a run that
 never reached ours is not taken for one that passed.
 """
 import fcntl
@@ -62,6 +63,23 @@ OURS = {
     'deepspeed.checkpoint.ds_to_universal': {'main': to_universal},
     'unit.util': {'bf16_required_version_check': lambda *_: True},   # it asks for NCCL; a processor needs none
 }
+
+
+def noted(name):
+    """A function of the Python package, whose calls are noted too."""
+    def function(*args, **kwargs):
+        import ckpt.deepspeed
+        with open(os.environ['CKPT_CALLS'], 'a', encoding='utf-8') as f:
+            f.write('ckpt.deepspeed.%s\n' % name)
+        return ckpt.deepspeed.FUNCTIONS[name](*args, **kwargs)
+    return function
+
+
+if os.environ.get('CKPT_PACKAGE'):
+    sys.path.append(os.environ['CKPT_PACKAGE'])
+    OURS['deepspeed.utils.zero_to_fp32'] = {n: noted(n) for n in (
+        'get_fp32_state_dict_from_zero_checkpoint', 'convert_zero_checkpoint_to_fp32_state_dict', 'load_state_dict_from_zero_checkpoint',
+        'convert_zero_checkpoint_to_state_dict')}
 
 
 class Finder(importlib.abc.MetaPathFinder):

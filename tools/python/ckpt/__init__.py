@@ -12,15 +12,36 @@ Nothing that a file contains is ever run.  numpy and torch are used where they a
 """
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Sequence
+
 from ._checkpoint import Checkpoint, Known, open
 from ._ops import Difference, Differences, Finding, Health, Run, TagHealth, convert, diff, doctor, merge, reshard, verify
 from ._run import Report
+from ._safe import safe_open
 from ._tensor import Extent, Tensor
 from .errors import (CanceledError, CkptError, ClosedError, DiffersError, DoubtError, DtypeError, FormatError, InputOutputError,
                      LimitError, MismatchError, MissingError, MissingTensorError, UnsafeError, UnsupportedError, UsageError)
 
 __version__ = '0.1.0'
 __all__ = ['Checkpoint', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'Known', 'Report', 'Run', 'TagHealth', 'Tensor',
-           'convert', 'diff', 'doctor', 'merge', 'open', 'reshard', 'verify',
+           'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',
            'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
+
+if TYPE_CHECKING:
+    from ._dcp import CkptReader
+
+
+def dcp_reader(path: Any, *, prefixes: Sequence[str] = (), optimizer: bool = True, **options: Any) -> 'CkptReader':
+    """A StorageReader of torch.distributed.checkpoint over any checkpoint that `open` opens.
+
+        dcp.load(state_dict, storage_reader=ckpt.dcp_reader('run/checkpoint-500'))
+
+    loads weights into models of any world size (FSDP2, tensor parallel), and moments, step counts and groups where the checkpoint has them.
+
+    prefixes    keys of the state dict above the model's or the optimizer's, beside usual ones ("model", "optim" ...)
+    optimizer   also the optimizer's state
+    options     others of ckpt.open
+    """
+    from ._dcp import WRAPPERS, CkptReader
+    return CkptReader(path, (*WRAPPERS, *prefixes), dict(options, optimizer=optimizer))
