@@ -11,8 +11,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 import ckpt
 
@@ -62,9 +63,20 @@ def resumed(folder, shard):
     return train(model, optimizer, vocabulary)
 
 
+def tensor_parallel(folder):
+    """Columns of a matrix over both ranks, in 16 bits."""
+    mesh = init_device_mesh('cpu', (2,))
+    with ckpt.open(folder) as m:
+        want = m['lm_head.weight'].torch('bf16')
+    state = {'model': {'lm_head.weight': distribute_tensor(torch.zeros_like(want), mesh, [Shard(1)])}}
+    dcp.load(state, storage_reader=ckpt.dcp_reader(folder))
+    assert torch.equal(full(state['model']['lm_head.weight']), want)
+
+
 def rank(number, folder, meeting):
     dist.init_process_group('gloo', init_method='file://' + meeting, rank=number, world_size=2)
     losses = resumed(folder, True)
+    tensor_parallel(folder)
     if number == 0:
         torch.save(losses, meeting + '.losses')
     dist.destroy_process_group()

@@ -36,6 +36,19 @@ class Dcp(Case):
                 self.assertLessEqual(set(group['params']), set(trained))
                 self.assertIn(group['decoupled_weight_decay'], (True, False))
 
+    def test_weights_alone(self):
+        import torch
+        import torch.distributed.checkpoint as dcp
+        for path in (fixture('hf_bert_sharded'), fixture('safetensors_dtypes', 'model.safetensors'), fixture('torch_dtypes', 'zip.pt'),
+                     fixture('tp2_z1_w4', 'ckpt')):
+            with ckpt.open(path) as m:
+                want = {n: t.torch() for n, t in m.items() if t.dtype not in ('F4', 'C32')}
+                state = {'module': {n: torch.zeros_like(t) for n, t in want.items()}}
+                dcp.load(state, storage_reader=ckpt.dcp_reader(path), no_dist=True)
+                for n, t in want.items():
+                    self.assertEqual(bytes(state['module'][n].reshape(-1).view(torch.uint8).numpy()) if t.numel() else b'',
+                                     m[n].tobytes(), n)
+
     def test_refused(self):
         import torch
         import torch.distributed.checkpoint as dcp

@@ -183,6 +183,38 @@ class Parts(Case):
             self.assertEqual(m['float32'].torch(torch.bfloat16).dtype, torch.bfloat16)
 
 
+class Alone(Case):
+    """One of numpy and torch without the other, and neither."""
+    CODE = """
+import sys
+for name in sys.argv[2:]:
+    sys.modules[name] = None
+import ckpt
+t = ckpt.open(sys.argv[1])["emb.weight"][2:5, ::2]
+%s
+print(bytes(data) == t.tobytes(), t[0, 0].item() == t[0, 0].item())"""
+
+    @needs_numpy
+    def test_numpy_alone(self):
+        self.assertEqual(self.python(self.CODE % 'data = t.numpy().tobytes()', fixture('z3_bf16_w5_odd', 'ckpt'), 'torch').split(), ['True'] * 2)
+
+    @needs_torch
+    def test_torch_alone(self):
+        code = self.CODE % 'data = bytes(t.torch().view(__import__("torch").uint8).flatten().tolist())'
+        self.assertEqual(self.python(code, fixture('z3_bf16_w5_odd', 'ckpt'), 'numpy').split(), ['True'] * 2)
+
+    def test_neither(self):
+        code = self.CODE % """
+data = t.tobytes()
+for call in t.numpy, t.torch, t.bits:
+    try:
+        call()
+        raise SystemExit("was there")
+    except ImportError:
+        pass"""
+        self.assertEqual(self.python(code, fixture('z3_bf16_w5_odd', 'ckpt'), 'numpy', 'torch').split(), ['True'] * 2)
+
+
 class Tree(Case):
     def test_values(self):
         with ckpt.open(fixture('z3_bf16_w5_odd', 'ckpt')) as m:
