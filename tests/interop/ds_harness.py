@@ -597,10 +597,11 @@ def rank_main(case, e, rank, out):
     optimizer = make_optimizer(e, groups)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=None if optimizer else groups, optimizer=optimizer,
                                            lr_scheduler=make_scheduler(e), config=cfg)
-    path, client = engine.load_checkpoint(case.folder, tag=case.tag, load_module_strict=case.strict and
+    folder = case.folder.replace('{rank}', str(rank))   # each rank may have a disk of its own
+    path, client = engine.load_checkpoint(folder, tag=case.tag, load_module_strict=case.strict and
                                           not e.get('exclude_frozen_parameters'))
     if path is None:
-        raise RuntimeError('DeepSpeed loads nothing from %s' % case.folder)
+        raise RuntimeError('DeepSpeed loads nothing from %s' % folder)
     r = seen(engine, e, case.world, client)
     if case.steps:
         r['rows'] = train(engine, case, e, data, rank)

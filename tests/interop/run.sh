@@ -75,6 +75,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/golden/reshard_roundtrip.py --bin "$bin" "$fixtures"
     if [ -d ../shared/fixtures ]; then
         part tests/interop/reshard_resume.py --bin "$bin" ../shared/fixtures
+        part tests/interop/local_disks.py --bin "$bin" ../shared/fixtures
         part tests/interop/fsdp_resume.py --bin "$bin" ../shared/fixtures
         part tests/interop/reshard_upgrade.py --bin "$bin" ../shared/fixtures
         part tests/interop/reshard_any.py --bin "$bin" ../shared/fixtures
