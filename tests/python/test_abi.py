@@ -15,6 +15,8 @@ STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Ext
            'ckpt_filter': _lib.Filter, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
            'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
            'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts}
+# that lie in arrays, or that the library fills without knowing their size; the others may have grown at their ends
+FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_part', 'ckpt_parts', 'ckpt_cut', 'ckpt_slice')
 
 
 class Abi(Case):
@@ -22,8 +24,9 @@ class Abi(Case):
     def test_layouts(self):
         lines, want = [], []
         for name, kind in STRUCTS.items():
-            lines.append('printf("%%zu\\n", sizeof(%s));' % name)
-            want.append('sizeof %s: %d' % (name, ctypes.sizeof(kind)))
+            size = ctypes.sizeof(kind)
+            lines.append('printf("%%d\\n", sizeof(%s) %s %d);' % (name, '==' if name in FIXED else '>=', size))
+            want.append('%s of %d bytes: 1' % (name, size))
             for field, *_ in kind._fields_:
                 lines.append('printf("%%zu %%zu\\n", offsetof(%s, %s), sizeof(((%s *)0)->%s));' % (name, field, name, field))
                 f = getattr(kind, field)

@@ -12,15 +12,18 @@ Nothing that a file contains is ever run.  numpy and torch are used where they a
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, List, Sequence
 
 from ._checkpoint import Checkpoint, Known, open
-from ._ops import Difference, Differences, Finding, Health, Run, TagHealth, convert, diff, doctor, merge, reshard, verify
-from ._run import Report
-from ._safe import safe_open
 from ._tensor import Extent, Tensor
 from .errors import (CanceledError, CkptError, ClosedError, DiffersError, DoubtError, DtypeError, FormatError, InputOutputError,
                      LimitError, MismatchError, MissingError, MissingTensorError, UnsafeError, UnsupportedError, UsageError)
+
+if TYPE_CHECKING:
+    from ._dcp import CkptReader
+    from ._ops import Difference, Differences, Finding, Health, Run, TagHealth, convert, diff, doctor, merge, reshard, verify
+    from ._run import Report
+    from ._safe import safe_open
 
 __version__ = '0.1.0'
 __all__ = ['Checkpoint', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'Known', 'Report', 'Run', 'TagHealth', 'Tensor',
@@ -28,8 +31,24 @@ __all__ = ['Checkpoint', 'Difference', 'Differences', 'Extent', 'Finding', 'Heal
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',
            'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
-if TYPE_CHECKING:
-    from ._dcp import CkptReader
+# what is loaded when it is first asked for, so that importing this takes no time
+_LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'Health', 'Run', 'TagHealth', 'convert', 'diff', 'doctor', 'merge',
+                           'reshard', 'verify'), '_ops'), 'Report': '_run', 'safe_open': '_safe'}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+    if name == 'deepspeed':
+        return import_module('.deepspeed', __name__)
+    if name not in _LATER:
+        raise AttributeError("module 'ckpt' has no attribute %r" % name)
+    found = getattr(import_module('.' + _LATER[name], __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_LATER, 'deepspeed'})
 
 
 def dcp_reader(path: Any, *, prefixes: Sequence[str] = (), optimizer: bool = True, **options: Any) -> 'CkptReader':

@@ -7,7 +7,6 @@ are known, and `errno` of a failed system call, or 0.  Its text says where, what
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, Dict, List, Optional, Type
 
 
@@ -115,8 +114,6 @@ CLASSES: Dict[int, Type[CkptError]] = {
     c.code: c for c in (DiffersError, UsageError, FormatError, UnsupportedError, UnsafeError, MissingError, MismatchError,
                         LimitError, InputOutputError, CanceledError, DoubtError)}
 
-_TENSOR = re.compile(r"\btensor '([^']+)'|\btensor ([^\s:]+)")
-
 
 def error_of(code: int, text: str, *, path: Optional[str] = None, tensor: Optional[str] = None, errno: int = 0) -> CkptError:
     """The exception for a code and its text; a path or a tensor that the text begins with or names is more exact."""
@@ -124,6 +121,7 @@ def error_of(code: int, text: str, *, path: Optional[str] = None, tensor: Option
     if '/' in first and (' ' not in first or os.path.exists(first)):
         path = first
     if tensor is None:
-        named = _TENSOR.search(text)
+        import re
+        named = re.search(r"\btensor '([^']+)'|\btensor ([^\s:]+)", text)
         tensor = (named[1] or named[2]) if named else None
     return CLASSES.get(code, CkptError)(text, path=path, tensor=tensor, errno=errno, code=code)
