@@ -215,7 +215,8 @@ int ckpt_zip_top(const ckpt_zip *zip, uint64_t *n_top, ckpt_err *err)
 
     if (!slash)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: record \"%.*s\" lies in no folder: not an archive of torch.save",
+                         "%s: record \"%.*s\" lies in no folder, and is no .npy file: an archive "
+                         "of neither torch.save nor np.savez",
                          zip->io->name, zip_show(first->n_name), first->name);
     *n_top = (uint64_t)(slash - first->name);
     for (i = 1; i < zip->records.n; i++) {

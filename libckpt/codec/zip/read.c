@@ -340,11 +340,10 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
                          "%s: record \"%.*s\": encrypted, or flags 0x%04x that no reader knows",
                          io->name, n, r->name, flags);
     if (r->method != CKPT_ZIP_STORED && r->method != CKPT_ZIP_DEFLATED)
-        return ckpt_fail(
-            err, CKPT_EFORMAT,
-            "%s: record \"%.*s\": compression method %u; only stored and deflate exist "
-            "in torch files",
-            io->name, n, r->name, r->method);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\": compression method %u; only stored and deflated "
+                         "records are read, which is all that torch and NumPy write",
+                         io->name, n, r->name, r->method);
     if (r->method == CKPT_ZIP_STORED && r->n_stored != r->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\": stored, but of %" PRIu64 " and %" PRIu64 " bytes",

@@ -208,7 +208,7 @@ static const lie lies[] = {
     {CENTRAL, 2, 8, 2, 0x0006, CKPT_OK, ""},
     {LOCAL, 0, 6, 2, 0x0809, CKPT_EUNSAFE, "local flags"},
     {LOCAL, 2, 6, 2, 0x0801, CKPT_EFORMAT, "local flags"},
-    {CENTRAL, 2, 10, 2, 99, CKPT_EFORMAT, "method 99"},
+    {CENTRAL, 2, 10, 2, 99, CKPT_EFORMAT, "method 99; only stored and deflated records are read"},
     {CENTRAL, 2, 10, 2, 8, CKPT_EFORMAT, "disagree"},
     {LOCAL, 2, 8, 2, 8, CKPT_EFORMAT, "disagree"},
     {LOCAL, 2, 14, 4, 1, CKPT_EFORMAT, "disagree"},
