@@ -74,6 +74,16 @@ static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const cha
     return rc;
 }
 
+/* The file is not the one that was opened; whose: the process that has looked. */
+static int far_unlike(const char *path, unsigned whose, ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_EIO,
+                     "%s: rank %u sees another file under this path than was opened: it was "
+                     "changed, or not all processes are in one folder of one file system (see "
+                     "--local)",
+                     path, whose);
+}
+
 /* One piece. */
 static int far_piece(const far_io *f, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
@@ -107,7 +117,7 @@ static int far_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err
     if (!f->here && f->visible && f->n_asks++ >= FAR_ASKS)
         (void)ckpt_io_open_here(&f->here, f->path, NULL);
     if (f->here && (f->here->size != io->size || !ckpt_identity_same(&f->here->id, &io->id)))
-        return ckpt_io_unlike(f->path, err);
+        return far_unlike(f->path, f->team->rank, err);
     if (f->here)
         return ckpt_io_read(f->here, buf, n, at, err);
     for (uint64_t done = 0; rc == CKPT_OK && done < n;) {
@@ -359,7 +369,7 @@ int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *e
     if (rc == CKPT_OK && q.what == FAR_OPENING)
         rc = far_answer_open(answer, io, err);
     else if (rc == CKPT_OK && !ckpt_identity_same(&io->id, &q.id))
-        rc = ckpt_io_unlike(path, err);
+        rc = far_unlike(path, ckpt_team_rank(), err);
     else if (rc == CKPT_OK && q.n > FAR_PIECE)
         rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u asks for too much", path, question->peer);
     else if (rc == CKPT_OK)

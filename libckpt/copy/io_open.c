@@ -76,12 +76,6 @@ int ckpt_io_data(ckpt_io **out, const ckpt_map_file *file, ckpt_err *err)
 
 /* ---- the same files on all machines ---- */
 
-bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b)
-{
-    return a->ino == b->ino && a->mtime_s == b->mtime_s && a->mtime_ns == b->mtime_ns &&
-           a->ctime_s == b->ctime_s && a->ctime_ns == b->ctime_ns;
-}
-
 int ckpt_io_unlike(const char *path, ckpt_err *err)
 {
     ckpt_team *t = ckpt_team_any();

@@ -178,6 +178,12 @@ ckpt_identity ckpt_identity_of(const struct stat *st)
                            .ctime_ns = (int64_t)st->st_ctim.tv_nsec};
 }
 
+bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b)
+{
+    return a->ino == b->ino && a->mtime_s == b->mtime_s && a->mtime_ns == b->mtime_ns &&
+           a->ctime_s == b->ctime_s && a->ctime_ns == b->ctime_ns;
+}
+
 void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out)
 {
     assert(io && out);
