@@ -6,7 +6,6 @@
  * Data is read by who needs it, from this machine's disk or through one who sees the file.
  */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -91,27 +90,39 @@ int ckpt_io_unlike(const char *path, ckpt_err *err)
                      path, ckpt_places_owner(t, path), t->host[t->node[t->rank]]);
 }
 
-/* One file, on this machine, is the one whose headers another process has read. */
-static int ioo_look(const ckpt_map_file *f, ckpt_err *err)
+/* A file as this machine sees it is the one whose headers another process has read. */
+static bool ioo_is(const ckpt_map_file *f, uint64_t size, const ckpt_identity *now)
 {
     const ckpt_identity was = {.ino = f->ino,
                                .mtime_s = f->mtime_s,
                                .mtime_ns = f->mtime_ns,
                                .ctime_s = f->ctime_s,
                                .ctime_ns = f->ctime_ns};
-    struct stat st;
-    ckpt_identity now;
 
-    if (stat(f->path, &st) != 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno,
-                             "%s: cannot be opened on %s, and another machine has read it (see "
-                             "--local)",
-                             f->path,
-                             ckpt_team_any()->host[ckpt_team_any()->node[ckpt_team_rank()]]);
-    now = ckpt_identity_of(&st);
-    return f->size == (uint64_t)st.st_size && ckpt_identity_same(&was, &now)
-               ? CKPT_OK
-               : ckpt_io_unlike(f->path, err);
+    return f->size == size && ckpt_identity_same(&was, now);
+}
+
+static int ioo_look(const ckpt_map_file *f, ckpt_err *err)
+{
+    ckpt_team *t = ckpt_team_any();
+    ckpt_io *io = NULL;
+    ckpt_err why = {0};
+    struct stat st;
+    bool is;
+
+    if (stat(f->path, &st) == 0) {
+        const ckpt_identity now = ckpt_identity_of(&st);
+
+        if (ioo_is(f, (uint64_t)st.st_size, &now))
+            return CKPT_OK;
+    }
+    // A network's file system may remember what was: opening asks it anew.
+    if (ckpt_io_open_here(&io, f->path, &why) != CKPT_OK)
+        return ckpt_fail(err, CKPT_EIO, "%.300s on %s, and rank %u has read it (see --local)",
+                         why.text, t->host[t->node[t->rank]], ckpt_places_owner(t, f->path));
+    is = ioo_is(f, io->size, &io->id);
+    ckpt_io_close(io);
+    return is ? CKPT_OK : ckpt_io_unlike(f->path, err);
 }
 
 int ckpt_io_see(const ckpt_map *map, ckpt_err *err)
