@@ -88,6 +88,13 @@ CKPT_API void ckpt_team_local(bool local);
  */
 CKPT_API int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err);
 
+/*
+ * The same by a hostfile of a training job: lines of `host slots=N`, the first ranks to the first.
+ *
+ * Errors  CKPT_EFORMAT with the line, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, as of ckpt_team_spread
+ */
+CKPT_API int ckpt_team_hostfile(const char *path, ckpt_err *err);
+
 /* One of the processes, as this one knows it. */
 typedef struct ckpt_team_member {
     const char *host;

@@ -14,7 +14,6 @@
 
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/verbs.h"
-#include "tools/cli/hostfile.h"
 #include "tools/cli/json_out.h"
 #include "tools/cli/near.h"
 #include "tools/cli/progress.h"
@@ -68,46 +67,6 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
-/* The machine of each rank, as a hostfile has them; *n: how many there are. */
-static const char **main_hosts(const char *path, ckpt_arena *arena, size_t *n, ckpt_err *err)
-{
-    cli_hosts all = {0};
-    const char **host;
-
-    *n = 0;
-    if (cli_hosts_read(&all, arena, path, err) != CKPT_OK)
-        return NULL;
-    for (size_t i = 0; i < all.n; i++)
-        *n += all.at[i].n_slots;
-    host = ckpt_arena_array(arena, *n, sizeof *host);
-    if (!host)
-        (void)ckpt_fail_memory(err);
-    *n = 0;
-    for (size_t i = 0; host && i < all.n; i++) {
-        for (uint32_t k = 0; k < all.at[i].n_slots; k++)
-            host[(*n)++] = all.at[i].name;
-    }
-    return host;
-}
-
-/* What is written goes to the disks of several machines. */
-static int main_spread(const cli_args *a, ckpt_err *err)
-{
-    ckpt_arena *arena = ckpt_arena_new(0);
-    const char **host = NULL;
-    size_t n = 0;
-    int rc = arena ? CKPT_OK : ckpt_fail_memory(err);
-
-    if (rc == CKPT_OK && a->hostfile) {
-        host = main_hosts(a->hostfile, arena, &n, err);
-        rc = host ? CKPT_OK : err->code;
-    }
-    if (rc == CKPT_OK)
-        rc = ckpt_team_spread(host, n, err);
-    ckpt_arena_free(arena);
-    return rc;
-}
-
 /* What is read, and what is written, lies on the disks of several machines. */
 static int main_local(const cli_args *a, ckpt_err *err)
 {
@@ -120,7 +79,9 @@ static int main_local(const cli_args *a, ckpt_err *err)
     if (a->hostfile && !ranks_shared())
         say_warning(no_effect, "--hostfile");
     ckpt_team_local(a->local);
-    return ranks_shared() && (a->local_target || a->hostfile) ? main_spread(a, err) : CKPT_OK;
+    if (!ranks_shared() || (!a->local_target && !a->hostfile))
+        return CKPT_OK;
+    return a->hostfile ? ckpt_team_hostfile(a->hostfile, err) : ckpt_team_spread(NULL, 0, err);
 }
 
 /* Run a command with no more rights than it needs. */

@@ -4,10 +4,10 @@
  * selected stands in the file, and mpirun is told of it.
  */
 #include "engine/config/config.h"
+#include "libckpt/base/hostfile.h"
 #include "tests/fuzz/fuzz_help.h"
-#include "tools/cli/hostfile.h"
 
-static const cli_host *find(const cli_hosts *all, const char *name)
+static const ckpt_host *find(const ckpt_hosts *all, const char *name)
 {
     for (size_t i = 0; i < all->n; i++) {
         if (strcmp(all->at[i].name, name) == 0)
@@ -18,14 +18,14 @@ static const cli_host *find(const cli_hosts *all, const char *name)
 
 /* The slots of a selection are ascending and those of the same host, unless a number was given:
    that is used unseen, as DeepSpeed does. */
-static void check(const cli_hosts *all, const cli_hosts *some, int64_t given)
+static void check(const ckpt_hosts *all, const ckpt_hosts *some, int64_t given)
 {
     const uint32_t wanted = given > 0 ? (uint32_t)given : 0;
     uint64_t total = 0;
 
     fuzz_require(some->n > 0 && some->n <= all->n);
     for (size_t i = 0; i < some->n; i++) {
-        const cli_host *h = &some->at[i], *whole = find(all, h->name);
+        const ckpt_host *h = &some->at[i], *whole = find(all, h->name);
         uint32_t most;
 
         fuzz_require(whole != NULL);
@@ -44,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static char text[3][4096];
     ckpt_arena *a = ckpt_arena_new(64 << 20);
     ckpt_err err = {0};
-    cli_hosts all = {0}, some = {0};
-    cli_host_filter f = {0};
+    ckpt_hosts all = {0}, some = {0};
+    ckpt_host_filter f = {0};
     int rc;
 
     fuzz_text(text[0], sizeof text[0], &data, &size);
@@ -53,15 +53,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     f.exclude = fuzz_text(text[2], sizeof text[2], &data, &size);
     f.num_nodes = size > 0 ? (int8_t)data[0] : 0;
     f.num_slots = size > 1 ? (int8_t)data[1] : 0;
-    rc = a ? cli_hosts_parse(&all, a, text[0], strlen(text[0]), "fuzz", &err) : CKPT_ELIMIT;
+    rc = a ? ckpt_hosts_parse(&all, a, text[0], strlen(text[0]), "fuzz", &err) : CKPT_ELIMIT;
     fuzz_require(rc == CKPT_OK || !a || err.text[0] != '\0');
     if (rc == CKPT_OK) {
-        rc = cli_hosts_filter(&some, a, &all, &f, &err);
+        rc = ckpt_hosts_filter(&some, a, &all, &f, &err);
         fuzz_require(rc == CKPT_OK || err.text[0] != '\0');
     }
     if (rc == CKPT_OK) {
         check(&all, &some, f.num_slots);
-        const char *const *args = cli_hosts_mpirun(a, &some);
+        const char *const *args = ckpt_hosts_mpirun(a, &some);
 
         fuzz_require(!args || (args[0] && args[1][0] != '0' && args[3][0] != '\0'));
     }

@@ -63,12 +63,9 @@ seeds() {
 one() {
     local name=$1
     local corpus=$out/corpus-$name
-    local more=
-    # the program's own file is in no library
-    [ "$name" != fuzz_hostfile ] || more=tools/cli/hostfile.c
     # shellcheck disable=SC2086
     if ! seeds "$name" "$corpus" || ! clang $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o "$out/$name" \
-        "tests/fuzz/$name.c" $more $libs; then
+        "tests/fuzz/$name.c" $libs; then
         echo "FAIL $name: was not built" >"$out/$name.result"
     elif "$out/$name" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -malloc_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$out/$name-" "$corpus" >"$out/$name.log" 2>&1; then

@@ -43,22 +43,22 @@ static long ln_here(const told *o)
 }
 
 /* Without a hostfile: this machine, with as many slots as it has, or as were asked for. */
-static int ln_hosts(cli_hosts *out, ckpt_arena *arena, const told *o, ckpt_err *err)
+static int ln_hosts(ckpt_hosts *out, ckpt_arena *arena, const told *o, ckpt_err *err)
 {
-    const cli_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
-    cli_hosts all = {0};
+    const ckpt_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
+    ckpt_hosts all = {0};
     char *line;
     int rc;
 
     if (o->hostfile) {
-        rc = cli_hosts_read(&all, arena, o->hostfile, err);
+        rc = ckpt_hosts_read(&all, arena, o->hostfile, err);
     } else {
         line = ckpt_arena_printf(arena, "localhost slots=%lld\n",
                                  (long long)(o->num_slots > 0 ? o->num_slots : ln_here(o)));
-        rc = line ? cli_hosts_parse(&all, arena, line, strlen(line), "local machine", err)
+        rc = line ? ckpt_hosts_parse(&all, arena, line, strlen(line), "local machine", err)
                   : ckpt_fail_memory(err);
     }
-    return rc == CKPT_OK ? cli_hosts_filter(out, arena, &all, &filter, err) : rc;
+    return rc == CKPT_OK ? ckpt_hosts_filter(out, arena, &all, &filter, err) : rc;
 }
 
 /*
@@ -66,7 +66,7 @@ static int ln_hosts(cli_hosts *out, ckpt_arena *arena, const told *o, ckpt_err *
  * is told how many alone, and a rank with a GPU takes that of its number.  NULL: out of memory; "":
  * as they come.
  */
-static const char *ln_slots(ckpt_arena *arena, const cli_hosts *hosts)
+static const char *ln_slots(ckpt_arena *arena, const ckpt_hosts *hosts)
 {
     ckpt_bytes list = {0};
     bool plain = true, ok = true;
@@ -140,12 +140,12 @@ int launch(const told *t, int argc, char **argv, ckpt_err *err)
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *const *hosts = NULL;
     const char *slots = NULL;
-    cli_hosts chosen = {0};
+    ckpt_hosts chosen = {0};
     char **cmd = NULL;
     int rc = arena ? ln_hosts(&chosen, arena, t, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
-        hosts = cli_hosts_mpirun(arena, &chosen);
+        hosts = ckpt_hosts_mpirun(arena, &chosen);
         slots = ln_slots(arena, &chosen);
         cmd = hosts && slots ? ln_command(arena, hosts, slots, argc, argv) : NULL;
         if (!cmd)

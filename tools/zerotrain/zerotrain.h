@@ -15,8 +15,8 @@
 #include <signal.h>
 
 #include "engine/engine.h"
+#include "libckpt/base/hostfile.h"
 #include "tools/cli/table.h"
-#include "tools/cli/hostfile.h"
 
 /* ---- options.c ---- */
 
@@ -49,7 +49,7 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
 
 /*
  * Replace this process by an mpirun that starts it on the hosts chosen; returns only on failure.
- * Errors  as cli_hosts_read and cli_hosts_filter; CKPT_EMISSING: no mpirun
+ * Errors  as ckpt_hosts_read and ckpt_hosts_filter; CKPT_EMISSING: no mpirun
  */
 int launch(const told *t, int argc, char **argv, ckpt_err *err);
 

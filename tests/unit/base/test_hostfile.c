@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "engine/config/config.h"
-#include "tools/cli/hostfile.h"
+#include "libckpt/base/hostfile.h"
 
 static const char *text_of(const ckpt_value *c, const char *key)
 {
@@ -23,7 +23,7 @@ static const char *text_of(const ckpt_value *c, const char *key)
 }
 
 /* The hosts that a recorded case has left. */
-static void check_hosts(const cli_hosts *h, const ckpt_value *active)
+static void check_hosts(const ckpt_hosts *h, const ckpt_value *active)
 {
     ckpt_dict map = ckpt_value_map(active);
 
@@ -39,7 +39,7 @@ static void check_hosts(const cli_hosts *h, const ckpt_value *active)
 }
 
 /* Hosts in order and slots in order give the recorded table of ranks. */
-static void check_ranks(const cli_hosts *h, const ckpt_value *ranks)
+static void check_ranks(const ckpt_hosts *h, const ckpt_value *ranks)
 {
     ckpt_seq r = ckpt_value_seq(ranks);
     uint64_t rank = 0;
@@ -60,16 +60,16 @@ static void check_ranks(const cli_hosts *h, const ckpt_value *ranks)
 static void check_case(ckpt_arena *arena, const ckpt_value *c)
 {
     const ckpt_text *text = &ckpt_value_get(c, "hostfile")->as.text;
-    cli_host_filter f = {.include = text_of(c, "include"),
-                        .exclude = text_of(c, "exclude"),
-                        .num_nodes = ckpt_value_get(c, "num_nodes")->as.i,
-                        .num_slots = ckpt_value_get(c, "num_gpus")->as.i};
-    cli_hosts all, left;
+    ckpt_host_filter f = {.include = text_of(c, "include"),
+                          .exclude = text_of(c, "exclude"),
+                          .num_nodes = ckpt_value_get(c, "num_nodes")->as.i,
+                          .num_slots = ckpt_value_get(c, "num_gpus")->as.i};
+    ckpt_hosts all, left;
     ckpt_err err = {0};
-    int rc = cli_hosts_parse(&all, arena, text->at, (size_t)text->n, "hostfile", &err);
+    int rc = ckpt_hosts_parse(&all, arena, text->at, (size_t)text->n, "hostfile", &err);
 
     if (rc == CKPT_OK)
-        rc = cli_hosts_filter(&left, arena, &all, &f, &err);
+        rc = ckpt_hosts_filter(&left, arena, &all, &f, &err);
     assert_int_equal(rc, err.code);
     if (ckpt_value_get(c, "error")) {
         assert_true(rc == CKPT_EFORMAT || rc == CKPT_EUSAGE);
@@ -126,8 +126,8 @@ static void files_are_checked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ckpt_arena *arena = ckpt_arena_new(0);
         ckpt_err err = {0};
-        cli_hosts h;
-        int rc = cli_hosts_parse(&h, arena, cases[i].text, strlen(cases[i].text), "hf", &err);
+        ckpt_hosts h;
+        int rc = ckpt_hosts_parse(&h, arena, cases[i].text, strlen(cases[i].text), "hf", &err);
 
         if (rc != cases[i].code || !strstr(err.text, cases[i].says))
             fail_msg("%s: %d %s", cases[i].text, rc, err.text);
@@ -142,12 +142,12 @@ static void totals_are_bounded(void **state)
     ckpt_err err = {0};
     char text[1024];
     size_t n = 0;
-    cli_hosts h;
+    ckpt_hosts h;
 
     (void)state;
     for (int i = 0; i < 17; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "h%d slots=65536\n", i);
-    assert_int_equal(cli_hosts_parse(&h, arena, text, n, "hf", &err), CKPT_ELIMIT);
+    assert_int_equal(ckpt_hosts_parse(&h, arena, text, n, "hf", &err), CKPT_ELIMIT);
     assert_non_null(strstr(err.text, "line 17"));
     ckpt_arena_free(arena);
 }
@@ -189,15 +189,15 @@ static void filters_are_checked(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const filter_case *c = &cases[i];
-        cli_host_filter f = {c->include, c->exclude, c->nodes, c->slots};
+        ckpt_host_filter f = {c->include, c->exclude, c->nodes, c->slots};
         ckpt_arena *arena = ckpt_arena_new(0);
         ckpt_err err = {0};
-        cli_hosts all, left;
+        ckpt_hosts all, left;
 
-        assert_int_equal(cli_hosts_parse(&all, arena, text, sizeof text - 1, "hf", &err), CKPT_OK);
-        assert_int_equal(cli_hosts_filter(&left, arena, &all, &f, &err), c->code);
+        assert_int_equal(ckpt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", &err), CKPT_OK);
+        assert_int_equal(ckpt_hosts_filter(&left, arena, &all, &f, &err), c->code);
         if (c->code == CKPT_OK)
-            assert_string_equal(cli_hosts_mpirun(arena, &left)[3], c->hosts);
+            assert_string_equal(ckpt_hosts_mpirun(arena, &left)[3], c->hosts);
         else if (!strstr(err.text, c->hosts))
             fail_msg("case %zu: %s", i, err.text);
         ckpt_arena_free(arena);
@@ -209,11 +209,11 @@ static void mpirun_is_told(void **state)
     static const char text[] = "a slots=3\nnone slots=0\nb slots=2\n";
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *const *argv;
-    cli_hosts all;
+    ckpt_hosts all;
 
     (void)state;
-    assert_int_equal(cli_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL), CKPT_OK);
-    argv = cli_hosts_mpirun(arena, &all);
+    assert_int_equal(ckpt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL), CKPT_OK);
+    argv = ckpt_hosts_mpirun(arena, &all);
     assert_string_equal(argv[0], "-np");
     assert_string_equal(argv[1], "5");
     assert_string_equal(argv[2], "--host");
@@ -226,15 +226,15 @@ static void mpirun_is_told(void **state)
 static void some_slot_is_needed(void **state)
 {
     static const char text[] = "none slots=0\na slots=1\n";
-    const cli_host_filter every = {0}, first = {.num_nodes = 1};
+    const ckpt_host_filter every = {0}, first = {.num_nodes = 1};
     ckpt_arena *arena = ckpt_arena_new(0);
     ckpt_err err = {0};
-    cli_hosts all, left;
+    ckpt_hosts all, left;
 
     (void)state;
-    assert_int_equal(cli_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL), CKPT_OK);
-    assert_int_equal(cli_hosts_filter(&left, arena, &all, &every, &err), CKPT_OK);
-    assert_int_equal(cli_hosts_filter(&left, arena, &all, &first, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL), CKPT_OK);
+    assert_int_equal(ckpt_hosts_filter(&left, arena, &all, &every, &err), CKPT_OK);
+    assert_int_equal(ckpt_hosts_filter(&left, arena, &all, &first, &err), CKPT_EUSAGE);
     assert_non_null(strstr(err.text, "no slot"));
     ckpt_arena_free(arena);
 }
@@ -245,25 +245,25 @@ static void files_are_read(void **state)
     ckpt_arena *arena = ckpt_arena_new(0);
     int fd = mkstemp(path);
     ckpt_err err = {0};
-    cli_hosts h;
+    ckpt_hosts h;
 
     (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "n1 slots=4\n", 11), 11);
     assert_int_equal(close(fd), 0);
-    assert_int_equal(cli_hosts_read(&h, arena, path, &err), CKPT_OK);
+    assert_int_equal(ckpt_hosts_read(&h, arena, path, &err), CKPT_OK);
     assert_int_equal(h.at[0].n_slots, 4);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(cli_hosts_read(&h, arena, path, &err), CKPT_EMISSING);
+    assert_int_equal(ckpt_hosts_read(&h, arena, path, &err), CKPT_EMISSING);
     err = (ckpt_err){0};
-    assert_int_equal(cli_hosts_read(&h, arena, "/tmp", &err), CKPT_EIO);
+    assert_int_equal(ckpt_hosts_read(&h, arena, "/tmp", &err), CKPT_EIO);
     ckpt_arena_free(arena);
 }
 
 static void memory_runs_out(void **state)
 {
     static const char text[] = "a slots=3\nb slots=2\n";
-    const cli_host_filter f = {.include = "a:1@b"};
+    const ckpt_host_filter f = {.include = "a:1@b"};
     uint64_t n = 0;
     int rc = CKPT_ELIMIT;
 
@@ -271,12 +271,12 @@ static void memory_runs_out(void **state)
     for (; rc != CKPT_OK; n++) {
         ckpt_arena *arena = ckpt_arena_new(0);
         const char *const *args = NULL;
-        cli_hosts all, left = {0};
+        ckpt_hosts all, left = {0};
 
         ckpt_alloc_fail_at(n);
-        rc = cli_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL);
-        rc = rc == CKPT_OK ? cli_hosts_filter(&left, arena, &all, &f, NULL) : rc;
-        args = rc == CKPT_OK ? cli_hosts_mpirun(arena, &left) : NULL;
+        rc = ckpt_hosts_parse(&all, arena, text, sizeof text - 1, "hf", NULL);
+        rc = rc == CKPT_OK ? ckpt_hosts_filter(&left, arena, &all, &f, NULL) : rc;
+        args = rc == CKPT_OK ? ckpt_hosts_mpirun(arena, &left) : NULL;
         rc = rc == CKPT_OK && !args ? CKPT_ELIMIT : rc;
         ckpt_alloc_fail_at(UINT64_MAX);
         assert_true(rc == CKPT_OK || rc == CKPT_ELIMIT);

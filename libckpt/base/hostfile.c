@@ -2,7 +2,7 @@
 /*
  * hostfile.c: owns hostfiles, their filters, and what launchers are told about the outcome.
  */
-#include "tools/cli/hostfile.h"
+#include "libckpt/base/hostfile.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,14 +10,18 @@
 #include <string.h>
 
 #include "libckpt/base/vec.h"
-#include "libckpt/map/value.h"
 
 // Far above any cluster; they bound what a wrong file can make us reserve.
 enum { HF_TEXT = 1 << 20, HF_HOSTS = 10000, HF_SLOTS = 65536, HF_TOTAL = 1 << 20 };
 
-CKPT_VEC(host_hosts, cli_host);
+CKPT_VEC(host_hosts, ckpt_host);
 
 /* ---- reading ---- */
+
+typedef struct host_text {
+    const char *at;
+    size_t n;
+} host_text;
 
 static bool host_blank(char c)
 {
@@ -58,7 +62,7 @@ static const uint32_t *host_count(ckpt_arena *arena, uint32_t n)
 }
 
 /* "name slots=4", blanks around it cut off; what follows the digits is ignored. */
-static bool host_line(ckpt_arena *arena, const char *s, size_t n, cli_host *out)
+static bool host_line(ckpt_arena *arena, const char *s, size_t n, ckpt_host *out)
 {
     static const char word[] = "slots=";
     size_t name = 0, at, used = 0;
@@ -77,10 +81,10 @@ static bool host_line(ckpt_arena *arena, const char *s, size_t n, cli_host *out)
 }
 
 /* One line of the file into the list; number: for messages. */
-static int host_take(host_hosts *list, ckpt_arena *arena, const ckpt_text *line, const char *where,
+static int host_take(host_hosts *list, ckpt_arena *arena, const host_text *line, const char *where,
                      ckpt_err *err)
 {
-    cli_host host = {0}, *to;
+    ckpt_host host = {0}, *to;
     uint64_t total;
 
     if (!host_line(arena, line->at, (size_t)line->n, &host))
@@ -108,7 +112,7 @@ static int host_take(host_hosts *list, ckpt_arena *arena, const ckpt_text *line,
 }
 
 /* Every line but blank ones and comments. */
-static int host_lines(host_hosts *list, ckpt_arena *arena, const ckpt_text *text, const char *name,
+static int host_lines(host_hosts *list, ckpt_arena *arena, const host_text *text, const char *name,
                       ckpt_err *err)
 {
     const char *s = text->at;
@@ -127,7 +131,7 @@ static int host_lines(host_hosts *list, ckpt_arena *arena, const ckpt_text *text
         for (; to > from && host_blank(s[to - 1]); to--) {
         }
         if (from < to && s[from] != '#') {
-            ckpt_text line = {.at = s + from, .n = to - from};
+            host_text line = {.at = s + from, .n = to - from};
 
             (void)snprintf(where, sizeof where, "%.240s: line %zu", name, number);
             rc = host_take(list, arena, &line, where, err);
@@ -136,14 +140,14 @@ static int host_lines(host_hosts *list, ckpt_arena *arena, const ckpt_text *text
     return rc;
 }
 
-int cli_hosts_parse(cli_hosts *out, ckpt_arena *arena, const char *text, size_t n, const char *name,
-                    ckpt_err *err)
+int ckpt_hosts_parse(ckpt_hosts *out, ckpt_arena *arena, const char *text, size_t n,
+                     const char *name, ckpt_err *err)
 {
-    ckpt_text all = {.at = text, .n = n};
+    host_text all = {.at = text, .n = n};
     host_hosts list = {0};
     int rc;
 
-    *out = (cli_hosts){0};
+    *out = (ckpt_hosts){0};
     if (n > HF_TEXT)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: %zu bytes, more than %d", name, n, HF_TEXT);
     rc = host_lines(&list, arena, &all, name, err);
@@ -161,14 +165,14 @@ int cli_hosts_parse(cli_hosts *out, ckpt_arena *arena, const char *text, size_t 
     return rc;
 }
 
-int cli_hosts_read(cli_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+int ckpt_hosts_read(ckpt_hosts *out, ckpt_arena *arena, const char *path, ckpt_err *err)
 {
     char *text = ckpt_alloc(HF_TEXT + 1);
     FILE *f;
     size_t n;
     int rc;
 
-    *out = (cli_hosts){0};
+    *out = (ckpt_hosts){0};
     if (!text)
         return ckpt_fail_memory(err);
     f = fopen(path, "rb");
@@ -178,7 +182,7 @@ int cli_hosts_read(cli_hosts *out, ckpt_arena *arena, const char *path, ckpt_err
     }
     n = fread(text, 1, HF_TEXT + 1, f);
     rc = ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path)
-                   : cli_hosts_parse(out, arena, text, n, path, err);
+                   : ckpt_hosts_parse(out, arena, text, n, path, err);
     (void)fclose(f);
     ckpt_free(text);
     return rc;
@@ -193,7 +197,7 @@ typedef struct host_mark {
     uint8_t *slot;
 } host_mark;
 
-static size_t host_find(const cli_hosts *hosts, const char *s, size_t n)
+static size_t host_find(const ckpt_hosts *hosts, const char *s, size_t n)
 {
     size_t i = 0;
 
@@ -203,7 +207,8 @@ static size_t host_find(const cli_hosts *hosts, const char *s, size_t n)
 }
 
 /* The slots of one host: "0,2". */
-static int host_slots(const cli_host *host, host_mark *mark, const char *s, size_t n, ckpt_err *err)
+static int host_slots(const ckpt_host *host, host_mark *mark, const char *s, size_t n,
+                      ckpt_err *err)
 {
     size_t at = 0, used = 0;
 
@@ -225,7 +230,7 @@ static int host_slots(const cli_host *host, host_mark *mark, const char *s, size
 }
 
 /* One part of a filter: "host" or "host:0,2". */
-static int host_part(const cli_hosts *all, host_mark *mark, const char *s, size_t n, ckpt_err *err)
+static int host_part(const ckpt_hosts *all, host_mark *mark, const char *s, size_t n, ckpt_err *err)
 {
     const char *colon = memchr(s, ':', n);
     size_t name = colon ? (size_t)(colon - s) : n, i = host_find(all, s, name);
@@ -241,7 +246,7 @@ static int host_part(const cli_hosts *all, host_mark *mark, const char *s, size_
 }
 
 /* "h1@h2:0,2" */
-static int host_parts(const cli_hosts *all, host_mark *mark, const char *filter, ckpt_err *err)
+static int host_parts(const ckpt_hosts *all, host_mark *mark, const char *filter, ckpt_err *err)
 {
     const char *at = filter;
     int rc = CKPT_OK;
@@ -257,12 +262,12 @@ static int host_parts(const cli_hosts *all, host_mark *mark, const char *filter,
 }
 
 /* The slots of one host that the marks leave; false: out of memory. */
-static bool host_left(ckpt_arena *arena, const cli_host *host, const host_mark *mark, bool include,
-                      cli_host *out)
+static bool host_left(ckpt_arena *arena, const ckpt_host *host, const host_mark *mark, bool include,
+                      ckpt_host *out)
 {
     uint32_t *slot = ckpt_arena_array(arena, host->n_slots, sizeof *slot);
 
-    *out = (cli_host){.name = host->name, .slot = slot};
+    *out = (ckpt_host){.name = host->name, .slot = slot};
     for (uint32_t i = 0; slot && i < host->n_slots; i++) {
         bool meant = mark->listed ? mark->slot[i] != 0 : mark->named;
 
@@ -273,12 +278,12 @@ static bool host_left(ckpt_arena *arena, const cli_host *host, const host_mark *
 }
 
 /* Hosts with slots left, in the order of the hostfile. */
-static int host_choose(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
-                       const cli_host_filter *f, ckpt_err *err)
+static int host_choose(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
+                       const ckpt_host_filter *f, ckpt_err *err)
 {
     bool include = f->include && f->include[0] != '\0';
     host_mark *mark = ckpt_arena_array(arena, all->n, sizeof *mark);
-    cli_host *left = ckpt_arena_array(arena, all->n, sizeof *left);
+    ckpt_host *left = ckpt_arena_array(arena, all->n, sizeof *left);
     int rc = mark && left ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
@@ -287,7 +292,7 @@ static int host_choose(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
     }
     if (rc == CKPT_OK)
         rc = host_parts(all, mark, include ? f->include : f->exclude, err);
-    *out = (cli_hosts){.at = left};
+    *out = (ckpt_hosts){.at = left};
     for (size_t i = 0; i < all->n && rc == CKPT_OK; i++) {
         if (!host_left(arena, &all->at[i], &mark[i], include, &left[out->n]))
             rc = ckpt_fail_memory(err);
@@ -300,13 +305,13 @@ static int host_choose(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
 }
 
 /* --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, whatever the file says. */
-static int host_first(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
-                      const cli_host_filter *f, ckpt_err *err)
+static int host_first(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
+                      const ckpt_host_filter *f, ckpt_err *err)
 {
-    cli_host *host = ckpt_arena_copy(arena, all->at, all->n * sizeof *host);
+    ckpt_host *host = ckpt_arena_copy(arena, all->at, all->n * sizeof *host);
     const uint32_t *slot = NULL;
 
-    *out = (cli_hosts){.at = host, .n = all->n};
+    *out = (ckpt_hosts){.at = host, .n = all->n};
     if (!host)
         return ckpt_fail_memory(err);
     if (f->num_nodes > 0 && (uint64_t)f->num_nodes < out->n)
@@ -324,8 +329,8 @@ static int host_first(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
     return slot ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-int cli_hosts_filter(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
-                     const cli_host_filter *f, ckpt_err *err)
+int ckpt_hosts_filter(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
+                      const ckpt_host_filter *f, ckpt_err *err)
 {
     bool include = f->include && f->include[0] != '\0';
     bool exclude = f->exclude && f->exclude[0] != '\0';
@@ -353,7 +358,7 @@ int cli_hosts_filter(cli_hosts *out, ckpt_arena *arena, const cli_hosts *all,
 
 /* ---- for launchers ---- */
 
-const char *const *cli_hosts_mpirun(ckpt_arena *arena, const cli_hosts *hosts)
+const char *const *ckpt_hosts_mpirun(ckpt_arena *arena, const ckpt_hosts *hosts)
 {
     const char **argv = ckpt_arena_array(arena, 5, sizeof *argv); // zeroed: the end is there
     ckpt_bytes list = {0};
@@ -361,7 +366,7 @@ const char *const *cli_hosts_mpirun(ckpt_arena *arena, const cli_hosts *hosts)
     bool ok = argv != NULL;
 
     for (size_t i = 0; i < hosts->n; i++) {
-        const cli_host *h = &hosts->at[i];
+        const ckpt_host *h = &hosts->at[i];
 
         if (h->n_slots > 0) {
             ok = ok && ckpt_bytes_printf(&list, "%s%s:%" PRIu32, total > 0 ? "," : "", h->name,
