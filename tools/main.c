@@ -67,6 +67,17 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
+/* Commands that change what is there are not shared, and several at once would meet. */
+static int main_alone(const cli_args *a, ckpt_err *err)
+{
+    bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest;
+
+    return ranks_shared() && changes
+               ? fail(err, CKPT_EUSAGE,
+                      "several processes cannot do this together: start one (CKPT_MPI=no)")
+               : CKPT_OK;
+}
+
 /* What is read, and what is written, lies on the disks of several machines. */
 static int main_local(const cli_args *a, ckpt_err *err)
 {
@@ -116,6 +127,8 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
     if (rc == CKPT_OK && !args.line.help && !args.line.version) {
         effects_of_options(&args);
         rc = main_local(&args, err);
+        if (rc == CKPT_OK)
+            rc = main_alone(&args, err);
     }
     if (rc == CKPT_OK && !args.line.help && !args.line.version)
         rc = main_confined(&args, err);

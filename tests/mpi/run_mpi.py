@@ -115,6 +115,15 @@ def keep(work, out1):
     return work
 
 
+def changing(b, work):
+    """Commands that change what is there are refused."""
+    os.makedirs(work + '/there/.x.ckpt-partial')
+    for words in (['clean', work + '/there'], ['doctor', '--fix-latest', work + '/there']):
+        status, _, text = run(2, b + '/ckpt', *words)
+        check('%s by two' % words[0], None if status == 2 and 'several processes' in text and os.path.isdir(work + '/there/.x.ckpt-partial')
+              else 'status %d: %s' % (status, text))
+
+
 def more(b, fixtures, ranks, work):
     """Operations: weights computed from others, quantized, merged, renamed."""
     model = fixtures + '/gguf_llama_deep/hf'
@@ -157,6 +166,7 @@ def main():
                 fixture(os.path.abspath(a.bin), name, source, training, ranks, a.some, work)
     if os.path.isdir(a.fixtures + '/gguf_llama_deep') and len(a.names) != 1:
         with tempfile.TemporaryDirectory() as work:
+            changing(os.path.abspath(a.bin), work)
             more(os.path.abspath(a.bin), a.fixtures, ranks, work)
     print('mpi: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
