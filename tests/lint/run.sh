@@ -44,7 +44,13 @@ headers() {
 symbols() {
     nm -D --defined-only build/lib/libckpt.so.0 | awk '$2 ~ /[TDBR]/ {print $3}' | sed 's/@.*//' | grep -v '^LIBCKPT' | sort >build/exported
     sed -n 's/^ *\(ckpt_[a-z0-9_]*\);/\1/p' libckpt/libckpt.map | sort >build/listed
-    diff build/exported build/listed && documented
+    diff build/exported build/listed && declared && documented
+}
+
+# what the public headers declare is what programs find
+declared() {
+    cat libckpt/ckpt*.h libckpt/base/ckpt_types.h | tr '\n' ' ' | grep -o 'CKPT_API [^;(]*(' | sed 's/($//; s/.*[ *]//' | grep '^ckpt_' | sort >build/declared
+    diff build/declared build/listed
 }
 
 # every public function has its line in the page of the library
