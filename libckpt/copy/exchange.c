@@ -261,7 +261,8 @@ int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
         team_say_all(t, TEAM_STOP, t->round, NULL, 0);
     t->failing = rc != CKPT_OK;
     // Who cannot be asked explains less than what failed here.
-    if (team_vote_all(t, &mine, &all, &why) != CKPT_OK)
+    team->decided = team_vote_all(t, &mine, &all, &why) == CKPT_OK;
+    if (!team->decided)
         all = rc != CKPT_OK && !mine.echo ? mine.err : why;
     t->failing = false;
     pthread_mutex_lock(&t->lock);

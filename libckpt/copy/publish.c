@@ -708,6 +708,12 @@ bool ckpt_publish_undo(ckpt_publish *s)
     return s->owned;
 }
 
+void ckpt_publish_leave(ckpt_publish *s)
+{
+    if (s->done && !s->to->set)
+        s->owned = false;
+}
+
 /* ---- leaving ---- */
 
 /*

@@ -90,6 +90,9 @@ int ckpt_publish_commit(ckpt_publish *s, ckpt_err *err);
  */
 bool ckpt_publish_undo(ckpt_publish *s);
 
+/* What was committed stays, with the journal, so that the next run can go on from it. */
+void ckpt_publish_leave(ckpt_publish *s);
+
 /* What was not committed is removed.  NULL is fine. */
 void ckpt_publish_close(ckpt_publish *s);
 

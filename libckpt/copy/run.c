@@ -632,17 +632,20 @@ static int run_commit(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* A machine could not give its files their names: then those of the others may not have them. */
+/*
+ * A machine could not give its files their names: then those of the others may not have them.  Who
+ * does not know, for a process was lost, leaves all as it is, for the others may be done.
+ */
 static void run_take_back(run_state *r, ckpt_err *err)
 {
-    ckpt_err why = {0};
+    const ckpt_err why = err ? *err : (ckpt_err){0};
 
-    if (err)
-        why = *err;
-    if (ckpt_joint_leads(&r->joint) && r->work.sink && !ckpt_sink_undo(r->work.sink))
-        (void)ckpt_fail(err, why.code,
-                        "%.600s (other machines have their files in place already: run again, with "
-                        "--force)",
+    if (!ckpt_joint_leads(&r->joint) || !r->work.sink)
+        return;
+    if (!r->joint.team->decided)
+        ckpt_sink_leave(r->work.sink);
+    else if (!ckpt_sink_undo(r->work.sink))
+        (void)ckpt_fail(err, why.code, "%.600s (names are given on other machines: use --force)",
                         why.text);
 }
 

@@ -539,6 +539,12 @@ bool ckpt_sink_undo(ckpt_sink *s)
     return true;
 }
 
+void ckpt_sink_leave(ckpt_sink *s)
+{
+    if (s->stage)
+        ckpt_publish_leave(s->stage);
+}
+
 void ckpt_sink_close(ckpt_sink *s)
 {
     if (!s)

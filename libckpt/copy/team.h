@@ -19,6 +19,7 @@ typedef struct ckpt_team {
     uint32_t *node;  /* per rank: its machine, from 0 on in the order of their lowest ranks */
     char **host;     /* per node */
     bool local;      /* paths name folders of each machine's own: ckpt_team_local */
+    bool decided;    /* the last ckpt_team_agree was the same for all: nobody was lost on the way */
     bool spread;     /* outputs as well: ckpt_team_spread */
     uint32_t *place; /* n_places: the node of each rank of what is written; NULL: not said */
     size_t n_places;
