@@ -305,7 +305,7 @@ typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 typedef enum ckpt_cache {
     CKPT_CACHE_AUTO, /* they go if the run reads and writes more than half of the memory */
     CKPT_CACHE_KEEP,
-    CKPT_CACHE_LET_GO /* what was cached before the run stays all the same */
+    CKPT_CACHE_LET_GO /* what was mostly cached before the run stays all the same */
 } ckpt_cache;
 
 typedef struct ckpt_run_opts {
