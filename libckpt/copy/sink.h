@@ -128,7 +128,7 @@ int ckpt_sink_commit(ckpt_sink *sink, ckpt_err *err);
  */
 bool ckpt_sink_undo(ckpt_sink *sink);
 
-/* Whether others could be is not known: what was committed is left for the next run to go on from. */
+/* Whether others could be is not known: what was committed stays for the next run. */
 void ckpt_sink_leave(ckpt_sink *sink);
 
 /* Frees; what was not committed is unlinked, folders made for it are removed again. */
