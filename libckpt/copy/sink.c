@@ -181,19 +181,30 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     return rc;
 }
 
+/* NULL: out of memory. */
+static ckpt_sink *sink_new(void)
+{
+    ckpt_sink *s = ckpt_alloc(sizeof *s);
+
+    if (s && pthread_mutex_init(&s->lock, NULL) != 0) {
+        ckpt_free(s);
+        s = NULL;
+    }
+    if (s)
+        s->dir = CKPT_DIR_NONE;
+    return s;
+}
+
 int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
                    const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err)
 {
     assert(out && target);
-    ckpt_sink *s = ckpt_alloc(sizeof *s);
+    ckpt_sink *s = sink_new();
     int rc;
 
     *out = NULL;
-    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
-        ckpt_free(s);
+    if (!s)
         return ckpt_fail_memory(err);
-    }
-    s->dir = CKPT_DIR_NONE;
     if (opts)
         s->opts = *opts;
     rc = sink_begin(s, folder, target, inputs, err);
@@ -288,15 +299,12 @@ int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target
                      const ckpt_sink_how *how, const ckpt_sink_opts *opts, ckpt_err *err)
 {
     assert(out && target && how && opts);
-    ckpt_sink *s = ckpt_alloc(sizeof *s);
+    ckpt_sink *s = sink_new();
     int rc;
 
     *out = NULL;
-    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
-        ckpt_free(s);
+    if (!s)
         return ckpt_fail_memory(err);
-    }
-    s->dir = CKPT_DIR_NONE;
     s->opts = *opts;
     s->attached = true;
     s->how = *how;
@@ -312,15 +320,12 @@ int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target
 int ckpt_sink_nothing(ckpt_sink **out, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
     assert(out && target);
-    ckpt_sink *s = ckpt_alloc(sizeof *s);
+    ckpt_sink *s = sink_new();
     int rc;
 
     *out = NULL;
-    if (!s || pthread_mutex_init(&s->lock, NULL) != 0) {
-        ckpt_free(s);
+    if (!s)
         return ckpt_fail_memory(err);
-    }
-    s->dir = CKPT_DIR_NONE;
     s->attached = true;
     s->at = -1;
     rc = sink_init(s, folder, target, err);
