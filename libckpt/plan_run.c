@@ -7,6 +7,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"
 #include "libckpt/copy/run.h"
+#include "libckpt/copy/spread.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
 
@@ -18,6 +19,8 @@ int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckp
 
     if (rc == CKPT_OK && (!out || !from || !to))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map to plan from, or to, or no place for the plan");
+    if (rc == CKPT_OK)
+        rc = ckpt_spread_check(to, err);
     return rc == CKPT_OK ? ckpt_plan_make(out, from, to, ckpt_run_block(own.memory, own.jobs), err)
                          : rc;
 }

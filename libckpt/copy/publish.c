@@ -17,6 +17,7 @@
 #include "libckpt/copy/publish.h"
 #include "libckpt/copy/set.h"
 #include "libckpt/copy/swap.h"
+#include "libckpt/copy/team.h"
 
 enum {
     STAGE_TRIES = 100, /* to lock a journal that its run keeps taking away */
@@ -130,6 +131,11 @@ static int pub_lock(const ckpt_publish *s, ckpt_err *err)
     while (rc != 0 && errno == EINTR);
     if (rc == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)
         return CKPT_OK;
+    if (errno == EWOULDBLOCK && ckpt_team_any() && ckpt_team_any()->spread)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: another machine, or another run, is writing it just now; with "
+                         "--local-target each machine has a folder of its own",
+                         s->final);
     if (errno == EWOULDBLOCK)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: another run is writing it just now; wait until it has ended",

@@ -154,6 +154,16 @@ void ckpt_spread_free(ckpt_spread *s)
     *s = (ckpt_spread){0};
 }
 
+int ckpt_spread_check(const ckpt_map *to, ckpt_err *err)
+{
+    const ckpt_team *t = ckpt_team_now();
+    ckpt_spread s = {0};
+    int rc = t && t->spread && to->files.n > 0 ? ckpt_spread_make(&s, t, to, err) : CKPT_OK;
+
+    ckpt_spread_free(&s);
+    return rc;
+}
+
 bool ckpt_spread_has(const ckpt_spread *s, unsigned node)
 {
     for (size_t i = 0; i < s->n_nodes; i++) {

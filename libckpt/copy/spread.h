@@ -27,6 +27,9 @@ typedef struct ckpt_spread {
 int ckpt_spread_make(ckpt_spread *out, const ckpt_team *t, const ckpt_map *to, ckpt_err *err);
 void ckpt_spread_free(ckpt_spread *s);
 
+/* Whether a target's ranks fit the machines, where outputs are spread; errors as of the same. */
+int ckpt_spread_check(const ckpt_map *to, ckpt_err *err);
+
 /* True if the machine gets files at all, and if it gets this one. */
 bool ckpt_spread_has(const ckpt_spread *s, unsigned node);
 bool ckpt_spread_gets(const ckpt_spread *s, unsigned node, uint32_t file);

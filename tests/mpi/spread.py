@@ -22,7 +22,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import run_mpi as one_host
-from fault import only
+from fault import only, processes
 from local import deal, prepare
 from run_mpi import ENV, check, same, source_of
 
@@ -46,7 +46,7 @@ class Job:
     def __init__(self, work, machines, words, world, hosts=None):
         self.work, self.machines, self.words = work, machines, words
         self.place = hosts or [r * machines // world for r in range(world)]
-        self.want = work + '/want'
+        self.want, self.out = work + '/want', work  # out: how its processes are found
 
     def one(self, words):
         """What one process makes of it."""
@@ -152,6 +152,13 @@ def hosts(b, source, work, machines):
     job = Job(work, machines, words + ['--local-target'], 5)
     got, out = job.end(job.start())
     check('ranks that do not fit', (None if got == 2 and 'no multiple' in out else 'status %s: %s' % (got, out)) or job.left())
+    job.words.append('--dry-run')
+    got, out = job.end(job.start())
+    check('the same, by --dry-run', None if got == 2 and 'no multiple' in out else 'status %s: %s' % (got, out))
+    together = Job(work, machines, [w.replace('OUT', work + '/together') for w in words] + ['--world', str(machines), '--local-target'], machines)
+    got, out = together.end(together.start())
+    check('one folder for all machines', 'status %s: %s' % (got, out) if got != 2 or 'a folder of its own' not in out
+          else 'left' if os.path.exists(work + '/together') else None)
     one = subprocess.run([w.replace('OUT', work + '/alone') for w in words] + ['--local-target'], capture_output=True, text=True)
     check('one process', None if one.returncode == 0 and 'no effect' in one.stderr else one.stderr)
 
@@ -177,22 +184,6 @@ def failures(b, source, shim, work, machines, kills):
     killing(job, kills)
 
 
-def processes(job):
-    found = {}
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            with open('/proc/%s/environ' % pid, 'rb') as f:
-                env = f.read().split(b'\0')
-            with open('/proc/%s/comm' % pid) as f:
-                name = f.read().strip()
-        except OSError:
-            continue
-        rank = [x for x in env if x.startswith(b'OMPI_COMM_WORLD_RANK=')]
-        if name == 'ckpt' and b'CKPT_TEST_CASE=' + job.work.encode() in env and rank:
-            found[int(rank[0].split(b'=')[1])] = int(pid)
-    return found
-
-
 def killing(job, kills):
     rng, hit = random.Random(7), 0
     t = time.monotonic()
@@ -202,7 +193,7 @@ def killing(job, kills):
     for i in range(kills):
         p = job.start()
         time.sleep(rng.uniform(0.3, 1.0) * last)
-        ranks = processes(job)
+        ranks = processes(job, job.machines)
         victim = rng.choice(sorted(ranks)) if ranks else None
         if victim is not None:
             try:
