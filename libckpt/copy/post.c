@@ -13,7 +13,8 @@
 
 enum {
     POST_EAGER = 64,              /* looks without pause after something has moved */
-    POST_SHORT = 50 * 1000,       /* nanoseconds of a pause while something is on its way */
+    POST_SOON = 400,              /* looks with a short one after that: questions come in rows */
+    POST_SHORT = 50 * 1000,       /* nanoseconds of a pause then, or with a letter under way */
     POST_LONG = 1000 * 1000,      /* and else */
     POST_ROOM = 64 * 1024 * 1024, /* bytes that may wait */
 };
@@ -208,7 +209,8 @@ static void *post_main(void *arg)
 
     post_own = true;
     for (unsigned quiet = 0; post_goes_on(p);) {
-        struct timespec pause = {.tv_nsec = p->going ? POST_SHORT : POST_LONG};
+        bool soon = p->going || quiet < POST_EAGER + POST_SOON;
+        struct timespec pause = {.tv_nsec = soon ? POST_SHORT : POST_LONG};
         bool moved = post_start(p);
 
         moved = post_receive(p) || moved;
