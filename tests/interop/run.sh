@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Load what we wrote with the real frameworks, and read what they write now.
 #
-#   run.sh [--install] BUILD_BIN
+#   run.sh [--install | --latest] BUILD_BIN
 #
 # Uses the Python environment in CKPT_INTEROP_VENV (default: ~/.cache/ckpt-interop), made there with --install (torch, deepspeed,
-# safetensors, transformers from PyPI: about 5.6 GB); and Debian's python3-torch, if present, for an old torch.
+# safetensors, transformers from PyPI, as versions.txt has them; --latest: the newest releases; about 5.6 GB); and Debian's python3-torch,
+# if present, for an old torch.
 set -u
-install=
-if [ "${1:-}" = --install ]; then
-    install=yes
-    shift
-fi
+install='' pinned=(-c tests/interop/versions.txt)
+case "${1:-}" in
+--install) install=yes && shift ;;
+--latest) install=yes pinned=() && shift ;;
+esac
 bin=$(cd "${1:-build/bin}" && pwd) || exit 2
 venv=${CKPT_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/ckpt-interop}
 status=0
@@ -19,13 +20,13 @@ status=0
 if [ -n "$install" ]; then
     sh tools/deps.sh interop
     if ! "$venv/bin/python" -c 'import torch, deepspeed, safetensors, transformers, accelerate, peft' 2>/dev/null; then
-        python3 -m venv "$venv" && "$venv/bin/pip" install -q torch deepspeed safetensors transformers accelerate peft numpy || status=1
+        python3 -m venv "$venv" && "$venv/bin/pip" install -q "${pinned[@]}" torch deepspeed safetensors transformers accelerate peft numpy || status=1
     fi
     # its own choice of a transformers is not wanted
     "$venv/bin/python" -c 'import compressed_tensors' 2>/dev/null ||
-        "$venv/bin/pip" install -q --no-deps compressed-tensors loguru || status=1
+        "$venv/bin/pip" install -q "${pinned[@]}" --no-deps compressed-tensors loguru || status=1
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
-    "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q gguf sentencepiece || status=1
+    "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
 fi
 
 build=$(dirname "$bin")
