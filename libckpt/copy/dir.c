@@ -195,12 +195,10 @@ int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err)
     return rc;
 }
 
-void ckpt_dir_close(ckpt_dir *d)
+void ckpt_dir_unmake(ckpt_dir *d, size_t n)
 {
-    if (d->fd >= 0)
-        (void)close(d->fd);
     // Innermost first; those in use stay.
-    while (d->n_made > 0) {
+    while (d->n_made > 0 && d->made[d->n_made - 1] > n) {
         size_t at = d->made[--d->n_made];
         char was = d->path[at];
 
@@ -208,6 +206,13 @@ void ckpt_dir_close(ckpt_dir *d)
         (void)rmdir(d->path);
         d->path[at] = was;
     }
+}
+
+void ckpt_dir_close(ckpt_dir *d)
+{
+    if (d->fd >= 0)
+        (void)close(d->fd);
+    ckpt_dir_unmake(d, 0);
     ckpt_free(d->made);
     ckpt_free(d->path);
     *d = CKPT_DIR_NONE;

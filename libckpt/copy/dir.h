@@ -30,6 +30,9 @@ int ckpt_dir_open(ckpt_dir *d, const char *path, ckpt_err *err);
 /* A new folder is only safe once its parent is synced. */
 int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
 
+/* Of the folders that were made, remove those whose paths are longer than n, if nothing is in them. */
+void ckpt_dir_unmake(ckpt_dir *d, size_t n);
+
 /*
  * Close; folders that were made are removed if nothing is in them.  To keep them set n_made to 0.
  */

@@ -10,6 +10,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/behind.h"
+#include "libckpt/copy/dir.h"
 #include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/joint.h"
@@ -53,6 +54,7 @@ typedef struct run_state {
     uint64_t n_checked;
     uint64_t n_unlike; /* elements that differ from a copy that may, of all processes */
     size_t n_said;     /* findings of the target that the caller had before the run */
+    ckpt_dir folders;  /* of outputs on several machines: those that this process made */
 } run_state;
 
 unsigned ckpt_run_jobs(unsigned jobs)
@@ -262,13 +264,36 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
                             ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    int rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, opts, err);
+    int rc = ckpt_joint_spread(&r->joint) ? ckpt_dir_make(&r->folders, folder, err) : CKPT_OK;
 
+    if (rc == CKPT_OK)
+        rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, opts, err);
     if (rc == CKPT_OK && ckpt_sink_dropped(r->work.sink) > 0)
         rc = ckpt_map_note(p->to, CKPT_INFO, err,
                            "removed what a killed run had left here: %" PRIu64 " bytes",
                            ckpt_sink_dropped(r->work.sink));
     return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
+}
+
+/*
+ * Not all machines could make their outputs.  Where some were given one folder, who made it can only
+ * remove it when the others have removed what they made in it: innermost first, and all together.
+ */
+static void run_drop_outputs(run_state *r, const char *folder)
+{
+    size_t n = strlen(folder);
+
+    ckpt_sink_close(r->work.sink);
+    r->work.sink = NULL;
+    while (n > 0 && r->joint.team->decided) {
+        (void)ckpt_joint_agree(&r->joint, CKPT_OK, NULL);
+        while (n > 0 && folder[n - 1] != '/')
+            n--;
+        ckpt_dir_unmake(&r->folders, n);
+        while (n > 0 && folder[n - 1] == '/')
+            n--;
+    }
+    ckpt_dir_close(&r->folders);
 }
 
 /* Outputs are created before anything is read: a full disk or an existing file is told at once. */
@@ -294,6 +319,8 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     if (rc == CKPT_OK && ckpt_joint_leads(&r->joint))
         rc = run_make_outputs(r, folder, &opts, err);
     rc = ckpt_joint_agree(&r->joint, rc, err);
+    if (rc != CKPT_OK && ckpt_joint_spread(&r->joint))
+        run_drop_outputs(r, folder);
     if (rc == CKPT_OK)
         rc = ckpt_joint_sink(&r->joint, &r->work.sink, folder, &opts, err);
     ckpt_free(elsewhere);
@@ -617,7 +644,9 @@ static int run_commit(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (ckpt_joint_leads(&r->joint) && r->work.sink)
+    if (r->folders.n_made > 0 && !r->opts->no_fsync)
+        rc = ckpt_dir_sync_made(&r->folders, err);
+    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint) && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
     // What is not told for want of memory has happened all the same.
     if (rc == CKPT_OK && ckpt_joint_spread(&r->joint))
@@ -745,6 +774,7 @@ static void run_free(run_state *r)
     if (r->joint.team)
         ckpt_team_on_note(r->joint.team, NULL, NULL);
     ckpt_sink_close(r->work.sink);
+    ckpt_dir_close(&r->folders);
     ckpt_feed_close(&r->work.feed);
     for (unsigned i = 0; r->worker && i < r->n_workers; i++)
         ckpt_worker_free(&r->worker[i]);
@@ -772,7 +802,8 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
     static const ckpt_run_hooks no_hooks;
     run_state r = {.work = {.plan = plan},
                    .opts = opts ? opts : &defaults,
-                   .hooks = hooks ? hooks : &no_hooks};
+                   .hooks = hooks ? hooks : &no_hooks,
+                   .folders = CKPT_DIR_NONE};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
