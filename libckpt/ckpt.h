@@ -406,6 +406,8 @@ CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_
 
 /* ---- checking ---- */
 
+/* Something that was found: 0 information, 1 warning, 2 error, whose code it is (else CKPT_OK).  A
+ * non-zero return ends the run (CKPT_ECANCELED), and nothing more is told. */
 typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
 
 typedef struct ckpt_verify_opts {
@@ -421,7 +423,8 @@ typedef struct ckpt_verify_opts {
 /*
  * Check everything about a checkpoint: structure, every CRC, what libzip sees in its archives,
  * copies against masters, NaN and infinities.
- * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK.
+ * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK;
+ * CKPT_ECANCELED when finding or run's progress returned something else than 0.
  */
 CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                          ckpt_err *err);

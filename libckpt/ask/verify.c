@@ -19,7 +19,8 @@
 typedef struct ver_state {
     ckpt_finding_fn fn;
     void *ctx;
-    int worst; /* CKPT_OK, or the code that decides the outcome */
+    int worst;    /* CKPT_OK, or the code that decides the outcome */
+    bool stopped; /* by the callback */
     const ckpt_run_opts *run;
     ckpt_run_report records, values;
 } ver_state;
@@ -40,18 +41,21 @@ static int ver_rank(int code)
     }
 }
 
-static int ver_say(ver_state *v, int severity, int code, const char *text)
+/* Once the callback has stopped it, nothing more is said, and nothing more decides. */
+static void ver_say(ver_state *v, int severity, int code, const char *text)
 {
+    if (v->stopped)
+        return;
     if (severity == CKPT_ERROR && ver_rank(code) > ver_rank(v->worst))
         v->worst = code;
-    return v->fn ? v->fn(v->ctx, severity, code, text) : 0;
+    v->stopped = v->fn && v->fn(v->ctx, severity, code, text) != 0;
 }
 
 static void ver_say_all(ver_state *v, const ckpt_map *map)
 {
     for (size_t i = 0; i < map->findings.n; i++) {
         const ckpt_finding *f = &map->findings.at[i];
-        (void)ver_say(v, (int)f->severity, f->code, f->text);
+        ver_say(v, (int)f->severity, f->code, f->text);
     }
 }
 
@@ -223,7 +227,7 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
     case CKPT_EUNSAFE:
     case CKPT_EMISSING:
     case CKPT_EMISMATCH:
-        (void)ver_say(v, CKPT_ERROR, rc, err->text);
+        ver_say(v, CKPT_ERROR, rc, err->text);
         err->code = CKPT_OK;
         err->text[0] = 0;
         return CKPT_OK;
@@ -270,9 +274,9 @@ static int ver_all(ver_state *v, const char *path, const ckpt_verify_opts *opts,
         ver_say_all(v, map);
         rc = ver_absorb(v, ckpt_map_check(map, err), err);
     }
-    if (rc == CKPT_OK && v->worst == CKPT_OK && opts->opened)
+    if (rc == CKPT_OK && v->worst == CKPT_OK && !v->stopped && opts->opened)
         opts->opened(v->ctx, map);
-    if (rc == CKPT_OK && map)
+    if (rc == CKPT_OK && map && !v->stopped)
         rc = ver_bytes(v, map, err);
     ckpt_map_free(map);
     return ver_absorb(v, rc, err);
@@ -307,6 +311,8 @@ int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report 
     ckpt_opts_give(report, &v.values, sizeof v.values);
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%s", local.text);
+    if (v.stopped)
+        return ckpt_fail(err, CKPT_ECANCELED, "%s: verifying was stopped by its caller", path);
     if (v.worst != CKPT_OK)
         return ckpt_fail(err, v.worst, "%s: %s", path, ckpt_err_text(v.worst));
     return CKPT_OK;

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -160,6 +161,36 @@ class Progress(Case):
         self.assertTrue(self.interrupted(lambda: ckpt.diff(source, source), bool))
         with ckpt.open(source) as m:  # all is as before
             self.assertGreater(len(m['wpe.weight'][:1].tobytes()), 0)
+
+    def test_ctrl_c_while_the_library_works(self):
+        """In a child that was started with SIGINT ignored, as in the background, while C waits in a callback."""
+        code = '''
+import os, signal, sys, threading
+import ckpt
+seen = threading.Event()
+
+def handler(*args):
+    seen.set()
+    signal.default_int_handler(*args)
+
+def progress(done, total):
+    if not seen.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+        seen.wait()
+
+signal.signal(signal.SIGINT, handler)
+call = getattr(ckpt, sys.argv[1])
+try:
+    call(*sys.argv[2:], progress=progress)
+    print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+print(len(ckpt.open(sys.argv[2])))
+'''
+        for words in ('verify', Z3), ('diff', Z3, Z3), ('doctor', Z3):
+            p = subprocess.run([sys.executable, '-c', code, *words], capture_output=True, text=True, check=False, timeout=300,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+            self.assertEqual(p.stdout.split('\n')[:2], ['interrupted', '19'], (words, p.stdout, p.stderr))
 
     def test_in_threads(self):
         failed = []

@@ -85,12 +85,47 @@ static void odd_values_are_warnings(void **state)
     assert_non_null(strstr(f.last, "1 NaN and 1 infinite"));
 }
 
+/* Ends the run at the first finding that is no note. */
+static int stop_at_first(void *ctx, int severity, int code, const char *text)
+{
+    (void)keep(ctx, severity, code, text);
+    return severity > 0;
+}
+
+static void a_callback_ends_it(void **state)
+{
+    found f = {0};
+    const ckpt_verify_opts opts = {.open = &(ckpt_open_opts){.whole_checkpoint = true},
+                                   .finding = stop_at_first,
+                                   .finding_ctx = &f};
+    const char *fixtures = getenv("CKPT_FIXTURES");
+    ckpt_run_report report = {0};
+    ckpt_err err = {0};
+    char path[1024];
+
+    (void)state;
+    if (!fixtures)
+        skip();
+    snprintf(path, sizeof path, "%s/bad/ds/ds_bitflip", fixtures);
+    assert_int_equal(ckpt_verify(path, &opts, &report, &err), CKPT_ECANCELED);
+    assert_int_equal(f.n[1] + f.n[2], 1);
+    assert_non_null(strstr(err.text, "stopped by its caller"));
+    f = (found){0};
+    err = (ckpt_err){0};
+    snprintf(path, sizeof path, "%s/bad/ds/ds_mixed_steps", fixtures);
+    assert_int_equal(ckpt_verify(path, &opts, &report, &err), CKPT_ECANCELED);
+    assert_int_equal(f.n[1] + f.n[2], 1);
+    /* of the structure: no value was read after it */
+    assert_true(report.n_read == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_ones),
         cmocka_unit_test(damaged_ones),
         cmocka_unit_test(odd_values_are_warnings),
+        cmocka_unit_test(a_callback_ends_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
