@@ -63,6 +63,16 @@ static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 
 /* ---- model and data ---- */
 
+/* Width of windows, and the layers that have one. */
+static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
+{
+    bool ok = ckpt_bytes_printf(to, "windows of the model\t%" PRIu64, m->window);
+
+    for (uint64_t i = 0; ok && m->slides && i < m->layers; i++)
+        ok = !m->slides[i] || ckpt_bytes_printf(to, " %" PRIu64, i);
+    return ok && ckpt_bytes_printf(to, "\n");
+}
+
 static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
 {
     return ckpt_bytes_printf(to, "class of the model\t%s\n", m->class_name) &&
@@ -79,9 +89,11 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                to,
                "epsilon of the model's norms\t%.9g\ninitial range of the "
                "model\t%.9g\nactivation of the model\t%d\nflags of the model\t%d %d %d "
-               "%d %d\npadding of the model\t%" PRId64 "\n",
+               "%d %d %d %d\npadding of the model\t%" PRId64 "\n",
                (double)m->norm_eps, (double)m->init_range, (int)m->act, m->tied, m->attention_bias,
-               m->mlp_bias, m->scale_attention, m->scale_by_layer, m->padding) &&
+               m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
+               m->padding) &&
+           ag_windows(m, to) &&
            ckpt_bytes_printf(to,
                              "rotary positions of the model\t%.17g %d %.17g %.17g %.17g "
                              "%.17g\ndropout rates of the model\t%.9g %.9g %.9g %.9g\n",

@@ -143,7 +143,7 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
 
     ck_tc_scores<T, W>(s, w->q, t.k);
     // below the diagonal, and without a mask, no score needs a look
-    if (!ck_at_open(a, w->q0, t.k0, K))
+    if (!ck_at_open(a, w->q0, 16 * M, t.k0, K))
         ck_at_hide(a, h, make_int2(w->q0, t.k0), t.valid, s);
 #pragma unroll
     for (int row = 0; row < 2 * M; row++) {
@@ -354,6 +354,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->ldo = zt_stride(a->ldo, a->heads * a->width);
     c->scale = a->scale;
     c->causal = a->causal;
+    c->window = a->window != 0 && a->window < a->seq ? (int)a->window : (int)most;
     c->drop = a->p > 0;
     c->seed = a->seed;
     c->least = zt_keep_of(a->p).least;
@@ -365,6 +366,26 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->o = a->o;
     c->lse = a->lse;
     return true;
+}
+
+/* A thread for each sequence: as much work as reading the mask once. */
+static __global__ void __launch_bounds__(32) ck_at_near(cu_at_call a)
+{
+    const int batch = (int)(blockIdx.x * 32 + threadIdx.x);
+    int near = -1;
+
+    for (int i = 0; batch < a.batch && i < a.seq; i++) {
+        const uint64_t at = (uint64_t)batch * a.seq + i;
+
+        near = a.mask[at] != 0 ? i : near;
+        a.near[at] = near;
+    }
+}
+
+void cu_at_near(zt_device *d, const cu_at_call &c)
+{
+    if (c.near)
+        ZT_LAUNCH(ck_at_near, (unsigned)(c.batch + 31) / 32, 32, 0, cu_stream(d), c);
 }
 
 bool cu_at_whole(const cu_at_call *c, uint64_t size)
@@ -427,6 +448,12 @@ void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
     if (!cu_ready(d, dt, ok, "attention") || cu_at_nothing(c))
         return;
     c.vector = cu_at_whole(&c, 2);
+    if (cu_at_near_count(c) > 0) {
+        c.near = (int32_t *)cu_scratch(d, cu_at_near_count(c) * sizeof *c.near);
+        if (!c.near)
+            return;
+        cu_at_near(d, c);
+    }
     if (dt == CKPT_F32)
         cu_fw_plain<float>(d, c);
     else if (dt == CKPT_F16)

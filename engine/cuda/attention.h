@@ -48,14 +48,17 @@ typedef struct cu_at_call {
     uint64_t seed;
     int least; /* of zt_keep, as factor is */
     float factor;
+    int window; /* keys that a query sees, itself the last; without one more than there are */
     const int32_t *mask;
+    /* [batch, seq], with a mask and a window: the last key up to here that counts, or -1 */
+    int32_t *near;
     const void *q, *k, *v, *dout;
     void *o, *dq, *dk, *dv;
     float *lse, *delta; /* [batch, heads, queries] */
 } cu_at_call;
 
 /* One head of one sequence: the keys that count are in first .. last; queries below `blind` see
- * no key and look at all of them equally. */
+ * no key and look at all of them equally (with a window others may, too: ck_at_is_blind). */
 typedef struct ck_at_head {
     int batch, head, key_head;
     int first, last, blind;
@@ -71,6 +74,15 @@ static inline bool cu_at_nothing(const cu_at_call &c)
 {
     return c.batch == 0 || c.seq == 0 || c.heads == 0 || c.width == 0;
 }
+
+/* How many numbers `near` has room for; 0: the call needs none. */
+static inline uint64_t cu_at_near_count(const cu_at_call &c)
+{
+    return c.mask && c.window < c.seq ? (uint64_t)c.batch * (uint64_t)c.seq : 0;
+}
+
+/* Fill c->near, which has that much room. */
+void cu_at_near(zt_device *d, const cu_at_call &c);
 
 /* Whether every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
 bool cu_at_whole(const cu_at_call *c, uint64_t size);
@@ -188,32 +200,52 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
     h->blind = a.causal || first == a.seq ? first : 0;
 }
 
-/* Whether some query of q0 .. q0 + rows sees some key of k0 .. k0 + cols. */
+/* Whether a query sees no key. */
+static __device__ __forceinline__ bool ck_at_is_blind(const cu_at_call &a, const ck_at_head &h,
+                                                      int q)
+{
+    if (!a.near)
+        return q < h.blind;
+    if (q >= a.queries)
+        return false;
+    const int near = a.near[(uint64_t)h.batch * a.seq + q];
+
+    return near < 0 || near <= q - a.window;
+}
+
+/*
+ * Whether some query of q0 .. q0 + rows sees some key of k0 .. k0 + cols.  With a mask and a window
+ * any query may be blind, and look at all keys.
+ */
 static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int k0, int cols)
 {
     if (q0 >= a.queries || k0 >= a.seq)
         return false;
-    if (q0 < h.blind)
+    if (q0 < h.blind || a.near)
         return true;
-    return k0 < h.last && k0 + cols > h.first && (!a.causal || k0 < min(q0 + rows, a.queries));
+    return k0 < h.last && k0 + cols > h.first && k0 + cols > q0 - a.window + 1 &&
+           (!a.causal || k0 < min(q0 + rows, a.queries));
 }
 
 /* The keys that some of queries q0 .. q0 + rows see, from a whole tile of `cols` on. */
 static __device__ __forceinline__ int2 ck_at_range(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int cols)
 {
-    if (q0 < h.blind) {
+    if (q0 < h.blind || a.near) {
         return make_int2(0, a.seq); // a query without keys looks at all of them
     }
-    return make_int2(h.first / cols * cols,
+    return make_int2(max(h.first, q0 - a.window + 1) / cols * cols,
                      a.causal ? min(h.last, min(q0 + rows, a.queries)) : h.last);
 }
 
-/* Whether each of these queries sees each of these keys (queries that are none: whatever). */
-static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int k0, int cols)
+/* Whether each of queries q0 .. q0 + rows sees each of these keys; queries that are none count for
+ * nothing. */
+static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int rows, int k0,
+                                                  int cols)
 {
-    return !a.mask && k0 + cols <= a.seq && (!a.causal || k0 + cols <= q0 + 1);
+    return !a.mask && k0 + cols <= a.seq && k0 > q0 + rows - 1 - a.window &&
+           (!a.causal || k0 + cols <= q0 + 1);
 }
 
 /* Key k exists and is not masked out. */
@@ -248,9 +280,9 @@ static __device__ __forceinline__ float ck_at_exp2(float x)
 static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const ck_at_head &h, int q,
                                                     int k, int valid, float s)
 {
-    if (q < h.blind)
+    if (ck_at_is_blind(a, h, q))
         return k < a.seq ? 0.0F : -INFINITY;
-    return valid != 0 && (!a.causal || k <= q) ? s : -INFINITY;
+    return valid != 0 && k > q - a.window && (!a.causal || k <= q) ? s : -INFINITY;
 }
 
 /* ---- dropout ----------------------------------------------------------------------------- */
@@ -396,8 +428,9 @@ static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_
         const int m = e / 4 / N, n = e / 4 % N, i = e % 4;
         const int q = q0_k0.x + m * 16 + ck_tc_row(i);
         const int last = (a.causal ? min(q, a.seq - 1) : a.seq - 1) - q0_k0.y;
+        const int before = q - a.window - q0_k0.y, c = n * 8 + ck_tc_col(i);
 
-        s[m][n].x[i] = n * 8 + ck_tc_col(i) <= last ? s[m][n].x[i] : -INFINITY;
+        s[m][n].x[i] = c > before && c <= last ? s[m][n].x[i] : -INFINITY;
     }
 }
 

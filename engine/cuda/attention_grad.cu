@@ -85,7 +85,7 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
 
     for (; p.head < a.group; p.head++, p.q0 = 0) {
         // above the diagonal only blind queries meet anything
-        p.q0 = p.q0 >= h.blind ? max(p.q0, diagonal) : p.q0;
+        p.q0 = p.q0 >= h.blind && !a.near ? max(p.q0, diagonal) : p.q0;
         while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x))
             p.q0 += cols;
         if (p.q0 < a.queries)
@@ -241,7 +241,7 @@ static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_
 
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(dp, w.y, t.y);
-    if (!ck_at_open(a, w.at, t.at, 16 * N))
+    if (!ck_at_open(a, w.at, 16 * M, t.at, 16 * N))
         ck_at_hide(a, h, make_int2(w.at, t.at), t.valid, s);
     ck_dq_factor<T, M, N>(a, w, s, dp);
     ck_tc_gather<T, W>(dq, s, t.x);
@@ -353,8 +353,9 @@ static __device__ __forceinline__ void ck_dkv_hide(const cu_at_call &a, const ck
     for (int e = 0; e < M * N * 4; e++) {
         const int m = e / 4 / N, n = e / 4 % N, i = e % 4, k = w.at + m * 16 + ck_tc_row(i);
         const int first = (k >= a.seq ? INT32_MAX : a.causal ? k : 0) - q0;
+        const int c = n * 8 + ck_tc_col(i);
 
-        s[m][n].x[i] = n * 8 + ck_tc_col(i) >= first ? s[m][n].x[i] : -INFINITY;
+        s[m][n].x[i] = c >= first && c + q0 < k + a.window ? s[m][n].x[i] : -INFINITY;
     }
 }
 
@@ -410,7 +411,7 @@ static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck
     // rows are keys: p and ds come out turned, as dv and dk need them
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(ds, w.y, t.y);
-    if (!ck_at_open(a, t.at, w.at, 16 * M))
+    if (!ck_at_open(a, t.at, 16 * N, w.at, 16 * M))
         ck_dkv_hide(a, h, w, t.at, s);
     if (a.drop)
         ck_dkv_drop(a, w, t, s, ds);
@@ -664,9 +665,13 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dk = a->dk;
     c.dv = a->dv;
     c.vector = cu_at_whole(&c, 2);
-    c.delta = (float *)cu_scratch(d, (uint64_t)c.batch * c.heads * c.queries * sizeof(float));
+    const uint64_t sums = (uint64_t)c.batch * c.heads * c.queries;
+
+    c.delta = (float *)cu_scratch(d, (sums + cu_at_near_count(c)) * sizeof(float));
     if (!c.delta)
         return;
+    c.near = cu_at_near_count(c) > 0 ? (int32_t *)(void *)(c.delta + sums) : NULL;
+    cu_at_near(d, c);
     if (dt == CKPT_F32) {
         cu_bw_delta<float>(d, c);
         cu_bw_plain<float>(d, c);

@@ -46,6 +46,7 @@ typedef struct at_room {
     float *keep;                       /* [AT_K] */
     float *dk, *dv;                    /* [seq, width]: backward */
     int32_t *valid;                    /* [seq], up to whole lanes: -1 where the key counts, or 0 */
+    int32_t *near;                     /* [seq] with a window: the last key that counts, or -1 */
 } at_room;
 
 /* One head of one sequence. */
@@ -54,7 +55,7 @@ typedef struct at_head {
     const at_room *room;
     uint64_t batch, head;
     uint64_t first, last; /* all keys that count are in first .. last */
-    uint64_t blind;       /* queries below this one have no key at all */
+    uint64_t blind;       /* without a window: queries below this one have no key at all */
 } at_head;
 
 /* Rows of numbers in fp32. */
@@ -113,6 +114,7 @@ static uint64_t at_lay(const at_job *j, at_room *r, float *base)
     r->dk = at_take(base, &used, whole);
     r->dv = at_take(base, &used, whole);
     r->valid = (int32_t *)(void *)at_take(base, &used, seq);
+    r->near = (int32_t *)(void *)at_take(base, &used, j->a.window > 0 ? seq : 0);
     return used;
 }
 
@@ -170,6 +172,29 @@ static void at_read_mask(at_head *h)
         }
     }
     h->blind = a->causal || h->first == a->seq ? h->first : 0;
+    for (uint64_t i = 0; a->window > 0 && i < a->seq; i++)
+        h->room->near[i] = h->room->valid[i] != 0 ? (int32_t)i : i > 0 ? h->room->near[i - 1] : -1;
+}
+
+/* Whether a query has no key at all. */
+static bool at_is_blind(const at_head *h, uint64_t q)
+{
+    const uint64_t window = h->job->a.window;
+
+    if (window == 0)
+        return q < h->blind;
+    return h->room->near[q] < 0 || (uint64_t)h->room->near[q] + window <= q;
+}
+
+static bool at_some_blind(const at_head *h, const at_block *b)
+{
+    if (h->job->a.window == 0)
+        return b->q0 < h->blind;
+    for (uint64_t r = 0; r < b->rows; r++) {
+        if (at_is_blind(h, b->q0 + r))
+            return true;
+    }
+    return false;
 }
 
 /* The keys that some of the block's queries see, from a whole block on. */
@@ -177,11 +202,14 @@ static void at_range(const at_head *h, const at_block *b, uint64_t *from, uint64
 {
     const zt_attention *a = &h->job->a;
 
-    if (b->q0 < h->blind) {
+    if (at_some_blind(h, b)) {
         *from = 0;
         *to = a->seq;
     } else {
-        *from = h->first / AT_K * AT_K;
+        *from = h->first;
+        if (a->window > 0 && b->q0 + 1 > *from + a->window)
+            *from = b->q0 + 1 - a->window;
+        *from = *from / AT_K * AT_K;
         *to = a->causal ? at_least(h->last, b->q0 + b->rows) : h->last;
     }
 }
@@ -197,7 +225,7 @@ static void at_block_keys(at_block *b, uint64_t from, uint64_t k0, uint64_t to)
 
 /*
  * Lanes c .. c + ZT_LANES of row r that see their key.  Lanes beyond cols never do: those keys are
- * masked out, in the future, or beyond the sequence.
+ * masked out, in the future, before the window, or beyond the sequence.
  */
 ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_t r, uint64_t c)
 {
@@ -207,6 +235,8 @@ ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_
     memcpy(seen, h->room->valid + k, sizeof *seen);
     if (h->job->a.causal && k + ZT_LANES > q + 1)
         *seen &= lane <= (q < k ? -1 : (int32_t)(q - k));
+    if (h->job->a.window > 0 && k + h->job->a.window <= q)
+        *seen &= lane > (int32_t)(q - h->job->a.window - k);
 }
 
 /* A query that sees no key: equal scores for all keys, none for the lanes after them. */
@@ -330,7 +360,7 @@ ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
         float *s = m->s + r * b->ld;
         float top = 0.0F;
 
-        if (b->q0 + r < h->blind)
+        if (at_is_blind(h, b->q0 + r))
             at_blind_row(b, s);
         else
             top = at_hide(h, b, r, s);
@@ -497,7 +527,7 @@ ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, cons
 {
     const at_room *m = h->room;
     float *s = m->s + r * b->ld, *dp = m->dp + r * b->ld;
-    const bool blind = b->q0 + r < h->blind;
+    const bool blind = at_is_blind(h, b->q0 + r);
     zt_v zero;
 
     zt_v_fill(&zero, 0.0F);

@@ -139,9 +139,10 @@ typedef struct zt_embed_grad {
  *            block); 0: all, seq
  * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h
  *            uses key head h / (heads / kv_heads)
+ * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
  * scale      of scores, above 0
  * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are
- *            all masked gets the mean of v over all keys of its sequence (with `causal` later ones
+ *            hidden gets the mean of v over all keys of its sequence (with `causal` later ones
  *            too), as transformers' explicit attention does when it masks with the lowest number;
  *            its scores still pass gradients on.
  * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
@@ -150,7 +151,7 @@ typedef struct zt_embed_grad {
  * No T x T matrix outlives the call (Dao et al. 2022).
  */
 typedef struct zt_attention {
-    uint64_t batch, seq, queries, heads, kv_heads, width;
+    uint64_t batch, seq, queries, heads, kv_heads, width, window;
     uint64_t ldq, ldk, ldv, ldo;
     float scale;
     bool causal;

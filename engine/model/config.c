@@ -3,7 +3,8 @@
  * config.c: owns reading a config.json of transformers: the keys of each architecture, their
  * defaults, and what would change results and is not supported.
  *
- * Source: BertConfig, GPT2Config and LlamaConfig of transformers 5.23 and what their models read;
+ * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of
+ * transformers 5.23 and what their models read;
  * older spellings (rope_scaling, position_embedding_type, num_labels) as earlier releases wrote
  * them.  Keys that no model reads, or that only choose how results are returned, are not looked at.
  */
@@ -14,17 +15,16 @@
 #include <sys/stat.h>
 
 #include "engine/config/config.h"
-#include "engine/model/model.h"
+#include "engine/model/config_file.h"
 #include "libckpt/codec/json/json.h"
 
-/* Sizes are at most this: tokens and positions are int32. */
-#define CF_MAX_SIZE   INT32_MAX
 #define CF_MAX_LAYERS 65536
 
 /* Elements of a model, at most: so that bytes of weights, gradients and state cannot overflow. */
 #define CF_MAX_ELEMS (UINT64_C(1) << 56)
 
-typedef enum cf_kind { CF_SIZE, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
+/* CF_HEADS: a size; null is filled in later, though absent it has a default. */
+typedef enum cf_kind { CF_SIZE, CF_HEADS, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
 
 /* A key of the file, and where it goes. */
 typedef struct cf_field {
@@ -44,15 +44,8 @@ typedef struct cf_class {
     zt_arch arch;
     const cf_field *fields;
     const cf_refusal *refusals;
+    zt_windows windows;
 } cf_class;
-
-/* What one reading needs everywhere. */
-typedef struct cf_file {
-    zt_model_config *out;
-    const ckpt_value *json;
-    const char *name;
-    ckpt_err *err;
-} cf_file;
 
 #define CF_AT(member) offsetof(zt_model_config, member)
 
@@ -94,21 +87,49 @@ static const cf_field gpt2_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
+/* Llama and its kin have the same keys, with other defaults. */
+#define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
+    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
+        {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), width},                                      \
+        {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), n_layers},                             \
+        {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), n_heads},                             \
+        {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), inner_width},                           \
+        {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), n_positions},                 \
+        {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},                         \
+        {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},                             \
+        {"rms_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-6},                                    \
+    {                                                                                              \
+        "tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 0                                       \
+    }
+
 static const cf_field llama_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 32000},
-    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 4096},
-    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 32},
-    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 32},
+    CF_LLAMA(32000, 4096, 32, 32, 11008, 2048),
     {"num_key_value_heads", NULL, CF_SIZE, CF_AT(kv_heads), CF_LATER},
     {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
-    {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), 11008},
-    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 2048},
-    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
-    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"rms_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-6},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 0},
     {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 0},
     {"mlp_bias", NULL, CF_BOOL, CF_AT(mlp_bias), 0},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
+static const cf_field qwen2_fields[] = {
+    CF_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 32},
+    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
+static const cf_field qwen3_fields[] = {
+    CF_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 32},
+    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), 128},
+    {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 0},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
+static const cf_field mistral_fields[] = {
+    CF_LLAMA(32000, 4096, 32, 32, 14336, 131072),
+    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 8},
+    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
@@ -133,10 +154,14 @@ static const cf_refusal no_refusals[] = {
 };
 
 static const cf_class classes[] = {
-    {"BertForSequenceClassification", "bert", ZT_BERT_CLASSIFIER, bert_fields, bert_refusals},
-    {"BertForMaskedLM", "bert", ZT_BERT_MLM, bert_fields, bert_refusals},
-    {"GPT2LMHeadModel", "gpt2", ZT_GPT2, gpt2_fields, no_refusals},
-    {"LlamaForCausalLM", "llama", ZT_LLAMA, llama_fields, no_refusals},
+    {"BertForSequenceClassification", "bert", ZT_BERT_CLASSIFIER, bert_fields, bert_refusals,
+     ZT_WINDOW_NONE},
+    {"BertForMaskedLM", "bert", ZT_BERT_MLM, bert_fields, bert_refusals, ZT_WINDOW_NONE},
+    {"GPT2LMHeadModel", "gpt2", ZT_GPT2, gpt2_fields, no_refusals, ZT_WINDOW_NONE},
+    {"LlamaForCausalLM", "llama", ZT_LLAMA, llama_fields, no_refusals, ZT_WINDOW_NONE},
+    {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
+    {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
+    {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
 };
 
 enum { CF_CLASSES = sizeof classes / sizeof *classes };
@@ -168,78 +193,28 @@ static bool cf_null(const ckpt_value *v)
     return !v || v->kind == CKPT_V_NONE;
 }
 
-/* A member that is not null; else NULL. */
-static const ckpt_value *cf_get(const ckpt_value *dict, const char *key)
-{
-    const ckpt_value *v = ckpt_value_get(dict, key);
-
-    return cf_null(v) ? NULL : v;
-}
-
-static const char *cf_kind_name(const ckpt_value *v)
-{
-    switch ((int)v->kind) {
-    case CKPT_V_NONE:
-        return "null";
-    case CKPT_V_BOOL:
-        return v->as.i != 0 ? "true" : "false";
-    case CKPT_V_STR:
-        return v->as.text.at;
-    case CKPT_V_LIST:
-        return "a list";
-    case CKPT_V_DICT:
-        return "an object";
-    default:
-        return "a number";
-    }
-}
-
-/* INT or FLOAT; false: no number. */
-static bool cf_number(const ckpt_value *v, double *out)
-{
-    *out = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
-    return v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT;
-}
-
-static int cf_fail(const cf_file *f, const char *key, const ckpt_value *v, const char *expected)
-{
-    double x;
-
-    if (cf_number(v, &x))
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %.15g; expected %s", f->name, key, x,
-                         expected);
-    return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %s; expected %s", f->name, key,
-                     cf_kind_name(v), expected);
-}
-
-/* A positive whole number. */
-static int cf_size(const cf_file *f, const char *key, const ckpt_value *v, uint64_t *out)
-{
-    if (v->kind != CKPT_V_INT || v->as.i < 1 || v->as.i > CF_MAX_SIZE)
-        return cf_fail(f, key, v, "a whole number from 1 to 2147483647");
-    *out = (uint64_t)v->as.i;
-    return CKPT_OK;
-}
-
 /* A finite number in least .. most. */
-static int cf_real(const cf_file *f, const char *key, const ckpt_value *v, double most, double *out)
+static int cf_real(const zt_config_file *f, const char *key, const ckpt_value *v, double most,
+                   double *out)
 {
-    if (!cf_number(v, out) || !(*out >= 0 && *out <= most))
-        return cf_fail(f, key, v, most <= 1 ? "a number from 0 to 1" : "a number, 0 or more");
+    if (!zt_config_number(v, out) || !(*out >= 0 && *out <= most))
+        return zt_config_fail(f, key, v,
+                              most <= 1 ? "a number from 0 to 1" : "a number, 0 or more");
     return CKPT_OK;
 }
 
-static int cf_store(const cf_file *f, const cf_field *d, const char *key, const ckpt_value *v)
+static int cf_store(const zt_config_file *f, const cf_field *d, const char *key,
+                    const ckpt_value *v)
 {
     char *to = (char *)f->out + d->at;
     double x = 0;
     float narrow;
     int rc;
 
-    if (d->kind == CF_SIZE) {
+    if (d->kind == CF_SIZE || d->kind == CF_HEADS) {
         uint64_t n = 0;
 
-        rc = cf_size(f, key, v, &n);
+        rc = zt_config_size(f, key, v, &n);
         memcpy(to, &n, sizeof n);
         return rc;
     }
@@ -247,7 +222,7 @@ static int cf_store(const cf_file *f, const cf_field *d, const char *key, const 
         const bool b = v->as.i != 0;
 
         if (v->kind != CKPT_V_BOOL)
-            return cf_fail(f, key, v, "true or false");
+            return zt_config_fail(f, key, v, "true or false");
         memcpy(to, &b, sizeof b);
         return CKPT_OK;
     }
@@ -257,14 +232,14 @@ static int cf_store(const cf_file *f, const cf_field *d, const char *key, const 
     return rc;
 }
 
-static void cf_default(const cf_file *f, const cf_field *d)
+static void cf_default(const zt_config_file *f, const cf_field *d)
 {
     char *to = (char *)f->out + d->at;
     const uint64_t n = d->otherwise < 0 ? 0 : (uint64_t)d->otherwise;
     const bool b = d->otherwise > 0;
     const float x = (float)d->otherwise;
 
-    if (d->kind == CF_SIZE)
+    if (d->kind == CF_SIZE || d->kind == CF_HEADS)
         memcpy(to, &n, sizeof n);
     else if (d->kind == CF_BOOL)
         memcpy(to, &b, sizeof b);
@@ -273,7 +248,7 @@ static void cf_default(const cf_file *f, const cf_field *d)
 }
 
 /* null stands for a default only where transformers has it so. */
-static int cf_field_read(const cf_file *f, const cf_field *d)
+static int cf_field_read(const zt_config_file *f, const cf_field *d)
 {
     const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;
     const ckpt_value *v = ckpt_value_get(f->json, key);
@@ -283,37 +258,19 @@ static int cf_field_read(const cf_file *f, const cf_field *d)
         cf_default(f, d);
         return CKPT_OK;
     }
+    if (d->kind == CF_HEADS && cf_null(v))
+        return CKPT_OK; // 0: filled in later
     return cf_store(f, d, key, v);
 }
 
-/* Whether a value says nothing: null, false, 0, empty. */
-static bool cf_idle(const ckpt_value *v)
-{
-    switch ((int)v->kind) {
-    case CKPT_V_NONE:
-        return true;
-    case CKPT_V_BOOL:
-    case CKPT_V_INT:
-        return v->as.i == 0;
-    case CKPT_V_STR:
-        return v->as.text.n == 0;
-    case CKPT_V_LIST:
-        return v->as.seq.n == 0;
-    case CKPT_V_DICT:
-        return v->as.map.n == 0;
-    default:
-        return false;
-    }
-}
-
-static int cf_refuse(const cf_file *f, const cf_refusal *table)
+static int cf_refuse(const zt_config_file *f, const cf_refusal *table)
 {
     for (; table->key != NULL; table++) {
         const ckpt_value *v = ckpt_value_get(f->json, table->key);
 
-        if (v && !cf_idle(v) && !(table->only && ckpt_value_is(v, table->only)))
+        if (v && !zt_config_idle(v) && !(table->only && ckpt_value_is(v, table->only)))
             return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: %s is %s: %s", f->name, table->key,
-                             cf_kind_name(v), table->why);
+                             zt_config_kind(v), table->why);
     }
     return CKPT_OK;
 }
@@ -337,8 +294,8 @@ static const cf_class *cf_class_named(const ckpt_value *name)
 static const cf_class *cf_class_of_type(const ckpt_value *json)
 {
     const ckpt_value *type = ckpt_value_get(json, "model_type");
-    const ckpt_value *names = cf_get(json, "id2label");
-    const bool labels = cf_get(json, "problem_type") || cf_get(json, "num_labels") ||
+    const ckpt_value *names = zt_config_get(json, "id2label");
+    const bool labels = zt_config_get(json, "problem_type") || zt_config_get(json, "num_labels") ||
                         (names && ckpt_value_map(names).n != 2);
 
     for (size_t i = 0; i < CF_CLASSES; i++) {
@@ -350,18 +307,18 @@ static const cf_class *cf_class_of_type(const ckpt_value *json)
 }
 
 /* "architectures", or else "model_type". */
-static int cf_choose(const cf_file *f, const cf_class **out)
+static int cf_choose(const zt_config_file *f, const cf_class **out)
 {
-    const ckpt_value *named = cf_get(f->json, "architectures");
-    const ckpt_value *type = cf_get(f->json, "model_type");
+    const ckpt_value *named = zt_config_get(f->json, "architectures");
+    const ckpt_value *type = zt_config_get(f->json, "model_type");
     const ckpt_seq list = ckpt_value_seq(named);
     const char *found = "";
 
     *out = NULL;
     if (named && named->kind != CKPT_V_LIST)
-        return cf_fail(f, "architectures", named, "a list of class names");
+        return zt_config_fail(f, "architectures", named, "a list of class names");
     if (type && type->kind != CKPT_V_STR)
-        return cf_fail(f, "model_type", type, "a name");
+        return zt_config_fail(f, "model_type", type, "a name");
     for (uint64_t i = 0; i < list.n && !*out; i++) {
         *out = cf_class_named(list.at[i]);
         found = list.at[i]->kind == CKPT_V_STR ? list.at[i]->as.text.at : "no name";
@@ -373,8 +330,9 @@ static int cf_choose(const cf_file *f, const cf_class **out)
     if (!*out)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: found %s; the models that can be trained are "
-                         "BertForSequenceClassification, BertForMaskedLM, GPT2LMHeadModel and "
-                         "LlamaForCausalLM",
+                         "BertForSequenceClassification, BertForMaskedLM, GPT2LMHeadModel, "
+                         "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and "
+                         "MistralForCausalLM",
                          f->name, found);
     if (type && !ckpt_value_is(type, (*out)->model_type))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s does not go with model_type %s", f->name,
@@ -384,7 +342,7 @@ static int cf_choose(const cf_file *f, const cf_class **out)
 
 /* ---- keys of their own kind -------------------------------------------------------------- */
 
-static int cf_act(const cf_file *f, const char *key, zt_act otherwise)
+static int cf_act(const zt_config_file *f, const char *key, zt_act otherwise)
 {
     const ckpt_value *v = ckpt_value_get(f->json, key);
     const bool gated = f->out->arch == ZT_LLAMA;
@@ -399,12 +357,12 @@ static int cf_act(const cf_file *f, const char *key, zt_act otherwise)
         }
     }
     return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: %s is %s; supported: %s", f->name, key,
-                     cf_kind_name(v),
+                     zt_config_kind(v),
                      gated ? "silu" : "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh");
 }
 
 /* The row of the word embedding that is never trained; counted from the end when negative. */
-static int cf_padding(const cf_file *f, int64_t otherwise)
+static int cf_padding(const zt_config_file *f, int64_t otherwise)
 {
     const ckpt_value *v = ckpt_value_get(f->json, "pad_token_id");
     const int64_t vocab = (int64_t)f->out->vocab;
@@ -413,9 +371,9 @@ static int cf_padding(const cf_file *f, int64_t otherwise)
     if (v && v->kind == CKPT_V_INT) {
         row = v->as.i < 0 && v->as.i >= -vocab ? v->as.i + vocab : v->as.i;
         if (row < 0 || row >= vocab)
-            return cf_fail(f, "pad_token_id", v, "a token of the vocabulary");
+            return zt_config_fail(f, "pad_token_id", v, "a token of the vocabulary");
     } else if (v && v->kind != CKPT_V_NONE) {
-        return cf_fail(f, "pad_token_id", v, "a token, or null");
+        return zt_config_fail(f, "pad_token_id", v, "a token, or null");
     } else if (v) {
         row = -1;
     }
@@ -429,27 +387,27 @@ static int cf_padding(const cf_file *f, int64_t otherwise)
 }
 
 /* How many classes: id2label, or num_labels of old files, or 2. */
-static int cf_labels(const cf_file *f)
+static int cf_labels(const zt_config_file *f)
 {
-    const ckpt_value *names = cf_get(f->json, "id2label");
-    const ckpt_value *number = cf_get(f->json, "num_labels");
+    const ckpt_value *names = zt_config_get(f->json, "id2label");
+    const ckpt_value *number = zt_config_get(f->json, "num_labels");
 
     f->out->labels = 2;
     if (names && names->kind != CKPT_V_DICT)
-        return cf_fail(f, "id2label", names, "an object");
+        return zt_config_fail(f, "id2label", names, "an object");
     if (names)
         f->out->labels = names->as.map.n;
     else if (number)
-        return cf_size(f, "num_labels", number, &f->out->labels);
+        return zt_config_size(f, "num_labels", number, &f->out->labels);
     if (f->out->labels == 0)
-        return cf_fail(f, "id2label", names, "at least one label");
+        return zt_config_fail(f, "id2label", names, "at least one label");
     return CKPT_OK;
 }
 
 /* The loss of the classifier.  Without problem_type it follows from the number of labels. */
-static int cf_problem(const cf_file *f)
+static int cf_problem(const zt_config_file *f)
 {
-    const ckpt_value *v = cf_get(f->json, "problem_type");
+    const ckpt_value *v = zt_config_get(f->json, "problem_type");
     zt_model_config *c = f->out;
 
     if (!v || (ckpt_value_is(v, "regression") && c->labels == 1) ||
@@ -464,114 +422,19 @@ static int cf_problem(const cf_file *f)
                          "%s: problem_type is regression with %" PRIu64
                          " labels; only one is supported",
                          f->name, c->labels);
-    return cf_fail(f, "problem_type", v,
-                   c->labels == 1 ? "regression or multi_label_classification for one label"
-                                  : "regression, single_label_classification or "
-                                    "multi_label_classification");
-}
-
-/* ---- rotary positions -------------------------------------------------------------------- */
-
-/* A positive number of the block of rotary positions. */
-static int cf_rope_number(const cf_file *f, const ckpt_value *rope, const char *key, double *out)
-{
-    const ckpt_value *v = cf_get(rope, key);
-
-    if (!v)
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type llama3 without %s", f->name, key);
-    if (!cf_number(v, out) || !(*out > 0 && *out < 1e30))
-        return cf_fail(f, key, v, "a number above 0");
-    return CKPT_OK;
-}
-
-static int cf_rope_llama3(const cf_file *f, const ckpt_value *rope)
-{
-    zt_model_config *c = f->out;
-    int rc = cf_rope_number(f, rope, "factor", &c->rope_factor);
-
-    if (rc == CKPT_OK)
-        rc = cf_rope_number(f, rope, "low_freq_factor", &c->rope_low);
-    if (rc == CKPT_OK)
-        rc = cf_rope_number(f, rope, "high_freq_factor", &c->rope_high);
-    c->rope_old = (double)c->positions;
-    if (rc == CKPT_OK && cf_get(rope, "original_max_position_embeddings"))
-        rc = cf_rope_number(f, rope, "original_max_position_embeddings", &c->rope_old);
-    if (rc == CKPT_OK && !(c->rope_high > c->rope_low))
-        return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: high_freq_factor %g must be above low_freq_factor %g", f->name,
-                         c->rope_high, c->rope_low);
-    c->rope_llama3 = true;
-    return rc;
-}
-
-/* The frequencies' base: in the block, or beside it in old files. */
-static int cf_rope_theta(const cf_file *f, const ckpt_value *rope)
-{
-    const ckpt_value *v = cf_get(rope, "rope_theta");
-
-    if (!v)
-        v = cf_get(f->json, "rope_theta");
-    f->out->rope_theta = 10000;
-    if (v && (!cf_number(v, &f->out->rope_theta) ||
-              !(f->out->rope_theta > 0 && f->out->rope_theta < 1e30)))
-        return cf_fail(f, "rope_theta", v, "a number above 0");
-    return CKPT_OK;
-}
-
-/* All of the head turns. */
-static int cf_rope_whole(const cf_file *f, const ckpt_value *dict)
-{
-    const ckpt_value *v = cf_get(dict, "partial_rotary_factor");
-    double x;
-
-    if (v && !(cf_number(v, &x) && x == 1))
-        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: partial_rotary_factor other than 1 is not supported", f->name);
-    return CKPT_OK;
-}
-
-/* rope_scaling, which files before release 5 have, wins over rope_parameters. */
-static int cf_rope(const cf_file *f)
-{
-    const char *key = "rope_scaling";
-    const ckpt_value *rope = cf_get(f->json, key), *type;
-    int rc;
-
-    if (!rope || cf_idle(rope)) {
-        key = "rope_parameters";
-        rope = cf_get(f->json, key);
-    }
-    if (rope && rope->kind != CKPT_V_DICT)
-        return cf_fail(f, key, rope, "an object");
-    for (uint64_t i = 0; i < ckpt_value_map(rope).n; i++) {
-        if (rope->as.map.at[i].value->kind == CKPT_V_DICT)
-            return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                             "%s: %s differs from layer to layer, which is not supported", f->name,
-                             key);
-    }
-    type = cf_get(rope, "rope_type");
-    type = type ? type : cf_get(rope, "type");
-    rc = cf_rope_theta(f, rope);
-    if (rc == CKPT_OK)
-        rc = cf_rope_whole(f, rope);
-    if (rc == CKPT_OK)
-        rc = cf_rope_whole(f, f->json);
-    if (rc != CKPT_OK || !type || ckpt_value_is(type, "default"))
-        return rc;
-    if (!ckpt_value_is(type, "llama3"))
-        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: rope_type %s is not supported; default and llama3 are", f->name,
-                         cf_kind_name(type));
-    return cf_rope_llama3(f, rope);
+    return zt_config_fail(f, "problem_type", v,
+                          c->labels == 1 ? "regression or multi_label_classification for one label"
+                                         : "regression, single_label_classification or "
+                                           "multi_label_classification");
 }
 
 /* Slices of the projections, an option of releases before 5, add up to other roundings. */
-static int cf_slices(const cf_file *f)
+static int cf_slices(const zt_config_file *f)
 {
-    const ckpt_value *v = cf_get(f->json, "pretraining_tp");
+    const ckpt_value *v = zt_config_get(f->json, "pretraining_tp");
 
     if (v && v->kind != CKPT_V_INT)
-        return cf_fail(f, "pretraining_tp", v, "a whole number");
+        return zt_config_fail(f, "pretraining_tp", v, "a whole number");
     if (v && v->as.i > 1)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: pretraining_tp is %" PRId64 "; only 1 is supported", f->name,
@@ -581,12 +444,12 @@ static int cf_slices(const cf_file *f)
 
 /* ---- each architecture ------------------------------------------------------------------- */
 
-static int cf_bert(const cf_file *f)
+static int cf_bert(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
     int rc = cf_act(f, "hidden_act", ZT_GELU);
 
-    c->scale_attention = c->attention_bias = c->mlp_bias = true;
+    c->scale_attention = c->attention_bias = c->output_bias = c->mlp_bias = true;
     c->dropout_embed = c->dropout_hidden;
     if (c->dropout_classifier < 0)
         c->dropout_classifier = c->dropout_hidden;
@@ -600,27 +463,32 @@ static int cf_bert(const cf_file *f)
     return rc;
 }
 
-static int cf_gpt2(const cf_file *f)
+static int cf_gpt2(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
 
-    c->attention_bias = c->mlp_bias = true;
+    c->attention_bias = c->output_bias = c->mlp_bias = true;
     c->padding = -1;
     if (c->inner == 0)
         c->inner = 4 * c->hidden;
     return cf_act(f, "activation_function", ZT_GELU_TANH);
 }
 
-static int cf_llama(const cf_file *f)
+static int cf_llama(const zt_config_file *f, const cf_class *class)
 {
+    zt_model_config *c = f->out;
+    const bool biased = strcmp(class->model_type, "qwen2") == 0;
     int rc = cf_act(f, "hidden_act", ZT_SILU);
 
-    f->out->scale_attention = true;
+    c->scale_attention = true;
+    c->output_bias = c->attention_bias;
+    c->attention_bias = c->attention_bias || biased;
+    c->qk_norm = strcmp(class->model_type, "qwen3") == 0;
     if (rc == CKPT_OK)
         rc = cf_padding(f, -1);
     if (rc == CKPT_OK)
         rc = cf_slices(f);
-    return rc == CKPT_OK ? cf_rope(f) : rc;
+    return rc == CKPT_OK ? zt_config_rope(f) : rc;
 }
 
 /* ---- sizes together ---------------------------------------------------------------------- */
@@ -638,12 +506,13 @@ static bool cf_elems(const zt_model_config *c, uint64_t *out)
            ckpt_mul(tables + 2 * c->hidden + 16, c->hidden, &ends) && ckpt_add(layers, ends, out);
 }
 
-static int cf_check(const cf_file *f)
+static int cf_check(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
     uint64_t n;
 
-    if (c->hidden % c->heads != 0)
+    // with a head_dim of their own Qwen3's and Mistral's heads need not add up to it
+    if (c->hidden % c->heads != 0 && (c->head_width == 0 || strcmp(c->model_type, "llama") == 0))
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: hidden size %" PRIu64 " is not a multiple of the %" PRIu64
                          " attention heads",
@@ -668,7 +537,7 @@ static int cf_check(const cf_file *f)
     return CKPT_OK;
 }
 
-static int cf_read(const cf_file *f)
+static int cf_read(const zt_config_file *f)
 {
     const cf_class *class = NULL;
     zt_model_config *c = f->out;
@@ -676,7 +545,7 @@ static int cf_read(const cf_file *f)
 
     if (f->json->kind != CKPT_V_DICT)
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: not an object but %s", f->name,
-                         cf_kind_name(f->json));
+                         zt_config_kind(f->json));
     rc = cf_choose(f, &class);
     if (rc != CKPT_OK)
         return rc;
@@ -690,13 +559,17 @@ static int cf_read(const cf_file *f)
     for (const cf_field *d = class->fields; rc == CKPT_OK && d->key; d++)
         rc = cf_field_read(f, d);
     if (rc == CKPT_OK)
-        rc = c->arch == ZT_LLAMA ? cf_llama(f) : c->arch == ZT_GPT2 ? cf_gpt2(f) : cf_bert(f);
-    return rc == CKPT_OK ? cf_check(f) : rc;
+        rc = c->arch == ZT_LLAMA  ? cf_llama(f, class)
+             : c->arch == ZT_GPT2 ? cf_gpt2(f)
+                                  : cf_bert(f);
+    if (rc == CKPT_OK)
+        rc = cf_check(f);
+    return rc == CKPT_OK ? zt_config_windows(f, class->windows) : rc;
 }
 
 int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err)
 {
-    cf_file f = {.out = out, .name = path, .err = err};
+    zt_config_file f = {.out = out, .name = path, .arena = arena, .err = err};
     ckpt_value *json = NULL;
     struct stat st;
     int rc;

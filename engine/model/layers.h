@@ -26,9 +26,11 @@ typedef struct zt_map {
 
 enum { ZT_MAPS = 7 };
 
+enum { ZT_NORMS = 4 };
+
 typedef struct zt_block {
-    zt_affine norm[2];
-    zt_map map[ZT_MAPS]; /* the architecture's own enum says which is which */
+    zt_affine norm[ZT_NORMS]; /* likewise */
+    zt_map map[ZT_MAPS];      /* the architecture's own enum says which is which */
 } zt_block;
 
 /* zt_model.own of every architecture. */
@@ -219,8 +221,10 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g);
 uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows);
 uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows);
 
-/* A norm with its parameters filled in: set x, add, sum, y, mean, rstd; for gradients x, dy, mean,
- * rstd, dx, dx_add. */
+/*
+ * A norm with its parameters filled in: set x, add, sum, y, mean, rstd; for gradients x, dy, mean,
+ * rstd, dx, dx_add; rows and width where they are not the call's and the hidden size (0).
+ */
 void zt_affine_forward(const zt_call *c, const zt_affine *n, zt_norm *a);
 void zt_affine_backward(const zt_call *c, const zt_affine *n, zt_norm_grad *a);
 

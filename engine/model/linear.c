@@ -257,8 +257,8 @@ void zt_affine_forward(const zt_call *c, const zt_affine *n, zt_norm *a)
 {
     zt_model *m = c->m;
 
-    a->rows = c->rows;
-    a->width = m->config.hidden;
+    a->rows = a->rows != 0 ? a->rows : c->rows;
+    a->width = a->width != 0 ? a->width : m->config.hidden;
     a->rms = n->b == ZT_NO_PARAM;
     a->eps = m->config.norm_eps;
     a->w = zt_weight(m, n->w);
@@ -270,8 +270,8 @@ void zt_affine_backward(const zt_call *c, const zt_affine *n, zt_norm_grad *a)
 {
     zt_model *m = c->m;
 
-    a->rows = c->rows;
-    a->width = m->config.hidden;
+    a->rows = a->rows != 0 ? a->rows : c->rows;
+    a->width = a->width != 0 ? a->width : m->config.hidden;
     a->rms = n->b == ZT_NO_PARAM;
     a->w = zt_weight(m, n->w);
     a->dw = zt_grad(m, n->w, &a->w_add);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * llama.c: Llama's blocks (Touvron et al. 2023): RMS norm before each branch, rotary positions,
- * grouped heads, SwiGLU.
+ * llama.c: Llama's blocks (Touvron et al. 2023) and those of Qwen2, Qwen3 and Mistral: RMS norm
+ * before each branch, rotary positions, grouped heads, SwiGLU.
  *
  *     r = x + o(attention(rope(q n1), rope(k n1), v n1)), n1 = norm(x)
  *     y = r + down(silu(gate n2) * up n2), n2 = norm(r)
  *
- * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.
+ * Qwen2 (arXiv 2407.10671) has biases in q, k and v; Qwen3 (arXiv 2505.09388) an RMS norm over each
+ * head of q and k before they are rotated; Mistral's layers (arXiv 2310.06825), and Qwen's upper
+ * ones where config.json says so, see a window of keys.
+ *
+ * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width; where q and k are normed
+ * all rows of q come first, then those of k and v, so that heads are the rows of a norm.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,10 +20,15 @@
 
 enum { LL_Q, LL_K, LL_V, LL_O, LL_GATE, LL_UP, LL_DOWN };
 
+/* Norms of a block; the last two only with qk_norm, LL_NORM_Q + LL_K for k. */
+enum { LL_NORM_1, LL_NORM_2, LL_NORM_Q };
+
 /* What a block keeps for its backward pass. */
 typedef struct ll_kept {
     void *h1, *qkv, *o, *r, *h2, *gate, *up, *act;
+    void *raw; /* q and k before their norms; NULL: they have none */
     float *rstd1, *rstd2, *lse;
+    float *rstd[2]; /* of the heads of q, k */
     void *low[ZT_MAPS];
     uint64_t n_bytes;
 } ll_kept;
@@ -29,12 +39,33 @@ static uint64_t ll_packed(const zt_model *m)
     return (m->config.heads + 2 * m->config.kv_heads) * m->config.head_width;
 }
 
+/* Heads of q, k, v. */
+static uint64_t ll_heads(const zt_model *m, int map)
+{
+    return map == LL_Q ? m->config.heads : m->config.kv_heads;
+}
+
+/* Where q, k or v begins among the three, and the distance of its rows; elements. */
+typedef struct ll_part {
+    uint64_t at, ld;
+} ll_part;
+
+static ll_part ll_where(const zt_model *m, int map, uint64_t rows)
+{
+    uint64_t heads[] = {0, m->config.heads, m->config.heads + m->config.kv_heads};
+    uint64_t at = heads[map] * m->config.head_width;
+
+    if (!m->config.qk_norm)
+        return (ll_part){at, ll_packed(m)};
+    return (ll_part){at * rows, ll_heads(m, map) * m->config.head_width};
+}
+
 static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, void *tape)
 {
     const zt_model_config *f = &m->config;
     uint64_t rows = zt_batch_rows(b);
     zt_room room = {.base = tape};
-    ll_kept t;
+    ll_kept t = {0};
 
     t.h1 = zt_room_elems(&room, m, rows * f->hidden);
     t.qkv = zt_room_elems(&room, m, rows * ll_packed(m));
@@ -47,6 +78,12 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     t.rstd1 = zt_room_floats(&room, rows);
     t.rstd2 = zt_room_floats(&room, rows);
     t.lse = zt_room_floats(&room, rows * f->heads);
+    t.raw = NULL;
+    if (f->qk_norm) {
+        t.raw = zt_room_elems(&room, m, rows * (f->heads + f->kv_heads) * f->head_width);
+        t.rstd[LL_Q] = zt_room_floats(&room, rows * f->heads);
+        t.rstd[LL_K] = zt_room_floats(&room, rows * f->kv_heads);
+    }
     for (int i = 0; i < ZT_MAPS; i++)
         t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
     t.n_bytes = room.used;
@@ -165,22 +202,29 @@ static bool ll_rope_tables(zt_model *m, uint64_t seq)
     return true;
 }
 
-/* Rotate q and k, which are neighbours. */
+/* Rotate q and k: at once where they are neighbours. */
 static void ll_rope(const zt_call *c, void *qkv, bool inverse)
 {
     zt_model *m = c->m;
     const zt_model_config *f = &m->config;
+    const ll_part k = ll_where(m, LL_K, c->rows);
     zt_rope a = {.rows = c->rows,
                  .seq = c->p->in.seq,
-                 .heads = f->heads + f->kv_heads,
+                 .heads = f->qk_norm ? f->heads : f->heads + f->kv_heads,
                  .width = f->head_width,
-                 .ld = ll_packed(m),
+                 .ld = ll_where(m, LL_Q, c->rows).ld,
                  .inverse = inverse,
                  .x = qkv};
 
-    if (ll_rope_tables(m, a.seq)) {
-        a.cos = zt_own_of(m)->cos_table;
-        a.sin = zt_own_of(m)->sin_table;
+    if (!ll_rope_tables(m, a.seq))
+        return;
+    a.cos = zt_own_of(m)->cos_table;
+    a.sin = zt_own_of(m)->sin_table;
+    m->device->ops->rope(m->device, m->dtype, &a);
+    if (f->qk_norm) {
+        a.heads = f->kv_heads;
+        a.ld = k.ld;
+        a.x = zt_at(m, qkv, k.at);
         m->device->ops->rope(m->device, m->dtype, &a);
     }
 }
@@ -188,38 +232,46 @@ static void ll_rope(const zt_call *c, void *qkv, bool inverse)
 static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
 {
     const zt_model_config *f = &c->m->config;
-    uint64_t ld = ll_packed(c->m);
-    uint64_t q = f->heads * f->head_width;
+    const uint32_t block = c->m->layers.at[c->layer].block;
+    const ll_part q = ll_where(c->m, LL_Q, c->rows);
+    const ll_part k = ll_where(c->m, LL_K, c->rows);
+    const ll_part v = ll_where(c->m, LL_V, c->rows);
 
     return (zt_attention){.batch = c->p->in.batch,
                           .seq = c->p->in.seq,
                           .heads = f->heads,
                           .kv_heads = f->kv_heads,
                           .width = f->head_width,
-                          .ldq = ld,
-                          .ldk = ld,
-                          .ldv = ld,
-                          .ldo = q,
+                          .ldq = q.ld,
+                          .ldk = k.ld,
+                          .ldv = v.ld,
+                          .ldo = f->heads * f->head_width,
                           .scale = (float)(1.0 / sqrt((double)f->head_width)),
                           .causal = true,
+                          .window = f->slides && f->slides[block] ? f->window : 0,
                           .mask = c->p->in.attention_mask,
                           .p = c->p->train ? f->dropout_attention : 0.0F,
                           .seed = zt_seed(c, ZT_SITE_ATTENTION),
                           .q = t->qkv,
-                          .k = zt_at_const(c->m, t->qkv, q),
-                          .v = zt_at_const(c->m, t->qkv, q + f->kv_heads * f->head_width),
+                          .k = zt_at_const(c->m, t->qkv, k.at),
+                          .v = zt_at_const(c->m, t->qkv, v.at),
                           .o = t->o,
                           .lse = t->lse};
 }
 
 /* ---- forward ---- */
 
-/* Where each of q, k, v begins in a packed row. */
-static uint64_t ll_begin(const zt_model *m, int map)
+/* The norm of q's heads, or of k's. */
+static void ll_fw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, int map)
 {
-    uint64_t heads[] = {0, m->config.heads, m->config.heads + m->config.kv_heads};
+    const uint64_t at = ll_where(c->m, map, c->rows).at;
+    zt_norm n = {.rows = c->rows * ll_heads(c->m, map),
+                 .width = c->m->config.head_width,
+                 .x = zt_at_const(c->m, t->raw, at),
+                 .y = zt_at(c->m, t->qkv, at),
+                 .rstd = t->rstd[map]};
 
-    return heads[map] * m->config.head_width;
+    zt_affine_forward(c, &k->norm[LL_NORM_Q + map], &n);
 }
 
 static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, void *spare)
@@ -229,10 +281,15 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
     zt_attention a = ll_attention(c, t);
 
     for (int i = LL_Q; i <= LL_V; i++) {
-        zt_map_fw f = {.ldy = ll_packed(m), .x = t->h1, .low = t->low[i], .spare = spare};
+        const ll_part to = ll_where(m, i, c->rows);
+        zt_map_fw f = {.ldy = to.ld, .x = t->h1, .low = t->low[i], .spare = spare};
 
-        f.y = zt_at(m, t->qkv, ll_begin(m, i));
+        f.y = zt_at(m, t->raw && i != LL_V ? t->raw : t->qkv, to.at);
         zt_map_forward(c, &k->map[i], &f);
+    }
+    if (t->raw) {
+        ll_fw_head_norm(c, k, t, LL_Q);
+        ll_fw_head_norm(c, k, t, LL_K);
     }
     ll_rope(c, t->qkv, false);
     m->device->ops->attention(m->device, m->dtype, &a);
@@ -252,9 +309,9 @@ static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_map_fw down = {.x = t.act, .y = y, .low = t.low[LL_DOWN], .spare = spare};
     zt_swiglu act = {.n = c.rows * m->config.inner, .gate = t.gate, .up = t.up, .y = t.act};
 
-    zt_affine_forward(&c, &k->norm[0], &n1);
+    zt_affine_forward(&c, &k->norm[LL_NORM_1], &n1);
     ll_fw_attention(&c, k, &t, spare);
-    zt_affine_forward(&c, &k->norm[1], &n2);
+    zt_affine_forward(&c, &k->norm[LL_NORM_2], &n2);
     zt_map_forward(&c, &k->map[LL_GATE], &gate);
     zt_map_forward(&c, &k->map[LL_UP], &up);
     m->device->ops->swiglu(m->device, m->dtype, &act);
@@ -283,7 +340,25 @@ static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
     zt_map_backward(c, &k->map[LL_GATE], &gate);
     up.spare = w->spare;
     zt_map_backward(c, &k->map[LL_UP], &up);
-    zt_affine_backward(c, &k->norm[1], &norm);
+    zt_affine_backward(c, &k->norm[LL_NORM_2], &norm);
+}
+
+/*
+ * The gradient of q (or k) before its norm, from that behind it in d_qkv; it goes where q and k
+ * were kept, which nothing reads any more.
+ */
+static void ll_bw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
+                            int map)
+{
+    const uint64_t at = ll_where(c->m, map, c->rows).at;
+    zt_norm_grad n = {.rows = c->rows * ll_heads(c->m, map),
+                      .width = c->m->config.head_width,
+                      .x = zt_at_const(c->m, t->raw, at),
+                      .dy = zt_at_const(c->m, w->d_qkv, at),
+                      .rstd = t->rstd[map],
+                      .dx = zt_at(c->m, t->qkv, at)};
+
+    zt_affine_backward(c, &k->norm[LL_NORM_Q + map], &n);
 }
 
 static void ll_bw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
@@ -295,16 +370,21 @@ static void ll_bw_attention(const zt_call *c, const zt_block *k, const ll_kept *
 
     zt_map_backward(c, &k->map[LL_O], &o);
     a.lddo = a.fw.ldo;
-    a.dk = zt_at(m, w->d_qkv, ll_begin(m, LL_K));
-    a.dv = zt_at(m, w->d_qkv, ll_begin(m, LL_V));
+    a.dk = zt_at(m, w->d_qkv, ll_where(m, LL_K, c->rows).at);
+    a.dv = zt_at(m, w->d_qkv, ll_where(m, LL_V, c->rows).at);
     m->device->ops->attention_grad(m->device, m->dtype, &a);
     ll_rope(c, w->d_qkv, true);
+    if (t->raw) {
+        ll_bw_head_norm(c, k, t, w, LL_Q);
+        ll_bw_head_norm(c, k, t, w, LL_K);
+    }
     for (int i = LL_Q; i <= LL_V; i++) {
+        const ll_part from = ll_where(m, i, c->rows);
         zt_map_bw g = {
-            .lddy = ll_packed(m), .x = t->h1, .dx = w->d_h, .low = t->low[i], .spare = w->spare};
+            .lddy = from.ld, .x = t->h1, .dx = w->d_h, .low = t->low[i], .spare = w->spare};
 
         g.dx_add = i != LL_Q;
-        g.dy = zt_at(m, w->d_qkv, ll_begin(m, i));
+        g.dy = zt_at(m, t->raw && i != LL_V ? t->qkv : w->d_qkv, from.at);
         zt_map_backward(c, &k->map[i], &g);
     }
 }
@@ -325,12 +405,20 @@ static void ll_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
         m->device->ops->copy(m->device, dx, dy, c.rows * m->config.hidden * zt_elem(m));
     ll_bw_inner(&c, k, &t, &w, dx);
     ll_bw_attention(&c, k, &t, &w, dx);
-    zt_affine_backward(&c, &k->norm[0], &norm);
+    zt_affine_backward(&c, &k->norm[LL_NORM_1], &norm);
 }
 
 /* ---- building ---- */
 
 static const zt_layer_ops ll_block_ops = {ll_tape, ll_scratch, ll_fw, ll_bw};
+
+static zt_affine ll_build_head_norm(zt_build *b, const char *block, const char *name)
+{
+    const uint64_t n = b->m->config.head_width;
+
+    return (zt_affine){.w = zt_build_vector(b, zt_build_name(b, block, name), n, true),
+                       .b = ZT_NO_PARAM};
+}
 
 static void ll_build_block(zt_build *b, uint64_t i)
 {
@@ -348,17 +436,23 @@ static void ll_build_block(zt_build *b, uint64_t i)
         [LL_Q] = {".self_attn.q_proj", {n, q, f->attention_bias, false, std}},
         [LL_K] = {".self_attn.k_proj", {n, kv, f->attention_bias, false, std}},
         [LL_V] = {".self_attn.v_proj", {n, kv, f->attention_bias, false, std}},
-        [LL_O] = {".self_attn.o_proj", {q, n, f->attention_bias, false, std}},
+        [LL_O] = {".self_attn.o_proj", {q, n, f->output_bias, false, std}},
         [LL_GATE] = {".mlp.gate_proj", {n, f->inner, f->mlp_bias, false, std}},
         [LL_UP] = {".mlp.up_proj", {n, f->inner, f->mlp_bias, false, std}},
         [LL_DOWN] = {".mlp.down_proj", {f->inner, n, f->mlp_bias, false, std}},
     };
 
     zt_build_layer(b, &ll_block_ops, true, name);
-    for (int j = 0; j < ZT_MAPS; j++)
+    for (int j = 0; j < ZT_MAPS; j++) {
         k->map[j] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
-    k->norm[0] = zt_build_norm(b, zt_build_name(b, name, ".input_layernorm"), false);
-    k->norm[1] = zt_build_norm(b, zt_build_name(b, name, ".post_attention_layernorm"), false);
+        if (j == LL_O && f->qk_norm) {
+            k->norm[LL_NORM_Q + LL_Q] = ll_build_head_norm(b, name, ".self_attn.q_norm.weight");
+            k->norm[LL_NORM_Q + LL_K] = ll_build_head_norm(b, name, ".self_attn.k_norm.weight");
+        }
+    }
+    k->norm[LL_NORM_1] = zt_build_norm(b, zt_build_name(b, name, ".input_layernorm"), false);
+    k->norm[LL_NORM_2] =
+        zt_build_norm(b, zt_build_name(b, name, ".post_attention_layernorm"), false);
 }
 
 int zt_llama_build(zt_build *b)

@@ -9,11 +9,11 @@
  * take them away after it.  Tied weights are one parameter that two layers use.
  *
  *     model.c     the list of parameters, names, aliases, groups; sizes
- *     config.c    config.json of a Hugging Face folder
+ *     config.c    config.json of a Hugging Face folder; config_rotary.c positions and windows in it
  *     linear.c    linear maps of layers, with or without a LoRA adapter
  *     head.c      the head of language models: rows that count, logits in chunks, the loss
  *     ends.c      first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c
+ *     bert.c gpt2.c llama.c (and its kin: Qwen2, Qwen3, Mistral)
  *     init.c      initial values as transformers draws them (not bit for bit)
  *     load.c      values from any checkpoint that libckpt reads
  *     lora.c      adapters: adding, loading and saving as a PEFT folder
@@ -26,20 +26,26 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
+/* ZT_LLAMA: Qwen2, Qwen3 and Mistral too, which are Llama with other settings. */
 typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA } zt_arch;
 
 /* What config.json says, checked; sizes are elements. */
 typedef struct zt_model_config {
     zt_arch arch;
     const char *class_name; /* "BertForSequenceClassification" */
-    const char *model_type; /* "bert", "gpt2", "llama" */
+    const char *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral" */
     uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
     uint64_t labels; /* classifier: classes; 1: regression */
     bool multi_label;
     float norm_eps, init_range;
     zt_act act;
     bool tied; /* input and output embeddings are one parameter */
-    bool attention_bias, mlp_bias;
+    /* of q, k, v; of what follows attention; of the inner layer */
+    bool attention_bias, output_bias, mlp_bias;
+    bool qk_norm; /* Qwen3: RMS norm of each head's q and k before they are rotated */
+    /* a query sees this many keys, itself the last; 0: all before it */
+    uint64_t window;
+    const bool *slides; /* [layers] where `window` holds; NULL: nowhere */
     /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
     bool scale_attention, scale_by_layer;
     int64_t padding; /* BERT: pad_token_id; -1: none */

@@ -33,6 +33,7 @@ typedef struct shape {
     float p;
     lay how;
     uint64_t queries; /* 0: all */
+    uint64_t window;  /* 0: none */
 } shape;
 
 /* Tensors; the first four are inputs and live in one buffer, the others in another one. */
@@ -78,10 +79,10 @@ static void verdict(bool ok, const problem *p, const char *what, const char *det
     n_failed += !ok;
     if (!ok)
         printf("FAIL %s %s: B %d T %d H %d/%d W %d gap %d causal %d mask %d p %g lay %d queries "
-               "%d: %s\n",
+               "%d window %d: %s\n",
                ckpt_dtype_name(p->dt), what, (int)p->s.batch, (int)p->s.seq, (int)p->s.heads,
                (int)p->s.kv_heads, (int)p->s.width, (int)p->s.gap, p->s.causal, (int)p->s.mask,
-               (double)p->s.p, (int)p->s.how, (int)p->s.queries, detail);
+               (double)p->s.p, (int)p->s.how, (int)p->s.queries, (int)p->s.window, detail);
 }
 
 static void *new_array(uint64_t n, size_t size)
@@ -236,8 +237,8 @@ static void probabilities(const problem *p, const one *x)
     double top = -INFINITY, sum = 0;
 
     for (uint64_t t = 0; t < s->seq; t++) {
-        const bool on =
-            (!s->causal || t <= x->t) && (s->mask == NO_MASK || p->mask[x->b * s->seq + t] != 0);
+        const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
+                        (s->mask == NO_MASK || p->mask[x->b * s->seq + t] != 0);
 
         x->p[t] = on ? dot(vector_of(p, Q, x, x->t), vector_of(p, K, x, t), s->width) /
                            sqrt((double)s->width)
@@ -347,6 +348,7 @@ static held hold(zt_device *d, const problem *p, const answer *start)
                                      .ldo = p->at[O].ld,
                                      .scale = (float)(1 / sqrt((double)s->width)),
                                      .causal = s->causal,
+                                     .window = s->window,
                                      .mask = s->mask == NO_MASK ? NULL : (const int32_t *)m.mask,
                                      .p = s->p,
                                      .seed = 77,
@@ -512,39 +514,46 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay: edges of tiles (16, 32, 64,
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window: edges of tiles (16, 32, 64,
  * 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0},
-    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0},
-    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0},
-    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0},
-    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0},
-    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0},
-    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0},
-    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0},
-    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0},
-    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0},
-    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0},
-    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1},
-    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70},
-    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1},
-    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64},
-    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0},
+    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0},
+    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0},
+    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0},
+    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0},
+    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0},
+    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0},
+    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0},
+    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0},
+    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0},
+    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0},
+    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0},
+    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0},
+    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0},
+    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0},
+    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7},
+    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2},
+    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65},
+    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40},
+    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1},
+    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16},
+    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99},
 };
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -554,7 +563,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_DTYPES = sizeof dtypes / siz
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0};
     const float bad[] = {INFINITY, NAN};
 
     for (size_t i = 0; i < 2; i++) {
@@ -579,7 +588,7 @@ static void not_finite(zt_device *gpu, ckpt_dtype dt)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0};
     problem p = make(&s, dt);
     answer start = blank(&p), r = blank(&p), whole = compute(gpu, &p, &start, FORWARD);
     held m = hold(gpu, &p, &start);
@@ -603,7 +612,7 @@ static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(new_device *make_device, int which)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0};
     problem p = make(&s, CKPT_F32);
     answer start = blank(&p);
     ckpt_err err = {0}, later = {0};

@@ -26,6 +26,7 @@ typedef struct shape {
     mask_kind mask;
     float p;
     uint64_t queries; /* 0: all */
+    uint64_t window;  /* 0: none */
 } shape;
 
 /* One problem: values in double, and the same in dt with strides. */
@@ -126,6 +127,7 @@ static problem make(const shape *s, ckpt_dtype dt)
                         .width = s->width,
                         .scale = (float)(1.0 / sqrt((double)s->width)),
                         .causal = s->causal,
+                        .window = s->window,
                         .p = s->p,
                         .seed = 77};
     p.q = draw(dt, 1, n_q(s), rq, s->gap, &a->q);
@@ -206,8 +208,8 @@ static double ref_softmax(const problem *p, const one *x)
     double top = -(double)INFINITY, sum = 0;
 
     for (uint64_t t = 0; t < s->seq; t++) {
-        const bool on =
-            (!s->causal || t <= x->t) && (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
+        const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
+                        (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
 
         x->s[t] =
             on ? (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) : -1e30;
@@ -362,21 +364,39 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
 
 /* ---- tests ------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries: odd sizes, block edges.
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries, window: odd sizes, block edges.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0},       {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0},       {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0},   {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0},      {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0},      {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0},     {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0},      {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0},
-    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0},        {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0}, {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0},
-    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0},    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1},
-    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70},       {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1},
-    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0, 0},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0, 0},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0, 0},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0, 0},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0, 0},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0, 0},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0, 0},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0, 0},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0, 0},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0, 0},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0, 0},
+    {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0, 0},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0, 0},
+    {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0, 0},
+    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0, 0},
+    {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0, 0},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0, 0},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0, 0},
+    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0, 0},
+    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1, 0},
+    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70, 0},
+    {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1, 0},
+    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64, 0},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, 0, 7},
+    {2, 300, 2, 2, 8, 3, true, HOLES, 0.1F, 0, 2},
+    {2, 600, 1, 1, 4, 0, true, RIGHT, 0, 0, 40},
+    {1, 530, 1, 1, 5, 0, true, NO_MASK, 0, 0, 257},
+    {2, 19, 2, 1, 8, 0, true, LEFT, 0, 0, 1},
+    {2, 150, 2, 1, 8, 0, true, ONE_EMPTY, 0, 70, 16},
+    {1, 20, 1, 1, 8, 0, true, NO_MASK, 0, 0, 99},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -425,9 +445,9 @@ static void differences(problem *p, double *x, const double *grad, uint64_t n)
 
 static void finite_differences(void **state)
 {
-    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0},
-                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0},
-                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2}};
+    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0},
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0},
+                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0}};
 
     (void)state;
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
@@ -444,7 +464,7 @@ static void finite_differences(void **state)
 /* A query without keys gets the mean of all values, later ones too. */
 static void no_keys(void **state)
 {
-    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0};
+    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0, 0};
     problem p = make(&s, CKPT_F32);
     double mean[2] = {0, 0};
 
@@ -465,7 +485,7 @@ static void no_keys(void **state)
 
 static void any_number_of_threads(void **state)
 {
-    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0};
+    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0, 0};
     problem one_thread = make(&s, CKPT_BF16);
     const uint64_t rows = s.batch * s.seq, nq = rows * (4 * 32 + 3) * 2,
                    nk = rows * (2 * 32 + 3) * 2;
@@ -489,7 +509,7 @@ static void any_number_of_threads(void **state)
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(void **state)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0, 0};
     const float bad[] = {INFINITY, NAN};
 
     (void)state;
@@ -512,7 +532,7 @@ static void not_finite(void **state)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(void **state)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0, 0};
     problem p = make(&s, CKPT_F32);
     ckpt_err err = {0};
     zt_device *d = NULL;
@@ -534,7 +554,7 @@ static void forward_alone(void **state)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(void **state)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0};
 
     (void)state;
     for (int i = 0; i < 9; i++) {

@@ -16,6 +16,7 @@
 #include "tests/replay/model_check.h"
 
 #define GOLDEN "tests/fixtures/golden"
+#define KIN    "tests/fixtures/models"
 
 /* Those whose tensors are among the fixtures. */
 static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa"};

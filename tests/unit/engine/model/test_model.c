@@ -4,7 +4,7 @@
  * settings do, freezing, checking of batches.
  *
  * The recorded models lie in tests/fixtures/golden, more of them below $CKPT_SHARED/golden where
- * that is set.
+ * that is set; Llama's kin, which tests/replay/record_models.py records, in tests/fixtures/models.
  */
 
 #include "tests/unit/engine/model/help.h"
@@ -12,6 +12,9 @@
 static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",        "gpt2",
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
+
+static const char *const kin[] = {"qwen2", "qwen2_tied", "qwen3", "mistral", "qwen2_windows"};
+enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
 
@@ -74,17 +77,18 @@ static void check_layers(const zt_model *m)
         assert_int_equal(m->params.at[i].layer, first[i]);
 }
 
-static void structure(void **state)
+static void check_models(const char *folder, const char *const *name, size_t n)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     ckpt_value *all = NULL;
     zt_device *d = NULL;
+    char path[512];
 
-    (void)state;
-    assert_int_equal(zt_hjson_read(&all, arena, GOLDEN "/models.json", NULL), CKPT_OK);
+    (void)snprintf(path, sizeof path, "%s/models.json", folder);
+    assert_int_equal(zt_hjson_read(&all, arena, path, NULL), CKPT_OK);
     assert_int_equal(zt_cpu_new(&d, 1, NULL), CKPT_OK);
-    for (size_t i = 0; i < N_NAMES; i++) {
-        const ckpt_value *entry = mc_entry(all, names[i]);
+    for (size_t i = 0; i < n; i++) {
+        const ckpt_value *entry = mc_entry(all, name[i]);
         zt_model *m = build(arena, d, entry, NULL);
 
         check_structure(m, entry);
@@ -94,6 +98,13 @@ static void structure(void **state)
     }
     zt_device_free(d);
     ckpt_arena_free(arena);
+}
+
+static void structure(void **state)
+{
+    (void)state;
+    check_models(GOLDEN, names, N_NAMES);
+    check_models(KIN, kin, N_KIN);
 }
 
 static void initial_kinds(void **state)
@@ -140,6 +151,8 @@ static void golden_fp32(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++)
         check_golden(GOLDEN, with_tensors[i]);
+    for (size_t i = 0; i < N_KIN; i++)
+        check_golden(KIN, kin[i]);
     for (size_t i = 0; shared && i < N_NAMES; i++) {
         char folder[512];
 
@@ -148,14 +161,15 @@ static void golden_fp32(void **state)
     }
 }
 
-static void check_low(const char *name, ckpt_dtype dtype, const char *text)
+static void check_low(const char *folder, const char *name, ckpt_dtype dtype, const char *text)
 {
     mc_case c;
     mc_result r;
     bool bf16 = dtype == CKPT_BF16;
     double want, ulp;
 
-    open_case(&c, name, &(mc_opts){.dtype = dtype});
+    if (mc_open(&c, folder, name, &(mc_opts){.dtype = dtype}) != CKPT_OK)
+        fail_msg("%s: %s", name, c.err.text);
     assert_int_equal(mc_compare(&c, &r), CKPT_OK);
     want = mc_want(&c, text, "loss");
     ulp = ldexp(1.0, ilogb(want) - (bf16 ? 7 : 10));
@@ -174,8 +188,12 @@ static void golden_16_bits(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++) {
-        check_low(with_tensors[i], CKPT_BF16, "bf16");
-        check_low(with_tensors[i], CKPT_F16, "fp16");
+        check_low(GOLDEN, with_tensors[i], CKPT_BF16, "bf16");
+        check_low(GOLDEN, with_tensors[i], CKPT_F16, "fp16");
+    }
+    for (size_t i = 0; i < N_KIN; i++) {
+        check_low(KIN, kin[i], CKPT_BF16, "bf16");
+        check_low(KIN, kin[i], CKPT_F16, "fp16");
     }
 }
 

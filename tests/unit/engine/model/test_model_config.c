@@ -17,11 +17,14 @@
 
 #include "engine/model/model.h"
 
-#define BERT  "\"model_type\": \"bert\", \"problem_type\": \"regression\", \"num_labels\": 1"
-#define MLM   "\"architectures\": [\"BertForMaskedLM\"]"
-#define CLS   "\"architectures\": [\"BertForSequenceClassification\"]"
-#define GPT2  "\"model_type\": \"gpt2\""
-#define LLAMA "\"model_type\": \"llama\""
+#define BERT    "\"model_type\": \"bert\", \"problem_type\": \"regression\", \"num_labels\": 1"
+#define MLM     "\"architectures\": [\"BertForMaskedLM\"]"
+#define CLS     "\"architectures\": [\"BertForSequenceClassification\"]"
+#define GPT2    "\"model_type\": \"gpt2\""
+#define LLAMA   "\"model_type\": \"llama\""
+#define QWEN2   "\"model_type\": \"qwen2\""
+#define QWEN3   "\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\""
+#define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 
 static ckpt_arena *arena;
 static char folder[] = "/tmp/test_model_config_XXXXXX";
@@ -139,6 +142,27 @@ static void llama_defaults(void **state)
     near(c.norm_eps, 1e-6);
     near(c.dropout_attention, 0);
     near(c.dropout_hidden, 0);
+}
+
+static void kin_defaults(void **state)
+{
+    zt_model_config c = good(QWEN2);
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_LLAMA);
+    assert_string_equal(c.class_name, "Qwen2ForCausalLM");
+    assert_true(c.vocab == 151936 && c.hidden == 4096 && c.inner == 22016 && c.positions == 32768);
+    assert_true(c.kv_heads == 32 && c.head_width == 128 && c.window == 0 && !c.slides);
+    assert_true(c.attention_bias && !c.output_bias && !c.mlp_bias && !c.qk_norm && !c.tied);
+    c = good(QWEN3);
+    assert_string_equal(c.model_type, "qwen3");
+    assert_true(c.hidden == 4096 && c.heads == 32 && c.kv_heads == 32 && c.head_width == 128);
+    assert_true(!c.attention_bias && !c.output_bias && c.qk_norm && c.window == 0);
+    c = good(MISTRAL ", \"sliding_window\": null");
+    assert_string_equal(c.model_type, "mistral");
+    assert_true(c.vocab == 32000 && c.inner == 14336 && c.positions == 131072 && c.kv_heads == 8);
+    assert_true(!c.attention_bias && !c.qk_norm && c.window == 0 && c.rope_theta == 10000);
+    near(c.norm_eps, 1e-6);
 }
 
 /* ---- keys -------------------------------------------------------------------------------- */
@@ -309,6 +333,68 @@ static void rope(void **state)
         "partial_rotary_factor");
 }
 
+static void kin_keys(void **state)
+{
+    zt_model_config c =
+        good(QWEN3 ", \"hidden_size\": 30, \"num_attention_heads\": 4, \"head_dim\": 8,"
+                   "\"num_key_value_heads\": null, \"attention_bias\": true,"
+                   "\"tie_word_embeddings\": true, \"rope_theta\": 5e6");
+
+    (void)state;
+    // heads of a width of their own need not add up to the hidden size
+    assert_true(c.hidden == 30 && c.heads == 4 && c.kv_heads == 4 && c.head_width == 8 && c.tied);
+    assert_true(c.attention_bias && c.output_bias && c.rope_theta == 5e6);
+    bad(LLAMA ", \"hidden_size\": 30, \"num_attention_heads\": 4, \"head_dim\": 8", CKPT_EFORMAT,
+        "hidden size 30");
+    // Qwen2 has no such key: its model does not ask
+    c = good(QWEN2 ", \"attention_bias\": false, \"mlp_bias\": true");
+    assert_true(c.attention_bias && !c.output_bias && !c.mlp_bias);
+    c = good(MISTRAL ", \"sliding_window\": null, \"num_key_value_heads\": null");
+    assert_true(c.kv_heads == 32);
+    bad(QWEN3 ", \"head_dim\": null", CKPT_EFORMAT, "head_dim");
+    bad(QWEN3 ", \"num_key_value_heads\": 0", CKPT_EFORMAT, "num_key_value_heads");
+    bad(QWEN2 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", CKPT_EUNSUPPORTED, "yarn");
+    bad("\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen2\"", CKPT_EFORMAT,
+        "qwen2");
+}
+
+static void windows(void **state)
+{
+    zt_model_config c =
+        good(MISTRAL ", \"sliding_window\": 7, \"num_hidden_layers\": 2,"
+                     "\"layer_types\": [\"sliding_attention\", \"sliding_attention\"]");
+
+    (void)state;
+    assert_true(c.window == 7 && c.slides[0] && c.slides[1]);
+    c = good(MISTRAL);
+    assert_true(c.window == 4096 && c.slides[31]);
+    c = good(QWEN3
+             ", \"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 30");
+    assert_true(c.window == 9 && !c.slides[29] && c.slides[30] && c.slides[31]);
+    c = good(QWEN2 ", \"use_sliding_window\": true, \"num_hidden_layers\": 2,"
+                   "\"layer_types\": [\"sliding_attention\", \"full_attention\"]");
+    assert_true(c.window == 4096 && c.slides[0] && !c.slides[1]);
+    // off, whatever else is said
+    assert_true(good(QWEN2 ", \"sliding_window\": 7, \"max_window_layers\": 0").window == 0);
+    assert_true(good(QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": null").window == 0);
+    assert_true(good(QWEN2 ", \"use_sliding_window\": true, \"num_hidden_layers\": 28").window ==
+                0);
+    assert_true(good(QWEN3 ", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\","
+                           "\"full_attention\"]")
+                    .window == 0);
+    bad(QWEN3 ", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]", CKPT_EFORMAT,
+        "layer_types");
+    bad(QWEN3 ", \"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]",
+        CKPT_EUNSUPPORTED, "chunked_attention");
+    bad(QWEN3 ", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]", CKPT_EFORMAT,
+        "use_sliding_window");
+    bad(MISTRAL ", \"num_hidden_layers\": 1, \"layer_types\": [\"full_attention\"]",
+        CKPT_EUNSUPPORTED, "layer 0");
+    bad(MISTRAL ", \"sliding_window\": 0", CKPT_EFORMAT, "sliding_window");
+    bad(QWEN2 ", \"use_sliding_window\": 1", CKPT_EFORMAT, "use_sliding_window");
+    bad(QWEN2 ", \"max_window_layers\": -1", CKPT_EFORMAT, "max_window_layers");
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -461,13 +547,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bert_defaults),  cmocka_unit_test(gpt2_defaults),
-        cmocka_unit_test(llama_defaults), cmocka_unit_test(bert_keys),
-        cmocka_unit_test(gpt2_keys),      cmocka_unit_test(llama_keys),
-        cmocka_unit_test(activations),    cmocka_unit_test(labels),
-        cmocka_unit_test(rope),           cmocka_unit_test(refused),
-        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
-        cmocka_unit_test(files),          cmocka_unit_test(real_files),
-        cmocka_unit_test(golden_files),
+        cmocka_unit_test(llama_defaults), cmocka_unit_test(kin_defaults),
+        cmocka_unit_test(kin_keys),       cmocka_unit_test(windows),
+        cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
+        cmocka_unit_test(llama_keys),     cmocka_unit_test(activations),
+        cmocka_unit_test(labels),         cmocka_unit_test(rope),
+        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
+        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
+        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

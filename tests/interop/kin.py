@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral.
+
+    kin.py --bin build/bin [-v] [NAME...]
+
+Each variant is a small model with random weights that transformers saved.  zerotrain trains it for 8 updates on 1 or 2
+ranks at one stage of ZeRO; torch's AdamW trains the model of transformers on the same samples.  Losses agree to 3e-6,
+norms of gradients to 1e-5 of theirs, final weights to 1e-5; transformers loads what --save-model wrote, with the class
+and the names that it was saved with.  DeepSpeed goes on from what zerotrain saved after update 4.
+
+Adam's eps is 1e-4: with 1e-8 the sign of a gradient that is nothing but rounding moves a weight as far as any other.
+"""
+import argparse
+import json
+import os
+import shutil
+import sys
+
+os.environ['DS_ACCELERATOR'] = 'cpu'
+os.environ.setdefault('TRANSFORMERS_VERBOSITY', 'error')
+try:
+    import checks
+    import ranks
+    import torch
+    import transformers
+except ImportError:
+    print('interop kin: skipped (no torch, transformers and DeepSpeed)')
+    sys.exit(0)
+import engine   # skips by itself where DeepSpeed is absent
+
+HALF, LAST, BATCH, SEQ = 4, 8, 2, 11
+ROPE = {'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000000.0}}
+LLAMA3 = {'rope_parameters': {'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 4.0, 'low_freq_factor': 1.0,
+                              'high_freq_factor': 4.0, 'original_max_position_embeddings': 16}}
+BASE = {'vocab_size': 61, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
+        'num_key_value_heads': 2, 'max_position_embeddings': 64, 'bos_token_id': 1, 'eos_token_id': 2, 'use_cache': False}
+
+# name: (kind, settings, world, stage, DeepSpeed goes on)
+VARIANTS = {
+    'qwen2': ('Qwen2', ROPE, 2, 3, True),
+    'qwen2 tied, llama3': ('Qwen2', {**LLAMA3, 'tie_word_embeddings': True}, 1, 1, False),
+    'qwen3': ('Qwen3', {**ROPE, 'head_dim': 8, 'num_attention_heads': 5, 'num_key_value_heads': 1}, 2, 2, True),
+    'qwen3 bias, tied': ('Qwen3', {**ROPE, 'head_dim': 6, 'attention_bias': True, 'tie_word_embeddings': True}, 2, 3, False),
+    'qwen3 all heads': ('Qwen3', {'head_dim': 10, 'num_key_value_heads': None}, 1, 0, False),
+    'qwen2 windows': ('Qwen2', {**ROPE, 'use_sliding_window': True, 'sliding_window': 4, 'max_window_layers': 1}, 2, 2, False),
+    'qwen3 windows': ('Qwen3', {**ROPE, 'head_dim': 8, 'use_sliding_window': True, 'sliding_window': 3,
+                                'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention']}, 1, 3, False),
+    'mistral': ('Mistral', {'sliding_window': None, 'head_dim': 4}, 1, 1, False),
+    'mistral window': ('Mistral', {'sliding_window': 5, 'tie_word_embeddings': False}, 2, 1, True),
+}
+
+
+def config_of(stage):
+    return {'train_micro_batch_size_per_gpu': BATCH, 'gradient_accumulation_steps': 1, 'gradient_clipping': 0,
+            'zero_optimization': {'stage': stage},
+            'optimizer': {'type': 'AdamW', 'params': {'lr': 0.003, 'betas': [0.9, 0.98], 'eps': 1e-4, 'weight_decay': 0.02,
+                                                      'torch_adam': True}}}
+
+
+def samples(path, world):
+    from safetensors.torch import save_file
+    g = torch.Generator().manual_seed(3)
+    ids = torch.randint(3, BASE['vocab_size'], (LAST, world, BATCH, SEQ), generator=g)
+    save_file({'in/input_ids': ids, 'in/labels': ids.clone()}, path)
+    return ids
+
+
+def by_torch(model, ids):
+    """(losses, norms of gradients): each rank's mean loss counts alike."""
+    p = config_of(0)['optimizer']['params']
+    opt = torch.optim.AdamW(model.parameters(), lr=p['lr'], betas=p['betas'], eps=p['eps'], weight_decay=p['weight_decay'])
+    losses, norms = [], []
+    for step in ids:
+        opt.zero_grad()
+        parts = [model(input_ids=x, labels=x).loss for x in step]
+        loss = sum(parts) / len(parts)
+        loss.backward()
+        norms.append(float(torch.sqrt(sum((q.grad ** 2).sum() for q in model.parameters()))))
+        losses.append(float(loss.detach()))
+        opt.step()
+    return losses, norms
+
+
+def apart(what, got, want, limit, relative=False):
+    """What is wrong with a list of numbers."""
+    if len(got) != len(want):
+        return ['%s: %d numbers, not %d' % (what, len(got), len(want))]
+    far = max(abs(a - b) / (abs(b) if relative else 1) for a, b in zip(got, want))
+    return [] if far <= limit else ['%s: %.2g apart, %.2g allowed' % (what, far, limit)]
+
+
+def saved_model(folder, first, trained):
+    """The folder that zerotrain wrote, in transformers."""
+    problems = []
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
+        config = json.load(f)
+    with open(os.path.join(first, 'config.json'), encoding='utf-8') as f:
+        if config != json.load(f):
+            problems.append('config.json is another')
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation='eager', output_loading_info=True)
+    problems += ['from_pretrained: %s: %s' % (k, v) for k, v in info.items() if v]
+    if type(model) is not type(trained):
+        problems.append('class %s' % type(model).__name__)
+    theirs = dict(trained.named_parameters())
+    far = {n: float((p - theirs[n]).abs().max().detach()) for n, p in model.named_parameters()}
+    if set(far) != set(theirs) or max(far.values()) > 1e-5:
+        problems.append('weights: %s' % max(far.items(), key=lambda x: x[1])[0])
+    return problems, max(far.values())
+
+
+def check(r, name):
+    kind, settings, world, stage, goes_on = VARIANTS[name]
+    names = ('first', 'data.safetensors', 'ds.json', 'm.jsonl', 'run', 'out')
+    first, data, ds, metrics, saved, out = (os.path.join(r.work, x) for x in names)
+    for x in (first, saved, out):
+        shutil.rmtree(x, ignore_errors=True)
+    torch.manual_seed(11)
+    config = getattr(transformers, kind + 'Config')(**{**BASE, **settings})
+    model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager')
+    with torch.no_grad():   # biases and norms as no new model has them
+        for p in model.parameters():
+            if p.ndim == 1:
+                p.add_(0.1 * torch.randn(p.shape))
+    model.save_pretrained(first)
+    ids = samples(data, world)
+    with open(ds, 'w', encoding='utf-8') as f:
+        json.dump(config_of(stage), f)
+    args = ['--deepspeed_config', ds, '--model', first, '--init', first, '--data', data, '--max-steps', LAST, '--save', saved,
+            '--save-every', HALF, '--save-model', out, '--metrics', metrics]
+    lines, problem = engine.zerotrain(r, world, args, metrics)
+    if problem:
+        return [problem], ''
+    losses, norms = by_torch(model, ids)
+    problems = apart('losses', [x['loss'] for x in lines], losses, 3e-6)
+    problems += apart('norms', [x['grad_norm'] for x in lines], norms, 1e-5, True)
+    more, far = saved_model(out, first, model)
+    problems += more
+    if goes_on:
+        result, problem = engine.deepspeed_goes_on({'world': world, 'model': first, 'groups': False, 'data': data,
+                                                    'config': config_of(stage), 'load': saved, 'tag': 'global_step%d' % HALF, 'steps': LAST})
+        if problem:
+            return problems + [problem], ''
+        problems += apart('DeepSpeed goes on', [x['loss'] for x in result['rows']], losses[HALF:], 3e-6)
+    return problems, 'losses off by %.1e, weights by %.1e' % (max(abs(x['loss'] - y) for x, y in zip(lines, losses)), far)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', default='build/bin')
+    p.add_argument('-v', '--verbose', action='store_true')
+    p.add_argument('only', nargs='*', help='parts of names')
+    a = p.parse_args()
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    tally = checks.Tally(a.verbose)
+    ranks.prepare(('ShareMemCommBuilder', 'FusedAdamBuilder'))
+    transformers.AutoModelForCausalLM
+    transformers.utils.logging.disable_progress_bar()
+    r = engine.golden.Runner(os.path.abspath(a.bin), os.path.join(root, 'tests/fixtures/golden'))
+    for name in VARIANTS:
+        if not a.only or any(x in name for x in a.only):
+            tally.call(name, lambda n=name: check(r, n))
+    shutil.rmtree(r.work, ignore_errors=True)
+    return tally.end('interop kin')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make tests/fixtures/models: small models of transformers with their losses, logits, hidden states and gradients.
+
+    record_models.py [-o FOLDER] [NAME...]      wants torch, transformers, safetensors
+
+models.json has each model's class, config, order of parameters and its loss in 16 bits; model_NAME.safetensors the
+weights (w/), inputs (in/), hidden states (hidden/), logits, loss and gradients (grad/) in fp32, and loss64 and gradnorm64
+of the same model in fp64.  Read by tests/unit/engine/model and tests/replay/models.c.  Weights are random, of a fixed seed;
+attention is computed in explicit form (eager).
+"""
+import argparse
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BASE = dict(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=64)
+ROPE = dict(rope_parameters={'rope_type': 'default', 'rope_theta': 1000000.0})
+LLAMA3 = dict(rope_parameters={'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 8.0, 'low_freq_factor': 1.0,
+                               'high_freq_factor': 4.0, 'original_max_position_embeddings': 16})
+
+# name: (kind, settings, masked)
+MODELS = {
+    'qwen2': ('Qwen2', {**ROPE}, False),
+    'qwen2_tied': ('Qwen2', {**LLAMA3, 'tie_word_embeddings': True, 'num_key_value_heads': 4}, True),
+    'qwen3': ('Qwen3', {**ROPE, 'head_dim': 8, 'num_attention_heads': 5, 'num_key_value_heads': 1}, True),
+    'mistral': ('Mistral', {'sliding_window': 4, 'head_dim': 4}, True),
+    'qwen2_windows': ('Qwen2', {**ROPE, 'use_sliding_window': True, 'sliding_window': 5, 'max_window_layers': 1}, False),
+}
+
+
+def make(kind, settings):
+    """The model in fp32, its weights spread so that none is 0 or 1."""
+    import torch
+    import transformers
+    config = getattr(transformers, kind + 'Config')(**{**BASE, 'bos_token_id': 1, 'eos_token_id': 2, **settings})
+    torch.manual_seed(4)
+    model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager').eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.08)
+            p.copy_(noise + (1 if 'norm' in name else 0))
+    return model
+
+
+def inputs(masked):
+    import torch
+    g = torch.Generator().manual_seed(7)
+    ids = torch.randint(3, BASE['vocab_size'], (3, 13), generator=g)
+    labels = ids.clone()
+    out = {'input_ids': ids, 'labels': labels}
+    if masked:
+        mask = torch.ones_like(ids)
+        mask[1, 9:] = 0
+        mask[2, 4:] = 0
+        labels[mask == 0] = -100
+        out['attention_mask'] = mask
+    labels[0, 3] = -100
+    return out
+
+
+def run(model, data):
+    import torch
+    model.zero_grad()
+    out = model(**data, output_hidden_states=True)
+    out.loss.backward()
+    norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))
+    return out, float(norm)
+
+
+def record(name, folder):
+    import copy
+    import torch
+    from safetensors.torch import save_file
+    kind, settings, masked = MODELS[name]
+    model, data = make(kind, settings), inputs(masked)
+    out, norm32 = run(model, data)
+    tensors = {'in/' + k: v for k, v in data.items()}
+    tensors.update({'w/' + k: p.detach() for k, p in model.named_parameters()})
+    tensors.update({'grad/' + k: p.grad for k, p in model.named_parameters()})
+    tensors.update({'hidden/%d' % i: h.detach() for i, h in enumerate(out.hidden_states)})
+    tensors.update(logits=out.logits.detach(), loss=out.loss.detach().reshape(1))
+    wide, norm = run(copy.deepcopy(model).double(), data)
+    if norm != norm:   # a row that sees no key: its lowest number of fp64 is infinite in the softmax, which is fp32
+        wide, norm = out, norm32
+    tensors.update(loss64=wide.loss.detach().double().reshape(1), gradnorm64=torch.tensor([norm], dtype=torch.float64))
+    low = {}
+    for text, dtype in (('bf16', torch.bfloat16), ('fp16', torch.float16)):
+        o, n = run(copy.deepcopy(model).to(dtype), data)
+        low[text] = {'loss': float(o.loss.detach()), 'loss_dtype': str(o.loss.dtype), 'logits_dtype': str(o.logits.dtype), 'gradnorm': n}
+    names = [k for k, _ in model.named_parameters()]
+    config = model.config.to_dict()
+    config.pop('_name_or_path', None)
+    path = os.path.join(folder, 'model_%s.safetensors' % name)
+    save_file({k: v.contiguous().clone() for k, v in tensors.items()}, path)
+    os.chmod(path, 0o644)
+    return {'name': name, 'cls': type(model).__name__, 'config': config, 'param_order': names,
+            'shapes': [list(p.shape) for p in model.parameters()],
+            'state_dict_extra_keys': sorted(set(model.state_dict()) - set(names)),
+            'numel': sum(p.numel() for p in model.parameters()), 'low_precision': low}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    p.add_argument('-o', default=os.path.join(ROOT, 'tests/fixtures/models'))
+    p.add_argument('name', nargs='*')
+    a = p.parse_args()
+    try:
+        import torch
+        import transformers
+    except ImportError as e:
+        print('record_models: cannot record: %s' % e)
+        return 2
+    torch.set_num_threads(1)
+    os.makedirs(a.o, exist_ok=True)
+    entries = [record(n, a.o) for n in a.name or MODELS]
+    with open(os.path.join(a.o, 'models.json'), 'w') as f:
+        json.dump({'versions': {'torch': torch.__version__, 'transformers': transformers.__version__}, 'models': entries}, f, indent=1)
+        f.write('\n')
+    print('recorded %d models in %s' % (len(entries), a.o))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
