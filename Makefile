@@ -7,6 +7,8 @@
 VERSION  := 0.1.0
 SOVER    := 0
 PREFIX   ?= /usr/local
+# where the libraries go: Debian's packages have a folder for each architecture
+LIBDIR   ?= $(PREFIX)/lib
 DESTDIR  ?=
 CC       ?= cc
 # Asserts watch over what only our own mistakes could break.  Every build has them but RELEASE=1, which is what
@@ -24,7 +26,9 @@ WARN     := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wstrict-prot
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base
 CFLAGS   ?= -O2 -g
 CPPFLAGS += $(if $(RELEASE),-DNDEBUG)
-ALL_CFLAGS = -std=c11 $(CFLAGS) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
+# A release does not know in which folder it was built: the same source makes the same bytes.
+REPRO    := $(if $(RELEASE),-ffile-prefix-map=$(CURDIR)=.)
+ALL_CFLAGS = -std=c11 $(CFLAGS) $(REPRO) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
              -fPIC -pthread $(WARN)
 # What the compiler and its headers know of a list of flags, each tried alone.
 known    = $(foreach f,$(1),$(shell printf '\043include <stdio.h>\n' | $(CC) -O2 -Werror -U_FORTIFY_SOURCE $(f) -x c -c -o /dev/null - 2>/dev/null && echo '$(f)'))
@@ -38,7 +42,7 @@ else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS  += -fsanitize=$(SAN)
 endif
-LDLIBS   := -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -lm
+LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl -lm
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
@@ -230,7 +234,7 @@ $(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
 $(ENGINE): $(ENG_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 
 $(B)/bin/zerotrain: $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
@@ -240,7 +244,7 @@ $(B)/bin/zerotrain: $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 $(B)/lib/libckpt.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 
 $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 	@mkdir -p $(@D)
@@ -256,12 +260,22 @@ $(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(MPI_LIBS)
 
+# The layout maps are part of the program: it needs no files beside it.
+MAPS     := $(sort $(wildcard tools/share/maps/*.map))
+$(B)/gen/maps.c: tools/embed.sh $(MAPS)
+	@mkdir -p $(@D)
+	$(Q)sh tools/embed.sh $(MAPS) >$@.tmp && mv $@.tmp $@
+
+# a string may be longer than what ISO C promises
+$(B)/gen/maps.o: $(B)/gen/maps.c tools/cli/maps.h | $(B)/needs.ckpt
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-overlength-strings -c -o $@ $<
+
 $(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
-$(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ))
+$(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)) $(B)/gen/maps.o
 $(TRAIN) $(TOOLS):
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 
 $(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
@@ -293,6 +307,8 @@ wheel: $(WHEEL)
 summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 	@echo "$(if $(PLUGIN),built: $(PLUGIN)$(if $(NCCL),, without NCCL (nccl.h was not found): one rank a GPU is not faster than through the host),built without CUDA: zerotrain computes on the processor ($(if $(SAN),SAN is set,$(if $(filter no,$(CUDA)),CUDA=no,nvcc is not on PATH))))"
+# ---- packages --------------------------------------------------------------------------------
+include tools/packaging/packages.mk
 
 # ---- tests -----------------------------------------------------------------------------------
 # Tests of one unit are compiled plainly: the compiler's time is most of theirs.
@@ -514,24 +530,24 @@ deps:
 
 # ---- install ---------------------------------------------------------------------------------
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man3 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d \
-	    $(DESTDIR)$(PREFIX)/share/doc/ckpt $(DESTDIR)$(PREFIX)/share/ckpt/maps
+	    $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	install -m 755 $(B)/bin/ckpt $(B)/bin/zerotrain $(DESTDIR)$(PREFIX)/bin
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_fp32
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/zero_to_torch
 	$(Q)ln -sf ckpt $(DESTDIR)$(PREFIX)/bin/ds_to_universal
-	install -m 644 $(B)/lib/libckpt.a $(DESTDIR)$(PREFIX)/lib
-	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib
-	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(PREFIX)/lib/libckpt.so
-	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib)
-	$(if $(MAIL),install -m 755 $(MAIL) $(DESTDIR)$(PREFIX)/lib)
+	install -m 644 $(B)/lib/libckpt.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)
+	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)/libckpt.so
+	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/ckpt)
+	$(if $(MAIL),install -m 755 $(MAIL) $(DESTDIR)$(PREFIX)/lib/ckpt)
+	$(if $(FETCH),install -m 755 $(FETCH) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(DESTDIR)$(PREFIX)/share/doc/ckpt
-	install -m 644 tools/share/maps/*.map $(DESTDIR)$(PREFIX)/share/ckpt/maps
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 	install -m 644 man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7
@@ -553,6 +569,10 @@ help:
 	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN, libunistring, Random123"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
 	@echo "make wheel         the Python package with library and programs: dist/ckpt-*.whl"
+	@echo "make tarball       one static ckpt, with its pages: dist/ckpt-*-linux-ARCH.tar.xz; ARCH=arm64 by cross building"
+	@echo "make deb           Debian packages: dist/*.deb"
+	@echo "make manylinux     the wheel for older Linux too (against Debian 11's C library); ARCH=arm64 by cross building"
+	@echo "make source        the tree as it is: dist/ckpt-VERSION.tar.xz"
 	@echo "make check         install what is missing, build, run the tests (JOBS at a time: the number of processors)"
 	@echo "make check-all     the same, then every case of the long suites (make check-rest: those alone)"
 	@echo "make check-interop load what we wrote with the real torch, safetensors, transformers, DeepSpeed"
@@ -560,6 +580,7 @@ help:
 	@echo "make gpu-bundle    what tests/gpu/run.sh needs on a bare machine with a GPU, in one file"
 	@echo "make check-gpu     tests of the GPU's code on machines without one (with one: tests/gpu/run.sh)"
 	@echo "make check-python  tests of the Python package in tools/python"
+	@echo "make check-packages tests of what is in dist/ (FULL=1: on all architectures)"
 	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
 	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
 	@echo "make lint | fmt    static checks | clang-format"

@@ -227,14 +227,11 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
  */
 static int main_hold_streams(ckpt_err *err)
 {
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDONLY);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return fail(err, CKPT_EIO, "/dev/null: cannot be opened");
-    (void)close(fd);
+    // only where one is closed: an empty chroot has no /dev
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+            return fail(err, CKPT_EIO, "/dev/null: cannot be opened");
+    }
     return CKPT_OK;
 }
 

@@ -35,13 +35,13 @@ typedef struct cul_plugin {
 static cul_plugin cul_it;
 static pthread_mutex_t cul_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* ../lib beside the program; false: the path is not known, or too long. */
+/* In ../lib/ckpt (installed) or ../lib (built) beside the program; false: in neither. */
 static bool cul_beside(char *out, size_t room)
 {
+    static const char *const places[] = {"lib/ckpt", "lib"};
     char exe[CUL_PATH];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     char *slash;
-    int m;
 
     if (n <= 0)
         return false;
@@ -50,8 +50,12 @@ static bool cul_beside(char *out, size_t room)
     if (!slash)
         return false;
     *slash = 0;
-    m = snprintf(out, room, "%s/../lib/%s", exe, CUL_NAME);
-    return m > 0 && (size_t)m < room;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int m = snprintf(out, room, "%s/../%s/%s", exe, places[i], CUL_NAME);
+        if (m > 0 && (size_t)m < room && access(out, F_OK) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Open the first that opens; a file that is there and does not open is told rather than passed
@@ -64,7 +68,7 @@ static int cul_open(cul_plugin *p, ckpt_err *err)
 
     if (given && *given)
         p->handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    else if (cul_beside(path, sizeof path) && access(path, F_OK) == 0)
+    else if (cul_beside(path, sizeof path))
         p->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     else
         p->handle = dlopen(CUL_NAME, RTLD_NOW | RTLD_LOCAL);

@@ -98,9 +98,20 @@ analyzer() {
         analyze -Wno-analyzer-use-of-uninitialized-value -Wno-analyzer-shift-count-overflow
 }
 
+# what programs were linked with; where it cannot be compared, why
+abi() {
+    sh tests/lint/abi.sh
+    rc=$?
+    [ "$rc" -eq 0 ] || [ "$rc" -eq 77 ]
+}
+
 mkdir -p build
 check "ckpt.h alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
+if [ -f build/lib/libckpt.so.0 ]; then
+    check "the library's ABI" abi
+    printf '%s\n' "$out" | grep '^abi: ' | grep -v 'as in the dump'
+fi
 check "include direction" direction
 [ -d build/obj ] && check "circles of calls, lengths, comments, prefixes" figures
 check "licence lines" sh tests/lint/spdx.sh

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
@@ -31,19 +30,21 @@ bool maps_is_path(const char *name)
     return strchr(name, '/') || (!strchr(name, ':') && stat(name, &st) == 0);
 }
 
-/* Read and understand one more text. */
-static int maps_add(cli_maps *m, const char *path, ckpt_err *err)
+/* Understand one more text, which is freed with the maps; NULL is that of the file `path`. */
+static int maps_add(cli_maps *m, const char *path, char *text, ckpt_err *err)
 {
     cli_map_text *more = m->n < MAPS_MAX ? realloc(m->at, (m->n + 1) * sizeof *m->at) : NULL;
 
-    if (!more)
+    if (!more) {
+        free(text);
         return fail(err, CKPT_ELIMIT, "%s: too many layout maps, or out of memory", path);
+    }
     m->at = more;
-    m->at[m->n] = (cli_map_text){.path = strdup(path)};
+    m->at[m->n] = (cli_map_text){.path = strdup(path), .text = text};
     cli_map_text *t = &m->at[m->n++];
     if (!t->path)
         return fail(err, CKPT_ELIMIT, "%s: out of memory", path);
-    int rc = text_read(&t->text, path, "a layout map", err);
+    int rc = text ? CKPT_OK : text_read(&t->text, path, "a layout map", err);
     return rc == CKPT_OK ? ckpt_remap_new(&t->map, maps_base(path), t->text, err) : rc;
 }
 
@@ -64,7 +65,7 @@ static int maps_folder(cli_maps *m, const char *folder, ckpt_err *err)
     for (int i = 0; i < n; i++) {
         int k = snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
         if (rc == CKPT_OK && k > 0 && (size_t)k < sizeof path)
-            rc = maps_add(m, path, err);
+            rc = maps_add(m, path, NULL, err);
         free(entry[i]);
     }
     free(entry);
@@ -91,23 +92,15 @@ static int maps_of_user(cli_maps *m, ckpt_err *err)
     return rc;
 }
 
-/* Those beside the program: installed, or in the tree it was built in. */
+/* Those that are linked into the program. */
 static int maps_of_program(cli_maps *m, ckpt_err *err)
 {
-    static const char *const places[] = {"../share/ckpt/maps", "../../tools/share/maps",
-                                         "../../../tools/share/maps"};
-    char program[MAPS_PATH], folder[MAPS_PATH + 64];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    size_t before = m->n;
     int rc = CKPT_OK;
 
-    if (n <= 0)
-        return CKPT_OK;
-    program[n] = 0;
-    *strrchr(program, '/') = 0;
-    for (size_t i = 0; rc == CKPT_OK && i < sizeof places / sizeof *places && m->n == before; i++) {
-        (void)snprintf(folder, sizeof folder, "%s/%s", program, places[i]);
-        rc = maps_folder(m, folder, err);
+    for (size_t i = 0; rc == CKPT_OK && i < maps_n_builtin; i++) {
+        char *text = strdup(maps_builtin[i].text);
+        rc = text ? maps_add(m, maps_builtin[i].name, text, err)
+                  : fail(err, CKPT_ELIMIT, "out of memory");
     }
     return rc;
 }
@@ -117,13 +110,10 @@ int maps_read(cli_maps *out, const char *name, ckpt_err *err)
     int rc;
 
     if (name && maps_is_path(name))
-        return maps_add(out, name, err);
+        return maps_add(out, name, NULL, err);
     rc = maps_of_user(out, err);
     if (rc == CKPT_OK)
         rc = maps_of_program(out, err);
-    if (rc == CKPT_OK && out->n == 0)
-        rc = fail(err, CKPT_EMISSING,
-                  "no layout maps are installed; CKPT_MAPS names the folder that has them");
     return rc;
 }
 

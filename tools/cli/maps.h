@@ -3,17 +3,25 @@
  * maps.h: layout maps by name: where the texts are, and which of them is meant.
  *
  * A name is LEFT:RIGHT, "hf:megatron", and says from which layout to which; three and more are one
- * after the other.  A file's own name means it too.  The texts are files that end in ".map": in the
- * folders of $CKPT_MAPS (separated by ':'), in share/ckpt/maps beside the program's bin, and in
- * tools/share/maps of a source tree.
+ * after the other.  A file's own name means it too.  The texts are files that end in ".map" in the
+ * folders of $CKPT_MAPS (separated by ':'), and those of tools/share/maps, which are linked in.
  */
 #ifndef TOOLS_MAPS_H
 #define TOOLS_MAPS_H
 
 #include "ckpt.h"
 
+/* Those linked into the program, by name; tools/embed.sh makes their source. */
+typedef struct maps_text {
+    const char *name; /* of the file */
+    const char *text;
+} maps_text;
+
+extern const maps_text maps_builtin[];
+extern const size_t maps_n_builtin;
+
 typedef struct cli_map_text {
-    char *path;
+    char *path; /* or the file's name alone, where it is linked in */
     char *text;
     ckpt_remap *map; /* understood */
 } cli_map_text;
@@ -25,9 +33,9 @@ typedef struct cli_maps {
 } cli_maps;
 
 /*
- * Read the text that a path names, or, where `name` is none, all that are installed.
+ * Read the text that a path names; where `name` is none, those of $CKPT_MAPS and those linked in.
  *
- * Errors   CKPT_EUSAGE: a text that is no map; CKPT_EIO; CKPT_EMISSING: none is installed
+ * Errors   CKPT_EUSAGE: a text that is no map; CKPT_EIO
  */
 int maps_read(cli_maps *out, const char *name, ckpt_err *err);
 void maps_free(cli_maps *m);

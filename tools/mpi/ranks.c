@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c: whether this process is one of several, and the plugin by which they talk.
+ * ranks.c: whether this process is one of several, and how it joins and leaves them.
  *
  * Launchers tell their processes by environment variables, which these pass on to theirs: a
  * training script that calls ckpt must get it alone.  So the variables count only where the
  * launcher started this process itself, or a shell did for it.  CKPT_MPI=yes or no in the
  * environment decides otherwise.
  */
-#define _GNU_SOURCE // secure_getenv
+#define _GNU_SOURCE // stpcpy
 #include "tools/mpi/ranks.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,16 +18,14 @@
 #include <unistd.h>
 
 #include "tools/cli/out.h"
-#include "tools/mpi/mail.h"
+#include "tools/mpi/load.h"
 
 enum {
-    RANKS_PATH = 4096,
     RANKS_PATIENCE = 20, /* seconds until somebody who waits for the others says so */
     RANKS_PARENTS = 8
 };
 
 static struct {
-    void *plugin;
     void (*close)(void);
     bool shared;
     unsigned rank;
@@ -137,59 +134,6 @@ static long ranks_size(void)
     return (said && *said) || ranks_direct() ? n : 1;
 }
 
-/* ---- the plugin ---- */
-
-/* ../lib beside the program; false: the path is not known, or too long. */
-static bool ranks_beside(char *out, size_t room)
-{
-    char exe[RANKS_PATH];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *slash;
-    int m;
-
-    if (n <= 0)
-        return false;
-    exe[n] = 0;
-    slash = strrchr(exe, '/');
-    if (!slash)
-        return false;
-    *slash = 0;
-    m = snprintf(out, room, "%s/../lib/%s", exe, MAIL_PLUGIN);
-    return m > 0 && (size_t)m < room;
-}
-
-/* A function of the plugin into the pointer at `to`: ISO C has no cast from an object's pointer. */
-static bool ranks_find(const char *name, void *to)
-{
-    void *at = dlsym(ranks_it.plugin, name);
-
-    memcpy(to, &at, sizeof at);
-    return at != NULL;
-}
-
-static int ranks_load(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *err)
-{
-    const char *given = secure_getenv("CKPT_MPI_PLUGIN");
-    char path[RANKS_PATH + 64];
-
-    // Open MPI's own plugins look for its functions among those of all libraries
-    if (given && *given)
-        ranks_it.plugin = dlopen(given, RTLD_NOW | RTLD_GLOBAL);
-    else if (ranks_beside(path, sizeof path) && access(path, F_OK) == 0)
-        ranks_it.plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    else
-        ranks_it.plugin = dlopen(MAIL_PLUGIN, RTLD_NOW | RTLD_GLOBAL);
-    if (!ranks_it.plugin)
-        return fail(err, CKPT_EUNSUPPORTED,
-                    "a launcher has started several processes, and the MPI plugin cannot be "
-                    "loaded: %.300s; build where mpicc is (Debian: libopenmpi-dev), or start one "
-                    "process (CKPT_MPI=no)",
-                    dlerror());
-    if (!ranks_find(MAIL_OPEN, start) || !ranks_find(MAIL_CLOSE, &ranks_it.close))
-        return fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", MAIL_PLUGIN);
-    return CKPT_OK;
-}
-
 /* ---- entering and leaving ---- */
 
 /* MPI waits for all processes without a word; the others may never come. */
@@ -269,7 +213,7 @@ static int ranks_mail(ckpt_mail *mail, ckpt_err *err)
     int (*start)(ckpt_mail *, char *, size_t) = NULL;
     struct sigaction action = {.sa_handler = ranks_alarm}, old;
     char why[512] = "";
-    int rc = ranks_load(&start, err);
+    int rc = plugin_load(&start, &ranks_it.close, err);
 
     if (rc != CKPT_OK)
         return rc;

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the Python package as a wheel: its modules, libckpt.so, the ckpt program, the libraries that both need, layout maps.
+"""Write the Python package as a wheel: its modules, libckpt.so, the ckpt program, the libraries that both need.
 
-    wheel.py --library FILE --program FILE [--version V] [--out dist]
+    wheel.py --library FILE --program FILE [--version V] [--out dist] [--strip PROGRAM] [--licences FOLDER]
 
 Needs no network and no other package.  The same inputs make the same bytes.  The tag says truthfully which C library the wheel
-runs with: the newest version of glibc's symbols that any of its files asks for.  Libraries of the system are brought along
-under names of their own ("ckpzip.so.4"), so that they and the ones that other packages load do not meet.
+runs with: the newest version of glibc's symbols that any of its files asks for; and the machine of which they are.  Libraries of the system are brought along
+under names of their own ("ckpzip.so.4"), so that they and the ones that other packages load do not meet.  Where they are
+linked in (`make manylinux`), FOLDER has their licences, and strip may be that of another machine.
 """
 import argparse
 import base64
 import glob
 import hashlib
 import os
-import platform
 import re
 import shutil
 import struct
@@ -38,6 +38,10 @@ class Elf:
             self.data = bytearray(f.read())
         if self.data[:6] != b'\x7fELF\x02\x01':
             raise SystemExit('%s: not a 64-bit little-endian ELF file' % path)
+        kind, = struct.unpack_from('<H', self.data, 18)
+        self.machine = {62: 'x86_64', 183: 'aarch64'}.get(kind)
+        if self.machine is None:
+            raise SystemExit('%s: neither of x86-64 nor of aarch64' % path)
         phoff, = struct.unpack_from('<Q', self.data, 32)
         size, n = struct.unpack_from('<HH', self.data, 54)
         self.load, dynamic = [], None
@@ -87,6 +91,8 @@ def own_name(name):
 
 def libraries(path, found):
     """The libraries of the system that a file needs, and those that they need: name -> path."""
+    if all(OF_GLIBC.match(n) for n in Elf(path).needed):
+        return
     out = subprocess.run(['ldd', path], capture_output=True, text=True, check=True).stdout
     for name, where in re.findall(r'^\s*(\S+) => (\S+)', out, re.M):
         if not OF_GLIBC.match(name):
@@ -97,16 +103,16 @@ def libraries(path, found):
             found[name] = os.path.realpath(where)
 
 
-def stripped(path, folder):
+def stripped(path, folder, strip):
     """A copy without what is for debuggers, where strip is."""
     to = os.path.join(folder, os.path.basename(path))
-    if not shutil.which('strip') or subprocess.run(['strip', '--strip-unneeded', '-o', to, path], check=False).returncode:
+    if not shutil.which(strip) or subprocess.run([strip, '--strip-unneeded', '-o', to, path], check=False).returncode:
         shutil.copyfile(path, to)
     return to
 
 
-def machine_code(library, program):
-    """The wheel's files of machine code, name -> bytes; the versions of glibc that they ask for; where others are from."""
+def machine_code(library, program, strip):
+    """The wheel's files of machine code, name -> bytes; the tag that they make true; where others are from."""
     found = {}
     for path in (library, program):
         libraries(path, found)
@@ -114,7 +120,7 @@ def machine_code(library, program):
     out, glibc = {}, set()
     with tempfile.TemporaryDirectory() as folder:
         for name, path in sorted(files.items()):
-            elf = Elf(stripped(path, folder))
+            elf = Elf(stripped(path, folder, strip))
             for other in [n for n in elf.needed if not OF_GLIBC.match(n)]:
                 elf.rename(other, own_name(other))
             if elf.soname in found:
@@ -126,12 +132,15 @@ def machine_code(library, program):
                 elif OF_GLIBC.match(of):
                     raise SystemExit('%s: asks for %s of %s, of which no tag speaks' % (name, version, of))
             out[name] = bytes(elf.data)
-    return out, max(glibc), found
+    return out, 'py3-none-manylinux_%d_%d_%s' % (*max(glibc), elf.machine), found
 
 
-def licences(found):
-    """The licences of the libraries that come along, as their packages have them."""
+def licences(found, folder):
+    """The licences of the libraries that come along, as their packages have them, and those in a folder."""
     out = {}
+    for path in sorted(glob.glob(os.path.join(folder, '*'))) if folder else ():
+        with open(path, 'rb') as f:
+            out[os.path.basename(path)] = f.read()
     for name, path in sorted(found.items()):
         for place in (path, re.sub(r'^/usr', '', path)):
             p = subprocess.run(['dpkg-query', '-S', place], capture_output=True, text=True, check=False) if shutil.which('dpkg-query') else None
@@ -151,18 +160,15 @@ def read(*path):
         return f.read()
 
 
-def contents(version, library, program):
+def contents(version, library, program, strip, folder):
     """Every file of the wheel but RECORD, path -> (bytes, executable), and its tag."""
-    code, glibc, found = machine_code(library, program)
-    tag = 'py3-none-manylinux_%d_%d_%s' % (*glibc, platform.machine())
+    code, tag, found = machine_code(library, program, strip)
     info = 'ckpt-%s.dist-info/' % version
     out = {'ckpt/bin/' + n: (data, True) for n, data in code.items()}
     for path in sorted(glob.glob(os.path.join(HERE, 'ckpt', '*'))):
         if path.endswith(('.py', '.typed')):
             out['ckpt/' + os.path.basename(path)] = (read(path), False)
-    for path in sorted(glob.glob(os.path.join(ROOT, 'tools', 'share', 'maps', '*.map'))):
-        out['ckpt/share/ckpt/maps/' + os.path.basename(path)] = (read(path), False)
-    for name, data in {'LICENSE': read('LICENSE'), 'NOTICE': read('NOTICE'), **licences(found)}.items():
+    for name, data in {'LICENSE': read('LICENSE'), 'NOTICE': read('NOTICE'), **licences(found, folder)}.items():
         out[info + 'licenses/' + name] = (data, False)
     page = read('tools', 'python', 'README.md').decode()
     metadata = ('Metadata-Version: 2.1\nName: ckpt\nVersion: %s\nSummary: Open, convert, compare and verify checkpoints of large models\n'
@@ -182,8 +188,10 @@ def main():
     p.add_argument('--program', required=True)
     p.add_argument('--version', default='0.1.0')
     p.add_argument('--out', default='dist')
+    p.add_argument('--strip', default='strip')
+    p.add_argument('--licences')
     a = p.parse_args()
-    files, tag, info = contents(a.version, a.library, a.program)
+    files, tag, info = contents(a.version, a.library, a.program, a.strip, a.licences)
     record = ''
     for path, (data, _) in sorted(files.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()

@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Print the time that files in packages have, in seconds since 1970: SOURCE_DATE_EPOCH, else that of the last commit, else that
+# of CHANGELOG.md, whose time source.sh sets.
+cd "$(dirname "$0")/../.." || exit 1
+if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+    echo "$SOURCE_DATE_EPOCH"
+elif [ -e .git ] && time=$(git log -1 --format=%ct 2>/dev/null); then
+    echo "$time"
+else
+    stat -c %Y CHANGELOG.md
+fi
