@@ -27,7 +27,7 @@ typedef struct zt_options {
     bool dropout; /* use the model's dropout rates */
     // data
     const char *data, *eval_data, *vocab, *token_dtype;
-    int64_t seq;
+    int64_t seq, max_samples; /* 0: all */
     bool cased, no_shuffle;
     // how long, how often
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
@@ -78,13 +78,24 @@ void zt_engine_about(const zt_engine *e, zt_about *out);
 /* How far it is, and what it has taken. */
 typedef struct zt_standing {
     int64_t steps;    /* updates made, skipped ones included */
+    int64_t made;     /* those that this process made */
+    int64_t samples;  /* that they saw, of all ranks */
     zt_scaler scaler; /* for the next update */
     zt_memory memory; /* of this rank */
     double seconds[ZT_T_COUNT];
+    zt_traffic traffic; /* of this rank in its updates: not of the start, saves, evaluations */
+    bool counted;       /* false: traffic has the words alone, tensors go another way */
 } zt_standing;
 
 /* Told without the other ranks. */
 void zt_engine_standing(const zt_engine *e, zt_standing *out);
+
+/*
+ * The traffic of every rank so far, world of them at out: all ranks call it.
+ *
+ * Errors  CKPT_ELIMIT, CKPT_EIO
+ */
+int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err);
 
 /* All ranks get a failure that one of them has: its code and text. */
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
@@ -99,6 +110,7 @@ typedef struct zt_progress {
     double loss;
     uint64_t tokens;
     double seconds;
+    zt_traffic traffic; /* of this rank */
 } zt_progress;
 
 /* The micro steps of one update, and the update.  *stop: it was the last, or a rank shall end. */

@@ -30,6 +30,8 @@ struct zt_engine {
     uint64_t batch_size, seq; /* micro batch, tokens of a sample */
     int64_t total_steps;      /* updates of the whole run */
     double seconds[ZT_T_COUNT];
+    zt_traffic traffic; /* of zt_engine_step */
+    int64_t made;       /* calls of it that ended well */
 };
 
 /*

@@ -52,10 +52,27 @@ static uint64_t ti_first(const zt_engine *e)
                : (uint64_t)e->zero->global_samples / each;
 }
 
+/* What went from rank to rank since `before`, told and added up. */
+static void ti_traffic(zt_engine *e, const zt_traffic *before, zt_traffic *now)
+{
+    const zt_traffic *t = e->comm->traffic;
+    zt_traffic *all = &e->traffic;
+
+    *now = (zt_traffic){.sent = t->sent - before->sent,
+                        .received = t->received - before->received,
+                        .words_sent = t->words_sent - before->words_sent,
+                        .words_received = t->words_received - before->words_received};
+    all->sent += now->sent;
+    all->received += now->received;
+    all->words_sent += now->words_sent;
+    all->words_received += now->words_received;
+}
+
 int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
 {
     uint64_t first = ti_first(e);
     double start = zt_now(), t = start;
+    zt_traffic before = *e->comm->traffic;
     int rc = CKPT_OK;
 
     *p = (zt_progress){0};
@@ -76,6 +93,8 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
     }
     if (rc == CKPT_OK)
         rc = ti_agree(e, &p->loss, stop, &p->tokens, err);
+    ti_traffic(e, &before, &p->traffic);
+    e->made += rc == CKPT_OK;
     p->seconds = zt_now() - start;
     *stop = *stop || e->zero->global_steps >= e->total_steps;
     return rc;
@@ -171,9 +190,18 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
 void zt_engine_standing(const zt_engine *e, zt_standing *out)
 {
     out->steps = e->zero->global_steps;
+    out->samples = e->zero->global_samples;
     out->scaler = e->zero->scaler;
     zt_zero_memory(e->zero, &out->memory);
     memcpy(out->seconds, e->seconds, sizeof out->seconds);
+    out->made = e->made;
+    out->traffic = e->traffic;
+    out->counted = !e->wire || e->wire->traffic;
+}
+
+int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err)
+{
+    return e->comm->ops->all_gather(e->comm, out, &e->traffic, sizeof *out, CKPT_U8, err);
 }
 
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err)

@@ -30,6 +30,16 @@ typedef struct zt_comm zt_comm;
 
 typedef enum zt_reduce { ZT_SUM, ZT_MAX, ZT_MIN } zt_reduce;
 
+/*
+ * Bytes that this rank has sent to others and received from them since the communicator was made;
+ * what goes to several ranks counts for each of them.  Tensors: fp32, fp16, bf16, and bytes but for
+ * broadcasts; words: what ranks tell each other beside them (integers, fp64, broadcasts).
+ */
+typedef struct zt_traffic {
+    uint64_t sent, received;             /* tensors */
+    uint64_t words_sent, words_received; /* the rest */
+} zt_traffic;
+
 #define ZT_COMM_PENDING 8
 
 typedef struct zt_collective {
@@ -88,6 +98,7 @@ struct zt_comm {
     int local_rank, local_world; /* among those of this node */
     const char *host;            /* name of this node */
     zt_device *device;           /* buffers are its pointers; NULL: host memory */
+    const zt_traffic *traffic;   /* so far; NULL: not counted (NCCL's own paths are its secret) */
 };
 
 /* One process. */

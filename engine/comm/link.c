@@ -30,6 +30,15 @@ const char *zt_call_name(zt_call_kind kind)
     return k < sizeof name / sizeof *name ? name[k] : "an unknown operation";
 }
 
+void zt_link_count(zt_traffic *t, const zt_call *call, uint64_t sent, uint64_t received)
+{
+    bool words = call->kind == ZT_CALL_BROADCAST || call->dt == CKPT_F64 || call->dt == CKPT_I32 ||
+                 call->dt == CKPT_I64;
+
+    *(words ? &t->words_sent : &t->sent) += sent;
+    *(words ? &t->words_received : &t->received) += received;
+}
+
 void zt_link_name_host(zt_link *l)
 {
     if (gethostname(l->host, sizeof l->host - 1) != 0 || l->host[0] == 0)

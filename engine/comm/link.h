@@ -59,6 +59,7 @@ typedef struct zt_link_ops {
 /* A communicator over host memory; base is first, so that a zt_comm * is one of these. */
 typedef struct zt_link {
     zt_comm base;
+    zt_traffic traffic;     /* base.traffic is this */
     const zt_link_ops *ops; /* NULL: one rank, nothing travels */
     void *way;
     char host[256];
@@ -87,6 +88,9 @@ void zt_link_release(zt_comm *c, void *p);
  * buffer.
  */
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err);
+
+/* Bytes of an operation that left for other ranks, and that came from them. */
+void zt_link_count(zt_traffic *t, const zt_call *call, uint64_t sent, uint64_t received);
 
 /* "reduce_scatter" */
 const char *zt_call_name(zt_call_kind kind);

@@ -223,6 +223,7 @@ static int mp_post(mp_comm *m, const mp_swap *s, ckpt_err *err)
                            MPI_Isend(mp_from(s->call, to, s->at), n_bytes, MPI_BYTE, to, MP_TAG,
                                      m->comm, mp_at(m, &req[1], to)),
                            what, err);
+        zt_link_count(&m->link.traffic, s->call, (uint64_t)n_bytes, (uint64_t)n_bytes);
     }
     return rc;
 }
@@ -277,11 +278,13 @@ static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
 static int mp_gather_small(mp_comm *m, const zt_call *call, void *all, ckpt_err *err)
 {
     int n_bytes = (int)(call->n * call->size);
+    uint64_t others = call->n * call->size * (uint64_t)(m->link.base.world - 1);
     int rc = mp_result(m,
                        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n_bytes, MPI_BYTE,
                                       m->comm, mp_at(m, m->req, -1)),
                        zt_call_name(call->kind), err);
 
+    zt_link_count(&m->link.traffic, call, others, others);
     return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
 }
 
@@ -307,6 +310,7 @@ static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
                            MPI_Isend(mp_to(call, out, at), n_bytes, MPI_BYTE, right, MP_TAG,
                                      m->comm, mp_at(m, &m->req[1], right)),
                            what, err);
+        zt_link_count(&m->link.traffic, call, (uint64_t)n_bytes, (uint64_t)n_bytes);
         if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 2, call, err);
     }
@@ -366,6 +370,7 @@ static int mp_collect(mp_comm *m, const zt_call *call, uint64_t at, uint64_t cou
                                      MP_TAG, m->comm, mp_at(m, &m->req[n_req++], q)),
                            zt_call_name(call->kind), err);
     }
+    zt_link_count(&m->link.traffic, call, 0, n_bytes * (uint64_t)(world - 1));
     if (rc == CKPT_OK)
         rc = mp_wait(m, m->req, n_req, call, err);
     if (rc == CKPT_OK)
@@ -390,6 +395,7 @@ static int mp_reduce(void *way, const zt_call *call, ckpt_err *err)
                        MPI_Isend(mp_from(call, 0, at), (int)(count * call->size), MPI_BYTE,
                                  call->root, MP_TAG, m->comm, mp_at(m, m->req, call->root)),
                        zt_call_name(call->kind), err);
+        zt_link_count(&m->link.traffic, call, count * call->size, 0);
         if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 1, call, err);
     }
@@ -409,6 +415,10 @@ static int mp_broadcast(void *way, const zt_call *call, ckpt_err *err)
             MPI_Ibcast(mp_to(call, 0, at), (int)count, MPI_BYTE, call->root, m->comm,
                        mp_at(m, m->req, call->root == m->link.base.rank ? -1 : call->root)),
             zt_call_name(call->kind), err);
+        if (call->root == m->link.base.rank)
+            zt_link_count(&m->link.traffic, call, count * (uint64_t)(m->link.base.world - 1), 0);
+        else
+            zt_link_count(&m->link.traffic, call, 0, count);
         if (rc == CKPT_OK)
             rc = mp_wait(m, m->req, 1, call, err);
     }
@@ -652,7 +662,8 @@ static int mp_share(mp_comm *m, ckpt_err *err)
                         .world = c->world,
                         .host = m->link.host,
                         .mate = m->mate,
-                        .pointers = m->link.pointers};
+                        .pointers = m->link.pointers,
+                        .traffic = &m->link.traffic};
     zt_node_begin(&m->node, base);
     return mp_result(m, MPI_Barrier(m->local), "starting", err);
 }
@@ -682,6 +693,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
     if (!m)
         return ckpt_fail_memory(err);
     m->link.base.ops = &mp_ops;
+    m->link.base.traffic = &m->link.traffic;
     m->comm = m->local = MPI_COMM_NULL;
     m->window = MPI_WIN_NULL;
     rc = mp_connect(m, err);

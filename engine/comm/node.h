@@ -28,6 +28,7 @@ typedef struct zt_node {
     const char *host;
     const zt_mate *mate;   /* world of them, by rank */
     const void **pointers; /* room for one per rank, for sums */
+    zt_traffic *traffic;   /* what goes from rank to rank is counted here */
     unsigned char *memory; /* zt_node_bytes(world), on a page's border */
     uint32_t turn;         /* operations so far */
     uint32_t chunk;        /* chunks so far */

@@ -47,6 +47,7 @@ int zt_comm_self(zt_comm **out, ckpt_err *err)
     if (!l)
         return ckpt_fail_memory(err);
     l->base.ops = &sf_ops;
+    l->base.traffic = &l->traffic;
     l->base.world = l->base.local_world = 1;
     zt_link_name_host(l);
     *out = &l->base;

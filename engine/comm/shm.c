@@ -57,6 +57,17 @@ static unsigned char *sy_to(const zt_call *call, int q, uint64_t at)
     return (unsigned char *)call->to + ((uint64_t)q * call->n + at) * call->size;
 }
 
+/* The chunk was put where `readers` others take it; it was taken from `writers` others. */
+static void sy_sent(const sy_chunk *k, int readers)
+{
+    zt_link_count(k->node->traffic, k->call, (uint64_t)readers * sy_bytes(k), 0);
+}
+
+static void sy_received(const sy_chunk *k, int writers)
+{
+    zt_link_count(k->node->traffic, k->call, 0, (uint64_t)writers * sy_bytes(k));
+}
+
 /* ---- one way to run them all ---- */
 
 static int sy_run(zt_node *node, const sy_way *way, const zt_call *call, ckpt_err *err)
@@ -87,6 +98,7 @@ static void sy_put_parts(const sy_chunk *k)
         if (q != me) { // the own part is taken from where it is
             memcpy(sy_half(k, me) + (uint64_t)q * sy_bytes(k), sy_from(k->call, q, k->at),
                    (size_t)sy_bytes(k));
+            sy_sent(k, 1);
         }
     }
 }
@@ -99,6 +111,7 @@ static void sy_take_sum(const sy_chunk *k)
     for (int q = 0; q < world; q++)
         from[q] = sy_half(k, q) + (uint64_t)me * sy_bytes(k);
     from[me] = sy_from(k->call, me, k->at);
+    sy_received(k, world - 1);
     zt_sum(sy_to(k->call, 0, k->at), from, world, k->count, k->call->dt, k->call->op);
 }
 
@@ -111,9 +124,15 @@ static int sy_reduce_scatter(void *node, const zt_call *call, ckpt_err *err)
 
 /* ---- all_gather: from [n], to [world * n]; the own part is in place already ---- */
 
-static void sy_put_one(const sy_chunk *k)
+static void sy_put(const sy_chunk *k, int readers)
 {
     memcpy(sy_half(k, k->node->rank), sy_from(k->call, 0, k->at), (size_t)sy_bytes(k));
+    sy_sent(k, readers);
+}
+
+static void sy_put_one(const sy_chunk *k)
+{
+    sy_put(k, k->node->world - 1);
 }
 
 static void sy_take_all(const sy_chunk *k)
@@ -124,6 +143,7 @@ static void sy_take_all(const sy_chunk *k)
         int q = (me + d) % world;
 
         memcpy(sy_to(k->call, q, k->at), sy_half(k, q), (size_t)sy_bytes(k));
+        sy_received(k, 1);
     }
 }
 
@@ -146,6 +166,7 @@ static void sy_take_small(const sy_chunk *k)
 
     for (int q = 0; q < world; q++)
         from[q] = sy_half(k, q);
+    sy_received(k, world - 1);
     zt_sum(k->call->to, from, world, k->count, k->call->dt, k->call->op);
 }
 
@@ -161,7 +182,7 @@ static int sy_reduce_small(void *node, const zt_call *call, ckpt_err *err)
 static void sy_put_addend(const sy_chunk *k)
 {
     if (k->node->rank != k->call->root)
-        sy_put_one(k);
+        sy_put(k, 1);
 }
 
 static void sy_take_reduced(const sy_chunk *k)
@@ -174,6 +195,7 @@ static void sy_take_reduced(const sy_chunk *k)
     for (int q = 0; q < world; q++)
         from[q] = sy_half(k, q);
     from[root] = sy_from(k->call, 0, k->at);
+    sy_received(k, world - 1);
     zt_sum(sy_to(k->call, 0, k->at), from, world, k->count, k->call->dt, k->call->op);
 }
 
@@ -194,8 +216,10 @@ static void sy_put_root(const sy_chunk *k)
 
 static void sy_take_root(const sy_chunk *k)
 {
-    if (k->node->rank != k->call->root)
+    if (k->node->rank != k->call->root) {
         memcpy(sy_to(k->call, 0, k->at), sy_half(k, k->call->root), (size_t)sy_bytes(k));
+        sy_received(k, 1);
+    }
 }
 
 static int sy_broadcast(void *node, const zt_call *call, ckpt_err *err)
@@ -216,6 +240,8 @@ static void sy_take_parts(const sy_chunk *k)
             q == me ? sy_from(k->call, me, k->at) : sy_half(k, q) + (uint64_t)me * sy_bytes(k);
 
         memcpy(sy_to(k->call, q, k->at), from, (size_t)sy_bytes(k));
+        if (q != me)
+            sy_received(k, 1);
     }
 }
 

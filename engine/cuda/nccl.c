@@ -650,6 +650,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
     if (n) {
         n->base = *base;
         n->base.ops = &nc_ops;
+        n->base.traffic = NULL;
         n->base.device = device;
         n->below = base;
         n->d = device;

@@ -99,6 +99,12 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
         d->opts = *opts;
         rc = dt_source(&d->source, opts, err);
     }
+    if (rc == CKPT_OK && opts->limit > 0 && d->source->replay)
+        rc = ckpt_fail(err, CKPT_EUSAGE,
+                       "%s: is replayed as it is; --max_train_samples chooses none of it",
+                       opts->path);
+    if (rc == CKPT_OK && opts->limit > 0 && opts->limit < d->source->count)
+        d->source->count = opts->limit;
     if (rc == CKPT_OK && (d->source->count == 0 || d->source->seq == 0))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds no samples", opts->path);
     if (rc == CKPT_OK) {

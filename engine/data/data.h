@@ -27,6 +27,7 @@ typedef struct zt_data_opts {
     uint64_t seed;
     bool shuffle, evaluate; /* evaluate: each sample once, the last batch may be smaller */
     bool lower_case;        /* WordPiece: do_lower_case, from tokenizer_config.json or --cased */
+    uint64_t limit;         /* samples, the first of the file; 0: all */
     const zt_model_config *model;
 } zt_data_opts;
 

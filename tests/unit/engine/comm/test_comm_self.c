@@ -430,6 +430,7 @@ typedef struct child_of {
     board *b;
     int rank;
     const void *pointers[WORLD];
+    zt_traffic traffic;
 } child_of;
 
 /* Every rank has begun before any of them meets. */
@@ -439,7 +440,8 @@ static zt_node open_node(child_of *c)
                  .world = WORLD,
                  .host = "here",
                  .mate = c->b->mate,
-                 .pointers = c->pointers};
+                 .pointers = c->pointers,
+                 .traffic = &c->traffic};
 
     c->b->mate[c->rank] = (zt_mate){.process = zt_process_self(), .rank = c->rank};
     zt_node_begin(&n, c->b->memory);
