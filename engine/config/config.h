@@ -57,6 +57,12 @@ typedef struct zt_fp16 {
 
 typedef enum zt_tag_check { ZT_TAG_WARN, ZT_TAG_IGNORE, ZT_TAG_FAIL } zt_tag_check;
 
+/* A monitor's block: its files are in path/job. */
+typedef struct zt_monitor {
+    bool enabled;
+    const char *path, *job; /* path "": where the program was started */
+} zt_monitor;
+
 /* The resolved configuration.  Sizes are elements. */
 typedef struct zt_config {
     const ckpt_value *json; /* as read, "auto" filled in: goes into checkpoints as ds_config */
@@ -93,6 +99,7 @@ typedef struct zt_config {
     int64_t steps_per_print;       /* 0 or not given: every 10 */
     bool wall_clock;
     zt_fp16 fp16;
+    zt_monitor tensorboard, csv_monitor;
 
     /*
      * Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.

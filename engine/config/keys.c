@@ -259,10 +259,24 @@ static const ds_key activation_keys[] = {
 };
 static const ds_block activation = TABLE("activation_checkpointing", activation_keys, false);
 
+static const ds_key tensorboard_keys[] = {
+    BOOL("enabled", c.tensorboard.enabled),
+    TEXT("output_path", c.tensorboard.path),
+    TEXT("job_name", c.tensorboard.job),
+};
+static const ds_block tensorboard = TABLE("tensorboard", tensorboard_keys, true);
+
+static const ds_key csv_monitor_keys[] = {
+    BOOL("enabled", c.csv_monitor.enabled),
+    TEXT("output_path", c.csv_monitor.path),
+    TEXT("job_name", c.csv_monitor.job),
+};
+static const ds_block csv_monitor = TABLE("csv_monitor", csv_monitor_keys, true);
+
 /* ---- the file ---- */
 
 static const char no_monitor[] =
-    "this engine writes no such records; --metrics writes the numbers as JSON lines";
+    "this engine sends nothing to a service; tensorboard, csv_monitor and --metrics write files";
 static const char no_profiler[] =
     "there is no such profiler; --profile, or wall_clock_breakdown, gives times";
 
@@ -307,10 +321,10 @@ static const ds_key file_keys[] = {
     IDLE_SWITCH("flops_profiler", "enabled", no_profiler),
     IDLE_SWITCH("comms_logger", "enabled", no_profiler),
     SWITCH("autotuning", "enabled", "this engine does not search for settings; remove the block"),
-    IDLE_SWITCH("tensorboard", "enabled", no_monitor),
+    BLOCK("tensorboard", tensorboard),
     IDLE_SWITCH("wandb", "enabled", no_monitor),
     IDLE_SWITCH("comet", "enabled", no_monitor),
-    IDLE_SWITCH("csv_monitor", "enabled", no_monitor),
+    BLOCK("csv_monitor", csv_monitor),
     SWITCH("hybrid_engine", "enabled",
            "this engine trains and does not generate; remove the block"),
     SWITCH("data_efficiency", "enabled", "samples are drawn plainly; remove the block"),
@@ -375,5 +389,6 @@ void ds_draft_default(ds_draft *d)
     d->c.clipping = 1.0; // since 0.19; 0 before
     d->c.predivide = 1.0;
     d->c.fp16 = (zt_fp16){.power = 16, .window = 1000, .hysteresis = 2, .min_scale = 1};
+    d->c.tensorboard = d->c.csv_monitor = (zt_monitor){.path = "", .job = "DeepSpeedJobName"};
     ky_default_zero(&d->c);
 }

@@ -308,6 +308,18 @@ static void pr_precision(pr_tree *p, const zt_config *c)
     pr_close(p);
 }
 
+/* Only where it is on: what is off has no settings that matter. */
+static void pr_monitor(pr_tree *p, const char *name, const zt_monitor *m)
+{
+    if (!m->enabled)
+        return;
+    pr_open(p, name);
+    pr_bool(p, "enabled", true);
+    pr_text(p, "output_path", m->path ? m->path : "");
+    pr_text(p, "job_name", m->job ? m->job : "");
+    pr_close(p);
+}
+
 static void pr_rest(pr_tree *p, const zt_config *c)
 {
     static const char *const tags[] = {"WARN", "IGNORE", "FAIL"}; // as zt_tag_check
@@ -332,6 +344,8 @@ static void pr_rest(pr_tree *p, const zt_config *c)
     }
     pr_int(p, "steps_per_print", c->steps_per_print);
     pr_bool(p, "wall_clock_breakdown", c->wall_clock);
+    pr_monitor(p, "tensorboard", &c->tensorboard);
+    pr_monitor(p, "csv_monitor", &c->csv_monitor);
 }
 
 const ckpt_value *zt_config_tree(const zt_config *c, ckpt_arena *arena)

@@ -10,6 +10,7 @@
 
 #define OP(field) offsetof(told, run.field)
 #define AT(field) offsetof(told, field)
+#define TR(field) offsetof(told, trainer.field)
 
 /* The order of the arguments for "auto" is that of zt_argument. */
 static const cli_option told_table[] = {
@@ -22,11 +23,13 @@ static const cli_option told_table[] = {
     {"data", 0, CLI_FILE, OP(data), "FILE",
      "training data: .bin .npy .safetensors .tsv .csv .jsonl"},
     {"eval-data", 0, CLI_FILE, OP(eval_data), "FILE", "data to evaluate"},
-    {"max-steps", 0, CLI_WHOLE, OP(max_steps), "N",
-     "updates of the whole run, resumed ones included"},
+    {"max-steps", 0, CLI_INTEGER, OP(max_steps), "N",
+     "updates of the whole run, resumed ones included (-1: as --epochs say)"},
     {"epochs", 0, CLI_WHOLE, OP(epochs), "N", "passes over the data (1); --max-steps wins"},
     {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
      "a JSON line for each update (-: on standard output)"},
+    {"tensorboard", 0, CLI_OUTPUT, AT(tensorboard), "DIR", "event files for TensorBoard"},
+    {"plot", 0, CLI_RESULT, AT(plot), "FILE", "loss and learning rate as an SVG"},
     {"save", 0, CLI_RESULT, OP(save), "DIR",
      "write checkpoints there, at the end and when stopped"},
     {"save-every", 0, CLI_WHOLE, OP(save_every), "N", "and after every N updates"},
@@ -101,6 +104,23 @@ static const cli_option told_table[] = {
      "for \"auto\": steps, or below 1 a share (0)"},
     {"fp16", 0, CLI_FLAG, OP(args.fp16), NULL, "for \"auto\""},
     {"bf16", 0, CLI_FLAG, OP(args.bf16), NULL, "for \"auto\""},
+    {"deepspeed", 0, CLI_FILE, TR(deepspeed), "FILE", "Trainer's name of --deepspeed_config"},
+    {"train_file", 0, CLI_FILE, TR(train_file), "FILE", "of --data"},
+    {"validation_file", 0, CLI_FILE, TR(validation_file), "FILE", "of --eval-data"},
+    {"max_seq_length", 0, CLI_WHOLE, TR(max_seq_length), "N", "of --seq"},
+    {"max_train_samples", 0, CLI_WHOLE, OP(max_samples), "N", "only the first N samples of --data"},
+    {"num_train_epochs", 0, CLI_REAL, TR(epochs), "N", "of --epochs; whole ones"},
+    {"output_dir", 0, CLI_RESULT, TR(output_dir), "DIR", "of --save"},
+    {"save_steps", 0, CLI_WHOLE, TR(save_steps), "N", "of --save-every"},
+    {"save_total_limit", 0, CLI_WHOLE, TR(save_total_limit), "K", "of --keep"},
+    {"resume_from_checkpoint", 0, CLI_FILE, TR(resume), "PATH",
+     "of --load; true: the newest in --output_dir"},
+    {"eval_steps", 0, CLI_WHOLE, TR(eval_steps), "N", "of --eval-every"},
+    {"logging_steps", 0, CLI_WHOLE, AT(logging_steps), "N",
+     "a line of progress every N updates (steps_per_print)"},
+    {"gradient_checkpointing", 0, CLI_FLAG, TR(gradient_checkpointing), NULL,
+     "of --activation-checkpointing"},
+    {"warmup_ratio", 0, CLI_REAL, TR(warmup_ratio), "X", "of --warmup_steps below 1"},
     {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
      "print what completes these options in a shell"},
     CLI_END,
@@ -172,8 +192,10 @@ const cli_verb options_verb = {
 /* ---- what goes together ---- */
 
 /* Options that do nothing without another one: whoever gives them expects something. */
-static int told_needs(const zt_options *o, ckpt_err *err)
+static int told_needs(const told *t, ckpt_err *err)
 {
+    const zt_options *o = &t->run;
+    const bool trains = !o->evaluate && !o->predictions;
     const struct {
         bool given, met;
         const char *name, *needs;
@@ -189,6 +211,11 @@ static int told_needs(const zt_options *o, ckpt_err *err)
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
         {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
         {o->predictions, !o->evaluate, "predict", "to be given without --evaluate"},
+        {t->plot, trains, "plot", "a run that trains"},
+        {t->tensorboard, !o->predictions, "tensorboard", "to be given without --predict"},
+        {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
+         "a run that trains and is not --quiet"},
+        {o->max_samples > 0, trains, "max_train_samples", "a run that trains"},
     };
 
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
@@ -227,9 +254,10 @@ static bool told_lines(const told *o, ckpt_bytes *to)
 {
     // what is behind the path is compared, or the rank's own affair; tags have their own agreement
     static const char *const own[] = {
-        "deepspeed_config", "model",     "vocab",    "metrics",    "tag",      "device",
-        "threads",          "quiet",     "profile",  "args",       "hostfile", "include",
-        "exclude",          "num_nodes", "num_gpus", "local_rank", NULL};
+        "deepspeed_config", "model",       "vocab",   "metrics",       "tag",
+        "device",           "threads",     "quiet",   "profile",       "args",
+        "hostfile",         "include",     "exclude", "num_nodes",     "num_gpus",
+        "local_rank",       "tensorboard", "plot",    "logging_steps", NULL};
     static const char *const path[] = {"init",         "data",       "eval-data", "save", "load",
                                        "save-weights", "save-model", "predict",   NULL};
     bool ok = true;
@@ -237,6 +265,8 @@ static bool told_lines(const told *o, ckpt_bytes *to)
     for (size_t i = 0; ok && told_table[i].name; i++) {
         const cli_option *row = &told_table[i];
 
+        if (row->at >= AT(trainer) && row->at < AT(trainer) + sizeof o->trainer)
+            continue; // told under our names
         if (told_among(path, row->name))
             ok = ckpt_bytes_printf(to, "--%s\t%s\n", row->name,
                                    *(const char *const *)(const void *)((const char *)o + row->at)
@@ -272,8 +302,8 @@ static bool told_keep(told *t, const cli_line *line)
 
         if (o->kind != CLI_MORE && o->at >= auto_at && o->at < auto_end)
             t->run.args.given[n++] = line->given[i];
-        if (!line->given[i] ||
-            (o->kind != CLI_TEXT && o->kind != CLI_FILE && o->kind != CLI_RESULT))
+        if (!line->given[i] || (o->kind != CLI_TEXT && o->kind != CLI_FILE &&
+                                o->kind != CLI_RESULT && o->kind != CLI_OUTPUT))
             continue;
         *text = ckpt_arena_string(t->arena, *text, strlen(*text));
         ok = ok && *text;
@@ -295,10 +325,12 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
     rc = cli_parse(&line, &options_verb, out, argc, argv, err);
     if (rc == CKPT_OK && !told_keep(out, &line))
         rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK && !line.help && !line.version)
+        rc = trainer_names(out, &line, err);
     out->help = line.help;
     out->version = line.version;
     if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
-        rc = told_needs(&out->run, err);
+        rc = told_needs(out, err);
     if (rc == CKPT_OK)
         rc = told_alike(out, err);
     cli_free(&line);

@@ -5,14 +5,40 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/zerotrain/zerotrain.h"
+
+#define RP_RANKS 16 /* of whom each is told */
+
+/* Whether lines can be written anew: a terminal that knows how, and nobody wants none. */
+static bool rp_is_live(const report *r)
+{
+    const char *term = getenv("TERM");
+
+    return !r->told->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+/* What is written beside --metrics. */
+static int rp_open_more(report *r, ckpt_err *err)
+{
+    int rc = monitor_open(&r->monitor, r->told, r->about.config, err);
+
+    if (rc == CKPT_OK && r->told->plot && !r->told->run.evaluate) {
+        r->plot = ckpt_arena_alloc(r->told->arena, sizeof *r->plot);
+        rc = r->plot ? plot_try(r->told->plot, err) : ckpt_fail_memory(err);
+    }
+    r->live = rp_is_live(r);
+    return rc;
+}
 
 int report_open(report *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
+    r->monitor = (monitor){.event = {{.fd = -1}, {.fd = -1}}};
     if (r->about.rank == 0 && r->told->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
         bool more = r->about.loaded_steps > 0 || r->told->run.evaluate;
@@ -21,7 +47,63 @@ int report_open(report *r, ckpt_err *err)
         if (!r->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     }
+    if (rc == CKPT_OK && r->about.rank == 0)
+        rc = rp_open_more(r, err);
     return zt_engine_agree(r->engine, rc, err);
+}
+
+/* Before other words on standard error: the live line goes. */
+static void rp_clear(const report *r)
+{
+    if (r->live)
+        fputs("\r\033[K", stderr);
+}
+
+/* Running means: the loss over about 10 and 50 updates, the seconds of one. */
+static void rp_follow(report *r, const zt_progress *p)
+{
+    if (p->loss - p->loss == 0) {
+        r->fast = r->slow == 0 ? p->loss : r->fast + (p->loss - r->fast) / 10;
+        r->slow = r->slow == 0 ? p->loss : r->slow + (p->loss - r->slow) / 50;
+    }
+    r->pace = r->pace == 0 ? p->seconds : r->pace + (p->seconds - r->pace) / 20;
+}
+
+/* How far, where the loss goes, and how long it takes: one line, written anew. */
+static void rp_live(const report *r, const zt_standing *now, const zt_progress *p)
+{
+    const double left = r->pace * (double)(r->about.total_steps - now->steps);
+    const double trend = r->slow != 0 ? 100 * (r->fast / r->slow - 1) : 0;
+    const int64_t s = left < 1e15 ? (int64_t)(left + 0.5) : 0;
+
+    fprintf(stderr,
+            "\rstep %" PRId64 "/%" PRId64 "  loss %.4f (%s %.1f %%)  lr %.3g  ETA %" PRId64
+            ":%02d:%02d\033[K",
+            now->steps, r->about.total_steps, p->loss, trend < 0 ? "falling" : "rising",
+            trend < 0 ? -trend : trend, p->step.lr, s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+    (void)fflush(stderr);
+}
+
+/* Numbers of an update for monitors, in DeepSpeed's words. */
+static int rp_monitor(report *r, const zt_standing *now, const zt_progress *p, ckpt_err *err)
+{
+    const monitor_value v[] = {{"Train/Samples/train_loss", p->loss},
+                               {"Train/Samples/lr", p->step.lr},
+                               {"Train/Samples/loss_scale", p->step.loss_scale}};
+    const bool scaled = r->about.config->dtype == CKPT_F16;
+
+    return monitor_write(&r->monitor, now->samples, v, scaled ? 3 : 2, err);
+}
+
+/* The picture: at the end, and as often as a line of progress. */
+static int rp_plot(report *r, const zt_standing *now, const zt_progress *p, bool due, ckpt_err *err)
+{
+    const plot_point one = {now->steps, p->loss, p->step.lr};
+
+    if (!r->plot)
+        return CKPT_OK;
+    plot_add(r->plot, &one);
+    return due ? plot_write(r->plot, r->told->plot, err) : CKPT_OK;
 }
 
 /* A number as JSON has it: what is not finite is null. */
@@ -78,16 +160,27 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
     const zt_config *c = r->about.config;
     int64_t every = c->steps_per_print > 0 ? c->steps_per_print : 10;
     zt_standing now;
+    bool due;
+    int rc;
 
     if (r->about.rank != 0)
         return CKPT_OK;
     zt_engine_standing(r->engine, &now);
+    every = r->told->logging_steps > 0 ? r->told->logging_steps : every;
+    due = now.steps % every == 0 || now.steps == r->about.total_steps;
+    rp_follow(r, p);
+    rp_clear(r);
     if (p->step.skipped && !r->told->quiet)
         rp_overflow(&now, &p->step);
-    if (!r->told->quiet && (now.steps % every == 0 || now.steps == r->about.total_steps))
+    if (!r->told->quiet && due)
         rp_progress(r, &now, p);
-    if (!r->metrics)
-        return CKPT_OK;
+    if (r->live && now.steps != r->about.total_steps)
+        rp_live(r, &now, p);
+    rc = rp_monitor(r, &now, p, err);
+    if (rc == CKPT_OK)
+        rc = rp_plot(r, &now, p, due, err);
+    if (rc != CKPT_OK || !r->metrics)
+        return rc;
     fprintf(r->metrics, "{\"step\": %" PRId64, now.steps);
     rp_number(r->metrics, "loss", p->loss);
     rp_number(r->metrics, "grad_norm", p->step.grad_norm);
@@ -95,6 +188,9 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
     rp_number(r->metrics, "loss_scale", p->step.loss_scale);
     fprintf(r->metrics, ", \"skipped\": %s, \"tokens\": %" PRIu64,
             p->step.skipped ? "true" : "false", p->tokens);
+    if (now.counted)
+        fprintf(r->metrics, ", \"sent_bytes\": %" PRIu64 ", \"received_bytes\": %" PRIu64,
+                p->traffic.sent, p->traffic.received);
     rp_number(r->metrics, "seconds", p->seconds);
     fputc('}', r->metrics);
     return rp_flush(r, err);
@@ -110,15 +206,26 @@ static void rp_loaded(const report *r, FILE *out)
     fprintf(out, "%s%s%s", path, named || path[n - 1] == '/' ? "" : "/", named ? "" : tag);
 }
 
+/* A score for monitors: names of ours, since DeepSpeed writes none. */
+static int rp_monitor_score(report *r, const zt_standing *now, const zt_score *s, ckpt_err *err)
+{
+    const monitor_value v[] = {{"Evaluation/Samples/loss", s->loss},
+                               {"Evaluation/Samples/accuracy", s->accuracy}};
+
+    return monitor_write(&r->monitor, now->samples, v, s->accuracy - s->accuracy == 0 ? 2 : 1, err);
+}
+
 int report_score(report *r, const zt_score *s, ckpt_err *err)
 {
     const zt_options *o = &r->told->run;
     zt_standing now;
+    int rc;
 
     if (r->about.rank != 0)
         return CKPT_OK;
     zt_engine_standing(r->engine, &now);
     if (!r->told->quiet || o->evaluate) {
+        rp_clear(r);
         // lines of JSON are not mixed with text
         FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
@@ -133,8 +240,9 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
         if (o->evaluate && fflush(out) != 0)
             return ckpt_fail_sys(err, CKPT_EIO, errno, "the score cannot be written");
     }
-    if (!r->metrics)
-        return CKPT_OK;
+    rc = rp_monitor_score(r, &now, s, err);
+    if (rc != CKPT_OK || !r->metrics)
+        return rc;
     fprintf(r->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", now.steps);
     rp_number(r->metrics, "eval_loss", s->loss);
     rp_number(r->metrics, "eval_accuracy", s->accuracy);
@@ -146,8 +254,10 @@ void report_save(const report *r)
 {
     ckpt_err remark;
 
-    if (zt_engine_remark(r->engine, &remark))
+    if (zt_engine_remark(r->engine, &remark)) {
+        rp_clear(r);
         fprintf(stderr, "zerotrain: warning: %s; the run goes on\n", remark.text);
+    }
 }
 
 void report_start(const report *r)
@@ -213,10 +323,49 @@ void report_profile(const report *r)
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
 }
 
+/* A line for each rank; of many, for the one that sent least and the one that sent most. */
+static void rp_traffic(const zt_traffic *t, uint64_t world, int64_t steps)
+{
+    uint64_t least = 0, most = 0;
+
+    for (uint64_t i = 0; i < world; i++) {
+        least = t[i].sent < t[least].sent ? i : least;
+        most = t[i].sent > t[most].sent ? i : most;
+    }
+    for (uint64_t i = 0; i < world; i++) {
+        if (world <= RP_RANKS || i == least || i == most)
+            fprintf(stderr,
+                    "profile: rank %" PRIu64 " in %" PRId64 " updates: sent %" PRIu64
+                    ", received %" PRIu64 " bytes of tensors; %" PRIu64 ", %" PRIu64
+                    " bytes of words\n",
+                    i, steps, t[i].sent, t[i].received, t[i].words_sent, t[i].words_received);
+    }
+}
+
+int report_traffic(const report *r, ckpt_err *err)
+{
+    uint64_t world = (uint64_t)r->about.world;
+    zt_traffic *t = calloc(world, sizeof *t);
+    zt_standing now;
+    int rc = zt_engine_agree(r->engine, t ? CKPT_OK : ckpt_fail_memory(err), err);
+
+    if (rc == CKPT_OK)
+        rc = zt_engine_traffic(r->engine, t, err);
+    zt_engine_standing(r->engine, &now);
+    if (rc == CKPT_OK && r->about.rank == 0 && world > 1 && now.counted &&
+        (r->told->profile || r->about.config->wall_clock))
+        rp_traffic(t, world, now.made);
+    free(t);
+    return rc;
+}
+
 int report_close(report *r, ckpt_err *err)
 {
-    int rc = CKPT_OK;
+    int rc = monitor_close(&r->monitor, err);
 
+    rp_clear(r);
+    if (rc == CKPT_OK && r->plot)
+        rc = plot_write(r->plot, r->told->plot, err);
     if (r->metrics && (r->metrics == stdout ? fflush(stdout) : fclose(r->metrics)) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     r->metrics = NULL;

@@ -105,6 +105,8 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
         rc = zt_engine_finish(e, err);
         report_save(&r);
     }
+    if (rc == CKPT_OK)
+        rc = report_traffic(&r, err);
     return go_end(&r, rc, err);
 }
 

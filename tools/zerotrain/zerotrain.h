@@ -3,9 +3,13 @@
  * zerotrain.h: the program around the engine: what it is told, how it starts, what it tells.
  *
  *     options.c  the command line and JSON files of options
+ *     trainer.c  the names that Trainer has for options
  *     hostfile.c hosts and slots, include and exclude filters
  *     launch.c   hosts and slots to an mpirun command
  *     run.c      updates, saves and evaluations in turn, until the end or a signal
+ *     events.c   what TensorBoard's event files are made of
+ *     monitor.c  event files and csv_monitor's files
+ *     plot.c     loss and learning rate as an SVG
  *     report.c   metrics as JSON lines, progress, profile
  *     main.c     which of these, and the exit status
  */
@@ -23,10 +27,22 @@
 /* The command line of zerotrain: for --help, and completion. */
 extern const cli_verb options_verb;
 
+/* What Trainer's names were given; see trainer.c. */
+typedef struct told_trainer {
+    const char *deepspeed, *train_file, *validation_file, *output_dir, *resume;
+    double epochs, warmup_ratio;
+    int64_t save_steps, save_total_limit, eval_steps, max_seq_length;
+    bool gradient_checkpointing;
+} told_trainer;
+
 /* What zerotrain is told: the engine's options, and the program's own. */
 typedef struct told {
     zt_options run;
-    const char *metrics; /* a file, "-", or NULL */
+    told_trainer trainer;
+    const char *metrics;     /* a file, "-", or NULL */
+    const char *tensorboard; /* a folder for event files, or NULL */
+    const char *plot;        /* an SVG, or NULL */
+    int64_t logging_steps;   /* 0: as the configuration says */
     bool quiet, profile;
     // where the ranks are started
     const char *hostfile, *include, *exclude;
@@ -44,6 +60,14 @@ typedef struct told {
  * Errors  CKPT_EUSAGE: the option, and what it wants; CKPT_EFORMAT, CKPT_EMISSING: the JSON file
  */
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err);
+
+/* ---- trainer.c ---- */
+
+/*
+ * Put what was given under Trainer's names where ours is.
+ * Errors  CKPT_EUSAGE: two values for one setting, a value that has no equivalent
+ */
+int trainer_names(told *t, const cli_line *line, ckpt_err *err);
 
 /* ---- launch.c ---- */
 
@@ -64,13 +88,73 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err);
 /* --evaluate: the score on standard output, and as a line of --metrics. */
 int run_evaluate(zt_engine *e, const told *t, ckpt_err *err);
 
+/* ---- monitor.c ---- */
+
+/* An event file; fd -1: none. */
+typedef struct monitor_file {
+    int fd;
+    const char *path;
+} monitor_file;
+
+enum { MONITOR_FILES = 2 };
+
+/* --tensorboard, and the blocks of the configuration. */
+typedef struct monitor {
+    monitor_file event[MONITOR_FILES];
+    const char *csv; /* folder of csv_monitor, or NULL */
+} monitor;
+
+typedef struct monitor_value {
+    const char *name; /* "Train/Samples/train_loss" */
+    double value;
+} monitor_value;
+
+/*
+ * By rank 0: open what is asked for; write numbers that belong to x; close.  What was written is in
+ * the files when monitor_write returns.
+ * Errors  CKPT_EIO with the file, CKPT_ELIMIT
+ */
+int monitor_open(monitor *m, const told *t, const zt_config *c, ckpt_err *err);
+int monitor_write(monitor *m, int64_t x, const monitor_value *v, size_t n, ckpt_err *err);
+int monitor_close(monitor *m, ckpt_err *err);
+
+/* ---- plot.c ---- */
+
+typedef struct plot_point {
+    int64_t step;
+    double loss, lr;
+} plot_point;
+
+enum { PLOT_POINTS = 2000 };
+
+/* Zeroed: nothing yet. */
+typedef struct plot {
+    size_t n;
+    int64_t each, left; /* updates that a point stands for, and that the last one lacks */
+    plot_point at[PLOT_POINTS];
+} plot;
+
+/* An update; each is one more than the last. */
+void plot_add(plot *p, const plot_point *one);
+
+/* Whether the file could be written, before anything is trained.  Errors: CKPT_EIO */
+int plot_try(const char *path, ckpt_err *err);
+
+/* Replace the file by a picture of what there is.  Errors: CKPT_EIO */
+int plot_write(const plot *p, const char *path, ckpt_err *err);
+
 /* ---- report.c ---- */
 
 typedef struct report {
     zt_engine *engine;
     zt_about about; /* of it */
     const told *told;
-    FILE *metrics; /* rank 0 */
+    FILE *metrics; /* rank 0, as all that follows */
+    monitor monitor;
+    plot *plot;        /* --plot; or NULL */
+    bool live;         /* standard error is a terminal: a line that each update writes anew */
+    double fast, slow; /* running means of the loss, over about 10 and 50 updates; 0: none yet */
+    double pace;       /* and of seconds an update takes */
 } report;
 
 /* Rank 0 opens --metrics (appends where a run goes on); all ranks get the same code. */
@@ -83,6 +167,9 @@ int report_score(report *r, const zt_score *s, ckpt_err *err);
 void report_save(const report *r); /* what a save could not do beside saving, if anything */
 void report_start(const report *r);
 void report_profile(const report *r);
+
+/* With --profile: what every rank has sent to others and received; all ranks call it. */
+int report_traffic(const report *r, ckpt_err *err);
 int report_close(report *r, ckpt_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Records that DeepSpeed writes beside the training: said to be without effect, not a reason to stop.
+# Records that DeepSpeed sends to services: said to be without effect, not a reason to stop.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 on='{"enabled": true, "output_path": "logs", "job_name": "x"}'
 echo '{"train_batch_size": 16, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # No fewer than none.
-zerotrain --max-steps -1
+zerotrain --max-steps -2

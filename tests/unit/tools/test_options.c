@@ -89,7 +89,9 @@ static void test_refused(void **state)
     refused("--max-steps", "needs a value");
     refused("--max-steps 1e3", "whole number");
     refused("--max-steps 99999999999999999999", "whole number");
-    refused("--max-steps -1", "from 0 on");
+    refused("--max-steps -2", "not a number of updates");
+    refused("--save-every -1", "from 0 on");
+    refused("--epochs 1 --num_train_epochs 2", "one setting");
     refused("--keep=-2 --save d", "from 0 on");
     refused("--lora-alpha x", "is not a number");
     refused("--lora-alpha inf", "is not a number");
@@ -97,7 +99,7 @@ static void test_refused(void **state)
     refused("--max", "ambiguous option '--max'");
     refused("--max-step 3", "did you mean --max-steps?");
     refused("--max-step=3", "unknown option '--max-step'");
-    refused("--deepspeed --data f", "unknown option '--deepspeed'");
+    refused("--deepspeed_conf f", "unknown option '--deepspeed-conf'");
 }
 
 /* Options that would do nothing. */
@@ -151,9 +153,9 @@ static int read_args(zt_options *o, const char *text)
 
 static void test_files(void **state)
 {
-    static const char *const bad[] = {"{\"bogus\": 1}",     "{\"args\": \"x\"}", "{\"bf16\": 1}",
-                                      "{\"data\": true}",   "{\"tag\": [1]}",    "{\"keep\": 1.5}",
-                                      "{\"max_steps\": -1}"};
+    static const char *const bad[] = {"{\"bogus\": 1}",      "{\"args\": \"x\"}", "{\"bf16\": 1}",
+                                      "{\"data\": true}",    "{\"tag\": [1]}",    "{\"keep\": 1.5}",
+                                      "{\"save_every\": -2}"};
     zt_options o;
 
     (void)state;

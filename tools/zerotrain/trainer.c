@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trainer.c: owns the names that transformers' Trainer and its scripts have for our options.
+ *
+ * They are rows of the table of options with fields of their own.  Here each is put where ours is;
+ * one setting that was given under both names with two values is refused.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tools/zerotrain/zerotrain.h"
+
+/* What one reading needs everywhere. */
+typedef struct nt_line {
+    told *t;
+    const cli_line *line;
+    ckpt_err *err;
+} nt_line;
+
+static int nt_clash(const nt_line *l, const char *ours, const char *theirs)
+{
+    return ckpt_fail(l->err, CKPT_EUSAGE,
+                     "--%s and --%s are one setting, and were given different values", ours,
+                     theirs);
+}
+
+static int nt_text(const nt_line *l, const char *ours, const char **to, const char *theirs,
+                   const char *value)
+{
+    if (!cli_has(l->line, theirs))
+        return CKPT_OK;
+    if (cli_has(l->line, ours) && (!*to || strcmp(*to, value) != 0))
+        return nt_clash(l, ours, theirs);
+    *to = value;
+    return CKPT_OK;
+}
+
+static int nt_whole(const nt_line *l, const char *ours, int64_t *to, const char *theirs,
+                    int64_t value)
+{
+    if (!cli_has(l->line, theirs))
+        return CKPT_OK;
+    if (cli_has(l->line, ours) && *to != value)
+        return nt_clash(l, ours, theirs);
+    *to = value;
+    return CKPT_OK;
+}
+
+/* Trainer's epochs have parts, for which it counts updates; ours are whole. */
+static int nt_epochs(const nt_line *l)
+{
+    const double n = l->t->trainer.epochs;
+
+    if (!cli_has(l->line, "num_train_epochs"))
+        return CKPT_OK;
+    if (!(n >= 1 && n < 1e15) || n != floor(n))
+        return ckpt_fail(l->err, CKPT_EUSAGE,
+                         "--num_train_epochs %g: only whole epochs are made; --max_steps says how "
+                         "many updates",
+                         n);
+    return nt_whole(l, "epochs", &l->t->run.epochs, "num_train_epochs", (int64_t)n);
+}
+
+/* -1 stands for the number that follows from the epochs. */
+static int nt_steps(const nt_line *l)
+{
+    int64_t *n = &l->t->run.max_steps;
+
+    if (*n < -1)
+        return ckpt_fail(l->err, CKPT_EUSAGE,
+                         "--max-steps: %lld is not a number of updates, or -1 (as the epochs say)",
+                         (long long)*n);
+    *n = *n == -1 ? 0 : *n;
+    return CKPT_OK;
+}
+
+/* A path; or whether to go on from the newest in the folder that is saved to. */
+static int nt_resume(const nt_line *l)
+{
+    const char *from = l->t->trainer.resume;
+
+    if (!from || strcmp(from, "False") == 0 || strcmp(from, "false") == 0)
+        return CKPT_OK;
+    if (strcmp(from, "True") == 0 || strcmp(from, "true") == 0) {
+        from = l->t->run.save;
+        if (!from)
+            return ckpt_fail(l->err, CKPT_EUSAGE,
+                             "--resume_from_checkpoint true needs --output_dir (--save): the run "
+                             "folder to go on from");
+    }
+    return nt_text(l, "load", &l->t->run.load, "resume_from_checkpoint", from);
+}
+
+/* A share of the updates, which ours takes where it is below 1. */
+static int nt_warmup(const nt_line *l)
+{
+    const double share = l->t->trainer.warmup_ratio;
+    zt_arguments *a = &l->t->run.args;
+
+    if (!cli_has(l->line, "warmup_ratio"))
+        return CKPT_OK;
+    if (!(share >= 0 && share < 1))
+        return ckpt_fail(l->err, CKPT_EUSAGE, "--warmup_ratio %g is not in 0 to 1", share);
+    if (cli_has(l->line, "warmup_steps") && a->warmup_steps != share)
+        return nt_clash(l, "warmup_steps", "warmup_ratio");
+    a->warmup_steps = share;
+    a->given[ZT_ARG_WARMUP] = true;
+    return CKPT_OK;
+}
+
+int trainer_names(told *t, const cli_line *line, ckpt_err *err)
+{
+    const nt_line l = {t, line, err};
+    const told_trainer *n = &t->trainer;
+    zt_options *o = &t->run;
+    const struct {
+        const char *ours, **text;
+        int64_t *whole;
+        const char *theirs, *word;
+        int64_t value;
+    } row[] = {
+        {"deepspeed_config", &o->config, NULL, "deepspeed", n->deepspeed, 0},
+        {"data", &o->data, NULL, "train_file", n->train_file, 0},
+        {"eval-data", &o->eval_data, NULL, "validation_file", n->validation_file, 0},
+        {"save", &o->save, NULL, "output_dir", n->output_dir, 0},
+        {"save-every", NULL, &o->save_every, "save_steps", NULL, n->save_steps},
+        {"keep", NULL, &o->keep, "save_total_limit", NULL, n->save_total_limit},
+        {"eval-every", NULL, &o->eval_every, "eval_steps", NULL, n->eval_steps},
+        {"seq", NULL, &o->seq, "max_seq_length", NULL, n->max_seq_length},
+    };
+    int rc = nt_steps(&l);
+
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof row / sizeof row[0]; i++)
+        rc = row[i].text ? nt_text(&l, row[i].ours, row[i].text, row[i].theirs, row[i].word)
+                         : nt_whole(&l, row[i].ours, row[i].whole, row[i].theirs, row[i].value);
+    if (rc == CKPT_OK)
+        rc = nt_epochs(&l);
+    if (rc == CKPT_OK)
+        rc = nt_resume(&l);
+    o->checkpointing = o->checkpointing || n->gradient_checkpointing;
+    return rc == CKPT_OK ? nt_warmup(&l) : rc;
+}
