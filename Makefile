@@ -45,8 +45,8 @@ endif
 LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl -lm
 
 # ---- sources ---------------------------------------------------------------------------------
-LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
-TOOL_SRC := $(filter-out tools/mpi/mail.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
+LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/remote/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
+TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mpi/none.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -73,6 +73,10 @@ MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
 comma    := ,
 # and ckpt works alone; its part for mpirun is a library of its own, so that ckpt starts where there is no MPI
 MAIL     = $(if $(MPI_LIBS),$(B)/lib/libckpt-mpi.so)
+# reading addresses by libcurl, where its headers are; REMOTE=no does without
+REMOTE   ?=
+CURL     := $(if $(filter no,$(REMOTE)),,$(shell printf '\043include <curl/curl.h>\n' | $(CC) -x c -E - >/dev/null 2>&1 && echo yes))
+FETCH    := $(if $(CURL),$(B)/lib/libckpt-remote.so)
 # the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
 CUDA     ?=
 NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
@@ -83,17 +87,17 @@ NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUD
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
-        check-man check-python check-sandbox check-simulate check-comm check-mpi check-runs check-refusals check-machines rest-comm rest-machines rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
+        check-man check-python check-remote rest-remote check-report check-sandbox check-simulate check-comm check-mpi check-runs check-refusals check-machines rest-comm rest-machines rest-mpi rest-runs rest-refusals rest-fault rest-reshard \
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
-all: $(PROGRAMS) $(LIBS) $(MAIL) $(PLUGIN) summary
+all: $(PROGRAMS) $(LIBS) $(MAIL) $(FETCH) $(PLUGIN) summary
 
 # the checkpoint tools and their library alone: without MPI, oneDNN, libunistring, Random123
-ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS) $(MAIL)
+ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS) $(MAIL) $(FETCH)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
-programs: $(PROGRAMS) $(MAIL)
+programs: $(PROGRAMS) $(MAIL) $(FETCH)
 
 # ---- the two commands of the README: install what is missing, then go -------------------------
 demo:
@@ -123,10 +127,10 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate check-python all
+run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate check-python check-remote check-report all
 	@echo "all checks passed"
 
-run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad
+run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad rest-remote
 	@echo "all of the rest passed"
 
 # ---- build -----------------------------------------------------------------------------------
@@ -260,6 +264,11 @@ $(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(MPI_LIBS)
 
+$(B)/lib/libckpt-remote.so: libckpt/remote/curl/curl.c libckpt/remote/wire.h | $(B)/needs.ckpt
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -lcurl
+
 # The layout maps are part of the program: it needs no files beside it.
 MAPS     := $(sort $(wildcard tools/share/maps/*.map))
 $(B)/gen/maps.c: tools/embed.sh $(MAPS)
@@ -307,6 +316,8 @@ wheel: $(WHEEL)
 summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 	@echo "$(if $(PLUGIN),built: $(PLUGIN)$(if $(NCCL),, without NCCL (nccl.h was not found): one rank a GPU is not faster than through the host),built without CUDA: zerotrain computes on the processor ($(if $(SAN),SAN is set,$(if $(filter no,$(CUDA)),CUDA=no,nvcc is not on PATH))))"
+	@echo "$(if $(FETCH),built: $(FETCH),built without libckpt-remote.so: addresses (https://, hf://, s3://) are not read ($(if $(filter no,$(REMOTE)),REMOTE=no,no curl/curl.h: Debian's libcurl4-openssl-dev has it)))"
+
 # ---- packages --------------------------------------------------------------------------------
 include tools/packaging/packages.mk
 
@@ -505,6 +516,13 @@ $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(
 check-python: programs $(LIBS) $(B)/gen_zero $(WHEEL)
 	@python3 tests/python/run.py --bin $(B)/bin
 
+# checkpoints by address, from servers on this machine
+check-remote: programs
+	@python3 tests/remote/run.py --some --bin $(B)/bin tests/fixtures
+
+rest-remote: programs
+	@python3 tests/remote/run.py --bin $(B)/bin tests/fixtures
+
 check-simulate: $(B)/simulate $(B)/gen_zero
 	@python3 tests/bench/simulate.py --check --simulate $(B)/simulate --gen $(B)/gen_zero
 
@@ -586,7 +604,7 @@ help:
 	@echo "make lint | fmt    static checks | clang-format"
 	@echo "make install       build in build/release, without asserts, and install to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"
-	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, RELEASE=1 (no asserts), B=build folder"
+	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, REMOTE=no, RELEASE=1 (no asserts), B=build folder"
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(UNIT_BIN:=.d)

@@ -54,18 +54,29 @@ CKPT_API const char *ckpt_version(void);
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);
 
-enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2 }; /* for ckpt_prepare */
+enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* for ckpt_prepare */
 
 /*
  * For programs that give up rights (Landlock, seccomp) before they open a checkpoint: does now what
  * would be refused later.  CKPT_TO_READ opens the temporary file without a name, in TMPDIR or else
  * /tmp, for decoded records that are too large for memory; it stays open until the process ends.
  * CKPT_TO_WRITE loads the configuration of OpenSSL, whose digests guard outputs that can be
- * resumed.  Before other threads use the library.
+ * resumed.  CKPT_TO_FETCH loads what reads addresses.  Before other threads use the library.
  *
- * Errors   CKPT_EIO: there is no place for the file; what needs none still works.  CKPT_ELIMIT
+ * Errors   CKPT_EIO: there is no place for the file; what needs none still works.  CKPT_ELIMIT;
+ *          CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
  */
 CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
+
+/*
+ * Addresses (ckpt-remote(7)): true of paths that are not this machine's, which ckpt_open and all
+ * that opens a checkpoint take as well.  Waiting for other machines ends with CKPT_ECANCELED soon
+ * after `stop` says true: it is asked several times a second, by any thread that waits; NULL:
+ * nobody is asked.
+ */
+CKPT_API bool ckpt_path_is_remote(const char *path);
+typedef bool ckpt_remote_stop_fn(void *ctx);
+CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
 
 /* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
  * unknown); bits of one element, 0 of CKPT_DTYPE_NONE and of ggml's types; elements of a block (1:

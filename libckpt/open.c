@@ -10,10 +10,12 @@
 #include <sys/stat.h>
 
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/left.h"
 #include "libckpt/copy/places.h"
 #include "libckpt/drivers.h"
+#include "libckpt/remote/remote.h"
 
 enum {
     OPEN_HEAD = 512,  /* bytes shown to the drivers' probes: tar's magic is at 257 */
@@ -402,6 +404,19 @@ static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts
     return CKPT_OK;
 }
 
+/* What a path, or an address, names. */
+static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (ckpt_address_is(path) && ckpt_team_any())
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: an address is read by one process: start it without mpirun", path);
+    if (ckpt_address_is(path))
+        rc = ckpt_remote_begin(err);
+    return rc == CKPT_OK ? ckpt_places_kind(path, is_dir, err) : rc;
+}
+
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_open_opts own;
@@ -417,7 +432,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     if (rc != CKPT_OK)
         return rc;
     opts = &own;
-    rc = ckpt_places_kind(path, &is_dir, err);
+    rc = open_kind(path, &is_dir, err);
     if (rc != CKPT_OK)
         return rc;
     rc = ckpt_map_new(&map, 0, err);

@@ -5,6 +5,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/spool.h"
 #include "libckpt/format.h"
+#include "libckpt/remote/remote.h"
 
 /* The first use reads the configuration and what that loads. */
 static int prepare_digest(ckpt_err *err)
@@ -23,5 +24,7 @@ int ckpt_prepare(unsigned what, ckpt_err *err)
 {
     int rc = what & CKPT_TO_WRITE ? prepare_digest(err) : CKPT_OK;
 
+    if (rc == CKPT_OK && (what & CKPT_TO_FETCH))
+        rc = ckpt_remote_begin(err);
     return rc == CKPT_OK && (what & CKPT_TO_READ) ? ckpt_spool_prepare(err) : rc;
 }

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that building and testing need and that are missing.
 #
-#   sh tools/deps.sh ckpt | build | demo | check | lint | gpu | fuzz | interop ...     any number of these words
+#   sh tools/deps.sh ckpt | build | demo | check | lint | gpu | fuzz | interop | examples | packages | cross ...
+#
+# Any number of these words; also report: a browser for the tests of `ckpt report`.
 #
 # Says what it installs before it does so; uses sudo when it is not run as root; does nothing, silently,
 # when nothing is missing.
@@ -21,13 +23,17 @@ for set in "$@"; do
     ckpt) packages="$packages $ckpt" ;;
     build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev librandom123-dev" ;;
     demo) packages="$packages" ;;
-    check) packages="$packages libcmocka-dev python3 mandoc iproute2 strace" ;;
-    lint) packages="$packages clang clang-format cppcheck shellcheck mandoc" ;;
+    check) packages="$packages libcurl4-openssl-dev libcmocka-dev python3 mandoc iproute2 strace" ;;
+    lint) packages="$packages clang clang-format cppcheck shellcheck mandoc abigail-tools xz-utils" ;;
     gpu) packages="$packages g++" ;;
+    report) packages="$packages chromium" ;;
     fuzz) packages="$packages clang libclang-rt-14-dev" ;;
+    examples) packages="$packages g++ rustc bindgen golang-go" ;;
     interop) packages="$packages python3-torch python3-venv cmake ninja-build g++" ;;
+    packages) packages="$packages binutils dpkg-dev debhelper dh-python fakeroot cmake xz-utils lintian debootstrap" ;;
+    cross) packages="$packages gcc-aarch64-linux-gnu qemu-user-static buildah" ;;
     *)
-        echo "deps.sh: unknown set '$set' (ckpt build demo check lint gpu fuzz interop)" >&2
+        echo "deps.sh: unknown set '$set' (ckpt build demo check lint gpu fuzz interop examples packages cross)" >&2
         exit 2
         ;;
     esac

@@ -95,10 +95,18 @@ static int main_local(const cli_args *a, ckpt_err *err)
     return a->hostfile ? ckpt_team_hostfile(a->hostfile, err) : ckpt_team_spread(NULL, 0, err);
 }
 
+/* Waiting for another machine ends with the first signal. */
+static bool main_stop(void *ctx)
+{
+    (void)ctx;
+    return progress_signal() != 0;
+}
+
 /* Run a command with no more rights than it needs. */
 static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
+    ckpt_remote_stop_with(main_stop, NULL);
     // MPI opens files and sockets as it goes
     int rc = ranks_shared() ? CKPT_OK : sandbox_enter(&box, args, err);
 

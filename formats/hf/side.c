@@ -16,6 +16,7 @@
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/copy/address.h"
 
 enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
 
@@ -386,7 +387,8 @@ static int side_take_folder(side_work *w, const char *name)
 
     if (rc != CKPT_OK || kind == SIDE_SILENT)
         return rc;
-    if (kind == SIDE_LEFT || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (kind == SIDE_LEFT ||
+        (!ckpt_address_is(path) && (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))))
         return side_leave(w, name, "/");
     rc = ckpt_listing_read(&below, w->scratch, path, w->err);
     for (size_t i = 0; rc == CKPT_OK && i < below.n; i++) {

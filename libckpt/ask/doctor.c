@@ -10,6 +10,7 @@
 
 #include "libckpt/ask/doctor.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/left.h"
 
 /* The last part of a path, without slashes at its end. */
@@ -293,6 +294,11 @@ int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EUSAGE, "no folder to examine");
     if (rc != CKPT_OK)
         return rc;
+    if (ckpt_address_is(path))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: an address; folders of this machine are examined (ckpt verify reads "
+                         "addresses)",
+                         path);
     if (stat(path, &st) != 0)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     if (!S_ISDIR(st.st_mode))

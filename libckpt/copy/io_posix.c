@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/behind.h"
 #include "libckpt/copy/io.h"
 
@@ -133,6 +134,10 @@ int ckpt_io_open_here(ckpt_io **out, const char *path, ckpt_err *err)
     *out = NULL;
     if (!f)
         return ckpt_fail_memory(err);
+    if (ckpt_address_is(path)) {
+        ckpt_free(f);
+        return ckpt_address_open(out, path, err);
+    }
     rc = iop_open_fd(&f->fd, path, err);
     if (rc != CKPT_OK) {
         ckpt_free(f);

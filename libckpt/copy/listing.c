@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/listing.h"
 
 enum { LISTING_MAX = 4 << 20 }; /* entries: far above any real folder */
@@ -121,9 +122,17 @@ int ckpt_listing_read_here(ckpt_listing *out, ckpt_map *map, const char *folder,
     assert(out && folder);
     ckpt_entries all = {0};
     int rc = CKPT_OK;
-    DIR *dir = opendir(folder);
+    DIR *dir = NULL;
 
     memset(out, 0, sizeof *out);
+    if (ckpt_address_is(folder)) {
+        rc = ckpt_address_list(&all, map, folder, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_listing_of(out, map, folder, &all, err);
+        ckpt_vec_free(&all);
+        return rc;
+    }
+    dir = opendir(folder);
     if (!dir)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot list the folder",
                              folder);

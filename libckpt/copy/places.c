@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/places.h"
 
@@ -225,6 +226,8 @@ int ckpt_places_kind(const char *path, bool *is_dir, ckpt_err *err)
     struct stat st;
     int sys, rc = CKPT_OK;
 
+    if (ckpt_address_is(path))
+        return ckpt_address_kind(path, is_dir, err);
     if (stat(path, &st) == 0) {
         *is_dir = S_ISDIR(st.st_mode);
         return CKPT_OK;

@@ -10,20 +10,23 @@
 #include <sys/stat.h>
 
 #include "libckpt/codec/json/json.h"
+#include "libckpt/copy/address.h"
 #include "libckpt/remap/expr.h"
 
 /* What a configuration may have. */
 #define FA_BYTES (4u << 20)
 
 /* The folder of the model, or of the path that was opened, with its slash; "" for a name alone. */
-static const char *fa_folder(const ckpt_map *map)
+static const char *fa_folder(ckpt_map *map)
 {
     const char *path = map->model_folder ? map->model_folder : map->path ? map->path : "";
     ckpt_arena *a = map->arena;
     const char *slash;
+    ckpt_listing list;
     struct stat st;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (ckpt_address_is(path) ? ckpt_listing_read(&list, map, path, NULL) == CKPT_OK
+                              : stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return ckpt_arena_printf(a, "%s/", path);
     slash = strrchr(path, '/');
     return ckpt_arena_string(a, path, slash ? (size_t)(slash - path) + 1 : 0);
@@ -35,13 +38,14 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
 {
     const char *path = ckpt_arena_printf(map->arena, "%s%s", folder, name);
     ckpt_value *v = NULL;
-    struct stat st;
+    bool there = false;
 
     if (!path)
         return ckpt_fail_memory(err);
-    if (stat(path, &st) != 0)
-        return CKPT_OK;
-    int rc = ckpt_json_read(&v, map->arena, path, FA_BYTES, err);
+    int rc = ckpt_address_there(path, &there, err);
+
+    if (rc == CKPT_OK && there)
+        rc = ckpt_json_read(&v, map->arena, path, FA_BYTES, err);
     *out = v;
     return rc;
 }

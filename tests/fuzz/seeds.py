@@ -238,10 +238,21 @@ def adapters():
               target_parameters=['mlp.experts.up'])
 
 
+def listings():
+    """Listings of buckets, and what XML may have besides."""
+    entry = '<Contents><Key>%s</Key><Owner><ID>x</ID></Owner><Size>%d</Size></Contents>'
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+    yield (head + entry % ('a/b&amp;c', 7) + '<IsTruncated>true</IsTruncated><NextContinuationToken>1/2=='
+           '</NextContinuationToken></ListBucketResult>').encode()
+    yield b'\xef\xbb\xbf<a:b c="d>" e=\'"\'><!-- - --><f/><g><![CDATA[<&]]></g>&#65;&#x20ac;&lt;</a:b>\n'
+    yield b'<Error><Code>AccessDenied</Code><Message>no\xc3\xa9</Message></Error>'
+    yield b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
+
+
 def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
-            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves, 'fuzz_adapter': adapters,
+            'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves, 'fuzz_adapter': adapters, 'fuzz_xml': listings,
             'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_fsdp_ranks': ranks, 'fuzz_universal': lambda: universal(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:

@@ -58,7 +58,7 @@ if grep -rn '#include "\(formats\|tools\)/' engine; then
     echo "the engine includes libckpt and itself only"
     bad=1
 fi
-for lib in libdeflate.h zlib.h zip.h openssl/ cjson/ pcre2.h yaml.h cblas.h oneapi/dnnl mpi.h; do
+for lib in libdeflate.h zlib.h zip.h openssl/ cjson/ pcre2.h yaml.h cblas.h oneapi/dnnl mpi.h curl/; do
     users=$(grep -rl --include='*.c' "#include <$lib" libckpt formats tools engine)
     n=$(printf '%s\n' "$users" | grep -c .)
     limit=1

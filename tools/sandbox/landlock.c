@@ -63,12 +63,12 @@ static uint64_t land_known(int abi)
            (abi >= 5 ? LL_IOCTL_DEV : 0);
 }
 
-int landlock_new(bool writes)
+int landlock_new(bool writes, bool network)
 {
     int abi = landlock_abi();
     const land_rules rules = {
         .fs = land_known(abi),
-        .net = abi >= 4 ? LL_NET : 0,
+        .net = abi >= 4 && !network ? LL_NET : 0,
         .scoped = abi >= 6 ? LL_SCOPES : 0,
     };
 

@@ -20,8 +20,10 @@ int landlock_abi(void);
 /*
  * A set of rules that is being made, as a descriptor; -1: this kernel cannot enforce it.
  * Before version 2 nothing can be renamed from one folder to another, so that writers get none.
+ *
+ * network  connections by TCP are left alone
  */
-int landlock_new(bool writes);
+int landlock_new(bool writes, bool network);
 
 /* Allow a use of a path, links followed; false, with errno: it cannot be opened. */
 bool landlock_allow(int rules, int at, const char *path, unsigned use);

@@ -289,6 +289,7 @@ typedef struct sandbox_paths {
     sandbox *s;
     int rules;
     bool any, writes; /* something is read; something is changed */
+    bool network;     /* something is read from other machines */
     ckpt_err *err;
 } sandbox_paths;
 
@@ -299,6 +300,7 @@ static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use
     bool output = use == 'o' || use == 'd' || use == 'p';
 
     p->any = p->any || !output;
+    p->network = p->network || (!output && ckpt_path_is_remote(path));
     p->writes = p->writes || sandbox_edits(a, use) || (output && !a->dry_run);
     if (!output || p->s->folder)
         return CKPT_OK;
@@ -313,6 +315,8 @@ static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use
 {
     const sandbox_paths *p = ctx;
 
+    if (ckpt_path_is_remote(path))
+        return CKPT_OK;
     if (use == 'f')
         (void)landlock_allow(p->rules, AT_FDCWD, path, LANDLOCK_READ);
     else if (sandbox_edits(a, use))
@@ -320,6 +324,42 @@ static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use
     else if (use == 'r' || use == 'l')
         sandbox_source(p->rules, path, LANDLOCK_READ);
     return CKPT_OK;
+}
+
+/* Names of machines, and who is trusted to say which is which; libraries are loaded for both. */
+static void sandbox_network(int rules)
+{
+    static const char *const path[] = {
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/host.conf",
+        "/etc/nsswitch.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+        "/etc/ssl",
+        "/etc/pki",
+        "/etc/ca-certificates",
+        "/usr/lib/ssl",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        "/lib",
+        "/lib64",
+        "/usr/lib",
+        "/usr/lib64",
+        "/etc/ld.so.cache",
+        "/run/systemd/resolve",
+        "/dev/urandom",
+    };
+    static const char *const named[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"};
+
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++)
+        (void)landlock_allow(rules, AT_FDCWD, path[i], LANDLOCK_READ);
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        const char *said = getenv(named[i]);
+
+        if (said && *said)
+            (void)landlock_allow(rules, AT_FDCWD, said, LANDLOCK_READ);
+    }
 }
 
 /* The rules for files, where the kernel has them. */
@@ -331,11 +371,13 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     // which models are read, a configuration of merges says: it is believed as a command line is
     if (a->recipe)
         return CKPT_OK;
-    p->rules = landlock_new(p->writes);
+    p->rules = landlock_new(p->writes, p->network);
     if (p->rules < 0)
         return CKPT_OK;
     // what would be opened later, and cannot be then
     (void)ckpt_prepare(output ? CKPT_TO_WRITE : CKPT_TO_READ, NULL);
+    if (p->network)
+        sandbox_network(p->rules);
     (void)sandbox_each(a, sandbox_rule, p);
     if (output)
         rc = sandbox_allow_output(p->s, p->rules, p->err);
@@ -357,8 +399,12 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
     // help texts and tables of formats come from nobody else
     if (rc != CKPT_OK || !p.any)
         return rc;
-    rc = sandbox_files(&p, a);
-    (void)seccomp_enforce();
+    // tokens and the transport's library lie where nothing is read later
+    if (p.network)
+        rc = ckpt_prepare(CKPT_TO_FETCH, err);
+    if (rc == CKPT_OK)
+        rc = sandbox_files(&p, a);
+    (void)seccomp_enforce(p.network);
     return rc;
 }
 

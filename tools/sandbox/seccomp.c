@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,20 +47,11 @@ static const int comp_refused[] = {
     // other programs
     SYS_execve,
     SYS_execveat,
-    // the network; a socket that is stdout is written like a file
-    SYS_socket,
-    SYS_socketpair,
-    SYS_connect,
+    // waiting for others to connect
     SYS_bind,
     SYS_listen,
     SYS_accept,
     SYS_accept4,
-    SYS_sendto,
-    SYS_sendmsg,
-    SYS_sendmmsg,
-    SYS_recvfrom,
-    SYS_recvmsg,
-    SYS_recvmmsg,
     // other processes
     SYS_ptrace,
     SYS_process_vm_readv,
@@ -138,7 +130,17 @@ static const int comp_refused[] = {
     SYS_capset,
 };
 
-enum { SC_N = sizeof comp_refused / sizeof *comp_refused, SC_ROOM = 2 * SC_N + 32 };
+/* The network; a socket that is stdout is written like a file. */
+static const int comp_network[] = {
+    SYS_socketpair, SYS_connect,  SYS_sendto,  SYS_sendmsg,
+    SYS_sendmmsg,   SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg,
+};
+
+enum {
+    SC_N = sizeof comp_refused / sizeof *comp_refused,
+    SC_N_NETWORK = sizeof comp_network / sizeof *comp_network,
+    SC_ROOM = 2 * (SC_N + SC_N_NETWORK) + 40
+};
 
 #define SC_FIELD(field) ((uint32_t)offsetof(struct seccomp_data, field))
 /* the low half of an argument: the processors above are little-endian */
@@ -172,8 +174,28 @@ static size_t comp_typing(struct sock_filter *at)
     return 6;
 }
 
+static size_t comp_refuse(struct sock_filter *at, uint32_t call)
+{
+    at[0] = SC_SKIP(call, 0, 1);
+    at[1] = SC_END(SC_REFUSE);
+    return 2;
+}
+
+/* Sockets of the internet, and the one that tells which addresses this machine has. */
+static size_t comp_socket(struct sock_filter *at)
+{
+    at[0] = SC_SKIP(SYS_socket, 0, 6);
+    at[1] = SC_LOAD(args[0]);
+    at[2] = SC_SKIP(AF_INET, 2, 0);
+    at[3] = SC_SKIP(AF_INET6, 1, 0);
+    at[4] = SC_SKIP(AF_NETLINK, 0, 1);
+    at[5] = SC_END(SECCOMP_RET_ALLOW);
+    at[6] = SC_END(SC_REFUSE);
+    return 7;
+}
+
 /* The filter; how many instructions it has. */
-static size_t comp_filter(struct sock_filter at[SC_ROOM])
+static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network)
 {
     size_t n = 0;
 
@@ -187,10 +209,11 @@ static size_t comp_filter(struct sock_filter at[SC_ROOM])
     at[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
     at[n++] = SC_END(SC_REFUSE);
 #endif
-    for (size_t i = 0; i < SC_N; i++) {
-        at[n++] = SC_SKIP((uint32_t)comp_refused[i], 0, 1);
-        at[n++] = SC_END(SC_REFUSE);
-    }
+    for (size_t i = 0; i < SC_N; i++)
+        n += comp_refuse(at + n, (uint32_t)comp_refused[i]);
+    for (size_t i = 0; i < SC_N_NETWORK && !network; i++)
+        n += comp_refuse(at + n, (uint32_t)comp_network[i]);
+    n += network ? comp_socket(at + n) : comp_refuse(at + n, SYS_socket);
     n += comp_self(at + n, SYS_kill);
     n += comp_self(at + n, SYS_tgkill);
     n += comp_typing(at + n);
@@ -205,10 +228,10 @@ bool seccomp_known(void)
     return SC_ARCH != 0 && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-bool seccomp_enforce(void)
+bool seccomp_enforce(bool network)
 {
     struct sock_filter filter[SC_ROOM];
-    const struct sock_fprog program = {.len = (unsigned short)comp_filter(filter),
+    const struct sock_fprog program = {.len = (unsigned short)comp_filter(filter, network),
                                        .filter = filter};
 
     if (SC_ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)

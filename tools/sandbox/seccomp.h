@@ -10,7 +10,11 @@
 /* This kernel and this processor have it. */
 bool seccomp_known(void);
 
-/* From now on, for this thread and all that it starts; needs no_new_privs.  False: refused. */
-bool seccomp_enforce(void);
+/*
+ * From now on, for this thread and all that it starts; needs no_new_privs.  False: refused.
+ *
+ * network  connections to other machines are made: by TCP and UDP, and nobody connects to us
+ */
+bool seccomp_enforce(bool network);
 
 #endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * curl.c: libckpt-remote.so: GET requests by libcurl, one connection for each ckpt_wire.
+ *
+ * Everything that could send something elsewhere than to the host that was named is off: redirects,
+ * ~/.netrc, cookies, protocols other than HTTP.  Certificates are checked.
+ */
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "libckpt/remote/wire.h"
+
+struct ckpt_wire {
+    CURL *easy;
+    const ckpt_wire_request *request; /* of the call that is being made */
+    bool headers_done, ended;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* What libcurl's options take, each of its own type. */
+#define SET(option, value) (rc = rc == CURLE_OK ? curl_easy_setopt(w->easy, (option), (value)) : rc)
+
+static long curl_status(ckpt_wire *w)
+{
+    long status = 0;
+
+    (void)curl_easy_getinfo(w->easy, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
+
+/* The end of the headers, told once, before the body or at the end of an answer without one. */
+static bool curl_headers_end(ckpt_wire *w)
+{
+    if (w->headers_done)
+        return true;
+    w->headers_done = true;
+    w->ended = w->ended || w->request->got_header(w->request->ctx, curl_status(w), NULL, NULL) != 0;
+    return !w->ended;
+}
+
+/* One line of the headers: "Name: value\r\n", the status line, or an empty one. */
+static size_t curl_header(char *line, size_t one, size_t n, void *ctx)
+{
+    ckpt_wire *w = ctx;
+    char text[4096], *colon, *value, *end;
+    long status = curl_status(w);
+
+    (void)one;
+    // headers that lead to another answer (100 Continue) or follow the body are nobody's
+    if (n >= sizeof text || w->headers_done || status < 200)
+        return n;
+    memcpy(text, line, n);
+    text[n] = 0;
+    // judged before anything of the body is waited for
+    if (strcmp(text, "\r\n") == 0 || strcmp(text, "\n") == 0)
+        return curl_headers_end(w) ? n : 0;
+    colon = strchr(text, ':');
+    if (!colon || strlen(text) != n)
+        return n;
+    *colon = 0;
+    value = colon + 1 + strspn(colon + 1, " \t");
+    for (end = value + strlen(value); end > value && strchr(" \t\r\n", end[-1]);)
+        *--end = 0;
+    if (w->request->got_header(w->request->ctx, status, text, value) != 0) {
+        w->ended = true;
+        return 0;
+    }
+    return n;
+}
+
+static size_t curl_body(char *bytes, size_t one, size_t n, void *ctx)
+{
+    ckpt_wire *w = ctx;
+
+    (void)one;
+    if (!curl_headers_end(w))
+        return 0;
+    if (w->request->got_body(w->request->ctx, bytes, n) != 0) {
+        w->ended = true;
+        return 0;
+    }
+    return n;
+}
+
+static int curl_stop(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    ckpt_wire *w = ctx;
+
+    (void)a, (void)b, (void)c, (void)d;
+    w->ended = w->ended || (w->request->stop && w->request->stop(w->request->ctx));
+    return w->ended;
+}
+
+/* What is the same for each request. */
+static CURLcode curl_rules(ckpt_wire *w)
+{
+    CURLcode rc = CURLE_OK;
+
+#if LIBCURL_VERSION_NUM >= 0x075500
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    SET(CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    SET(CURLOPT_SSL_VERIFYPEER, 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, 2L);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_BUFFERSIZE, 256L << 10);
+    SET(CURLOPT_HTTPGET, 1L);
+    SET(CURLOPT_ERRORBUFFER, w->error);
+    SET(CURLOPT_HEADERFUNCTION, curl_header);
+    SET(CURLOPT_HEADERDATA, w);
+    SET(CURLOPT_WRITEFUNCTION, curl_body);
+    SET(CURLOPT_WRITEDATA, w);
+    SET(CURLOPT_NOPROGRESS, 0L);
+    SET(CURLOPT_XFERINFOFUNCTION, curl_stop);
+    SET(CURLOPT_XFERINFODATA, w);
+    return rc;
+}
+
+static CURLcode curl_ask(ckpt_wire *w, struct curl_slist *headers)
+{
+    const ckpt_wire_request *r = w->request;
+    const char *trusted = getenv("CURL_CA_BUNDLE");
+    CURLcode rc = curl_rules(w);
+
+    // as the curl command does
+    if (!trusted || !*trusted)
+        trusted = getenv("SSL_CERT_FILE");
+    if (trusted && *trusted)
+        SET(CURLOPT_CAINFO, trusted);
+
+    SET(CURLOPT_URL, r->url);
+    SET(CURLOPT_USERAGENT, r->agent);
+    SET(CURLOPT_HTTPHEADER, headers);
+    SET(CURLOPT_CONNECTTIMEOUT, (long)r->connect_s);
+    SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    SET(CURLOPT_LOW_SPEED_TIME, (long)r->stall_s);
+    if (r->sign) {
+#if LIBCURL_VERSION_NUM >= 0x074b00
+        SET(CURLOPT_AWS_SIGV4, r->sign);
+        SET(CURLOPT_USERPWD, r->user);
+#else
+        return CURLE_UNSUPPORTED_PROTOCOL;
+#endif
+    }
+    return rc == CURLE_OK ? curl_easy_perform(w->easy) : rc;
+}
+
+/* libcurl's codes are many, and the list grows: what is not named may go better next time. */
+static ckpt_wire_end curl_end(CURLcode rc)
+{
+    if (rc == CURLE_OK)
+        return CKPT_WIRE_DONE;
+    if (rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE ||
+        rc == CURLE_SSL_ISSUER_ERROR || rc == CURLE_SSL_CERTPROBLEM)
+        return CKPT_WIRE_TRUST;
+    if (rc == CURLE_URL_MALFORMAT || rc == CURLE_UNSUPPORTED_PROTOCOL ||
+        rc == CURLE_OUT_OF_MEMORY || rc == CURLE_BAD_FUNCTION_ARGUMENT ||
+        rc == CURLE_UNKNOWN_OPTION || rc == CURLE_NOT_BUILT_IN)
+        return CKPT_WIRE_WRONG;
+    return CKPT_WIRE_CUT;
+}
+
+static void wire_get(ckpt_wire *w, const ckpt_wire_request *r, ckpt_wire_outcome *out)
+{
+    struct curl_slist *headers = NULL, *longer;
+    const char *next = NULL;
+    CURLcode rc = CURLE_OK;
+
+    *out = (ckpt_wire_outcome){.end = CKPT_WIRE_WRONG};
+    w->request = r;
+    w->headers_done = w->ended = false;
+    w->error[0] = 0;
+    // all but connections and their caches
+    curl_easy_reset(w->easy);
+    for (size_t i = 0; rc == CURLE_OK && i < r->n_header; i++) {
+        longer = curl_slist_append(headers, r->header[i]);
+        rc = longer ? CURLE_OK : CURLE_OUT_OF_MEMORY;
+        headers = longer ? longer : headers;
+    }
+    if (rc == CURLE_OK)
+        rc = curl_ask(w, headers);
+    if (rc == CURLE_OK)
+        (void)curl_headers_end(w);
+    out->end = w->ended ? CKPT_WIRE_STOPPED : curl_end(rc);
+    out->status = curl_status(w);
+    (void)snprintf(out->text, sizeof out->text, "%s",
+                   w->error[0] ? w->error : curl_easy_strerror(rc));
+    if (curl_easy_getinfo(w->easy, CURLINFO_REDIRECT_URL, &next) == CURLE_OK && next &&
+        strlen(next) < sizeof out->next)
+        memcpy(out->next, next, strlen(next) + 1);
+    // what the handle points to ends with this call
+    (void)curl_easy_setopt(w->easy, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    w->request = NULL;
+}
+
+static int wire_begin(void)
+{
+    return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? 0 : -1;
+}
+
+static ckpt_wire *wire_open(void)
+{
+    ckpt_wire *w = calloc(1, sizeof *w);
+
+    if (w)
+        w->easy = curl_easy_init();
+    if (w && !w->easy) {
+        free(w);
+        w = NULL;
+    }
+    return w;
+}
+
+static void wire_close(ckpt_wire *w)
+{
+    curl_easy_cleanup(w->easy);
+    free(w);
+}
+
+extern const ckpt_wire_plugin ckpt_wire_table;
+__attribute__((visibility("default"))) const ckpt_wire_plugin ckpt_wire_table = {
+    .version = CKPT_WIRE_VERSION,
+    .begin = wire_begin,
+    .open = wire_open,
+    .get = wire_get,
+    .close = wire_close,
+};

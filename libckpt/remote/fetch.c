@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fetch.c: one part of a file: asked for, checked, followed through redirects, and tried again.
+ *
+ * Owns the rule that bytes of two files never mix: which file an answer is of is checked before its
+ * first byte is taken (size, ETag, Last-Modified), and a retry goes on only within the same one.
+ */
+#include "libckpt/remote/fetch.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "ckpt.h"
+
+enum {
+    FET_REDIRECTS = 10,
+    FET_CONNECT = 15,        /* seconds */
+    FET_PROGRESS = 64 << 10, /* bytes after which failures are counted anew */
+    FET_PATIENCE = 60,       /* seconds of Retry-After that are waited */
+    FET_SLICE = 50,          /* milliseconds between looks at who wants to end */
+    FET_HEADERS = 8,
+    FET_SAID = 200 /* bytes of a refusal's text */
+};
+
+/* What is to be done after an answer. */
+typedef enum fet_verdict { FET_DONE, FET_AGAIN, FET_FAIL, FET_MOVED } fet_verdict;
+
+/* One part that is wanted, and the answer that is coming in. */
+typedef struct fet_job {
+    const ckpt_fetch_from *from;
+    const char *url; /* of this hop */
+    // a range
+    uint8_t *buf;
+    uint64_t at, want, got;
+    ckpt_fetch_seen *seen;
+    // or all there is
+    ckpt_bytes *all;
+    uint64_t max;
+    char *next;
+    // the answer
+    bool has_length, has_range, encoded, multipart, accepted;
+    long status;
+    uint64_t length, first, last, total, left;
+    char etag[256], modified[64], said[FET_SAID];
+    size_t n_said;
+    unsigned wait_s;
+    ckpt_err why; /* what is wrong with it */
+} fet_job;
+
+/* ---- numbers and names in headers ---- */
+
+/* Digits at *p, at most 18 of them; moved past. */
+static bool fet_number(const char **p, uint64_t *out)
+{
+    size_t n = strspn(*p, "0123456789");
+
+    *out = 0;
+    if (n == 0 || n > 18)
+        return false;
+    for (; n > 0; n--)
+        *out = *out * 10 + (uint64_t)(*(*p)++ - '0');
+    return true;
+}
+
+/* "bytes 0-99/1000"; of 416 "bytes" and "*" and the total, which is first > last. */
+static bool fet_content_range(fet_job *j, const char *v)
+{
+    if (strncasecmp(v, "bytes", 5) != 0)
+        return false;
+    v += 5 + strspn(v + 5, " \t");
+    if (*v == '*') {
+        v++;
+        j->first = 1;
+        j->last = 0;
+    } else if (!fet_number(&v, &j->first) || *v++ != '-' || !fet_number(&v, &j->last) ||
+               j->last < j->first) {
+        return false;
+    }
+    return *v++ == '/' && fet_number(&v, &j->total) && *v == 0 &&
+           (j->first > j->last || j->last < j->total);
+}
+
+static size_t fet_origin(const char *url)
+{
+    const char *host = strstr(url, "://");
+
+    return host ? (size_t)(host - url) + 3 + strcspn(host + 3, "/?#") : 0;
+}
+
+bool ckpt_fetch_same_origin(const char *a, const char *b)
+{
+    size_t n = fet_origin(a);
+
+    return n > 0 && n == fet_origin(b) && strncasecmp(a, b, n) == 0;
+}
+
+/* <URL>; rel="next" among the links of an answer. */
+static void fet_link(fet_job *j, const char *v)
+{
+    while (j->next && (v = strchr(v, '<'))) {
+        const char *end = strchr(v, '>'), *comma = end ? strchr(end, ',') : NULL;
+        const char *rel = end ? strstr(end, "rel=\"next\"") : NULL;
+
+        if (!end)
+            return;
+        if (rel && (!comma || rel < comma) && (size_t)(end - v) <= CKPT_FETCH_URL - 1) {
+            memcpy(j->next, v + 1, (size_t)(end - v - 1));
+            j->next[end - v - 1] = 0;
+            return;
+        }
+        v = end;
+    }
+}
+
+/* ---- an answer ---- */
+
+/* The answer is of no use: why. */
+#define FET_WRONG(j, code, ...) (ckpt_fail(&(j)->why, code, __VA_ARGS__), -1)
+
+static int fet_changed(fet_job *j)
+{
+    return FET_WRONG(j, CKPT_EIO, "%s: changed while being read, on its server: start again",
+                     j->from->name);
+}
+
+/* All that is known of the file says that this answer is of it. */
+static int fet_same(fet_job *j, uint64_t total)
+{
+    ckpt_fetch_seen *s = j->seen;
+
+    if (!s->known) {
+        s->known = true;
+        s->total = total;
+        (void)snprintf(s->etag, sizeof s->etag, "%s", j->etag);
+        (void)snprintf(s->modified, sizeof s->modified, "%s", j->modified);
+        (void)snprintf(s->origin, sizeof s->origin, "%.*s", (int)fet_origin(j->url), j->url);
+        return 0;
+    }
+    if (s->total != total || strcmp(s->etag, j->etag) != 0 ||
+        (!*s->etag && strcmp(s->modified, j->modified) != 0))
+        return fet_changed(j);
+    return 0;
+}
+
+/* 206: exactly what was asked for, or what the file has of it. */
+static int fet_partial(fet_job *j)
+{
+    uint64_t at = j->at + j->got, want = j->want - j->got, end;
+
+    if (j->multipart || !j->has_range || j->first > j->last)
+        return FET_WRONG(j, CKPT_EUNSUPPORTED,
+                         "%s: the server answers a range without saying which (Content-Range)",
+                         j->from->name);
+    end = want < j->total && at < j->total - want ? at + want : j->total;
+    if (j->first != at || j->last + 1 != end)
+        return FET_WRONG(j, CKPT_EIO,
+                         "%s: asked for bytes %" PRIu64 " to %" PRIu64
+                         ", the server answers with %" PRIu64 " to %" PRIu64 " of %" PRIu64,
+                         j->from->name, at, at + want - 1, j->first, j->last, j->total);
+    j->left = end - at;
+    if (j->has_length && j->length != j->left)
+        return FET_WRONG(j, CKPT_EIO,
+                         "%s: the server announces %" PRIu64 " bytes for a range of %" PRIu64,
+                         j->from->name, j->length, j->left);
+    return fet_same(j, j->total);
+}
+
+/* 200 to a range: fine where the whole file is what was wanted. */
+static int fet_whole(fet_job *j)
+{
+    bool small = j->at + j->got == 0 && j->has_length && j->length <= j->want;
+
+    if (!small)
+        return FET_WRONG(j, CKPT_EUNSUPPORTED,
+                         "%s: the server sends whole files only, not ranges of bytes: it cannot be "
+                         "read in parts; download it first",
+                         j->from->name);
+    j->left = j->length;
+    return fet_same(j, j->length);
+}
+
+/* All headers are there: is the body what was asked for?  Of refusals it is read for its text. */
+static int fet_judge(fet_job *j, long status)
+{
+    j->status = status;
+    if (status != 200 && status != 206)
+        return 0;
+    if (j->encoded)
+        return FET_WRONG(j, CKPT_EUNSUPPORTED,
+                         "%s: the server sends it encoded (Content-Encoding), unasked",
+                         j->from->name);
+    j->accepted = true;
+    if (j->all) {
+        if (status != 200)
+            return FET_WRONG(j, CKPT_EIO, "%s: a part came, unasked", j->from->name);
+        if (j->has_length && j->length > j->max)
+            return FET_WRONG(j, CKPT_ELIMIT,
+                             "%s: a listing of %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
+                             j->from->name, j->length, j->max);
+        return 0;
+    }
+    return status == 206 ? fet_partial(j) : fet_whole(j);
+}
+
+static int fet_header(void *ctx, long status, const char *name, const char *value)
+{
+    fet_job *j = ctx;
+    const char *v = value;
+
+    if (!name)
+        return fet_judge(j, status);
+    if (strcasecmp(name, "Content-Length") == 0)
+        j->has_length = fet_number(&v, &j->length) && *v == 0;
+    else if (strcasecmp(name, "Content-Range") == 0)
+        j->has_range = fet_content_range(j, value);
+    else if (strcasecmp(name, "Content-Encoding") == 0)
+        j->encoded = strcasecmp(value, "identity") != 0;
+    else if (strcasecmp(name, "Content-Type") == 0)
+        j->multipart = strncasecmp(value, "multipart/byteranges", 20) == 0;
+    else if (strcasecmp(name, "ETag") == 0)
+        (void)snprintf(j->etag, sizeof j->etag, "%s", value);
+    else if (strcasecmp(name, "Last-Modified") == 0)
+        (void)snprintf(j->modified, sizeof j->modified, "%s", value);
+    else if (strcasecmp(name, "Link") == 0)
+        fet_link(j, value);
+    else if (strcasecmp(name, "Retry-After") == 0) {
+        uint64_t s;
+
+        // a date is as good as nothing: clocks differ
+        if (fet_number(&v, &s) && *v == 0)
+            j->wait_s = s < 1000000 ? (unsigned)s : 1000000;
+    }
+    return 0;
+}
+
+/* The text of a refusal, in one line. */
+static void fet_hear(fet_job *j, const char *p, size_t n)
+{
+    for (size_t i = 0; i < n && j->n_said < sizeof j->said - 1; i++) {
+        bool blank = p[i] == ' ' || p[i] == '\n' || p[i] == '\r' || p[i] == '\t';
+
+        if (!blank || (j->n_said > 0 && j->said[j->n_said - 1] != ' '))
+            j->said[j->n_said++] = blank ? ' ' : p[i];
+    }
+    j->said[j->n_said] = 0;
+}
+
+static int fet_body(void *ctx, const void *bytes, size_t n)
+{
+    fet_job *j = ctx;
+
+    if (!j->accepted) {
+        fet_hear(j, bytes, n);
+        // an error of any size is read no further than it is shown, and the connection given up
+        return j->status >= 400 && j->n_said >= sizeof j->said - 1 ? -1 : 0;
+    }
+    if (j->all) {
+        if (n > j->max - j->all->n)
+            return FET_WRONG(j, CKPT_ELIMIT, "%s: a listing of more than %" PRIu64 " bytes",
+                             j->from->name, j->max);
+        return ckpt_bytes_add(j->all, bytes, n) ? 0 : (ckpt_fail_memory(&j->why), -1);
+    }
+    if (n > j->left)
+        return FET_WRONG(j, CKPT_EIO, "%s: the server sends more bytes than it said",
+                         j->from->name);
+    memcpy(j->buf + j->got, bytes, n);
+    j->got += n;
+    j->left -= n;
+    return 0;
+}
+
+static bool fet_stop(void *ctx)
+{
+    (void)ctx;
+    return ckpt_fetch_stopped();
+}
+
+/* ---- a request ---- */
+
+/* Headers of one hop: the key only for the host it is of, conditions only for who set them. */
+static size_t fet_headers(const fet_job *j, const char *header[FET_HEADERS], char range[96],
+                          char match[300])
+{
+    const ckpt_fetch_key *key = j->from->key;
+    const ckpt_fetch_seen *s = j->seen;
+    size_t n = 0;
+
+    header[n++] = "Accept-Encoding: identity";
+    if (!j->all) {
+        (void)snprintf(range, 96, "Range: bytes=%" PRIu64 "-%" PRIu64, j->at + j->got,
+                       j->at + j->want - 1);
+        header[n++] = range;
+        // a weak one never matches; it is compared when the answer comes
+        if (s->known && s->etag[0] == '"' && ckpt_fetch_same_origin(s->origin, j->url)) {
+            (void)snprintf(match, 300, "If-Match: %s", s->etag);
+            header[n++] = match;
+        }
+    }
+    for (size_t i = 0; key && i < 2; i++) {
+        if (key->header[i] && ckpt_fetch_same_origin(j->from->url, j->url))
+            header[n++] = key->header[i];
+    }
+    return n;
+}
+
+static void fet_ask(fet_job *j, ckpt_wire *wire, ckpt_wire_outcome *out)
+{
+    const ckpt_fetch_key *key = j->from->key;
+    const char *header[FET_HEADERS];
+    char range[96], match[300];
+    bool ours = ckpt_fetch_same_origin(j->from->url, j->url);
+    ckpt_wire_request r = {
+        .url = j->url,
+        .header = header,
+        .agent = "ckpt/" CKPT_VERSION,
+        .sign = key && ours ? key->sign : NULL,
+        .user = key && ours ? key->user : NULL,
+        .connect_s = ckpt_fetch_stall() < FET_CONNECT ? ckpt_fetch_stall() : FET_CONNECT,
+        .stall_s = ckpt_fetch_stall(),
+        .got_header = fet_header,
+        .got_body = fet_body,
+        .stop = fet_stop,
+        .ctx = j,
+    };
+
+    r.n_header = fet_headers(j, header, range, match);
+    j->has_length = j->has_range = j->encoded = j->multipart = j->accepted = false;
+    j->etag[0] = j->modified[0] = j->said[0] = 0;
+    j->n_said = 0;
+    j->wait_s = 0;
+    j->why = (ckpt_err){0};
+    if (j->next)
+        j->next[0] = 0;
+    if (j->all)
+        j->all->n = 0;
+    ckpt_wire_get(wire, &r, out);
+}
+
+/* ---- what an answer means ---- */
+
+static const char *fet_words(long status)
+{
+    switch (status) {
+    case 400:
+        return "Bad Request";
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 408:
+        return "Request Timeout";
+    case 410:
+        return "Gone";
+    case 429:
+        return "Too Many Requests";
+    case 500:
+        return "Internal Server Error";
+    case 502:
+        return "Bad Gateway";
+    case 503:
+        return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
+    default:
+        return "";
+    }
+}
+
+/* The text of a refusal where it is one, not a page. */
+static const char *fet_said(const fet_job *j)
+{
+    return strncasecmp(j->said, "<!doctype html", 14) == 0 || strncasecmp(j->said, "<html", 5) == 0
+               ? ""
+               : j->said;
+}
+
+static fet_verdict fet_refused(fet_job *j, long status, ckpt_err *err)
+{
+    const ckpt_fetch_key *key = j->from->key;
+    const char *said = fet_said(j);
+
+    if (status == 404 || status == 410)
+        (void)ckpt_fail(err, CKPT_EMISSING, "%s: not there (%ld %s)", j->from->name, status,
+                        fet_words(status));
+    else if (status == 401 || status == 403)
+        (void)ckpt_fail(err, CKPT_EIO, "%s: the server refuses it (%ld %s): %s%s%.120s",
+                        j->from->name, status, fet_words(status),
+                        key && key->help ? key->help : "it wants credentials",
+                        *said ? "; it says: " : "", said);
+    else
+        (void)ckpt_fail(err, CKPT_EIO, "%s: the server answers with status %ld %s%s%.120s",
+                        j->from->name, status, fet_words(status), *said ? ": " : "", said);
+    return FET_FAIL;
+}
+
+/* 416: nothing is at this place.  Of an empty file there is nothing at all. */
+static fet_verdict fet_nothing(fet_job *j, ckpt_err *err)
+{
+    if (!j->all && j->has_range && j->total == 0 && j->at + j->got == 0 && fet_same(j, 0) == 0)
+        return FET_DONE;
+    if (!j->all && j->seen->known)
+        (void)fet_changed(j);
+    (void)ckpt_fail(err, CKPT_EIO, "%s", j->why.code ? j->why.text : j->from->name);
+    return FET_FAIL;
+}
+
+static bool fet_passes(long status)
+{
+    return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
+           status == 504;
+}
+
+/* What was seen, for who reads the error after the last try. */
+static fet_verdict fet_again(fet_job *j, const ckpt_wire_outcome *out, ckpt_err *err)
+{
+    if (out->end == CKPT_WIRE_DONE && out->status >= 400)
+        (void)ckpt_fail(err, CKPT_EIO, "%s: the server answers with status %ld %s", j->from->name,
+                        out->status, fet_words(out->status));
+    else if (out->end == CKPT_WIRE_DONE)
+        (void)ckpt_fail(err, CKPT_EIO, "%s: the answer ends %" PRIu64 " bytes too early",
+                        j->from->name, j->left);
+    else
+        (void)ckpt_fail(err, CKPT_EIO, "%s: %s", j->from->name, out->text);
+    return FET_AGAIN;
+}
+
+static fet_verdict fet_verdict_of(fet_job *j, const ckpt_wire_outcome *out, ckpt_err *err)
+{
+    // refusals are cut off when enough was heard
+    bool heard = out->end == CKPT_WIRE_STOPPED && !j->accepted && out->status >= 300;
+
+    if (ckpt_fetch_stopped()) {
+        (void)ckpt_fail(err, CKPT_ECANCELED, "%s: interrupted", j->from->name);
+        return FET_FAIL;
+    }
+    if (j->why.code) {
+        (void)ckpt_fail(err, j->why.code, "%s", j->why.text);
+        return FET_FAIL;
+    }
+    if (out->end == CKPT_WIRE_CUT)
+        return fet_again(j, out, err);
+    if (out->end != CKPT_WIRE_DONE && !heard) {
+        (void)ckpt_fail(err, CKPT_EIO, "%s: %s", j->from->name, out->text);
+        return FET_FAIL;
+    }
+    if (fet_passes(out->status)) {
+        const ckpt_wire_outcome done = {.end = CKPT_WIRE_DONE, .status = out->status};
+        return fet_again(j, &done, err);
+    }
+    if (out->status >= 300 && out->status < 400 && out->next[0])
+        return FET_MOVED;
+    if (out->status == 412) {
+        (void)fet_changed(j);
+        (void)ckpt_fail(err, CKPT_EIO, "%s", j->why.text);
+        return FET_FAIL;
+    }
+    if (out->status == 416)
+        return fet_nothing(j, err);
+    if (!j->accepted)
+        return fet_refused(j, out->status, err);
+    return j->all || j->left == 0 ? FET_DONE : fet_again(j, out, err);
+}
+
+/* ---- redirects, and tries ---- */
+
+/* From one URL to the end of its redirects; the last one stays in `hop`. */
+static fet_verdict fet_follow(fet_job *j, ckpt_wire *wire, char hop[CKPT_FETCH_URL], ckpt_err *err)
+{
+    ckpt_wire_outcome out;
+    fet_verdict v;
+
+    for (unsigned n = 0;; n++) {
+        j->url = hop;
+        fet_ask(j, wire, &out);
+        v = fet_verdict_of(j, &out, err);
+        if (v != FET_MOVED)
+            return v;
+        if (n >= FET_REDIRECTS) {
+            (void)ckpt_fail(err, CKPT_EIO, "%s: more than %d redirects", j->from->name,
+                            FET_REDIRECTS);
+            return FET_FAIL;
+        }
+        if (strncasecmp(hop, "https:", 6) == 0 && strncasecmp(out.next, "https:", 6) != 0) {
+            (void)ckpt_fail(err, CKPT_EUNSAFE, "%s: redirects from https to %.100s: refused",
+                            j->from->name, out.next);
+            return FET_FAIL;
+        }
+        (void)snprintf(hop, CKPT_FETCH_URL, "%s", out.next);
+    }
+}
+
+/* Where the last redirect led to is asked again, as long as that works. */
+static fet_verdict fet_once(fet_job *j, ckpt_wire *wire, bool *direct, ckpt_err *err)
+{
+    char hop[CKPT_FETCH_URL];
+    ckpt_err lost = {0};
+    fet_verdict v;
+
+    if (*direct) {
+        (void)snprintf(hop, sizeof hop, "%s", j->from->direct);
+        v = fet_follow(j, wire, hop, &lost);
+        if (v != FET_FAIL || lost.code == CKPT_ECANCELED || j->accepted) {
+            if (lost.code)
+                (void)ckpt_fail(err, lost.code, "%s", lost.text);
+            return v;
+        }
+        // such places are good for an hour or so
+        *direct = false;
+    }
+    (void)snprintf(hop, sizeof hop, "%s", j->from->url);
+    v = fet_follow(j, wire, hop, err);
+    if (v == FET_DONE && j->seen)
+        (void)snprintf(j->seen->direct, CKPT_FETCH_URL, "%s",
+                       strcmp(hop, j->from->url) == 0 ? "" : hop);
+    return v;
+}
+
+/* Sleep; false: the program wants to end. */
+static bool fet_wait(unsigned ms)
+{
+    const struct timespec slice = {.tv_nsec = FET_SLICE * 1000000L};
+
+    for (unsigned at = 0; at < ms && !ckpt_fetch_stopped(); at += FET_SLICE)
+        (void)nanosleep(&slice, NULL);
+    return !ckpt_fetch_stopped();
+}
+
+static int fet_run(fet_job *j, ckpt_err *err)
+{
+    ckpt_wire *wire = ckpt_wire_take();
+    bool direct = j->from->direct && j->from->direct[0];
+    unsigned tries = 0;
+    int rc = CKPT_OK;
+
+    if (!wire)
+        return ckpt_fail_memory(err);
+    for (bool more = true; more;) {
+        ckpt_err why = {0};
+        uint64_t before = j->got;
+        fet_verdict v = fet_once(j, wire, &direct, &why);
+        unsigned ms = j->wait_s > 0 ? j->wait_s * 1000 : 250u << (tries < 5 ? tries : 5);
+
+        tries = j->got - before >= FET_PROGRESS ? 0 : tries;
+        more = v == FET_AGAIN && tries < ckpt_fetch_retries() && j->wait_s <= FET_PATIENCE;
+        if (v == FET_FAIL)
+            rc = ckpt_fail(err, why.code, "%s", why.text);
+        else if (v == FET_AGAIN && j->wait_s > FET_PATIENCE)
+            rc = ckpt_fail(err, CKPT_EIO, "%s; it wants to be left alone for %u s", why.text,
+                           j->wait_s);
+        else if (v == FET_AGAIN && !more)
+            rc = ckpt_fail(err, CKPT_EIO, "%s; %u tries", why.text, tries + 1);
+        if (more && !fet_wait(ms)) {
+            rc = ckpt_fail(err, CKPT_ECANCELED, "%s: interrupted", j->from->name);
+            more = false;
+        }
+        tries++;
+    }
+    ckpt_wire_give(wire);
+    return rc;
+}
+
+int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_t at,
+                     ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err)
+{
+    assert(from && buf && n > 0 && n <= INT64_MAX && at <= INT64_MAX && seen && got);
+    fet_job j = {.from = from, .buf = buf, .at = at, .want = n, .seen = seen};
+    int rc = fet_run(&j, err);
+
+    *got = j.got;
+    return rc;
+}
+
+int ckpt_fetch_all(const ckpt_fetch_from *from, ckpt_bytes *out, uint64_t max,
+                   char next[CKPT_FETCH_URL], ckpt_err *err)
+{
+    assert(from && out && out->n == 0);
+    fet_job j = {.from = from, .all = out, .max = max, .next = next};
+
+    return fet_run(&j, err);
+}

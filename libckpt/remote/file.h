@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file.h: one file on another machine: which one it is, and the blocks of it that are kept.
+ *
+ * Headers are read here and there in small pieces: a piece brings a block, which is kept, within a
+ * limit for all files.  Tensors are read in long pieces, which go straight to who asked.
+ */
+#ifndef CKPT_REMOTE_FILE_H
+#define CKPT_REMOTE_FILE_H
+
+#include "libckpt/remote/fetch.h"
+
+#define CKPT_REMOTE_HEAD (64u << 10) /* bytes that opening brings */
+
+typedef struct ckpt_remote_file ckpt_remote_file;
+
+/* name: the address; url: where it is; both are copied.  key is borrowed. */
+int ckpt_remote_file_new(ckpt_remote_file **out, const char *name, const char *url,
+                         const ckpt_fetch_key *key, ckpt_err *err);
+void ckpt_remote_file_free(ckpt_remote_file *o);
+
+/* The address it was made with. */
+const char *ckpt_remote_file_name(const ckpt_remote_file *o);
+
+/*
+ * Learn which file it is, with its first bytes; nothing is asked where that is known.  Thread safe.
+ *
+ * Errors  those of ckpt_fetch_range
+ */
+int ckpt_remote_file_open(ckpt_remote_file *o, ckpt_err *err);
+
+/* Of an opened one: bytes. */
+uint64_t ckpt_remote_file_size(ckpt_remote_file *o);
+
+/* Of an opened one: a number that another file, or another state of it, has not. */
+uint64_t ckpt_remote_file_identity(ckpt_remote_file *o);
+
+/* n bytes at offset at, inside it, of an opened one.  Thread safe. */
+int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
+
+/* Open many at once; what fails fails again when it is opened alone, which then says so. */
+void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http.c: https://host/path: one file, or a folder of a model.
+ *
+ * A web server lists no folders.  Of one the files are looked for that a folder of Hugging Face
+ * has, by name; an index names the others.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/codec/json/json.h"
+#include "libckpt/map/map.h"
+#include "libckpt/remote/site.h"
+
+/* The key of addresses without a scheme of their own: a header of the user's. */
+static int htp_key(ckpt_site *s, ckpt_err *err)
+{
+    const char *said = getenv("CKPT_HTTP_HEADER");
+
+    s->key.help = "it may want credentials: CKPT_HTTP_HEADER=\"Authorization: Bearer ...\" in the "
+                  "environment";
+    if (!said || !*said)
+        return CKPT_OK;
+    if (!strchr(said, ':') || strpbrk(said, "\r\n"))
+        return ckpt_fail(err, CKPT_EUSAGE, "CKPT_HTTP_HEADER is no line like \"Name: value\"");
+    s->key.header[0] = ckpt_arena_string(s->arena, said, strlen(said));
+    return s->key.header[0] ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+static int htp_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *err)
+{
+    const char *host = strstr(address, "://") + 3, *path = host + strcspn(host, "/?#");
+    size_t n = strcspn(address, "?");
+    bool file = *path == '/' && ckpt_site_is_file(address);
+
+    if (path == host)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: names no host", address);
+    if (memchr(host, '@', (size_t)(path - host)))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "an address with a password in it would show up in messages: use "
+                         "CKPT_HTTP_HEADER (ckpt-remote(7))");
+    if (strchr(address, '#') || strpbrk(address, " \t\r\n\\\""))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: holds what no URL may hold ('#', a blank ...)",
+                         address);
+    *is_dir = !file;
+    if (file) {
+        while (address[n - 1] != '/')
+            n--;
+        s->given_name = ckpt_arena_string(s->arena, address + n, strlen(address + n));
+        s->given_url = ckpt_arena_string(s->arena, address, strlen(address));
+        if (!s->given_name || !s->given_url)
+            return ckpt_fail_memory(err);
+        // what a query allows or names is this one file
+        s->alone = strchr(address, '?') != NULL;
+    }
+    while (n > (size_t)(path - address) && address[n - 1] == '/')
+        n--;
+    s->root = s->base = ckpt_arena_string(s->arena, address, n);
+    return s->root ? htp_key(s, err) : ckpt_fail_memory(err);
+}
+
+static int htp_url(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_err *err)
+{
+    return ckpt_bytes_printf(out, "%s/", s->base) && ckpt_url_quote(out, name)
+               ? CKPT_OK
+               : ckpt_fail_memory(err);
+}
+
+/* ---- a folder ---- */
+
+/* What is looked for (ckpt-remote(7) names the same). */
+static const char *const htp_names[] = {
+    "model.safetensors.index.json",
+    "model.safetensors",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+    "adapter_model.safetensors",
+    "adapter_config.json",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+};
+
+enum { HTP_NAMES = sizeof htp_names / sizeof *htp_names, HTP_SHARDS = 4096 };
+
+/* The names of weight_map, each once. */
+static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
+{
+    const ckpt_dict map = ckpt_value_map(ckpt_value_get(index, "weight_map"));
+    size_t first = s->files.n;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
+        const ckpt_value *v = map.at[i].value;
+        bool has = false;
+
+        if (v->kind != CKPT_V_STR || !ckpt_path_part_ok(v->as.text.at, v->as.text.n))
+            continue; // whoever reads the index says so
+        for (size_t k = s->files.n; !has && k > first; k--)
+            has = strcmp(s->files.at[k - 1].name, v->as.text.at) == 0;
+        if (!has && s->files.n - first >= HTP_SHARDS)
+            rc = ckpt_fail(err, CKPT_ELIMIT, "%s: an index of more than %d files", s->root,
+                           HTP_SHARDS);
+        else if (!has)
+            rc = ckpt_site_add(s, v->as.text.at, 0, err);
+    }
+    return rc;
+}
+
+/* Add the shards of an index that is there. */
+static int htp_index(ckpt_site *s, ckpt_remote_file *f, ckpt_err *err)
+{
+    ckpt_json_text text = {.name = ckpt_remote_file_name(f),
+                           .n = ckpt_remote_file_size(f),
+                           .max = CKPT_SITE_PAGE,
+                           .wide = true};
+    ckpt_value *index = NULL;
+    char *bytes = text.n <= CKPT_SITE_PAGE ? ckpt_alloc((size_t)text.n + 1) : NULL;
+    int rc = bytes ? ckpt_remote_file_read(f, bytes, text.n, 0, err) : ckpt_fail_memory(err);
+
+    text.at = bytes;
+    if (rc == CKPT_OK)
+        rc = ckpt_json_parse(&index, s->arena, &text, err);
+    if (rc == CKPT_OK)
+        rc = htp_shards(s, index, err);
+    ckpt_free(bytes);
+    return rc;
+}
+
+/* Files of these names, which are asked for at once; those that are there are kept in `is`. */
+static int htp_look(ckpt_site *s, const char *const *names, size_t n, ckpt_remote_file **is,
+                    ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++)
+        rc = ckpt_site_get(&is[i], s, names[i], err);
+    if (rc == CKPT_OK)
+        ckpt_remote_file_open_all(is, n);
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        ckpt_err why = {0};
+        int there = ckpt_remote_file_open(is[i], &why);
+
+        if (there == CKPT_EMISSING)
+            is[i] = NULL;
+        else if (there != CKPT_OK)
+            rc = ckpt_fail(err, there, "%s", why.text);
+    }
+    return rc;
+}
+
+static int htp_list(ckpt_site *s, ckpt_err *err)
+{
+    ckpt_remote_file *is[HTP_NAMES] = {0};
+
+    if (s->alone)
+        return ckpt_site_add(s, s->given_name, 0, err);
+    int rc = htp_look(s, htp_names, HTP_NAMES, is, err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < HTP_NAMES; i++) {
+        if (is[i])
+            rc = ckpt_site_add(s, htp_names[i], ckpt_remote_file_size(is[i]), err);
+        // both kinds of weights may lie there: the drivers take safetensors
+        if (rc == CKPT_OK && is[i] && (i == 0 || (i == 2 && !is[0] && !is[1])))
+            rc = htp_index(s, is[i], err);
+    }
+    return rc;
+}
+
+const ckpt_site_kind ckpt_site_https = {
+    .scheme = "https://", .cut = htp_cut, .list = htp_list, .url = htp_url};
+const ckpt_site_kind ckpt_site_http = {
+    .scheme = "http://", .cut = htp_cut, .list = htp_list, .url = htp_url};

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * load.c: the transport: its idle connections and its settings.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ckpt.h"
+#include "libckpt/remote/fetch.h"
+
+enum {
+    LOA_IDLE = 32,  /* connections that are kept */
+    LOA_STALL = 30, /* seconds */
+    LOA_RETRIES = 5
+};
+
+static struct {
+    pthread_mutex_t lock;
+    const ckpt_wire_plugin *plugin;
+    ckpt_wire *idle[LOA_IDLE];
+    size_t n_idle;
+    unsigned stall, retries;
+} loa_it = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic(ckpt_remote_stop_fn *) loa_stop;
+static _Atomic(void *) loa_stop_ctx;
+
+void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx)
+{
+    atomic_store(&loa_stop_ctx, ctx);
+    atomic_store(&loa_stop, stop);
+}
+
+bool ckpt_fetch_stopped(void)
+{
+    ckpt_remote_stop_fn *stop = atomic_load(&loa_stop);
+
+    return stop && stop(atomic_load(&loa_stop_ctx));
+}
+
+/* ---- settings ---- */
+
+static int loa_number(unsigned *out, const char *name, unsigned usual, unsigned most, ckpt_err *err)
+{
+    const char *said = getenv(name);
+    char *end = NULL;
+    long n = said && *said ? strtol(said, &end, 10) : 0;
+
+    *out = usual;
+    if (!said || !*said)
+        return CKPT_OK;
+    if (*end || n < 0 || n > (long)most || (n == 0 && usual == LOA_STALL))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is '%.40s': not a number from %d to %u", name, said,
+                         usual == LOA_STALL, most);
+    *out = (unsigned)n;
+    return CKPT_OK;
+}
+
+unsigned ckpt_fetch_stall(void)
+{
+    return loa_it.stall;
+}
+
+unsigned ckpt_fetch_retries(void)
+{
+    return loa_it.retries;
+}
+
+int ckpt_fetch_begin(ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&loa_it.lock);
+    rc = loa_number(&loa_it.stall, "CKPT_REMOTE_TIMEOUT", LOA_STALL, 3600, err);
+    if (rc == CKPT_OK)
+        rc = loa_number(&loa_it.retries, "CKPT_REMOTE_RETRIES", LOA_RETRIES, 100, err);
+    if (rc == CKPT_OK && !loa_it.plugin)
+        rc = ckpt_wire_load(&loa_it.plugin, err);
+    pthread_mutex_unlock(&loa_it.lock);
+    return rc;
+}
+
+/* ---- connections ---- */
+
+ckpt_wire *ckpt_wire_take(void)
+{
+    ckpt_wire *wire = NULL;
+
+    pthread_mutex_lock(&loa_it.lock);
+    if (loa_it.n_idle > 0)
+        wire = loa_it.idle[--loa_it.n_idle];
+    pthread_mutex_unlock(&loa_it.lock);
+    return wire ? wire : loa_it.plugin->open();
+}
+
+void ckpt_wire_give(ckpt_wire *wire)
+{
+    pthread_mutex_lock(&loa_it.lock);
+    if (loa_it.n_idle < LOA_IDLE) {
+        loa_it.idle[loa_it.n_idle++] = wire;
+        wire = NULL;
+    }
+    pthread_mutex_unlock(&loa_it.lock);
+    if (wire)
+        loa_it.plugin->close(wire);
+}
+
+void ckpt_wire_get(ckpt_wire *wire, const ckpt_wire_request *request, ckpt_wire_outcome *out)
+{
+    loa_it.plugin->get(wire, request, out);
+}
