@@ -162,6 +162,14 @@ $(B)/obj/%.o: %.c | $(B)/needs.ckpt
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+# the page of `ckpt report`: its style and program as strings
+REPORT_PAGE := picture.css page.css page.js
+$(B)/gen/tools/report/style.inc: tools/report/style.sh $(REPORT_PAGE:%=tools/report/%)
+	@mkdir -p $(@D)
+	$(Q)sh tools/report/style.sh tools/report > $@.part && mv $@.part $@
+$(B)/obj/tools/report/style.o: $(B)/gen/tools/report/style.inc
+$(B)/obj/tools/report/style.o: CPPFLAGS += -I$(B)/gen
+
 # The kernels' loops are written to be vectorised: roots and choices too, for which nobody may look at errno or traps.
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
@@ -370,6 +378,19 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map tests/fixtures
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures
+
+# pages of `ckpt report`, without a browser
+check-report: programs $(B)/gen_zero
+	@python3 tests/report/run.py --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
+
+# the same pages in Chromium, where it is; the pictures of README, made anew
+.PHONY: rest-report report-pictures
+run-rest: rest-report
+rest-report: programs $(B)/gen_zero
+	@python3 tests/report/browser.py --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
+
+report-pictures: programs $(B)/gen_zero
+	@python3 tests/report/screenshots.py --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
 
 check-bad: programs
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad

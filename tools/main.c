@@ -34,6 +34,7 @@ static const cli_verb *const commands[] = {
     &verb_doctor,
     &verb_clean,
     &verb_mem,
+    &verb_report,
     &verb_formats,
     &verb_maps,
     &verb_help,
@@ -67,10 +68,11 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
-/* Commands that change what is there are not shared, and several at once would meet. */
+/* Commands that change what is there, or write one file, are not shared: several would meet. */
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
-    bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest;
+    bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
+                   a->line.verb == &verb_report;
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,

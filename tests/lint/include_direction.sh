@@ -20,7 +20,7 @@ rank() {
     tools/cli/*) echo 11 ;;
     tools/sandbox/* | tools/mpi/*) echo 12 ;;
     tools/ckpt/*) echo 13 ;;
-    tools/compat/*) echo 14 ;;
+    tools/compat/* | tools/report/*) echo 14 ;;
     tools/*) echo 15 ;;
     engine/device/*) echo 21 ;;
     engine/comm/*) echo 22 ;;

@@ -5,7 +5,7 @@
 set -u
 failed=0
 passed=0
-flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base"
+flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base -Ibuild/gen"
 mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
     mpi="-DZT_HAVE_MPI $mpi"

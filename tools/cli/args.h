@@ -54,6 +54,7 @@ typedef struct cli_args {
     const char *quantize;                      /* convert */
     cli_list quantize_skip;                    /* convert */
     const char *adapter_config, *adapter_name; /* convert */
+    const char *picture, *metrics;             /* report */
 
     ckpt_open_opts open;
     ckpt_target target;

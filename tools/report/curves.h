@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * curves.h: how a training went: loss, learning rate, gradient norm and loss scale by step, of
+ * zerotrain's --metrics (JSON lines) or the Trainer's trainer_state.json (log_history).
+ */
+#ifndef TOOLS_CURVES_H
+#define TOOLS_CURVES_H
+
+#include "ckpt.h"
+
+typedef enum curve_kind {
+    CURVE_LOSS,
+    CURVE_EVAL_LOSS,
+    CURVE_LR,
+    CURVE_GRAD_NORM,
+    CURVE_LOSS_SCALE,
+    CURVE_KINDS
+} curve_kind;
+
+typedef struct curve_point {
+    int64_t step;
+    double value; /* what is not finite is a gap */
+} curve_point;
+
+typedef struct curve {
+    curve_point *at; /* in the order of the file */
+    size_t n, room;
+    size_t n_gaps;      /* points that are not finite */
+    double least, most; /* of the finite ones */
+} curve;
+
+typedef struct curves {
+    char *path; /* of the file */
+    curve of[CURVE_KINDS];
+    int64_t first, last;         /* steps, the least and the greatest */
+    size_t n_records, n_skipped; /* records; those that say that their update was skipped */
+    size_t n_back;               /* steps that begin anew: a run that was resumed from before */
+} curves;
+
+/* "loss", "evaluation loss", "learning rate" ... */
+const char *curve_title(curve_kind kind);
+
+/*
+ * Read a file of metrics.
+ *
+ * Errors   CKPT_EFORMAT: no JSON, a value of a key that is known and no number, a record without
+ *          a step, no record with a key that is known; CKPT_EIO, CKPT_ELIMIT
+ */
+int curves_read(curves *out, const char *path, ckpt_err *err);
+
+/*
+ * The file of metrics that lies in a checkpoint's folder, or in the folder above it: its path,
+ * which the caller frees, or NULL.
+ */
+char *curves_beside(const char *path);
+void curves_free(curves *c);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tags.h: the checkpoints of a run, kept as the library tells of them (ckpt_doctor).
+ */
+#ifndef TOOLS_TAGS_H
+#define TOOLS_TAGS_H
+
+#include "ckpt.h"
+
+typedef struct tag {
+    char *name, *reason;
+    ckpt_tag_health health;
+    int64_t step;   /* -1: not known */
+    int stage;      /* -1: not known */
+    uint32_t world; /* 0: not known */
+    uint64_t n_bytes;
+    bool is_latest, is_universal;
+    bool is_newest; /* the newest whole one of its run */
+    size_t run;
+} tag;
+
+/* What is said of a run's pointer, where it has one. */
+typedef struct tags_run {
+    char *name, *pointer, *latest, *newest, *reason;
+    bool good; /* it names a whole tag */
+} tags_run;
+
+typedef struct tags {
+    tag *at; /* the oldest first, run by run */
+    tags_run *run;
+    size_t n, n_runs;
+    uint64_t most_bytes; /* of the largest */
+    bool lost;           /* memory is exhausted */
+} tags;
+
+/*
+ * Look at the tags of a run.  What is no run has none, and that is no error here.
+ *
+ * Errors   CKPT_ELIMIT, CKPT_ECANCELED
+ */
+int tags_make(tags *out, const char *path, const ckpt_run_opts *run, ckpt_err *err);
+void tags_free(tags *t);
+
+/* "complete", "partial", "damaged", "mixed", "unknown". */
+const char *tags_state(ckpt_tag_health health);
+
+#endif

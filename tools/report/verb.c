@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verb.c: ckpt report: a checkpoint, and the run that it is of, as a page or a picture.
+ *
+ * What can be refused is refused before anything is read; the output gets its name when it is
+ * complete.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/cli/progress.h"
+#include "tools/report/draw.h"
+#include "tools/report/page.h"
+
+#define PICTURES "timeline|layers|map|curves|differences"
+
+/* All that a report is made of. */
+typedef struct report_all {
+    ckpt_map *map, *other, *again; /* again: the first, read as the floats that it means */
+    tags run;
+    layers layers;
+    parts parts;
+    stats stats;
+    differ differ;
+    curves curves;
+    sheet sheet;
+} report_all;
+
+/* What a picture shows of: a page shows of everything. */
+enum { SHOWS_TAGS = 1, SHOWS_TENSORS = 2, SHOWS_OTHER = 4, SHOWS_CURVES = 8, SHOWS_VALUES = 16 };
+
+static unsigned verb_shows(const char *picture)
+{
+    if (!picture)
+        return SHOWS_TAGS | SHOWS_TENSORS | SHOWS_OTHER | SHOWS_CURVES | SHOWS_VALUES;
+    if (strcmp(picture, "timeline") == 0)
+        return SHOWS_TAGS;
+    if (strcmp(picture, "curves") == 0)
+        return SHOWS_CURVES;
+    return strcmp(picture, "differences") == 0 ? SHOWS_TENSORS | SHOWS_OTHER : SHOWS_TENSORS;
+}
+
+/* --svg names one of the pictures. */
+static bool verb_is_picture(const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = PICTURES; n > 0; at++) {
+        size_t m = strcspn(at, "|");
+        if (m == n && strncmp(at, word, n) == 0)
+            return true;
+        at += m;
+        if (!*at)
+            break;
+    }
+    return false;
+}
+
+/* Options that leave no trace in what is written are refused. */
+static int verb_check(const cli_args *a, ckpt_err *err)
+{
+    static const struct {
+        const char *option;
+        unsigned of;
+    } needs[] = {
+        {"tag", SHOWS_TENSORS},         {"include", SHOWS_TENSORS},
+        {"exclude", SHOWS_TENSORS},     {"with-optimizer", SHOWS_TENSORS},
+        {"keep-slices", SHOWS_TENSORS}, {"slice-rules", SHOWS_TENSORS},
+        {"metrics", SHOWS_CURVES},      {"stats", SHOWS_VALUES},
+        {"jobs", SHOWS_VALUES},
+    };
+
+    if (!a->output)
+        return fail(err, CKPT_EUSAGE,
+                    "--output is missing: the file to write, such as report.html");
+    if (a->picture && !verb_is_picture(a->picture))
+        return fail(err, CKPT_EUSAGE, "--svg: '%s' is none of %s", a->picture, PICTURES);
+    const unsigned shows = verb_shows(a->picture);
+    for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
+        if (!(shows & needs[k].of) && cli_has(&a->line, needs[k].option))
+            return fail(err, CKPT_EUSAGE, "--%s has no effect on --svg %s", needs[k].option,
+                        a->picture);
+    }
+    if (a->n_operands == 2 && !(shows & SHOWS_OTHER))
+        return fail(err, CKPT_EUSAGE, "%s: a second checkpoint has no effect on --svg %s",
+                    a->operand[1], a->picture);
+    if (a->n_operands < 2 && a->picture && (shows & SHOWS_OTHER))
+        return fail(err, CKPT_EUSAGE, "--svg differences needs two checkpoints");
+    if (a->run.jobs && !a->stats)
+        return fail(err, CKPT_EUSAGE, "--jobs has no effect without --stats");
+    return CKPT_OK;
+}
+
+/* Open and filter; NULL when that fails. */
+static int verb_map(ckpt_map **out, cli_args *a, const char *path, const char *which, ckpt_err *err)
+{
+    ckpt_open_opts opts = a->open;
+    ckpt_filter filter;
+
+    // a shard stands for its checkpoint
+    opts.whole_checkpoint = true;
+    opts.tag = which;
+    int rc = ckpt_open(out, path, &opts, err);
+    if (rc == CKPT_OK && args_filter(&filter, a))
+        rc = ckpt_map_select(*out, &filter, err);
+    if (rc != CKPT_OK) {
+        ckpt_map_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* The checkpoint, its layers and where its parts are. */
+static int verb_open(report_all *r, cli_args *a, ckpt_err *err)
+{
+    int rc = verb_map(&r->map, a, a->operand[0], a->open.tag, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    map_say_findings(r->map, false);
+    effects_of_source(a, r->map);
+    rc = layers_make(&r->layers, r->map, err);
+    return rc == CKPT_OK ? parts_make(&r->parts, r->map, err) : rc;
+}
+
+/*
+ * Compare.  Quantized weights beside floats are compared as the floats that they mean; where that
+ * is the first, it is opened again, since the page tells of it as it is stored.
+ */
+static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
+{
+    int rc = verb_map(&r->other, a, a->operand[1], NULL, err);
+    ckpt_map *first = r->map;
+
+    if (rc != CKPT_OK)
+        return rc;
+    map_say_findings(r->other, false);
+    bool qa = ckpt_map_quantized(r->map), qb = ckpt_map_quantized(r->other);
+    if (qb && !qa)
+        rc = ckpt_map_dequantize(r->other, true, err);
+    if (qa && !qb) {
+        rc = verb_map(&r->again, a, a->operand[0], a->open.tag, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_map_dequantize(r->again, true, err);
+        first = r->again;
+    }
+    if (rc == CKPT_OK && qa != qb && !a->quiet)
+        say_note("%s: quantized, and compared as the floats that it means",
+                 ckpt_map_path(qa ? r->map : r->other));
+    return rc == CKPT_OK ? differ_make(&r->differ, first, r->other, &a->run, err) : rc;
+}
+
+/* The file of metrics: the one that was named, or one that lies there. */
+static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
+{
+    char *found = a->metrics ? NULL : curves_beside(a->operand[0]);
+    int rc = CKPT_OK;
+
+    if (a->metrics || found)
+        rc = curves_read(&r->curves, a->metrics ? a->metrics : found, err);
+    free(found);
+    if (a->picture && !r->curves.path)
+        return fail(err, CKPT_EMISSING,
+                    "%s: neither trainer_state.json nor metrics.jsonl is here: name one with "
+                    "--metrics",
+                    a->operand[0]);
+    // nobody asked for what was found
+    if (rc != CKPT_OK && !a->metrics && !a->picture && rc != CKPT_ELIMIT) {
+        say_warning("%s; no curves are shown", err->text);
+        *err = (ckpt_err){0};
+        curves_free(&r->curves);
+        rc = CKPT_OK;
+    }
+    return rc;
+}
+
+/* Some checkpoint of the run is ill: then a page tells more than an error. */
+static bool verb_ill(const tags *t)
+{
+    bool ill = false;
+
+    for (size_t i = 0; i < t->n; i++)
+        ill = ill || t->at[i].health != CKPT_TAG_WHOLE;
+    for (size_t i = 0; i < t->n_runs; i++)
+        ill = ill || !t->run[i].good;
+    return ill && t->n > 0;
+}
+
+/* The sheet's contents. */
+static void verb_write(report_all *r, const cli_args *a, const char *trouble)
+{
+    const page p = {.path = a->operand[0],
+                    .trouble = trouble,
+                    .map = r->map,
+                    .run = &r->run,
+                    .layers = &r->layers,
+                    .parts = &r->parts,
+                    .stats = r->stats.at ? &r->stats : NULL,
+                    .other = a->n_operands == 2 ? a->operand[1] : NULL,
+                    .differ = r->differ.at ? &r->differ : NULL,
+                    .curves = r->curves.path ? &r->curves : NULL};
+
+    if (!a->picture)
+        page_write(&r->sheet, &p);
+    else if (strcmp(a->picture, "timeline") == 0)
+        draw_timeline(&r->sheet, &r->run, true);
+    else if (strcmp(a->picture, "layers") == 0)
+        draw_layers(&r->sheet, &r->layers, true);
+    else if (strcmp(a->picture, "curves") == 0)
+        draw_curves(&r->sheet, &r->curves, true);
+    else if (strcmp(a->picture, "differences") == 0)
+        draw_heat(&r->sheet, &r->differ, true);
+    else
+        draw_map(&r->sheet, &r->parts, &r->layers, true);
+}
+
+/* One line, or a document. */
+static void verb_say(const report_all *r, const cli_args *a)
+{
+    char bytes[HUMAN_ROOM], n[COUNT_ROOM];
+    size_t tensors = ckpt_map_count(r->map);
+    json_out j;
+
+    if (a->json) {
+        json_begin(&j);
+        json_text(&j, "path", a->operand[0]);
+        json_text(&j, "output", a->output);
+        json_text(&j, "picture", a->picture);
+        json_uint(&j, "bytes", r->sheet.n_bytes);
+        json_uint(&j, "tags", r->run.n);
+        json_uint(&j, "tensors", tensors);
+        json_uint(&j, "layers", r->layers.n);
+        json_uint(&j, "files", r->parts.n_files);
+        json_uint(&j, "files_with_tensors", r->parts.n_used);
+        if (r->stats.at) {
+            json_uint(&j, "nan", r->stats.n_nan);
+            json_uint(&j, "inf", r->stats.n_inf);
+        }
+        if (r->differ.at)
+            json_uint(&j, "tensors_different", r->differ.n_different);
+        json_text(&j, "metrics", r->curves.path);
+        if (r->curves.path)
+            json_uint(&j, "records", r->curves.n_records);
+        json_end(&j);
+    } else if (!a->quiet) {
+        out_text(a->output);
+        out_printf(": %s", human_bytes(bytes, r->sheet.n_bytes));
+        if (r->map)
+            out_printf("; %s", count_text(n, tensors, "tensor"));
+        if (r->map)
+            out_printf(" in %s", count_text(n, r->layers.n, "layer"));
+        if (r->map)
+            out_printf(" and %s", count_text(n, r->parts.n_used, "file"));
+        if (verb_shows(a->picture) & SHOWS_TAGS)
+            out_printf("; %s of the run", count_text(n, r->run.n, "checkpoint"));
+        if (r->stats.n_nan || r->stats.n_inf)
+            out_printf("; %" PRIu64 " NaN, %" PRIu64 " infinite", r->stats.n_nan, r->stats.n_inf);
+        if (r->differ.at)
+            out_printf("; %s", count_text(n, r->differ.n_different, "tensor"));
+        if (r->differ.at)
+            out_printf(" of %zu different", r->differ.n);
+        if (r->curves.path)
+            out_printf("; %s of training", count_text(n, r->curves.n_records, "record"));
+        out_printf("\n");
+    }
+}
+
+/* What there is to show, or why there is nothing. */
+static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *err)
+{
+    unsigned shows = verb_shows(a->picture);
+    int rc = CKPT_OK;
+
+    if (shows & SHOWS_TAGS)
+        rc = tags_make(&r->run, a->operand[0], &a->run, err);
+    if (rc == CKPT_OK && (shows & SHOWS_TENSORS))
+        rc = verb_open(r, a, trouble);
+    else if (rc == CKPT_OK && (shows & SHOWS_TAGS) && r->run.n == 0)
+        return fail(err, CKPT_EMISSING, "%s: there are no checkpoints of a run here",
+                    a->operand[0]);
+    if (rc == CKPT_OK && (shows & SHOWS_CURVES))
+        rc = verb_curves(r, a, err);
+    // a page about an ill run is written, and the status says that it is ill
+    if (trouble->code == CKPT_OK || (!a->picture && verb_ill(&r->run) && rc != CKPT_ELIMIT))
+        return err->code;
+    *err = *trouble;
+    return rc;
+}
+
+/* What takes time: values, of one or of both. */
+static int verb_values(report_all *r, cli_args *a, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (a->stats)
+        rc = stats_make(&r->stats, r->map, &a->run, err);
+    return rc == CKPT_OK && a->n_operands == 2 ? verb_differ(r, a, err) : rc;
+}
+
+static int verb_make(report_all *r, cli_args *a, ckpt_err *err)
+{
+    ckpt_err trouble = {0};
+    progress p;
+
+    progress_begin(&p, "reading", a->quiet || !(a->stats || a->n_operands == 2), &a->run);
+    int rc = verb_gather(r, a, &trouble, err);
+    const ckpt_map *const maps[] = {r->map, NULL};
+    if (rc == CKPT_OK)
+        rc = sheet_allowed(a->output, a->run.force, maps, a->metrics, err);
+    if (rc == CKPT_OK && r->map)
+        rc = verb_values(r, a, err);
+    const ckpt_map *const others[] = {r->other, NULL};
+    if (rc == CKPT_OK)
+        rc = sheet_allowed(a->output, a->run.force, others, r->curves.path, err);
+    if (rc == CKPT_OK)
+        rc = sheet_open(&r->sheet, a->output, a->run.force, err);
+    if (rc == CKPT_OK)
+        verb_write(r, a, trouble.code ? trouble.text : NULL);
+    if (rc == CKPT_OK && progress_signal())
+        rc = fail(err, CKPT_ECANCELED, "interrupted");
+    if (rc == CKPT_OK)
+        rc = sheet_keep(&r->sheet, err);
+    progress_end(&p);
+    if (rc == CKPT_OK)
+        verb_say(r, a);
+    if (rc == CKPT_OK && trouble.code) {
+        rc = trouble.code;
+        *err = trouble;
+    }
+    return rc;
+}
+
+static int verb_run(cli_args *a, ckpt_err *err)
+{
+    report_all r = {0};
+    int rc = verb_check(a, err);
+
+    if (rc == CKPT_OK)
+        rc = sheet_allowed(a->output, a->run.force, (const ckpt_map *const[]){NULL}, a->operand[0],
+                           err);
+    if (rc == CKPT_OK && a->n_operands == 2)
+        rc = sheet_allowed(a->output, a->run.force, (const ckpt_map *const[]){NULL}, a->operand[1],
+                           err);
+    if (rc == CKPT_OK)
+        rc = verb_make(&r, a, err);
+    sheet_drop(&r.sheet);
+    curves_free(&r.curves);
+    differ_free(&r.differ);
+    stats_free(&r.stats);
+    parts_free(&r.parts);
+    layers_free(&r.layers);
+    tags_free(&r.run);
+    ckpt_map_free(r.map);
+    ckpt_map_free(r.other);
+    ckpt_map_free(r.again);
+    return rc;
+}
+
+#define AT(field) offsetof(cli_args, field)
+
+static const cli_option report_options[] = {
+    {"output", 'o', CLI_OUTPUT, AT(output), "FILE", "the page to write, or the picture; required"},
+    {"stats", 0, CLI_FLAG, AT(stats), NULL, "read all values: histograms, norms, NaN, zeros"},
+    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N",
+     "threads of --stats (one per processor, at most 8)"},
+    {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
+     "curves from this file (trainer_state.json or metrics.jsonl beside)"},
+    {"svg", 0, CLI_TEXT, AT(picture), PICTURES, "write one picture as SVG instead of a page"},
+    {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
+    {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
+    {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},
+    {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
+    {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices one by one"},
+    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing output"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, "print what was written as JSON"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print nothing but errors and warnings"},
+    CLI_NO_SANDBOX,
+    CLI_END,
+};
+
+static const cli_moot report_moot[] = {
+    {"quiet", "json", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_report = {
+    .name = "report",
+    .command = "ckpt report",
+    .operands = "PATH [PATH2]",
+    .summary = "Show a checkpoint and its run as one page for a browser.",
+    .options = report_options,
+    .moot = report_moot,
+    .min = 1,
+    .max = 2,
+    .uses = "rr",
+    .run = verb_run,
+};
