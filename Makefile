@@ -422,6 +422,7 @@ check-engine: check-comm check-runs check-refusals
 
 check-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh --some $(B)/comm/comm_mpi
+	@python3 tests/comm/wires.py --some --bin $(B)/bin
 
 # ckpt under mpirun; KILLS is how often a rank is killed at a random moment, MPI_SOME= takes all fixtures
 KILLS    ?= 10
@@ -456,6 +457,7 @@ check-refusals: programs
 
 rest-comm: programs $(B)/comm/comm_mpi
 	@sh tests/comm/run_comm.sh $(B)/comm/comm_mpi
+	@python3 tests/comm/wires.py --bin $(B)/bin
 
 rest-runs: programs $(B)/replay/models
 	@python3 tests/replay/equal.py --bin $(B)/bin

@@ -451,6 +451,36 @@ static int hf_quantized(hf_reader *r, const ckpt_value *config)
     return ckpt_map_fact(r->map, r->err, "quantized", "%.100s", name);
 }
 
+/* A number that families of models have different names for, as a fact. */
+static int hf_count(hf_reader *r, const ckpt_value *config, const char *const *keys,
+                    const char *fact)
+{
+    const ckpt_value *text = ckpt_value_get(config, "text_config"), *v = NULL;
+
+    for (; *keys && !v; keys++) {
+        v = ckpt_value_get(config, *keys);
+        v = v || !text ? v : ckpt_value_get(text, *keys);
+    }
+    if (!v || v->kind != CKPT_V_INT || v->as.i <= 0)
+        return CKPT_OK;
+    return ckpt_map_fact_int(r->map, fact, v->as.i, r->err);
+}
+
+/* How large the model's layers are. */
+static int hf_layers(hf_reader *r, const ckpt_value *config)
+{
+    static const char *const layers[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
+                                         NULL};
+    static const char *const hidden[] = {"hidden_size", "n_embd", "d_model", "dim", NULL};
+    static const char *const heads[] = {"num_attention_heads", "n_head", "n_heads", "num_heads",
+                                        NULL};
+    int rc = hf_count(r, config, layers, "hidden layers");
+
+    if (rc == CKPT_OK)
+        rc = hf_count(r, config, hidden, "hidden size");
+    return rc == CKPT_OK ? hf_count(r, config, heads, "attention heads") : rc;
+}
+
 /* What a config says of the model; that it cannot be read is worth a warning only. */
 static int hf_config(hf_reader *r, const char *name)
 {
@@ -468,6 +498,8 @@ static int hf_config(hf_reader *r, const char *name)
         rc = hf_fact(r, config, "peft_type", "adapter");
     if (rc == CKPT_OK)
         rc = hf_fact(r, config, "base_model_name_or_path", "base model");
+    if (rc == CKPT_OK)
+        rc = hf_layers(r, config);
     if (rc == CKPT_OK)
         rc = hf_quantized(r, config);
     return rc;

@@ -138,6 +138,18 @@ void map_say_findings(const ckpt_map *map, bool notes)
 /* Facts of a map that are said in passing. */
 enum { SAY_FACTS = 3 };
 
+/* Worth saying: the sizes of layers are for who asks, and the path is said already. */
+static bool report_is_said(const ckpt_map *map, const char *key, const char *text)
+{
+    static const char *const sizes[] = {"hidden layers", "hidden size", "attention heads"};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (strcmp(key, sizes[i]) == 0)
+            return false;
+    }
+    return strcmp(text, ckpt_map_path(map)) != 0;
+}
+
 void map_say_understood(const ckpt_map *map)
 {
     const char *key, *text;
@@ -147,8 +159,7 @@ void map_say_understood(const ckpt_map *map)
 
     // the first facts say most; `info` tells the others
     for (size_t i = 0; said < SAY_FACTS && ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
-        // the path is said already
-        if (strcmp(text, ckpt_map_path(map)) == 0)
+        if (!report_is_said(map, key, text))
             continue;
         report_add(facts, sizeof facts, "%s%s %s", said ? ", " : ": ", key, text);
         said++;

@@ -35,6 +35,12 @@ typedef struct cli_args {
     unsigned depth;                  /* tree */
     uint64_t max_items;              /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
+    uint64_t accumulation, micro_batch, tokens;   /* mem */
+    uint64_t layers, hidden, heads;               /* mem */
+    uint64_t tensor, pipeline, interleave;        /* mem */
+    bool sequence, flash;                         /* mem */
+    double link, node_link;                       /* mem: GB/s */
+    ckpt_dtype train_dtype, comm_dtype;           /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
     const char *hub_layout;   /* convert: --layout, "hub" or "native" */

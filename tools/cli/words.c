@@ -47,13 +47,20 @@ static uint64_t word_unit(const char *word)
     return 0;
 }
 
-/* How many a letter stands for where things are counted: 7B parameters are 7 * 10^9. */
+/* How many a letter stands for where things are counted: 7B parameters are 7 * 10^9, as 7e9 are. */
 static uint64_t word_multiple(const char *word)
 {
     static const char letters[] = "kmbt";
     const char *found = *word ? strchr(letters, tolower((unsigned char)*word)) : NULL;
-    uint64_t unit = 1;
+    uint64_t unit = 1, power = 0;
 
+    if (*word == 'e' || *word == 'E') {
+        if (!word_uint(&power, word + 1, strlen(word + 1)) || power > 12)
+            return 0;
+        while (power-- > 0)
+            unit *= 10;
+        return unit;
+    }
     if (*word && (!found || word[1]))
         return 0;
     for (const char *s = letters; found && s <= found; s++)
@@ -83,9 +90,9 @@ static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(con
     // one unit less, so that the fraction fits on top
     if (x > UINT64_MAX / unit - (unit > 1))
         return false;
-    // 10^6 * 1024^4 fits in 64 bits
+    // 10^6 * 1024^4 fits in 64 bits; 1.0005K would be 1000 and a half
     *out = x * unit + fraction * unit / scale;
-    return true;
+    return unit_of != word_multiple || fraction * unit % scale == 0;
 }
 
 /*
@@ -221,7 +228,7 @@ const char *word_expected(cli_kind kind)
     case CLI_INTEGER:
         return "a whole number";
     case CLI_MANY:
-        return "a number from 1 on, such as 7B, 350M, 124439808";
+        return "a number from 1 on, such as 7B, 7e9, 124439808";
     case CLI_NUMBER:
         return "a number from 0 on, such as 1e-6";
     case CLI_REAL:

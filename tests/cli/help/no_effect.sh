@@ -16,7 +16,10 @@ values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.
           "order": "stored",
           "dtype": "bf16", "range": "0:3", "depth": "1", "max-items": "2", "max-shard-size": "1K", "to-tag": "other",
           "sub-group-size": "100", "deepspeed-version": "0.16.4", "world": "3", "stage": "2", "num-gpus": "2",
-          "num-nodes": "2", "hostfile": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
+          "num-nodes": "2", "gpus": "2", "nodes": "2", "link": "10", "node-link": "10", "accumulation": "4", "comm-dtype": "fp32",
+          "seq-length": "8", "micro-batch": "2", "layers": "4", "hidden": "16", "heads": "4", "tensor-parallel": "2", "pipeline": "2",
+          "interleave": "2", "svg": "out",
+          "hostfile": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype",
           "tag", "help", "version"}
@@ -34,6 +37,7 @@ met = {
     ("diff", "with-optimizer", "quiet"),                                  # no difference is found
     ("doctor", "deep", None), ("doctor", "fix-latest", None), ("doctor", "all", None), # nothing is wrong
     ("mem", "stage", None),         # without a layer there is stage 2 only
+    ("mem", "comm-dtype", "dtype"), # gradients are in fp32 already
     ("convert", "with-optimizer", None), ("convert", "keep-slices", None), # training state is written whole
     ("convert", "exclude-frozen", "no-frozen"), ("convert", "no-side-files", None),
     ("convert", "ignore-copies", "dry-run"), ("reshard", "ignore-copies", "dry-run"), # nothing is compared
@@ -79,7 +83,13 @@ n = 0
 for verb in ("ls", "info", "tree", "verify"):
     n += check(verb, [zero]) + check(verb, [slices], beside=()) + check(verb, [model], beside=())
 n += check("cat", [zero, "emb.weight"]) + check("diff", [zero, zero]) + check("doctor", [zero]) + check("formats", [])
+values["dtype"] = "fp32"  # bf16 is what is meant
 n += check("mem", [], ("--params", "1M"))
+values["comm-dtype"] = "bf16"
+n += check("mem", [], ("--params", "1M", "--gpus", "4", "--nodes", "2", "--dtype", "fp32"), ())
+values["comm-dtype"] = "fp32"
+n += check("mem", [], ("--params", "1M", "--gpus", "4", "--nodes", "2", "--seq-length", "8", "--layers", "4", "--hidden", "16", "--heads", "4"), ())
+values["dtype"] = "bf16"
 n += check("convert", [slices, "out"], ("--no-fsync", "--to", "safetensors"), ("quiet",))
 n += check("convert", [model, "out"], ("--no-fsync", "--to", "hf-bin"), ("dry-run", "json"))
 values["dtype"] = "fp32"  # masters are already, so the 16-bit copies

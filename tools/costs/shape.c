@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shape.c: what a checkpoint says of its model's layers.
+ */
+#include "tools/costs/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A fact that is a number; 0: there is none. */
+static uint64_t ml_fact(const ckpt_map *map, const char *want)
+{
+    const char *key, *text;
+    char *end;
+    bool number;
+
+    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
+        if (number && strcmp(key, want) == 0) {
+            unsigned long long n = strtoull(text, &end, 10);
+            return *end || end == text ? 0 : n;
+        }
+    }
+    return 0;
+}
+
+/* The first part of a name that is a number, and one more; 0: there is none. */
+static uint64_t ml_number(const char *name)
+{
+    for (const char *at = name; at; at = strchr(at, '.')) {
+        at += *at == '.';
+        size_t n = strspn(at, "0123456789");
+        if (n > 0 && n < 6 && at[n] == '.')
+            return strtoull(at, NULL, 10) + 1;
+    }
+    return 0;
+}
+
+enum { ML_SIZES = 64 }; /* different sizes that are told apart */
+
+void shape_of(model_shape *out, const ckpt_map *map)
+{
+    uint64_t size[ML_SIZES], count[ML_SIZES] = {0}, layers = 0;
+    size_t n_sizes = 0, most = 0;
+
+    for (size_t i = 0; i < ckpt_map_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        size_t k = 0;
+
+        if (t->owner || t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||
+            t->role == CKPT_ROLE_OTHER)
+            continue;
+        layers = ml_number(t->name) > layers ? ml_number(t->name) : layers;
+        if (t->ndim != 1)
+            continue;
+        while (k < n_sizes && size[k] != t->shape[0])
+            k++;
+        if (k == ML_SIZES)
+            continue;
+        size[k] = t->shape[0];
+        n_sizes += k == n_sizes;
+        count[k]++;
+        most = count[k] > count[most] ? k : most;
+    }
+    *out = (model_shape){.layers = ml_fact(map, "hidden layers"),
+                         .hidden = ml_fact(map, "hidden size"),
+                         .heads = ml_fact(map, "attention heads")};
+    out->layers = out->layers ? out->layers : layers;
+    out->hidden = out->hidden ? out->hidden : n_sizes ? size[most] : 0;
+}
