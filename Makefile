@@ -546,6 +546,35 @@ check-remote: programs
 rest-remote: programs
 	@python3 tests/remote/run.py --bin $(B)/bin tests/fixtures
 
+# ckpt.hpp, by each C++ compiler that is here; with a sanitizer by the one that the library was built with
+# (run-check has them besides those in its list)
+.PHONY: check-cpp
+run-check: check-cpp
+check-cpp: $(if $(SAN),$(B)/lib/libckpt.a,$(LIBS))
+ifeq ($(SAN),)
+	@sh tests/cpp/run.sh $(B) tests/fixtures
+else
+	@CXXS=$(if $(findstring clang,$(CC)),clang++,g++) CXXFLAGS="-fsanitize=$(SAN) -fno-sanitize-recover=all" LDLIBS="$(LDLIBS)" \
+	    sh tests/cpp/run.sh $(B) tests/fixtures
+endif
+
+# a program in each language whose compiler is here (`sh tools/deps.sh examples` installs them)
+.PHONY: check-examples
+run-check: check-examples
+check-examples: $(LIBS)
+	@CC="$(CC)" CXX="$(CXX)" sh tests/examples/run.sh $(B) tests/fixtures
+
+# the manual pages as a site of static pages
+.PHONY: doc check-doc
+doc:
+	@sh tools/site.sh $(B)/doc
+	@echo "made: $(B)/doc/index.html"
+
+# tutorials do what they show, pages refer to pages that are there
+run-check: check-doc
+check-doc: programs $(LIBS)
+	@python3 tests/doc/run.py --build $(B)
+
 check-simulate: $(B)/simulate $(B)/gen_zero
 	@python3 tests/bench/simulate.py --check --simulate $(B)/simulate --gen $(B)/gen_zero
 
@@ -564,7 +593,7 @@ lint:
 	@sh tests/lint/run.sh
 
 fmt:
-	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cpp')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.hpp' '*.cu' '*.cpp')
 
 deps:
 	@sh tools/deps.sh build check lint
@@ -588,6 +617,7 @@ install: all
 	$(if $(FETCH),install -m 755 $(FETCH) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
+	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
@@ -622,8 +652,12 @@ help:
 	@echo "make check-gpu     tests of the GPU's code on machines without one (with one: tests/gpu/run.sh)"
 	@echo "make check-python  tests of the Python package in tools/python"
 	@echo "make check-packages tests of what is in dist/ (FULL=1: on all architectures)"
+	@echo "make check-cpp     tests of ckpt.hpp, with the C++ compilers that are here"
+	@echo "make check-examples  example programs in C, C++, Rust and Go, where their compilers are"
 	@echo "make check-fuzz    run every fuzz target FUZZ_SECONDS (60) each"
 	@echo "make bench         measure beside cp and DeepSpeed's script; figures are printed"
+	@echo "make doc           the manual pages and tutorials as a small site: build/doc/index.html"
+	@echo "make check-doc     run what the tutorials show, check the site's links"
 	@echo "make lint | fmt    static checks | clang-format"
 	@echo "make install       build in build/release, without asserts, and install to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"

@@ -73,7 +73,7 @@ figures() {
 # as clang-format 14 sets it; other versions differ in details
 formatted() {
     # shellcheck disable=SC2046
-    clang-format --dry-run -Werror $(git ls-files '*.c' '*.h' '*.cu' '*.cpp')
+    clang-format --dry-run -Werror $(git ls-files '*.c' '*.h' '*.hpp' '*.cu' '*.cpp')
 }
 
 # the suppressed kinds follow no flow across a loop or a call here; the compilers' analyzers and the sanitizers do
@@ -129,6 +129,6 @@ have cppcheck && check cppcheck cppcheck_all
 check "gcc -fanalyzer" analyzer
 # shellcheck disable=SC2046
 have shellcheck && check shellcheck shellcheck -S warning $(git ls-files '*.sh' | grep -v '^tests/cli/.*/') .ci/run
-have mandoc && check "manual pages" sh -c "cd man && mandoc -T lint -W warning *"
+have mandoc && check "manual pages" sh -c "cd man && mandoc -T lint -W warning *.[0-9]"
 echo "lint: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,796 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ckpt_map.hpp: a checkpoint that is open, its tensors, and reading parts of them.
+ *
+ * A part of ckpt.hpp, which includes it and is what programs include; installed beside it.
+ */
+#ifndef CKPT_MAP_HPP
+#define CKPT_MAP_HPP
+
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+
+#include "ckpt_types.hpp"
+
+namespace ckpt
+{
+#if defined(__cpp_lib_span)
+inline namespace cxx20
+{
+#else
+inline namespace cxx17
+{
+#endif
+
+/*
+ * Bytes of a file that is not one of the file system's: fills all of `into` from offset `at` on, or
+ * throws.  Called by many threads at once.
+ */
+using read_at_fn = std::function<void(span<std::byte> into, std::uint64_t at)>;
+
+namespace detail
+{
+
+/* The caller's side of ckpt_open_input; what it throws is kept for the call that fails of it. */
+class input
+{
+  public:
+    explicit input(read_at_fn read) : read_(std::move(read))
+    {
+    }
+    static int read_at(void *ctx, void *buf, std::uint64_t n, std::uint64_t at) noexcept
+    {
+        input *in = static_cast<input *>(ctx);
+
+        try {
+            in->read_(span<std::byte>(static_cast<std::byte *>(buf), static_cast<std::size_t>(n)),
+                      at);
+            return 0;
+        } catch (const std::system_error &e) {
+            in->keep();
+            return e.code().category() == std::generic_category() && e.code().value() > 0
+                       ? e.code().value()
+                       : EIO;
+        } catch (...) {
+            in->keep();
+            return EIO;
+        }
+    }
+    void rethrow() const
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        if (thrown_)
+            std::rethrow_exception(thrown_);
+    }
+
+  private:
+    void keep() noexcept
+    {
+        try {
+            const std::lock_guard<std::mutex> hold(lock_);
+            thrown_ = std::current_exception();
+        } catch (...) {
+        }
+    }
+    read_at_fn read_;
+    mutable std::mutex lock_;
+    std::exception_ptr thrown_;
+};
+
+/* What a map's handle holds; tensors point to it, so that the handle may be moved. */
+struct origin {
+    ckpt_map *map = nullptr;
+    bool owned = true;
+    std::unique_ptr<input> bytes;
+
+    origin() = default;
+    origin(const origin &) = delete;
+    origin &operator=(const origin &) = delete;
+    ~origin()
+    {
+        if (owned)
+            ckpt_map_free(map);
+    }
+    /* The outcome of a call that has read this map. */
+    void check(int rc, const ckpt_err &err, std::string_view tensor = {}) const
+    {
+        if (rc == CKPT_EIO && bytes)
+            bytes->rethrow();
+        detail::check(rc, err, view(ckpt_map_path(map)), tensor);
+    }
+};
+
+struct reader_free {
+    void operator()(ckpt_reader *r) const noexcept
+    {
+        ckpt_reader_free(r);
+    }
+};
+
+} // namespace detail
+
+class tensor;
+
+/* Where a piece of a tensor lies; axes as in ckpt_extent: one of a flat piece, else the tensor's. */
+struct piece {
+    static constexpr std::uint64_t compressed = std::numeric_limits<std::uint64_t>::max();
+    std::string_view path, record; /* record "": the file has none */
+    std::uint64_t at;              /* byte offset in the file, or compressed */
+    std::vector<ckpt_axis> axes;
+};
+
+/* A part of a tensor, of which nothing is read yet. */
+class part
+{
+  public:
+    /* Elements of each axis. */
+    std::vector<std::uint64_t> shape() const
+    {
+        std::vector<std::uint64_t> out;
+        for (const ckpt_slice &s : slices_)
+            out.push_back(s.count);
+        return out;
+    }
+    std::uint64_t size() const
+    {
+        std::uint64_t n = 1;
+        for (const ckpt_slice &s : slices_)
+            n *= s.count; /* at most those of the tensor */
+        return n;
+    }
+    /* Its elements, row-major, as T. */
+    template <class T> std::vector<T> read() const;
+    template <class T> void read_into(span<T> out) const;
+    /* The same in the tensor's own dtype. */
+    std::vector<std::byte> read_bytes() const;
+
+  private:
+    friend class tensor;
+    friend class reader;
+    part(const detail::origin *from, const ckpt_tensor *t, span<const slice> want)
+        : from_(from), t_(t)
+    {
+        if (want.size() > t->ndim)
+            throw error(CKPT_EUSAGE, "more slices than axes",
+                        detail::view(ckpt_map_path(from->map)), t->name);
+        for (std::uint32_t i = 0; i < t->ndim; i++)
+            slices_.push_back(clip(i < want.size() ? want[i] : slice(), t->shape[i]));
+    }
+    ckpt_slice clip(const slice &s, std::uint64_t n) const
+    {
+        std::uint64_t stop = s.stop < n ? s.stop : n;
+
+        if (s.step == 0 || (s.single && s.start >= n))
+            throw error(CKPT_EUSAGE, s.step ? "an index past the end of its axis" : "a step of 0",
+                        detail::view(ckpt_map_path(from_->map)), t_->name);
+        if (s.start >= stop)
+            return ckpt_slice{0, 0, 1};
+        return ckpt_slice{s.start, (stop - s.start - 1) / s.step + 1, s.step};
+    }
+    const detail::origin *from_;
+    const ckpt_tensor *t_;
+    std::vector<ckpt_slice> slices_;
+};
+
+/* A tensor of a map, as long as the map lives; nothing of its values is read until asked for. */
+class tensor
+{
+  public:
+    std::string_view name() const noexcept
+    {
+        return t_->name;
+    }
+    ckpt_dtype dtype() const noexcept
+    {
+        return t_->dtype;
+    }
+    span<const std::uint64_t> shape() const noexcept
+    {
+        return {t_->shape, t_->ndim};
+    }
+    std::uint64_t size() const noexcept
+    {
+        return t_->n_elems;
+    }
+    std::uint64_t bytes() const noexcept
+    {
+        return ckpt_tensor_bytes(t_);
+    }
+    ckpt_role role() const noexcept
+    {
+        return static_cast<ckpt_role>(t_->role);
+    }
+    /* Tied: the tensor that holds the bytes. */
+    std::optional<tensor> owner() const
+    {
+        return t_->owner ? std::optional<tensor>(tensor(from_, t_->owner)) : std::nullopt;
+    }
+    /* All that ckpt_types.h has of it. */
+    const ckpt_tensor &raw() const noexcept
+    {
+        return *t_;
+    }
+    std::vector<piece> pieces() const
+    {
+        std::vector<piece> out;
+        for (std::uint32_t i = 0; i < t_->n_extents; i++) {
+            ckpt_box room;
+            const ckpt_extent *e = ckpt_tensor_extent(t_, i, &room);
+            const char *path = nullptr, *record = nullptr;
+            std::uint64_t at = 0;
+            if (ckpt_map_where(from_->map, e, &path, &record, &at))
+                out.push_back(piece{detail::view(path), detail::view(record), at,
+                                    std::vector<ckpt_axis>(e->axis, e->axis + e->ndim)});
+        }
+        return out;
+    }
+    /* t({{0, 2}, {}, slice::at(3)}): axes that are not named are whole. */
+    part operator()(std::initializer_list<slice> want) const
+    {
+        return part(from_, t_, span<const slice>(want.begin(), want.size()));
+    }
+    part operator()(span<const slice> want) const
+    {
+        return part(from_, t_, want);
+    }
+    /* All elements, row-major, as T: converted where the dtype is another. */
+    template <class T> std::vector<T> read() const;
+    template <class T> void read_into(span<T> out) const;
+    /* In its own dtype. */
+    std::vector<std::byte> read_bytes() const;
+
+  private:
+    friend class map;
+    friend class map_iterator;
+    friend class reader;
+    friend struct difference_access;
+    tensor(const detail::origin *from, const ckpt_tensor *t) noexcept : from_(from), t_(t)
+    {
+    }
+    const detail::origin *from_;
+    const ckpt_tensor *t_;
+};
+
+/* Through a map's tensors; what it gives are values. */
+class map_iterator
+{
+  public:
+    using iterator_category = std::input_iterator_tag;
+    using iterator_concept = std::forward_iterator_tag;
+    using value_type = tensor;
+    using difference_type = std::ptrdiff_t;
+    using reference = tensor;
+    using pointer = void;
+
+    map_iterator() noexcept = default;
+    tensor operator*() const
+    {
+        return tensor(from_, ckpt_map_tensor(from_->map, i_));
+    }
+    map_iterator &operator++() noexcept
+    {
+        i_++;
+        return *this;
+    }
+    map_iterator operator++(int) noexcept
+    {
+        map_iterator was = *this;
+        i_++;
+        return was;
+    }
+    friend bool operator==(const map_iterator &a, const map_iterator &b) noexcept
+    {
+        return a.from_ == b.from_ && a.i_ == b.i_;
+    }
+    friend bool operator!=(const map_iterator &a, const map_iterator &b) noexcept
+    {
+        return !(a == b);
+    }
+
+  private:
+    friend class map;
+    map_iterator(const detail::origin *from, std::size_t i) noexcept : from_(from), i_(i)
+    {
+    }
+    const detail::origin *from_ = nullptr;
+    std::size_t i_ = 0;
+};
+
+/* A node of the tree of values; false: it is not there. */
+class value
+{
+  public:
+    explicit value(const ckpt_value *v = nullptr) noexcept : v_(v)
+    {
+    }
+    explicit operator bool() const noexcept
+    {
+        return v_ != nullptr;
+    }
+    ckpt_kind kind() const noexcept
+    {
+        return ckpt_value_type(v_);
+    }
+    std::optional<std::int64_t> to_int() const noexcept
+    {
+        std::int64_t out = 0;
+        return ckpt_value_to_int(v_, &out) ? std::optional<std::int64_t>(out) : std::nullopt;
+    }
+    std::optional<double> to_float() const noexcept
+    {
+        double out = 0;
+        return ckpt_value_to_float(v_, &out) ? std::optional<double>(out) : std::nullopt;
+    }
+    /* Of a text or bytes. */
+    std::optional<std::string_view> to_text() const noexcept
+    {
+        const char *s = nullptr;
+        std::size_t n = 0;
+        if (!ckpt_value_to_text(v_, &s, &n))
+            return std::nullopt;
+        return std::string_view(s, n);
+    }
+    /* Of a list or dict: items, the i-th, its key, and the value of a text key. */
+    std::size_t size() const noexcept
+    {
+        return ckpt_value_count(v_);
+    }
+    value item(std::size_t i) const noexcept
+    {
+        return value(ckpt_value_item(v_, i));
+    }
+    value key(std::size_t i) const noexcept
+    {
+        return value(ckpt_value_key(v_, i));
+    }
+    value operator[](std::string_view key) const
+    {
+        return value(ckpt_value_member(v_, detail::text(key).get()));
+    }
+
+  private:
+    const ckpt_value *v_;
+};
+
+struct file {
+    std::string_view path;
+    std::uint64_t bytes;
+};
+struct fact {
+    std::string_view key, text;
+    bool is_number;
+};
+/* severity 0: information, 1: warning, 2: error, whose code it is */
+struct finding {
+    int severity, code;
+    std::string_view text;
+};
+struct metadata {
+    std::string_view key, text;
+};
+struct tree_options {
+    ckpt_tree_format format = CKPT_TREE_TEXT;
+    std::string path; /* of a sub-tree; "": the root */
+    unsigned max_depth = 0;
+    std::uint64_t max_items = 0;
+};
+
+/*
+ * A checkpoint that is open, or a target map.  Texts, spans, tensors and values that it gives live
+ * as long as it does, and outlive a move of it.  One that was moved away has nothing.
+ */
+class map
+{
+  public:
+    map() noexcept = default;
+
+    /* Take over a handle of C. */
+    static map adopt(ckpt_map *m)
+    {
+        return map(m, true);
+    }
+    /* See a handle that stays somebody else's. */
+    static map borrow(const ckpt_map *m)
+    {
+        return map(const_cast<ckpt_map *>(m), false);
+    }
+    /* An empty one, to put arrays into; name is for messages. */
+    static map of_memory(std::string_view name)
+    {
+        ckpt_map *m = nullptr;
+        ckpt_err err = ckpt_err();
+        const int rc = ckpt_map_of_memory(&m, detail::text(name).get(), &err);
+
+        detail::check(rc, err, name);
+        return adopt(m);
+    }
+    /* C's handle; NULL once this was moved away. */
+    ckpt_map *get() const noexcept
+    {
+        return from_ ? from_->map : nullptr;
+    }
+
+    std::string_view path() const noexcept
+    {
+        return detail::view(ckpt_map_path(get()));
+    }
+    std::string_view format() const noexcept
+    {
+        return detail::view(ckpt_map_format(get()));
+    }
+    /* CKPT_TOOK_* */
+    unsigned effects() const noexcept
+    {
+        return ckpt_map_effects(get());
+    }
+
+    std::size_t size() const noexcept
+    {
+        return ckpt_map_count(get());
+    }
+    bool empty() const noexcept
+    {
+        return size() == 0;
+    }
+    map_iterator begin() const noexcept
+    {
+        return map_iterator(from_.get(), 0);
+    }
+    map_iterator end() const noexcept
+    {
+        return map_iterator(from_.get(), size());
+    }
+    std::optional<tensor> find(std::string_view name) const
+    {
+        const ckpt_tensor *t = ckpt_map_find(get(), detail::text(name).get());
+        return t ? std::optional<tensor>(tensor(from_.get(), t)) : std::nullopt;
+    }
+    /* Errors   CKPT_EMISSING */
+    tensor operator[](std::string_view name) const
+    {
+        if (std::optional<tensor> t = find(name))
+            return *t;
+        throw error(CKPT_EMISSING, std::string(path()) + ": no tensor '" + std::string(name) + "'",
+                    path(), name);
+    }
+
+    std::vector<file> files() const
+    {
+        std::vector<file> out;
+        for (std::size_t i = 0; i < ckpt_map_n_files(get()); i++)
+            out.push_back(
+                file{detail::view(ckpt_map_file_path(get(), i)), ckpt_map_file_size(get(), i)});
+        return out;
+    }
+    std::vector<fact> facts() const
+    {
+        std::vector<fact> out;
+        const char *key = nullptr, *text = nullptr;
+        bool number = false;
+        for (std::size_t i = 0; ckpt_map_fact_at(get(), i, &key, &text, &number); i++)
+            out.push_back(fact{key, text, number});
+        return out;
+    }
+    std::vector<finding> findings() const
+    {
+        std::vector<finding> out;
+        const char *text = nullptr;
+        int severity = 0, code = 0;
+        for (std::size_t i = 0; ckpt_map_finding_at(get(), i, &severity, &code, &text); i++)
+            out.push_back(finding{severity, code, text});
+        return out;
+    }
+    std::vector<ckpt::metadata> metadata() const
+    {
+        std::vector<ckpt::metadata> out;
+        const char *key = nullptr, *text = nullptr;
+        for (std::size_t i = 0; ckpt_map_metadata_at(get(), i, &key, &text); i++)
+            out.push_back(ckpt::metadata{key, text});
+        return out;
+    }
+    ckpt_known known() const noexcept
+    {
+        ckpt_known out = ckpt_known();
+        out.size = sizeof out;
+        ckpt_map_known(get(), &out);
+        return out;
+    }
+    /* The root of the tree. */
+    value values() const noexcept
+    {
+        return value(ckpt_map_values(get()));
+    }
+    /* Print the tree, piece by piece; false ends it (CKPT_ECANCELED). */
+    void print_tree(const tree_options &o, const std::function<bool(std::string_view)> &fn) const;
+    std::string tree_text(const tree_options &o = tree_options()) const
+    {
+        std::string out;
+        print_tree(o, [&out](std::string_view s) {
+            out += s;
+            return true;
+        });
+        return out;
+    }
+    /* Each element is covered once, by bytes that exist; throws where not. */
+    void check() const
+    {
+        ckpt_err err = ckpt_err();
+        done(ckpt_map_check(get(), &err), err);
+    }
+
+    /* Target maps: what ckpt_map_into, _folder and _pointer say; "": there is none. */
+    std::string_view into() const noexcept
+    {
+        return detail::view(ckpt_map_into(get()));
+    }
+    std::string_view folder() const noexcept
+    {
+        return detail::view(ckpt_map_folder(get()));
+    }
+    std::string_view pointer() const noexcept
+    {
+        return detail::view(ckpt_map_pointer(get()));
+    }
+
+    /*
+     * Maps of memory: an array, whose data stay the caller's until the map is gone; a number of
+     * elements that shape does not say is CKPT_EUSAGE.
+     */
+    template <class T>
+    void put(std::string_view name, span<const T> data, span<const std::uint64_t> shape)
+    {
+        put_bytes(name, dtype_of<T>(), span<const std::byte>(as_bytes(data)), shape);
+    }
+    void put_bytes(std::string_view name, ckpt_dtype dtype, span<const std::byte> data,
+                   span<const std::uint64_t> shape);
+    void put_metadata(std::string_view key, std::string_view text)
+    {
+        ckpt_err err = ckpt_err();
+        done(ckpt_map_put_metadata(get(), detail::text(key).get(), detail::text(text).get(), &err),
+             err);
+    }
+
+    /* For ckpt.hpp: the outcome of a call that has read this map. */
+    void done(int rc, const ckpt_err &err, std::string_view name = {}) const
+    {
+        if (from_)
+            from_->check(rc, err, name);
+        else
+            detail::check(rc, err, {}, name);
+    }
+    const detail::origin *from() const noexcept
+    {
+        return from_.get();
+    }
+
+  private:
+    friend map open(std::string_view, std::uint64_t, read_at_fn, const open_options &);
+    map(ckpt_map *m, bool owned) : from_(std::make_unique<detail::origin>())
+    {
+        from_->map = m;
+        from_->owned = owned;
+    }
+    template <class T> static span<const std::byte> as_bytes(span<const T> data) noexcept
+    {
+        return {reinterpret_cast<const std::byte *>(data.data()), data.size() * sizeof(T)};
+    }
+    std::unique_ptr<detail::origin> from_;
+};
+
+inline void map::print_tree(const tree_options &o,
+                            const std::function<bool(std::string_view)> &fn) const
+{
+    struct call {
+        const std::function<bool(std::string_view)> &fn;
+        detail::relay relay;
+        static int write(void *ctx, const char *text, std::size_t n) noexcept
+        {
+            call *c = static_cast<call *>(ctx);
+            return c->relay.call([&] { return c->fn(std::string_view(text, n)); });
+        }
+    } c{fn, {}};
+    const detail::text path(o.path);
+    ckpt_tree_opts opts = ckpt_tree_opts();
+    ckpt_err err = ckpt_err();
+
+    opts.size = sizeof opts;
+    opts.format = o.format;
+    opts.path = path.or_null();
+    opts.max_depth = o.max_depth;
+    opts.max_items = o.max_items;
+    const int rc = ckpt_tree_print(get(), &opts, call::write, &c, &err);
+    c.relay.rethrow();
+    done(rc, err);
+}
+
+inline void map::put_bytes(std::string_view name, ckpt_dtype dtype, span<const std::byte> data,
+                           span<const std::uint64_t> shape)
+{
+    const detail::text terminated(name);
+    ckpt_array array = ckpt_array();
+    ckpt_err err = ckpt_err();
+    std::uint64_t n = 1;
+
+    for (std::uint64_t axis : shape)
+        n = detail::product(n, axis);
+    if (detail::bytes_of(dtype, n) != data.size())
+        throw error(CKPT_EUSAGE,
+                    std::string(name) + ": " + std::to_string(data.size()) +
+                        " bytes, its shape has " + std::to_string(detail::bytes_of(dtype, n)),
+                    path(), name);
+    array.size = sizeof array;
+    array.name = terminated.get();
+    array.dtype = dtype;
+    array.ndim = static_cast<std::uint32_t>(shape.size());
+    array.shape = shape.data();
+    array.data = data.data();
+    done(ckpt_map_put(get(), &array, &err), err, name);
+}
+
+/*
+ * Open a checkpoint of any format: headers only are read.
+ *
+ * Errors   those of ckpt_open, with the path
+ */
+inline map open(std::string_view path, const open_options &opts = open_options())
+{
+    ckpt_map *m = nullptr;
+    ckpt_err err = ckpt_err();
+    const int rc = ckpt_open(&m, detail::text(path).get(), &opts, &err);
+
+    detail::check(rc, err, path);
+    return map::adopt(m);
+}
+
+/* Open a file of n_bytes whose bytes a function gives; what that throws comes out of whatever reads. */
+inline map open(std::string_view name, std::uint64_t n_bytes, read_at_fn read,
+                const open_options &opts = open_options())
+{
+    map out(nullptr, true);
+    ckpt_input in = ckpt_input();
+    ckpt_err err = ckpt_err();
+
+    out.from_->bytes = std::make_unique<detail::input>(std::move(read));
+    in.size = sizeof in;
+    in.n_bytes = n_bytes;
+    in.read_at = detail::input::read_at;
+    in.ctx = out.from_->bytes.get();
+    const int rc = ckpt_open_input(&out.from_->map, detail::text(name).get(), &in, &opts, &err);
+    if (rc == CKPT_EIO)
+        out.from_->bytes->rethrow();
+    detail::check(rc, err, name);
+    return out;
+}
+
+/* Reads values of one map, which outlives it; one for each thread. */
+class reader
+{
+  public:
+    explicit reader(const map &m) : reader(m.from())
+    {
+    }
+    /* Do not check CRCs of records stored as they are: see ckpt_reader_trust. */
+    void trust() noexcept
+    {
+        ckpt_reader_trust(r_.get());
+    }
+    /* Elements first ... of the tensor flattened row-major, as many as out has. */
+    template <class T> void read(const tensor &t, span<T> out, std::uint64_t first = 0)
+    {
+        stretch(t, first, out.size(), dtype_of<T>(), out.data());
+    }
+    template <class T> void read(const part &p, span<T> out)
+    {
+        if (out.size() != p.size())
+            throw error(CKPT_EUSAGE,
+                        "room for " + std::to_string(out.size()) + " elements, there are " +
+                            std::to_string(p.size()),
+                        detail::view(ckpt_map_path(from_->map)), p.t_->name);
+        box(p, dtype_of<T>(), out.data());
+    }
+    template <class T> std::vector<T> read(const tensor &t)
+    {
+        std::vector<T> out(room<T>(t.size()));
+        read(t, span<T>(out));
+        return out;
+    }
+    template <class T> std::vector<T> read(const part &p)
+    {
+        std::vector<T> out(room<T>(p.size()));
+        read(p, span<T>(out));
+        return out;
+    }
+    /* In the tensor's own dtype. */
+    std::vector<std::byte> read_bytes(const tensor &t)
+    {
+        std::vector<std::byte> out(detail::bytes_of(t.dtype(), t.size()));
+        stretch(t, 0, t.size(), CKPT_DTYPE_NONE, out.data());
+        return out;
+    }
+    std::vector<std::byte> read_bytes(const part &p)
+    {
+        std::vector<std::byte> out(detail::bytes_of(p.t_->dtype, p.size()));
+        box(p, CKPT_DTYPE_NONE, out.data());
+        return out;
+    }
+
+  private:
+    friend class tensor;
+    friend class part;
+    explicit reader(const detail::origin *from) : from_(from)
+    {
+        ckpt_reader *r = nullptr;
+        ckpt_err err = ckpt_err();
+        const int rc = ckpt_reader_new(&r, from ? from->map : nullptr, &err);
+
+        detail::check(rc, err);
+        r_.reset(r);
+    }
+    template <class T> static std::size_t room(std::uint64_t n)
+    {
+        return detail::product(n, sizeof(T)) / sizeof(T);
+    }
+    void mine(const detail::origin *from, const char *name) const
+    {
+        if (from != from_)
+            throw error(CKPT_EUSAGE, "a tensor of another map",
+                        detail::view(ckpt_map_path(from_->map)), name);
+    }
+    void stretch(const tensor &t, std::uint64_t first, std::uint64_t n, ckpt_dtype dtype, void *out)
+    {
+        ckpt_err err = ckpt_err();
+
+        mine(t.from_, t.t_->name);
+        if (n == 0)
+            return;
+        from_->check(ckpt_reader_read(r_.get(), t.t_, first, n, dtype, out, &err), err, t.name());
+    }
+    void box(const part &p, ckpt_dtype dtype, void *out)
+    {
+        ckpt_err err = ckpt_err();
+
+        mine(p.from_, p.t_->name);
+        if (p.size() == 0)
+            return;
+        from_->check(ckpt_reader_slice(r_.get(), p.t_, p.slices_.data(), dtype, out, &err), err,
+                     p.t_->name);
+    }
+    const detail::origin *from_;
+    std::unique_ptr<ckpt_reader, detail::reader_free> r_;
+};
+
+template <class T> std::vector<T> tensor::read() const
+{
+    return reader(from_).read<T>(*this);
+}
+template <class T> void tensor::read_into(span<T> out) const
+{
+    if (out.size() != size())
+        throw error(CKPT_EUSAGE,
+                    "room for " + std::to_string(out.size()) + " elements, there are " +
+                        std::to_string(size()),
+                    detail::view(ckpt_map_path(from_->map)), name());
+    reader(from_).read(*this, out);
+}
+inline std::vector<std::byte> tensor::read_bytes() const
+{
+    return reader(from_).read_bytes(*this);
+}
+template <class T> std::vector<T> part::read() const
+{
+    return reader(from_).read<T>(*this);
+}
+template <class T> void part::read_into(span<T> out) const
+{
+    reader(from_).read(*this, out);
+}
+inline std::vector<std::byte> part::read_bytes() const
+{
+    return reader(from_).read_bytes(*this);
+}
+
+} // namespace cxx17 or cxx20
+} // namespace ckpt
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ckpt_shape.hpp: what becomes of a map's tensors between opening and writing, as ckpt_shape.h has
+ * it.
+ *
+ * All change the map in place and throw ckpt::error with the codes that ckpt_shape.h names.  A part
+ * of ckpt.hpp, which includes it and is what programs include; installed beside it.
+ */
+#ifndef CKPT_SHAPE_HPP
+#define CKPT_SHAPE_HPP
+
+#include "ckpt_map.hpp"
+
+namespace ckpt
+{
+#if defined(__cpp_lib_span)
+inline namespace cxx20
+{
+#else
+inline namespace cxx17
+{
+#endif
+
+struct filter {
+    std::vector<std::string> include, exclude; /* globs; no include: everything */
+    std::string rename;                        /* rules, one a line: PATTERN REPLACEMENT */
+    bool no_state = false;
+};
+
+/* Keep and rename tensors.  Those that were looked up before are gone. */
+inline void select(map &m, const filter &f)
+{
+    const detail::texts include(f.include), exclude(f.exclude);
+    const detail::text rename(f.rename);
+    ckpt_filter c = ckpt_filter();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.include = include.or_null();
+    c.exclude = exclude.or_null();
+    c.rename_text = rename.or_null();
+    c.no_state = f.no_state;
+    m.done(ckpt_map_select(m.get(), &c, &err), err);
+}
+
+inline void set_model_folder(map &m, std::string_view folder)
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_set_model_folder(m.get(), detail::text(folder).get(), &err), err);
+}
+
+struct remap_options {
+    bool backwards = false;
+    std::string config, config_name; /* text of a config.json, and its name for messages */
+    std::vector<std::string> sizes;  /* "heads=32" */
+};
+
+/* A layout map: a text that says how the tensors of one layout are those of another. */
+class remap
+{
+  public:
+    remap(std::string_view name, std::string_view text)
+    {
+        ckpt_remap *r = nullptr;
+        ckpt_err err = ckpt_err();
+        const int rc = ckpt_remap_new(&r, detail::text(name).get(), detail::text(text).get(), &err);
+
+        detail::check(rc, err, name);
+        r_.reset(r);
+    }
+    ckpt_remap *get() const noexcept
+    {
+        return r_.get();
+    }
+    std::string_view side(bool right) const noexcept
+    {
+        return detail::view(ckpt_remap_side(get(), right));
+    }
+    std::string_view about() const noexcept
+    {
+        return detail::view(ckpt_remap_about(get()));
+    }
+    bool knows(std::string_view name) const
+    {
+        return ckpt_remap_knows(get(), detail::text(name).get());
+    }
+    bool recognizes() const noexcept
+    {
+        return ckpt_remap_recognizes(get());
+    }
+    bool keeps_slices(bool right) const noexcept
+    {
+        return ckpt_remap_keeps_slices(get(), right);
+    }
+    /* The map is of the architecture that the text is for. */
+    bool matches(map &m, const remap_options &o = remap_options()) const
+    {
+        bool yes = false;
+        ckpt_err err = ckpt_err();
+        const options c(o);
+
+        m.done(ckpt_remap_matches(m.get(), get(), &c.opts, &yes, &err), err);
+        return yes;
+    }
+    /* Make the map's tensors those of the other layout. */
+    void apply(map &m, const remap_options &o = remap_options()) const
+    {
+        ckpt_err err = ckpt_err();
+        const options c(o);
+
+        m.done(ckpt_map_remap(m.get(), get(), &c.opts, &err), err);
+    }
+
+  private:
+    struct options {
+        explicit options(const remap_options &o)
+            : config(o.config), name(o.config_name), sizes(o.sizes), opts()
+        {
+            opts.size = sizeof opts;
+            opts.backwards = o.backwards;
+            opts.config_text = config.or_null();
+            opts.config_name = name.or_null();
+            opts.sizes = sizes.or_null();
+        }
+        detail::text config, name;
+        detail::texts sizes;
+        ckpt_remap_opts opts;
+    };
+    struct remap_free {
+        void operator()(ckpt_remap *r) const noexcept
+        {
+            ckpt_remap_free(r);
+        }
+    };
+    std::unique_ptr<ckpt_remap, remap_free> r_;
+};
+
+inline bool quantized(const map &m) noexcept
+{
+    return ckpt_map_quantized(m.get());
+}
+
+inline void dequantize(map &m, bool rounded)
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_dequantize(m.get(), rounded, &err), err);
+}
+
+/* form  "fp8-block", "fp8-block:64x64", "fp8-channel";  skip  globs of weights that stay */
+inline void quantize(map &m, std::string_view form, const std::vector<std::string> &skip = {},
+                     ckpt_dtype dtype = CKPT_DTYPE_NONE)
+{
+    const detail::text terminated(form);
+    const detail::texts stay(skip);
+    ckpt_quantize c = ckpt_quantize();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.form = terminated.get();
+    c.skip = stay.or_null();
+    c.dtype = dtype;
+    m.done(ckpt_map_quantize(m.get(), &c, &err), err);
+}
+
+/* rows  tokens that the tables shall have;  tensors  globs of the tables, or none: by config.json */
+inline void vocab(map &m, std::uint64_t rows, const std::vector<std::string> &tensors = {},
+                  std::string_view config = {}, std::string_view config_name = {})
+{
+    const detail::texts tables(tensors);
+    const detail::text text(config), name(config_name);
+    ckpt_vocab_opts c = ckpt_vocab_opts();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.rows = rows;
+    c.tensors = tables.or_null();
+    c.config_text = text.or_null();
+    c.config_name = name.or_null();
+    m.done(ckpt_map_vocab(m.get(), &c, &err), err);
+}
+
+/* names  "HEAD=TABLE", "HEAD", or "": by config.json */
+inline void tie(map &m, std::string_view names = {})
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_tie(m.get(), detail::text(names).or_null(), &err), err);
+}
+
+inline void untie(map &m)
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_untie(m.get(), &err), err);
+}
+
+/* Merge a LoRA adapter of PEFT, a folder, into the weights of its base. */
+inline void adapt(map &m, std::string_view path, double weight = 1, bool untie_head = false)
+{
+    const detail::text terminated(path);
+    ckpt_adapter c = ckpt_adapter();
+    ckpt_err err = ckpt_err();
+
+    if (weight == 0)
+        throw error(CKPT_EUSAGE, "a weight of 0 changes nothing", path);
+    c.size = sizeof c;
+    c.path = terminated.get();
+    c.weight = weight;
+    c.untie = untie_head;
+    m.done(ckpt_map_adapt(m.get(), &c, &err), err);
+}
+
+/* config  path of the run's adapter_config.json;  name  where the run has several adapters */
+inline void adapter_only(map &m, std::string_view config, std::string_view name = {})
+{
+    const detail::text path(config), one(name);
+    ckpt_adapter_only c = ckpt_adapter_only();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.config = path.or_null();
+    c.name = one.or_null();
+    m.done(ckpt_map_adapter_only(m.get(), &c, &err), err);
+}
+
+struct merge_model {
+    std::string path;
+    double weight = 1;
+    std::string tag; /* of a run, or "" */
+};
+
+/* Members as in ckpt_merge; "" stands for its NULL. */
+struct merge_options {
+    std::string method;
+    std::vector<merge_model> models;
+    std::string base;
+    double density = 0, lambda = 0, t = 0;
+    bool no_normalize = false;
+    std::uint64_t seed = 0;
+    std::string config, config_name; /* text of a configuration of mergekit's instead */
+    open_options open;
+};
+
+/* Open several models as the map of their merge. */
+inline map open_merge(const merge_options &o)
+{
+    const detail::text method(o.method), base(o.base), config(o.config), name(o.config_name);
+    std::vector<detail::text> kept;
+    std::vector<ckpt_merge_model> models;
+    ckpt_map *m = nullptr;
+    ckpt_merge c = ckpt_merge();
+    ckpt_err err = ckpt_err();
+
+    for (const merge_model &one : o.models) {
+        kept.emplace_back(one.path);
+        kept.emplace_back(one.tag);
+    }
+    for (std::size_t i = 0; i < o.models.size(); i++)
+        models.push_back({kept[2 * i].get(), kept[2 * i + 1].or_null(), o.models[i].weight});
+    c.size = sizeof c;
+    c.method = method.or_null();
+    c.models = models.empty() ? nullptr : models.data();
+    c.n_models = models.size();
+    c.base = base.or_null();
+    c.density = o.density;
+    c.lambda = o.lambda;
+    c.t = o.t;
+    c.no_normalize = o.no_normalize;
+    c.seed = o.seed;
+    c.config_text = config.or_null();
+    c.config_name = name.or_null();
+    c.open = &o.open;
+    detail::check(ckpt_merge_open(&m, &c, &err), err, o.base);
+    return map::adopt(m);
+}
+
+} // namespace cxx17 or cxx20
+} // namespace ckpt
+
+#endif
