@@ -30,7 +30,7 @@ int ckpt_dir_open(ckpt_dir *d, const char *path, ckpt_err *err);
 /* A new folder is only safe once its parent is synced. */
 int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
 
-/* Of the folders that were made, remove those whose paths are longer than n, if nothing is in them. */
+/* Of the folders that were made, remove those with paths longer than n that nothing is in. */
 void ckpt_dir_unmake(ckpt_dir *d, size_t n);
 
 /*

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/behind.h"
+#include "libckpt/copy/budget.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/finish.h"
 #include "libckpt/copy/job.h"
@@ -20,16 +20,10 @@
 #include "libckpt/map/extent.h"
 
 enum {
-    RUN_MAX_JOBS = 64,
-    RUN_DEFAULT_JOBS = 8,
     RUN_BATCH = 256 * 1024, /* bytes of small jobs that one worker takes at a time */
     RUN_BATCH_JOBS = 1024,
-    RUN_MIN_BLOCK = 4096,
     RUN_HELPER = 256 * 1024 /* bytes: staging and write buffers, together at most one block */
 };
-
-#define RUN_MEMORY    (UINT64_C(256) << 20)
-#define RUN_MAX_BLOCK (UINT64_C(16) << 20)
 
 CKPT_VEC(run_batches, ckpt_share_run);
 
@@ -57,60 +51,7 @@ typedef struct run_state {
     ckpt_dir folders;  /* of outputs on several machines: those that this process made */
 } run_state;
 
-unsigned ckpt_run_jobs(unsigned jobs)
-{
-    long n;
-
-    if (jobs > 0)
-        return jobs < RUN_MAX_JOBS ? jobs : RUN_MAX_JOBS;
-    if (ckpt_team_now())
-        return ckpt_team_now()->threads;
-    n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > RUN_DEFAULT_JOBS ? RUN_DEFAULT_JOBS : (unsigned)n;
-}
-
-/* An eighth is for decoded records. */
-static uint64_t run_spool_memory(uint64_t memory)
-{
-    return (memory > 0 ? memory : RUN_MEMORY) / 8;
-}
-
-uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
-{
-    uint64_t all = (memory > 0 ? memory : RUN_MEMORY) - run_spool_memory(memory);
-    uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / RUN_MIN_BLOCK * RUN_MIN_BLOCK;
-
-    // No plan makes use of more; most jobs are far smaller (plan.c).
-    if (block > RUN_MAX_BLOCK)
-        return RUN_MAX_BLOCK;
-    return block > RUN_MIN_BLOCK ? block : RUN_MIN_BLOCK;
-}
-
 /* ---- before the jobs ---- */
-
-/* A plan made for more memory than there is now runs with fewer workers. */
-static int run_count_workers(run_state *r, ckpt_err *err)
-{
-    uint64_t memory = r->opts->memory > 0 ? r->opts->memory : RUN_MEMORY;
-    uint64_t block = r->work.plan->block, room = memory - run_spool_memory(memory);
-    uint64_t fit = block > 0 ? room / (block * CKPT_WORK_BLOCKS) : RUN_MAX_JOBS;
-
-    r->n_workers = ckpt_run_jobs(r->opts->jobs);
-    if (fit < r->n_workers)
-        r->n_workers = (unsigned)fit;
-    if (r->n_workers > 0)
-        return CKPT_OK;
-    // The smallest blocks go with any limit: five of them are less than this function's stack may
-    // be.
-    if (block <= RUN_MIN_BLOCK) {
-        r->n_workers = 1;
-        return CKPT_OK;
-    }
-    return ckpt_fail(err, CKPT_ELIMIT,
-                     "the plan's blocks of %" PRIu64 " bytes need %" PRIu64
-                     " bytes of memory, %" PRIu64 " are allowed; allow more",
-                     block, block * CKPT_WORK_BLOCKS, memory);
-}
 
 static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t);
 
@@ -276,8 +217,8 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
 }
 
 /*
- * Not all machines could make their outputs.  Where some were given one folder, who made it can only
- * remove it when the others have removed what they made in it: innermost first, and all together.
+ * Not all machines could make their outputs.  Where some were given one folder, who made it can
+ * only remove it when the others have removed what they made in it: innermost first, all together.
  */
 static void run_drop_outputs(run_state *r, const char *folder)
 {
@@ -375,14 +316,15 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
         r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
     rc = ckpt_joint_open(&r->joint, p, err);
     if (rc == CKPT_OK)
-        rc = run_count_workers(r, err);
+        rc = ckpt_budget_workers(&r->n_workers, r->opts, r->work.plan->block, err);
     if (rc == CKPT_OK)
         rc = run_prepare_here(r, err);
     rc = ckpt_joint_agree(&r->joint, rc, err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
     if (rc == CKPT_OK)
-        rc = ckpt_feed_open(&r->work.feed, p->from, folder, run_spool_memory(r->opts->memory), err);
+        rc =
+            ckpt_feed_open(&r->work.feed, p->from, folder, ckpt_budget_spool(r->opts->memory), err);
     if (rc == CKPT_OK && r->let_go)
         ckpt_io_pool_let_go(r->work.feed.pool);
     return ckpt_joint_agree(&r->joint, rc, err);

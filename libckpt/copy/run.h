@@ -12,18 +12,10 @@
 #ifndef CKPT_COPY_RUN_H
 #define CKPT_COPY_RUN_H
 
+#include "libckpt/copy/budget.h"
 #include "libckpt/copy/ledger.h"
 #include "libckpt/copy/pack.h"
 #include "libckpt/copy/plan.h"
-
-/*
- * Memory the workers may use in all is opts->memory; block sizes follow from it.  The plan's own
- * block must not exceed ckpt_run_block(memory, jobs).
- */
-uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
-
-/* Threads used for opts->jobs == 0: the processors available, at most 8. */
-unsigned ckpt_run_jobs(unsigned jobs);
 
 /*
  * What the wiring above this room hands down; each may be NULL.
