@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the Python package share: fixtures, their truth, scratch folders, and what this interpreter has."""
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -24,6 +25,17 @@ def has(name):
 needs_numpy = unittest.skipUnless(has('numpy'), 'numpy is not here')
 needs_torch = unittest.skipUnless(has('torch'), 'torch is not here')
 needs_deepspeed = unittest.skipUnless(has('torch') and has('deepspeed'), 'DeepSpeed is not here')
+
+
+def newer(*names):
+    """Decorates tests of what older releases of torch lack: functions and classes, by their names."""
+    def there(name):
+        module, _, item = name.rpartition('.')
+        try:
+            return hasattr(importlib.import_module(module), item)
+        except ImportError:
+            return False
+    return unittest.skipUnless(all(there(name) for name in names), 'torch is not here, or too old')
 
 
 def fixture(name, *more):

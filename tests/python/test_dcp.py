@@ -6,12 +6,12 @@ import sys
 import tempfile
 
 import ckpt
-from help import Case, HERE, fixture, has, needs_torch
+from help import Case, HERE, fixture, has, newer
 
 LLAMA = fixture('hf_trainer_llama_z3_bf16_w2', 'ckpt')
 
 
-@needs_torch
+@newer('torch.distributed.checkpoint.StorageReader', 'torch._utils._rebuild_tensor_v3')
 class Dcp(Case):
     def test_names_and_values(self):
         import torch

@@ -9,7 +9,7 @@ import struct
 import subprocess
 
 import ckpt
-from help import BIN, Case, FIXTURES, expected, fixture, has, needs_numpy, needs_torch, sha
+from help import BIN, Case, FIXTURES, expected, fixture, has, needs_numpy, needs_torch, newer, sha
 from readers import ST
 
 # what the fixtures' "weights" are of: an export's dtypes and names, which these open with
@@ -169,7 +169,7 @@ class Parts(Case):
                     t.numpy()
             self.assertTrue(numpy.array_equal(m['complex64'].numpy().tobytes(), m['complex64'].tobytes()))
 
-    @needs_torch
+    @newer('torch._utils._rebuild_tensor_v3')
     def test_torch(self):
         import torch
         whole = torch.load(fixture('torch_dtypes', 'zip.pt'), weights_only=False)
