@@ -415,6 +415,22 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
 CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                                ckpt_dtype dtype, void *buf, ckpt_err *err);
 
+/*
+ * Elements start[k]..start[k]+count[k]-1 of each axis into the caller's layout: a loader reads its
+ * slice of a parameter to where it wants it, and nothing else.
+ *
+ * start    one for each axis of t; count too
+ * dtype    of the elements in buf; NONE: the tensor's own
+ * stride   bytes from an element to the next of each axis, any order of axes; what lies between is
+ *          left as it is.  Of an axis with one element it means nothing.  Elements must not
+ *          overlap.  NULL: row-major and dense
+ * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or less than an element; more
+ *          bytes than a buffer can have; those of ckpt_reader_slice
+ */
+CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
+                                  const uint64_t *count, ckpt_dtype dtype, void *buf,
+                                  const int64_t *stride, ckpt_err *err);
+
 /* ---- checking ---- */
 
 /* Something that was found: 0 information, 1 warning, 2 error, whose code it is (else CKPT_OK).  A

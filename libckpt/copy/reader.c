@@ -183,14 +183,19 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
 }
 
-/* ---- slices ---- */
+/* ---- slices and boxes ---- */
 
-/* A slice that is being read: rows of one axis, each of whole blocks of the axes after it. */
+/* A part that is being read: rows of one axis, each of whole blocks of the axes after it. */
 typedef struct reader_slice {
     ckpt_reader *r;
     const ckpt_tensor *t;
-    ckpt_slice row; /* of the axis after which all axes are whole */
-    uint64_t block; /* elements of the axes after it */
+    const ckpt_slice *part;       /* of each axis */
+    int64_t stride[CKPT_MAX_DIM]; /* bytes in the buffer from element to element of an axis */
+    ckpt_slice row;               /* of `axis`, after which all axes are whole */
+    uint32_t axis;
+    uint32_t dense; /* the elements of this axis and those after it lie one after another ... */
+    uint64_t piece; /* ... which makes so many bytes */
+    uint64_t block; /* elements of the axes after `axis` */
     ckpt_dtype dtype;
     uint64_t wide;   /* bytes of an element in the buffer */
     uint8_t *window; /* READER_WINDOW bytes, when rows have gaps */
@@ -203,10 +208,6 @@ static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
     uint64_t piece = s->block * s->wide, most = READER_WINDOW / (s->row.step * piece);
     int rc = CKPT_OK;
 
-    if (!s->window)
-        s->window = ckpt_alloc(READER_WINDOW);
-    if (!s->window)
-        return ckpt_fail_memory(s->err);
     for (uint64_t i = 0; rc == CKPT_OK && i < s->row.count; i += most) {
         uint64_t n = s->row.count - i < most ? s->row.count - i : most;
         const ckpt_axis part = {at + (s->row.start + i * s->row.step) * s->block,
@@ -218,16 +219,61 @@ static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
     return rc;
 }
 
+/*
+ * The next element of the axes from `first` to before `end`, the last one fastest: its index, and
+ * *to is moved there.  False: there is none, and both are at the beginning again.
+ */
+static bool reader_next(const reader_slice *s, uint32_t first, uint32_t end, uint64_t *index,
+                        uint8_t **to)
+{
+    for (uint32_t k = end; k-- > first;) {
+        if (++index[k] < s->part[k].count) {
+            *to += s->stride[k];
+            return true;
+        }
+        index[k] = 0;
+        *to -= (int64_t)(s->part[k].count - 1) * s->stride[k];
+    }
+    return false;
+}
+
+/* One row whose elements lie apart in the buffer. */
+static int reader_row_apart(reader_slice *s, uint64_t at, uint8_t *to)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0}, n = s->piece / s->wide;
+    uint64_t left = s->row.count * s->block, most = READER_WINDOW / s->piece * n;
+    ckpt_axis part = {at + s->row.start * s->block, 0, 0};
+    int rc = CKPT_OK;
+
+    for (; rc == CKPT_OK && left > 0; left -= part.count) {
+        part.start += part.count;
+        part.count = left < most ? left : most;
+        rc = reader_stretch(s->r, s->t, &part, s->dtype, s->window, s->err);
+        for (uint64_t k = 0; rc == CKPT_OK && k < part.count; k += n) {
+            memcpy(to, s->window + k * s->wide, (size_t)s->piece);
+            (void)reader_next(s, s->axis, s->dense, index, &to);
+        }
+    }
+    return rc;
+}
+
 /* One row, whose axis begins at element `at` of the tensor flattened. */
 static int reader_row(reader_slice *s, uint64_t at, uint8_t *to)
 {
     const ckpt_slice *row = &s->row;
+    bool near = row->step <= READER_GAP / s->wide / s->block;
     ckpt_axis part = {at + row->start * s->block, row->count * s->block, 0};
     int rc = CKPT_OK;
 
-    if (row->step == 1 || row->count == 1)
+    if (s->dense == s->axis && (row->step == 1 || row->count == 1))
         return reader_stretch(s->r, s->t, &part, s->dtype, to, s->err);
-    if (row->step <= READER_GAP / s->wide / s->block)
+    if ((s->dense > s->axis || near) && !s->window)
+        s->window = ckpt_alloc(READER_WINDOW);
+    if ((s->dense > s->axis || near) && !s->window)
+        return ckpt_fail_memory(s->err);
+    if (s->dense > s->axis)
+        return reader_row_apart(s, at, to);
+    if (near)
         return reader_row_over(s, at, to);
     part.count = s->block;
     for (uint64_t i = 0; rc == CKPT_OK && i < row->count; i++) {
@@ -238,23 +284,20 @@ static int reader_row(reader_slice *s, uint64_t at, uint8_t *to)
     return rc;
 }
 
-/* Every row of the axes before `axis`, the last one fastest. */
-static int reader_rows(reader_slice *s, const ckpt_slice *part, uint32_t axis, uint8_t *to)
+/* Every row of the axes before s->axis. */
+static int reader_rows(reader_slice *s, uint8_t *to)
 {
-    uint64_t index[CKPT_MAX_DIM] = {0}, row = s->row.count * s->block * s->wide;
+    uint64_t index[CKPT_MAX_DIM] = {0};
+    int rc;
 
-    for (;;) {
+    do {
         uint64_t at = 0;
-        for (uint32_t k = 0; k < axis; k++)
-            at = at * s->t->shape[k] + part[k].start + index[k] * (part[k].step ? part[k].step : 1);
-        int rc = reader_row(s, at * s->t->shape[axis] * s->block, to);
-        uint32_t k = axis;
-        while (k > 0 && ++index[k - 1] == part[k - 1].count)
-            index[--k] = 0;
-        if (rc != CKPT_OK || k == 0)
-            return rc;
-        to += row;
-    }
+        for (uint32_t k = 0; k < s->axis; k++)
+            at = at * s->t->shape[k] + s->part[k].start +
+                 index[k] * (s->part[k].step ? s->part[k].step : 1);
+        rc = reader_row(s, at * s->t->shape[s->axis] * s->block, to);
+    } while (rc == CKPT_OK && reader_next(s, 0, s->axis, index, &to));
+    return rc;
 }
 
 /* Each axis of a slice lies inside the tensor; *empty: one of them has no elements. */
@@ -278,36 +321,104 @@ static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool
     return CKPT_OK;
 }
 
+/* Strides of all axes: the caller's, or dense ones.  Of one element, there is nothing to stride. */
+static int reader_strides(reader_slice *s, const int64_t *stride)
+{
+    uint64_t next = s->wide, end = s->wide, more;
+
+    for (uint32_t k = s->t->ndim; k-- > 0;) {
+        uint64_t count = s->part[k].count;
+        bool given = stride && count > 1;
+
+        if (given && (stride[k] < 0 || (uint64_t)stride[k] < s->wide))
+            return ckpt_fail(s->err, CKPT_EUSAGE,
+                             "tensor %s: axis %u cannot have a stride of %" PRId64
+                             " bytes: an element of %s has %" PRIu64,
+                             s->t->name, (unsigned)k, stride[k], ckpt_dtype_name(s->dtype),
+                             s->wide);
+        s->stride[k] = given ? stride[k] : (int64_t)next;
+        if (!ckpt_mul(count - 1, (uint64_t)s->stride[k], &more) || !ckpt_add(end, more, &end) ||
+            !ckpt_mul(count, (uint64_t)s->stride[k], &next) || next > INT64_MAX || end > INT64_MAX)
+            return ckpt_fail(s->err, CKPT_EUSAGE,
+                             "tensor %s: no buffer has room for axis %u: %" PRIu64
+                             " elements, %" PRId64 " bytes apart",
+                             s->t->name, (unsigned)k, count, s->stride[k]);
+    }
+    return CKPT_OK;
+}
+
+/* How it is read: rows as long as tensor and buffer allow. */
+static void reader_shape(reader_slice *s)
+{
+    uint32_t axis = s->t->ndim - 1;
+
+    while (axis > 0 && s->part[axis].count == s->t->shape[axis])
+        axis--;
+    s->piece = s->wide;
+    for (s->dense = s->t->ndim; s->dense > axis; s->dense--) {
+        if ((uint64_t)s->stride[s->dense - 1] != s->piece)
+            break;
+        s->piece *= s->part[s->dense - 1].count;
+    }
+    // what lies apart goes through a window, but for pieces that are worth a read each
+    s->axis = s->dense < s->t->ndim && s->piece >= READER_GAP ? s->dense : axis;
+    s->block = 1;
+    for (uint32_t k = s->axis + 1; k < s->t->ndim; k++)
+        s->block *= s->t->shape[k];
+    s->row = s->part[s->axis];
+    s->row.step += s->row.step == 0;
+}
+
+/* s->part of a tensor with axes, as ckpt_reader_read_box has it. */
+static int reader_part(reader_slice *s, const int64_t *stride, void *buf)
+{
+    bool empty = false;
+    int rc = reader_check_slice(s->t, s->part, &empty, s->err);
+
+    if (rc == CKPT_OK && !buf && !empty)
+        rc = ckpt_fail(s->err, CKPT_EUSAGE, "no buffer to read into");
+    if (rc == CKPT_OK)
+        rc = reader_ready(s->r, &s->t, &s->dtype, s->err);
+    if (rc == CKPT_OK && ckpt_dtype_packed(s->dtype))
+        rc = ckpt_fail(s->err, CKPT_EUNSUPPORTED, "tensor %s: elements of %s are not whole bytes",
+                       s->t->name, ckpt_dtype_name(s->t->dtype));
+    if (rc != CKPT_OK || empty)
+        return rc;
+    s->wide = ckpt_job_bytes(s->dtype, 1);
+    rc = reader_strides(s, stride);
+    if (rc != CKPT_OK)
+        return rc;
+    reader_shape(s);
+    rc = reader_rows(s, buf);
+    ckpt_free(s->window);
+    return rc == CKPT_OK ? ckpt_io_pool_check(s->r->feed.pool, s->err) : rc;
+}
+
 int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                       ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
-    reader_slice s = {.r = r, .block = 1, .err = err};
-    bool empty = false;
-    uint32_t axis;
-    int rc;
+    reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
     if (!r || !t || (t->ndim > 0 && !part))
         return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no part of it to read");
     if (t->ndim == 0)
         return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
-    rc = reader_check_slice(t, part, &empty, err);
-    if (rc == CKPT_OK && !buf && !empty)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "no buffer to read into");
-    if (rc == CKPT_OK)
-        rc = reader_ready(r, &t, &dtype, err);
-    if (rc == CKPT_OK && ckpt_dtype_packed(dtype))
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: elements of %s are not whole bytes",
-                       t->name, ckpt_dtype_name(t->dtype));
-    if (rc != CKPT_OK || empty)
-        return rc;
-    for (axis = t->ndim - 1; axis > 0 && part[axis].count == t->shape[axis]; axis--)
-        s.block *= t->shape[axis];
-    s.t = t;
-    s.row = part[axis];
-    s.row.step += s.row.step == 0;
-    s.dtype = dtype;
-    s.wide = ckpt_job_bytes(dtype, 1);
-    rc = reader_rows(&s, part, axis, buf);
-    ckpt_free(s.window);
-    return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
+    return reader_part(&s, NULL, buf);
+}
+
+/* LIMIT: eight parameters are the public signature. */
+int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
+                         const uint64_t *count, ckpt_dtype dtype, void *buf, const int64_t *stride,
+                         ckpt_err *err)
+{
+    ckpt_slice part[CKPT_MAX_DIM];
+    reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
+
+    if (!r || !t || (t->ndim > 0 && (!start || !count)))
+        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no part of it to read");
+    if (t->ndim == 0)
+        return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
+    for (uint32_t k = 0; k < t->ndim; k++)
+        part[k] = (ckpt_slice){start[k], count[k], 1};
+    return reader_part(&s, stride, buf);
 }

@@ -9,12 +9,15 @@
 
 typedef struct ckpt_reader ckpt_reader;
 
-/* The five functions of ckpt.h, documented there. */
+/* The six functions of ckpt.h, documented there. */
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
 CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                                ckpt_dtype dtype, void *buf, ckpt_err *err);
+CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
+                                  const uint64_t *count, ckpt_dtype dtype, void *buf,
+                                  const int64_t *stride, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 CKPT_API void ckpt_reader_trust(ckpt_reader *r);
 

@@ -417,6 +417,65 @@ static void inputs_refused(void **state)
     assert_null(map);
 }
 
+/* A file in memory that keeps count of what is read of it. */
+typedef struct counted {
+    bytes file;
+    uint64_t n_read;
+} counted;
+
+static int counted_read(void *ctx, void *buf, uint64_t n, uint64_t at)
+{
+    counted *c = ctx;
+
+    c->n_read += n;
+    return bytes_read(&c->file, buf, n, at);
+}
+
+/* Of a box, a column of a matrix too, nothing is read but its elements. */
+static void boxes_read_little(void **state)
+{
+    enum { ROWS = 500, COLUMNS = 300 };
+    static const char head[] = "{\"m\":{\"dtype\":\"F32\",\"shape\":[500,300],"
+                               "\"data_offsets\":[0,600000]}}";
+    static uint8_t file[8 + sizeof head - 1 + ROWS * COLUMNS * 4];
+    static const uint64_t box_of[][2][2] = {
+        {{100, 0}, {40, 300}}, {{0, 100}, {500, 50}}, {{7, 299}, {490, 1}}, {{499, 0}, {1, 3}}};
+    counted c = {.file = {.at = file, .n = sizeof file}};
+    const ckpt_input input = {.n_bytes = sizeof file, .read_at = counted_read, .ctx = &c};
+    static float got[ROWS * COLUMNS];
+    ckpt_map *map = NULL;
+    ckpt_reader *r = NULL;
+
+    (void)state;
+    file[0] = sizeof head - 1;
+    memcpy(file + 8, head, sizeof head - 1);
+    for (uint32_t i = 0; i < ROWS * COLUMNS; i++) {
+        float v = (float)i;
+        memcpy(file + 8 + sizeof head - 1 + i * sizeof v, &v, sizeof v);
+    }
+    assert_int_equal(ckpt_open_input(&map, "m.safetensors", &input, NULL, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
+    for (size_t i = 0; i < sizeof box_of / sizeof *box_of; i++) {
+        const uint64_t *start = box_of[i][0], *count = box_of[i][1], n = count[0] * count[1];
+        // as it lies, and turned
+        for (unsigned turned = 0; turned < 2; turned++) {
+            const int64_t stride[2] = {4, (int64_t)count[0] * 4};
+            c.n_read = 0;
+            assert_int_equal(ckpt_reader_read_box(r, ckpt_map_tensor(map, 0), start, count, 0, got,
+                                                  turned ? stride : NULL, NULL),
+                             CKPT_OK);
+            assert_int_equal(c.n_read, n * 4);
+            for (uint64_t k = 0; k < n; k++) {
+                uint64_t at = turned ? k % count[1] * count[0] + k / count[1] : k;
+                uint64_t want = (start[0] + k / count[1]) * COLUMNS + start[1] + k % count[1];
+                assert_int_equal((uint64_t)got[at], want);
+            }
+        }
+    }
+    ckpt_reader_free(r);
+    ckpt_map_free(map);
+}
+
 /* ---- threads ---- */
 
 static int no_text(void *ctx, const char *text, size_t n)
@@ -494,11 +553,17 @@ static void threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),          cmocka_unit_test(values_of_nothing),
-        cmocka_unit_test(memory_refuses),  cmocka_unit_test(memory_to_any_format),
-        cmocka_unit_test(memory_to_a_run), cmocka_unit_test(slices),
-        cmocka_unit_test(long_slices),     cmocka_unit_test(slices_refused),
-        cmocka_unit_test(inputs),          cmocka_unit_test(inputs_refused),
+        cmocka_unit_test(values),
+        cmocka_unit_test(values_of_nothing),
+        cmocka_unit_test(memory_refuses),
+        cmocka_unit_test(memory_to_any_format),
+        cmocka_unit_test(memory_to_a_run),
+        cmocka_unit_test(slices),
+        cmocka_unit_test(long_slices),
+        cmocka_unit_test(slices_refused),
+        cmocka_unit_test(boxes_read_little),
+        cmocka_unit_test(inputs),
+        cmocka_unit_test(inputs_refused),
         cmocka_unit_test(threads),
     };
 
