@@ -363,6 +363,11 @@ $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
+# holds the files of a view against written ones
+$(B)/view_files: tests/view/view_files.c $(B)/lib/libckpt.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+
 # ../shared holds all the fixtures, and those here are taken from it
 SHARED   := $(wildcard ../shared)
 FIXTURES := $(if $(SHARED),$(SHARED)/fixtures,tests/fixtures)
@@ -391,6 +396,16 @@ rest-report: programs $(B)/gen_zero
 
 report-pictures: programs $(B)/gen_zero
 	@python3 tests/report/screenshots.py --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
+
+# files of views beside written ones; `rest` takes every fixture and format
+.PHONY: check-view rest-view
+run-check: check-view
+check-view: programs $(B)/view_files
+	@python3 tests/view/run.py --some --ranges 300 --bin $(B)/bin --view $(B)/view_files tests/fixtures
+
+run-rest: rest-view
+rest-view: programs $(B)/view_files
+	@python3 tests/view/run.py --bin $(B)/bin --view $(B)/view_files $(or $(SHARED:%=%/fixtures),tests/fixtures)
 
 check-bad: programs
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad

@@ -48,6 +48,7 @@ typedef struct ckpt_map ckpt_map;
 typedef struct ckpt_value ckpt_value;
 typedef struct ckpt_plan ckpt_plan;
 typedef struct ckpt_reader ckpt_reader;
+typedef struct ckpt_view ckpt_view;
 
 /* Version of the library linked, "0.1.0"; the errors' texts and the tools' exit statuses. */
 CKPT_API const char *ckpt_version(void);
@@ -430,6 +431,58 @@ CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_
 CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
                                   const uint64_t *count, ckpt_dtype dtype, void *buf,
                                   const int64_t *stride, ckpt_err *err);
+
+/* ---- files without writing them ---- */
+
+typedef struct ckpt_view_opts {
+    size_t size;              /* sizeof this struct, or 0: see above */
+    const ckpt_run_opts *run; /* memory, jobs, no_overflow, no_doubt are heeded; or NULL */
+    /* a record is read whole and its CRC compared before its first byte is given out; else as soon
+     * as all of it was read */
+    bool check_first;
+} ckpt_view_opts;
+
+/*
+ * The files of a laid-out target, to be read at any offset without being written.  Opening costs
+ * what a plan costs; memory is bounded whatever the model's size.  Both maps outlive the view, and
+ * the target gets its checksums.
+ *
+ * Torch archives have checksums of 0, as torch writes them after
+ * torch.serialization.set_crc32_options(False); everything else is, byte by byte, what
+ * ckpt_plan_run writes.  Files that are to be deflated have no view.
+ */
+CKPT_API int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to,
+                           const ckpt_view_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_view_free(ckpt_view *view);
+
+/*
+ * How many files there are; path (relative to where the target would be, the pointer to the newest
+ * tag included) and bytes of file i.  NULL: there is no such file.
+ */
+CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
+CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
+CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
+
+/*
+ * n bytes of file i from offset `at` on, in any order, from any number of threads.
+ *
+ * Errors   CKPT_EUSAGE: not all inside the file; CKPT_EFORMAT: a record of the source is not what
+ *          was written; CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: values that run refuses;
+ *          CKPT_EIO, CKPT_ELIMIT.  The message has file and record; what was read of a bad record
+ *          before may be damaged
+ */
+CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
+                            ckpt_err *err);
+
+/*
+ * File i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run would
+ * write.  Before ckpt_view_read of that file.  At its end all records that were read are whole.
+ *
+ * Errors   as above: bytes that came out before may then be damaged; those of write
+ */
+CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
+                              ckpt_err *err);
+CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 
 /* ---- checking ---- */
 

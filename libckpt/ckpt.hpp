@@ -227,6 +227,111 @@ class plan
     std::unique_ptr<ckpt_plan, plan_free> p_;
 };
 
+struct view_options {
+    run_options run; /* memory, jobs, no_overflow, no_doubt */
+    /* each record is read whole and its CRC compared before its first byte is given out */
+    bool check_first = false;
+};
+
+/*
+ * The files of a target map, read at any offset without being written; both maps outlive it.  Any
+ * number of threads may read.
+ */
+class view
+{
+  public:
+    view(const map &from, map &to, const view_options &o = view_options()) : from_(from.from())
+    {
+        ckpt_run_opts run = o.run;
+        ckpt_view_opts opts = ckpt_view_opts();
+        ckpt_view *v = nullptr;
+        ckpt_err err = ckpt_err();
+
+        run.progress = nullptr; /* of reads there is none */
+        opts.size = sizeof opts;
+        opts.run = &run;
+        opts.check_first = o.check_first;
+        from.done(ckpt_view_new(&v, from.get(), to.get(), &opts, &err), err);
+        v_.reset(v);
+    }
+    /* Number of files. */
+    std::size_t size() const noexcept
+    {
+        return ckpt_view_n_files(v_.get());
+    }
+    file operator[](std::size_t i) const noexcept
+    {
+        return file{detail::view(ckpt_view_path(v_.get(), i)), ckpt_view_size(v_.get(), i)};
+    }
+    std::vector<file> files() const
+    {
+        std::vector<file> out;
+        for (std::size_t i = 0; i < size(); i++)
+            out.push_back((*this)[i]);
+        return out;
+    }
+    /* The number of the file with this path, relative to where the target would be. */
+    std::optional<std::size_t> find(std::string_view path) const noexcept
+    {
+        for (std::size_t i = 0; i < size(); i++)
+            if (detail::view(ckpt_view_path(v_.get(), i)) == path)
+                return i;
+        return std::nullopt;
+    }
+    /* Bytes of file i from offset `at` on, as many as out has. */
+    void read(std::size_t i, span<std::byte> out, std::uint64_t at = 0) const
+    {
+        ckpt_err err = ckpt_err();
+        done(ckpt_view_read(v_.get(), i, out.data(), out.size(), at, &err), err);
+    }
+    /* File i in order, with all checksums, before it is read; `write` says whether to go on. */
+    void stream(std::size_t i, const std::function<bool(span<const std::byte>)> &write) const
+    {
+        struct call {
+            const std::function<bool(span<const std::byte>)> &write;
+            detail::relay relay;
+            static int give(void *ctx, const void *bytes, std::uint64_t n, ckpt_err *) noexcept
+            {
+                call *c = static_cast<call *>(ctx);
+                const std::byte *at = static_cast<const std::byte *>(bytes);
+                const int rc = c->relay.call([&] {
+                    return c->write(span<const std::byte>(at, static_cast<std::size_t>(n)));
+                });
+                return rc == 0 ? CKPT_OK : CKPT_ECANCELED;
+            }
+        } c{write, {}};
+        ckpt_err err = ckpt_err();
+        const int rc = ckpt_view_stream(v_.get(), i, call::give, &c, &err);
+
+        c.relay.rethrow();
+        done(rc, err);
+    }
+    /* Records with a CRC, of those that were read until now. */
+    ckpt_view_counts counts() const noexcept
+    {
+        ckpt_view_counts out = ckpt_view_counts();
+        ckpt_view_count(v_.get(), &out);
+        return out;
+    }
+
+  private:
+    struct view_free {
+        void operator()(ckpt_view *v) const noexcept
+        {
+            ckpt_view_free(v);
+        }
+    };
+    void done(int rc, const ckpt_err &err) const
+    {
+        if (from_)
+            from_->check(rc, err);
+        else
+            detail::check(rc, err);
+    }
+    const detail::origin *from_;
+    std::unique_ptr<ckpt_view, view_free> v_;
+};
+
 /* Layout, plan and run in one. */
 inline ckpt_run_report convert(const map &from, const target &to,
                                const run_options &opts = run_options())

@@ -23,60 +23,8 @@ inline namespace cxx17
 {
 #endif
 
-/*
- * Bytes of a file that is not one of the file system's: fills all of `into` from offset `at` on, or
- * throws.  Called by many threads at once.
- */
-using read_at_fn = std::function<void(span<std::byte> into, std::uint64_t at)>;
-
 namespace detail
 {
-
-/* The caller's side of ckpt_open_input; what it throws is kept for the call that fails of it. */
-class input
-{
-  public:
-    explicit input(read_at_fn read) : read_(std::move(read))
-    {
-    }
-    static int read_at(void *ctx, void *buf, std::uint64_t n, std::uint64_t at) noexcept
-    {
-        input *in = static_cast<input *>(ctx);
-
-        try {
-            in->read_(span<std::byte>(static_cast<std::byte *>(buf), static_cast<std::size_t>(n)),
-                      at);
-            return 0;
-        } catch (const std::system_error &e) {
-            in->keep();
-            return e.code().category() == std::generic_category() && e.code().value() > 0
-                       ? e.code().value()
-                       : EIO;
-        } catch (...) {
-            in->keep();
-            return EIO;
-        }
-    }
-    void rethrow() const
-    {
-        const std::lock_guard<std::mutex> hold(lock_);
-        if (thrown_)
-            std::rethrow_exception(thrown_);
-    }
-
-  private:
-    void keep() noexcept
-    {
-        try {
-            const std::lock_guard<std::mutex> hold(lock_);
-            thrown_ = std::current_exception();
-        } catch (...) {
-        }
-    }
-    read_at_fn read_;
-    mutable std::mutex lock_;
-    std::exception_ptr thrown_;
-};
 
 /* What a map's handle holds; tensors point to it, so that the handle may be moved. */
 struct origin {
@@ -701,6 +649,23 @@ class reader
         read(p, span<T>(out));
         return out;
     }
+    /*
+     * Elements start[k] ... of each axis, count[k] of them, into out, as ckpt_reader_read_box has
+     * it: strides are bytes, of each axis; {}: row-major and dense.
+     */
+    template <class T>
+    void read_box(const tensor &t, span<const std::uint64_t> start, span<const std::uint64_t> count,
+                  span<T> out, span<const std::int64_t> stride = {})
+    {
+        ckpt_err err = ckpt_err();
+
+        mine(t.from_, t.t_->name);
+        box_fits(t, start, count, stride, sizeof(T), out.size() * sizeof(T));
+        from_->check(ckpt_reader_read_box(r_.get(), t.t_, start.data(), count.data(), dtype_of<T>(),
+                                          out.data(), stride.empty() ? nullptr : stride.data(),
+                                          &err),
+                     err, t.name());
+    }
     /* In the tensor's own dtype. */
     std::vector<std::byte> read_bytes(const tensor &t)
     {
@@ -745,6 +710,30 @@ class reader
         if (n == 0)
             return;
         from_->check(ckpt_reader_read(r_.get(), t.t_, first, n, dtype, out, &err), err, t.name());
+    }
+    /* There is a number for each axis, and room for the last element; C looks at the rest. */
+    void box_fits(const tensor &t, span<const std::uint64_t> start, span<const std::uint64_t> count,
+                  span<const std::int64_t> stride, std::uint64_t wide, std::uint64_t room) const
+    {
+        const std::size_t n = t.shape().size();
+        std::uint64_t end = wide;
+        bool fits =
+            start.size() == n && count.size() == n && (stride.empty() || stride.size() == n);
+
+        for (std::size_t k = 0; fits && k < n; k++)
+            if (count[k] == 0)
+                return;
+        fits = fits && end <= room;
+        for (std::size_t k = n; fits && k-- > 0;) {
+            std::uint64_t by = end; /* dense: behind all that was before */
+            if (!stride.empty())
+                by = stride[k] > 0 ? static_cast<std::uint64_t>(stride[k]) : 0;
+            fits = by == 0 || (room - end) / by >= count[k] - 1;
+            end += by * (count[k] - 1);
+        }
+        if (!fits)
+            throw error(CKPT_EUSAGE, "not a number for each axis, or no room for the last element",
+                        detail::view(ckpt_map_path(from_->map)), t.name());
     }
     void box(const part &p, ckpt_dtype dtype, void *out)
     {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_types.hpp: what all of ckpt.hpp shares: errors, spans, slices, options of a run.
+ * ckpt_types.hpp: what all of ckpt.hpp shares: errors, spans, slices, options of a run,
+ * bytes that the caller gives.
  *
  * A part of ckpt.hpp, which includes it and is what programs include; installed beside it.
  */
@@ -213,6 +214,12 @@ struct open_options : ckpt_open_opts {
     }
 };
 
+/*
+ * Bytes of a file that is not one of the file system's: fills all of `into` from offset `at` on, or
+ * throws.  Called by many threads at once.
+ */
+using read_at_fn = std::function<void(span<std::byte> into, std::uint64_t at)>;
+
 /* ---- for ckpt.hpp itself ---- */
 
 namespace detail
@@ -332,6 +339,52 @@ class run
     relay &relay_;
     const run_options &from_;
     ckpt_run_opts opts_;
+};
+
+/* The caller's side of ckpt_open_input; what it throws is kept for the call that fails of it. */
+class input
+{
+  public:
+    explicit input(read_at_fn read) : read_(std::move(read))
+    {
+    }
+    static int read_at(void *ctx, void *buf, std::uint64_t n, std::uint64_t at) noexcept
+    {
+        input *in = static_cast<input *>(ctx);
+
+        try {
+            in->read_(span<std::byte>(static_cast<std::byte *>(buf), static_cast<std::size_t>(n)),
+                      at);
+            return 0;
+        } catch (const std::system_error &e) {
+            in->keep();
+            return e.code().category() == std::generic_category() && e.code().value() > 0
+                       ? e.code().value()
+                       : EIO;
+        } catch (...) {
+            in->keep();
+            return EIO;
+        }
+    }
+    void rethrow() const
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        if (thrown_)
+            std::rethrow_exception(thrown_);
+    }
+
+  private:
+    void keep() noexcept
+    {
+        try {
+            const std::lock_guard<std::mutex> hold(lock_);
+            thrown_ = std::current_exception();
+        } catch (...) {
+        }
+    }
+    read_at_fn read_;
+    mutable std::mutex lock_;
+    std::exception_ptr thrown_;
 };
 
 inline void check(int rc, const ckpt_err &err, std::string_view path = {},

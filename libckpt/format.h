@@ -49,10 +49,13 @@ typedef struct ckpt_format {
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
     /*
-     * After all bytes are written: sources' crc are set; add the literals that depend on them.
-     * NULL: nothing.
+     * The bytes before offset `known` of the file are what they will be, and the crc of the sources
+     * that end there are set: add the literals that depend on no others, each once.  Called with
+     * ascending `known`, the last time with UINT64_MAX.  NULL: nothing.
      */
-    int (*seal)(ckpt_map *to, uint32_t file, ckpt_err *err);
+    int (*seal)(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
+    /* its readers do without what seal writes of checksums: a crc of 0 stands for none */
+    bool bare;
 
     /*
      * Write the compressed form of a finished file (copy/pack.h); NULL: it has none

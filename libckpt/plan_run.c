@@ -25,12 +25,12 @@ int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckp
                          : rc;
 }
 
-/* The format of a file says what its end looks like; files of no format are literals only. */
-static int plan_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+/* Files of no format are literals only. */
+int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
 {
     const ckpt_format *format = to->files.at[file].format;
 
-    return format && format->seal ? format->seal(to, file, err) : CKPT_OK;
+    return format && format->seal ? format->seal(to, file, known, err) : CKPT_OK;
 }
 
 static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err)
@@ -38,7 +38,27 @@ static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err
     return to->files.at[file].format->pack(to, file, p, err);
 }
 
-/* The files that are passed on as they are: nobody looks into them on the way. */
+/* Add the records of a file that is passed on as it is: nobody looks into it on the way. */
+static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
+{
+    ckpt_map *read = NULL;
+    ckpt_io *io = NULL;
+    uint32_t index = 0;
+    int rc = ckpt_format_read(&read, f->path, NULL, err);
+
+    ckpt_map_free(read);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_file(all, f, &index, err);
+    if (rc != CKPT_OK || !f->format || !f->format->records)
+        return rc;
+    rc = ckpt_io_again(&io, f, err);
+    if (rc == CKPT_OK)
+        rc = f->format->records(all, io, index, err);
+    ckpt_io_close(io);
+    return rc;
+}
+
+/* All such files of a plan. */
 static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 {
     const ckpt_map *from = plan->from;
@@ -49,44 +69,55 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
         const ckpt_source *s = t && t->n_extents && ckpt_extent_source(t, 0) < from->sources.n
                                    ? &from->sources.at[ckpt_extent_source(t, 0)]
                                    : NULL;
-        if (!s || !s->whole)
-            continue;
-        const ckpt_map_file *f = &from->files.at[s->file];
-        ckpt_map *read = NULL;
-        ckpt_io *io = NULL;
-        uint32_t index = 0;
-        rc = ckpt_format_read(&read, f->path, NULL, err);
-        ckpt_map_free(read);
-        if (rc == CKPT_OK)
-            rc = ckpt_map_add_file(all, f, &index, err);
-        if (rc != CKPT_OK || !f->format || !f->format->records)
-            continue;
-        rc = ckpt_io_again(&io, f, err);
-        if (rc == CKPT_OK)
-            rc = f->format->records(all, io, index, err);
-        ckpt_io_close(io);
+
+        if (s && s->whole)
+            rc = plan_whole_file(&from->files.at[s->file], all, err);
     }
     return rc;
 }
 
-/* Every record of them must have the CRC it came with, before anything is written. */
-static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, uint64_t *n_checked,
-                            ckpt_err *err)
+/* Every record of the files of `all` has the CRC it came with. */
+static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_checked, ckpt_err *err)
 {
     ckpt_run_report report = {0};
     ckpt_run_opts quiet = opts ? *opts : (ckpt_run_opts){0};
-    ckpt_map *all = NULL;
-    int rc = ckpt_map_new(&all, 0, err);
+    int rc;
 
     // Their bytes count when they are copied, which is soon.
     quiet.progress = NULL;
     quiet.cache = CKPT_CACHE_KEEP;
+    rc = all->sources.n ? ckpt_run_scrub(all, NULL, &quiet, &report, err) : CKPT_OK;
+    *n_checked = report.n_records_checked;
+    return rc;
+}
+
+/* Before anything is written. */
+static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, uint64_t *n_checked,
+                            ckpt_err *err)
+{
+    ckpt_map *all = NULL;
+    int rc = ckpt_map_new(&all, 0, err);
+
     if (rc == CKPT_OK)
         rc = plan_whole_files(plan, all, err);
-    if (rc == CKPT_OK && all->sources.n)
-        rc = ckpt_run_scrub(all, NULL, &quiet, &report, err);
+    if (rc == CKPT_OK)
+        rc = plan_scrub(all, opts, n_checked, err);
     ckpt_map_free(all);
-    *n_checked = report.n_records_checked;
+    return rc;
+}
+
+int ckpt_plan_check_source(const ckpt_map *from, uint32_t source, ckpt_err *err)
+{
+    const ckpt_run_opts alone = {.jobs = 1};
+    ckpt_map *all = NULL;
+    uint64_t n;
+    int rc = ckpt_map_new(&all, 0, err);
+
+    if (rc == CKPT_OK)
+        rc = plan_whole_file(&from->files.at[from->sources.at[source].file], all, err);
+    if (rc == CKPT_OK)
+        rc = plan_scrub(all, &alone, &n, err);
+    ckpt_map_free(all);
     return rc;
 }
 
@@ -114,7 +145,7 @@ int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_o
                      ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_hooks hooks = {
-        .seal = plan_seal, .pack = plan_pack, .check = ckpt_plan_check};
+        .seal = ckpt_plan_seal, .pack = plan_pack, .check = ckpt_plan_check};
     uint64_t n_checked = 0;
     ckpt_run_opts own;
     ckpt_run_report done = {0};

@@ -17,6 +17,13 @@
  */
 int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
 
+/* What a file's format has to say of the bytes before `known` (format.h's seal); most: nothing. */
+int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
+
+/* A file that is passed on as it is, which is one source: its records have the CRCs they came with.
+ */
+int ckpt_plan_check_source(const ckpt_map *from, uint32_t source, ckpt_err *err);
+
 /* Carry a plan out: `folder` receives the files of the target map.  Errors as ckpt_plan_run. */
 int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                      ckpt_run_report *report, ckpt_err *err);

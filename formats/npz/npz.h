@@ -61,7 +61,7 @@ bool ckpt_npy_put(ckpt_bytes *out, const char *descr, const uint64_t *shape, uin
 
 /* The writer's half of the driver (write.c). */
 int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err);
-int ckpt_npz_seal(ckpt_map *to, uint32_t file, ckpt_err *err);
+int ckpt_npz_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
 int ckpt_npz_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err);
 
 #endif

@@ -28,6 +28,8 @@ typedef struct nw_plan {
     ckpt_zip_item *item;
     nw_array *array;
     uint64_t n, directory_at;
+    uint64_t n_begun; /* arrays whose headers are literals by now */
+    bool sealed;      /* everything is */
 } nw_plan;
 
 typedef struct nw_writer {
@@ -171,42 +173,66 @@ int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 
 /* ---- what waits for the data ---- */
 
-/* Hand over what has gathered up to *at. */
-static int nw_flush(ckpt_map *to, uint32_t file, ckpt_bytes *out, uint64_t at, ckpt_err *err)
+/* Where the data of the arrays that have begun end. */
+static uint64_t nw_behind(const nw_plan *p)
 {
-    int rc = ckpt_map_add_literal(to, file, at, out->at, out->n, err);
+    const ckpt_zip_item *item = p->n_begun > 0 ? &p->item[p->n_begun - 1] : NULL;
 
-    out->n = 0;
-    return rc;
+    return item ? item->at + item->n_bytes : 0;
 }
 
-int ckpt_npz_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+/* The descriptor of an array, whose data have ended: its member is header and data. */
+static bool nw_put_descriptor(const ckpt_map *to, const nw_plan *p, uint64_t k, ckpt_bytes *out)
+{
+    const nw_array *a = &p->array[k];
+    ckpt_zip_item *item = &p->item[k];
+
+    item->crc = ckpt_crc32(0, a->header, (size_t)a->n_header);
+    if (a->n_data)
+        item->crc = ckpt_crc32_join(item->crc, to->sources.at[a->source].crc, a->n_data);
+    return ckpt_zip_put_descriptor(out, item);
+}
+
+/*
+ * What lies between the data of two arrays, or behind the last: one's descriptor, headers up to the
+ * next that has data.
+ */
+static bool nw_put_gap(const ckpt_map *to, nw_plan *p, ckpt_bytes *out)
+{
+    uint64_t k = p->n_begun;
+
+    if (k > 0 && !nw_put_descriptor(to, p, k - 1, out))
+        return false;
+    while (k < p->n) {
+        const nw_array *a = &p->array[k++];
+
+        if (!ckpt_zip_put_header(out, &p->item[k - 1]) ||
+            !ckpt_bytes_add(out, a->header, (size_t)a->n_header))
+            return false;
+        if (a->n_data) {
+            p->n_begun = k;
+            return true;
+        }
+        if (!nw_put_descriptor(to, p, k - 1, out))
+            return false;
+    }
+    p->sealed = true;
+    return ckpt_zip_put_directory(out, p->item, p->n, p->directory_at);
+}
+
+int ckpt_npz_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
 {
     nw_plan *p = to->files.at[file].state;
-    uint64_t at = 0;
     ckpt_bytes out = {0};
     int rc = CKPT_OK;
 
-    for (uint64_t k = 0; rc == CKPT_OK && k < p->n; k++) {
-        const nw_array *a = &p->array[k];
-        ckpt_zip_item *item = &p->item[k];
-        item->crc = ckpt_crc32(0, a->header, (size_t)a->n_header);
-        if (a->n_data)
-            item->crc = ckpt_crc32_join(item->crc, to->sources.at[a->source].crc, a->n_data);
-        if (!ckpt_zip_put_header(&out, item) ||
-            !ckpt_bytes_add(&out, a->header, (size_t)a->n_header))
-            rc = ckpt_fail_memory(err);
-        if (rc == CKPT_OK && a->n_data) {
-            rc = nw_flush(to, file, &out, at, err);
-            at = item->at + item->n_bytes;
-        }
-        if (rc == CKPT_OK && !ckpt_zip_put_descriptor(&out, item))
-            rc = ckpt_fail_memory(err);
+    while (rc == CKPT_OK && !p->sealed && nw_behind(p) <= known) {
+        uint64_t at = nw_behind(p);
+
+        out.n = 0;
+        rc = nw_put_gap(to, p, &out) ? ckpt_map_add_literal(to, file, at, out.at, out.n, err)
+                                     : ckpt_fail_memory(err);
     }
-    if (rc == CKPT_OK && !ckpt_zip_put_directory(&out, p->item, p->n, p->directory_at))
-        rc = ckpt_fail_memory(err);
-    if (rc == CKPT_OK)
-        rc = nw_flush(to, file, &out, at, err);
     ckpt_vec_free(&out);
     return rc;
 }

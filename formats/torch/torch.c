@@ -504,4 +504,5 @@ const ckpt_format ckpt_format_torch = {
     .records = torch_records,
     .place = ckpt_torch_place,
     .seal = ckpt_torch_seal,
+    .bare = true, // torch.serialization.set_crc32_options(False) writes them so
 };

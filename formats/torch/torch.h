@@ -56,6 +56,6 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err);
  */
 int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t shift,
                           ckpt_err *err);
-int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err);
+int ckpt_torch_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
 
 #endif

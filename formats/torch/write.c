@@ -50,6 +50,9 @@ typedef struct tw_plan {
     uint32_t *source;     /* per storage: its index in the map's sources */
     uint64_t n_items, n_storages;
     uint64_t directory_at;
+    uint64_t n_begun;     /* storages whose headers are literals by now */
+    bool sealed;          /* all of its literals are */
+    struct tw_plan *open; /* of the first one: the first that is not */
 } tw_plan;
 
 /* A storage to be written, and the tensor that it was made for (NULL: it came with a tree). */
@@ -409,7 +412,7 @@ static void tw_chain(ckpt_map_file *file, tw_plan *plan)
     tw_plan *first = file->state;
 
     if (!first)
-        file->state = plan;
+        file->state = plan->open = plan;
     else
         first->last->next = plan;
     ((tw_plan *)file->state)->last = plan;
@@ -526,7 +529,7 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 
 /* ---- what waits for the data ---- */
 
-/* A file whose data are all there. */
+/* A file whose data are there, or some of them. */
 typedef struct tw_seal {
     ckpt_map *to;
     uint32_t file;
@@ -556,66 +559,85 @@ static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
     snprintf(out, TW_ID + 1, "%020" PRIu64 "%020" PRIu64, names, sums);
 }
 
-/* Hand over what has gathered up to a storage's payload (or to the end), and begin anew behind it.
- */
-static int tw_flush(tw_seal *s, uint64_t next)
+/* Hand over what has gathered up to a storage's payload, or to the end. */
+static int tw_flush(tw_seal *s)
 {
     int rc =
         ckpt_map_add_literal(s->to, s->file, s->plan->base + s->at, s->out.at, s->out.n, s->err);
 
     s->out.n = 0;
-    s->at = next;
     return rc;
 }
 
-/* Descriptor of each storage with the header of the next: one literal for each gap between data. */
-static int tw_put_gaps(tw_seal *s)
+/* True if the archive's last storage that has begun ends within what is known. */
+static bool tw_is_known(const tw_plan *plan, uint64_t known)
 {
-    for (uint64_t i = 0; i < s->plan->n_storages; i++) {
-        ckpt_zip_item *item = &s->plan->item[TW_FRONT + i];
-        int rc;
+    const ckpt_zip_item *item = &plan->item[TW_FRONT + plan->n_begun - 1];
 
-        item->crc = item->n_bytes > 0 ? s->to->sources.at[s->plan->source[i]].crc : 0;
-        if (!ckpt_zip_put_header(&s->out, item))
-            return ckpt_fail_memory(s->err);
-        if (item->n_bytes == 0)
-            continue;
-        rc = tw_flush(s, item->at + item->n_bytes);
-        if (rc != CKPT_OK)
-            return rc;
-        if (!ckpt_zip_put_descriptor(&s->out, item))
-            return ckpt_fail_memory(s->err);
-    }
-    return CKPT_OK;
+    return plan->n_begun == 0 || plan->base + item->at + item->n_bytes <= known;
 }
 
-/* One archive. */
-static int tw_seal_one(tw_seal *s)
+/* The records behind the storages, and the directory. */
+static int tw_put_back(tw_seal *s)
 {
     tw_plan *plan = s->plan;
     ckpt_zip_item *back = &plan->item[plan->n_items - TW_BACK];
     char id[TW_ID + 1];
-    int rc;
 
-    s->at = plan->item[TW_FRONT].header_at;
-    rc = tw_put_gaps(s);
-    if (rc == CKPT_OK && !tw_put_small(&s->out, &back[0], tw_back[0].text))
-        rc = ckpt_fail_memory(s->err);
+    if (!tw_put_small(&s->out, &back[0], tw_back[0].text))
+        return ckpt_fail_memory(s->err);
     tw_id(plan, id); // covers the version record, whose checksum is known by now
-    if (rc == CKPT_OK &&
-        (!tw_put_small(&s->out, &back[1], id) ||
-         !ckpt_zip_put_directory(&s->out, plan->item, plan->n_items, plan->directory_at)))
-        rc = ckpt_fail_memory(s->err);
-    return rc == CKPT_OK ? tw_flush(s, 0) : rc;
+    if (!tw_put_small(&s->out, &back[1], id) ||
+        !ckpt_zip_put_directory(&s->out, plan->item, plan->n_items, plan->directory_at))
+        return ckpt_fail_memory(s->err);
+    plan->sealed = true;
+    return tw_flush(s);
 }
 
-int ckpt_torch_seal(ckpt_map *to, uint32_t file, ckpt_err *err)
+/*
+ * What lies between two payloads, or behind the last: the descriptor of one storage, and the
+ * headers up to the next that has bytes.
+ */
+static int tw_put_gap(tw_seal *s)
 {
+    tw_plan *plan = s->plan;
+    uint64_t i = plan->n_begun;
+
+    s->at = plan->item[TW_FRONT].header_at;
+    if (i > 0) {
+        ckpt_zip_item *item = &plan->item[TW_FRONT + i - 1];
+
+        s->at = item->at + item->n_bytes;
+        item->crc = s->to->sources.at[plan->source[i - 1]].crc;
+        if (!ckpt_zip_put_descriptor(&s->out, item))
+            return ckpt_fail_memory(s->err);
+    }
+    while (i < plan->n_storages) {
+        ckpt_zip_item *item = &plan->item[TW_FRONT + i++];
+
+        if (!ckpt_zip_put_header(&s->out, item))
+            return ckpt_fail_memory(s->err);
+        if (item->n_bytes > 0) {
+            plan->n_begun = i;
+            return tw_flush(s);
+        }
+    }
+    return tw_put_back(s);
+}
+
+int ckpt_torch_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
+{
+    tw_plan *first = to->files.at[file].state;
     tw_seal s = {.to = to, .file = file, .err = err};
     int rc = CKPT_OK;
 
-    for (s.plan = to->files.at[file].state; rc == CKPT_OK && s.plan; s.plan = s.plan->next)
-        rc = tw_seal_one(&s);
+    for (s.plan = first ? first->open : NULL; rc == CKPT_OK && s.plan; s.plan = s.plan->next) {
+        first->open = s.plan;
+        while (rc == CKPT_OK && !s.plan->sealed && tw_is_known(s.plan, known))
+            rc = tw_put_gap(&s);
+        if (!s.plan->sealed)
+            break;
+    }
     ckpt_vec_free(&s.out);
     return rc;
 }

@@ -349,6 +349,19 @@ typedef struct ckpt_run_report {
     bool let_go;     /* the pages that it had brought in, of what it read and wrote (ckpt_cache) */
 } ckpt_run_report;
 
+/* What was read through a view so far.  It grows at its end. */
+typedef struct ckpt_view_counts {
+    uint64_t n_held;   /* records whose CRCs hold */
+    uint64_t n_bad;    /* do not */
+    uint64_t n_partly; /* of which only a part was read: nothing is known */
+    uint64_t n_no_crc; /* that carry none */
+    /* elements, as in ckpt_run_report; what was made twice counts twice */
+    uint64_t n_elems, n_compared, n_nan, n_inf, n_source_nan, n_source_inf, n_over, n_zero;
+} ckpt_view_counts;
+
+/* Gets bytes of a file in order; an error ends the stream, and is returned. */
+typedef int (*ckpt_view_write_fn)(void *ctx, const void *bytes, uint64_t n, ckpt_err *err);
+
 #ifdef __cplusplus
 }
 #endif

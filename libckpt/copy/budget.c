@@ -26,14 +26,19 @@ unsigned ckpt_run_jobs(unsigned jobs)
     return n < 1 ? 1 : n > BU_DEFAULT_JOBS ? BU_DEFAULT_JOBS : (unsigned)n;
 }
 
+uint64_t ckpt_budget_memory(uint64_t memory)
+{
+    return memory > 0 ? memory : BU_MEMORY;
+}
+
 uint64_t ckpt_budget_spool(uint64_t memory)
 {
-    return (memory > 0 ? memory : BU_MEMORY) / 8;
+    return ckpt_budget_memory(memory) / 8;
 }
 
 uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
 {
-    uint64_t all = (memory > 0 ? memory : BU_MEMORY) - ckpt_budget_spool(memory);
+    uint64_t all = ckpt_budget_memory(memory) - ckpt_budget_spool(memory);
     uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / BU_MIN_BLOCK * BU_MIN_BLOCK;
 
     // No plan makes use of more; most jobs are far smaller (plan.c).
@@ -44,7 +49,7 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
 
 int ckpt_budget_workers(unsigned *out, const ckpt_run_opts *opts, uint64_t block, ckpt_err *err)
 {
-    uint64_t memory = opts->memory > 0 ? opts->memory : BU_MEMORY;
+    uint64_t memory = ckpt_budget_memory(opts->memory);
     uint64_t room = memory - ckpt_budget_spool(memory);
     uint64_t fit = block > 0 ? room / (block * CKPT_WORK_BLOCKS) : BU_MAX_JOBS;
 

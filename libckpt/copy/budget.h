@@ -16,7 +16,8 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs);
 /* Threads used for opts->jobs == 0: the processors available, at most 8. */
 unsigned ckpt_run_jobs(unsigned jobs);
 
-/* Bytes of decoded records that stay in memory: an eighth of it. */
+/* What memory is meant: 0 is 256 MiB.  Bytes of decoded records that stay in it: an eighth. */
+uint64_t ckpt_budget_memory(uint64_t memory);
 uint64_t ckpt_budget_spool(uint64_t memory);
 
 /*

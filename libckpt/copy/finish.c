@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
+#include "libckpt/copy/by_file.h"
 #include "libckpt/copy/finish.h"
 #include "libckpt/map/extent.h"
 
@@ -23,43 +24,14 @@ struct ckpt_finish_file {
 
 /* ---- opening ---- */
 
-/* Sources grouped by the files they lie in, each group ascending. */
-static int fin_group_sources(ckpt_finish *f, ckpt_err *err)
-{
-    const ckpt_map *to = f->work->plan->to;
-    size_t n = to->files.n, *next;
-
-    f->source = ckpt_alloc((to->sources.n + 1) * sizeof *f->source);
-    f->first = ckpt_alloc((n + 2) * sizeof *f->first);
-    if (!f->source || !f->first)
-        return ckpt_fail_memory(err);
-    // Counted two places further on, the groups' beginnings come out one further on, and filling
-    // the groups moves each of them to where it belongs.
-    next = f->first + 1;
-    for (size_t i = 0; i < to->sources.n; i++) {
-        const ckpt_source *s = &to->sources.at[i];
-
-        if (s->kind == CKPT_SOURCE_FILE && s->file + 1 < n)
-            next[s->file + 1]++;
-    }
-    for (size_t i = 1; i < n; i++)
-        next[i] += next[i - 1];
-    for (size_t i = 0; i < to->sources.n; i++) {
-        const ckpt_source *s = &to->sources.at[i];
-
-        if (s->kind == CKPT_SOURCE_FILE && s->file < n)
-            f->source[next[s->file]++] = (uint32_t)i;
-    }
-    return CKPT_OK;
-}
-
 int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_run_seal_fn seal,
                      ckpt_err *err)
 {
     assert(work && work->plan && joint);
     *f = (ckpt_finish){.work = work, .joint = joint, .seal = seal};
     f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
-    return !f->file ? ckpt_fail_memory(err) : fin_group_sources(f, err);
+    return !f->file ? ckpt_fail_memory(err)
+                    : ckpt_by_file(&f->source, &f->first, work->plan->to, err);
 }
 
 void ckpt_finish_close(ckpt_finish *f)
@@ -208,7 +180,7 @@ static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
     // The map's arena, findings and vectors belong to all.
     pthread_mutex_lock(&f->work->lock);
     if (f->seal)
-        rc = f->seal(to, file, err);
+        rc = f->seal(to, file, UINT64_MAX, err);
     pthread_mutex_unlock(&f->work->lock);
     for (size_t i = 0; rc == CKPT_OK && i < l->n; i++)
         rc = ckpt_sink_write(f->work->sink, file, l->at[i].bytes, l->at[i].n, l->at[i].at, err);

@@ -101,6 +101,12 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
 /* What is read through it is let go behind (behind.h); before the first read. */
 void ckpt_io_pool_let_go(ckpt_io_pool *pool);
 
+/*
+ * Every read looks whether its file is still the same; for readers that live long, instead of
+ * ckpt_io_pool_check.  Before the first read.
+ */
+void ckpt_io_pool_watch(ckpt_io_pool *pool);
+
 /* Exactly n bytes at offset `at` of a file of the map.  Errors: those of ckpt_io_open and
  * ckpt_io_read; CKPT_EIO: not the file any more that the map was read from. */
 int ckpt_io_pool_read(ckpt_io_pool *pool, uint32_t file, void *buf, uint64_t n, uint64_t at,

@@ -28,7 +28,7 @@ struct ckpt_io_pool {
     pthread_mutex_t lock;
     uint64_t clock;
     unsigned n_open, max_open;
-    bool let_go;
+    bool let_go, watch;
     uint32_t *open; /* indexes of the open files; room for n files */
     size_t n;
     pool_file *file;
@@ -75,6 +75,12 @@ void ckpt_io_pool_let_go(ckpt_io_pool *p)
 {
     assert(p);
     p->let_go = true;
+}
+
+void ckpt_io_pool_watch(ckpt_io_pool *p)
+{
+    assert(p);
+    p->watch = true;
 }
 
 /* Close the i-th of the open files. */
@@ -171,26 +177,6 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
     return rc;
 }
 
-int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at,
-                      ckpt_err *err)
-{
-    assert(p && (buf || n == 0));
-    ckpt_io *io = NULL;
-    int rc;
-
-    if (file >= p->n)
-        return ckpt_fail(err, CKPT_EUSAGE, "the map has no file %u", (unsigned)file);
-    rc = pool_get(p, file, &io, err);
-    if (rc != CKPT_OK)
-        return rc;
-    // The lock is not held while reading: that is what the count of users is for.
-    rc = ckpt_io_read(io, buf, n, at, err);
-    pthread_mutex_lock(&p->lock);
-    p->file[file].n_users--;
-    pthread_mutex_unlock(&p->lock);
-    return rc;
-}
-
 /* A file as it is now: by its name here, or as whoever reads it for this process sees it. */
 static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now, ckpt_err *err)
 {
@@ -218,25 +204,51 @@ static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now,
     return CKPT_OK;
 }
 
+/* Whether a file that was read is what it was when the map was made. */
+static int pool_check_one(const ckpt_io_pool *p, size_t i, ckpt_err *err)
+{
+    const ckpt_map_file *was = &p->map->files.at[i];
+    ckpt_map_file now = {0};
+    bool replica = pool_replica(was->path);
+    int rc = was->input ? CKPT_OK : pool_look(was, replica, &now, err);
+
+    if (rc == CKPT_OK && !was->input && !pool_same(replica ? &p->file[i].seen : was, &now, false))
+        rc = ckpt_io_unlike(was->path, err);
+    return rc;
+}
+
+int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uint64_t at,
+                      ckpt_err *err)
+{
+    assert(p && (buf || n == 0));
+    ckpt_io *io = NULL;
+    int rc;
+
+    if (file >= p->n)
+        return ckpt_fail(err, CKPT_EUSAGE, "the map has no file %u", (unsigned)file);
+    rc = pool_get(p, file, &io, err);
+    if (rc != CKPT_OK)
+        return rc;
+    // The lock is not held while reading: that is what the count of users is for.
+    rc = ckpt_io_read(io, buf, n, at, err);
+    pthread_mutex_lock(&p->lock);
+    p->file[file].n_users--;
+    pthread_mutex_unlock(&p->lock);
+    return rc == CKPT_OK && p->watch ? pool_check_one(p, file, err) : rc;
+}
+
 int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
 {
     assert(p);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
-        const ckpt_map_file *was = &p->map->files.at[i];
-        ckpt_map_file now = {0};
-        bool replica;
-
-        if (!p->file[i].was_read || was->input)
+        if (!p->file[i].was_read)
             continue;
         // Once looked at, only another read makes it worth another look: readers check after each
         // call.
         p->file[i].was_read = false;
-        replica = pool_replica(was->path);
-        rc = pool_look(was, replica, &now, err);
-        if (rc == CKPT_OK && !pool_same(replica ? &p->file[i].seen : was, &now, false))
-            rc = ckpt_io_unlike(was->path, err);
+        rc = pool_check_one(p, i, err);
     }
     return rc;
 }

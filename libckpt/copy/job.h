@@ -22,6 +22,22 @@ typedef struct ckpt_job_view {
 /* Take apart a job of the plan; the view borrows from the plan's maps. */
 void ckpt_job_look(ckpt_job_view *out, const ckpt_plan *plan, const ckpt_job *job);
 
+/* n contiguous bytes of a job's result and their offset in the target's source. */
+typedef int (*ckpt_job_put_fn)(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at,
+                               ckpt_err *err);
+
+/*
+ * A job's dense values where the target's strides want them, stretch by stretch, as long as the
+ * stretches can be.
+ *
+ * bytes   of `count` elements in the target's dtype
+ */
+int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
+                    ckpt_job_put_fn put, void *ctx, ckpt_err *err);
+
+/* The offset in the target's source behind the last byte of such a job. */
+uint64_t ckpt_job_end(const ckpt_job_view *v, uint64_t count);
+
 /* Bytes of n elements of a dtype; packed ones are whole bytes here (plan.c sees to that). */
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems);
 

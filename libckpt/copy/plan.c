@@ -101,6 +101,46 @@ void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
     }
 }
 
+int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
+                    ckpt_job_put_fn put, void *ctx, ckpt_err *err)
+{
+    uint64_t index[CKPT_MAX_DIM] = {0};
+    uint64_t run = ckpt_job_bytes(v->t->dtype, 1), total = ckpt_job_bytes(v->t->dtype, count);
+    unsigned n = v->n_axes;
+    uint64_t at = v->to;
+
+    // Packed dtypes have no stride: they are always one run.
+    if (ckpt_dtype_packed(v->t->dtype))
+        return put(ctx, bytes, total, at, err);
+    while (n > 0 && (v->region[n - 1].count == 1 || v->region[n - 1].stride == (int64_t)run))
+        run *= v->region[--n].count;
+    for (uint64_t done = 0; done < total; done += run) {
+        int rc = put(ctx, bytes + done, run, at, err);
+
+        if (rc != CKPT_OK)
+            return rc;
+        for (unsigned i = n; i-- > 0;) {
+            at += (uint64_t)v->region[i].stride;
+            if (++index[i] < v->region[i].count)
+                break;
+            at -= (uint64_t)v->region[i].stride * v->region[i].count;
+            index[i] = 0;
+        }
+    }
+    return CKPT_OK;
+}
+
+uint64_t ckpt_job_end(const ckpt_job_view *v, uint64_t count)
+{
+    uint64_t end = v->to + ckpt_job_bytes(v->t->dtype, 1);
+
+    if (ckpt_dtype_packed(v->t->dtype))
+        return v->to + ckpt_job_bytes(v->t->dtype, count);
+    for (unsigned i = 0; i < v->n_axes; i++)
+        end += (v->region[i].count - 1) * (uint64_t)v->region[i].stride;
+    return end;
+}
+
 /* True if two tensors have the same axes. */
 static bool plan_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
 {

@@ -27,7 +27,7 @@
  * read   no CRC of a record is compared here: those of all that was read are put in it, sorted, for
  *        ckpt_run_scrub
  */
-typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, ckpt_err *err);
+typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
 
 typedef struct ckpt_run_hooks {
     ckpt_run_seal_fn seal;

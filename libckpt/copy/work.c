@@ -158,11 +158,18 @@ static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, ui
     return CKPT_OK;
 }
 
+/* Where a job's result goes. */
+typedef struct work_place {
+    ckpt_worker *w;
+    uint32_t source;
+} work_place;
+
 /* n contiguous bytes of a target source from offset at. */
-static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint64_t n, uint64_t at,
-                    ckpt_err *err)
+static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
 {
-    const ckpt_source *s = &w->work->plan->to->sources.at[source];
+    const work_place *place = ctx;
+    ckpt_worker *w = place->w;
+    const ckpt_source *s = &w->work->plan->to->sources.at[place->source];
     int rc;
 
     if (s->kind == CKPT_SOURCE_ZERO)
@@ -172,7 +179,7 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
                          "the target's layout puts %" PRIu64 " bytes at %" PRIu64
                          " of a record of %" PRIu64,
                          n, at, s->n_bytes);
-    rc = ckpt_ledger_add(&w->written, source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
+    rc = ckpt_ledger_add(&w->written, place->source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
     if (rc != CKPT_OK)
         return rc;
     // A file that an interrupted run has finished is summed like any other, but stays as it is.
@@ -188,37 +195,6 @@ static int work_put(ckpt_worker *w, uint32_t source, const uint8_t *bytes, uint6
     if (s->kind != CKPT_SOURCE_FILE)
         return ckpt_fail(err, CKPT_EUSAGE, "a target's record is neither in a file nor in memory");
     return work_put_file(w, s->file, bytes, n, s->at + at, err);
-}
-
-/* Write a job's dense values where the target's strides want them: run by run, as long as the runs
- * can be. */
-static int work_write(ckpt_worker *w, const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
-                      ckpt_err *err)
-{
-    uint64_t index[CKPT_MAX_DIM] = {0};
-    uint64_t run = ckpt_job_bytes(v->t->dtype, 1), total = ckpt_job_bytes(v->t->dtype, count);
-    unsigned n = v->n_axes;
-    uint64_t at = v->to;
-
-    // Packed dtypes have no stride: they are always one run.
-    if (ckpt_dtype_packed(v->t->dtype))
-        return work_put(w, v->e->source, bytes, total, at, err);
-    while (n > 0 && (v->region[n - 1].count == 1 || v->region[n - 1].stride == (int64_t)run))
-        run *= v->region[--n].count;
-    for (uint64_t done = 0; done < total; done += run) {
-        int rc = work_put(w, v->e->source, bytes + done, run, at, err);
-
-        if (rc != CKPT_OK)
-            return rc;
-        for (unsigned i = n; i-- > 0;) {
-            at += (uint64_t)v->region[i].stride;
-            if (++index[i] < v->region[i].count)
-                break;
-            at -= (uint64_t)v->region[i].stride * v->region[i].count;
-            index[i] = 0;
-        }
-    }
-    return CKPT_OK;
 }
 
 /* ---- jobs ---- */
@@ -262,18 +238,18 @@ int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckp
  * looked at: what the source holds is the checkpoint's doing, what the conversion made of it ours.
  */
 static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
-                       const uint8_t *result)
+                       const uint8_t *in, const uint8_t *result)
 {
     size_t n = (size_t)job->count;
     ckpt_tally t = {0};
 
-    ckpt_count_nonfinite(v->origin->dtype, w->in, n, &t.n_source_nan, &t.n_source_inf);
+    ckpt_count_nonfinite(v->origin->dtype, in, n, &t.n_source_nan, &t.n_source_inf);
     t.n_nan = t.n_source_nan;
     t.n_inf = t.n_source_inf;
     if (v->t->dtype != v->origin->dtype) {
         t.n_nan = t.n_inf = 0;
         ckpt_count_nonfinite(v->t->dtype, result, n, &t.n_nan, &t.n_inf);
-        ckpt_count_lost(&t.lost, v->t->dtype, v->origin->dtype, result, w->in, n);
+        ckpt_count_lost(&t.lost, v->t->dtype, v->origin->dtype, result, in, n);
     }
     if (!t.n_nan && !t.n_inf && !t.n_source_nan && !t.n_source_inf && !t.lost.n_over &&
         !t.lost.n_zero)
@@ -284,35 +260,52 @@ static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
     pthread_mutex_unlock(&w->work->lock);
 }
 
-/*
- * One job from reading to writing.  Comparing looks at the values as they were stored, before any
- * conversion.
- */
-static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
+int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_view *v,
+                     const uint8_t **out, ckpt_err *err)
 {
     const ckpt_plan *plan = w->work->plan;
-    ckpt_job_view v;
-    uint64_t n_read = w->values.gather.n_read, n_bytes;
-    const uint8_t *result;
-    int rc = work_buffer(&w->in, plan->block, err);
+    bool cast;
+    int rc = CKPT_OK;
 
-    ckpt_job_look(&v, plan, job);
+    ckpt_job_look(v, plan, job);
     w->tensor = job->tensor;
+    cast = v->t->dtype != v->origin->dtype;
+    *out = to;
+    if (cast || !to) {
+        rc = work_buffer(&w->in, plan->block, err);
+        *out = w->in;
+    }
     if (rc == CKPT_OK)
-        rc = ckpt_values_region(&w->values, v.origin, v.region, v.n_axes, job->count, w->in, err);
+        rc = ckpt_values_region(&w->values, v->origin, v->region, v->n_axes, job->count,
+                                (uint8_t *)(uintptr_t)*out, err);
     if (rc != CKPT_OK)
         return rc;
-    result = w->in;
-    if (v.t->dtype != v.origin->dtype) {
-        uint8_t *out = ckpt_values_spare(&w->values);
+    if (cast) {
+        uint8_t *result = to ? to : ckpt_values_spare(&w->values);
 
-        if (!out)
+        if (!result)
             return ckpt_fail_memory(err);
-        ckpt_cast_find(v.t->dtype, v.origin->dtype)(out, w->in, (size_t)job->count);
-        result = out;
+        ckpt_cast_find(v->t->dtype, v->origin->dtype)(result, w->in, (size_t)job->count);
+        work_count(w, v, job, w->in, result);
+        *out = result;
+    } else {
+        work_count(w, v, job, *out, *out);
     }
-    work_count(w, &v, job, result);
-    rc = work_write(w, &v, result, job->count, err);
+    return CKPT_OK;
+}
+
+/* One job from reading to writing. */
+static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
+{
+    uint64_t n_read = w->values.gather.n_read, n_bytes;
+    const uint8_t *result;
+    ckpt_job_view v;
+    int rc = ckpt_worker_make(w, job, NULL, &v, &result, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    work_place place = {w, v.e->source};
+    rc = ckpt_job_spread(&v, result, job->count, work_put, &place, err);
     w->n_elems += job->count;
     n_bytes = ckpt_job_bytes(v.t->dtype, job->count);
     return rc != CKPT_OK ? rc

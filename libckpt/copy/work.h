@@ -9,6 +9,7 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/copy/crew.h"
+#include "libckpt/copy/job.h"
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/sink.h"
 #include "libckpt/copy/values.h"
@@ -68,7 +69,16 @@ typedef struct ckpt_worker {
 /* A worker of `work`, which must outlive it; buffers are made when they are first needed. */
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);
 
-/* Carry out jobs first..end-1 of the plan. */
+/*
+ * The values of a job in the target's dtype, compared with their copies, counted, converted.
+ *
+ * to   where they go, dense; NULL: into a buffer of the worker's, until the next job
+ * v    gets the job taken apart; *out where they are
+ */
+int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_view *v,
+                     const uint8_t **out, ckpt_err *err);
+
+/* Carry out jobs first..end-1 of the plan: each is made and written. */
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
 
 /* Release its buffers.  Results that were not written out yet are lost. */

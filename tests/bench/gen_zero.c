@@ -485,7 +485,7 @@ static void gen_hollow(gen_model *g, uint32_t i, const char *folder)
     ckpt_map_file *file = &g->to->files.at[i];
     char path[8192];
 
-    gen_ok(g, file->format->seal(g->to, i, &g->err), "seal");
+    gen_ok(g, file->format->seal(g->to, i, UINT64_MAX, &g->err), "seal");
     snprintf(path, sizeof path, "%s/%s", folder, file->path);
     FILE *f = fopen(path, "wb");
     bool ok = f && ftruncate(fileno(f), (off_t)file->size) == 0;

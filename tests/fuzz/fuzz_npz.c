@@ -58,7 +58,7 @@ static void fuzz_place(const ckpt_map *from)
     if (rc == CKPT_OK)
         rc = ckpt_format_npz.place(to, 0, NULL);
     if (rc == CKPT_OK)
-        fuzz_require(ckpt_format_npz.seal(to, 0, NULL) == CKPT_OK &&
+        fuzz_require(ckpt_format_npz.seal(to, 0, UINT64_MAX, NULL) == CKPT_OK &&
                      ckpt_map_check(to, NULL) == CKPT_OK);
     ckpt_map_free(to);
 }

@@ -407,7 +407,7 @@ static int write_file(ckpt_bytes *out, ckpt_map *to, ckpt_err *err)
         s->crc = ckpt_crc32(0, out->at + s->at, (size_t)s->n_bytes);
         covered += s->n_bytes;
     }
-    rc = ckpt_format_torch.seal(to, 0, err);
+    rc = ckpt_format_torch.seal(to, 0, UINT64_MAX, err);
     for (size_t i = 0; rc == CKPT_OK && i < file->literals.n; i++) {
         const ckpt_literal *l = &file->literals.at[i];
 

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream.c: a file of a view from its first byte to its last.
+ *
+ * Windows are made by several threads, and leave in order.  On their way out the records' checksums
+ * are summed; literals that wait for one are put in when it is known, which is always before their
+ * own place: a format that stored it earlier could not be streamed, and none does.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/digest.h"
+#include "libckpt/copy/view_inside.h"
+
+#define ST_ROOM (UINT64_C(8) << 20)
+
+/* A window that is being made, or is ready to leave. */
+typedef struct pour_window {
+    uint8_t *bytes;
+    bool ready;
+} pour_window;
+
+typedef struct pour_state {
+    ckpt_view *v;
+    uint32_t file;
+    ckpt_view_write_fn write;
+    void *ctx;
+    ckpt_progress *progress;
+    pour_window *window; /* n_windows: number i is in window[i % n_windows] */
+    unsigned n_windows;
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    uint64_t n_left; /* windows that have left */
+    bool leaving;    /* somebody sees one out */
+    bool failed;
+    // What follows belongs to who sees them out.
+    const uint32_t *source; /* of the file, ascending by place; n_sources, the n-th is summed now */
+    size_t n_sources, summed;
+    uint32_t crc;
+    size_t n_literals; /* of the map's file: those before are in the windows already, or are over */
+    ckpt_literals late; /* those that were not, ascending */
+    size_t first_late;
+} pour_state;
+
+static uint64_t pour_size(const pour_state *s)
+{
+    return s->v->plan->to->files.at[s->file].size;
+}
+
+/* The literals that the format makes of what is known now. */
+static int pour_seal(pour_state *s, uint64_t known, ckpt_err *err)
+{
+    ckpt_map *to = s->v->plan->to;
+    const ckpt_literals *all = &to->files.at[s->file].literals;
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&s->v->work.lock);
+    if (s->v->hooks.seal)
+        rc = s->v->hooks.seal(to, s->file, known, err);
+    for (; rc == CKPT_OK && s->n_literals < all->n; s->n_literals++) {
+        ckpt_literal *l = ckpt_vec_push(&s->late);
+
+        if (!l)
+            rc = ckpt_fail_memory(err);
+        else
+            *l = all->at[s->n_literals];
+    }
+    pthread_mutex_unlock(&s->v->work.lock);
+    return rc;
+}
+
+/* Literals that came late, into the window they belong to. */
+static void pour_patch(pour_state *s, uint8_t *bytes, uint64_t n, uint64_t at)
+{
+    for (size_t i = s->first_late; i < s->late.n && s->late.at[i].at < at + n; i++) {
+        const ckpt_literal *l = &s->late.at[i];
+        uint64_t from = l->at > at ? l->at : at;
+        uint64_t end = l->at + l->n < at + n ? l->at + l->n : at + n;
+
+        if (from < end)
+            memcpy(bytes + (from - at), (const uint8_t *)l->bytes + (from - l->at),
+                   (size_t)(end - from));
+        if (i == s->first_late && l->at + l->n <= at + n)
+            s->first_late++;
+    }
+}
+
+/* Sum what a window has of records; where one ends, its checksum is known. */
+static int pour_sum(pour_state *s, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    ckpt_map *to = s->v->plan->to;
+
+    while (s->summed < s->n_sources) {
+        ckpt_source *source = &to->sources.at[s->source[s->summed]];
+        uint64_t end = source->at + source->n_bytes;
+        uint64_t a = source->at > at ? source->at : at, b = end < at + n ? end : at + n;
+        int rc;
+
+        if (a < b)
+            s->crc = ckpt_crc32(s->crc, bytes + (a - at), (size_t)(b - a));
+        if (end > at + n)
+            return CKPT_OK;
+        source->crc = s->crc;
+        source->has_crc = 1;
+        s->crc = 0;
+        s->summed++;
+        rc = pour_seal(s, end, err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    return CKPT_OK;
+}
+
+/* A window goes out. */
+static int pour_leave(pour_state *s, uint64_t item, ckpt_err *err)
+{
+    uint8_t *bytes = s->window[item % s->n_windows].bytes;
+    uint64_t at = item * VIEW_WINDOW, size = pour_size(s);
+    uint64_t n = size - at < VIEW_WINDOW ? size - at : VIEW_WINDOW;
+    int rc = pour_sum(s, bytes, n, at, err);
+
+    if (rc == CKPT_OK && at + n == size)
+        rc = pour_seal(s, UINT64_MAX, err);
+    if (rc == CKPT_OK)
+        pour_patch(s, bytes, n, at);
+    if (rc == CKPT_OK && s->write)
+        rc = s->write(s->ctx, bytes, n, err);
+    return rc == CKPT_OK ? ckpt_progress_add(s->progress, n, err) : rc;
+}
+
+/* Whoever finds the next window ready, and nobody at it, sees it out. */
+static int pour_drain(pour_state *s, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->leaving && !s->failed && s->window[s->n_left % s->n_windows].ready) {
+        uint64_t item = s->n_left;
+
+        s->leaving = true;
+        pthread_mutex_unlock(&s->lock);
+        rc = pour_leave(s, item, err);
+        pthread_mutex_lock(&s->lock);
+        s->leaving = false;
+        s->failed = s->failed || rc != CKPT_OK;
+        s->window[item % s->n_windows].ready = false;
+        s->n_left++;
+        pthread_cond_broadcast(&s->change);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static int pour_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
+{
+    pour_state *s = ctx;
+    pour_window *w = &s->window[item % s->n_windows];
+    uint64_t at = item * VIEW_WINDOW, size = pour_size(s);
+    bool failed;
+    int rc;
+
+    (void)worker;
+    pthread_mutex_lock(&s->lock);
+    while (!s->failed && item - s->n_left >= s->n_windows)
+        pthread_cond_wait(&s->change, &s->lock);
+    failed = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    if (failed)
+        return CKPT_OK;
+    rc = ckpt_view_window(s->v, s->file, w->bytes,
+                          size - at < VIEW_WINDOW ? size - at : VIEW_WINDOW, at, err);
+    pthread_mutex_lock(&s->lock);
+    w->ready = rc == CKPT_OK;
+    s->failed = s->failed || rc != CKPT_OK;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+    return rc == CKPT_OK ? pour_drain(s, err) : rc;
+}
+
+static int pour_by_place(const void *pa, const void *pb)
+{
+    const ckpt_source *const *a = pa, *const *b = pb;
+
+    return ((*a)->at > (*b)->at) - ((*a)->at < (*b)->at);
+}
+
+/* The file's sources in the order of their places. */
+static int pour_sources(pour_state *s, uint32_t **out, ckpt_err *err)
+{
+    const ckpt_view *v = s->v;
+    const ckpt_source *all = v->plan->to->sources.at;
+    size_t first = v->group[s->file], n = v->group[s->file + 1] - first;
+    const ckpt_source **at = ckpt_alloc((n + 1) * sizeof *at);
+
+    *out = ckpt_alloc((n + 1) * sizeof **out);
+    if (at && *out) {
+        for (size_t i = 0; i < n; i++)
+            at[i] = &all[v->source[first + i]];
+        qsort(at, n, sizeof *at, pour_by_place);
+        for (size_t i = 0; i < n; i++)
+            (*out)[i] = (uint32_t)(at[i] - all);
+    }
+    s->source = *out;
+    s->n_sources = n;
+    bool ok = at && *out;
+    ckpt_free(at);
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+static int pour_windows(pour_state *s, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    s->n_windows = 2 * s->v->n_hands + 1;
+    s->window = ckpt_alloc(s->n_windows * sizeof *s->window);
+    if (!s->window)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; rc == CKPT_OK && i < s->n_windows; i++) {
+        s->window[i].bytes = ckpt_alloc(VIEW_WINDOW);
+        rc = s->window[i].bytes ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    return rc;
+}
+
+/*
+ * Blocks that a stream keeps: it comes by once, and what stays small stays in the processor's
+ * caches.
+ */
+static void pour_shrink(ckpt_view *v)
+{
+    uint64_t few = (2 * (uint64_t)v->n_hands + 2) * v->plan->block;
+
+    pthread_mutex_lock(&v->lock);
+    few = few > ST_ROOM ? few : ST_ROOM;
+    v->room = v->room < few ? v->room : few;
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* From the first window to the last; locks and buffers are there. */
+static int pour_run(pour_state *s, ckpt_err *err)
+{
+    uint64_t size = pour_size(s);
+    uint32_t *source = NULL;
+    int rc = pour_sources(s, &source, err);
+
+    s->n_literals = s->v->plan->to->files.at[s->file].literals.n;
+    pour_shrink(s->v);
+    if (rc == CKPT_OK)
+        rc = pour_windows(s, err);
+    // what waits for no data
+    if (rc == CKPT_OK)
+        rc = pour_seal(s, 0, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_crew_run(s->v->n_hands, size / VIEW_WINDOW + (size % VIEW_WINDOW > 0), pour_item,
+                           s, err);
+    ckpt_free(source);
+    for (unsigned i = 0; s->window && i < s->n_windows; i++)
+        ckpt_free(s->window[i].bytes);
+    ckpt_free(s->window);
+    return rc;
+}
+
+int ckpt_view_pour(ckpt_view *v, uint32_t file, ckpt_view_write_fn write, void *ctx, ckpt_err *err)
+{
+    pour_state s = {.v = v, .file = file, .write = write, .ctx = ctx};
+    int rc;
+
+    if (pthread_mutex_init(&s.lock, NULL) != 0)
+        return ckpt_fail_memory(err);
+    if (pthread_cond_init(&s.change, NULL) != 0) {
+        pthread_mutex_destroy(&s.lock);
+        return ckpt_fail_memory(err);
+    }
+    rc = ckpt_progress_new(&s.progress, write ? &v->opts : NULL, pour_size(&s), err);
+    if (rc == CKPT_OK)
+        rc = pour_run(&s, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_end(s.progress, err);
+    ckpt_progress_free(s.progress);
+    ckpt_vec_free(&s.late);
+    pthread_cond_destroy(&s.change);
+    pthread_mutex_destroy(&s.lock);
+    return rc;
+}

@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.c: reads of a view: which jobs and literals meet the bytes that are asked for, and the
+ * blocks that jobs were made into.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/copy/by_file.h"
+#include "libckpt/copy/view_inside.h"
+#include "libckpt/map/extent.h"
+
+/* Parts of the memory: for the workers' buffers one half, for blocks a quarter. */
+enum {
+    VW_WORK = 2,
+    VW_BLOCKS = 4,
+    VW_MOST = 4096,   /* blocks that are kept */
+    VW_MANY = 1 << 18 /* jobs: a view of terabytes has longer ones rather than more */
+};
+
+#define VW_BLOCK (UINT64_C(1) << 20)
+#define VW_FREE  UINT64_MAX
+
+/* ---- opening ---- */
+
+uint64_t ckpt_view_block(const ckpt_map *to, uint64_t memory, unsigned jobs)
+{
+    uint64_t most = ckpt_run_block(ckpt_budget_memory(memory) / VW_WORK, jobs), total = 0;
+    uint64_t best;
+
+    for (size_t i = 0; i < to->files.n; i++) {
+        if (!ckpt_add(total, to->files.at[i].size, &total))
+            total = UINT64_MAX;
+    }
+    best = total / VW_MANY / VW_BLOCK * VW_BLOCK;
+    best = best > VW_BLOCK ? best : VW_BLOCK;
+    return best < most ? best : most;
+}
+
+/* Paths as they would be: in the folder that the target makes, the pointer beside it. */
+static int vw_paths(ckpt_view *v, ckpt_err *err)
+{
+    ckpt_map *to = v->plan->to;
+
+    v->n_files = to->files.n + (to->pointer != NULL);
+    v->path = ckpt_alloc((v->n_files + 1) * sizeof *v->path);
+    if (!v->path)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < to->files.n; i++) {
+        const ckpt_map_file *f = &to->files.at[i];
+
+        if (f->packed)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: what is deflated is only known when it was written", f->path);
+        v->path[i] =
+            to->folder ? ckpt_arena_printf(to->arena, "%s/%s", to->folder, f->path) : f->path;
+        if (!v->path[i])
+            return ckpt_fail_memory(err);
+    }
+    if (to->pointer)
+        v->path[to->files.n] = to->pointer;
+    return CKPT_OK;
+}
+
+/* Each file's jobs: they ascend by file. */
+static int vw_files(ckpt_view *v, ckpt_err *err)
+{
+    const ckpt_plan *p = v->plan;
+
+    v->file = ckpt_alloc((p->to->files.n + 1) * sizeof *v->file);
+    if (!v->file)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < p->jobs.n; i++) {
+        const ckpt_job *j = &p->jobs.at[i];
+        const ckpt_source *s =
+            &p->to->sources.at[ckpt_extent_source(p->to->tensors.at[j->tensor], j->extent)];
+        view_file *f;
+
+        if (s->kind != CKPT_SOURCE_FILE)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "a target in memory has no files to view");
+        f = &v->file[s->file];
+        f->first = f->end == 0 ? i : f->first;
+        f->end = i + 1;
+    }
+    return CKPT_OK;
+}
+
+static int vw_touch(void *ctx, uint32_t source, ckpt_err *err)
+{
+    return ckpt_proof_touch(ctx, source, err);
+}
+
+/* Workers, and the table of blocks. */
+static int vw_hands(ckpt_view *v, ckpt_err *err)
+{
+    uint64_t memory = ckpt_budget_memory(v->opts.memory);
+    unsigned n = ckpt_run_jobs(v->opts.jobs);
+
+    v->room = memory / VW_BLOCKS;
+    v->n_blocks = (size_t)(v->room / 4096);
+    v->n_blocks = v->n_blocks < VW_MOST ? v->n_blocks : VW_MOST;
+    // each worker needs one, and one is being read
+    v->n_blocks = v->n_blocks > 2 * n ? v->n_blocks : 2 * n;
+    v->block = ckpt_alloc(v->n_blocks * sizeof *v->block);
+    v->hand = ckpt_alloc(n * sizeof *v->hand);
+    if (!v->block || !v->hand)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < v->n_blocks; i++)
+        v->block[i].job = VW_FREE;
+    for (; v->n_hands < n; v->n_hands++) {
+        view_hand *h = &v->hand[v->n_hands];
+
+        ckpt_worker_init(&h->worker, &v->work);
+        h->worker.values.gather.touch = vw_touch;
+        h->worker.values.gather.touch_ctx = v->proof;
+        h->idle = true;
+    }
+    return CKPT_OK;
+}
+
+/* ckpt_view_hooks.whole as proof.h has it. */
+static int vw_whole(void *ctx, uint32_t source, ckpt_err *err)
+{
+    const ckpt_view *v = ctx;
+
+    return v->hooks.whole ? v->hooks.whole(v->plan->from, source, err) : CKPT_OK;
+}
+
+static int vw_open(ckpt_view *v, bool check_first, ckpt_err *err)
+{
+    const ckpt_proof_opts proof = {.first = check_first, .whole = vw_whole, .ctx = v};
+    const ckpt_map *to = v->plan->to;
+    int rc = vw_paths(v, err);
+
+    if (rc == CKPT_OK)
+        rc = vw_files(v, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_by_file(&v->source, &v->group, to, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_feed_open(&v->work.feed, v->plan->from, NULL, ckpt_budget_spool(v->opts.memory),
+                            err);
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_io_pool_watch(v->work.feed.pool);
+    v->work.keep = true;
+    v->work.helper = CKPT_GATHER_STAGE;
+    v->work.reported = ckpt_alloc(to->tensors.n + 1);
+    v->work.tally = ckpt_alloc((to->tensors.n + 1) * sizeof *v->work.tally);
+    if (!v->work.reported || !v->work.tally)
+        return ckpt_fail_memory(err);
+    rc = ckpt_proof_new(&v->proof, &v->work.feed, &proof, err);
+    return rc == CKPT_OK ? vw_hands(v, err) : rc;
+}
+
+/* The locks; false: no memory, and none of them is there. */
+static bool vw_locks(ckpt_view *v)
+{
+    if (pthread_mutex_init(&v->lock, NULL) != 0)
+        return false;
+    if (pthread_mutex_init(&v->work.lock, NULL) == 0) {
+        if (pthread_cond_init(&v->change, NULL) == 0)
+            return true;
+        pthread_mutex_destroy(&v->work.lock);
+    }
+    pthread_mutex_destroy(&v->lock);
+    return false;
+}
+
+int ckpt_view_make(ckpt_view **out, ckpt_plan *plan, const ckpt_run_opts *run, bool check_first,
+                   const ckpt_view_hooks *hooks, ckpt_err *err)
+{
+    assert(out && plan && hooks);
+    ckpt_view *v = ckpt_alloc(sizeof *v);
+    int rc;
+
+    *out = NULL;
+    if (!v || !vw_locks(v)) {
+        ckpt_free(v);
+        ckpt_plan_free(plan);
+        return ckpt_fail_memory(err);
+    }
+    v->plan = plan;
+    v->work.plan = plan;
+    v->opts = run ? *run : (ckpt_run_opts){0};
+    v->hooks = *hooks;
+    rc = vw_open(v, check_first, err);
+    if (rc == CKPT_OK)
+        *out = v;
+    else
+        ckpt_view_free(v);
+    return rc;
+}
+
+void ckpt_view_free(ckpt_view *v)
+{
+    if (!v)
+        return;
+    for (unsigned i = 0; i < v->n_hands; i++)
+        ckpt_worker_free(&v->hand[i].worker);
+    for (size_t i = 0; v->block && i < v->n_blocks; i++)
+        ckpt_free(v->block[i].bytes);
+    for (size_t i = 0; v->file && i < v->plan->to->files.n; i++) {
+        ckpt_free(v->file[i].reach);
+        ckpt_free(v->file[i].literal);
+    }
+    ckpt_proof_free(v->proof);
+    ckpt_feed_close(&v->work.feed);
+    pthread_cond_destroy(&v->change);
+    pthread_mutex_destroy(&v->work.lock);
+    pthread_mutex_destroy(&v->lock);
+    ckpt_free(v->work.reported);
+    ckpt_free(v->work.tally);
+    ckpt_free(v->hand);
+    ckpt_free(v->block);
+    ckpt_free(v->file);
+    ckpt_free(v->source);
+    ckpt_free(v->group);
+    ckpt_free(v->path);
+    ckpt_plan_free(v->plan);
+    ckpt_free(v);
+}
+
+/* ---- what was asked for ---- */
+
+size_t ckpt_view_n_files(const ckpt_view *v)
+{
+    return v ? v->n_files : 0;
+}
+
+const char *ckpt_view_path(const ckpt_view *v, size_t i)
+{
+    return v && i < v->n_files ? v->path[i] : NULL;
+}
+
+uint64_t ckpt_view_size(const ckpt_view *v, size_t i)
+{
+    if (!v || i >= v->n_files)
+        return 0;
+    return i < v->plan->to->files.n ? v->plan->to->files.at[i].size
+                                    : strlen(v->plan->to->pointer_text);
+}
+
+void ckpt_view_count(ckpt_view *v, ckpt_view_counts *out)
+{
+    if (out)
+        *out = (ckpt_view_counts){0};
+    if (!v || !out)
+        return;
+    ckpt_proof_count(v->proof, out);
+    pthread_mutex_lock(&v->lock);
+    out->n_elems = v->n_elems;
+    out->n_compared = v->n_compared;
+    out->n_nan = v->tally.n_nan;
+    out->n_inf = v->tally.n_inf;
+    out->n_source_nan = v->tally.n_source_nan;
+    out->n_source_inf = v->tally.n_source_inf;
+    out->n_over = v->tally.lost.n_over;
+    out->n_zero = v->tally.lost.n_zero;
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- the jobs of a file ---- */
+
+/* Where a job begins in its file, and behind its last byte. */
+static void vw_span(const ckpt_view *v, size_t job, uint64_t *at, uint64_t *end)
+{
+    const ckpt_job *j = &v->plan->jobs.at[job];
+    ckpt_job_view look;
+    uint64_t base;
+
+    ckpt_job_look(&look, v->plan, j);
+    base = v->plan->to->sources.at[look.e->source].at;
+    *at = base + look.to;
+    if (end)
+        *end = base + ckpt_job_end(&look, j->count);
+}
+
+/* Where jobs end, if some reach beyond the beginning of the next: rows that lie between others. */
+static int vw_reach(ckpt_view *v, view_file *f, ckpt_err *err)
+{
+    uint64_t at, end, last = 0;
+
+    for (size_t i = f->first; i < f->end; i++) {
+        vw_span(v, i, &at, &end);
+        if (at < last && !f->reach) {
+            f->reach = ckpt_alloc((f->end - f->first) * sizeof *f->reach);
+            if (!f->reach)
+                return ckpt_fail_memory(err);
+        }
+        last = end > last ? end : last;
+    }
+    last = 0;
+    for (size_t i = f->first; f->reach && i < f->end; i++) {
+        vw_span(v, i, &at, &end);
+        last = end > last ? end : last;
+        f->reach[i - f->first] = last;
+    }
+    return CKPT_OK;
+}
+
+static int vw_literal_order(const void *pa, const void *pb)
+{
+    const ckpt_literal *a = pa, *b = pb;
+
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* The file's literals as they are now. */
+static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
+{
+    const ckpt_literals *l = &v->plan->to->files.at[file].literals;
+    view_file *f = &v->file[file];
+
+    ckpt_free(f->literal);
+    f->n_literals = 0;
+    f->literal = ckpt_alloc((l->n + 1) * sizeof *f->literal);
+    if (!f->literal)
+        return ckpt_fail_memory(err);
+    if (l->n > 0)
+        memcpy(f->literal, l->at, l->n * sizeof *f->literal);
+    f->n_literals = l->n;
+    qsort(f->literal, f->n_literals, sizeof *f->literal, vw_literal_order);
+    return CKPT_OK;
+}
+
+/*
+ * A file's jobs and the literals that it has so far, brought into order; once.  Nobody else uses
+ * the file (VIEW_BUSY).
+ */
+static int vw_place(ckpt_view *v, uint32_t file, ckpt_err *err)
+{
+    view_file *f = &v->file[file];
+    int rc = f->placed ? CKPT_OK : vw_reach(v, f, err);
+
+    if (rc == CKPT_OK)
+        rc = vw_literals(v, file, err);
+    f->placed = rc == CKPT_OK;
+    return rc;
+}
+
+/* The first job that may reach beyond byte `at`. */
+static size_t vw_first(const ckpt_view *v, const view_file *f, uint64_t at)
+{
+    size_t low = f->first, high = f->end;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint64_t end;
+
+        if (f->reach) {
+            end = f->reach[middle - f->first];
+        } else {
+            uint64_t begin;
+
+            vw_span(v, middle, &begin, &end);
+        }
+        if (end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- blocks ---- */
+
+/* The block of a job that is there or being made; or NULL.  The lock is held. */
+static view_block *vw_find(ckpt_view *v, uint64_t job)
+{
+    for (size_t i = 0; i < v->n_blocks; i++) {
+        if (v->block[i].job == job)
+            return &v->block[i];
+    }
+    return NULL;
+}
+
+/* The block that was used longest ago by nobody now; NULL: there is none. */
+static view_block *vw_oldest(ckpt_view *v)
+{
+    view_block *best = NULL;
+
+    for (size_t i = 0; i < v->n_blocks; i++) {
+        view_block *b = &v->block[i];
+
+        if (b->job != VW_FREE && b->n_users == 0 && (!best || b->used_at < best->used_at))
+            best = b;
+    }
+    return best;
+}
+
+static void vw_drop(ckpt_view *v, view_block *b)
+{
+    v->n_kept -= b->n;
+    ckpt_free(b->bytes);
+    *b = (view_block){.job = VW_FREE};
+}
+
+/* A record is damaged: what was made of it must not be given out again. */
+static void vw_forget(ckpt_view *v)
+{
+    for (view_block *b = vw_oldest(v); b; b = vw_oldest(v))
+        vw_drop(v, b);
+}
+
+/*
+ * A block for n bytes, free or nobody's by now, within what may be kept; waits for one.  The lock
+ * is held.
+ */
+static view_block *vw_take(ckpt_view *v, uint64_t n)
+{
+    for (;;) {
+        view_block *free = vw_find(v, VW_FREE), *old;
+
+        if (free && (v->n_kept == 0 || v->n_kept + n <= v->room))
+            return free;
+        old = vw_oldest(v);
+        // most are of one size: memory that is used again has its pages already
+        if (old && old->n == n) {
+            v->n_kept -= n;
+            return old;
+        }
+        if (old)
+            vw_drop(v, old);
+        else if (free)
+            return free; // all others are being read: each reader has one
+        else
+            pthread_cond_wait(&v->change, &v->lock);
+    }
+}
+
+static view_hand *vw_hand(ckpt_view *v)
+{
+    for (;;) {
+        for (unsigned i = 0; i < v->n_hands; i++) {
+            if (v->hand[i].idle) {
+                v->hand[i].idle = false;
+                return &v->hand[i];
+            }
+        }
+        pthread_cond_wait(&v->change, &v->lock);
+    }
+}
+
+/* Values that the caller does not want to see given out. */
+static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view *look,
+                    ckpt_err *err)
+{
+    if (t->lost.n_over > 0 && (v->opts.no_overflow || v->opts.no_doubt))
+        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: values beyond the range of %s",
+                         look->t->name, ckpt_dtype_name(look->t->dtype));
+    if (v->opts.no_doubt && t->n_nan + t->n_inf + t->n_source_nan + t->n_source_inf > 0)
+        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: values that are NaN or infinite",
+                         look->t->name);
+    return CKPT_OK;
+}
+
+/* A copy differed: damage of a record would explain it, and would have been told before. */
+static int vw_unlike(ckpt_view *v, ckpt_err *err)
+{
+    ckpt_err why;
+
+    pthread_mutex_lock(&v->work.lock);
+    why = v->work.mismatch;
+    pthread_mutex_unlock(&v->work.lock);
+    return why.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, why.code, "%s", why.text);
+}
+
+/* The job's values into the block, by one of the workers; nothing is locked. */
+static int vw_make(ckpt_view *v, view_hand *h, view_block *b, ckpt_err *err)
+{
+    ckpt_worker *w = &h->worker;
+    const uint64_t n_unlike = w->values.n_unlike;
+    ckpt_job_view look;
+    const uint8_t *made;
+    int rc;
+
+    w->tally = (ckpt_tally){0};
+    if (!b->bytes)
+        b->bytes = ckpt_alloc((size_t)b->n);
+    if (!b->bytes)
+        return ckpt_fail_memory(err);
+    rc = ckpt_worker_make(w, &v->plan->jobs.at[b->job], b->bytes, &look, &made, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_proof_take(v->proof, &w->read, err);
+    w->read.n = 0;
+    if (rc == CKPT_OK && w->values.n_unlike > n_unlike)
+        rc = vw_unlike(v, err);
+    return rc == CKPT_OK ? vw_judge(v, &w->tally, &look, err) : rc;
+}
+
+/* A job that nobody has: make it.  The lock is held, but for the making. */
+static int vw_new(ckpt_view *v, uint64_t job, uint64_t n, view_block **out, ckpt_err *err)
+{
+    view_block *b = vw_take(v, n);
+    view_hand *h;
+    int rc;
+
+    *out = NULL;
+    // it may have come while this thread waited
+    if (vw_find(v, job)) {
+        if (b->job != VW_FREE)
+            v->n_kept += b->n;
+        return CKPT_OK;
+    }
+    *b = (view_block){.job = job, .bytes = b->bytes, .n = n, .n_users = 1, .making = true};
+    v->n_kept += n;
+    h = vw_hand(v);
+    pthread_mutex_unlock(&v->lock);
+    rc = vw_make(v, h, b, err);
+    pthread_mutex_lock(&v->lock);
+    ckpt_tally_add(&v->tally, &h->worker.tally);
+    v->n_elems += rc == CKPT_OK ? v->plan->jobs.at[job].count : 0;
+    v->n_compared += h->worker.values.n_compared;
+    h->worker.values.n_compared = 0;
+    h->idle = true;
+    b->making = false;
+    if (rc != CKPT_OK)
+        vw_drop(v, b);
+    else
+        *out = b;
+    if (rc == CKPT_EFORMAT)
+        vw_forget(v);
+    pthread_cond_broadcast(&v->change);
+    return rc;
+}
+
+/* The block of a job, to be given back with vw_put_back. */
+static int vw_block(ckpt_view *v, uint64_t job, view_block **out, ckpt_err *err)
+{
+    const ckpt_job *j = &v->plan->jobs.at[job];
+    uint64_t n = ckpt_job_bytes(v->plan->to->tensors.at[j->tensor]->dtype, j->count);
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&v->lock);
+    for (*out = NULL; rc == CKPT_OK && !*out;) {
+        view_block *b = vw_find(v, job);
+
+        if (b && b->making) {
+            pthread_cond_wait(&v->change, &v->lock);
+        } else if (b) {
+            b->n_users++;
+            *out = b;
+        } else {
+            rc = vw_new(v, job, n, out, err);
+        }
+    }
+    pthread_mutex_unlock(&v->lock);
+    return rc;
+}
+
+static void vw_put_back(ckpt_view *v, view_block *b)
+{
+    pthread_mutex_lock(&v->lock);
+    b->n_users--;
+    b->used_at = ++v->clock;
+    pthread_cond_broadcast(&v->change);
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- reading ---- */
+
+/* The bytes that are asked for. */
+typedef struct vw_range {
+    uint8_t *buf;
+    uint64_t at, end; /* in the file */
+    uint64_t base;    /* of the record whose bytes are put */
+} vw_range;
+
+/* What lies in the range of a stretch of a job's result. */
+static int vw_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const vw_range *r = ctx;
+    uint64_t first = r->base + at, end = first + n;
+    uint64_t a = first > r->at ? first : r->at, b = end < r->end ? end : r->end;
+
+    (void)err;
+    if (a < b)
+        memcpy(r->buf + (a - r->at), bytes + (a - first), (size_t)(b - a));
+    return CKPT_OK;
+}
+
+static int vw_job(ckpt_view *v, size_t job, vw_range *r, ckpt_err *err)
+{
+    const ckpt_job *j = &v->plan->jobs.at[job];
+    ckpt_job_view look;
+    view_block *b;
+    int rc = vw_block(v, job, &b, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_job_look(&look, v->plan, j);
+    r->base = v->plan->to->sources.at[look.e->source].at;
+    rc = ckpt_job_spread(&look, b->bytes, j->count, vw_put, r, err);
+    vw_put_back(v, b);
+    return rc;
+}
+
+/* The literals lie over what jobs have made. */
+static void vw_overlay(const view_file *f, vw_range *r)
+{
+    size_t low = 0, high = f->n_literals;
+
+    r->base = 0;
+    // literals do not overlap: ends ascend with beginnings
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (f->literal[middle].at + f->literal[middle].n <= r->at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < f->n_literals && f->literal[low].at < r->end; low++)
+        (void)vw_put(r, f->literal[low].bytes, f->literal[low].n, f->literal[low].at, NULL);
+}
+
+int ckpt_view_window(ckpt_view *v, uint32_t file, uint8_t *buf, uint64_t n, uint64_t at,
+                     ckpt_err *err)
+{
+    const view_file *f = &v->file[file];
+    vw_range r = {.buf = buf, .at = at, .end = at + n};
+    uint64_t done = at; // bytes before it are of a job, or zero
+    int rc = CKPT_OK;
+
+    if (f->reach)
+        memset(buf, 0, (size_t)n);
+    for (size_t i = vw_first(v, f, at); rc == CKPT_OK && i < f->end; i++) {
+        uint64_t begin, end;
+
+        vw_span(v, i, &begin, &end);
+        if (begin >= r.end)
+            break;
+        if (end <= at)
+            continue;
+        if (!f->reach && begin > done)
+            memset(buf + (done - at), 0, (size_t)(begin - done));
+        done = end > done ? end : done;
+        rc = vw_job(v, i, &r, err);
+    }
+    if (!f->reach && done < r.end)
+        memset(buf + (done - at), 0, (size_t)(r.end - done));
+    if (rc == CKPT_OK)
+        vw_overlay(f, &r);
+    return rc;
+}
+
+/* Wait until a file is nobody else's; its state then.  The lock is held. */
+static view_state vw_wait(ckpt_view *v, const view_file *f)
+{
+    while (f->state == VIEW_BUSY)
+        pthread_cond_wait(&v->change, &v->lock);
+    return f->state;
+}
+
+/* What was to be done with a file has been done, or was not. */
+static void vw_settle(ckpt_view *v, view_file *f, view_state state)
+{
+    pthread_mutex_lock(&v->lock);
+    f->state = (uint8_t)state;
+    pthread_cond_broadcast(&v->change);
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* All checksums of a file are 0: none. */
+static int vw_seal_bare(ckpt_view *v, uint32_t file, ckpt_err *err)
+{
+    ckpt_map *to = v->plan->to;
+    int rc;
+
+    pthread_mutex_lock(&v->work.lock);
+    for (size_t i = v->group[file]; i < v->group[file + 1]; i++) {
+        to->sources.at[v->source[i]].crc = 0;
+        to->sources.at[v->source[i]].has_crc = 1;
+    }
+    rc = v->hooks.seal(to, file, UINT64_MAX, err);
+    pthread_mutex_unlock(&v->work.lock);
+    return rc;
+}
+
+/* All literals of a file, before its first byte is read. */
+static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
+{
+    view_file *f = &v->file[file];
+    view_state was;
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&v->lock);
+    was = vw_wait(v, f);
+    if (was == VIEW_NEW)
+        f->state = VIEW_BUSY;
+    pthread_mutex_unlock(&v->lock);
+    if (was == VIEW_READY)
+        return CKPT_OK;
+    if (v->hooks.seal && v->hooks.bare && v->hooks.bare(v->plan->to, file)) {
+        rc = vw_seal_bare(v, file, err);
+    } else if (v->plan->to->files.at[file].state) {
+        rc = vw_place(v, file, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_view_pour(v, file, NULL, NULL, err);
+    }
+    if (rc == CKPT_OK)
+        rc = vw_place(v, file, err);
+    vw_settle(v, f, rc == CKPT_OK ? VIEW_READY : VIEW_NEW);
+    return rc;
+}
+
+int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    int rc;
+
+    if (!v || i >= v->n_files || (!buf && n > 0))
+        return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or no buffer to read into");
+    if (!ckpt_within(at, n, ckpt_view_size(v, i)))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: %" PRIu64 " bytes from %" PRIu64 " on are not all inside it",
+                         v->path[i], n, at);
+    if (n == 0)
+        return CKPT_OK;
+    if (i == v->plan->to->files.n) {
+        memcpy(buf, v->plan->to->pointer_text + at, (size_t)n);
+        return CKPT_OK;
+    }
+    rc = vw_ready(v, (uint32_t)i, err);
+    return rc == CKPT_OK ? ckpt_view_window(v, (uint32_t)i, buf, n, at, err) : rc;
+}
+
+int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx, ckpt_err *err)
+{
+    view_file *f;
+    view_state was;
+    int rc;
+
+    if (!v || i >= v->n_files || !write)
+        return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or nothing to write with");
+    if (i == v->plan->to->files.n)
+        return write(ctx, v->plan->to->pointer_text, ckpt_view_size(v, i), err);
+    f = &v->file[i];
+    pthread_mutex_lock(&v->lock);
+    was = vw_wait(v, f);
+    if (was == VIEW_NEW)
+        f->state = VIEW_BUSY;
+    pthread_mutex_unlock(&v->lock);
+    if (was != VIEW_NEW)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: was read already, without checksums of its data",
+                         v->path[i]);
+    rc = vw_place(v, (uint32_t)i, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_view_pour(v, (uint32_t)i, write, ctx, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_proof_finish(v->proof, v->n_hands, err);
+    if (rc == CKPT_OK)
+        rc = vw_place(v, (uint32_t)i, err);
+    vw_settle(v, f, rc == CKPT_OK ? VIEW_READY : VIEW_BUSY);
+    return rc;
+}

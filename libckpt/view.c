@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.c: making views as the public header has it: copy/ meets the formats here.
+ */
+#include "libckpt/copy/view.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/format.h"
+#include "libckpt/plan_run.h"
+
+/* Files of no format have no checksums. */
+static bool view_bare(const ckpt_map *to, uint32_t file)
+{
+    const ckpt_format *format = to->files.at[file].format;
+
+    return !format || !format->seal || format->bare;
+}
+
+int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckpt_view_opts *opts,
+                  ckpt_err *err)
+{
+    static const ckpt_view_hooks hooks = {
+        .seal = ckpt_plan_seal, .bare = view_bare, .whole = ckpt_plan_check_source};
+    ckpt_view_opts own;
+    ckpt_run_opts run;
+    ckpt_plan *plan = NULL;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_view_opts", err);
+
+    if (out)
+        *out = NULL;
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&run, sizeof run, own.run, "ckpt_run_opts", err);
+    if (rc == CKPT_OK && (!out || !from || !to))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to view, or none laid out from it, or no place");
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_make(&plan, from, to, ckpt_view_block(to, run.memory, run.jobs), err);
+    return rc == CKPT_OK ? ckpt_view_make(out, plan, &run, own.check_first, &hooks, err) : rc;
+}
