@@ -68,11 +68,12 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
-/* Commands that change what is there, or write one file, are not shared: several would meet. */
+/* Commands that change what is there, or write one file or stream, are not shared: several would
+ * meet. */
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
     bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
-                   a->line.verb == &verb_report;
+                   a->line.verb == &verb_report || args_to_stdout(a);
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,

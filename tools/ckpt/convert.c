@@ -9,6 +9,7 @@
 
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
+#include "tools/ckpt/pipe.h"
 #include "tools/ckpt/plan.h"
 #include "tools/ckpt/remap.h"
 #include "tools/ckpt/report.h"
@@ -182,7 +183,13 @@ static void convert_check_config(const cli_args *a)
 /* Settle what the options leave open: format, shard size, memory. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
+    int rc = CKPT_OK;
+
     a->target.path = a->operand[1];
+    if (args_to_stdout(a))
+        rc = pipe_check(a, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (!a->target.format)
         // only the name of a file may decide: a folder's says nothing
         a->target.format = ckpt_format_of(a->target.path);
@@ -192,7 +199,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
             "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
             "written",
             a->target.path);
-    int rc = effects_of_target(a, err);
+    rc = effects_of_target(a, err);
     if (rc == CKPT_OK)
         rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
@@ -377,5 +384,6 @@ const cli_verb verb_convert = {
     .min = 2,
     .max = 2,
     .uses = "ro",
+    .streams = true,
     .run = convert_run,
 };

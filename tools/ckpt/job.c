@@ -101,7 +101,7 @@ void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
 }
 
 /* What was converted all the same, but should not go unseen. */
-static void job_warn_values(const convert_job *j)
+void job_warn_values(const convert_job *j)
 {
     const ckpt_run_report *r = &j->report;
 
@@ -141,6 +141,20 @@ static bool job_tied(const convert_job *j)
     return tied;
 }
 
+void job_explain(convert_job *j, int rc, ckpt_err *err)
+{
+    size_t n = strlen(err->text);
+
+    if (rc == CKPT_EMISMATCH && job_tied(j))
+        (void)snprintf(err->text + n, sizeof err->text - n,
+                       " (a tied head equals its table; --untie writes both)");
+    if (rc != CKPT_EDOUBT)
+        return;
+    job_say_findings(j, false);
+    if (j->run.no_overflow && !j->run.no_doubt)
+        (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
+}
+
 int job_run(convert_job *j, ckpt_err *err)
 {
     uint64_t n_read, n_jobs;
@@ -151,19 +165,8 @@ int job_run(convert_job *j, ckpt_err *err)
     ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
     int rc = ckpt_plan_run(j->plan, &j->run, &j->report, err);
     progress_end(&p);
-    if (rc == CKPT_EMISMATCH && job_tied(j)) {
-        size_t n = strlen(err->text);
-
-        (void)snprintf(err->text + n, sizeof err->text - n,
-                       " (a tied head equals its table; --untie writes both)");
-    }
-    if (rc == CKPT_EDOUBT) {
-        size_t n = strlen(err->text);
-
-        job_say_findings(j, false);
-        if (j->run.no_overflow && !j->run.no_doubt)
-            (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
-    }
+    if (rc != CKPT_OK)
+        job_explain(j, rc, err);
     if (rc == CKPT_OK) {
         job_warn_values(j);
         if (!j->quiet)

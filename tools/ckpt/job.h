@@ -44,6 +44,12 @@ void job_say_findings(convert_job *j, bool notes);
  */
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 
+/* What was converted all the same, but should not go unseen. */
+void job_warn_values(const convert_job *j);
+
+/* Why it failed: findings, and the options that would have helped, appended to err. */
+void job_explain(convert_job *j, int rc, ckpt_err *err);
+
 /* Carry it out, then warn of what the run noticed. */
 int job_run(convert_job *j, ckpt_err *err);
 void job_free(convert_job *j);

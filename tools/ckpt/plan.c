@@ -6,6 +6,7 @@
  * one line.
  */
 #include "tools/ckpt/plan.h"
+#include "tools/ckpt/pipe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -467,8 +468,10 @@ int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK && a->dry_run) {
         plan_show(job, a);
     } else if (rc == CKPT_OK) {
-        rc = job_run(job, err);
-        if (rc == CKPT_OK)
+        bool pours = args_to_stdout(a);
+
+        rc = pours ? pipe_run(job, err) : job_run(job, err);
+        if (rc == CKPT_OK && !pours)
             outcome_show(job, a);
     }
     job_free(job);

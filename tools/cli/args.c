@@ -128,3 +128,8 @@ bool args_into_folder(const ckpt_target *target)
 {
     return ckpt_format_caps(target->format) & CKPT_IS_FOLDER;
 }
+
+bool args_to_stdout(const cli_args *a)
+{
+    return a->line.verb->streams && a->n_operands > 1 && strcmp(a->operand[1], "-") == 0;
+}

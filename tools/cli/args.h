@@ -124,4 +124,7 @@ bool args_filter(ckpt_filter *out, const cli_args *a);
 /* A target that is a folder, not one file. */
 bool args_into_folder(const ckpt_target *target);
 
+/* True if the output of this command line is standard output. */
+bool args_to_stdout(const cli_args *a);
+
 #endif

@@ -69,6 +69,11 @@ bool out_broken(void)
     return out.lost != 0;
 }
 
+bool out_unread(void)
+{
+    return out.lost == EPIPE;
+}
+
 bool out_begun(void)
 {
     return out.begun;
@@ -102,6 +107,12 @@ void out_bytes(const void *bytes, size_t n)
     out.begun = true;
     errno = 0;
     out_check(fwrite(bytes, 1, n, stdout) == n);
+}
+
+void out_flush(void)
+{
+    errno = 0;
+    out_check(fflush(stdout) == 0);
 }
 
 size_t text_utf8(const char *text)
@@ -221,6 +232,16 @@ void out_padded(const char *text, size_t width)
         out_bytes(" ", 1);
 }
 
+int out_failure(ckpt_err *err)
+{
+    if (out.lost == 0)
+        return CKPT_OK;
+    // whoever closed a pipe knows; a full disk is news
+    if (out.lost != EPIPE)
+        (void)fail(err, CKPT_EIO, "standard output: %s", strerror(out.lost));
+    return CKPT_EIO;
+}
+
 int out_close(ckpt_err *err)
 {
     errno = 0;
@@ -228,12 +249,7 @@ int out_close(ckpt_err *err)
     // a full disk may show only when the descriptor is closed
     errno = 0;
     out_check(fclose(stdout) == 0 || errno == EBADF);
-    if (out.lost == 0)
-        return CKPT_OK;
-    // whoever closed a pipe knows; a full disk is news
-    if (out.lost != EPIPE)
-        (void)fail(err, CKPT_EIO, "standard output: %s", strerror(out.lost));
-    return CKPT_EIO;
+    return out_failure(err);
 }
 
 /* One line: "program: label text"; the colour, if any, is the label's. */

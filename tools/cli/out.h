@@ -49,6 +49,15 @@ bool text_hidden(uint32_t code);
 /* A write to stdout failed: stop producing. */
 bool out_broken(void);
 
+/* CKPT_EIO if a write failed; err says why, unless a pipe was closed. */
+int out_failure(ckpt_err *err);
+
+/* What was printed leaves this program now. */
+void out_flush(void);
+
+/* True once whoever read it has closed the pipe. */
+bool out_unread(void);
+
 /* Anything was printed to stdout. */
 bool out_begun(void);
 

@@ -95,6 +95,7 @@ typedef struct cli_verb {
     int (*run)(struct cli_args *a, ckpt_err *err);
     /* Take the options that a file holds (CLI_MORE), each by cli_take; NULL: there is none such. */
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
+    bool streams;     /* an output named "-" is standard output */
     bool lists_maps;  /* layout maps are read before it runs */
     bool compat;      /* a program of its own; a verb of ckpt too */
     bool whole_names; /* beginnings of long options are not enough */

@@ -265,7 +265,9 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
     if (*uses == 'w')
         rc = sandbox_list(a, &operands, fn, ctx);
     for (int i = 0; rc == 0 && *uses != 'w' && i < a->n_operands && uses[i]; i++)
-        rc = strchr("tv-", uses[i]) ? 0 : fn(ctx, a, a->operand[i], uses[i]);
+        rc = strchr("tv-", uses[i]) || (uses[i] == 'o' && args_to_stdout(a))
+                 ? 0
+                 : fn(ctx, a, a->operand[i], uses[i]);
     for (; rc == 0 && o && o->name; o++) {
         const char *path = NULL;
         if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pipe.c: a view's one file, streamed.
+ */
+#include "tools/ckpt/pipe.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/cli/out.h"
+#include "tools/cli/progress.h"
+
+int pipe_check(cli_args *a, ckpt_err *err)
+{
+    if (!a->target.format)
+        return fail(err, CKPT_EUSAGE, "say --to FORMAT: standard output has no suffix");
+    if (ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER)
+        return fail(err, CKPT_EUSAGE,
+                    "--to %s writes a folder; one file goes to standard output: safetensors, "
+                    "torch, gguf, npz",
+                    a->target.format);
+    if (!a->dry_run && isatty(STDOUT_FILENO))
+        return fail(err, CKPT_EUSAGE,
+                    "standard output is a terminal: redirect it to a file or a program");
+    if (a->target.deflate)
+        return fail(err, CKPT_EUSAGE,
+                    "--compress: what is deflated is only known when it was written, and standard "
+                    "output gets a file from its first byte on");
+    if (a->json && !a->dry_run)
+        return fail(err, CKPT_EUSAGE, "--json has no place: the file goes to standard output");
+    if (a->run.force)
+        say_warning("--force has no effect: nothing is replaced");
+    if (a->run.no_fsync)
+        say_warning("--no-fsync has no effect: nothing is written to a disk");
+    // torch names the folder in its archives after the file, and so where there is none
+    a->target.path = "archive";
+    return CKPT_OK;
+}
+
+/* Who reads has had enough: that ends this program as it ends others.  Nothing is left behind. */
+static void pipe_die(void)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGPIPE, &action, NULL);
+    (void)raise(SIGPIPE);
+}
+
+static int pipe_write(void *ctx, const void *bytes, uint64_t n, ckpt_err *err)
+{
+    convert_job *job = ctx;
+
+    out_bytes(bytes, (size_t)n);
+    if (job->report.n_written + n == ckpt_map_file_size(job->to, 0))
+        out_flush();
+    if (out_unread())
+        pipe_die();
+    if (!out_broken())
+        job->report.n_written += n;
+    return out_failure(err);
+}
+
+/* What the view knows, as a run tells it. */
+static void pipe_report(convert_job *job, ckpt_view *view)
+{
+    ckpt_view_counts n;
+    ckpt_run_report *r = &job->report;
+
+    ckpt_view_count(view, &n);
+    r->n_files = 1;
+    r->n_tensors = ckpt_map_count(job->to);
+    r->n_elems = n.n_elems;
+    r->n_compared = n.n_compared;
+    r->n_records_checked = n.n_held;
+    r->n_records_no_crc = n.n_no_crc;
+    r->n_nan = n.n_nan;
+    r->n_inf = n.n_inf;
+    r->n_source_nan = n.n_source_nan;
+    r->n_source_inf = n.n_source_inf;
+    r->n_over = n.n_over;
+    r->n_zero = n.n_zero;
+}
+
+static double pipe_clock(void)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int pipe_pour(convert_job *job, ckpt_err *err)
+{
+    const ckpt_view_opts opts = {.size = sizeof opts, .run = &job->run};
+    ckpt_view *view = NULL;
+    double start = pipe_clock();
+    int rc = ckpt_view_new(&view, job->from, job->to, &opts, err);
+
+    if (rc == CKPT_OK && ckpt_view_n_files(view) != 1)
+        rc = fail(err, CKPT_EUSAGE,
+                  "the model takes %zu files, and standard output is one: leave out "
+                  "--max-shard-size",
+                  ckpt_view_n_files(view));
+    if (rc == CKPT_OK)
+        rc = ckpt_view_stream(view, 0, pipe_write, job, err);
+    if (rc == CKPT_OK)
+        pipe_report(job, view);
+    job->report.seconds = pipe_clock() - start;
+    ckpt_view_free(view);
+    return rc;
+}
+
+int pipe_run(convert_job *job, ckpt_err *err)
+{
+    char closing[CLOSING_ROOM];
+    progress p;
+
+    progress_begin(&p, "converting", job->quiet, &job->run);
+    p.size = ckpt_map_file_size(job->to, 0);
+    int rc = pipe_pour(job, err);
+    progress_end(&p);
+    if (rc != CKPT_OK) {
+        job_explain(job, rc, err);
+        if (job->report.n_written > 0 && !out_broken())
+            say_warning("what went to standard output is not complete, or damaged");
+        return rc;
+    }
+    job_warn_values(job);
+    job_say_findings(job, !job->quiet);
+    if (!job->quiet)
+        say_note("%s", job_closing(closing, job));
+    return CKPT_OK;
+}
