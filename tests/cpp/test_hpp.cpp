@@ -154,6 +154,46 @@ static void slices_are_lazy(void)
     CHECK(code_of([&] { ckpt::reader(other).read<float>(t); }) == CKPT_EUSAGE);
 }
 
+/* A box into a layout of the caller's: columns first, with room between them. */
+static void boxes_go_where_they_should(void)
+{
+    const std::vector<float> data = numbers(), one = {5};
+    ckpt::map m = ckpt::map::of_memory("memory");
+    m.put<float>("cube", data, cube);
+    m.put<float>("one", one, {});
+    const ckpt::tensor t = m["cube"];
+    const std::vector<uint64_t> start = {1, 2, 0}, count = {2, 3, 5}, none = {2, 0, 5};
+    const std::vector<std::int64_t> stride = {8, 16, 56};
+    std::vector<double> out(35, -1), dense(30);
+    ckpt::reader r(m);
+
+    r.read_box(t, start, count, ckpt::span<double>(out), stride);
+    for (unsigned x = 0; x < 7; x++)
+        for (unsigned z = 0; z < 5; z++)
+            CHECK(out[z * 7 + x] ==
+                  (x < 6 ? double(data[((1 + x % 2) * 6 + 2 + x / 2) * 5 + z]) : -1.0));
+    r.read_box(t, start, count, ckpt::span<double>(dense));
+    CHECK(dense == t({{1, 3}, {2, 5}}).read<double>());
+    r.read_box(t, start, none, ckpt::span<double>());
+    r.read_box(m["one"], {}, {}, ckpt::span<double>(dense));
+    CHECK(dense[0] == 5);
+
+    const auto refused = [&](const std::vector<uint64_t> &n, std::size_t room,
+                             const std::vector<std::int64_t> &by) {
+        return code_of([&] {
+                   r.read_box(t, start, n, ckpt::span<double>(out.data(), room), by);
+               }) == CKPT_EUSAGE;
+    };
+    CHECK(refused(count, 33, stride) && refused(count, 29, {}) && refused({2, 3}, 30, {}));
+    CHECK(refused(count, 35, {8, 16}) && refused(count, 35, {-8, 16, 56}));
+    CHECK(refused(count, 35, {8, 16, 55 * (std::int64_t(1) << 57)}));
+    CHECK(refused({2, 5, 1}, 35, {}) && refused(count, 35, {4, 16, 56}));
+    ckpt::map other = ckpt::map::of_memory("other");
+    CHECK(code_of([&] {
+              ckpt::reader(other).read_box(t, start, count, ckpt::span<double>(out));
+          }) == CKPT_EUSAGE);
+}
+
 /* Extents, read by hand, hold what read() gives: of a ZeRO-3 run over 5 ranks. */
 static void pieces_say_where(void)
 {
@@ -367,6 +407,49 @@ static void plans_in_steps(void)
     CHECK(ckpt::open(place("hf"))["emb.weight"].dtype() == CKPT_BF16);
     CHECK(code_of([] { ckpt::target("nonsense", "x").check(); }) == CKPT_EUSAGE);
     CHECK(code_of([] { ckpt::target(std::string_view("h\0f", 3), "x").check(); }) == CKPT_EUSAGE);
+}
+
+/* A view's bytes are those of the files that a run writes. */
+static void views_are_what_is_written(void)
+{
+    const ckpt::map m = ckpt::open(fixture("z3_bf16_w5_odd/ckpt"));
+    const ckpt::target to("hf", place("viewed"));
+    ckpt::map laid = ckpt::layout(m, to), again = ckpt::layout(m, to);
+    ckpt::view_options o;
+    o.run.jobs = 2;
+    o.check_first = true;
+    const ckpt::view v(m, laid, o), streamed(m, again);
+    std::size_t found = 0;
+
+    ckpt::convert(m, to);
+    for (const ckpt::file &f : v.files()) {
+        const std::string want = slurp(place("viewed") + "/" + std::string(f.path));
+        const std::size_t i = *v.find(f.path);
+        std::vector<std::byte> got(f.bytes), late(f.bytes / 2);
+        std::string all;
+
+        v.read(i, ckpt::span<std::byte>(late), f.bytes - late.size());
+        v.read(i, ckpt::span<std::byte>(got));
+        streamed.stream(i, [&](ckpt::span<const std::byte> bytes) {
+            all.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+            return true;
+        });
+        CHECK(want.size() == f.bytes && std::memcmp(got.data(), want.data(), want.size()) == 0);
+        CHECK(std::memcmp(late.data(), want.data() + want.size() - late.size(), late.size()) == 0);
+        CHECK(all == want);
+        CHECK(code_of([&] { v.read(i, ckpt::span<std::byte>(late), f.bytes); }) == CKPT_EUSAGE);
+        found++;
+    }
+    CHECK(found > 0 && found == v.size() && v[0].bytes > 0 && v[found].path.empty());
+    CHECK(!v.find("nothing") && v.counts().n_held > 0 && v.counts().n_bad == 0);
+    static_assert(!std::is_copy_constructible_v<ckpt::view>);
+
+    ckpt::map other = ckpt::layout(m, to), third = ckpt::layout(m, to);
+    const ckpt::view stopped(m, other), threw(m, third);
+    CHECK(code_of([&] { stopped.stream(0, [](ckpt::span<const std::byte>) { return false; }); }) ==
+          CKPT_ECANCELED);
+    CHECK(throws_mine(
+        [&] { threw.stream(0, [](ckpt::span<const std::byte>) -> bool { throw mine(); }); }));
 }
 
 static void reshards(void)
@@ -686,6 +769,7 @@ int main(void)
     try {
         a_map_of_memory_is_written_and_read();
         slices_are_lazy();
+        boxes_go_where_they_should();
         pieces_say_where();
         maps_say_what_they_are();
         values_form_a_tree();
@@ -694,6 +778,7 @@ int main(void)
         threads_have_readers();
         callbacks_stop_and_throw();
         plans_in_steps();
+        views_are_what_is_written();
         reshards();
         verifies();
         diffs();

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from ckpt import _checkpoint, _dtype, _lib, _ops, _tensor
+from ckpt import _checkpoint, _dtype, _lib, _ops, _tensor, _view
 from help import Case, ROOT
 
 STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_part': _lib.Part, 'ckpt_parts': _lib.Parts,
@@ -14,9 +14,11 @@ STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Ext
            'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
            'ckpt_filter': _lib.Filter, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
            'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
-           'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts}
+           'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts,
+           'ckpt_target': _lib.Target, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,
+           'ckpt_view_counts': _lib.ViewCounts}
 # that lie in arrays, or that the library fills without knowing their size; the others may have grown at their ends
-FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_part', 'ckpt_parts', 'ckpt_cut', 'ckpt_slice')
+FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_part', 'ckpt_parts', 'ckpt_cut', 'ckpt_slice', 'ckpt_view_counts')
 
 
 class Abi(Case):
@@ -32,7 +34,9 @@ class Abi(Case):
                 f = getattr(kind, field)
                 want.append('%s.%s: %d %d' % (name, field, f.offset, f.size))
         for text, value in (('CKPT_TOOK_STATE', _lib.TOOK_STATE), ('CKPT_TENSOR_CONJ', _lib.CONJ), ('CKPT_TREE_JSON', 1),
-                            ('CKPT_ROLE_OTHER', _tensor.ROLES.index('other')), ('CKPT_TAG_UNKNOWN', len(_ops.HEALTH) - 1)):
+                            ('CKPT_ROLE_OTHER', _tensor.ROLES.index('other')), ('CKPT_TAG_UNKNOWN', len(_ops.HEALTH) - 1),
+                            ('CKPT_MAKES_TENSORS', _view.MAKES_TENSORS), ('CKPT_TAKES_SIDE', _view.TAKES_SIDE),
+                            ('CKPT_IS_FOLDER', _view.IS_FOLDER), ('CKPT_HAS_RANKS', _view.HAS_RANKS), ('CKPT_STAGE_NONE', -1)):
             lines.append('printf("%%d\\n", (int)%s);' % text)
             want.append('%s: %d' % (text, value))
         folder = self.scratch()

@@ -195,6 +195,26 @@ t = ckpt.open(sys.argv[1])["emb.weight"][2:5, ::2]
 print(bytes(data) == t.tobytes(), t[0, 0].item() == t[0, 0].item())"""
 
     @needs_numpy
+    def test_into(self):
+        import numpy
+        with ckpt.open(fixture('z3_bf16_w5_odd', 'ckpt')) as m:
+            t = m['emb.weight']
+            w = t.numpy()
+            rows, wide = numpy.full((7, 46), -1.0), numpy.zeros((23, 14), 'f4')
+            t.into(rows[:, ::2].T)
+            self.assertTrue(numpy.array_equal(rows[:, ::2].T, w) and (rows[:, 1::2] == -1).all())
+            t[:, 3].into(wide[:, 5])
+            self.assertTrue(numpy.array_equal(wide[:, 5], w[:, 3]) and (numpy.delete(wide, 5, 1) == 0).all())
+            for index, out in ((numpy.s_[::2], numpy.empty((12, 7))), (numpy.s_[4:9], numpy.empty((5, 7), 'f4')[::-1]),
+                               (numpy.s_[4:9], numpy.empty((5, 7), '>f4')), (numpy.s_[2, 1], numpy.empty((), 'f2')),
+                               (numpy.s_[0:0], numpy.empty((0, 7)))):
+                self.assertIs(t[index].into(out), out)
+                self.assertTrue(numpy.array_equal(out, w[index].astype(out.dtype)))
+            for bad in (numpy.empty((7, 23)), [1.0], numpy.broadcast_to(numpy.zeros(7), (23, 7))):
+                with self.assertRaises(ckpt.UsageError):
+                    t.into(bad)
+
+    @needs_numpy
     def test_numpy_alone(self):
         self.assertEqual(self.python(self.CODE % 'data = t.numpy().tobytes()', fixture('z3_bf16_w5_odd', 'ckpt'), 'torch').split(), ['True'] * 2)
 

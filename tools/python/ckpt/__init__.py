@@ -24,16 +24,19 @@ if TYPE_CHECKING:
     from ._ops import Difference, Differences, Finding, Health, Run, TagHealth, convert, diff, doctor, merge, reshard, verify
     from ._run import Report
     from ._safe import safe_open
+    from ._view import Counts, View, ViewFile, view
 
 __version__ = '0.1.0'
-__all__ = ['Checkpoint', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'Known', 'Report', 'Run', 'TagHealth', 'Tensor',
-           'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify',
+__all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'Known', 'Report', 'Run', 'TagHealth',
+           'Tensor', 'View', 'ViewFile',
+           'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',
            'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
 # what is loaded when it is first asked for, so that importing this takes no time
 _LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'Health', 'Run', 'TagHealth', 'convert', 'diff', 'doctor', 'merge',
-                           'reshard', 'verify'), '_ops'), 'Report': '_run', 'safe_open': '_safe'}
+                           'reshard', 'verify'), '_ops'), 'Report': '_run', 'safe_open': '_safe',
+          **dict.fromkeys(('Counts', 'View', 'ViewFile', 'view'), '_view')}
 
 
 def __getattr__(name: str) -> Any:

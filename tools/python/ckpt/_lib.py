@@ -163,6 +163,34 @@ class DoctorOpts(c.Structure):
                 ('problem', ProblemFn), ('health', HealthFn), ('ctx', c.c_void_p)]
 
 
+class Target(c.Structure):
+    """ckpt_target"""
+    _fields_ = [('size', c.c_size_t), ('format', c.c_char_p), ('path', c.c_char_p), ('dtype', c.c_int), ('max_shard_size', c.c_uint64),
+                ('copy_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
+                ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
+                ('objects_kept', c.c_bool), ('objects_dropped', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
+                ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p)]
+
+
+class FormatInfo(c.Structure):
+    """ckpt_format_info"""
+    _fields_ = [('name', c.c_char_p), ('aliases', c.c_char_p), ('suffixes', c.c_char_p), ('signs', c.c_char_p), ('note', c.c_char_p),
+                ('caps', c.c_uint), ('dtypes', c.POINTER(c.c_int)), ('mixtures', c.c_char_p), ('layout', c.c_char_p)]
+
+
+class ViewOpts(c.Structure):
+    """ckpt_view_opts"""
+    _fields_ = [('size', c.c_size_t), ('run', c.POINTER(RunOpts)), ('check_first', c.c_bool)]
+
+
+class ViewCounts(c.Structure):
+    """ckpt_view_counts"""
+    _fields_ = [(name, c.c_uint64) for name in ('n_held', 'n_bad', 'n_partly', 'n_no_crc', 'n_elems', 'n_compared', 'n_nan', 'n_inf',
+                                                'n_source_nan', 'n_source_inf', 'n_over', 'n_zero')]
+
+
+ViewWriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_uint64, c.c_void_p)
+
 _ErrP, _TextP = c.POINTER(Err), c.POINTER(c.c_char_p)
 PROTOTYPES = {
     'ckpt_version': (c.c_char_p, ()),
@@ -198,6 +226,20 @@ PROTOTYPES = {
     'ckpt_reader_trust': (None, (c.c_void_p,)),
     'ckpt_reader_read': (c.c_int, (c.c_void_p, TensorP, c.c_uint64, c.c_uint64, c.c_int, c.c_void_p, _ErrP)),
     'ckpt_reader_slice': (c.c_int, (c.c_void_p, TensorP, c.POINTER(Slice), c.c_int, c.c_void_p, _ErrP)),
+    'ckpt_reader_read_box': (c.c_int, (c.c_void_p, TensorP, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.c_int, c.c_void_p,
+                                       c.POINTER(c.c_int64), _ErrP)),
+    'ckpt_format_named': (c.POINTER(FormatInfo), (c.c_char_p,)),
+    'ckpt_target_check': (c.c_int, (c.POINTER(Target), _ErrP)),
+    'ckpt_layout': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(Target), _ErrP)),
+    'ckpt_map_warm_start': (c.c_int, (c.c_void_p, c.POINTER(Target), _ErrP)),
+    'ckpt_view_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.c_void_p, c.POINTER(ViewOpts), _ErrP)),
+    'ckpt_view_free': (None, (c.c_void_p,)),
+    'ckpt_view_n_files': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_view_path': (c.c_char_p, (c.c_void_p, c.c_size_t)),
+    'ckpt_view_size': (c.c_uint64, (c.c_void_p, c.c_size_t)),
+    'ckpt_view_read': (c.c_int, (c.c_void_p, c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64, _ErrP)),
+    'ckpt_view_stream': (c.c_int, (c.c_void_p, c.c_size_t, ViewWriteFn, c.c_void_p, _ErrP)),
+    'ckpt_view_count': (None, (c.c_void_p, c.POINTER(ViewCounts))),
     'ckpt_verify': (c.c_int, (c.c_char_p, c.POINTER(VerifyOpts), c.POINTER(RunReport), _ErrP)),
     'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
     'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),

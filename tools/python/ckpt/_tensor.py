@@ -57,8 +57,8 @@ class Tensor:
     """A tensor of a checkpoint, or a part of one (`t[2:5, ::2]`, itself a Tensor).
 
     `name`, `shape`, `dtype` ("F32", "BF16" ...), `role` ("weight", "frozen", "buffer", "state", "other"), `size` in elements,
-    `nbytes`, `owner` (the name that a tied tensor has its values from, or None).  `numpy()`, `torch()`, `bits()` and `tobytes()`
-    read it, each time anew; numpy.asarray() works too.  It keeps the checkpoint open, unless that is closed by hand.
+    `nbytes`, `owner` (the name that a tied tensor has its values from, or None).  `numpy()`, `torch()`, `bits()`, `tobytes()`
+    and `into()` read it, each time anew; numpy.asarray() works too.  It keeps the checkpoint open, unless that is closed by hand.
     """
     __slots__ = ('_handle', '_raw', '_axes', '_check', 'name', 'shape', '_code')
 
@@ -147,13 +147,17 @@ class Tensor:
 
     # ---- values ----
 
+    def _trusts(self) -> bool:
+        """Checksums of its records are not compared."""
+        with self._handle.use():
+            return self._check == 'none' or (self._check == 'whole' and not self._whole())
+
     def read_into(self, address: int, code: int = 0) -> None:
         """The elements, row-major and dense, as a dtype of the library's number (0: their own), at an address with room."""
         err = _lib.Err()
         with self._handle.use():
             whole = self._whole()
-        trust = self._check == 'none' or (self._check == 'whole' and not whole)
-        with self._handle.reader(trust) as reader:
+        with self._handle.reader(self._trusts()) as reader:
             if whole:
                 rc = lib().ckpt_reader_read(reader, self._raw, 0, self._tensor().n_elems, code, address, c.byref(err))
             else:
@@ -177,6 +181,26 @@ class Tensor:
         code = self._code_for(dtype)
         out = numpy.empty(self.shape, _dtype.numpy_dtype(code, self.name))
         self.read_into(out.ctypes.data, code)
+        return out
+
+    def into(self, out: Any) -> Any:
+        """Read it into a numpy array that is there, of the same shape: in its dtype, where its strides say; `out` comes back."""
+        import numpy
+        if not isinstance(out, numpy.ndarray) or out.shape != self.shape or not out.flags.writeable:
+            raise UsageError("tensor '%s': %s is no writable numpy array of shape %s" %
+                             (self.name, getattr(out, 'shape', type(out).__name__), list(self.shape)), tensor=self.name)
+        code = self._code_for(out.dtype)
+        apart = all(s >= out.itemsize for s, n in zip(out.strides, out.shape) if n > 1)
+        if not apart or not out.dtype.isnative or any(a.step > 1 for a in self._axes):
+            out[...] = self.numpy(_dtype.name_of(code))
+            return out
+        strides, n = iter(out.strides), len(self._axes)
+        start, count = (c.c_uint64 * n)(*(a.start for a in self._axes)), (c.c_uint64 * n)(*(a.count for a in self._axes))
+        stride = (c.c_int64 * n)(*(next(strides) if a.kept else 0 for a in self._axes))
+        err = _lib.Err()
+        with self._handle.reader(self._trusts()) as reader:
+            rc = lib().ckpt_reader_read_box(reader, self._raw, start, count, code, out.ctypes.data, stride, c.byref(err))
+            check(rc, err, path=self._handle.path, tensor=self.name)
         return out
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_view.py: the files that a conversion would write, read without being written.
+
+A view keeps its source and its target map; what is open of it keeps the view.
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
+
+from . import _dtype, _lib
+from ._checkpoint import Checkpoint, open as open_checkpoint
+from ._handle import Handle
+from ._lib import c, check, lib, text_of
+from ._run import Job
+from .errors import MissingError, UnsupportedError, UsageError
+
+Path = Union[str, 'os.PathLike[str]']
+MAKES_TENSORS, TAKES_SIDE, IS_FOLDER, HAS_RANKS = 4, 16, 32, 512  # CKPT_... of ckpt.h
+OBJECTS = ('refuse', 'keep', 'drop')
+TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
+NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size')
+FLAGS = ('copy_side_files', 'fresh_optimizer')
+
+
+class Counts(NamedTuple):
+    """What was read through a view so far; of values, what was made twice counts twice."""
+    held: int  # records that are what was written
+    bad: int  # that are not
+    partly: int  # that were read in part: nothing is known
+    no_crc: int  # that carry no CRC
+    over: int  # values beyond the range of their new dtype
+
+
+class _Held(Handle):
+    """A view and its target map, and the source that both need."""
+
+    def __init__(self, pointer: int, target: int, source: contextlib.ExitStack, path: str) -> None:
+        super().__init__(pointer, path)
+        self._target, self._source = target, source
+
+    def _free(self) -> None:
+        with self._lock:
+            pointer, self.pointer = self.pointer, None
+        if pointer:
+            lib().ckpt_view_free(pointer)
+            lib().ckpt_map_free(self._target)
+            self._source.close()
+
+
+class ViewFile(io.RawIOBase):
+    """One file of a view: read-only, with seek; io.BufferedReader makes small reads cheap.  It keeps the view."""
+
+    def __init__(self, view: 'View', path: str) -> None:
+        self._view, self._at, self._size = view, 0, view.files[path]
+        self.name = path
+        self.mode = 'rb'
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError('%s: the file is closed' % self.name)
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """seek goes anywhere."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        self._check()
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go on there; beyond the end there is nothing to read."""
+        self._check()
+        if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
+            raise ValueError('whence=%r' % (whence,))
+        at = offset + (self._at if whence == os.SEEK_CUR else self._size if whence == os.SEEK_END else 0)
+        if at < 0:
+            raise ValueError('%s: a place before the first byte: %d' % (self.name, at))
+        self._at = at
+        return at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a writable buffer; the bytes that were read, which are fewer at the end only."""
+        self._check()
+        n = self._view.read_into(self.name, buffer, self._at)
+        self._at += n
+        return n
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        self._check()
+        out = self._view.read(self.name, self._at)
+        self._at += len(out)
+        return out
+
+    def __repr__(self) -> str:
+        return '<ckpt.ViewFile %s, %d bytes%s>' % (self.name, self._size, ', closed' if self.closed else '')
+
+
+class View:
+    """The files of a target, made as they are read: `files`, `open(path)`, `read(path, at, n)`, `counts`.
+
+    A context manager; any number of threads may read.  In a process that was forked it must be made again.
+    """
+
+    def __init__(self, handle: _Held, format: str) -> None:
+        self._handle = handle
+        self._numbers: Dict[str, int] = {}
+        self._sizes: Dict[str, int] = {}
+        #: the name of the format
+        self.format = format
+        with handle.use() as pointer:
+            for i in range(lib().ckpt_view_n_files(pointer)):
+                path = text_of(lib().ckpt_view_path(pointer, i))
+                self._numbers[path] = i
+                self._sizes[path] = int(lib().ckpt_view_size(pointer, i))
+
+    def __enter__(self) -> 'View':
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the source.  Files of it that are open can no longer be read."""
+        self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be read any more."""
+        return self._handle.closed
+
+    def __repr__(self) -> str:
+        return '<ckpt.View of %s as %s, %d files%s>' % (self._handle.path, self.format, len(self._sizes), ', closed' if self.closed else '')
+
+    @property
+    def files(self) -> Dict[str, int]:
+        """Paths, relative to where the target would be, and their bytes."""
+        return dict(self._sizes)
+
+    @property
+    def counts(self) -> Counts:
+        """Records with a CRC, of those that were read until now."""
+        out = _lib.ViewCounts()
+        with self._handle.use() as pointer:
+            lib().ckpt_view_count(pointer, c.byref(out))
+        return Counts(int(out.n_held), int(out.n_bad), int(out.n_partly), int(out.n_no_crc), int(out.n_over))
+
+    def _file(self, path: Path) -> Tuple[str, int]:
+        name = os.fspath(path)
+        if name not in self._numbers:
+            import difflib
+            near = difflib.get_close_matches(str(name), self._numbers, 1)
+            raise MissingError("the view has no file '%s'%s" % (name, "; the nearest is '%s'" % near[0] if near else ''), path=str(name),
+                               code=-6)
+        return name, self._numbers[name]
+
+    def open(self, path: Path) -> ViewFile:
+        """One of `files` as a binary file: torch.load(view.open(...)), io.BufferedReader(view.open(...))."""
+        return ViewFile(self, self._file(path)[0])
+
+    def read(self, path: Path, at: int = 0, n: Optional[int] = None) -> bytes:
+        """n bytes of a file from offset `at` on, or as many as there are; None: all that are left."""
+        name = self._file(path)[0]
+        left = max(0, self._sizes[name] - at)
+        out = bytearray(left if n is None else max(0, min(n, left)))
+        self.read_into(name, out, at)
+        return bytes(out)
+
+    def read_into(self, path: Path, buffer: Any, at: int = 0) -> int:
+        """Fill a writable buffer from offset `at` on; the bytes that were read, which are fewer at the file's end only."""
+        name, i = self._file(path)
+        if at < 0:
+            raise UsageError('%s: a place before the first byte: %d' % (name, at), path=name)
+        room, err = memoryview(buffer).cast('B'), _lib.Err()
+        n = min(len(room), max(0, self._sizes[name] - at))
+        if n > 0:
+            into = (c.c_char * n).from_buffer(room)
+            with self._handle.use() as pointer:
+                check(lib().ckpt_view_read(pointer, i, into, n, at, c.byref(err)), err, path=name)
+        return n
+
+    def stream(self, path: Path, write: Callable[[bytes], Any]) -> None:
+        """Give a file that was not read yet to a function, in order, with all its checksums; what that raises ends it."""
+        name, i = self._file(path)
+        job, err = Job(None, 'stream', 0, 0), _lib.Err()
+
+        def give(bytes_at: int, n: int, _err: Any) -> None:
+            write(c.string_at(bytes_at, n))
+
+        callback = job.callback(_lib.ViewWriteFn, give)
+        with self._handle.use() as pointer:
+            rc = job.run(lambda: lib().ckpt_view_stream(pointer, i, callback, None, c.byref(err)))
+        check(rc, err, path=name)
+
+
+def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], objects: str, options: Dict[str, Any]) -> Any:
+    """ckpt_target of this package's arguments."""
+    if objects not in OBJECTS:
+        raise UsageError("objects=%r: 'refuse', 'keep' or 'drop' were expected" % (objects,))
+    for option in options:
+        if option not in TEXTS + NUMBERS + FLAGS:
+            import difflib
+            near = difflib.get_close_matches(option, TEXTS + NUMBERS + FLAGS, 1)
+            raise UsageError("a view has no option '%s'%s" % (option, "; did you mean '%s'?" % near[0] if near else ''))
+    suffix = text_of(info.suffixes).split(' ')[0] if info.suffixes and not info.caps & IS_FOLDER else ''
+    members: Dict[str, Any] = {'copy_side_files': bool(info.caps & TAKES_SIDE)}
+    for option, value in options.items():
+        if value is not None:
+            members[option] = value.encode('utf-8', 'surrogateescape') if option in TEXTS else value
+    if members.get('stage') == 0:
+        members['stage'] = -1  # CKPT_STAGE_NONE
+    return _lib.sized(_lib.Target, format=info.name, path=_lib.path_bytes(name if name is not None else 'model' + suffix),
+                      dtype=_dtype.parse(dtype), tag=to_tag.encode('utf-8', 'surrogateescape') if to_tag is not None else None,
+                      objects_kept=objects == 'keep', objects_dropped=objects == 'drop', **members)
+
+
+def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = None, dtype: Any = None, tag: Optional[str] = None,
+         to_tag: Optional[str] = None, objects: str = 'refuse', check_first: bool = False, no_overflow: bool = False,
+         no_doubt: bool = False, memory: int = 0, jobs: int = 0, **options: Any) -> View:
+    """The files of a checkpoint in another format, to be read at any offset without being written.
+
+        with ckpt.view('run/checkpoint-500', 'hf', dtype='bf16') as v:
+            config = v.read('config.json')
+            with v.open('model.safetensors') as f: ...
+
+    Opening costs what a plan costs; memory is bounded whatever the model's size.  Torch archives, as DCP's files are, have checksums
+    of 0 unless they are streamed; everything else is, byte by byte, what a conversion writes.  Layout maps are not applied, so that
+    GGUF is viewed of GGUF alone.
+
+    source       a path, of which the optimizer's state is opened too where the format holds it; or a Checkpoint, taken as it is
+    format       "hf", "safetensors", "torch", "zero", "dcp" ...: what ckpt convert --to takes
+    name         of the file, where the format is one
+    dtype        of floating tensors; None: what an export writes
+    tag, to_tag  DeepSpeed: of the source, and of what is viewed
+    objects      of unknown classes in training state: "refuse", "keep", "drop"
+    check_first  a record is read whole and its CRC compared before its first byte is given out; else as soon as all of it was read
+    no_overflow, no_doubt   values that become infinite, or that conversions make doubtful, are errors
+    memory, jobs   bytes and threads; 0: some
+    options      others of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, version,
+                 fresh_optimizer, order_text, copy_side_files (default: where the format has such files)
+    """
+    info = lib().ckpt_format_named(format.encode())
+    if not info:
+        raise UsageError("'%s' is no format that is known" % format)
+    caps = info.contents.caps
+    target, err = _target(info.contents, name, dtype, to_tag, objects, options), _lib.Err()
+    check(lib().ckpt_target_check(c.byref(target), c.byref(err)), err)
+    with contextlib.ExitStack() as undo:
+        model = source if isinstance(source, Checkpoint) else \
+            open_checkpoint(source, tag=tag, optimizer=bool(caps & MAKES_TENSORS), keep_slices=bool(caps & HAS_RANKS))
+        if isinstance(source, Checkpoint) and tag is not None:
+            raise UsageError('tag chooses what is opened: give a path, not an open checkpoint')
+        keep = undo.enter_context(contextlib.ExitStack())
+        if model is not source:
+            keep.callback(model.close)
+        own = lib().ckpt_format_named(model.format.encode())
+        # checkpoints that keep no layout of their own have the hub's names
+        have = (own and own.contents.layout) or b'hf'
+        if info.contents.layout and info.contents.layout != have:
+            raise UnsupportedError("%s: '%s' has names of its own, which a layout map leads to: ckpt.convert finds it, a view does not" %
+                                   (model.path, format), path=model.path)
+        pointer = keep.enter_context(model._handle.use())
+        if model is not source and caps & MAKES_TENSORS:
+            check(lib().ckpt_map_warm_start(pointer, c.byref(target), c.byref(err)), err, path=model.path)
+        to, made = c.c_void_p(), c.c_void_p()
+        check(lib().ckpt_layout(c.byref(to), pointer, c.byref(target), c.byref(err)), err, path=model.path)
+        undo.callback(lib().ckpt_map_free, to)
+        run = _lib.sized(_lib.RunOpts, memory=memory, jobs=jobs, no_overflow=no_overflow, no_doubt=no_doubt)
+        opts = _lib.sized(_lib.ViewOpts, run=c.pointer(run), check_first=check_first)
+        check(lib().ckpt_view_new(c.byref(made), pointer, to, c.byref(opts), c.byref(err)), err, path=model.path)
+        undo.pop_all()
+        return View(_Held(made.value or 0, to.value or 0, keep, model.path), text_of(info.contents.name))
