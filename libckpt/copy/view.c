@@ -693,6 +693,9 @@ static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
     pthread_mutex_unlock(&v->lock);
     if (was == VIEW_READY)
         return CKPT_OK;
+    if (was == VIEW_SPENT)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: was streamed, and that has failed: make a new view",
+                         v->path[file]);
     if (v->hooks.seal && v->hooks.bare && v->hooks.bare(v->plan->to, file)) {
         rc = vw_seal_bare(v, file, err);
     } else if (v->plan->to->files.at[file].state) {
@@ -743,7 +746,7 @@ int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx
         f->state = VIEW_BUSY;
     pthread_mutex_unlock(&v->lock);
     if (was != VIEW_NEW)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: was read already, without checksums of its data",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: was read or streamed already: make a new view",
                          v->path[i]);
     rc = vw_place(v, (uint32_t)i, err);
     if (rc == CKPT_OK)
@@ -752,6 +755,6 @@ int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx
         rc = ckpt_proof_finish(v->proof, v->n_hands, err);
     if (rc == CKPT_OK)
         rc = vw_place(v, (uint32_t)i, err);
-    vw_settle(v, f, rc == CKPT_OK ? VIEW_READY : VIEW_BUSY);
+    vw_settle(v, f, rc == CKPT_OK ? VIEW_READY : VIEW_SPENT);
     return rc;
 }

@@ -13,8 +13,9 @@ enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream makes at a time */
 
 typedef enum view_state {
     VIEW_NEW,
-    VIEW_BUSY, /* somebody makes it ready, or streams it */
-    VIEW_READY /* its literals are complete */
+    VIEW_BUSY,  /* somebody makes it ready, or streams it */
+    VIEW_READY, /* its literals are complete */
+    VIEW_SPENT  /* a stream of it has failed: some of its literals are missing */
 } view_state;
 
 typedef struct view_file {
