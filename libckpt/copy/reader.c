@@ -324,7 +324,8 @@ static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool
 /* Strides of all axes: the caller's, or dense ones.  Of one element, there is nothing to stride. */
 static int reader_strides(reader_slice *s, const int64_t *stride)
 {
-    uint64_t next = s->wide, end = s->wide, more;
+    const uint64_t wide = s->wide;
+    uint64_t next = wide, end = wide, more;
 
     for (uint32_t k = s->t->ndim; k-- > 0;) {
         uint64_t count = s->part[k].count;

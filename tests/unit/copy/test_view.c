@@ -149,7 +149,7 @@ static void test_ranges(void **state)
 static void flip(const char *name, off_t at)
 {
     int fd = open(help_join(&dir, name), O_RDWR);
-    uint8_t byte;
+    uint8_t byte = 0;
 
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 4;
