@@ -475,6 +475,15 @@ CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, ui
                             ckpt_err *err);
 
 /*
+ * Make what a read of these bytes will need, in this thread, as far as a worker and memory are free
+ * for it: for who reads in order, while somebody looks at what was read before.  Only of a file
+ * that was read before.
+ *
+ * Errors   those of the read, which finds a damaged record again but does not say so in full
+ */
+CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
+
+/*
  * File i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run would
  * write.  Before ckpt_view_read of that file.  At its end all records that were read are whole.
  *

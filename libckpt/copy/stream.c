@@ -233,7 +233,7 @@ static void pour_shrink(ckpt_view *v)
 
     pthread_mutex_lock(&v->lock);
     few = few > ST_ROOM ? few : ST_ROOM;
-    v->room = v->room < few ? v->room : few;
+    v->blocks.room = v->blocks.room < few ? v->blocks.room : few;
     pthread_mutex_unlock(&v->lock);
 }
 

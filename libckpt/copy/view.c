@@ -21,7 +21,6 @@ enum {
 };
 
 #define VW_BLOCK (UINT64_C(1) << 20)
-#define VW_FREE  UINT64_MAX
 
 /* ---- opening ---- */
 
@@ -92,23 +91,18 @@ static int vw_touch(void *ctx, uint32_t source, ckpt_err *err)
     return ckpt_proof_touch(ctx, source, err);
 }
 
-/* Workers, and the table of blocks. */
+/* Workers, and room for what they make. */
 static int vw_hands(ckpt_view *v, ckpt_err *err)
 {
-    uint64_t memory = ckpt_budget_memory(v->opts.memory);
+    uint64_t room = ckpt_budget_memory(v->opts.memory) / VW_BLOCKS, n_blocks = room / 4096;
     unsigned n = ckpt_run_jobs(v->opts.jobs);
 
-    v->room = memory / VW_BLOCKS;
-    v->n_blocks = (size_t)(v->room / 4096);
-    v->n_blocks = v->n_blocks < VW_MOST ? v->n_blocks : VW_MOST;
+    n_blocks = n_blocks < VW_MOST ? n_blocks : VW_MOST;
     // each worker needs one, and one is being read
-    v->n_blocks = v->n_blocks > 2 * n ? v->n_blocks : 2 * n;
-    v->block = ckpt_alloc(v->n_blocks * sizeof *v->block);
+    n_blocks = n_blocks > 2 * n ? n_blocks : 2 * n;
     v->hand = ckpt_alloc(n * sizeof *v->hand);
-    if (!v->block || !v->hand)
+    if (!v->hand)
         return ckpt_fail_memory(err);
-    for (size_t i = 0; i < v->n_blocks; i++)
-        v->block[i].job = VW_FREE;
     for (; v->n_hands < n; v->n_hands++) {
         view_hand *h = &v->hand[v->n_hands];
 
@@ -117,7 +111,7 @@ static int vw_hands(ckpt_view *v, ckpt_err *err)
         h->worker.values.gather.touch_ctx = v->proof;
         h->idle = true;
     }
-    return CKPT_OK;
+    return ckpt_blocks_init(&v->blocks, (uint32_t)n_blocks, v->plan->jobs.n, room, err);
 }
 
 /* ckpt_view_hooks.whole as proof.h has it. */
@@ -199,8 +193,6 @@ void ckpt_view_free(ckpt_view *v)
         return;
     for (unsigned i = 0; i < v->n_hands; i++)
         ckpt_worker_free(&v->hand[i].worker);
-    for (size_t i = 0; v->block && i < v->n_blocks; i++)
-        ckpt_free(v->block[i].bytes);
     for (size_t i = 0; v->file && i < v->plan->to->files.n; i++) {
         ckpt_free(v->file[i].reach);
         ckpt_free(v->file[i].literal);
@@ -213,7 +205,7 @@ void ckpt_view_free(ckpt_view *v)
     ckpt_free(v->work.reported);
     ckpt_free(v->work.tally);
     ckpt_free(v->hand);
-    ckpt_free(v->block);
+    ckpt_blocks_free(&v->blocks);
     ckpt_free(v->file);
     ckpt_free(v->source);
     ckpt_free(v->group);
@@ -366,81 +358,14 @@ static size_t vw_first(const ckpt_view *v, const view_file *f, uint64_t at)
 
 /* ---- blocks ---- */
 
-/* The block of a job that is there or being made; or NULL.  The lock is held. */
-static view_block *vw_find(ckpt_view *v, uint64_t job)
-{
-    for (size_t i = 0; i < v->n_blocks; i++) {
-        if (v->block[i].job == job)
-            return &v->block[i];
-    }
-    return NULL;
-}
-
-/* The block that was used longest ago by nobody now; NULL: there is none. */
-static view_block *vw_oldest(ckpt_view *v)
-{
-    view_block *best = NULL;
-
-    for (size_t i = 0; i < v->n_blocks; i++) {
-        view_block *b = &v->block[i];
-
-        if (b->job != VW_FREE && b->n_users == 0 && (!best || b->used_at < best->used_at))
-            best = b;
-    }
-    return best;
-}
-
-static void vw_drop(ckpt_view *v, view_block *b)
-{
-    v->n_kept -= b->n;
-    ckpt_free(b->bytes);
-    *b = (view_block){.job = VW_FREE};
-}
-
-/* A record is damaged: what was made of it must not be given out again. */
-static void vw_forget(ckpt_view *v)
-{
-    for (view_block *b = vw_oldest(v); b; b = vw_oldest(v))
-        vw_drop(v, b);
-}
-
-/*
- * A block for n bytes, free or nobody's by now, within what may be kept; waits for one.  The lock
- * is held.
- */
-static view_block *vw_take(ckpt_view *v, uint64_t n)
-{
-    for (;;) {
-        view_block *free = vw_find(v, VW_FREE), *old;
-
-        if (free && (v->n_kept == 0 || v->n_kept + n <= v->room))
-            return free;
-        old = vw_oldest(v);
-        // most are of one size: memory that is used again has its pages already
-        if (old && old->n == n) {
-            v->n_kept -= n;
-            return old;
-        }
-        if (old)
-            vw_drop(v, old);
-        else if (free)
-            return free; // all others are being read: each reader has one
-        else
-            pthread_cond_wait(&v->change, &v->lock);
-    }
-}
-
+/* A worker that has nothing to do; NULL: all have.  The lock is held. */
 static view_hand *vw_hand(ckpt_view *v)
 {
-    for (;;) {
-        for (unsigned i = 0; i < v->n_hands; i++) {
-            if (v->hand[i].idle) {
-                v->hand[i].idle = false;
-                return &v->hand[i];
-            }
-        }
-        pthread_cond_wait(&v->change, &v->lock);
+    for (unsigned i = 0; i < v->n_hands; i++) {
+        if (v->hand[i].idle)
+            return &v->hand[i];
     }
+    return NULL;
 }
 
 /* Values that the caller does not want to see given out. */
@@ -468,7 +393,7 @@ static int vw_unlike(ckpt_view *v, ckpt_err *err)
 }
 
 /* The job's values into the block, by one of the workers; nothing is locked. */
-static int vw_make(ckpt_view *v, view_hand *h, view_block *b, ckpt_err *err)
+static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
 {
     ckpt_worker *w = &h->worker;
     const uint64_t n_unlike = w->values.n_unlike;
@@ -490,73 +415,90 @@ static int vw_make(ckpt_view *v, view_hand *h, view_block *b, ckpt_err *err)
     return rc == CKPT_OK ? vw_judge(v, &w->tally, &look, err) : rc;
 }
 
-/* A job that nobody has: make it.  The lock is held, but for the making. */
-static int vw_new(ckpt_view *v, uint64_t job, uint64_t n, view_block **out, ckpt_err *err)
+/*
+ * A job that nobody has: make it.  The lock is held, but for the making.
+ *
+ * out  the block, with the caller its user; NULL, and CKPT_OK: all blocks or workers are in use
+ */
+static int vw_new(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
 {
-    view_block *b = vw_take(v, n);
-    view_hand *h;
+    const ckpt_job *j = &v->plan->jobs.at[job];
+    uint64_t n = ckpt_job_bytes(v->plan->to->tensors.at[j->tensor]->dtype, j->count);
+    view_hand *h = vw_hand(v);
+    ckpt_block *b = h ? ckpt_blocks_take(&v->blocks, job, n) : NULL;
     int rc;
 
-    *out = NULL;
-    // it may have come while this thread waited
-    if (vw_find(v, job)) {
-        if (b->job != VW_FREE)
-            v->n_kept += b->n;
+    *out = b;
+    if (!b)
         return CKPT_OK;
-    }
-    *b = (view_block){.job = job, .bytes = b->bytes, .n = n, .n_users = 1, .making = true};
-    v->n_kept += n;
-    h = vw_hand(v);
+    h->idle = false;
     pthread_mutex_unlock(&v->lock);
     rc = vw_make(v, h, b, err);
     pthread_mutex_lock(&v->lock);
     ckpt_tally_add(&v->tally, &h->worker.tally);
-    v->n_elems += rc == CKPT_OK ? v->plan->jobs.at[job].count : 0;
+    v->n_elems += rc == CKPT_OK ? j->count : 0;
     v->n_compared += h->worker.values.n_compared;
     h->worker.values.n_compared = 0;
     h->idle = true;
     b->making = false;
-    if (rc != CKPT_OK)
-        vw_drop(v, b);
-    else
-        *out = b;
+    if (rc != CKPT_OK) {
+        ckpt_blocks_drop(&v->blocks, b);
+        *out = NULL;
+    }
+    // a record is damaged: what was made of it must not be given out again
     if (rc == CKPT_EFORMAT)
-        vw_forget(v);
+        ckpt_blocks_forget(&v->blocks);
     pthread_cond_broadcast(&v->change);
     return rc;
 }
 
 /* The block of a job, to be given back with vw_put_back. */
-static int vw_block(ckpt_view *v, uint64_t job, view_block **out, ckpt_err *err)
+static int vw_block(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
 {
-    const ckpt_job *j = &v->plan->jobs.at[job];
-    uint64_t n = ckpt_job_bytes(v->plan->to->tensors.at[j->tensor]->dtype, j->count);
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&v->lock);
     for (*out = NULL; rc == CKPT_OK && !*out;) {
-        view_block *b = vw_find(v, job);
+        ckpt_block *b = ckpt_blocks_find(&v->blocks, job);
 
-        if (b && b->making) {
-            pthread_cond_wait(&v->change, &v->lock);
-        } else if (b) {
-            b->n_users++;
+        if (b && !b->making) {
+            ckpt_blocks_use(&v->blocks, b);
             *out = b;
-        } else {
-            rc = vw_new(v, job, n, out, err);
+        } else if (!b) {
+            rc = vw_new(v, job, out, err);
         }
+        if (rc == CKPT_OK && !*out)
+            pthread_cond_wait(&v->change, &v->lock);
     }
     pthread_mutex_unlock(&v->lock);
     return rc;
 }
 
-static void vw_put_back(ckpt_view *v, view_block *b)
+static void vw_put_back(ckpt_view *v, ckpt_block *b)
 {
     pthread_mutex_lock(&v->lock);
-    b->n_users--;
-    b->used_at = ++v->clock;
+    ckpt_blocks_give_back(&v->blocks, b);
     pthread_cond_broadcast(&v->change);
     pthread_mutex_unlock(&v->lock);
+}
+
+/* A job that may be wanted soon; *more: it is there now.  Else no worker or block was free for it. */
+static int vw_ahead(ckpt_view *v, uint64_t job, bool *more, ckpt_err *err)
+{
+    ckpt_block *b = NULL;
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&v->lock);
+    *more = ckpt_blocks_find(&v->blocks, job) != NULL;
+    if (!*more)
+        rc = vw_new(v, job, &b, err);
+    if (b) {
+        ckpt_blocks_give_back(&v->blocks, b);
+        pthread_cond_broadcast(&v->change);
+        *more = true;
+    }
+    pthread_mutex_unlock(&v->lock);
+    return rc;
 }
 
 /* ---- reading ---- */
@@ -585,7 +527,7 @@ static int vw_job(ckpt_view *v, size_t job, vw_range *r, ckpt_err *err)
 {
     const ckpt_job *j = &v->plan->jobs.at[job];
     ckpt_job_view look;
-    view_block *b;
+    ckpt_block *b;
     int rc = vw_block(v, job, &b, err);
 
     if (rc != CKPT_OK)
@@ -727,6 +669,32 @@ int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, c
     }
     rc = vw_ready(v, (uint32_t)i, err);
     return rc == CKPT_OK ? ckpt_view_window(v, (uint32_t)i, buf, n, at, err) : rc;
+}
+
+int ckpt_view_ahead(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const view_file *f;
+    bool more;
+    int rc = CKPT_OK;
+
+    if (!v || i >= v->n_files || !ckpt_within(at, n, ckpt_view_size(v, i)))
+        return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or no such bytes in it");
+    if (i == v->plan->to->files.n)
+        return CKPT_OK;
+    f = &v->file[i];
+    pthread_mutex_lock(&v->lock);
+    more = f->state == VIEW_READY;
+    pthread_mutex_unlock(&v->lock);
+    for (size_t job = more ? vw_first(v, f, at) : f->end; rc == CKPT_OK && more && job < f->end;
+         job++) {
+        uint64_t begin;
+
+        vw_span(v, job, &begin, NULL);
+        if (begin >= at + n)
+            break;
+        rc = vw_ahead(v, job, &more, err);
+    }
+    return rc;
 }
 
 int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx, ckpt_err *err)

@@ -29,6 +29,7 @@ CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
 CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
 CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
                             ckpt_err *err);
+CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
 CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);

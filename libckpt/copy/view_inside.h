@@ -6,6 +6,7 @@
 #ifndef CKPT_COPY_VIEW_INSIDE_H
 #define CKPT_COPY_VIEW_INSIDE_H
 
+#include "libckpt/copy/blocks.h"
 #include "libckpt/copy/view.h"
 #include "libckpt/copy/work.h"
 
@@ -26,15 +27,6 @@ typedef struct view_file {
     bool placed; /* reach and literals are there */
     uint8_t state;
 } view_file;
-
-/* The result of a job, while somebody uses it and for as long as there is room. */
-typedef struct view_block {
-    uint64_t job; /* UINT64_MAX: free */
-    uint8_t *bytes;
-    uint64_t n, used_at;
-    unsigned n_users;
-    bool making;
-} view_block;
 
 /* A worker, and whether it has nothing to do. */
 typedef struct view_hand {
@@ -58,10 +50,7 @@ struct ckpt_view {
     view_file *file;
     view_hand *hand;
     unsigned n_hands;
-    view_block *block;
-    size_t n_blocks;
-    uint64_t n_kept, room; /* bytes of blocks, and how many they may be */
-    uint64_t clock;
+    ckpt_blocks blocks;
     ckpt_tally tally; /* of all that was made */
     uint64_t n_elems, n_compared;
 };
