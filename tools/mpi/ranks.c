@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #include "tools/cli/out.h"
-#include "tools/mpi/load.h"
+#include "tools/cli/plugin.h"
+#include "tools/mpi/mail.h"
 
 enum {
     RANKS_PATIENCE = 20, /* seconds until somebody who waits for the others says so */
@@ -207,13 +208,30 @@ static int ranks_alike(int argc, char **argv, ckpt_err *err)
     return rc;
 }
 
+/* The plugin's functions; Open MPI's own plugins look for its among those of all libraries. */
+static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *err)
+{
+    char why[300];
+    void *plugin = plugin_open(MAIL_PLUGIN, "CKPT_MPI_PLUGIN", true, why, sizeof why);
+
+    if (!plugin)
+        return fail(err, CKPT_EUNSUPPORTED,
+                    "a launcher has started several processes, and the MPI plugin cannot be "
+                    "loaded: %s; build where mpicc is (Debian: libopenmpi-dev), or start one "
+                    "process (CKPT_MPI=no)",
+                    why);
+    if (!plugin_find(plugin, MAIL_OPEN, start) || !plugin_find(plugin, MAIL_CLOSE, &ranks_it.close))
+        return fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", MAIL_PLUGIN);
+    return CKPT_OK;
+}
+
 /* Start MPI, and say so if it takes long. */
 static int ranks_mail(ckpt_mail *mail, ckpt_err *err)
 {
     int (*start)(ckpt_mail *, char *, size_t) = NULL;
     struct sigaction action = {.sa_handler = ranks_alarm}, old;
     char why[512] = "";
-    int rc = plugin_load(&start, &ranks_it.close, err);
+    int rc = ranks_plugin(&start, err);
 
     if (rc != CKPT_OK)
         return rc;
