@@ -46,7 +46,7 @@ LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/remote/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
-TOOL_SRC := $(filter-out tools/mpi/mail.c tools/cli/plugin_none.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
+TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c tools/cli/plugin_none.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -77,6 +77,11 @@ MAIL     = $(if $(MPI_LIBS),$(B)/lib/libckpt-mpi.so)
 REMOTE   ?=
 CURL     := $(if $(filter no,$(REMOTE)),,$(shell printf '\043include <curl/curl.h>\n' | $(CC) -x c -E - >/dev/null 2>&1 && echo yes))
 FETCH    := $(if $(CURL),$(B)/lib/libckpt-remote.so)
+# file systems of views by libfuse, where its headers are; MOUNT=no does without
+MOUNT    ?=
+FUSE_CFLAGS := $(if $(filter no,$(MOUNT)),,$(shell pkg-config --cflags 'fuse3 >= 3.12' 2>/dev/null | sed 's/-I/-isystem /g'))
+FUSE_LIBS := $(if $(filter no,$(MOUNT)),,$(shell pkg-config --libs 'fuse3 >= 3.12' 2>/dev/null))
+FUSE     := $(if $(FUSE_LIBS),$(B)/lib/libckpt-mount.so)
 # the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
 CUDA     ?=
 NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
@@ -91,13 +96,13 @@ ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistri
         rest-golden rest-bad run-rest check-interop check-fuzz check-gpu gpu-emulated gpu-tests gpu-bundle bench lint fmt install clean help deps run-demo run-check \
         programs ckpt
 
-all: $(PROGRAMS) $(LIBS) $(MAIL) $(FETCH) $(PLUGIN) summary
+all: $(PROGRAMS) $(LIBS) $(MAIL) $(FETCH) $(FUSE) $(PLUGIN) summary
 
 # the checkpoint tools and their library alone: without MPI, oneDNN, libunistring, Random123
-ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS) $(MAIL) $(FETCH)
+ckpt: $(filter-out %/zerotrain,$(PROGRAMS)) $(LIBS) $(MAIL) $(FETCH) $(FUSE)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 
-programs: $(PROGRAMS) $(MAIL) $(FETCH)
+programs: $(PROGRAMS) $(MAIL) $(FETCH) $(FUSE)
 
 # ---- the two commands of the README: install what is missing, then go -------------------------
 demo:
@@ -277,6 +282,12 @@ $(B)/lib/libckpt-remote.so: libckpt/remote/curl/curl.c libckpt/remote/wire.h | $
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -lcurl
 
+# libfuse ends its threads by pthread_cancel, for which the C library would load libgcc_s when nothing can be opened any more
+$(B)/lib/libckpt-mount.so: tools/mount/fuse.c tools/mount/tree.c tools/mount/plugin.h tools/mount/tree.h | $(B)/needs.ckpt
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(FUSE_CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.c,$^) $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(FUSE_LIBS) -Wl$(comma)--no-as-needed -lgcc_s
+
 # The layout maps are part of the program: it needs no files beside it.
 MAPS     := $(sort $(wildcard tools/share/maps/*.map))
 $(B)/gen/maps.c: tools/embed.sh $(MAPS)
@@ -325,6 +336,7 @@ summary: $(PROGRAMS) $(LIBS)
 	@echo "built: $(B)/bin/ckpt (also as zero_to_fp32, zero_to_torch, ds_to_universal), $(B)/bin/zerotrain, $(B)/lib/libckpt.a, libckpt.so.$(SOVER)"
 	@echo "$(if $(PLUGIN),built: $(PLUGIN)$(if $(NCCL),, without NCCL (nccl.h was not found): one rank a GPU is not faster than through the host),built without CUDA: zerotrain computes on the processor ($(if $(SAN),SAN is set,$(if $(filter no,$(CUDA)),CUDA=no,nvcc is not on PATH))))"
 	@echo "$(if $(FETCH),built: $(FETCH),built without libckpt-remote.so: addresses (https://, hf://, s3://) are not read ($(if $(filter no,$(REMOTE)),REMOTE=no,no curl/curl.h: Debian's libcurl4-openssl-dev has it)))"
+	@echo "$(if $(FUSE),built: $(FUSE),built without libckpt-mount.so: ckpt mount is not there ($(if $(filter no,$(MOUNT)),MOUNT=no,no libfuse 3.12 or later: Debian's libfuse3-dev and pkg-config have it)))"
 
 # ---- packages --------------------------------------------------------------------------------
 include tools/packaging/packages.mk
@@ -406,6 +418,16 @@ check-view: programs $(B)/view_files
 run-rest: rest-view
 rest-view: programs $(B)/view_files
 	@python3 tests/view/run.py --bin $(B)/bin --view $(B)/view_files $(or $(SHARED:%=%/fixtures),tests/fixtures)
+
+# what a file system adds to them
+.PHONY: check-mount rest-mount
+run-check: check-mount
+check-mount: programs $(B)/gen_zero
+	@python3 tests/mount/run.py --some --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
+
+run-rest: rest-mount
+rest-mount: programs $(B)/gen_zero
+	@python3 tests/mount/run.py --bin $(B)/bin --gen $(B)/gen_zero tests/fixtures
 
 check-bad: programs
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad
@@ -630,6 +652,7 @@ install: all
 	$(if $(PLUGIN),install -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	$(if $(MAIL),install -m 755 $(MAIL) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	$(if $(FETCH),install -m 755 $(FETCH) $(DESTDIR)$(PREFIX)/lib/ckpt)
+	$(if $(FUSE),install -m 755 $(FUSE) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
 	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
@@ -676,7 +699,7 @@ help:
 	@echo "make lint | fmt    static checks | clang-format"
 	@echo "make install       build in build/release, without asserts, and install to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"
-	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, REMOTE=no, RELEASE=1 (no asserts), B=build folder"
+	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, REMOTE=no, MOUNT=no, RELEASE=1 (no asserts), B=build folder"
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(UNIT_BIN:=.d)

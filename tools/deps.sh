@@ -23,7 +23,7 @@ for set in "$@"; do
     ckpt) packages="$packages $ckpt" ;;
     build) packages="$packages $ckpt $sgemm libopenmpi-dev openmpi-bin pkg-config libunistring-dev librandom123-dev" ;;
     demo) packages="$packages" ;;
-    check) packages="$packages libcurl4-openssl-dev libcmocka-dev python3 mandoc iproute2 strace" ;;
+    check) packages="$packages libfuse3-dev fuse3 pkg-config libcurl4-openssl-dev libcmocka-dev python3 mandoc iproute2 strace" ;;
     lint) packages="$packages clang clang-format cppcheck shellcheck mandoc abigail-tools xz-utils" ;;
     gpu) packages="$packages g++" ;;
     report) packages="$packages chromium" ;;

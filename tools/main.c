@@ -27,6 +27,7 @@ static const cli_verb *const commands[] = {
     &verb_tree,
     &verb_cat,
     &verb_convert,
+    &verb_mount,
     &verb_merge,
     &verb_reshard,
     &verb_verify,
@@ -73,7 +74,7 @@ static void main_version(void)
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
     bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
-                   a->line.verb == &verb_report || args_to_stdout(a);
+                   a->line.verb == &verb_report || a->line.verb == &verb_mount || args_to_stdout(a);
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,
@@ -110,9 +111,11 @@ static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
     ckpt_remote_stop_with(main_stop, NULL);
-    // MPI opens files and sockets as it goes
-    int rc = ranks_shared() ? CKPT_OK : sandbox_enter(&box, args, err);
+    int rc = args->line.verb->before ? args->line.verb->before(args, err) : CKPT_OK;
 
+    // MPI opens files and sockets as it goes
+    if (rc == CKPT_OK && !ranks_shared())
+        rc = sandbox_enter(&box, args, err);
     if (rc == CKPT_OK)
         rc = args->line.verb->run(args, err);
     if (rc == CKPT_OK && !args->quiet && !args->json)

@@ -124,7 +124,7 @@ completes() {
     done
 }
 
-for verb in ls info tree cat convert reshard verify diff doctor clean mem report formats completion; do
+for verb in ls info tree cat convert mount reshard verify diff doctor clean mem report formats completion; do
     check "ckpt $verb" "man/ckpt-$verb.1" ckpt "$verb"
     grep -q "ckpt-$verb 1" man/ckpt.1 || complain "man/ckpt.1 does not refer to ckpt-$verb"
 done

@@ -5,7 +5,8 @@
     readme.py [--update] --bin build/bin
 
 Times, speeds and free space are made equal first.  --update writes what was printed into README instead.  The samples of
-training are left out: `make demo` shows them, and their losses depend on the processor.
+training are left out: `make demo` shows them, and their losses depend on the processor.  Where nothing can be mounted, so are those of
+what is.
 """
 import argparse
 import os
@@ -44,6 +45,13 @@ def prepare(folder, env):
         f.write(bytes((byte ^ 4,)))
 
 
+def mounts(folder, env):
+    """Whether file systems can be mounted here."""
+    at = os.path.join(folder, 'tried')
+    tried = subprocess.run(['ckpt', 'mount', '-q', '--daemon', 'checkpoint-4', at, '--to', 'hf'], cwd=folder, env=env, capture_output=True)
+    return tried.returncode == 0 and subprocess.run(['fusermount3', '-u', at]).returncode == 0
+
+
 def equal(text):
     for what, by in VARIES:
         text = re.sub(what, by, text)
@@ -60,7 +68,13 @@ def main():
     end, out, at, passed, failed = text.index(ELSEWHERE), '', 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder, env)
+        mounted = None if mounts(folder, env) else re.compile(r'\bview\b')
+        if mounted:
+            print('readme: nothing can be mounted here: the samples of ckpt mount are not tried')
         for m in SAMPLE.finditer(text, 0, end):
+            if mounted and mounted.search(m[1]):
+                out, at = out + text[at:m.end()], m.end()
+                continue
             printed = subprocess.run(m[1], shell=True, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
             found = ''.join('    %s\n' % line for line in printed.splitlines())
             same = equal(found) == equal(m[2])

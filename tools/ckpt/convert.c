@@ -11,6 +11,7 @@
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/pipe.h"
 #include "tools/ckpt/plan.h"
+#include "tools/ckpt/prepare.h"
 #include "tools/ckpt/remap.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
@@ -180,26 +181,11 @@ static void convert_check_config(const cli_args *a)
         say_warning("--config has no effect: format %s takes no configuration", a->target.format);
 }
 
-/* Settle what the options leave open: format, shard size, memory. */
+/* Settle what the options leave open: shard size, memory, what goes along. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
-    int rc = CKPT_OK;
+    int rc = effects_of_target(a, err);
 
-    a->target.path = a->operand[1];
-    if (args_to_stdout(a))
-        rc = pipe_check(a, err);
-    if (rc != CKPT_OK)
-        return rc;
-    if (!a->target.format)
-        // only the name of a file may decide: a folder's says nothing
-        a->target.format = ckpt_format_of(a->target.path);
-    if (!a->target.format)
-        return fail(
-            err, CKPT_EUSAGE,
-            "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
-            "written",
-            a->target.path);
-    rc = effects_of_target(a, err);
     if (rc == CKPT_OK)
         rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
@@ -218,7 +204,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
         a->target.max_shard_size = 0;
     job_settle(&a->target);
     // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
-    if (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)
+    if ((ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS) && !a->join)
         a->open.keep_slices = true;
     // nothing is read for a target that cannot be made
     return ckpt_target_check(&a->target, err);
@@ -269,26 +255,55 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err)
+{
+    int rc = convert_target(a, err);
+
+    *map = NULL;
+    job_refuse(&a->run, a->allow_overflow, a->strict);
+    if (rc == CKPT_OK)
+        rc = convert_open(map, a, err);
+    if (rc == CKPT_OK)
+        rc = convert_shape(*map, a, err);
+    if (rc != CKPT_OK)
+        return rc;
+    map_say_findings(*map, !a->quiet);
+    effects_of_source(a, *map);
+    // an empty file would pass for a model's
+    if (ckpt_map_count(*map) == 0)
+        return fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
+                    a->operand[0]);
+    return CKPT_OK;
+}
+
+/* Where the output goes, and in which format. */
+static int convert_output(cli_args *a, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    a->target.path = a->operand[1];
+    if (args_to_stdout(a))
+        rc = pipe_check(a, err);
+    if (rc == CKPT_OK && !a->target.format)
+        // only the name of a file may decide: a folder's says nothing
+        a->target.format = ckpt_format_of(a->target.path);
+    if (rc == CKPT_OK && !a->target.format)
+        rc = fail(err, CKPT_EUSAGE,
+                  "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
+                  "written",
+                  a->target.path);
+    return rc;
+}
+
 /* Open, select, lay out, plan; then show the plan or carry it out. */
 static int convert_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
-    int rc = convert_target(a, err);
+    int rc = convert_output(a, err);
 
     if (rc == CKPT_OK)
-        rc = convert_open(&map, a, err);
-    job_refuse(&a->run, a->allow_overflow, a->strict);
-    if (rc == CKPT_OK)
-        rc = convert_shape(map, a, err);
+        rc = convert_prepare(&map, a, err);
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
-    if (rc == CKPT_OK) {
-        map_say_findings(map, !a->quiet);
-        effects_of_source(a, map);
-        // an empty file would pass for a model's
-        if (ckpt_map_count(map) == 0)
-            rc = fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
-                      a->operand[0]);
-    }
     if (rc == CKPT_OK)
         rc = plan_carry_out(&job, a, err);
     training_free(a);
@@ -311,8 +326,8 @@ static const cli_option convert_options[] = {
     {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
     {"map", 0, CLI_TEXT, AT(map), "NAME|FILE",
      "from one layout to another (ckpt maps): hf:megatron"},
-    {"layout", 0, CLI_TEXT, AT(hub_layout), "hub|native",
-     "the hub's names, experts and ties (hub), or training's"},
+    {"layout", 0, CLI_TEXT, AT(hub_layout), CLI_LAYOUTS,
+     "of weights the hub's or training's; of dcp whose"},
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",
      "config.json, or its model's folder: not the source's own"},

@@ -26,6 +26,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
         {AT(target.layout), CKPT_TAKES_LAYOUT},
         {AT(target.world), CKPT_TAKES_WORLD},
+        {AT(join), CKPT_MAKES_TENSORS},
     };
     unsigned caps = ckpt_format_caps(a->target.format);
     char list[CLI_HELP_ROOM];

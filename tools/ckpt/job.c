@@ -24,14 +24,19 @@ void job_settle(ckpt_target *target)
         target->copy_side_files = false;
 }
 
+int job_lay_out(convert_job *j, ckpt_err *err)
+{
+    job_settle(&j->target);
+    return ckpt_layout(&j->to, j->from, &j->target, err);
+}
+
 int job_prepare(convert_job *j, ckpt_err *err)
 {
     if (strcmp(j->target.path, "-") == 0)
         return fail(err, CKPT_EUSAGE,
                     "'-': an output is a file or folder, which gets its name when it is complete; "
                     "nothing is written to standard output (./- is a file of that name)");
-    job_settle(&j->target);
-    int rc = ckpt_layout(&j->to, j->from, &j->target, err);
+    int rc = job_lay_out(j, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
@@ -113,6 +118,24 @@ void job_warn_values(const convert_job *j)
     if (r->n_records_no_crc && map_has_records(j->from))
         say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
                     r->n_records_no_crc);
+}
+
+void job_take_counts(convert_job *j, const ckpt_view_counts *n)
+{
+    ckpt_run_report *r = &j->report;
+
+    r->n_files = ckpt_map_n_files(j->to);
+    r->n_tensors = ckpt_map_count(j->to);
+    r->n_elems = n->n_elems;
+    r->n_compared = n->n_compared;
+    r->n_records_checked = n->n_held;
+    r->n_records_no_crc = n->n_no_crc;
+    r->n_nan = n->n_nan;
+    r->n_inf = n->n_inf;
+    r->n_source_nan = n->n_source_nan;
+    r->n_source_inf = n->n_source_inf;
+    r->n_over = n->n_over;
+    r->n_zero = n->n_zero;
 }
 
 bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text)

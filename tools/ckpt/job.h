@@ -25,8 +25,12 @@ typedef struct convert_job {
 /* Take back the defaults of options that mean nothing to the target's format. */
 void job_settle(ckpt_target *target);
 
-/* Lay out and plan; nothing is written. */
+/* Lay out; then plan, too.  Nothing is written. */
+int job_lay_out(convert_job *j, ckpt_err *err);
 int job_prepare(convert_job *j, ckpt_err *err);
+
+/* What a view knows, into the report, as a run tells it. */
+void job_take_counts(convert_job *j, const ckpt_view_counts *n);
 
 /* How findings begin that say what became of single values (libckpt/claim/claim.h). */
 #define JOB_REWRITTEN "rewritten: "

@@ -63,27 +63,6 @@ static int pipe_write(void *ctx, const void *bytes, uint64_t n, ckpt_err *err)
     return out_failure(err);
 }
 
-/* What the view knows, as a run tells it. */
-static void pipe_report(convert_job *job, ckpt_view *view)
-{
-    ckpt_view_counts n;
-    ckpt_run_report *r = &job->report;
-
-    ckpt_view_count(view, &n);
-    r->n_files = 1;
-    r->n_tensors = ckpt_map_count(job->to);
-    r->n_elems = n.n_elems;
-    r->n_compared = n.n_compared;
-    r->n_records_checked = n.n_held;
-    r->n_records_no_crc = n.n_no_crc;
-    r->n_nan = n.n_nan;
-    r->n_inf = n.n_inf;
-    r->n_source_nan = n.n_source_nan;
-    r->n_source_inf = n.n_source_inf;
-    r->n_over = n.n_over;
-    r->n_zero = n.n_zero;
-}
-
 static double pipe_clock(void)
 {
     struct timespec t = {0};
@@ -96,6 +75,7 @@ static int pipe_pour(convert_job *job, ckpt_err *err)
 {
     const ckpt_view_opts opts = {.size = sizeof opts, .run = &job->run};
     ckpt_view *view = NULL;
+    ckpt_view_counts n;
     double start = pipe_clock();
     int rc = ckpt_view_new(&view, job->from, job->to, &opts, err);
 
@@ -106,8 +86,10 @@ static int pipe_pour(convert_job *job, ckpt_err *err)
                   ckpt_view_n_files(view));
     if (rc == CKPT_OK)
         rc = ckpt_view_stream(view, 0, pipe_write, job, err);
-    if (rc == CKPT_OK)
-        pipe_report(job, view);
+    if (rc == CKPT_OK) {
+        ckpt_view_count(view, &n);
+        job_take_counts(job, &n);
+    }
     job->report.seconds = pipe_clock() - start;
     ckpt_view_free(view);
     return rc;

@@ -93,9 +93,14 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->slice_rules ? text_read(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
 
     a->open.slice_rules = a->rules_text;
+    // training state has layouts of its own
+    if (a->hub_layout && (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS)) {
+        a->target.layout = a->hub_layout;
+        a->hub_layout = NULL;
+    }
     if (rc == CKPT_OK && a->hub_layout && strcmp(a->hub_layout, "hub") != 0 && !args_native(a))
         rc = fail(err, CKPT_EUSAGE, "--layout: '%s' is neither hub nor native", a->hub_layout);
-    if (!a->map && !args_native(a) && a->n_operands == 2 && strchr(a->line.verb->uses, 'o'))
+    if (!a->map && !args_native(a) && a->n_operands == 2 && strpbrk(a->line.verb->uses, "om"))
         a->map = a->own_map = maps_default(a->target.format, a->operand[1]);
     if (a->map && strcmp(a->map, "none") == 0)
         a->map = NULL;

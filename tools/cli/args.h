@@ -43,7 +43,7 @@ typedef struct cli_args {
     ckpt_dtype train_dtype, comm_dtype;           /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
-    const char *hub_layout;   /* convert: --layout, "hub" or "native" */
+    const char *hub_layout;   /* convert: --layout, "hub" or "native"; of training state target.layout */
     const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
@@ -61,6 +61,9 @@ typedef struct cli_args {
     cli_list quantize_skip;                    /* convert */
     const char *adapter_config, *adapter_name; /* convert */
     const char *picture, *metrics;             /* report */
+    bool allow_other, daemon, check_first;     /* mount */
+    const char *name;                          /* mount */
+    struct mounter *mounter;                   /* mount: from its `before` on */
 
     ckpt_open_opts open;
     ckpt_target target;
@@ -89,6 +92,9 @@ typedef struct cli_args {
         "hostfile", 0, CLI_FILE, offsetof(cli_args, hostfile), "FILE",                             \
             "with --local-target: 'host slots=N' lines say whose ranks are where"                  \
     }
+
+/* What --layout takes: of weights, then of dcp. */
+#define CLI_LAYOUTS "hub|native|torch|torchtitan|accelerate"
 
 /* The option of every command that reads what somebody else wrote. */
 #define CLI_NO_SANDBOX                                                                             \

@@ -87,16 +87,20 @@ typedef struct cli_verb {
     /*
      * A letter for each operand, for the sandbox and completion: 'r' a checkpoint that is read,
      * 'e' a folder in which files are replaced or removed, 'l' the same with --fix-latest, 'o' an
-     * output (file or folder, by format or suffix), 'd' an output folder; no paths: 't' a tensor
+     * output (file or folder, by format or suffix), 'd' an output folder, 'm' a folder that is
+     * mounted on (nothing in it is read or written); no paths: 't' a tensor
      * of the first operand, 'v' a command, '-' anything; 'w' for all operands: checkpoints that are
      * read, each with ":WEIGHT" behind it or not.  NULL: no path at all.
      */
     const char *uses;
     int (*run)(struct cli_args *a, ckpt_err *err);
+    /* What needs rights that `run` has no more, or NULL. */
+    int (*before)(struct cli_args *a, ckpt_err *err);
     /* Take the options that a file holds (CLI_MORE), each by cli_take; NULL: there is none such. */
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
     bool streams;     /* an output named "-" is standard output */
     bool lists_maps;  /* layout maps are read before it runs */
+    bool takes_files; /* `run` is handed descriptors by another process */
     bool compat;      /* a program of its own; a verb of ckpt too */
     bool whole_names; /* beginnings of long options are not enough */
 } cli_verb;

@@ -265,7 +265,7 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
     if (*uses == 'w')
         rc = sandbox_list(a, &operands, fn, ctx);
     for (int i = 0; rc == 0 && *uses != 'w' && i < a->n_operands && uses[i]; i++)
-        rc = strchr("tv-", uses[i]) || (uses[i] == 'o' && args_to_stdout(a))
+        rc = strchr("tvm-", uses[i]) || (uses[i] == 'o' && args_to_stdout(a))
                  ? 0
                  : fn(ctx, a, a->operand[i], uses[i]);
     for (; rc == 0 && o && o->name; o++) {
@@ -406,7 +406,7 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
         rc = ckpt_prepare(CKPT_TO_FETCH, err);
     if (rc == CKPT_OK)
         rc = sandbox_files(&p, a);
-    (void)seccomp_enforce(p.network);
+    (void)seccomp_enforce(p.network, a->line.verb->takes_files);
     return rc;
 }
 

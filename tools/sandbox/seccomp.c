@@ -195,7 +195,7 @@ static size_t comp_socket(struct sock_filter *at)
 }
 
 /* The filter; how many instructions it has. */
-static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network)
+static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network, bool files)
 {
     size_t n = 0;
 
@@ -211,8 +211,10 @@ static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network)
 #endif
     for (size_t i = 0; i < SC_N; i++)
         n += comp_refuse(at + n, (uint32_t)comp_refused[i]);
-    for (size_t i = 0; i < SC_N_NETWORK && !network; i++)
-        n += comp_refuse(at + n, (uint32_t)comp_network[i]);
+    for (size_t i = 0; i < SC_N_NETWORK && !network; i++) {
+        if (!files || comp_network[i] != SYS_recvmsg)
+            n += comp_refuse(at + n, (uint32_t)comp_network[i]);
+    }
     n += network ? comp_socket(at + n) : comp_refuse(at + n, SYS_socket);
     n += comp_self(at + n, SYS_kill);
     n += comp_self(at + n, SYS_tgkill);
@@ -228,10 +230,10 @@ bool seccomp_known(void)
     return SC_ARCH != 0 && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-bool seccomp_enforce(bool network)
+bool seccomp_enforce(bool network, bool files)
 {
     struct sock_filter filter[SC_ROOM];
-    const struct sock_fprog program = {.len = (unsigned short)comp_filter(filter, network),
+    const struct sock_fprog program = {.len = (unsigned short)comp_filter(filter, network, files),
                                        .filter = filter};
 
     if (SC_ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)

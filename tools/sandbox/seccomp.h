@@ -14,7 +14,8 @@ bool seccomp_known(void);
  * From now on, for this thread and all that it starts; needs no_new_privs.  False: refused.
  *
  * network  connections to other machines are made: by TCP and UDP, and nobody connects to us
+ * files    descriptors are taken from a socket that is there
  */
-bool seccomp_enforce(bool network);
+bool seccomp_enforce(bool network, bool files);
 
 #endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plugin.h: what ckpt and its FUSE plugin show each other.
+ *
+ * The plugin is a library of its own, so that ckpt starts where libfuse is not; it knows nothing of
+ * checkpoints.
+ */
+#ifndef TOOLS_MOUNT_PLUGIN_H
+#define TOOLS_MOUNT_PLUGIN_H
+
+#include "ckpt.h"
+#include "tools/mount/tree.h"
+
+/* Name of the plugin, of its table, and of this contract. */
+#define MOUNT_PLUGIN  "libckpt-mount.so"
+#define MOUNT_TABLE   "ckpt_mount_table"
+#define MOUNT_VERSION 1u
+
+/* What is served.  The functions are called by several threads. */
+typedef struct mount_served {
+    const mount_tree *tree;
+    int64_t time; /* of all that is there, seconds since the epoch */
+    unsigned n_threads;
+    void *ctx;
+    /* bytes [at, at + n) of a file, which are inside it; returns 0 or an errno */
+    int (*read)(void *ctx, size_t file, void *buf, size_t n, uint64_t at);
+    /* the same bytes may be asked for soon; what fails will fail again then */
+    void (*ahead)(void *ctx, size_t file, uint64_t n, uint64_t at);
+} mount_served;
+
+/* Texts say why not, in room bytes. */
+typedef struct mount_plugin {
+    unsigned version;
+    /*
+     * Mount at dir; the rights that this takes are those of fusermount3, or of root.
+     *
+     * from       what `mount` shows as its source
+     * Returns    a handle for detach, *fd then is the device; NULL: why
+     */
+    void *(*attach)(const char *dir, const char *from, bool allow_other, int *fd, char *why,
+                    size_t room);
+    /* Close the handle's own descriptor of the device: it belongs to who serves. */
+    void (*part)(void *handle);
+    /* Unmount, even where files are open, and free the handle. */
+    void (*detach)(void *handle);
+    /*
+     * Answer requests from the device until a signal (HUP, INT, TERM) or somebody unmounts it.
+     * Closes fd, once nobody needs answers any more: before that, `ending` is called.
+     *
+     * Returns  0, or -1: why
+     */
+    int (*serve)(int fd, const mount_served *served, void (*ending)(void *ctx), char *why,
+                 size_t room);
+    /* Serving has been told to end: waiting for a source is of no use. */
+    bool (*ended)(void);
+} mount_plugin;
+
+#endif

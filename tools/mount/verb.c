@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verb.c: ckpt mount: a view as a file system.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/ckpt/effects.h"
+#include "tools/ckpt/job.h"
+#include "tools/ckpt/prepare.h"
+#include "tools/ckpt/report.h"
+#include "tools/ckpt/training.h"
+#include "tools/ckpt/verbs.h"
+#include "tools/mount/mounter.h"
+
+enum {
+    MNT_NAME = 256,
+    MNT_THREADS = 8, /* the library's own limit where --jobs says nothing */
+    MNT_MORE = 2     /* threads that answer while the others make blocks */
+};
+
+/* What is mounted, and what has become of it. */
+typedef struct mount_job {
+    convert_job convert;
+    ckpt_view *view;
+    mount_tree tree;
+    mounter *mounter;
+    const mount_plugin *plugin;
+    const char *dir;
+    pthread_mutex_t lock;
+    uint64_t n_failed;
+    ckpt_err first;                            /* why the first read failed */
+    char last[sizeof((ckpt_err *)NULL)->text]; /* what was said last */
+} mount_job;
+
+/* ---- what is asked for ---- */
+
+/* Where its files would be: in the folder that is mounted, one file alone under its name. */
+static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
+{
+    const ckpt_format_info *f;
+
+    if (!a->target.format)
+        return fail(err, CKPT_EUSAGE, "say --to FORMAT: what the files are to be");
+    f = ckpt_format_named(a->target.format);
+    a->target.path = a->operand[1];
+    if (!f || args_into_folder(&a->target))
+        return a->name ? fail(err, CKPT_EUSAGE,
+                              "--name is for one file: format %s is a folder of several",
+                              a->target.format)
+                       : CKPT_OK;
+    if (a->name && (!*a->name || strchr(a->name, '/') || a->name[0] == '.'))
+        return fail(err, CKPT_EUSAGE, "--name: '%s' is no name of a file", a->name);
+    (void)snprintf(name, MNT_NAME, "%s", a->name ? a->name : "model");
+    if (!a->name && f->suffixes)
+        (void)snprintf(name + strlen(name), MNT_NAME - strlen(name), "%.*s",
+                       (int)strcspn(f->suffixes, " "), f->suffixes);
+    a->target.path = name;
+    return CKPT_OK;
+}
+
+/* Lay out the target, and say what options and source make of it. */
+static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
+{
+    convert_job *job = &m->convert;
+    int rc = job_lay_out(job, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    effects_of_layout(a, job->from, job->to);
+    job_say_findings(job, !a->quiet);
+    return effects_strict(a, err);
+}
+
+/* ---- reading ---- */
+
+/* A read failed: said once for as long as nothing else fails. */
+static int mnt_failed(mount_job *m, ckpt_err *why)
+{
+    pthread_mutex_lock(&m->lock);
+    job_explain(&m->convert, why->code, why);
+    if (m->n_failed++ == 0)
+        m->first = *why;
+    if (strcmp(m->last, why->text) != 0)
+        say_error("%s", why->text);
+    (void)snprintf(m->last, sizeof m->last, "%s", why->text);
+    pthread_mutex_unlock(&m->lock);
+    return why->code == CKPT_ELIMIT ? ENOMEM : EIO;
+}
+
+static int mnt_read(void *ctx, size_t file, void *buf, size_t n, uint64_t at)
+{
+    mount_job *m = ctx;
+    ckpt_err err = {0};
+
+    return ckpt_view_read(m->view, file, buf, n, at, &err) == CKPT_OK ? 0 : mnt_failed(m, &err);
+}
+
+static void mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
+{
+    mount_job *m = ctx;
+    ckpt_err err = {0};
+
+    if (ckpt_view_ahead(m->view, file, n, at, &err) != CKPT_OK)
+        (void)mnt_failed(m, &err);
+}
+
+/* ---- the tree ---- */
+
+static const char *mnt_path(void *ctx, size_t file)
+{
+    return ckpt_view_path(((const mount_job *)ctx)->view, file);
+}
+
+static uint64_t mnt_size(void *ctx, size_t file)
+{
+    return ckpt_view_size(((const mount_job *)ctx)->view, file);
+}
+
+static int mnt_tree(mount_job *m, ckpt_err *err)
+{
+    size_t n = ckpt_view_n_files(m->view), bad = 0;
+    int rc = mount_tree_make(&m->tree, n, mnt_path, mnt_size, m, &bad);
+
+    if (rc == 0)
+        return CKPT_OK;
+    return fail(err, rc == ENOMEM ? CKPT_ELIMIT : CKPT_EUNSUPPORTED, "%s: no file of that name: %s",
+                n > bad ? ckpt_view_path(m->view, bad) : "", strerror(rc));
+}
+
+/* The newest file of the source: the same in each mount of it. */
+static int64_t mnt_time(const ckpt_map *from)
+{
+    int64_t newest = 0;
+    struct stat st;
+
+    for (size_t i = 0; i < ckpt_map_n_files(from); i++) {
+        const char *path = ckpt_map_file_path(from, i);
+
+        if (!ckpt_path_is_remote(path) && stat(path, &st) == 0 && st.st_mtime > newest)
+            newest = st.st_mtime;
+    }
+    return newest > 0 ? newest : (int64_t)time(NULL);
+}
+
+/* ---- from mounting to the end ---- */
+
+static void mnt_ending(void *ctx)
+{
+    mount_job *m = ctx;
+
+    mounter_end(m->mounter);
+    m->mounter = NULL;
+}
+
+/* The plugin that waiting for a source asks whether it is worth while. */
+static const mount_plugin *mnt_plugin;
+
+static bool mnt_stop(void *ctx)
+{
+    (void)ctx;
+    return mnt_plugin->ended();
+}
+
+static unsigned mnt_threads(const cli_args *a)
+{
+    long n = a->run.jobs > 0 ? (long)a->run.jobs : sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (a->run.jobs == 0 && n > MNT_THREADS)
+        n = MNT_THREADS;
+    return (unsigned)(n < 1 ? 1 : n) + MNT_MORE;
+}
+
+static void mnt_say(const mount_job *m, const cli_args *a)
+{
+    char files[COUNT_ROOM], bytes[HUMAN_ROOM];
+
+    say_note("%s: %s, %s, as %s; %s", m->dir, count_text(files, m->tree.n_files, "file"),
+             human_bytes(bytes, m->tree.n_bytes), a->target.format,
+             a->daemon ? "fusermount3 -u ends it" : "Ctrl-C or fusermount3 -u ends it");
+}
+
+static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
+{
+    const mount_served served = {.tree = &m->tree,
+                                 .time = mnt_time(m->convert.from),
+                                 .n_threads = mnt_threads(a),
+                                 .ctx = m,
+                                 .read = mnt_read,
+                                 .ahead = mnt_ahead};
+    char why[300] = "";
+    int fd, rc;
+
+    rc = mounter_attach(m->mounter, &fd, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!a->quiet)
+        mnt_say(m, a);
+    ckpt_remote_stop_with(mnt_stop, NULL);
+    mounter_serving(m->mounter);
+    if (m->plugin->serve(fd, &served, mnt_ending, why, sizeof why) != 0)
+        rc = fail(err, CKPT_EIO, "%s: %s", m->dir, why);
+    return rc;
+}
+
+/* What was seen of the source while it was mounted. */
+static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
+{
+    ckpt_view_counts n;
+
+    ckpt_view_count(m->view, &n);
+    job_take_counts(&m->convert, &n);
+    job_warn_values(&m->convert);
+    if (m->n_failed > 0)
+        return fail(err, m->first.code, "%s: %" PRIu64 " reads failed; the first: %s", m->dir,
+                    m->n_failed, m->first.text);
+    if (!a->quiet && n.n_held + n.n_partly > 0)
+        say_note("%s: ended; CRC-32 of %" PRIu64 " records held; %" PRIu64
+                 " were read in part, and not compared%s",
+                 m->dir, n.n_held, n.n_partly,
+                 n.n_partly > 0 ? " (--verify reads them whole)" : "");
+    return CKPT_OK;
+}
+
+/* A source that is open: its view, mounted until somebody ends it. */
+static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
+{
+    const ckpt_view_opts opts = {
+        .size = sizeof opts, .run = &m->convert.run, .check_first = a->check_first};
+    int rc = mnt_lay_out(m, a, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_view_new(&m->view, m->convert.from, m->convert.to, &opts, err);
+    if (rc == CKPT_OK)
+        rc = mnt_tree(m, err);
+    if (rc == CKPT_OK)
+        rc = mnt_serve(m, a, err);
+    if (rc == CKPT_OK)
+        rc = mnt_close(m, a, err);
+    ckpt_view_free(m->view);
+    mount_tree_free(&m->tree);
+    job_free(&m->convert);
+    return rc;
+}
+
+static int mount_before(cli_args *a, ckpt_err *err)
+{
+    const mounter_opts opts = {.dir = a->operand[1],
+                               .from = a->operand[0],
+                               .allow_other = a->allow_other,
+                               .daemon = a->daemon};
+
+    return mounter_begin(&a->mounter, &opts, err);
+}
+
+static int mount_run(cli_args *a, ckpt_err *err)
+{
+    mount_job m = {.mounter = a->mounter,
+                   .plugin = mounter_plugin(a->mounter),
+                   .dir = a->operand[1],
+                   .lock = PTHREAD_MUTEX_INITIALIZER};
+    ckpt_map *map = NULL;
+    char name[MNT_NAME];
+    int rc = mnt_target(a, name, err);
+
+    mnt_plugin = m.plugin;
+    if (rc == CKPT_OK)
+        rc = convert_prepare(&map, a, err);
+    m.convert = (convert_job){.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    if (rc == CKPT_OK)
+        rc = mnt_carry_out(&m, a, err);
+    mounter_end(m.mounter);
+    training_free(a);
+    ckpt_map_free(map);
+    return rc;
+}
+
+#define AT(field) offsetof(cli_args, field)
+static const cli_option mount_options[] = {
+    {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
+    {"name", 0, CLI_TEXT, AT(name), "FILE", "of one file (model, with the format's suffix)"},
+    {"verify", 0, CLI_FLAG, AT(check_first), NULL,
+     "compare a record's CRC before its first byte is given out"},
+    {"daemon", 0, CLI_FLAG, AT(daemon), NULL, "return once it is mounted; messages go to syslog"},
+    {"allow-other", 0, CLI_FLAG, AT(allow_other), NULL, "other users may read it, too"},
+    {"dtype", 0, CLI_DTYPES, AT(target.dtypes), "D[:GLOB,...]",
+     "of all floating tensors (masters: fp32)"},
+    {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",
+     "largest file of a folder (5GB; 0: one file)"},
+    {"world", 'w', CLI_COUNT, AT(target.world), "N",
+     "of training state, hf-sharded: ranks (the source's)"},
+    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
+    {"sub-group-size", 0, CLI_COUNT64, AT(target.sub_group_size), "N",
+     "stage 3: elements (the source's, or 1e9)"},
+    {"deepspeed-version", 0, CLI_TEXT, AT(target.version), "V",
+     "training state: for it (the source's)"},
+    {"include", 0, CLI_LIST, AT(include), "GLOB", "only names that match (again: or)"},
+    {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "no names that match"},
+    {"rename", 0, CLI_FILE, AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"},
+    {"map", 0, CLI_TEXT, AT(map), "NAME|FILE",
+     "from one layout to another (ckpt maps): hf:megatron"},
+    {"layout", 0, CLI_TEXT, AT(hub_layout), CLI_LAYOUTS,
+     "of weights the hub's or training's; of dcp whose"},
+    {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
+    {"config", 0, CLI_SOURCE, AT(config), "PATH",
+     "config.json, or its model's folder: not the source's own"},
+    {"size", 0, CLI_LIST, AT(sizes), "NAME=VALUE", "a size or value that the map asks for (again)"},
+    {"adapter", 0, CLI_SOURCES, AT(adapters), "DIR[:WEIGHT]",
+     "merge this LoRA adapter of PEFT (again: another)"},
+    {"vocab-size", 0, CLI_COUNT64, AT(vocab_size), "N",
+     "tokens: rows of embedding and head, cut or added"},
+    {"vocab-tensor", 0, CLI_LIST, AT(vocab_tensors), "GLOB",
+     "tensors with these rows (by config.json)"},
+    {"tie", 0, CLI_TEXT, AT(tie), "HEAD[=TABLE]", "leave a head out that equals its table"},
+    {"untie", 0, CLI_FLAG, AT(untie), NULL, "write tied names in full"},
+    {"quantize", 0, CLI_TEXT, AT(quantize), "FORM", "hf: to fp8-block[:RxC] or fp8-channel"},
+    {"quantize-skip", 0, CLI_LIST, AT(quantize_skip), "GLOB",
+     "weights that stay floats (again: or)"},
+    {"adapter-only", 0, CLI_FLAG, AT(adapter_only), NULL,
+     "the adapter of a run that trained one, as PEFT's folder"},
+    {"adapter-config", 0, CLI_FILE, AT(adapter_config), "FILE", "its adapter_config.json"},
+    {"adapter-name", 0, CLI_TEXT, AT(adapter_name), "NAME", "of several adapters, this one"},
+    {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},
+    {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "also optimizer state"},
+    {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "tensor-parallel slices stay apart"},
+    {"join", 0, CLI_FLAG, AT(join), NULL, "training state: join tensor-parallel slices"},
+    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
+    {"order", 0, CLI_FILE, AT(order), "FILE", "training state: names in order, or 'stored'"},
+    {"to-tag", 0, CLI_TEXT, AT(target.tag), "NAME", "training state: name of the new tag"},
+    {"drop-optimizer", 0, CLI_FLAG, AT(target.fresh_optimizer), NULL,
+     "training state: moments of zero, step 0"},
+    {"keep-objects", 0, CLI_FLAG, AT(target.objects_kept), NULL,
+     "training state: objects of unknown classes go along"},
+    {"drop-objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL,
+     "training state: leave them out"},
+    {"no-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "leave frozen parameters out"},
+    {"exclude-frozen", 0, CLI_FLAG, AT(open.no_frozen), NULL, "the same"},
+    {"as-file", 0, CLI_FLAG, AT(as_file), NULL, "a shard alone, not its whole checkpoint"},
+    {"ignore-copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+     "do not compare masters with 16-bit copies"},
+    {"require-crc", 0, CLI_FLAG, AT(open.require_crc), NULL, "refuse records without CRC-32"},
+    {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is mounted"},
+    {"allow-overflow", 0, CLI_FLAG, AT(allow_overflow), NULL,
+     "values beyond the dtype's range may be lost"},
+    {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},
+    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},
+    {"no-side-files", 0, CLI_FLAG, AT(no_side_files), NULL, "leave out config and tokenizer"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    CLI_NO_SANDBOX,
+    CLI_END,
+};
+
+static const cli_moot mount_moot[] = {
+    {"backwards", NULL, "map"},
+    {"vocab-tensor", NULL, "vocab-size"},
+    {"quantize-skip", NULL, "quantize"},
+    {NULL, NULL, NULL},
+};
+
+const cli_verb verb_mount = {
+    .name = "mount",
+    .command = "ckpt mount",
+    .operands = "SRC DIR",
+    .summary = "Show a checkpoint as files of another format, without writing them.",
+    .options = mount_options,
+    .moot = mount_moot,
+    .min = 2,
+    .max = 2,
+    .uses = "rm",
+    .takes_files = true,
+    .before = mount_before,
+    .run = mount_run,
+};
