@@ -50,6 +50,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/megatron_grids.py --bin "$bin"
     part tests/interop/fsdp_ranks.py --bin "$bin" tests/fixtures
     part tests/interop/real_deepspeed.py --bin "$bin"
+    part tests/interop/mounts.py --bin "$bin"
     part tests/interop/warm_start.py --bin "$bin"
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/shapes.py --bin "$bin"
