@@ -567,6 +567,11 @@ $(B)/gen_zero: tests/bench/gen_zero.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
+# a mounted file whose bytes cost nothing
+$(B)/null_mount: tests/bench/null_mount.c tools/mount/tree.c tools/mount/tree.h tools/mount/plugin.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+
 # many machines on a clock, with the real plans
 $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(B)/lib/libckpt.a
 	@mkdir -p $(@D)

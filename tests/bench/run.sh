@@ -7,6 +7,7 @@
 #   run.sh BUILD_BIN simulate [simulate.py's arguments]  many machines on a clock; moves no data
 #   run.sh BUILD_BIN cold --work FOLDER [cold.py's arguments]  caches dropped before each run; needs root
 #   run.sh BUILD_BIN dcp [dcp.py's arguments]        needs torch
+#   run.sh BUILD_BIN mount [mount.py's arguments]    needs what can be mounted; root sets its own read-ahead
 #   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
 #   run.sh BUILD_BIN gguf [gguf.py's arguments]      needs torch and transformers; LLAMA_CPP and LLAMA_LIB name llama.cpp's
 #   run.sh BUILD_BIN quant [quant.py's arguments]    CKPT_GGML names libggml-base.so
@@ -35,6 +36,11 @@ fi
 if [ "${1:-}" = dcp ]; then
     shift
     exec "$python" tests/bench/dcp.py --bin "$bin" --gen "$gen" "$@"
+fi
+if [ "${1:-}" = mount ]; then
+    shift
+    make -s B="$(dirname "$bin")" "$(dirname "$bin")/null_mount"
+    exec "$python" tests/bench/mount.py --bin "$bin" --gen "$gen" --null "$(dirname "$bin")/null_mount" "$@"
 fi
 if [ "${1:-}" = merge ]; then
     shift

@@ -2,8 +2,10 @@
 /*
  * pipe.c: a view's one file, streamed.
  */
+#define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include "tools/ckpt/pipe.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -71,6 +73,15 @@ static double pipe_clock(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/*
+ * A pipe takes as much as is written at a time, so that this program and the next one each work
+ * for a while; what is no pipe, or may not be so large, stays as it is.
+ */
+static void pipe_widen(void)
+{
+    (void)fcntl(STDOUT_FILENO, F_SETPIPE_SZ, 1 << 20);
+}
+
 static int pipe_pour(convert_job *job, ckpt_err *err)
 {
     const ckpt_view_opts opts = {.size = sizeof opts, .run = &job->run};
@@ -84,6 +95,7 @@ static int pipe_pour(convert_job *job, ckpt_err *err)
                   "the model takes %zu files, and standard output is one: leave out "
                   "--max-shard-size",
                   ckpt_view_n_files(view));
+    pipe_widen();
     if (rc == CKPT_OK)
         rc = ckpt_view_stream(view, 0, pipe_write, job, err);
     if (rc == CKPT_OK) {
