@@ -7,19 +7,25 @@
 #include "libckpt/format.h"
 #include "libckpt/plan_run.h"
 
-/* Files of no format have no checksums. */
-static bool view_bare(const ckpt_map *to, uint32_t file)
+static bool view_sums(const ckpt_map *to, uint32_t file)
 {
     const ckpt_format *format = to->files.at[file].format;
 
-    return !format || !format->seal || format->bare;
+    return format && format->seal;
+}
+
+static bool view_bare(const ckpt_map *to, uint32_t file)
+{
+    return to->files.at[file].format->bare;
 }
 
 int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckpt_view_opts *opts,
                   ckpt_err *err)
 {
-    static const ckpt_view_hooks hooks = {
-        .seal = ckpt_plan_seal, .bare = view_bare, .whole = ckpt_plan_check_source};
+    static const ckpt_view_hooks hooks = {.seal = ckpt_plan_seal,
+                                          .sums = view_sums,
+                                          .bare = view_bare,
+                                          .whole = ckpt_plan_check_source};
     ckpt_view_opts own;
     ckpt_run_opts run;
     ckpt_plan *plan = NULL;

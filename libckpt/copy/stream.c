@@ -190,7 +190,9 @@ static int pour_sources(pour_state *s, uint32_t **out, ckpt_err *err)
 {
     const ckpt_view *v = s->v;
     const ckpt_source *all = v->plan->to->sources.at;
-    size_t first = v->group[s->file], n = v->group[s->file + 1] - first;
+    // a format without checksums needs none to be made
+    bool sums = v->hooks.sums && v->hooks.sums(v->plan->to, s->file);
+    size_t first = v->group[s->file], n = sums ? v->group[s->file + 1] - first : 0;
     const ckpt_source **at = ckpt_alloc((n + 1) * sizeof *at);
 
     *out = ckpt_alloc((n + 1) * sizeof **out);

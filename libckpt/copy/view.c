@@ -638,12 +638,14 @@ static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
     if (was == VIEW_SPENT)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: was streamed, and that has failed: make a new view",
                          v->path[file]);
-    if (v->hooks.seal && v->hooks.bare && v->hooks.bare(v->plan->to, file)) {
-        rc = vw_seal_bare(v, file, err);
-    } else if (v->plan->to->files.at[file].state) {
-        rc = vw_place(v, file, err);
-        if (rc == CKPT_OK)
-            rc = ckpt_view_pour(v, file, NULL, NULL, err);
+    if (v->hooks.sums && v->hooks.sums(v->plan->to, file)) {
+        if (v->hooks.bare(v->plan->to, file)) {
+            rc = vw_seal_bare(v, file, err);
+        } else {
+            rc = vw_place(v, file, err);
+            if (rc == CKPT_OK)
+                rc = ckpt_view_pour(v, file, NULL, NULL, err);
+        }
     }
     if (rc == CKPT_OK)
         rc = vw_place(v, file, err);

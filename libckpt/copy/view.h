@@ -37,7 +37,8 @@ CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 /* What the wiring above this room hands down. */
 typedef struct ckpt_view_hooks {
     ckpt_run_seal_fn seal;
-    bool (*bare)(const ckpt_map *to, uint32_t file); /* seal's checksums may be left out */
+    bool (*sums)(const ckpt_map *to, uint32_t file); /* seal needs checksums of the data */
+    bool (*bare)(const ckpt_map *to, uint32_t file); /* and they may be left out */
     /* checks what is inside a file that is passed on as it is */
     int (*whole)(const ckpt_map *from, uint32_t source, ckpt_err *err);
 } ckpt_view_hooks;
