@@ -36,12 +36,13 @@ static int null_read(void *ctx, size_t file, void *buf, size_t n, uint64_t at)
     return 0;
 }
 
-static void null_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
+static int null_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
 {
     (void)ctx;
     (void)file;
     (void)n;
     (void)at;
+    return 0;
 }
 
 static void null_ending(void *ctx)

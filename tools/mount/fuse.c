@@ -248,6 +248,27 @@ static void *fs_buffer(void)
     return buf;
 }
 
+/*
+ * The kernel forgets all bytes, after the request was answered: it waits for pages that others are
+ * being asked for, which the other threads answer, so that only one may wait.
+ */
+static void fs_forget(const mount_served *s)
+{
+    static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
+    static _Atomic bool again;
+    struct fuse_session *session = atomic_load(&fs_session);
+
+    atomic_store(&again, true);
+    while (session && atomic_load(&again) && pthread_mutex_trylock(&alone) == 0) {
+        atomic_store(&again, false);
+        for (size_t i = 0; i < s->tree->n; i++) {
+            if (s->tree->at[i].file != MOUNT_FOLDER)
+                (void)fuse_lowlevel_notify_inval_inode(session, FUSE_ROOT_ID + i, 0, 0);
+        }
+        (void)pthread_mutex_unlock(&alone);
+    }
+}
+
 static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct fuse_file_info *fi)
 {
     const mount_served *s = fs_of(req);
@@ -268,14 +289,16 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct f
     rc = s->read(s->ctx, e->file, buf, n, from);
     in_order = atomic_exchange(&f->next, from + n) == from;
     if (rc != 0)
-        (void)fuse_reply_err(req, rc);
+        (void)fuse_reply_err(req, rc < 0 ? -rc : rc);
     else
         (void)fuse_reply_buf(req, buf, n);
     // the request is answered: others are by the other threads
     from += n;
     n = e->size - from < FS_AHEAD ? (size_t)(e->size - from) : FS_AHEAD;
     if (rc == 0 && in_order && n > 0)
-        s->ahead(s->ctx, e->file, n, from);
+        rc = s->ahead(s->ctx, e->file, n, from);
+    if (rc < 0)
+        fs_forget(s);
 }
 
 static void fs_statfs(fuse_req_t req, fuse_ino_t ino)

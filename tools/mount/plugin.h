@@ -22,10 +22,15 @@ typedef struct mount_served {
     int64_t time; /* of all that is there, seconds since the epoch */
     unsigned n_threads;
     void *ctx;
-    /* bytes [at, at + n) of a file, which are inside it; returns 0 or an errno */
+    /*
+     * Bytes [at, at + n) of a file, which are inside it; the second makes them for a read that may
+     * come soon.
+     *
+     * Returns  0 or an errno; a negative one: bytes that were given out before may be wrong, and
+     *          the kernel is to forget them
+     */
     int (*read)(void *ctx, size_t file, void *buf, size_t n, uint64_t at);
-    /* the same bytes may be asked for soon; what fails will fail again then */
-    void (*ahead)(void *ctx, size_t file, uint64_t n, uint64_t at);
+    int (*ahead)(void *ctx, size_t file, uint64_t n, uint64_t at);
 } mount_served;
 
 /* Texts say why not, in room bytes. */

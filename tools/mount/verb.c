@@ -81,7 +81,7 @@ static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
 
 /* ---- reading ---- */
 
-/* A read failed: said once for as long as nothing else fails. */
+/* A read failed: said once for as long as nothing else fails; what the plugin is told. */
 static int mnt_failed(mount_job *m, ckpt_err *why)
 {
     pthread_mutex_lock(&m->lock);
@@ -92,7 +92,10 @@ static int mnt_failed(mount_job *m, ckpt_err *why)
         say_error("%s", why->text);
     (void)snprintf(m->last, sizeof m->last, "%s", why->text);
     pthread_mutex_unlock(&m->lock);
-    return why->code == CKPT_ELIMIT ? ENOMEM : EIO;
+    if (why->code == CKPT_ELIMIT)
+        return ENOMEM;
+    // what was made of the values is right, or was not made
+    return why->code == CKPT_EDOUBT ? EIO : -EIO;
 }
 
 static int mnt_read(void *ctx, size_t file, void *buf, size_t n, uint64_t at)
@@ -103,13 +106,12 @@ static int mnt_read(void *ctx, size_t file, void *buf, size_t n, uint64_t at)
     return ckpt_view_read(m->view, file, buf, n, at, &err) == CKPT_OK ? 0 : mnt_failed(m, &err);
 }
 
-static void mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
+static int mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
 {
     mount_job *m = ctx;
     ckpt_err err = {0};
 
-    if (ckpt_view_ahead(m->view, file, n, at, &err) != CKPT_OK)
-        (void)mnt_failed(m, &err);
+    return ckpt_view_ahead(m->view, file, n, at, &err) == CKPT_OK ? 0 : mnt_failed(m, &err);
 }
 
 /* ---- the tree ---- */
