@@ -25,6 +25,9 @@ import time
 import traceback
 import zipfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'remote'))
+from server import Server
+
 ZERO = 'z3_bf16_w5_odd/ckpt'
 LLAMA = 'hf_trainer_llama_z3_bf16_w2/ckpt'
 SOURCES = [ZERO, LLAMA, 'z1_bf16_w3_groups/ckpt', 'z2_bf16_w2_emptyparam/ckpt', 'hf_bert_sharded/model', 'dcp_mesh2d_w4/ckpt', 'k_lora_z3/ckpt',
@@ -433,6 +436,28 @@ def case_overflow(case):
         case.check(fails(m.path('model.safetensors'), size - 4096, 4096) == 0, 'refused all the same')
         rc, text = m.end()
     case.check(rc == 0 and 'beyond the range' in text, 'status %d: %s' % (rc, text))
+
+
+def case_address(case):
+    """A model on another machine; when that goes away, reads fail and the end is still one."""
+    source = case.model()
+    env = {'CKPT_REMOTE_RETRIES': '1', 'CKPT_REMOTE_TIMEOUT': '5'}
+    with open(source, 'rb') as f:
+        server = Server({'/m.safetensors': f.read()})
+    with server, Mount(case, server.url + '/m.safetensors', '-q', '--to', 'safetensors', '--memory', '4MiB', env=env) as m:
+        case.check(m.mounted, 'is not mounted')
+        with Mount(case, source, '-q', '--to', 'safetensors') as here:
+            case.check(chunks(m.path('model.safetensors')) == chunks(here.path('model.safetensors')), 'other bytes')
+        rc, text = m.end()
+        case.check(rc == 0, 'status %d: %s' % (rc, text))
+    with open(source, 'rb') as f:
+        server = Server({'/m.safetensors': f.read()})
+    with Mount(case, server.url + '/m.safetensors', '-q', '--to', 'safetensors', '--memory', '4MiB', env=env) as m:
+        case.check(fails(m.path('model.safetensors'), 0, 4096) == 0, 'cannot be read')
+        server.close()
+        case.check(fails(m.path('model.safetensors'), 20 << 20, 4096) == errno.EIO, 'read from nobody')
+        rc, text = m.end()
+    case.check(rc == 7 and '/m.safetensors' in text, 'status %d: %s' % (rc, text))
 
 
 # ---- refusals: nothing is mounted, nothing is left ----
