@@ -284,6 +284,12 @@ class view
         ckpt_err err = ckpt_err();
         done(ckpt_view_read(v_.get(), i, out.data(), out.size(), at, &err), err);
     }
+    /* Make what a read of n bytes from `at` on will need, while others look at those before. */
+    void ahead(std::size_t i, std::uint64_t n, std::uint64_t at = 0) const
+    {
+        ckpt_err err = ckpt_err();
+        done(ckpt_view_ahead(v_.get(), i, n, at, &err), err);
+    }
     /* File i in order, with all checksums, before it is read; `write` says whether to go on. */
     void stream(std::size_t i, const std::function<bool(span<const std::byte>)> &write) const
     {

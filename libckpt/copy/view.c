@@ -482,7 +482,7 @@ static void vw_put_back(ckpt_view *v, ckpt_block *b)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* A job that may be wanted soon; *more: it is there now.  Else no worker or block was free for it. */
+/* A job that may be wanted soon; *more: it is there, else no worker or block was free for it. */
 static int vw_ahead(ckpt_view *v, uint64_t job, bool *more, ckpt_err *err)
 {
     ckpt_block *b = NULL;

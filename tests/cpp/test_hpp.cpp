@@ -429,6 +429,8 @@ static void views_are_what_is_written(void)
         std::string all;
 
         v.read(i, ckpt::span<std::byte>(late), f.bytes - late.size());
+        v.ahead(i, f.bytes);
+        CHECK(code_of([&] { v.ahead(i, f.bytes, 1); }) == CKPT_EUSAGE);
         v.read(i, ckpt::span<std::byte>(got));
         streamed.stream(i, [&](ckpt::span<const std::byte> bytes) {
             all.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());

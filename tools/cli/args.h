@@ -43,7 +43,7 @@ typedef struct cli_args {
     ckpt_dtype train_dtype, comm_dtype;           /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
-    const char *hub_layout;   /* convert: --layout, "hub" or "native"; of training state target.layout */
+    const char *hub_layout;   /* convert: --layout; of training state it becomes target.layout */
     const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
