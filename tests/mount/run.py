@@ -40,6 +40,12 @@ TARGETS = [['safetensors'], ['torch'], ['npz'], ['gguf', '--map', 'none'], ['hf'
            ['fsdp-ranks', '--world', '2']]
 
 
+def heed():
+    """A shell has what it starts in the background ignore these."""
+    for s in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(s, signal.SIG_DFL)
+
+
 class Mount:
     """`ckpt mount` in the foreground, ended by SIGTERM at the latest."""
 
@@ -48,7 +54,7 @@ class Mount:
         case.n += 1
         self.said = open(self.dir + '.err', 'w+')
         self.process = subprocess.Popen([case.bin + '/ckpt', 'mount', source, self.dir, *words], stdout=subprocess.DEVNULL, stderr=self.said,
-                                        stdin=subprocess.DEVNULL, cwd=case.work, env={**os.environ, **(env or {})})
+                                        stdin=subprocess.DEVNULL, cwd=case.work, env={**os.environ, **(env or {})}, preexec_fn=heed)
         while not os.path.ismount(self.dir) and self.process.poll() is None:
             time.sleep(0.01)
         self.mounted = self.process.poll() is None
