@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import stat
 import struct
 import subprocess
@@ -350,6 +351,32 @@ def case_daemon(case):
         p = case.run('mount', '--daemon', *words)
         case.check(p.returncode == status and p.stderr, '%s: status %d: %s' % (words, p.returncode, p.stderr))
         case.check(not os.path.lexists(at), 'a folder was left')
+
+
+def case_log(case):
+    """What a daemon says goes to the system's log, to its last word; tried where that has no socket of its own."""
+    if os.getuid() != 0 or os.path.lexists('/dev/log'):
+        return
+    source = case.big()
+    record = flip(next(os.path.join(source, x) for x in files_of(source) if 'rank_1_' in x and 'optim' in x))
+    at, said = os.path.join(case.work, 'daemon'), []
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind('/dev/log')
+    try:
+        log.settimeout(20)
+        p = case.run('mount', '--daemon', '-q', source, at, '--to', 'safetensors')
+        case.check(p.returncode == 0, 'status %d: %s' % (p.returncode, p.stderr))
+        case.check(None in chunks(os.path.join(at, 'model.safetensors')), 'nothing fails')
+        subprocess.run(['fusermount3', '-u', at], check=True)
+        while not said or 'reads failed' not in said[-1]:
+            said.append(log.recv(8192).decode())
+    except OSError as e:
+        said.append(str(e))
+    finally:
+        os.remove('/dev/log')
+        log.close()
+    case.check(record in said[0] and 'reads failed' in said[-1] and all('ckpt[' in x for x in said), 'logged: %s' % said)
+    case.check(gone(at), 'the folder stays')
 
 
 # ---- doubts ----

@@ -24,7 +24,7 @@
 #include "tools/cli/plugin.h"
 
 /* The letters. */
-enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_END = 'e' };
+enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 
 /* What the kernel reads ahead for who reads in order, where we may say so; its own is 128. */
 #define MTR_AHEAD "1024"
@@ -173,28 +173,39 @@ static void mtr_log(mtr_state *s)
         s->log = -1;
 }
 
-/* Until the reader says so, or is gone. */
+/* What the reader asks for; it is gone: as if it had asked for the end. */
+static void mtr_answer_one(mtr_state *s)
+{
+    char letter = 0;
+    ssize_t n = read(s->socket, &letter, 1);
+
+    if (n < 0 && errno == EINTR)
+        return;
+    if (n == 1 && letter == MTR_ATTACH) {
+        mtr_attach(s);
+    } else if (n == 1 && letter == MTR_SERVING) {
+        mtr_serving(s);
+    } else {
+        mtr_unmount(s);
+        if (n != 1 || send(s->socket, &letter, 1, MSG_NOSIGNAL) != 1)
+            s->socket = -1;
+    }
+}
+
+/* Until the reader is gone, and all that it said is logged. */
 static void mtr_loop(mtr_state *s)
 {
-    for (char letter = 0; letter != MTR_END;) {
+    while (s->socket >= 0 || s->log >= 0) {
         struct pollfd on[2] = {{.fd = s->socket, .events = POLLIN},
                                {.fd = s->log, .events = POLLIN}};
 
         if (poll(on, 2, -1) < 0 && errno != EINTR)
             return;
         // what is in the log was said before what is asked now
-        if (on[1].revents) {
+        if (on[1].revents)
             mtr_log(s);
-            continue;
-        }
-        if (!on[0].revents)
-            continue;
-        if (read(s->socket, &letter, 1) != 1)
-            return;
-        if (letter == MTR_ATTACH)
-            mtr_attach(s);
-        else if (letter == MTR_SERVING)
-            mtr_serving(s);
+        else if (on[0].revents)
+            mtr_answer_one(s);
     }
 }
 
@@ -412,20 +423,29 @@ void mounter_serving(const mounter *m)
     (void)mtr_ask(m, MTR_SERVING);
 }
 
-void mounter_end(mounter *m)
+void mounter_unmount(const mounter *m)
 {
-    char byte;
+    char letter = 0;
+    ssize_t n = -1;
 
-    if (!m)
-        return;
-    if (!mtr_ask(m, MTR_END))
+    if (mtr_ask(m, MTR_UNMOUNT)) {
+        do
+            n = read(m->socket, &letter, 1);
+        while (n < 0 && errno == EINTR);
+    }
+    if (n != 1)
         say_warning("%s: the process that unmounts is gone: fusermount3 -u '%s' does it",
                     m->opts.dir, m->opts.dir);
-    // its end of the socket closes when it is done
-    while (read(m->socket, &byte, 1) < 0 && errno == EINTR)
-        continue;
-    (void)waitpid(m->pid, NULL, 0);
+}
+
+void mounter_end(mounter *m)
+{
+    if (!m)
+        return;
     (void)close(m->socket);
+    // a daemon's reads what this one says until its end
+    if (!m->opts.daemon)
+        (void)waitpid(m->pid, NULL, 0);
     (void)close(m->null);
     if (m->log >= 0)
         (void)close(m->log);

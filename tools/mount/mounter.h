@@ -42,7 +42,13 @@ int mounter_attach(const mounter *m, int *fd, ckpt_err *err);
  */
 void mounter_serving(const mounter *m);
 
-/* Unmount, if it is mounted, and end the process; frees m.  NULL is fine. */
+/* Unmount, if it is mounted: whoever asks for something from now on does not wait for answers. */
+void mounter_unmount(const mounter *m);
+
+/*
+ * The same, and end the process: of a daemon when it has logged what is said until the reader ends.
+ * Frees m; NULL is fine.
+ */
 void mounter_end(mounter *m);
 
 #endif

@@ -156,10 +156,7 @@ static int64_t mnt_time(const ckpt_map *from)
 
 static void mnt_ending(void *ctx)
 {
-    mount_job *m = ctx;
-
-    mounter_end(m->mounter);
-    m->mounter = NULL;
+    mounter_unmount(((const mount_job *)ctx)->mounter);
 }
 
 /* The plugin that waiting for a source asks whether it is worth while. */
