@@ -58,7 +58,8 @@ static void bk_unlink(ckpt_blocks *b, const ckpt_block *one)
 /* A block that is in no list becomes a free one. */
 static void bk_release(ckpt_blocks *b, ckpt_block *one)
 {
-    b->of_job[one->job] = 0;
+    if (!one->stale)
+        b->of_job[one->job] = 0;
     b->n_kept -= one->n;
     ckpt_free(one->bytes);
     *one = (ckpt_block){.job = CKPT_BLOCK_FREE, .newer = b->free};
@@ -116,6 +117,10 @@ void ckpt_blocks_give_back(ckpt_blocks *b, ckpt_block *one)
 
     if (--one->n_users > 0)
         return;
+    if (one->stale) {
+        bk_release(b, one);
+        return;
+    }
     one->older = b->newest;
     one->newer = BK_NONE;
     if (b->newest != BK_NONE)
@@ -138,5 +143,13 @@ void ckpt_blocks_forget(ckpt_blocks *b)
 
         bk_unlink(b, old);
         bk_release(b, old);
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        ckpt_block *one = &b->at[i];
+
+        if (one->job == CKPT_BLOCK_FREE || one->stale)
+            continue;
+        one->stale = true;
+        b->of_job[one->job] = 0;
     }
 }

@@ -18,6 +18,7 @@ typedef struct ckpt_block {
     uint64_t n;
     unsigned n_users;
     bool making;           /* its bytes are not there yet */
+    bool stale;            /* forgotten while in use: nobody finds it any more */
     uint32_t older, newer; /* of those that hold something and have no user; free ones: the next */
 } ckpt_block;
 
@@ -56,7 +57,7 @@ void ckpt_blocks_give_back(ckpt_blocks *b, ckpt_block *one);
 /* A block, nobody but the caller its user, whose bytes could not be made: it is free then. */
 void ckpt_blocks_drop(ckpt_blocks *b, ckpt_block *one);
 
-/* Drop all that nobody uses. */
+/* None of those there are is found again; those in use go when they are given back. */
 void ckpt_blocks_forget(ckpt_blocks *b);
 
 #endif

@@ -33,8 +33,18 @@ struct ckpt_proof {
     pthread_cond_t idle; /* some source is not busy any more */
     uint8_t *state;      /* per source */
     pf_record **record;  /* per source; NULL: nothing was read, or all is known */
+    char **why;          /* per source: of a bad one, what was found; or NULL */
     ckpt_view_counts counts;
 };
+
+/* The memory of it, without what lies in the lists. */
+static void pf_release(ckpt_proof *p)
+{
+    ckpt_free(p->why);
+    ckpt_free(p->record);
+    ckpt_free(p->state);
+    ckpt_free(p);
+}
 
 int ckpt_proof_new(ckpt_proof **out, ckpt_feed *feed, const ckpt_proof_opts *opts, ckpt_err *err)
 {
@@ -49,21 +59,16 @@ int ckpt_proof_new(ckpt_proof **out, ckpt_feed *feed, const ckpt_proof_opts *opt
     p->opts = opts ? *opts : (ckpt_proof_opts){0};
     p->state = ckpt_alloc(n);
     p->record = ckpt_alloc(n * sizeof *p->record);
-    if (!p->state || !p->record || pthread_mutex_init(&p->lock, NULL) != 0) {
-        ckpt_free(p->record);
-        ckpt_free(p->state);
-        ckpt_free(p);
-        return ckpt_fail_memory(err);
-    }
-    if (pthread_cond_init(&p->idle, NULL) != 0) {
+    p->why = ckpt_alloc(n * sizeof *p->why);
+    if (p->state && p->record && p->why && pthread_mutex_init(&p->lock, NULL) == 0) {
+        if (pthread_cond_init(&p->idle, NULL) == 0) {
+            *out = p;
+            return CKPT_OK;
+        }
         pthread_mutex_destroy(&p->lock);
-        ckpt_free(p->record);
-        ckpt_free(p->state);
-        ckpt_free(p);
-        return ckpt_fail_memory(err);
     }
-    *out = p;
-    return CKPT_OK;
+    pf_release(p);
+    return ckpt_fail_memory(err);
 }
 
 static void pf_forget(ckpt_proof *p, uint32_t source)
@@ -79,13 +84,13 @@ void ckpt_proof_free(ckpt_proof *p)
 {
     if (!p)
         return;
-    for (uint32_t i = 0; i < p->feed->map->sources.n; i++)
+    for (uint32_t i = 0; i < p->feed->map->sources.n; i++) {
         pf_forget(p, i);
+        ckpt_free(p->why[i]);
+    }
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
-    ckpt_free(p->record);
-    ckpt_free(p->state);
-    ckpt_free(p);
+    pf_release(p);
 }
 
 /* ---- a record as a whole ---- */
@@ -98,10 +103,16 @@ static pf_state pf_wait(ckpt_proof *p, uint32_t source)
     return p->state[source];
 }
 
-/* Somebody has read it.  What could not be read is tried again. */
-static int pf_judge(ckpt_proof *p, uint32_t source, int rc, bool told)
+/* Somebody has read it, with this outcome.  What could not be read is tried again. */
+static int pf_judge(ckpt_proof *p, uint32_t source, bool told, const ckpt_err *found, ckpt_err *err)
 {
+    const int rc = found->code;
+
     pthread_mutex_lock(&p->lock);
+    if (rc == CKPT_EFORMAT)
+        p->why[source] = ckpt_alloc(sizeof found->text);
+    if (rc == CKPT_EFORMAT && p->why[source])
+        memcpy(p->why[source], found->text, sizeof found->text);
     p->state[source] = rc == CKPT_OK ? PF_HELD : rc == CKPT_EFORMAT ? PF_BAD : PF_NEW;
     p->counts.n_held += rc == CKPT_OK && told;
     p->counts.n_bad += rc == CKPT_EFORMAT;
@@ -109,7 +120,7 @@ static int pf_judge(ckpt_proof *p, uint32_t source, int rc, bool told)
         pf_forget(p, source);
     pthread_cond_broadcast(&p->idle);
     pthread_mutex_unlock(&p->lock);
-    return rc;
+    return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", found->text);
 }
 
 /* A record's CRC from what was read of it and what was not.  n == 0: all is read. */
@@ -126,14 +137,15 @@ static int pf_compare(const ckpt_proof *p, uint32_t source, const ckpt_segment *
                                           : rc;
 }
 
+/* It was found before, by somebody who may not have said so yet. */
 static int pf_refuse(const ckpt_proof *p, uint32_t source, ckpt_err *err)
 {
     const ckpt_source *s = &p->feed->map->sources.at[source];
 
-    return ckpt_fail(
-        err, CKPT_EFORMAT,
-        "%s: record '%s' is not what was written, as was told before; restore the file",
-        p->feed->map->files.at[s->file].path, s->name ? s->name : "");
+    if (p->why[source])
+        return ckpt_fail(err, CKPT_EFORMAT, "%s", p->why[source]);
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: record '%s' is not what was written; restore the file",
+                     p->feed->map->files.at[s->file].path, s->name ? s->name : "");
 }
 
 /* What there is to do before the first byte of a source is used. */
@@ -156,6 +168,7 @@ int ckpt_proof_touch(ckpt_proof *p, uint32_t source, ckpt_err *err)
     assert(source < p->feed->map->sources.n);
     const ckpt_source *s = &p->feed->map->sources.at[source];
     bool due = s->coding == CKPT_DEFLATE || s->whole || (p->opts.first && s->has_crc);
+    ckpt_err found = {0};
     pf_state was;
 
     if (s->kind != CKPT_SOURCE_FILE)
@@ -173,7 +186,8 @@ int ckpt_proof_touch(ckpt_proof *p, uint32_t source, ckpt_err *err)
         return pf_refuse(p, source, err);
     if (was == PF_HELD || !due)
         return CKPT_OK;
-    return pf_judge(p, source, pf_begin(p, source, err), s->has_crc);
+    (void)pf_begin(p, source, &found);
+    return pf_judge(p, source, s->has_crc, &found, err);
 }
 
 /* ---- stretches ---- */
@@ -264,6 +278,7 @@ int ckpt_proof_take(ckpt_proof *p, ckpt_segments *read, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < read->n; i++) {
         const uint32_t source = read->at[i].source;
         const ckpt_segments *s;
+        ckpt_err found = {0};
         bool due;
 
         pthread_mutex_lock(&p->lock);
@@ -273,7 +288,8 @@ int ckpt_proof_take(ckpt_proof *p, ckpt_segments *read, ckpt_err *err)
             continue;
         // a busy record is nobody else's
         s = &p->record[source]->seg;
-        rc = pf_judge(p, source, pf_compare(p, source, s->at, s->n, err), true);
+        (void)pf_compare(p, source, s->at, s->n, &found);
+        rc = pf_judge(p, source, true, &found, err);
     }
     read->n = 0;
     return rc;
@@ -285,6 +301,7 @@ static int pf_rest(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     ckpt_proof *p = ctx;
     uint32_t source = (uint32_t)item;
+    ckpt_err found = {0};
     bool mine;
 
     (void)worker;
@@ -296,7 +313,8 @@ static int pf_rest(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     if (!mine)
         return CKPT_OK;
     const ckpt_segments *s = &p->record[source]->seg;
-    return pf_judge(p, source, pf_compare(p, source, s->at, s->n, err), true);
+    (void)pf_compare(p, source, s->at, s->n, &found);
+    return pf_judge(p, source, true, &found, err);
 }
 
 int ckpt_proof_finish(ckpt_proof *p, unsigned n_workers, ckpt_err *err)
