@@ -6,10 +6,10 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 
 #include "tools/mount/plugin.h"
 
@@ -58,7 +58,7 @@ static int stop(const char *why)
 
 int main(int argc, char **argv)
 {
-    void *lib = argc == 4 ? dlopen(argv[1], RTLD_NOW) : NULL, *handle;
+    void *lib = argc == 4 ? dlopen(argv[1], RTLD_NOW) : NULL;
     const mount_plugin *p = lib ? dlsym(lib, MOUNT_TABLE) : NULL;
     uint64_t size = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
     mount_tree tree;
@@ -72,13 +72,11 @@ int main(int argc, char **argv)
         return stop("usage: null_mount PLUGIN DIR BYTES");
     if (mount_tree_make(&tree, 1, null_path, null_size, &size, &bad) != 0)
         return stop("out of memory");
-    handle = p->attach(argv[2], "null", false, &fd, why, sizeof why);
-    if (!handle)
+    fd = p->attach(argv[2], "null", false, why, sizeof why);
+    if (fd < 0)
         return stop(why);
-    fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    p->part(handle);
     rc = p->serve(fd, &served, null_ending, why, sizeof why);
-    p->detach(handle);
+    (void)umount2(argv[2], MNT_DETACH);
     mount_tree_free(&tree);
     return rc == 0 ? 0 : stop(why);
 }

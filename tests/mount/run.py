@@ -97,8 +97,8 @@ class Case:
         path = os.path.join(self.fixtures, name)
         if not os.path.isdir(path) or '/' in name:
             return path
-        inside = [x for x in sorted(os.listdir(path)) if not x.endswith(('.json', '.md', '.py'))]
-        return os.path.join(path, inside[0])
+        inside = [os.path.join(path, x) for x in sorted(os.listdir(path)) if not x.endswith(('.json', '.md', '.py'))]
+        return max(inside, key=lambda x: os.path.getsize(x) if os.path.isfile(x) else 1 << 60)
 
     def run(self, *words):
         return subprocess.run([self.bin + '/ckpt', *words], capture_output=True, text=True, cwd=self.work, stdin=subprocess.DEVNULL)
@@ -334,9 +334,84 @@ def case_killed(case):
         rc = m.process.wait(60)
         m.said.seek(0)
         text = m.said.read()
-        case.check('fusermount3 -u' in text and rc == 0, 'status %d: %s' % (rc, text))
+        case.check('fusermount3 -u' in text and rc == 7, 'status %d: %s' % (rc, text))
         subprocess.run(['fusermount3', '-u', m.dir], check=True)
         os.rmdir(m.dir)
+
+
+def case_at_once(case):
+    """A signal while the first requests are on their way: nobody waits for the other."""
+    for i in range(60 if case.all else 20):
+        with Mount(case, case.source('safetensors_dtypes'), '-q', '--to', 'safetensors') as m:
+            time.sleep(i % 5 / 1000)
+            rc, text = m.end()
+            case.check(rc == 0, 'status %d: %s' % (rc, text))
+
+
+def case_moved(case):
+    """Unmounted is what was mounted, wherever it is by now, and nothing else."""
+    source = case.source('safetensors_dtypes')
+    above, other = os.path.join(case.work, 'above'), os.path.join(case.work, 'other')
+    os.mkdir(above)
+    p = subprocess.Popen([case.bin + '/ckpt', 'mount', '-q', source, os.path.join(above, 'm'), '--to', 'safetensors'], stdout=subprocess.DEVNULL)
+    while not os.path.ismount(os.path.join(above, 'm')) and p.poll() is None:
+        time.sleep(0.01)
+    os.rename(above, other)
+    p.terminate()
+    case.check(p.wait(60) == 0, 'status %d' % p.returncode)
+    case.check(not os.path.ismount(os.path.join(other, 'm')), 'a mount is left where it went')
+    if os.getuid() != 0:
+        return
+    # something over it is not ours to unmount: that is said
+    with Mount(case, source, '-q', '--to', 'safetensors') as m:
+        subprocess.run(['mount', '-t', 'tmpfs', 'none', m.dir], check=True)
+        open(m.path('precious'), 'w').close()
+        m.process.terminate()
+        rc = m.process.wait(60)
+        m.said.seek(0)
+        text = m.said.read()
+        case.check(rc == 7 and 'something else is mounted over it' in text, 'status %d: %s' % (rc, text))
+        case.check(os.path.exists(m.path('precious')), 'somebody else lost a mount')
+        subprocess.run(['umount', m.dir], check=True)
+        subprocess.run(['fusermount3', '-u', m.dir], check=True)
+        os.rmdir(m.dir)
+    # a second place of the same
+    place = os.path.join(case.work, 'place')
+    os.mkdir(place)
+    with Mount(case, source, '-q', '--to', 'safetensors') as m:
+        subprocess.run(['mount', '--bind', m.dir, place], check=True)
+        rc, text = m.end()
+        case.check(rc == 0 and not os.path.ismount(place), 'status %d: %s' % (rc, text))
+
+
+def case_names(case):
+    """Folders and sources of any name; a relative one, too."""
+    source = case.source('safetensors_dtypes')
+    for name in ('a b', 'a,b', 'a\\b', 'a\nb', 'a\tb#', '"\'', 'é – 終', '-x', '\\040', 'x/'):
+        there = os.path.join(case.work, 'of ' + name.rstrip('/'))
+        shutil.copy(source, there)
+        p = subprocess.Popen([case.bin + '/ckpt', 'mount', '-q', '--to', 'safetensors', '--', there, name], stdout=subprocess.DEVNULL, cwd=case.work)
+        at = os.path.join(case.work, name)
+        while not os.path.ismount(at) and p.poll() is None:
+            time.sleep(0.01)
+        case.check(os.listdir(at) == ['model.safetensors'], '%r: is not there' % name)
+        p.terminate()
+        case.check(p.wait(60) == 0 and not os.path.lexists(at.rstrip('/')), '%r: status %d, or left' % (name, p.returncode))
+
+
+def case_twice(case):
+    """Two that want one folder: one gets it."""
+    at = os.path.join(case.work, 'at')
+    both = [subprocess.Popen([case.bin + '/ckpt', 'mount', '-q', case.source('safetensors_dtypes'), at, '--to', 'safetensors', '--name', n],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for n in ('a', 'b')]
+    end = time.time() + 30
+    while all(p.poll() is None for p in both) and time.time() < end:
+        time.sleep(0.02)
+    for p in both:
+        p.terminate()
+    said = [p.communicate(timeout=60)[1] for p in both]
+    case.check(sorted(p.returncode for p in both) in ([0, 2], [0, 7]), 'status %s: %s' % ([p.returncode for p in both], said))
+    case.check(gone(at), 'the folder stays')
 
 
 def case_daemon(case):
@@ -347,10 +422,26 @@ def case_daemon(case):
     case.check('model.safetensors' in os.listdir(at), 'not there yet')
     subprocess.run(['fusermount3', '-u', at], check=True)
     case.check(gone(at), 'the folder stays')
+    # what the caller holds open is not held for longer
+    with open(os.path.join(case.work, 'lock'), 'w') as lock:
+        subprocess.run([case.bin + '/ckpt', 'mount', '--daemon', '-q', case.source(ZERO), at, '--to', 'hf'], check=True, pass_fds=(lock.fileno(),))
+        held = [os.readlink('/proc/%s/fd/%s' % (pid, fd)) for pid in os.listdir('/proc') if pid.isdigit() and ours(pid, at)
+                for fd in os.listdir('/proc/%s/fd' % pid)]
+    case.check(held and not [x for x in held if x.endswith('/lock')], 'held: %s' % held)
+    subprocess.run(['fusermount3', '-u', at], check=True)
+    case.check(gone(at), 'the folder stays')
     for words, status in (([case.source(ZERO), at], 2), ([os.path.join(case.work, 'absent'), at, '--to', 'hf'], 5)):
         p = case.run('mount', '--daemon', *words)
         case.check(p.returncode == status and p.stderr, '%s: status %d: %s' % (words, p.returncode, p.stderr))
         case.check(not os.path.lexists(at), 'a folder was left')
+
+
+def ours(pid, at):
+    try:
+        with open('/proc/%s/cmdline' % pid) as f:
+            return at in f.read().split('\0')
+    except OSError:
+        return False
 
 
 def case_log(case):
@@ -509,19 +600,23 @@ def always_refused(case):
     refused(case, 2, 'say --to FORMAT', source, '@')
     refused(case, 2, '--name is for one file', source, '@', '--to', 'hf', '--name', 'x')
     refused(case, 2, 'is no name of a file', source, '@', '--to', 'torch', '--name', '../x')
-    refused(case, 2, '--join means nothing to format hf', source, '@', '--to', 'hf', '--join')
-    refused(case, 2, 'stage means nothing to format hf', source, '@', '--to', 'hf', '--stage', '2')
-    refused(case, 2, 'layout means nothing', source, '@', '--to', 'zero', '--layout', 'torchtitan')
+    refused(case, 2, 'is no name of a file', source, '@', '--to', 'torch', '--name', 'a' * 256)
     refused(case, 2, 'unknown option', source, '@', '--to', 'npz', '--compress')
     refused(case, 2, 'is not empty', source, case.source(ZERO), '--to', 'hf')
     refused(case, 2, 'is no folder', source, case.model(1), '--to', 'hf')
     refused(case, 3, 'libfuse3-dev', source, '@', '--to', 'hf', env={'CKPT_MOUNT_PLUGIN': '/nonexistent.so'})
-    refused(case, 9, '--strict', case.source(LLAMA), '@', '--to', 'hf', '--strict', '--size', 'heads=1')
+    refused(case, 2, 'shown in a folder', source, '', '--to', 'hf')
+    refused(case, 2, 'shown in a folder', source, 'https://example.org/x', '--to', 'hf')
+    refused(case, 7, 'cannot be made', source, os.path.join(case.work, 'no', 'such', 'place'), '--to', 'hf')
 
 
 def case_refused(case):
     always_refused(case)
-    refused(case, 7, 'cannot be mounted', case.source(ZERO), os.path.join(case.work, 'no', 'such', 'place'), '--to', 'hf')
+    source = case.source(ZERO)
+    refused(case, 2, '--join means nothing to format hf', source, '@', '--to', 'hf', '--join')
+    refused(case, 2, 'stage means nothing to format hf', source, '@', '--to', 'hf', '--stage', '2')
+    refused(case, 2, 'layout means nothing', source, '@', '--to', 'zero', '--layout', 'torchtitan')
+    refused(case, 9, '--strict', case.source(LLAMA), '@', '--to', 'hf', '--strict', '--size', 'heads=1')
     with open(os.path.join(case.fixtures, 'bad', 'manifest.json')) as f:
         bad = json.load(f)
     names = [b['path'] if isinstance(b, dict) else b for b in (bad['cases'])]

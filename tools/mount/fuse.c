@@ -314,7 +314,15 @@ static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
     (void)fuse_reply_statfs(req, &st);
 }
 
+/* Read-ahead may be as long as a request: who mounts may set it, where it has the right to. */
+static void fs_init(void *served, struct fuse_conn_info *conn)
+{
+    (void)served;
+    conn->max_readahead = FS_READ;
+}
+
 static const struct fuse_lowlevel_ops fs_ops = {
+    .init = fs_init,
     .lookup = fs_lookup,
     .getattr = fs_getattr,
     .opendir = fs_opendir,
@@ -345,47 +353,26 @@ static void fs_options(char *out, size_t room, const char *from, bool allow_othe
     out[n] = 0;
 }
 
-static void *fs_attach(const char *dir, const char *from, bool allow_other, int *fd, char *why,
-                       size_t room)
+static int fs_attach(const char *dir, const char *from, bool allow_other, char *why, size_t room)
 {
     char options[8192], name[] = "ckpt", flag[] = "-o";
     char *argv[] = {name, flag, options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(3, argv);
     struct fuse_session *s;
+    int fd = -1;
 
     fs_listen();
     fs_options(options, sizeof options, from, allow_other);
     s = fuse_session_new(&args, &fs_ops, sizeof fs_ops, NULL);
     fuse_opt_free_args(&args);
-    if (s && fuse_session_mount(s, dir) == 0) {
-        *fd = fuse_session_fd(s);
-        return s;
-    }
-    fs_why(why, room, s ? "fusermount3 has said why" : "libfuse makes no session");
+    // a session that ends does not unmount
+    if (s && fuse_session_mount(s, dir) == 0)
+        fd = fcntl(fuse_session_fd(s), F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        fs_why(why, room, s ? "fusermount3 has said why" : "libfuse makes no session");
     if (s)
         fuse_session_destroy(s);
-    return NULL;
-}
-
-/*
- * The device belongs to who serves: while this process had it open too, a file system whose server
- * is gone would wait for answers instead of failing.
- */
-static void fs_part(void *handle)
-{
-    struct fuse_session *s = handle;
-    int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-    if (none >= 0)
-        (void)dup3(none, fuse_session_fd(s), O_CLOEXEC);
-    if (none >= 0)
-        (void)close(none);
-}
-
-static void fs_detach(void *handle)
-{
-    fuse_session_unmount(handle);
-    fuse_session_destroy(handle);
+    return fd;
 }
 
 /* ---- serving ---- */
@@ -429,24 +416,20 @@ static int fs_serve(int fd, const mount_served *served, void (*ending)(void *ctx
         atomic_store(&fs_session, s);
         // a signal ends it as well as an unmount does
         rc = fs_loop(s, served->n_threads) < 0 ? -1 : 0;
-        ending(served->ctx);
         fuse_remove_signal_handlers(s);
-        atomic_store(&fs_session, NULL);
     }
     if (rc != 0)
         fs_why(why, room, "the device fails");
-    if (s) {
-        fuse_session_unmount(s);
+    ending(served->ctx);
+    atomic_store(&fs_session, NULL);
+    if (s)
         fuse_session_destroy(s);
-    }
     return rc;
 }
 
 const mount_plugin ckpt_mount_table = {
     .version = MOUNT_VERSION,
     .attach = fs_attach,
-    .part = fs_part,
-    .detach = fs_detach,
     .serve = fs_serve,
     .ended = fs_ended,
 };

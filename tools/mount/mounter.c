@@ -2,7 +2,7 @@
 /*
  * mounter.c: both ends: what the reader asks for by a letter, and the process that does it.
  */
-#define _GNU_SOURCE // pipe2, major, minor
+#define _GNU_SOURCE // pipe2, statx
 #include "tools/mount/mounter.h"
 
 #include <dirent.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -22,6 +23,7 @@
 
 #include "tools/cli/out.h"
 #include "tools/cli/plugin.h"
+#include "tools/mount/table.h"
 
 /* The letters. */
 enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
@@ -29,7 +31,7 @@ enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 /* What the kernel reads ahead for who reads in order, where we may say so; its own is 128. */
 #define MTR_AHEAD "1024"
 
-enum { MTR_TEXT = 400, MTR_LINE = 1024 };
+enum { MTR_LINE = 1024 };
 
 struct mounter {
     const mount_plugin *plugin;
@@ -40,44 +42,41 @@ struct mounter {
     int log;    /* daemon: where stderr goes; else -1 */
 };
 
-/* The answer to MTR_ATTACH; the device goes along. */
-typedef struct mtr_answer {
-    int rc;
-    char text[MTR_TEXT];
-} mtr_answer;
-
 /* The process's own state. */
 typedef struct mtr_state {
     const mounter *m;
     int socket, log, ready; /* -1: none; ready: who started a daemon waits for a byte */
-    void *handle;           /* NULL: nothing is mounted */
-    bool made;              /* the folder was made for it */
-    bool seen;              /* its device number is known: */
+    bool mounted;
     dev_t device;
+    bool made;           /* the folder was made for it */
     char line[MTR_LINE]; /* of the log, so far */
     size_t n_line;
 } mtr_state;
 
 /* ---- the process ---- */
 
-/* Some mount has this device number.  Paths would say less: other things may be mounted there. */
-static bool mtr_mounted(dev_t device)
+/* Nothing may lie under what is mounted, least of all the source. */
+static int mtr_empty(const char *dir, ckpt_err *err)
 {
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    unsigned ma = 0, mi = 0;
-    char *line = NULL;
-    size_t room = 0;
-    bool found = !f;
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    bool empty = true;
 
-    while (!found && getline(&line, &room, f) > 0)
-        found = sscanf(line, "%*d %*d %u:%u ", &ma, &mi) == 2 && makedev(ma, mi) == device;
-    free(line);
-    if (f)
-        (void)fclose(f);
-    return found;
+    if (!d && errno == ENOTCONN)
+        return fail(err, CKPT_EIO,
+                    "%s: is the mount of a process that is gone: fusermount3 -u '%s' clears it",
+                    dir, dir);
+    if (!d)
+        return fail(err, errno == ENOTDIR ? CKPT_EUSAGE : CKPT_EIO, "%s: %s", dir,
+                    errno == ENOTDIR ? "is no folder" : strerror(errno));
+    while (empty && (e = readdir(d)))
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    (void)closedir(d);
+    return empty ? CKPT_OK
+                 : fail(err, CKPT_EUSAGE, "%s: is not empty: what is in it would be hidden", dir);
 }
 
-static int mtr_send(const mtr_state *s, const mtr_answer *answer, int fd)
+static int mtr_send(const mtr_state *s, const ckpt_err *answer, int fd)
 {
     union {
         struct cmsghdr head;
@@ -98,59 +97,94 @@ static int mtr_send(const mtr_state *s, const mtr_answer *answer, int fd)
     return sendmsg(s->socket, &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
-static void mtr_unmount(mtr_state *s)
+static ckpt_err mtr_unmount(mtr_state *s)
 {
-    if (s->handle && (!s->seen || mtr_mounted(s->device)))
-        s->m->plugin->detach(s->handle);
-    s->handle = NULL;
+    ckpt_err answer = {0};
+    char why[300];
+
+    if (s->mounted && mount_table_clear(s->device, why, sizeof why) != 0)
+        (void)fail(&answer, CKPT_EIO, "%s", why);
+    s->mounted = false;
     if (s->made)
         (void)rmdir(s->m->opts.dir);
+    s->made = false;
+    return answer;
+}
+
+/* The device's number; the server, who may not answer yet, is not asked. */
+static bool mtr_device(mtr_state *s)
+{
+    struct statx st;
+
+    if (statx(AT_FDCWD, s->m->opts.dir, AT_STATX_DONT_SYNC, 0, &st) != 0)
+        return false;
+    s->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    return true;
+}
+
+/* Users other than root cannot, and do with less. */
+static void mtr_read_ahead(const mtr_state *s)
+{
+    char path[64];
+    int fd;
+
+    (void)snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", major(s->device),
+                   minor(s->device));
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (write(fd, MTR_AHEAD, sizeof MTR_AHEAD - 1) < 0)
+        errno = 0;
+    (void)close(fd);
+}
+
+/* Mount; the device, or -1. */
+static int mtr_mount(mtr_state *s, ckpt_err *err)
+{
+    const mounter_opts *o = &s->m->opts;
+    char why[300];
+    int fd;
+
+    s->made = mkdir(o->dir, 0755) == 0;
+    if (!s->made && errno != EEXIST) {
+        (void)fail(err, CKPT_EIO, "%s: cannot be made: %s", o->dir, strerror(errno));
+        return -1;
+    }
+    // the source may have taken its time to open
+    if (mtr_empty(o->dir, err) != CKPT_OK)
+        return -1;
+    fd = s->m->plugin->attach(o->dir, o->from, o->allow_other, why, sizeof why);
+    if (fd < 0)
+        (void)fail(err, CKPT_EIO, "%s: cannot be mounted: %s", o->dir, why);
+    s->mounted = fd >= 0 && mtr_device(s);
+    return fd;
 }
 
 static void mtr_attach(mtr_state *s)
 {
-    const mounter_opts *o = &s->m->opts;
-    mtr_answer answer = {.rc = CKPT_OK};
-    int fd = -1;
+    ckpt_err answer = {0};
+    int fd = mtr_mount(s, &answer);
 
-    s->made = mkdir(o->dir, 0755) == 0;
-    s->handle =
-        s->m->plugin->attach(o->dir, o->from, o->allow_other, &fd, answer.text, sizeof answer.text);
-    if (!s->handle)
-        answer.rc = CKPT_EIO;
-    if (mtr_send(s, &answer, fd) != 0 || !s->handle)
-        mtr_unmount(s);
-    if (s->handle)
-        s->m->plugin->part(s->handle);
+    if (s->mounted)
+        mtr_read_ahead(s);
+    if (mtr_send(s, &answer, fd) != 0 || fd < 0)
+        (void)mtr_unmount(s);
+    // it belongs to who serves: while this process had it open too, a file system whose server is
+    // gone would wait for answers instead of failing
+    if (fd >= 0)
+        (void)close(fd);
 }
 
-/* The first request, which waits until it is answered; then who waits is told. */
+/* Who waits is told, and the terminal let go; who does not wait any more wants it no more. */
 static void mtr_serving(mtr_state *s)
 {
-    char path[64];
-    struct stat st;
-    int fd;
-
-    s->seen = stat(s->m->opts.dir, &st) == 0;
-    s->device = s->seen ? st.st_dev : 0;
-    if (!s->seen)
-        return;
-    (void)snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
-                   minor(st.st_dev));
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        // users other than root cannot, and do with less
-        if (write(fd, MTR_AHEAD, sizeof MTR_AHEAD - 1) < 0)
-            fd = fd + 0;
-        (void)close(fd);
-    }
     if (s->ready < 0)
         return;
     if (write(s->ready, "", 1) != 1)
-        syslog(LOG_WARNING, "%s: who started this is gone", s->m->opts.dir);
+        (void)mtr_unmount(s);
     (void)close(s->ready);
     s->ready = -1;
-    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         (void)dup2(s->m->null, fd);
 }
 
@@ -161,10 +195,10 @@ static void mtr_log(mtr_state *s)
     ssize_t n = read(s->log, buf, sizeof buf);
 
     for (ssize_t i = 0; i < n; i++) {
-        if (buf[i] != '\n' && s->n_line + 1 < sizeof s->line) {
+        if (buf[i] != '\n')
             s->line[s->n_line++] = buf[i];
+        if (buf[i] != '\n' && s->n_line + 1 < sizeof s->line)
             continue;
-        }
         s->line[s->n_line] = 0;
         syslog(LOG_WARNING, "%s", s->line);
         s->n_line = 0;
@@ -173,8 +207,21 @@ static void mtr_log(mtr_state *s)
         s->log = -1;
 }
 
-/* What the reader asks for; it is gone: as if it had asked for the end. */
-static void mtr_answer_one(mtr_state *s)
+/* The reader is gone: nobody else would say it. */
+static void mtr_last(mtr_state *s)
+{
+    ckpt_err answer = mtr_unmount(s);
+
+    s->socket = -1;
+    if (answer.code == CKPT_OK)
+        return;
+    say_error("%s", answer.text);
+    if (s->m->opts.daemon)
+        syslog(LOG_ERR, "%s", answer.text);
+}
+
+/* What the reader asks for. */
+static void mtr_one(mtr_state *s)
 {
     char letter = 0;
     ssize_t n = read(s->socket, &letter, 1);
@@ -185,10 +232,12 @@ static void mtr_answer_one(mtr_state *s)
         mtr_attach(s);
     } else if (n == 1 && letter == MTR_SERVING) {
         mtr_serving(s);
+    } else if (n == 1 && letter == MTR_UNMOUNT) {
+        ckpt_err answer = mtr_unmount(s);
+
+        (void)mtr_send(s, &answer, -1);
     } else {
-        mtr_unmount(s);
-        if (n != 1 || send(s->socket, &letter, 1, MSG_NOSIGNAL) != 1)
-            s->socket = -1;
+        mtr_last(s);
     }
 }
 
@@ -205,7 +254,7 @@ static void mtr_loop(mtr_state *s)
         if (on[1].revents)
             mtr_log(s);
         else if (on[0].revents)
-            mtr_answer_one(s);
+            mtr_one(s);
     }
 }
 
@@ -219,34 +268,47 @@ __attribute__((noreturn)) static void mtr_process(const mounter *m, int socket, 
         (void)signal(kept[i], SIG_IGN);
     openlog("ckpt", LOG_PID, LOG_DAEMON);
     mtr_loop(&s);
-    mtr_unmount(&s);
     _exit(0);
 }
 
 /* ---- the reader's end ---- */
 
-/* Nothing may lie under what is mounted, least of all the source. */
+/* The folder that a missing one would be made in. */
+static int mtr_parent(const char *dir, ckpt_err *err)
+{
+    char *path = strdup(dir), *slash;
+    int rc = CKPT_OK;
+
+    if (!path)
+        return fail(err, CKPT_ELIMIT, "out of memory");
+    for (slash = path + strlen(path) - 1; slash > path && *slash == '/'; slash--)
+        *slash = 0;
+    slash = strrchr(path, '/');
+    if (slash)
+        slash[slash == path ? 1 : 0] = 0;
+    if (access(slash ? path : ".", W_OK | X_OK) != 0)
+        rc = fail(err, CKPT_EIO, "%s: cannot be made: %s: %s", dir, slash ? path : ".",
+                  strerror(errno));
+    free(path);
+    return rc;
+}
+
+/* What would stop it later, when a large source has been opened. */
 static int mtr_check(const char *dir, ckpt_err *err)
 {
-    DIR *d = opendir(dir);
-    const struct dirent *e;
-    bool empty = true;
+    if (!*dir || strncmp(dir, "/dev/fd/", 8) == 0 || ckpt_path_is_remote(dir))
+        return fail(err, CKPT_EUSAGE, "'%s': files are shown in a folder", dir);
+    return access(dir, F_OK) == 0 || errno != ENOENT ? mtr_empty(dir, err) : mtr_parent(dir, err);
+}
 
-    if (!d && errno == ENOENT)
-        return CKPT_OK;
-    if (!d && errno == ENOTDIR)
-        return fail(err, CKPT_EUSAGE, "%s: is no folder", dir);
-    if (!d && errno == ENOTCONN)
-        return fail(err, CKPT_EIO,
-                    "%s: is the mount of a process that is gone: fusermount3 -u '%s' clears it",
-                    dir, dir);
-    if (!d)
-        return fail(err, CKPT_EIO, "%s: %s", dir, strerror(errno));
-    while (empty && (e = readdir(d)))
-        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    (void)closedir(d);
-    return empty ? CKPT_OK
-                 : fail(err, CKPT_EUSAGE, "%s: is not empty: what is in it would be hidden", dir);
+static int mtr_fuse(ckpt_err *err)
+{
+    return access("/dev/fuse", R_OK | W_OK) == 0
+               ? CKPT_OK
+               : fail(err, CKPT_EIO,
+                      "/dev/fuse: %s: nothing can be mounted here (a container needs that device, "
+                      "and the right to mount)",
+                      strerror(errno));
 }
 
 static int mtr_load(mounter *m, ckpt_err *err)
@@ -267,24 +329,52 @@ static int mtr_load(mounter *m, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The old process: ends as the new one says, or as it ends. */
-__attribute__((noreturn)) static void mtr_wait(pid_t pid, int ready)
+/* The new process, for the signals of the old one. */
+static volatile sig_atomic_t mtr_pid;
+
+static void mtr_pass_on(int sig)
 {
+    (void)kill((pid_t)mtr_pid, sig);
+}
+
+/*
+ * The old process: ends when the first request has been answered, or as the new one ends.
+ */
+__attribute__((noreturn)) static void mtr_wait(pid_t pid, int ready, const char *dir)
+{
+    static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = mtr_pass_on}, old;
+    struct stat st;
     char byte;
     int status = 0;
     ssize_t n;
 
+    mtr_pid = (sig_atomic_t)pid;
+    (void)sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        if (sigaction(passed[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            (void)sigaction(passed[i], &action, NULL);
+    }
     do
         n = read(ready, &byte, 1);
     while (n < 0 && errno == EINTR);
-    if (n == 1)
+    if (n == 1 && stat(dir, &st) == 0)
         _exit(0);
-    (void)waitpid(pid, &status, 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
+/* Whoever waits for the end of something that the caller has open does not wait for us. */
+static void mtr_close_all(void)
+{
+    enum { MTR_CLOSE_RANGE = 436 }; /* the C library may be older than the call */
+
+    (void)syscall(MTR_CLOSE_RANGE, STDERR_FILENO + 1, ~0U, 0);
+}
+
 /* Go on in a new process; the old one stays until *ready is written to, or closed. */
-static int mtr_daemon(int *ready, ckpt_err *err)
+static int mtr_daemon(int *ready, const char *dir, ckpt_err *err)
 {
     int ends[2];
     pid_t pid;
@@ -295,7 +385,7 @@ static int mtr_daemon(int *ready, ckpt_err *err)
     pid = fork();
     if (pid > 0) {
         (void)close(ends[1]);
-        mtr_wait(pid, ends[0]);
+        mtr_wait(pid, ends[0], dir);
     }
     (void)close(ends[0]);
     *ready = ends[1];
@@ -330,6 +420,9 @@ static int mtr_start(mounter *m, int ready, ckpt_err *err)
         (void)close(ready);
     m->socket = ends[0];
     m->log = log[1];
+    // a log that takes nothing more does not stop who writes it
+    if (m->log >= 0)
+        (void)fcntl(m->log, F_SETFL, O_NONBLOCK);
     return CKPT_OK;
 }
 
@@ -343,13 +436,17 @@ int mounter_begin(mounter **out, const mounter_opts *opts, ckpt_err *err)
         return fail(err, CKPT_ELIMIT, "out of memory");
     m->opts = *opts;
     m->socket = m->log = -1;
+    if (opts->daemon)
+        mtr_close_all();
     m->null = open("/dev/null", O_RDWR | O_CLOEXEC);
     rc = m->null >= 0 ? mtr_check(opts->dir, err)
                       : fail(err, CKPT_EIO, "/dev/null: cannot be opened");
     if (rc == CKPT_OK)
         rc = mtr_load(m, err);
+    if (rc == CKPT_OK)
+        rc = mtr_fuse(err);
     if (rc == CKPT_OK && opts->daemon)
-        rc = mtr_daemon(&ready, err);
+        rc = mtr_daemon(&ready, opts->dir, err);
     if (rc == CKPT_OK)
         rc = mtr_start(m, ready, err);
     if (rc == CKPT_OK)
@@ -375,7 +472,7 @@ static bool mtr_ask(const mounter *m, char letter)
 }
 
 /* The answer to MTR_ATTACH, and the descriptor that came with it or -1. */
-static bool mtr_receive(const mounter *m, mtr_answer *answer, int *fd)
+static bool mtr_receive(const mounter *m, ckpt_err *answer, int *fd)
 {
     union {
         struct cmsghdr head;
@@ -394,7 +491,7 @@ static bool mtr_receive(const mounter *m, mtr_answer *answer, int *fd)
     while (n < 0 && errno == EINTR);
     if (n != (ssize_t)sizeof *answer)
         return false;
-    answer->text[MTR_TEXT - 1] = 0;
+    answer->text[sizeof answer->text - 1] = 0;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
         memcpy(fd, CMSG_DATA(c), sizeof *fd);
@@ -403,13 +500,13 @@ static bool mtr_receive(const mounter *m, mtr_answer *answer, int *fd)
 
 int mounter_attach(const mounter *m, int *fd, ckpt_err *err)
 {
-    mtr_answer answer;
+    ckpt_err answer;
 
     if (!mtr_ask(m, MTR_ATTACH) || !mtr_receive(m, &answer, fd))
         return fail(err, CKPT_EIO, "%s: the process that mounts is gone", m->opts.dir);
-    if (answer.rc != CKPT_OK || *fd < 0)
-        return fail(err, CKPT_EIO, "%s: cannot be mounted: %s", m->opts.dir, answer.text);
-    return CKPT_OK;
+    if (answer.code != CKPT_OK)
+        return fail(err, answer.code, "%s", answer.text);
+    return *fd >= 0 ? CKPT_OK : fail(err, CKPT_EIO, "%s: no device came", m->opts.dir);
 }
 
 void mounter_serving(const mounter *m)
@@ -423,19 +520,17 @@ void mounter_serving(const mounter *m)
     (void)mtr_ask(m, MTR_SERVING);
 }
 
-void mounter_unmount(const mounter *m)
+int mounter_unmount(const mounter *m, ckpt_err *err)
 {
-    char letter = 0;
-    ssize_t n = -1;
+    ckpt_err answer;
+    int none;
 
-    if (mtr_ask(m, MTR_UNMOUNT)) {
-        do
-            n = read(m->socket, &letter, 1);
-        while (n < 0 && errno == EINTR);
-    }
-    if (n != 1)
-        say_warning("%s: the process that unmounts is gone: fusermount3 -u '%s' does it",
+    if (!mtr_ask(m, MTR_UNMOUNT) || !mtr_receive(m, &answer, &none))
+        return fail(err, CKPT_EIO,
+                    "%s: the process that unmounts is gone: where it is still mounted, fusermount3 "
+                    "-u '%s' unmounts it",
                     m->opts.dir, m->opts.dir);
+    return answer.code == CKPT_OK ? CKPT_OK : fail(err, answer.code, "%s", answer.text);
 }
 
 void mounter_end(mounter *m)

@@ -24,7 +24,8 @@ typedef struct mounter_opts {
 /*
  * Load the plugin and start the process.  The strings outlive it.
  *
- * Errors   CKPT_EUNSUPPORTED: no plugin; CKPT_EUSAGE: dir is not empty, or no folder; CKPT_EIO
+ * Errors   CKPT_EUNSUPPORTED: no plugin; CKPT_EUSAGE: dir is not empty, or no folder; CKPT_EIO:
+ *          it cannot be made, nothing can be mounted
  */
 int mounter_begin(mounter **out, const mounter_opts *opts, ckpt_err *err);
 const mount_plugin *mounter_plugin(const mounter *m);
@@ -42,8 +43,13 @@ int mounter_attach(const mounter *m, int *fd, ckpt_err *err);
  */
 void mounter_serving(const mounter *m);
 
-/* Unmount, if it is mounted: whoever asks for something from now on does not wait for answers. */
-void mounter_unmount(const mounter *m);
+/*
+ * Unmount, wherever it is mounted by now: whoever asks for something from then on does not wait for
+ * answers.
+ *
+ * Errors   CKPT_EIO: the process is gone; something is mounted over it
+ */
+int mounter_unmount(const mounter *m, ckpt_err *err);
 
 /*
  * The same, and end the process: of a daemon when it has logged what is said until the reader ends.

@@ -14,7 +14,7 @@
 /* Name of the plugin, of its table, and of this contract. */
 #define MOUNT_PLUGIN  "libckpt-mount.so"
 #define MOUNT_TABLE   "ckpt_mount_table"
-#define MOUNT_VERSION 1u
+#define MOUNT_VERSION 2u
 
 /* What is served.  The functions are called by several threads. */
 typedef struct mount_served {
@@ -40,17 +40,13 @@ typedef struct mount_plugin {
      * Mount at dir; the rights that this takes are those of fusermount3, or of root.
      *
      * from       what `mount` shows as its source
-     * Returns    a handle for detach, *fd then is the device; NULL: why
+     * Returns    the device, which serve answers, or -1: why
      */
-    void *(*attach)(const char *dir, const char *from, bool allow_other, int *fd, char *why,
-                    size_t room);
-    /* Close the handle's own descriptor of the device: it belongs to who serves. */
-    void (*part)(void *handle);
-    /* Unmount, even where files are open, and free the handle. */
-    void (*detach)(void *handle);
+    int (*attach)(const char *dir, const char *from, bool allow_other, char *why, size_t room);
     /*
      * Answer requests from the device until a signal (HUP, INT, TERM) or somebody unmounts it.
-     * Closes fd, once nobody needs answers any more: before that, `ending` is called.
+     * Calls `ending` when no more are answered, also on failure; then closes fd, at which requests
+     * that wait fail.
      *
      * Returns  0, or -1: why
      */

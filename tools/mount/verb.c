@@ -21,7 +21,7 @@
 #include "tools/mount/mounter.h"
 
 enum {
-    MNT_NAME = 256,
+    MNT_NAME = 256,  /* with its end: the longest that file systems have */
     MNT_THREADS = 8, /* the library's own limit where --jobs says nothing */
     MNT_MORE = 2     /* threads that answer while the others make blocks */
 };
@@ -37,6 +37,7 @@ typedef struct mount_job {
     pthread_mutex_t lock;
     uint64_t n_failed;
     ckpt_err first;                            /* why the first read failed */
+    ckpt_err ending;                           /* why it is not unmounted */
     char last[sizeof((ckpt_err *)NULL)->text]; /* what was said last */
 } mount_job;
 
@@ -56,7 +57,8 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
                               "--name is for one file: format %s is a folder of several",
                               a->target.format)
                        : CKPT_OK;
-    if (a->name && (!*a->name || strchr(a->name, '/') || a->name[0] == '.'))
+    if (a->name &&
+        (!*a->name || strchr(a->name, '/') || a->name[0] == '.' || strlen(a->name) >= MNT_NAME))
         return fail(err, CKPT_EUSAGE, "--name: '%s' is no name of a file", a->name);
     (void)snprintf(name, MNT_NAME, "%s", a->name ? a->name : "model");
     if (!a->name && f->suffixes)
@@ -84,6 +86,9 @@ static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
 /* A read failed: said once for as long as nothing else fails; what the plugin is told. */
 static int mnt_failed(mount_job *m, ckpt_err *why)
 {
+    // the end was asked for, and cut it short
+    if (why->code == CKPT_ECANCELED && m->plugin->ended())
+        return EIO;
     pthread_mutex_lock(&m->lock);
     job_explain(&m->convert, why->code, why);
     if (m->n_failed++ == 0)
@@ -111,7 +116,10 @@ static int mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
     mount_job *m = ctx;
     ckpt_err err = {0};
 
-    return ckpt_view_ahead(m->view, file, n, at, &err) == CKPT_OK ? 0 : mnt_failed(m, &err);
+    if (ckpt_view_ahead(m->view, file, n, at, &err) == CKPT_OK)
+        return 0;
+    // nobody may ever ask for it; damage of the source is told as soon as it is seen
+    return err.code == CKPT_EFORMAT || err.code == CKPT_EMISMATCH ? mnt_failed(m, &err) : 0;
 }
 
 /* ---- the tree ---- */
@@ -156,7 +164,9 @@ static int64_t mnt_time(const ckpt_map *from)
 
 static void mnt_ending(void *ctx)
 {
-    mounter_unmount(((const mount_job *)ctx)->mounter);
+    mount_job *m = ctx;
+
+    (void)mounter_unmount(m->mounter, &m->ending);
 }
 
 /* The plugin that waiting for a source asks whether it is worth while. */
@@ -206,26 +216,43 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
     mounter_serving(m->mounter);
     if (m->plugin->serve(fd, &served, mnt_ending, why, sizeof why) != 0)
         rc = fail(err, CKPT_EIO, "%s: %s", m->dir, why);
+    if (rc == CKPT_OK && m->ending.code != CKPT_OK)
+        rc = fail(err, m->ending.code, "%s", m->ending.text);
     return rc;
 }
 
 /* What was seen of the source while it was mounted. */
 static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
 {
+    char reads[COUNT_ROOM];
     ckpt_view_counts n;
 
     ckpt_view_count(m->view, &n);
     job_take_counts(&m->convert, &n);
     job_warn_values(&m->convert);
     if (m->n_failed > 0)
-        return fail(err, m->first.code, "%s: %" PRIu64 " reads failed; the first: %s", m->dir,
-                    m->n_failed, m->first.text);
+        return fail(err, m->first.code, "%s: %s failed; the first: %s", m->dir,
+                    count_text(reads, m->n_failed, "read"), m->first.text);
     if (!a->quiet && n.n_held + n.n_partly > 0)
         say_note("%s: ended; CRC-32 of %" PRIu64 " records held; %" PRIu64
                  " were read in part, and not compared%s",
                  m->dir, n.n_held, n.n_partly,
                  n.n_partly > 0 ? " (--verify reads them whole)" : "");
     return CKPT_OK;
+}
+
+/* Serve, and tell how it went: what was read counts more than what became of the folder. */
+static int mnt_mounted(mount_job *m, const cli_args *a, ckpt_err *err)
+{
+    ckpt_err lost = {0};
+    int rc = mnt_serve(m, a, &lost);
+
+    if (rc == CKPT_OK || m->n_failed > 0) {
+        if (rc != CKPT_OK)
+            say_error("%s", lost.text);
+        return mnt_close(m, a, err);
+    }
+    return fail(err, rc, "%s", lost.text);
 }
 
 /* A source that is open: its view, mounted until somebody ends it. */
@@ -240,9 +267,7 @@ static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = mnt_tree(m, err);
     if (rc == CKPT_OK)
-        rc = mnt_serve(m, a, err);
-    if (rc == CKPT_OK)
-        rc = mnt_close(m, a, err);
+        rc = mnt_mounted(m, a, err);
     ckpt_view_free(m->view);
     mount_tree_free(&m->tree);
     job_free(&m->convert);
@@ -251,12 +276,15 @@ static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
 
 static int mount_before(cli_args *a, ckpt_err *err)
 {
+    char name[MNT_NAME];
     const mounter_opts opts = {.dir = a->operand[1],
                                .from = a->operand[0],
                                .allow_other = a->allow_other,
                                .daemon = a->daemon};
 
-    return mounter_begin(&a->mounter, &opts, err);
+    int rc = mnt_target(a, name, err);
+
+    return rc == CKPT_OK ? mounter_begin(&a->mounter, &opts, err) : rc;
 }
 
 static int mount_run(cli_args *a, ckpt_err *err)
