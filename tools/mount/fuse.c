@@ -31,6 +31,7 @@ enum {
     FS_READ = 1 << 20,  /* bytes of the largest request; the kernel's own limit */
     FS_BLOCK = 4096,    /* of stat and statvfs */
     FS_AHEAD = 1 << 20, /* bytes that are made while who reads in order looks at those before */
+    FS_OPEN = 1024,
     FS_NOTE = 512
 };
 
@@ -42,10 +43,12 @@ static struct {
 
 static _Atomic(struct fuse_session *) fs_session;
 
-/* An open file: where the read before ended. */
-typedef struct fs_open {
-    _Atomic uint64_t next;
-} fs_open;
+/*
+ * Where the read before ended, of each open file; when there are more of them than places, two
+ * share one, and are read ahead a little less.
+ */
+static _Atomic uint64_t fs_next[FS_OPEN];
+static _Atomic unsigned fs_opened;
 
 /* ---- what libfuse says ---- */
 
@@ -201,7 +204,6 @@ static void fs_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void fs_open_file(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     const mount_entry *e = fs_entry(fs_of(req), ino);
-    fs_open *f;
 
     if (!e || e->file == MOUNT_FOLDER) {
         (void)fuse_reply_err(req, e ? EISDIR : ENOENT);
@@ -211,22 +213,10 @@ static void fs_open_file(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
         (void)fuse_reply_err(req, EROFS);
         return;
     }
-    f = calloc(1, sizeof *f);
-    if (!f) {
-        (void)fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    fi->fh = (uint64_t)(uintptr_t)f;
+    fi->fh = atomic_fetch_add(&fs_opened, 1) % FS_OPEN;
+    atomic_store(&fs_next[fi->fh], 0);
     fi->keep_cache = 1;
-    if (fuse_reply_open(req, fi) != 0)
-        free(f);
-}
-
-static void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    (void)ino;
-    free((void *)(uintptr_t)fi->fh);
-    (void)fuse_reply_err(req, 0);
+    (void)fuse_reply_open(req, fi);
 }
 
 /* ---- bytes ---- */
@@ -273,7 +263,6 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct f
 {
     const mount_served *s = fs_of(req);
     const mount_entry *e = fs_entry(s, ino);
-    fs_open *f = (fs_open *)(uintptr_t)fi->fh;
     uint64_t from = (uint64_t)at;
     void *buf = fs_buffer();
     bool in_order;
@@ -287,7 +276,7 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct f
     n = n < e->size - from ? n : (size_t)(e->size - from);
     n = n < FS_READ ? n : FS_READ;
     rc = s->read(s->ctx, e->file, buf, n, from);
-    in_order = atomic_exchange(&f->next, from + n) == from;
+    in_order = atomic_exchange(&fs_next[fi->fh % FS_OPEN], from + n) == from;
     if (rc != 0)
         (void)fuse_reply_err(req, rc < 0 ? -rc : rc);
     else
@@ -329,7 +318,6 @@ static const struct fuse_lowlevel_ops fs_ops = {
     .readdir = fs_readdir,
     .readdirplus = fs_readdirplus,
     .open = fs_open_file,
-    .release = fs_release,
     .read = fs_read,
     .statfs = fs_statfs,
 };
@@ -411,6 +399,7 @@ static int fs_serve(int fd, const mount_served *served, void (*ending)(void *ctx
 
     fs_listen();
     s = fuse_session_new(&args, &fs_ops, sizeof fs_ops, (void *)(uintptr_t)served);
+    fuse_opt_free_args(&args);
     (void)snprintf(device, sizeof device, "/dev/fd/%d", fd);
     if (s && fuse_session_mount(s, device) == 0 && fuse_set_signal_handlers(s) == 0) {
         atomic_store(&fs_session, s);
