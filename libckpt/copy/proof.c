@@ -217,7 +217,6 @@ static int pf_insert(pf_record *r, const ckpt_segment *new, ckpt_err *err)
 
     if (i < s->n && s->at[i].at < new->at + new->n)
         return CKPT_OK;
-    r->n += new->n;
     if (i > 0 && s->at[i - 1].at + s->at[i - 1].n == new->at) {
         at = &s->at[i - 1];
         at->crc = ckpt_crc32_join(at->crc, new->crc, new->n);
@@ -231,6 +230,7 @@ static int pf_insert(pf_record *r, const ckpt_segment *new, ckpt_err *err)
         *at = *new;
         i++;
     }
+    r->n += new->n;
     // the one behind may begin where this one ends now
     if (i < s->n && at->at + at->n == s->at[i].at) {
         at->crc = ckpt_crc32_join(at->crc, s->at[i].crc, s->at[i].n);
@@ -262,7 +262,7 @@ static int pf_note(ckpt_proof *p, const ckpt_segment *seg, bool *due, ckpt_err *
     if (seg->n > 0)
         rc = pf_insert(r, seg, err);
     else
-        r->seg.n = 0;
+        r->seg.n = r->n = 0;
     *due = rc == CKPT_OK && (seg->n == 0 || s->n_bytes - r->n <= PF_REST ||
                              s->n_bytes - r->n <= s->n_bytes / PF_REST_PART);
     if (*due)

@@ -381,6 +381,26 @@ def case_moved(case):
         subprocess.run(['umount', m.dir], check=True)
         subprocess.run(['fusermount3', '-u', m.dir], check=True)
         os.rmdir(m.dir)
+    # nor is what lies in it
+    with Mount(case, case.source(ZERO), '-q', '--to', 'zero', '--world', '2') as m:
+        inside = m.path('global_step4')
+        subprocess.run(['mount', '-t', 'tmpfs', 'none', inside], check=True)
+        open(os.path.join(inside, 'precious'), 'w').close()
+        m.process.terminate()
+        rc = m.process.wait(60)
+        case.check(rc == 7 and os.path.ismount(m.dir), 'status %d, or somebody else lost a mount' % rc)
+        subprocess.run(['umount', '-l', m.dir], check=True)
+        os.rmdir(m.dir)
+    # what was cut off, but could not be unmounted by who tried, is unmounted
+    with Mount(case, source, '-q', '--to', 'safetensors') as m:
+        fd = os.open(m.path('model.safetensors'), os.O_RDONLY)
+        subprocess.run(['umount', '-f', m.dir], capture_output=True)
+        rc = m.process.wait(60)
+        case.check(rc == 0, 'cut off: status %d' % rc)
+        try:
+            os.close(fd)
+        except OSError:
+            pass
     # a second place of the same
     place = os.path.join(case.work, 'place')
     os.mkdir(place)
@@ -407,7 +427,11 @@ def case_names(case):
 
 def case_twice(case):
     """Two that want one folder: one gets it."""
-    at = os.path.join(case.work, 'at')
+    for i in range(20 if case.all else 5):
+        twice(case, os.path.join(case.work, 'at%d' % i))
+
+
+def twice(case, at):
     both = [subprocess.Popen([case.bin + '/ckpt', 'mount', '-q', case.source('safetensors_dtypes'), at, '--to', 'safetensors', '--name', n],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for n in ('a', 'b')]
     end = time.time() + 30
@@ -434,6 +458,16 @@ def case_daemon(case):
         held = [os.readlink('/proc/%s/fd/%s' % (pid, fd)) for pid in os.listdir('/proc') if pid.isdigit() and ours(pid, at)
                 for fd in os.listdir('/proc/%s/fd' % pid)]
     case.check(held and not [x for x in held if x.endswith('/lock')], 'held: %s' % held)
+    subprocess.run(['fusermount3', '-u', at], check=True)
+    case.check(gone(at), 'the folder stays')
+    # whose caller does not care for the ends of processes
+    p = subprocess.run([case.bin + '/ckpt', 'mount', '--daemon', os.path.join(case.work, 'absent'), at, '--to', 'hf'], stderr=subprocess.DEVNULL,
+                       preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    case.check(p.returncode == 5, 'status %d where ends are ignored' % p.returncode)
+    # a source that is one of the caller's files
+    with open(case.source('safetensors_dtypes')) as f:
+        subprocess.run([case.bin + '/ckpt', 'mount', '--daemon', '-q', '/dev/fd/%d' % f.fileno(), at, '--to', 'safetensors'], check=True, pass_fds=(f.fileno(),))
+    case.check(None not in chunks(os.path.join(at, 'model.safetensors')), 'a source by its descriptor')
     subprocess.run(['fusermount3', '-u', at], check=True)
     case.check(gone(at), 'the folder stays')
     for words, status in (([case.source(ZERO), at], 2), ([os.path.join(case.work, 'absent'), at, '--to', 'hf'], 5)):
@@ -536,6 +570,23 @@ def case_flipped_bit(case):
             case.check(all(fails(m.path('model.safetensors'), at, 1) == errno.EIO for at in wrong), 'the damaged range can be read again')
             rc, text = m.end()
         case.check(rc == 3 and os.path.basename(shard) in text and record in text and 'reads failed' in text, 'status %d: %s' % (rc, text))
+
+
+def case_damage_and_end(case):
+    """Readers that do not give up, while it ends."""
+    source = case.big()
+    flip(next(os.path.join(source, x) for x in files_of(source) if 'rank_1_' in x and 'optim' in x))
+    for _ in range(4 if case.all else 1):
+        with Mount(case, source, '-q', '--to', 'safetensors') as m:
+            script = ('import os, sys\nwhile True:\n fd = os.open(sys.argv[1], os.O_RDONLY)\n for at in range(0, 1 << 28, 1 << 20):\n'
+                      '  try: os.pread(fd, 1 << 20, at)\n  except OSError: pass\n os.close(fd)\n')
+            readers = [subprocess.Popen([sys.executable, '-c', script, m.path('model.safetensors')], stderr=subprocess.DEVNULL) for _ in range(4)]
+            time.sleep(0.5)
+            rc, text = m.end()
+            case.check(rc == 3, 'status %d: %s' % (rc, text))
+            for p in readers:
+                p.kill()
+                p.wait(20)
 
 
 def case_source_changes(case):

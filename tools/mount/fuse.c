@@ -50,6 +50,13 @@ static _Atomic(struct fuse_session *) fs_session;
 static _Atomic uint64_t fs_next[FS_OPEN];
 static _Atomic unsigned fs_opened;
 
+/*
+ * Bytes that were given out may be wrong: who opens a file from then on finds none of it in the
+ * kernel's cache.  Telling the kernel to forget would not do: it waits for reads that nobody may be
+ * there to answer any more.
+ */
+static atomic_bool fs_doubt;
+
 /* ---- what libfuse says ---- */
 
 __attribute__((format(printf, 2, 0))) static void fs_log(enum fuse_log_level level, const char *fmt,
@@ -215,7 +222,7 @@ static void fs_open_file(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
     }
     fi->fh = atomic_fetch_add(&fs_opened, 1) % FS_OPEN;
     atomic_store(&fs_next[fi->fh], 0);
-    fi->keep_cache = 1;
+    fi->keep_cache = !atomic_load(&fs_doubt);
     (void)fuse_reply_open(req, fi);
 }
 
@@ -236,27 +243,6 @@ static void *fs_buffer(void)
         }
     }
     return buf;
-}
-
-/*
- * The kernel forgets all bytes, after the request was answered: it waits for pages that others are
- * being asked for, which the other threads answer, so that only one may wait.
- */
-static void fs_forget(const mount_served *s)
-{
-    static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
-    static _Atomic bool again;
-    struct fuse_session *session = atomic_load(&fs_session);
-
-    atomic_store(&again, true);
-    while (session && atomic_load(&again) && pthread_mutex_trylock(&alone) == 0) {
-        atomic_store(&again, false);
-        for (size_t i = 0; i < s->tree->n; i++) {
-            if (s->tree->at[i].file != MOUNT_FOLDER)
-                (void)fuse_lowlevel_notify_inval_inode(session, FUSE_ROOT_ID + i, 0, 0);
-        }
-        (void)pthread_mutex_unlock(&alone);
-    }
 }
 
 static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct fuse_file_info *fi)
@@ -287,7 +273,7 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct f
     if (rc == 0 && in_order && n > 0)
         rc = s->ahead(s->ctx, e->file, n, from);
     if (rc < 0)
-        fs_forget(s);
+        atomic_store(&fs_doubt, true);
 }
 
 static void fs_statfs(fuse_req_t req, fuse_ino_t ino)

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -40,6 +40,8 @@ struct mounter {
     int socket; /* to the process */
     int null;   /* /dev/null, which cannot be opened later */
     int log;    /* daemon: where stderr goes; else -1 */
+    int *held;  /* daemon: n_held descriptors that its caller had open */
+    size_t n_held;
 };
 
 /* The process's own state. */
@@ -145,11 +147,6 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
     char why[300];
     int fd;
 
-    s->made = mkdir(o->dir, 0755) == 0;
-    if (!s->made && errno != EEXIST) {
-        (void)fail(err, CKPT_EIO, "%s: cannot be made: %s", o->dir, strerror(errno));
-        return -1;
-    }
     // the source may have taken its time to open
     if (mtr_empty(o->dir, err) != CKPT_OK)
         return -1;
@@ -157,13 +154,37 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
     if (fd < 0)
         (void)fail(err, CKPT_EIO, "%s: cannot be mounted: %s", o->dir, why);
     s->mounted = fd >= 0 && mtr_device(s);
+    if (s->mounted || fd < 0)
+        return fd;
+    (void)fail(err, CKPT_EIO, "%s: is gone as soon as it is mounted", o->dir);
+    (void)close(fd);
+    return -1;
+}
+
+/* The folder, for one of those who want to mount there at a time; -1: why not. */
+static int mtr_folder(mtr_state *s, ckpt_err *err)
+{
+    const char *dir = s->m->opts.dir;
+    int fd;
+
+    s->made = mkdir(dir, 0755) == 0;
+    if (!s->made && errno != EEXIST) {
+        (void)fail(err, CKPT_EIO, "%s: cannot be made: %s", dir, strerror(errno));
+        return -1;
+    }
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0)
+        (void)fail(err, CKPT_EIO, "%s: cannot be opened: %s", dir, strerror(errno));
     return fd;
 }
 
 static void mtr_attach(mtr_state *s)
 {
     ckpt_err answer = {0};
-    int fd = mtr_mount(s, &answer);
+    int folder = mtr_folder(s, &answer), fd = answer.code == CKPT_OK ? mtr_mount(s, &answer) : -1;
+
+    if (folder >= 0)
+        (void)close(folder);
 
     if (s->mounted)
         mtr_read_ahead(s);
@@ -203,8 +224,12 @@ static void mtr_log(mtr_state *s)
         syslog(LOG_WARNING, "%s", s->line);
         s->n_line = 0;
     }
-    if (n == 0 || (n < 0 && errno != EINTR))
-        s->log = -1;
+    if (n > 0 || (n < 0 && errno == EINTR))
+        return;
+    s->line[s->n_line] = 0;
+    if (s->n_line > 0)
+        syslog(LOG_WARNING, "%s", s->line);
+    s->log = -1;
 }
 
 /* The reader is gone: nobody else would say it. */
@@ -244,17 +269,39 @@ static void mtr_one(mtr_state *s)
 /* Until the reader is gone, and all that it said is logged. */
 static void mtr_loop(mtr_state *s)
 {
-    while (s->socket >= 0 || s->log >= 0) {
-        struct pollfd on[2] = {{.fd = s->socket, .events = POLLIN},
-                               {.fd = s->log, .events = POLLIN}};
+    int table = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 
-        if (poll(on, 2, -1) < 0 && errno != EINTR)
+    while (s->socket >= 0 || s->log >= 0) {
+        struct pollfd on[3] = {{.fd = s->socket, .events = POLLIN},
+                               {.fd = s->log, .events = POLLIN},
+                               {.fd = table, .events = POLLPRI}};
+
+        if (poll(on, 3, -1) < 0 && errno != EINTR)
             return;
+        // what somebody else has unmounted is not looked for later: its number may be another's
+        if (on[2].revents && s->mounted)
+            s->mounted = mount_table_has(s->device);
         // what is in the log was said before what is asked now
         if (on[1].revents)
             mtr_log(s);
         else if (on[0].revents)
             mtr_one(s);
+    }
+}
+
+/*
+ * Whoever waits for the end of something that the caller has open does not wait for a daemon; but
+ * for a source that is one of these (/dev/fd/7), which may be opened again.
+ */
+static void mtr_let_go(const mounter *m, const char *source)
+{
+    char name[2][40];
+
+    for (size_t i = 0; i < m->n_held; i++) {
+        (void)snprintf(name[0], sizeof name[0], "/dev/fd/%d", m->held[i]);
+        (void)snprintf(name[1], sizeof name[1], "/proc/self/fd/%d", m->held[i]);
+        if (!source || (strcmp(source, name[0]) != 0 && strcmp(source, name[1]) != 0))
+            (void)close(m->held[i]);
     }
 }
 
@@ -266,6 +313,7 @@ __attribute__((noreturn)) static void mtr_process(const mounter *m, int socket, 
     // it ends when the reader does, which gets these too
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         (void)signal(kept[i], SIG_IGN);
+    mtr_let_go(m, NULL);
     openlog("ckpt", LOG_PID, LOG_DAEMON);
     mtr_loop(&s);
     _exit(0);
@@ -365,12 +413,25 @@ __attribute__((noreturn)) static void mtr_wait(pid_t pid, int ready, const char 
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* Whoever waits for the end of something that the caller has open does not wait for us. */
-static void mtr_close_all(void)
+/* What the caller has open now. */
+static void mtr_hold(mounter *m)
 {
-    enum { MTR_CLOSE_RANGE = 436 }; /* the C library may be older than the call */
+    DIR *d = opendir("/proc/self/fd");
+    const struct dirent *e;
 
-    (void)syscall(MTR_CLOSE_RANGE, STDERR_FILENO + 1, ~0U, 0);
+    while (d && (e = readdir(d))) {
+        int fd = atoi(e->d_name);
+        int *more = fd > STDERR_FILENO && fd != dirfd(d)
+                        ? realloc(m->held, (m->n_held + 1) * sizeof *more)
+                        : NULL;
+
+        if (!more)
+            continue;
+        m->held = more;
+        m->held[m->n_held++] = fd;
+    }
+    if (d)
+        (void)closedir(d);
 }
 
 /* Go on in a new process; the old one stays until *ready is written to, or closed. */
@@ -436,8 +497,10 @@ int mounter_begin(mounter **out, const mounter_opts *opts, ckpt_err *err)
         return fail(err, CKPT_ELIMIT, "out of memory");
     m->opts = *opts;
     m->socket = m->log = -1;
+    // the ends of our processes are waited for
+    (void)signal(SIGCHLD, SIG_DFL);
     if (opts->daemon)
-        mtr_close_all();
+        mtr_hold(m);
     m->null = open("/dev/null", O_RDWR | O_CLOEXEC);
     rc = m->null >= 0 ? mtr_check(opts->dir, err)
                       : fail(err, CKPT_EIO, "/dev/null: cannot be opened");
@@ -509,15 +572,18 @@ int mounter_attach(const mounter *m, int *fd, ckpt_err *err)
     return *fd >= 0 ? CKPT_OK : fail(err, CKPT_EIO, "%s: no device came", m->opts.dir);
 }
 
-void mounter_serving(const mounter *m)
+int mounter_serving(const mounter *m, ckpt_err *err)
 {
     if (m->opts.daemon) {
         (void)fflush(NULL);
         (void)dup2(m->null, STDIN_FILENO);
         (void)dup2(m->null, STDOUT_FILENO);
         (void)dup2(m->log, STDERR_FILENO);
+        mtr_let_go(m, m->opts.from);
     }
-    (void)mtr_ask(m, MTR_SERVING);
+    return mtr_ask(m, MTR_SERVING)
+               ? CKPT_OK
+               : fail(err, CKPT_EIO, "%s: the process that unmounts is gone", m->opts.dir);
 }
 
 int mounter_unmount(const mounter *m, ckpt_err *err)
@@ -544,5 +610,6 @@ void mounter_end(mounter *m)
     (void)close(m->null);
     if (m->log >= 0)
         (void)close(m->log);
+    free(m->held);
     free(m);
 }

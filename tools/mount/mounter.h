@@ -39,9 +39,11 @@ int mounter_attach(const mounter *m, int *fd, ckpt_err *err);
 
 /*
  * Requests are answered from now on.  Who started a daemon is told when one has been; its stdin,
- * stdout and stderr are let go, and messages go to the system's log.
+ * stdout, stderr and what else its caller had open are let go, and messages go to the system's log.
+ *
+ * Errors   CKPT_EIO: the process is gone
  */
-void mounter_serving(const mounter *m);
+int mounter_serving(const mounter *m, ckpt_err *err);
 
 /*
  * Unmount, wherever it is mounted by now: whoever asks for something from then on does not wait for

@@ -27,7 +27,7 @@ typedef struct mount_served {
      * come soon.
      *
      * Returns  0 or an errno; a negative one: bytes that were given out before may be wrong, and
-     *          the kernel is to forget them
+     *          are not to come from a cache again
      */
     int (*read)(void *ctx, size_t file, void *buf, size_t n, uint64_t at);
     int (*ahead)(void *ctx, size_t file, uint64_t n, uint64_t at);

@@ -3,25 +3,44 @@
  * table.c: /proc/self/mountinfo, and unmounting by what it says.
  *
  * Source  proc(5): the mount's number, its parent's, the device, the root, the mount point; blanks
- *         and backslashes in paths are octal numbers behind a backslash
+ *         and backslashes in paths are octal numbers behind a backslash; the type behind " - "
  */
-#define _GNU_SOURCE /* umount2's flags */
+#define _GNU_SOURCE /* statx, umount2's flags */
 #include "tools/mount/table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { TBL_MOST = 64 /* places of one device that are unmounted */ };
+/* A mount of ours. */
+typedef struct tbl_place {
+    long id;
+    char *path;
+    bool covered; /* somebody else's mount lies over it, or in it */
+    bool carries; /* so does one of ours */
+} tbl_place;
+
+typedef struct tbl_places {
+    tbl_place *at;
+    size_t n;
+} tbl_places;
+
+/* A line of the table. */
+typedef struct tbl_line {
+    long id, parent;
+    dev_t device;
+    char *path;
+} tbl_line;
 
 /* A path as it is, in its place. */
 static void tbl_plain(char *path)
@@ -39,96 +58,164 @@ static void tbl_plain(char *path)
     *to = 0;
 }
 
-/* The device and mount point of a line; false: it is none. */
-static bool tbl_line(char *line, dev_t *device, char **at)
+/* A device that is no mount of this program's is 0: its number may have been one's before. */
+static bool tbl_parse(char *text, tbl_line *out)
 {
+    bool ours = strstr(text, " - fuse.ckpt ") != NULL;
     unsigned ma, mi;
     int n = 0;
 
-    if (sscanf(line, "%*d %*d %u:%u %*s %n", &ma, &mi, &n) != 2 || n == 0)
+    if (sscanf(text, "%ld %ld %u:%u %*s %n", &out->id, &out->parent, &ma, &mi, &n) != 4 || n == 0)
         return false;
-    *device = makedev(ma, mi);
-    *at = line + n;
-    (*at)[strcspn(*at, " \n")] = 0;
-    tbl_plain(*at);
+    out->device = ours ? makedev(ma, mi) : 0;
+    out->path = text + n;
+    out->path[strcspn(out->path, " \n")] = 0;
+    tbl_plain(out->path);
     return true;
 }
 
-/*
- * The newest place of a device, the caller's to free; covered: something was mounted over it since.
- *
- * Returns  0; -1: the table cannot be read
- */
-static int tbl_find(dev_t device, char **place, bool *covered)
+static void tbl_free(tbl_places *p)
 {
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    char *line = NULL, *at;
-    size_t room = 0;
-    dev_t found;
-
-    *place = NULL;
-    *covered = false;
-    if (!f)
-        return -1;
-    while (getline(&line, &room, f) > 0) {
-        if (!tbl_line(line, &found, &at))
-            continue;
-        if (found == device) {
-            free(*place);
-            *place = strdup(at);
-            *covered = false;
-        } else if (*place && strcmp(*place, at) == 0) {
-            *covered = true;
-        }
-    }
-    free(line);
-    (void)fclose(f);
-    return 0;
+    for (size_t i = 0; i < p->n; i++)
+        free(p->at[i].path);
+    free(p->at);
+    *p = (tbl_places){0};
 }
 
-/* False, with errno, where it cannot be had. */
-static bool tbl_unmount(char *path)
+static bool tbl_add(tbl_places *p, const tbl_line *line)
 {
-    char program[] = "fusermount3", options[] = "-uqz", end[] = "--";
-    char *const words[] = {program, options, end, path, NULL};
-    int status = -1, sys;
+    tbl_place *more = realloc(p->at, (p->n + 1) * sizeof *more);
+
+    if (!more)
+        return false;
+    p->at = more;
+    more[p->n] = (tbl_place){.id = line->id, .path = strdup(line->path)};
+    return more[p->n].path && ++p->n;
+}
+
+/* One pass over the table: the places of the device, or what lies over those that are known. */
+static bool tbl_pass(tbl_places *p, dev_t device, bool over)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *text = NULL;
+    size_t room = 0;
+    bool ok = f != NULL;
+    tbl_line line;
+
+    while (ok && getline(&text, &room, f) > 0) {
+        if (!tbl_parse(text, &line))
+            continue;
+        if (!over && line.device == device)
+            ok = tbl_add(p, &line);
+        for (size_t i = 0; over && i < p->n; i++) {
+            if (p->at[i].id != line.parent)
+                continue;
+            p->at[i].carries = p->at[i].carries || line.device == device;
+            p->at[i].covered = p->at[i].covered || line.device != device;
+        }
+    }
+    ok = ok && !ferror(f);
+    free(text);
+    if (f)
+        (void)fclose(f);
+    return ok;
+}
+
+bool mount_table_has(dev_t device)
+{
+    tbl_places p = {0};
+    bool has = !tbl_pass(&p, device, false) || p.n > 0;
+
+    tbl_free(&p);
+    return has;
+}
+
+/* fusermount3 has the rights; where it is not on the path it is where Debian has it. */
+static bool tbl_helper(char *path)
+{
+    char first[] = "fusermount3", second[] = "/usr/bin/fusermount3", options[] = "-uqz";
+    char end[] = "--";
+    char *const words[] = {first, options, end, path, NULL};
+    int status = -1;
     pid_t pid;
 
+    if (posix_spawnp(&pid, first, NULL, NULL, words, environ) != 0 &&
+        posix_spawn(&pid, second, NULL, NULL, words, environ) != 0)
+        return false;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return false;
+    }
+    return status == 0;
+}
+
+/* What the path leads to now is that device; asks no server. */
+static bool tbl_leads(const char *path, dev_t device)
+{
+    struct statx st;
+
+    return statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
+           makedev(st.stx_dev_major, st.stx_dev_minor) == device;
+}
+
+/* One place; false: why. */
+static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
+{
+    int sys;
+
+    if (!tbl_leads(path, device)) {
+        (void)snprintf(why, room, "%s: cannot be unmounted: something else hides it", path);
+        return false;
+    }
     if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
         return true;
     sys = errno;
-    if (sys == EPERM && posix_spawnp(&pid, program, NULL, NULL, words, environ) == 0) {
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            continue;
+    if (sys == EPERM && tbl_helper(path))
+        return true;
+    (void)snprintf(why, room, "%s: cannot be unmounted: %s (fusermount3 -u)", path, strerror(sys));
+    return false;
+}
+
+/* The places as they are now, and one to begin with: it carries nothing.  False: why. */
+static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_t room)
+{
+    *next = 0;
+    if (!tbl_pass(p, device, false) || !tbl_pass(p, device, true)) {
+        (void)snprintf(why, room, "/proc/self/mountinfo cannot be read: %s", strerror(errno));
+        return false;
     }
-    errno = sys;
-    return status == 0;
+    while (*next < p->n && (p->at[*next].covered || p->at[*next].carries))
+        ++*next;
+    if (p->n == 0 || *next < p->n)
+        return true;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->at[i].covered)
+            (void)snprintf(why, room,
+                           "%s: something else is mounted over it: unmount that, then this "
+                           "(fusermount3 -u)",
+                           p->at[i].path);
+    }
+    return false;
 }
 
 int mount_table_clear(dev_t device, char *why, size_t room)
 {
-    for (int i = 0; i < TBL_MOST; i++) {
-        char *place;
-        bool covered, gone = false;
+    size_t next, before = SIZE_MAX, left = 1;
+    bool ok = true;
 
-        if (tbl_find(device, &place, &covered) != 0) {
-            (void)snprintf(why, room, "/proc/self/mountinfo: %s", strerror(errno));
-            return -1;
+    while (ok && left > 0) {
+        tbl_places p = {0};
+
+        ok = tbl_next(&p, device, &next, why, room);
+        left = p.n;
+        if (ok && left >= before) {
+            (void)snprintf(why, room, "%s: is mounted again and again", p.at[next].path);
+            ok = false;
         }
-        if (!place)
-            return 0;
-        if (covered)
-            (void)snprintf(why, room,
-                           "%s: something else is mounted over it: unmount that, then this "
-                           "(fusermount3 -u)",
-                           place);
-        else if (!(gone = tbl_unmount(place)))
-            (void)snprintf(why, room, "%s: cannot be unmounted: %s (fusermount3 -u)", place,
-                           strerror(errno));
-        free(place);
-        if (!gone)
-            return -1;
+        if (ok && left > 0)
+            ok = tbl_unmount(p.at[next].path, device, why, room);
+        before = left;
+        tbl_free(&p);
     }
-    (void)snprintf(why, room, "it is mounted at too many places");
-    return -1;
+    return ok ? 0 : -1;
 }

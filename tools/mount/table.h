@@ -6,11 +6,16 @@
 #ifndef TOOLS_MOUNT_TABLE_H
 #define TOOLS_MOUNT_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
+/* The device is mounted somewhere; also where the table cannot be read. */
+bool mount_table_has(dev_t device);
+
 /*
- * Unmount a device wherever it is mounted, also while files of it are open.
+ * Unmount a device wherever it is mounted, also while files of it are open; never what somebody
+ * else has mounted over it, or in it.
  *
  * Returns  0: it is mounted nowhere; -1: why, in room bytes
  */

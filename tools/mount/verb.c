@@ -99,8 +99,7 @@ static int mnt_failed(mount_job *m, ckpt_err *why)
     pthread_mutex_unlock(&m->lock);
     if (why->code == CKPT_ELIMIT)
         return ENOMEM;
-    // what was made of the values is right, or was not made
-    return why->code == CKPT_EDOUBT ? EIO : -EIO;
+    return why->code == CKPT_EFORMAT || why->code == CKPT_EMISMATCH ? -EIO : EIO;
 }
 
 static int mnt_read(void *ctx, size_t file, void *buf, size_t n, uint64_t at)
@@ -213,7 +212,9 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
     if (!a->quiet)
         mnt_say(m, a);
     ckpt_remote_stop_with(mnt_stop, NULL);
-    mounter_serving(m->mounter);
+    rc = mounter_serving(m->mounter, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (m->plugin->serve(fd, &served, mnt_ending, why, sizeof why) != 0)
         rc = fail(err, CKPT_EIO, "%s: %s", m->dir, why);
     if (rc == CKPT_OK && m->ending.code != CKPT_OK)
