@@ -581,7 +581,9 @@ def case_damage_and_end(case):
             script = ('import os, sys\nwhile True:\n fd = os.open(sys.argv[1], os.O_RDONLY)\n for at in range(0, 1 << 28, 1 << 20):\n'
                       '  try: os.pread(fd, 1 << 20, at)\n  except OSError: pass\n os.close(fd)\n')
             readers = [subprocess.Popen([sys.executable, '-c', script, m.path('model.safetensors')], stderr=subprocess.DEVNULL) for _ in range(4)]
-            time.sleep(0.5)
+            end = time.time() + 30
+            while os.path.getsize(m.dir + '.err') == 0 and time.time() < end:
+                time.sleep(0.05)
             rc, text = m.end()
             case.check(rc == 3, 'status %d: %s' % (rc, text))
             for p in readers:
