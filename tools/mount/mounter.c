@@ -19,6 +19,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/cli/out.h"
@@ -31,7 +32,10 @@ enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 /* What the kernel reads ahead for who reads in order, where we may say so; its own is 128. */
 #define MTR_AHEAD "1024"
 
-enum { MTR_LINE = 1024 };
+enum {
+    MTR_LINE = 1024,
+    MTR_TRIES = 100 /* 2 s */
+};
 
 struct mounter {
     const mount_plugin *plugin;
@@ -161,7 +165,19 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
     return -1;
 }
 
-/* The folder, for one of those who want to mount there at a time; -1: why not. */
+/*
+ * Of those who want to mount at a folder one goes on at a time, which takes a moment.  Who holds the
+ * lock for longer (flock dir ckpt mount ...) wants something else with it.
+ */
+static void mtr_lock(int fd)
+{
+    static const struct timespec moment = {.tv_nsec = 20000000};
+
+    for (int i = 0; i < MTR_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
+        (void)nanosleep(&moment, NULL);
+}
+
+/* The folder, made and locked; -1: why not. */
 static int mtr_folder(mtr_state *s, ckpt_err *err)
 {
     const char *dir = s->m->opts.dir;
@@ -173,8 +189,10 @@ static int mtr_folder(mtr_state *s, ckpt_err *err)
         return -1;
     }
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX) != 0)
+    if (fd < 0)
         (void)fail(err, CKPT_EIO, "%s: cannot be opened: %s", dir, strerror(errno));
+    else
+        mtr_lock(fd);
     return fd;
 }
 
@@ -185,7 +203,6 @@ static void mtr_attach(mtr_state *s)
 
     if (folder >= 0)
         (void)close(folder);
-
     if (s->mounted)
         mtr_read_ahead(s);
     if (mtr_send(s, &answer, fd) != 0 || fd < 0)
