@@ -166,8 +166,8 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
 }
 
 /*
- * Of those who want to mount at a folder one goes on at a time, which takes a moment.  Who holds the
- * lock for longer (flock dir ckpt mount ...) wants something else with it.
+ * Of those who want to mount at a folder one goes on at a time, which takes a moment.  Who holds
+ * the lock for longer (flock dir ckpt mount ...) wants something else with it.
  */
 static void mtr_lock(int fd)
 {

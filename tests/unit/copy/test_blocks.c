@@ -211,9 +211,10 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(find_and_use),   cmocka_unit_test(oldest_goes),
-        cmocka_unit_test(used_ones_stay), cmocka_unit_test(bytes_are_used_again),
-        cmocka_unit_test(any_order),      cmocka_unit_test(no_memory), cmocka_unit_test(forgotten_in_use),
+        cmocka_unit_test(find_and_use),     cmocka_unit_test(oldest_goes),
+        cmocka_unit_test(used_ones_stay),   cmocka_unit_test(bytes_are_used_again),
+        cmocka_unit_test(any_order),        cmocka_unit_test(no_memory),
+        cmocka_unit_test(forgotten_in_use),
     };
 
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);
