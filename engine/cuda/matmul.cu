@@ -4,16 +4,21 @@
  * products.
  *
  * Products of 16-bit matrices run on tensor cores and add up in fp32; those of fp32 are exact fp32
- * (no TF32).  A bias is added before the one rounding.  Activations are not: the contract lets them
- * see the rounded value, which the library's fused ones do not (and its GELU is the tanh form
- * alone).
+ * (no TF32).  Activations are computed apart: the contract lets them see the rounded value, which
+ * the library's fused ones do not (and its GELU is the tanh form alone).
+ *
+ * A bias, and the values that a result is added to, are rounded once with the product or once more:
+ * the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not cut k
+ * round product and bias, then add the old value and round again; others round product and old value,
+ * then add the bias.  PyTorch calls the same kernels, so its results vary in the same way;
+ * tests/gpu/test_device.c accepts these orders and no other.
  *
  * Which kernel the library takes is asked once per shape and kept.  Kernels that would add up parts
  * of k in dt, or in an order that varies, are not allowed; with `deterministic` none that cut k at
  * all.  What the library has no kernel for (odd strides, for one) a plain one here does.
  *
- * Where a gradient is added to (w_add, dx_add) the sum is rounded once, while the processor rounds
- * the product first: they differ by at most one rounding of the product.
+ * The processor rounds a weight's gradient before it adds it to the old one (w_add).  The results
+ * differ by at most one rounding of the product.
  */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -434,7 +439,7 @@ void cu_linear_grad(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a)
     }
     if (a->dw) {
         zt_product p = zt_product_dw(a);
-        p.beta = p.sum ? 1.0F : 0.0F; // cuBLASLt adds before it rounds
+        p.beta = p.sum ? 1.0F : 0.0F; // cuBLASLt adds in the same call
         mm_run(d, dt, &p);
     }
     if (a->db && d->err.code == CKPT_OK)
