@@ -7,11 +7,11 @@
  * (no TF32).  Activations are computed apart: the contract lets them see the rounded value, which
  * the library's fused ones do not (and its GELU is the tanh form alone).
  *
- * A bias, and the values that a result is added to, are rounded once with the product or once more:
- * the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not cut k
- * round product and bias, then add the old value and round again; others round product and old value,
- * then add the bias.  PyTorch calls the same kernels, so its results vary in the same way;
- * tests/gpu/test_device.c accepts these orders and no other.
+ * A bias, and the values that a result is added to, are rounded once with the product or once
+ * more: the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not
+ * cut k round product and bias, then add the old value and round again; others round product and
+ * old value, then add the bias.  PyTorch calls the same kernels, so its results vary in the same
+ * way; tests/gpu/test_device.c accepts these orders and no other.
  *
  * Which kernel the library takes is asked once per shape and kept.  Kernels that would add up parts
  * of k in dt, or in an order that varies, are not allowed; with `deterministic` none that cut k at
