@@ -41,8 +41,14 @@ bool zt_config_number(const ckpt_value *v, double *out)
 int zt_config_fail(const zt_config_file *f, const char *key, const ckpt_value *v,
                    const char *expected)
 {
+    char digits[CKPT_VALUE_DIGITS];
     double x;
 
+    if (v->kind == CKPT_V_LONG) {
+        (void)ckpt_value_digits(digits, v->as.text);
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %.80s; expected %s", f->name, key, digits,
+                         expected);
+    }
     if (zt_config_number(v, &x))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s is %.15g; expected %s", f->name, key, x,
                          expected);

@@ -29,7 +29,7 @@ enum { GTK_TOKENS = 1 << 24 /* of a model, at most */ };
 
 static int gtk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_value **out)
 {
-    ckpt_json_text text = {.max = GTK_BYTES, .wide = true};
+    ckpt_json_text text = {.max = GTK_BYTES};
     ckpt_value *v = NULL;
     char *bytes = NULL;
     int rc;

@@ -84,7 +84,7 @@ static int st_parse(st_reader *r)
                        "%s: byte 0x%02X at offset %" PRIu64
                        ": only spaces may follow the header's object",
                        r->io->name, (unsigned)(uint8_t)text[n - 1], 7 + n);
-    ckpt_json_text json = {r->io->name, 8, text, n, CKPT_ST_HEADER_MAX, false};
+    ckpt_json_text json = {r->io->name, 8, text, n, CKPT_ST_HEADER_MAX, true};
     if (rc == CKPT_OK)
         rc = ckpt_json_parse(&r->header, r->arena, &json, r->err);
     ckpt_free(text);

@@ -85,42 +85,12 @@ void ckpt_tree_float(ckpt_tree *t, double f)
         ckpt_tree_puts(t, ".0");
 }
 
-/* Two's complement bytes in decimal, by repeated division. */
-static void tree_long(ckpt_tree *t, ckpt_text s)
-{
-    enum { MAX = 256, DIGITS = 640 }; // the reader lets 256 bytes through
-    uint8_t number[MAX];
-    char digits[DIGITS];
-    size_t n = s.n < MAX ? (size_t)s.n : MAX, at = DIGITS;
-    bool minus = n > 0 && ((unsigned char)s.at[n - 1] & 0x80u) != 0;
-    unsigned carry = 1;
-
-    memcpy(number, s.at, n);
-    for (size_t i = 0; minus && i < n; i++) {
-        carry += (uint8_t)~number[i];
-        number[i] = (uint8_t)carry;
-        carry >>= 8;
-    }
-    do {
-        unsigned rest = 0;
-
-        for (size_t i = n; i-- > 0;) {
-            rest = rest << 8 | number[i];
-            number[i] = (uint8_t)(rest / 10);
-            rest %= 10;
-        }
-        digits[--at] = (char)('0' + rest);
-        while (n > 0 && number[n - 1] == 0)
-            n--;
-    } while (n > 0);
-    ckpt_tree_puts(t, minus ? "-" : "");
-    ckpt_tree_put(t, digits + at, DIGITS - at);
-}
-
 void ckpt_tree_int(ckpt_tree *t, const ckpt_value *v)
 {
+    char digits[CKPT_VALUE_DIGITS];
+
     if (v->kind == CKPT_V_LONG)
-        tree_long(t, v->as.text);
+        ckpt_tree_put(t, digits, ckpt_value_digits(digits, v->as.text));
     else
         ckpt_tree_printf(t, "%" PRId64, v->as.i);
 }

@@ -136,6 +136,17 @@ ckpt_value *ckpt_value_bool(ckpt_arena *a, bool b);
 ckpt_value *ckpt_value_str(ckpt_arena *a, const char *s, uint64_t n);
 ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s);
 
+/*
+ * A whole number in decimal digits, perhaps after '-': INT where 64 bits hold it, else LONG.
+ * NULL: the arena is exhausted, or the number takes more than 255 bytes.
+ */
+ckpt_value *ckpt_value_decimal(ckpt_arena *a, const char *digits);
+
+enum { CKPT_VALUE_DIGITS = 640 }; /* room for what 256 bytes hold, a sign and a terminator */
+
+/* The bytes of a LONG as decimal digits, terminated; returns their number. */
+size_t ckpt_value_digits(char out[CKPT_VALUE_DIGITS], ckpt_text bytes);
+
 /* Grow a container by one (amortised): false when the arena is exhausted. */
 bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item);
 bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *value);

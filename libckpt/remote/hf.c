@@ -164,7 +164,7 @@ static int hub_ask(ckpt_value **out, const ckpt_site *s, const char *url, char n
                    ckpt_err *err)
 {
     const ckpt_fetch_from from = {s->root, url, NULL, &s->key};
-    ckpt_json_text text = {.name = s->root, .max = CKPT_SITE_PAGE, .wide = true};
+    ckpt_json_text text = {.name = s->root, .max = CKPT_SITE_PAGE};
     ckpt_bytes page = {0};
     int rc = url ? ckpt_fetch_all(&from, &page, CKPT_SITE_PAGE, next, err) : ckpt_fail_memory(err);
 

@@ -119,10 +119,8 @@ static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
 /* Add the shards of an index that is there. */
 static int htp_index(ckpt_site *s, ckpt_remote_file *f, ckpt_err *err)
 {
-    ckpt_json_text text = {.name = ckpt_remote_file_name(f),
-                           .n = ckpt_remote_file_size(f),
-                           .max = CKPT_SITE_PAGE,
-                           .wide = true};
+    ckpt_json_text text = {
+        .name = ckpt_remote_file_name(f), .n = ckpt_remote_file_size(f), .max = CKPT_SITE_PAGE};
     ckpt_value *index = NULL;
     char *bytes = text.n <= CKPT_SITE_PAGE ? ckpt_alloc((size_t)text.n + 1) : NULL;
     int rc = bytes ? ckpt_remote_file_read(f, bytes, text.n, 0, err) : ckpt_fail_memory(err);

@@ -391,9 +391,8 @@ static int gate_number(gate *g)
         g->i++;
         rc = gate_exponent(g, &exp);
     }
-    if (integer && g->text->wide && !gate_integer_ok(g->s + first, n))
-        integer = false;
-    if (rc == CKPT_OK && integer && !gate_integer_ok(g->s + first, n))
+    bool big = integer && !gate_integer_ok(g->s + first, n);
+    if (rc == CKPT_OK && big && g->text->narrow)
         rc = gate_fail(g, CKPT_EFORMAT, "an integer beyond 2^53 cannot be read exactly");
     if (rc == CKPT_OK && g->i - from > CKPT_JSON_DIGITS)
         rc = gate_fail(g, CKPT_ELIMIT, "a number of more than 60 characters");
@@ -401,8 +400,12 @@ static int gate_number(gate *g)
         rc = gate_fail(g, CKPT_EFORMAT, "a number that is too large for a double");
     // "-0" is a float to those who keep its sign, an integer to others: no offset or size is
     // written so
-    uint8_t kind = integer && !(minus && g->s[first] == '0');
-    if (rc == CKPT_OK && g->kinds && !ckpt_bytes_add(g->kinds, &kind, 1))
+    uint8_t kind = big ? 2 : integer && !(minus && g->s[first] == '0');
+    bool ok = rc != CKPT_OK || !g->kinds || ckpt_bytes_add(g->kinds, &kind, 1);
+    if (ok && rc == CKPT_OK && g->kinds && big)
+        ok = ckpt_bytes_add(g->kinds, g->s + from, (size_t)(g->i - from)) &&
+             ckpt_bytes_add(g->kinds, "", 1);
+    if (!ok)
         rc = ckpt_fail_memory(g->err);
     return rc;
 }

@@ -43,7 +43,7 @@ typedef struct json_reader {
     const ckpt_json_text *text;
     ckpt_arena *arena;
     ckpt_bytes kinds; /* of the numbers, in order: see ckpt_json_gate */
-    size_t n_numbers; /* taken so far */
+    size_t at;        /* bytes of it that were taken */
     ckpt_err *err;
 } json_reader;
 
@@ -73,10 +73,14 @@ static ckpt_value *json_container(json_reader *r, const cJSON *item)
  */
 static ckpt_value *json_number(json_reader *r, const cJSON *item)
 {
-    bool integer = r->n_numbers < r->kinds.n && r->kinds.at[r->n_numbers] == 1;
+    uint8_t kind = r->at < r->kinds.n ? r->kinds.at[r->at++] : 0;
 
-    r->n_numbers++;
-    if (integer)
+    if (kind == 2) {
+        const char *digits = (const char *)r->kinds.at + r->at;
+        r->at += strlen(digits) + 1;
+        return ckpt_value_decimal(r->arena, digits);
+    }
+    if (kind == 1)
         return ckpt_value_int(r->arena, (int64_t)item->valuedouble); // exact: the gate saw to 2^53
     if (!isfinite(item->valuedouble)) {
         ckpt_fail(r->err, CKPT_EFORMAT, "%s: a number is too large for a double", r->text->name);
@@ -371,6 +375,7 @@ static int json_text(json_writer *w, const ckpt_value *v)
 /* Write a value, or begin the container that it is. */
 static int json_put(json_writer *w, const ckpt_value *v)
 {
+    char digits[CKPT_VALUE_DIGITS];
     bool ok = true;
 
     if (v->kind == CKPT_V_STR)
@@ -384,6 +389,8 @@ static int json_put(json_writer *w, const ckpt_value *v)
         ok = ckpt_bytes_printf(w->out, "%s", v->as.i ? "true" : "false");
     else if (v->kind == CKPT_V_INT)
         ok = ckpt_bytes_printf(w->out, "%" PRId64, v->as.i);
+    else if (v->kind == CKPT_V_LONG)
+        ok = ckpt_bytes_add(w->out, digits, ckpt_value_digits(digits, v->as.text));
     else if (v->kind == CKPT_V_FLOAT && isfinite(v->as.f))
         ok = json_float(w->out, v->as.f);
     else

@@ -4,7 +4,7 @@
  *
  * Reading is strict.  A gate of ours sees the whole text first; only what it passes reaches
  * cJSON 1.7, which accepts duplicate keys, bad UTF-8, text after the value, cuts strings at \u0000,
- * and rounds integers above 2^53.
+ * and rounds integers above 2^53: their digits come from the gate.
  */
 #ifndef CKPT_CODEC_JSON_H
 #define CKPT_CODEC_JSON_H
@@ -24,23 +24,25 @@ typedef struct ckpt_json_text {
     const char *at;   /* n bytes; need not be terminated */
     uint64_t n;
     uint64_t max; /* bytes the text may have at most */
-    bool wide;    /* integers beyond +-2^53 are taken, as floats: they may have been rounded */
+    bool narrow; /* integers beyond +-2^53 are errors: readers that know doubles alone round them */
 } ckpt_json_text;
 
 /*
  * The gate alone: is this one JSON value that every reader understands in the same way?
  *
  * kinds    gets one byte for each number of the text, in order: 1 integer, 0 anything else (a
- *          fraction, an exponent, or -0); may be NULL
+ *          fraction, an exponent, or -0), 2 an integer beyond +-2^53, whose digits and a NUL
+ *          follow; may be NULL
  * Errors   CKPT_EFORMAT: not JSON (RFC 8259), not UTF-8, a key twice in one object, \u0000, a lone
- *          surrogate escape, an integer beyond +-2^53, a number no double can hold;
+ *          surrogate escape, text->narrow and an integer beyond +-2^53, a number no double can hold;
  *          CKPT_ELIMIT: over text->max or one of the limits above, or out of memory
  */
 int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err);
 
 /*
- * Gate and parse into DICT, LIST, STR, INT, FLOAT, BOOL and NONE values in the arena; keys keep the
- * order of the text.  Errors as of the gate.
+ * Gate and parse into DICT, LIST, STR, INT, LONG, FLOAT, BOOL and NONE values in the arena; keys
+ * keep the order of the text.  Integers are exact, so that one which nobody uses
+ * (model_max_length of a tokenizer without a limit) harms nobody.  Errors as of the gate.
  */
 int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text, ckpt_err *err);
 
