@@ -3,6 +3,7 @@
  * engine.h: a training run as a library: tools/zerotrain is the program around it.
  *
  *     setup.c     configuration, model, runtime, data, in the order in which they need each other
+ *     first.c     first weights: the model's, a checkpoint's, drawn
  *     agree.c     all ranks were told the same
  *     train.c     updates, saves, and what is written at the end
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
@@ -63,7 +64,11 @@ typedef struct zt_about {
     const zt_config *config;
     const char *class_name; /* of the model */
     uint64_t n_params, n_trained;
-    size_t n_drawn;       /* parameters that options.init lacks */
+    const char *init;     /* where first weights are from; NULL: none but those of options.load */
+    const char *drawn;    /* why they were drawn; NULL: they were not */
+    bool drawn_warns;     /* other weights may have been meant */
+    size_t n_drawn;       /* parameters that init lacks */
+    size_t n_missing;     /* those that options.load lacks */
     int64_t total_steps;  /* updates of the whole run */
     const char *device;   /* NULL: the processor */
     const char *wire;     /* what GPUs exchange by; NULL: nothing of its own */

@@ -252,13 +252,8 @@ int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
     bool print = strcmp(path, "-") == 0;
     FILE *out = NULL;
     float *all = NULL;
-    int rc = CKPT_OK;
+    int rc = ev_logits_new(&l, e, e->data, err);
 
-    if (e->model_config.arch != ZT_BERT_CLASSIFIER)
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
-                       e->model_config.class_name);
-    if (rc == CKPT_OK)
-        rc = ev_logits_new(&l, e, e->data, err);
     if (rc == CKPT_OK) {
         all = ckpt_alloc((size_t)(l.room * l.classes) * (size_t)e->comm->world * sizeof *all);
         rc = all ? CKPT_OK : ckpt_fail_memory(err);

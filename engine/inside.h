@@ -26,13 +26,28 @@ struct zt_engine {
     zt_loaded loaded;
     const char *vocab; /* of text; NULL: none */
     bool lower_case;
-    size_t n_drawn;           /* parameters that --init lacks */
+    const char *init;         /* first weights; NULL: drawn, or those of --load alone */
+    const char *drawn;        /* why they are drawn; NULL: they are not */
+    bool drawn_warns;         /* other weights may have been meant */
+    size_t n_drawn;           /* parameters that init lacks */
     uint64_t batch_size, seq; /* micro batch, tokens of a sample */
     int64_t total_steps;      /* updates of the whole run */
     double seconds[ZT_T_COUNT];
     zt_traffic traffic; /* of zt_engine_step */
     int64_t made;       /* calls of it that ended well */
 };
+
+/*
+ * first.c: where first weights come from (e->init, e->drawn); putting them in place, and those of
+ * --load over them.  All ranks call zt_first_fill.
+ *
+ * Errors  CKPT_EUSAGE: --evaluate or --predict without weights; those of zt_load_initial, zt_load
+ */
+int zt_first_choose(zt_engine *e, ckpt_err *err);
+int zt_first_fill(zt_engine *e, ckpt_err *err);
+
+/* The folder of --model, or that of its file; *named: the folder itself was given.  NULL: memory. */
+const char *zt_model_folder(zt_engine *e, bool *named);
 
 /*
  * agree.c: options, configuration, model and data are the same on all ranks.

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * setup.c: a run is put together: configuration, data, model, runtime, first weights.
+ * setup.c: a run is put together: configuration, data, model, runtime.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/cuda/load.h"
 #include "engine/inside.h"
 #include "engine/save/same.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/copy/listing.h"
 
 /* The configuration; what "auto" needs to know of the data comes in a second reading. */
 static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
@@ -37,12 +37,9 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
 /* A file beside the model's config.json; NULL: it is not there, or no memory. */
 static const char *su_beside(zt_engine *e, const char *name)
 {
-    const char *model = e->opts->model, *slash = strrchr(model, '/');
-    struct stat st;
-    bool folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
-    int n = folder ? (int)strlen(model) : slash ? (int)(slash - model) : 1;
-    const char *path =
-        ckpt_arena_printf(e->arena, "%.*s/%s", n, folder || slash ? model : ".", name);
+    bool named = false;
+    const char *folder = zt_model_folder(e, &named);
+    const char *path = folder ? ckpt_path_join(e->arena, folder, name) : NULL;
 
     return path && access(path, R_OK) == 0 ? path : NULL;
 }
@@ -50,7 +47,8 @@ static const char *su_beside(zt_engine *e, const char *name)
 /* What --vocab and --cased leave open is as the folder of the model has it. */
 static int su_tokenizer(zt_engine *e, ckpt_err *err)
 {
-    const char *path = su_beside(e, "tokenizer_config.json");
+    const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER; // no other model reads any
+    const char *path = text ? su_beside(e, "tokenizer_config.json") : NULL;
     const ckpt_value *lower;
     ckpt_value *json = NULL;
     int rc = CKPT_OK;
@@ -142,6 +140,9 @@ static int su_data(zt_engine *e, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
+    if (o->predictions && e->model_config.arch != ZT_BERT_CLASSIFIER)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
+                         e->model_config.class_name);
     if (!o->data && !(o->evaluate && o->eval_data))
         return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: the file to %s",
                          train ? "train on" : "read");
@@ -303,58 +304,6 @@ static int su_model(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-static int su_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
-                   ckpt_err *err)
-{
-    zt_engine *e = ctx;
-
-    (void)err;
-    zt_model_draw(e->model, param, (uint64_t)e->opts->seed, first, count, out);
-    return CKPT_OK;
-}
-
-/* What is trained beside frozen weights (adapters, their classifier) need not be in --init. */
-static size_t su_may_miss(const zt_engine *e)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; e->model->lora.rank && i < e->model->params.n; i++)
-        n += !e->model->params.at[i].frozen;
-    return n;
-}
-
-static int su_initial(zt_engine *e, ckpt_err *err)
-{
-    const zt_options *o = e->opts;
-    size_t may_miss = su_may_miss(e);
-    int rc = zt_load_initial(e->zero, o->init, !o->not_strict && !may_miss, &e->n_drawn, err);
-
-    if (rc == CKPT_OK && !o->not_strict && e->n_drawn > may_miss)
-        return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: %zu parameters of the model are missing, %zu of them are adapters "
-                         "(--not-strict passes over them)",
-                         o->init, e->n_drawn, may_miss);
-    return rc;
-}
-
-/* First weights: drawn, then a checkpoint's over them, then a resumed run's. */
-static int su_weights(zt_engine *e, ckpt_err *err)
-{
-    const zt_options *o = e->opts;
-    int rc = zt_zero_fill(e->zero, su_draw, e, err);
-
-    if (rc == CKPT_OK && o->init)
-        rc = zt_comm_agree(e->comm, su_initial(e, err), err);
-    if (rc == CKPT_OK && o->load) {
-        const zt_load_opts l = {.path = o->load,
-                                .tag = o->load_tag,
-                                .module_only = o->module_only || o->evaluate || o->predictions,
-                                .not_strict = o->not_strict};
-        rc = zt_load(e->zero, &l, &e->loaded, err);
-    }
-    return rc;
-}
-
 static int su_zero(zt_engine *e, ckpt_err *err)
 {
     const zt_zero_opts z = {.grouping = e->opts->groups,
@@ -391,6 +340,8 @@ static int su_local(zt_engine *e, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = su_data(e, err);
     if (rc == CKPT_OK)
+        rc = zt_first_choose(e, err);
+    if (rc == CKPT_OK)
         rc = su_device(e, err);
     if (rc == CKPT_OK)
         rc = su_model(e, err);
@@ -414,7 +365,7 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_comm_agree(comm, su_zero(e, err), err);
     if (rc == CKPT_OK && !opts->print_config)
-        rc = zt_comm_agree(comm, su_weights(e, err), err);
+        rc = zt_comm_agree(comm, zt_first_fill(e, err), err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = zt_same_state(e->zero, err);
     if (rc == CKPT_OK)

@@ -26,4 +26,7 @@ const ckpt_directory *ckpt_directory_find(const char *name);
 int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
                      ckpt_err *err);
 
+/* True if a driver of folders takes a listed one for a checkpoint, whole or damaged. */
+bool ckpt_folder_known(const ckpt_listing *list);
+
 #endif

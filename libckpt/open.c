@@ -213,6 +213,11 @@ static const ckpt_directory *open_driver(const ckpt_listing *list, unsigned caps
     return driver;
 }
 
+bool ckpt_folder_known(const ckpt_listing *list)
+{
+    return open_driver(list, 0, NULL) != NULL;
+}
+
 /*
  * A tag is of a run: whatever else lies in its folder is not meant.  Where no driver sees a run,
  * the first of those that have tags says what it misses.

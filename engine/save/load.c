@@ -593,6 +593,8 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing
     ld_loader l = {.zero = z, .initial = true};
     int rc = ld_open(&l, path, &open, err);
 
+    if (n_missing)
+        *n_missing = rc == CKPT_OK ? l.n_missing : 0;
     if (rc == CKPT_OK && strict)
         rc = ld_strict(&l, false, err);
     if (rc == CKPT_OK && l.n_missing == z->model->params.n)
@@ -603,8 +605,6 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing
         rc = zt_same_checkpoint(z->comm, l.map, &(zt_loaded){.n_missing = l.n_missing}, err);
     if (rc == CKPT_OK)
         rc = ld_fill(&l, false, err);
-    if (rc == CKPT_OK && n_missing)
-        *n_missing = l.n_missing;
     ld_free(&l);
     return rc;
 }

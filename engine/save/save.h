@@ -79,7 +79,8 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
 
 /*
  * Initial weights from a checkpoint: names as they are, with a prefix ("w0/"), or with the model's
- * left out.
+ * left out.  n_missing, where not NULL, gets how many parameters it lacks, also when it is refused
+ * for them.
  */
 int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
 

@@ -126,7 +126,9 @@ class Checks:
     def classified(self, world):
         """Evaluation and prediction of a classifier of text."""
         base = ['--deepspeed_config', self.w.write('ds.json', ds_config(3, 8)), '--model', SENTIMENT, '--seq', 24]
-        data = os.path.join(SENTIMENT, 'eval.tsv')
+        data, weights = os.path.join(SENTIMENT, 'eval.tsv'), os.path.join(self.w.fresh('first'), 'w.safetensors')
+        self.run(1, 'cpu', base + ['--data', data, '--max-steps', 1, '--save-weights', weights])
+        base += ['--init', weights]
         out = [self.run(world, d, base + ['--evaluate', '--eval-data', data]) for d in ('cpu', 'cuda')]
         out += [self.run(world, d, base + ['--predict', '-', '--data', data]) for d in ('cpu', 'cuda')]
         return ['scores differ: %s, %s' % tuple(out[:2])] * (out[0] != out[1]) + ['predictions differ'] * (out[2] != out[3])

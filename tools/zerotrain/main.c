@@ -31,6 +31,16 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
     return true;
 }
 
+/* What an engine is for. */
+static int mn_work(zt_engine *e, const told *t, ckpt_err *err)
+{
+    if (!t->run.predictions && !t->run.evaluate)
+        return run_train(e, t, err);
+    report_weights(e, t);
+    return t->run.predictions ? zt_engine_predict(e, t->run.predictions, err)
+                              : run_evaluate(e, t, err);
+}
+
 static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
 {
     zt_engine *e = NULL;
@@ -39,12 +49,8 @@ static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
     *running = rc == CKPT_OK;
     if (rc == CKPT_OK && t->run.print_config)
         rc = comm->rank == 0 ? zt_config_print(zt_engine_config(e), stdout, err) : CKPT_OK;
-    else if (rc == CKPT_OK && t->run.predictions)
-        rc = zt_engine_predict(e, t->run.predictions, err);
-    else if (rc == CKPT_OK && t->run.evaluate)
-        rc = run_evaluate(e, t, err);
     else if (rc == CKPT_OK)
-        rc = run_train(e, t, err);
+        rc = mn_work(e, t, err);
     zt_engine_free(e);
     return rc;
 }

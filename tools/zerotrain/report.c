@@ -260,6 +260,54 @@ void report_save(const report *r)
     }
 }
 
+/* Where the parameters are from that the named checkpoint lacks. */
+static void rp_lacking(const report *r, size_t n, const char *init)
+{
+    if (n == 0)
+        return;
+    fprintf(stderr, ", but for %zu parameters that it lacks: ", n);
+    if (init)
+        fprintf(stderr, "from %s", init);
+    else
+        fprintf(stderr, "drawn by --seed %" PRId64, r->told->run.seed);
+}
+
+/* Where weights are from; said with --quiet, too, where others may have been meant. */
+static void rp_weights(const report *r)
+{
+    const zt_about *a = &r->about;
+    const zt_options *o = &r->told->run;
+    const bool trains = !o->evaluate && !o->predictions;
+    const bool lacks = o->load ? a->n_missing > 0 && (!a->init || a->n_drawn > 0) : a->n_drawn > 0;
+    const bool warns = (!o->load && a->drawn_warns) || (lacks && !trains);
+
+    if (a->rank != 0 || (r->told->quiet && !warns))
+        return;
+    fputs(warns ? "zerotrain: warning: " : "", stderr);
+    if (o->load) {
+        fputs(trains ? "resumed from " : "weights: from ", stderr);
+        rp_loaded(r, stderr);
+        if (trains)
+            fprintf(stderr, " at step %" PRId64 "%s", a->loaded_steps,
+                    a->with_optimizer ? "" : ", weights alone");
+        rp_lacking(r, a->n_missing, a->init);
+    } else if (a->init) {
+        fprintf(stderr, "weights: from %s", a->init);
+        rp_lacking(r, a->n_drawn, NULL);
+    } else {
+        fprintf(stderr, "weights: drawn by --seed %" PRId64 " (%s)", o->seed, a->drawn);
+    }
+    fputc('\n', stderr);
+}
+
+void report_weights(zt_engine *e, const told *t)
+{
+    report r = {.engine = e, .told = t};
+
+    zt_engine_about(e, &r.about);
+    rp_weights(&r);
+}
+
 void report_start(const report *r)
 {
     const zt_about *a = &r->about;
@@ -274,8 +322,10 @@ void report_start(const report *r)
         else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
     }
-    if (r->told->quiet)
+    if (r->told->quiet) {
+        rp_weights(r);
         return;
+    }
     fprintf(stderr,
             "%s: %" PRIu64 " parameters, %" PRIu64
             " trained; ZeRO stage %d, %s, %d %s; global batch %" PRId64 " = %" PRId64 " x %" PRId64
@@ -286,15 +336,7 @@ void report_start(const report *r)
     if (a->device)
         fprintf(stderr, "note: on %s%s%s\n", a->device, a->wire ? ", exchanging by " : "",
                 a->wire ? a->wire : "");
-    if (a->n_drawn > 0)
-        fprintf(stderr, "note: %zu parameters are not in %s: they begin as drawn\n", a->n_drawn,
-                r->told->run.init);
-    if (r->told->run.load) {
-        fputs("resumed from ", stderr);
-        rp_loaded(r, stderr);
-        fprintf(stderr, " at step %" PRId64 "%s\n", a->loaded_steps,
-                a->with_optimizer ? "" : ", weights alone");
-    }
+    rp_weights(r);
     zt_engine_standing(r->engine, &now);
     if (now.steps >= a->total_steps)
         fprintf(stderr, "note: all %" PRId64 " updates are made already\n", a->total_steps);

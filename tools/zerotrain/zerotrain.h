@@ -166,6 +166,9 @@ int report_score(report *r, const zt_score *s, ckpt_err *err);
 
 void report_save(const report *r); /* what a save could not do beside saving, if anything */
 void report_start(const report *r);
+
+/* A run that does not train: where its weights are from. */
+void report_weights(zt_engine *e, const told *t);
 void report_profile(const report *r);
 
 /* With --profile: what every rank has sent to others and received; all ranks call it. */

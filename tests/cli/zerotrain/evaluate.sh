@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Loss and share of right answers of a trained model; of a fresh one; as a line of metrics.
+# Loss and share of right answers of a trained model; of one that has only begun; as a line of metrics.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 train --quiet --max-steps 60 --save run
 train --quiet --evaluate --eval-data "$S"/eval.tsv --load run --metrics m.jsonl >out
 numbers <out
 sed 's/: [0-9.e-]*\([,}]\)/: X\1/g' m.jsonl
-train --evaluate --quiet >fresh
+train --quiet --max-steps 1 --save begun
+train --evaluate --quiet --load begun >fresh
 numbers <fresh
 python3 - <<'EOF'
 import json

@@ -68,7 +68,8 @@ static const char *line_of(int64_t micro, const char *more)
 
 static zt_score score_of(int64_t micro, const char *data)
 {
-    const char *more = ckpt_arena_printf(arena, "--evaluate --eval-data %s", data);
+    const char *more =
+        ckpt_arena_printf(arena, "--evaluate --eval-data %s --init %s/first", data, folder);
     zt_options o;
     zt_engine *e;
     zt_score s;
@@ -129,7 +130,8 @@ static void test_predictions(void **state)
 {
     zt_score all = score_of(24, FIXTURE "/eval.tsv");
     const char *path = ckpt_arena_printf(arena, "%s/p.jsonl", folder);
-    const char *more = ckpt_arena_printf(arena, "--predict %s --data " FIXTURE "/eval.tsv", path);
+    const char *more = ckpt_arena_printf(
+        arena, "--predict %s --data " FIXTURE "/eval.tsv --init %s/first", path, folder);
     int32_t label[200];
     char text[1024];
     size_t n, at = 0, right = 0;
@@ -223,7 +225,13 @@ static int setup(void **state)
 {
     (void)state;
     arena = ckpt_arena_new(0);
-    return arena && mkdtemp(folder) && zt_comm_self(&comm, &err) == CKPT_OK ? 0 : -1;
+    if (!arena || !mkdtemp(folder) || zt_comm_self(&comm, &err) != CKPT_OK)
+        return -1;
+    // weights to evaluate
+    train(24, ckpt_arena_printf(arena,
+                                "--data " FIXTURE "/eval.tsv --max-steps 1 --save-model %s/first",
+                                folder));
+    return 0;
 }
 
 static int teardown(void **state)

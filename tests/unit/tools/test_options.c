@@ -114,7 +114,6 @@ static void test_together(void **state)
     refused("--tag a", "--save");
     refused("--load-tag a", "--load");
     refused("--module-only", "--load");
-    refused("--not-strict", "--init");
     refused("--eval-every 5 --data d", "--eval-data");
     refused("--lora-targets query", "--lora-rank");
     refused("--lora-dropout 0.1", "--lora-rank");

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * first.c: first weights: where they come from, and putting them in place.
+ *
+ * A folder of --model that holds weights means them, as it does to transformers: drawing others is
+ * asked for.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/inside.h"
+#include "libckpt/drivers.h"
+
+enum { FW_NAMES = 4 /* in a message */ };
+
+/* ---- the folder of the model ---- */
+
+const char *zt_model_folder(zt_engine *e, bool *named)
+{
+    const char *model = e->opts->model, *slash = strrchr(model, '/');
+    struct stat st;
+
+    *named = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
+    if (*named)
+        return model;
+    if (!slash)
+        return ".";
+    return ckpt_arena_string(e->arena, model, slash == model ? 1 : (size_t)(slash - model));
+}
+
+/* A name that weights may have in formats that somebody reads. */
+static bool fw_may_be_weights(const char *name)
+{
+    static const char *const end[] = {".safetensors", ".bin", ".pt",      ".pth", ".ckpt",
+                                      ".gguf",        ".npz", ".msgpack", ".h5",  NULL};
+    size_t n = strlen(name);
+
+    for (const char *const *k = end; *k; k++) {
+        size_t m = strlen(*k);
+        if (n > m && strcmp(name + n - m, *k) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The file is one of the run's data. */
+static bool fw_is_data(const zt_options *o, const char *path)
+{
+    const char *const data[] = {o->data, o->eval_data};
+    struct stat a, b;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (data[i] && stat(data[i], &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+            a.st_ino == b.st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* What lies in a folder without a checkpoint, and may have been meant as one; NULL: nothing. */
+static int fw_odd(zt_engine *e, const ckpt_listing *list, const char **odd, ckpt_err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->n && n < FW_NAMES; i++) {
+        const char *name = list->entry[i].name, *path;
+
+        if (list->entry[i].is_dir || !fw_may_be_weights(name))
+            continue;
+        path = ckpt_path_join(e->arena, list->folder, name);
+        if (!path)
+            return ckpt_fail_memory(err);
+        if (fw_is_data(e->opts, path))
+            continue;
+        *odd = ckpt_arena_printf(e->arena, "%s%s%s", *odd ? *odd : "", *odd ? ", " : "", name);
+        if (!*odd)
+            return ckpt_fail_memory(err);
+        n++;
+    }
+    return CKPT_OK;
+}
+
+/* The folder holds weights: then *odd is NULL; else it names what may have been meant as such. */
+static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **odd, ckpt_err *err)
+{
+    ckpt_map *scratch = NULL;
+    ckpt_listing list;
+    int rc = ckpt_map_new(&scratch, 0, err);
+
+    *odd = NULL;
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read(&list, scratch, folder, err);
+    if (rc == CKPT_OK) {
+        *holds = ckpt_folder_known(&list);
+        rc = *holds ? CKPT_OK : fw_odd(e, &list, odd, err);
+    }
+    ckpt_map_free(scratch);
+    return rc;
+}
+
+/* ---- the choice ---- */
+
+/* Without --init: the weights of the model's folder, or none. */
+static int fw_of_model(zt_engine *e, ckpt_err *err)
+{
+    bool named = false, holds = false;
+    const char *folder = zt_model_folder(e, &named), *odd = NULL;
+    int rc = folder ? fw_look(e, folder, &holds, &odd, err) : ckpt_fail_memory(err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    odd = named ? odd : NULL; // what lies beside a configuration alone is none of its
+    e->drawn_warns = odd || (holds && !named);
+    if (holds && named)
+        e->init = folder;
+    else if (holds)
+        e->drawn = ckpt_arena_printf(e->arena,
+                                     "--model names a configuration alone; --model %s takes the "
+                                     "weights that lie beside it",
+                                     folder);
+    else if (odd)
+        e->drawn = ckpt_arena_printf(e->arena,
+                                     "in %s is no checkpoint that is known; --init takes weights "
+                                     "from a file (%s)",
+                                     folder, odd);
+    else
+        e->drawn = ckpt_arena_printf(e->arena, "%s holds no weights", e->opts->model);
+    return e->init || e->drawn ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int zt_first_choose(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    const char *wants = o->evaluate ? "--evaluate" : o->predictions ? "--predict" : NULL;
+    int rc = CKPT_OK;
+
+    if (o->init && strcmp(o->init, "none") == 0)
+        e->drawn = "--init none";
+    else if (o->init)
+        e->init = o->init;
+    else if (!o->load || o->not_strict)
+        rc = fw_of_model(e, err);
+    if (rc != CKPT_OK || e->init || o->load)
+        return rc;
+    if (wants)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s needs weights (%s): --load takes those of a run, --init those of any "
+                         "checkpoint",
+                         wants, e->drawn);
+    if (o->not_strict)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--not-strict needs --load, --init, or weights in the "
+                         "folder of --model");
+    return CKPT_OK;
+}
+
+/* ---- putting them in place ---- */
+
+static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
+                   ckpt_err *err)
+{
+    zt_engine *e = ctx;
+
+    (void)err;
+    zt_model_draw(e->model, param, (uint64_t)e->opts->seed, first, count, out);
+    return CKPT_OK;
+}
+
+/* What is trained beside frozen weights (adapters, their classifier) need not be in --init. */
+static size_t fw_may_miss(const zt_engine *e)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; e->model->lora.rank && i < e->model->params.n; i++)
+        n += !e->model->params.at[i].frozen;
+    return n;
+}
+
+static int fw_initial(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    size_t may_miss = fw_may_miss(e);
+    ckpt_err why = {0};
+    int rc = zt_load_initial(e->zero, e->init, !o->not_strict && !may_miss, &e->n_drawn, &why);
+
+    if (rc != CKPT_OK && o->init)
+        return ckpt_fail(err, rc, "%s", why.text);
+    if (rc != CKPT_OK)
+        return ckpt_fail(err, rc, "%.400s; %s--init none draws all weights", why.text,
+                         e->n_drawn ? "--not-strict draws those, " : "");
+    if (!o->not_strict && e->n_drawn > may_miss)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: %zu parameters of the model are missing, %zu of them are adapters "
+                         "(--not-strict passes over them)",
+                         e->init, e->n_drawn, may_miss);
+    return CKPT_OK;
+}
+
+int zt_first_fill(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    int rc = zt_zero_fill(e->zero, fw_draw, e, err);
+
+    if (rc == CKPT_OK && e->init)
+        rc = zt_comm_agree(e->comm, fw_initial(e, err), err);
+    if (rc == CKPT_OK && o->load) {
+        const zt_load_opts l = {.path = o->load,
+                                .tag = o->load_tag,
+                                .module_only = o->module_only || o->evaluate || o->predictions,
+                                .not_strict = o->not_strict};
+        rc = zt_load(e->zero, &l, &e->loaded, err);
+    }
+    return rc;
+}
