@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #include "engine/comm/patience.h"
+#include "engine/save/save.h"
 #include "engine/zero/zero.h"
 
 /* What a run is told.  Strings belong to the caller. */
@@ -35,6 +36,7 @@ typedef struct zt_options {
     // files
     const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
+    bool force; /* replace outputs of earlier runs */
     // what to do
     bool evaluate, print_config, checkpointing, deterministic;
     const char *device;
@@ -126,6 +128,9 @@ int zt_engine_save(zt_engine *e, ckpt_err *err);
 
 /* What went wrong beside saves that are good; true once for each, on the rank that met it. */
 bool zt_engine_remark(zt_engine *e, ckpt_err *out);
+
+/* Names of checkpoints that opts->keep has removed since the last call; true: there are some. */
+bool zt_engine_gone(zt_engine *e, char out[ZT_SAVE_NAMES]);
 
 /* What is written once, at the end: opts->save_weights, opts->save_model. */
 int zt_engine_finish(zt_engine *e, ckpt_err *err);

@@ -209,6 +209,8 @@ int zt_first_fill(zt_engine *e, ckpt_err *err)
                                 .module_only = o->module_only || o->evaluate || o->predictions,
                                 .not_strict = o->not_strict};
         rc = zt_load(e->zero, &l, &e->loaded, err);
+        if (rc == CKPT_OK && e->loaded.with_optimizer)
+            zt_saver_resume(e->saver, &l, &e->loaded);
     }
     return rc;
 }

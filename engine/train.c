@@ -100,12 +100,15 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
     return rc;
 }
 
+static zt_save_opts ti_save_opts(const zt_options *o)
+{
+    return (zt_save_opts){
+        .dir = o->save, .tag = o->tag, .keep = o->keep, .force = o->force, .async = o->async_save};
+}
+
 int zt_engine_save(zt_engine *e, ckpt_err *err)
 {
-    const zt_save_opts s = {.dir = e->opts->save,
-                            .tag = e->opts->tag,
-                            .keep = e->opts->keep,
-                            .async = e->opts->async_save};
+    const zt_save_opts s = ti_save_opts(e->opts);
     double t = zt_now();
     int rc = zt_save(e->saver, &s, err);
 
@@ -153,6 +156,13 @@ int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
     rc = zt_comm_agree(e->comm, rc, err);
     if (rc == CKPT_OK && o->save && e->comm->world > 1)
         rc = zt_together_try(e->comm, o->save, e->config.node_local, err);
+    if (rc == CKPT_OK && o->save) {
+        const zt_save_opts s = ti_save_opts(o);
+        ckpt_err once;
+        rc = zt_comm_agree(e->comm, zt_saver_try(e->saver, &s, err), err);
+        if (e->comm->rank != 0)
+            (void)zt_save_remark(e->saver, &once); // rank 0 tells it
+    }
     if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
         rc = ti_try_folder(o->save_model, err);
     if (rc == CKPT_OK && e->comm->rank == 0 && slash && slash > o->save_weights) {
@@ -216,4 +226,9 @@ int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err)
 bool zt_engine_remark(zt_engine *e, ckpt_err *out)
 {
     return zt_save_remark(e->saver, out);
+}
+
+bool zt_engine_gone(zt_engine *e, char out[ZT_SAVE_NAMES])
+{
+    return zt_save_gone(e->saver, out);
 }

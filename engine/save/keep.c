@@ -46,8 +46,7 @@ static bool kp_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* True if a folder holds model states: it is a checkpoint and nothing else of the user's. */
-static bool kp_is_tag(int dir, const char *name)
+bool zt_keep_is_tag(int dir, const char *name)
 {
     int fd = ckpt_dir_open_at(dir, name);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -62,9 +61,10 @@ static bool kp_is_tag(int dir, const char *name)
     return found;
 }
 
-/* The series' tags but `tag`. */
-static int kp_list(kp_tags *out, int dir, const char *shown, const char *tag, ckpt_err *err)
+/* The run's tags of the series, but `tag`. */
+static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
 {
+    const char *tag = k->tag;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), sys;
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     size_t stem = kp_stem(tag);
@@ -74,14 +74,14 @@ static int kp_list(kp_tags *out, int dir, const char *shown, const char *tag, ck
         sys = errno;
         if (fd >= 0)
             (void)close(fd);
-        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot list the folder", shown);
+        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot list the folder", k->dir);
     }
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         size_t n = strlen(e->d_name);
         if (n >= KP_NAME || n <= stem || kp_stem(e->d_name) != stem ||
             strncmp(e->d_name, tag, stem) != 0 || strcmp(e->d_name, tag) == 0 ||
             fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
-            !kp_is_tag(dir, e->d_name))
+            !zt_keep_is_tag(dir, e->d_name) || !zt_lineage_has(k->lineage, dir, e->d_name))
             continue;
         kp_tag *t = ckpt_vec_push(out);
         if (!t) {
@@ -154,21 +154,36 @@ static int kp_remove(int dir, const char *shown, const char *name, ckpt_err *err
                          name);
 }
 
-int zt_keep_newest(const char *dir, const char *tag, int64_t n, ckpt_err *err)
+/* One more name in a list that is cut where it gets too long. */
+static void kp_name(char gone[ZT_KEEP_GONE], const char *name)
 {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    size_t n = strlen(gone);
+
+    if (n + strlen(name) + 8 < ZT_KEEP_GONE)
+        (void)snprintf(gone + n, ZT_KEEP_GONE - n, "%s%s", n ? ", " : "", name);
+    else if (n < 3 || strcmp(gone + n - 3, "...") != 0)
+        (void)snprintf(gone + n, ZT_KEEP_GONE - n, ", ...");
+}
+
+int zt_keep_newest(const zt_keep *k, char gone[ZT_KEEP_GONE], ckpt_err *err)
+{
+    int fd = open(k->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
     kp_tags tags = {0};
 
     if (fd < 0)
-        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", dir);
-    rc = kp_list(&tags, fd, dir, tag, err);
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", k->dir);
+    rc = kp_list(&tags, fd, k, err);
     if (tags.n > 0)
         qsort(tags.at, tags.n, sizeof *tags.at, kp_order);
     // `tag` is the first of the n.  One that cannot be removed does not keep the others.
     for (size_t i = 0; i < tags.n; i++) {
-        int bad = (int64_t)i + 1 < n
-                      ? CKPT_OK
-                      : kp_remove(fd, dir, tags.at[i].name, rc == CKPT_OK ? err : NULL);
+        int bad;
+
+        if ((int64_t)i + 1 < k->n)
+            continue;
+        bad = kp_remove(fd, k->dir, tags.at[i].name, rc == CKPT_OK ? err : NULL);
+        if (bad == CKPT_OK)
+            kp_name(gone, tags.at[i].name);
         rc = rc == CKPT_OK ? bad : rc;
     }
     ckpt_vec_free(&tags);

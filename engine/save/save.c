@@ -8,6 +8,8 @@
  * `latest` name it.  Every step that can fail on one rank ends with an agreement, so that a failure
  * is everybody's.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +30,9 @@ enum { SV_TAG = 256, SV_PATH = 4096 };
 typedef struct sv_job {
     char tag[SV_TAG];
     char dir[SV_PATH], stage_path[SV_PATH + 2 * SV_TAG];
-    int64_t keep;
+    int64_t keep, step;
+    bool force;
+    const zt_lineage *lineage;
     bool writer;        /* makes and commits the folder on this node */
     int32_t *writer_of; /* which rank does, for each */
     zt_image image;
@@ -48,6 +52,8 @@ struct zt_saver {
     zt_zero *zero;
     sv_job *job;     /* under way; NULL: none */
     ckpt_err remark; /* not told yet */
+    zt_lineage lineage;
+    char gone[ZT_KEEP_GONE]; /* names of what --keep has removed, not told yet */
 };
 
 /* ---- what all ranks must agree on ---- */
@@ -157,7 +163,7 @@ static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
 /* The writer's part before anybody writes. */
 static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
-    const ckpt_publish_opts opts = {.force = true, .jobs = 1};
+    ckpt_publish_opts opts = {.jobs = 1};
     bool anew = false;
     int rc = CKPT_OK;
 
@@ -166,6 +172,9 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     rc = sv_shell(j, z, err);
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&j->path, j->dir, err);
+    // a checkpoint of that name may be one of another run, which has come since the start
+    opts.force =
+        rc == CKPT_OK && (j->force || zt_lineage_may_replace(j->lineage, j->path.fd, j->tag));
     if (rc == CKPT_OK)
         rc = ckpt_publish_open(&j->stage, &j->path, j->shell, NULL, &opts, err);
     if (rc == CKPT_OK)
@@ -183,6 +192,18 @@ static bool sv_sees_all(const sv_job *j, const zt_comm *c)
     return true;
 }
 
+/* The new folder says whose it is. */
+static int sv_mark(const sv_job *j, ckpt_err *err)
+{
+    int fd = open(j->stage_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+
+    if (fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be opened", j->stage_path);
+    rc = zt_lineage_mark(j->lineage, fd, j->stage_path, j->step, err);
+    (void)close(fd);
+    return rc;
+}
+
 /* Its part when all files are on the disk. */
 static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
 {
@@ -196,6 +217,8 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
     // With folders of their own, no node sees the files of all ranks.
     if (rc == CKPT_OK && sv_sees_all(j, c))
         rc = ckpt_plan_check(j->from, j->to, j->stage_path, err);
+    if (rc == CKPT_OK)
+        rc = sv_mark(j, err);
     if (rc == CKPT_OK)
         rc = ckpt_publish_commit(j->stage, err);
     if (rc == CKPT_OK)
@@ -244,12 +267,16 @@ static int sv_writers(sv_job *j, const zt_zero *z, ckpt_err *err)
 }
 
 /* Everything up to the first byte; all ranks agree on the outcome. */
-static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
+static int sv_begin(sv_job *j, zt_saver *s, const zt_save_opts *o, ckpt_err *err)
 {
+    zt_zero *z = s->zero;
     zt_comm *c = z->comm;
     int rc = zt_comm_agree(c, sv_names(j, z, o, err), err);
 
     j->keep = o->keep;
+    j->step = z->global_steps;
+    j->force = o->force;
+    j->lineage = &s->lineage;
     if (rc == CKPT_OK)
         rc = zt_comm_agree(c, sv_agree_tag(j, z, err), err);
     if (rc == CKPT_OK)
@@ -268,9 +295,11 @@ static int sv_begin(sv_job *j, zt_zero *z, const zt_save_opts *o, ckpt_err *err)
     return zt_comm_agree(c, rc, err);
 }
 
-/* Wait for the files, then make them appear; all ranks agree.  remark: what is wrong beside it. */
-static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *remark, ckpt_err *err)
+/* Wait for the files, then make them appear; all ranks agree. */
+static int sv_finish(sv_job *j, zt_saver *s, ckpt_err *err)
 {
+    const zt_zero *z = s->zero;
+    const zt_keep keep = {j->dir, j->tag, j->keep, &s->lineage};
     int rc;
 
     if (j->threaded)
@@ -286,7 +315,7 @@ static int sv_finish(sv_job *j, zt_zero *z, ckpt_err *remark, ckpt_err *err)
         return rc;
     // Only now that the new one is safe may old ones go.
     if (j->writer && j->keep > 0)
-        (void)zt_keep_newest(j->dir, j->tag, j->keep, remark);
+        (void)zt_keep_newest(&keep, s->gone, &s->remark);
     return CKPT_OK;
 }
 
@@ -296,7 +325,20 @@ int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err)
     if (!*out)
         return ckpt_fail_memory(err);
     (*out)->zero = zero;
+    zt_lineage_begin(&(*out)->lineage);
     return CKPT_OK;
+}
+
+void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loaded)
+{
+    zt_lineage_resume(&s->lineage, from->path, loaded->tag, from->tag != NULL,
+                      loaded->global_steps);
+}
+
+int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
+{
+    return opts->force ? CKPT_OK
+                       : zt_lineage_check(&s->lineage, opts->dir, opts->tag, &s->remark, err);
 }
 
 void zt_saver_free(zt_saver *s)
@@ -306,6 +348,7 @@ void zt_saver_free(zt_saver *s)
     if (s->job && s->job->threaded)
         (void)pthread_join(s->job->thread, NULL);
     sv_free(s->job);
+    zt_lineage_free(&s->lineage);
     ckpt_free(s);
 }
 
@@ -321,12 +364,19 @@ bool zt_save_remark(zt_saver *s, ckpt_err *out)
     return out->code != CKPT_OK;
 }
 
+bool zt_save_gone(zt_saver *s, char out[ZT_SAVE_NAMES])
+{
+    memcpy(out, s->gone, ZT_SAVE_NAMES);
+    s->gone[0] = 0;
+    return out[0] != 0;
+}
+
 int zt_save_wait(zt_saver *s, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     if (s->job)
-        rc = sv_finish(s->job, s->zero, &s->remark, err);
+        rc = sv_finish(s->job, s, err);
     sv_free(s->job);
     s->job = NULL;
     return rc;
@@ -343,7 +393,7 @@ int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
     rc = zt_comm_agree(s->zero->comm, j ? CKPT_OK : ckpt_fail_memory(err), err);
     if (rc == CKPT_OK) {
         j->path = CKPT_DIR_NONE;
-        rc = sv_begin(j, s->zero, opts, err);
+        rc = sv_begin(j, s, opts, err);
     }
     if (rc != CKPT_OK) {
         sv_free(j);

@@ -10,7 +10,7 @@
  *                partitions
  *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
  *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
- *     keep.c which old checkpoints stay
+ *     keep.c     which old checkpoints stay; lineage.c: which of them are this run's
  *     same.c     what ranks must have equal: files that they read, the state that they are in
  *     together.c the folder of a run is one for all ranks that write into it
  */
@@ -23,6 +23,7 @@ typedef struct zt_save_opts {
     const char *dir;
     const char *tag; /* NULL: "global_step<N>" */
     int64_t keep;    /* the newest K tags stay; 0: all */
+    bool force;      /* replace checkpoints of other runs that have the tag's name */
     bool async;      /* return when memory may change again; the files follow (zt_save_wait) */
     const ckpt_value *client_state; /* DICT, goes into the model file as keys of its own; or NULL */
 } zt_save_opts;
@@ -52,6 +53,10 @@ int zt_save_wait(zt_saver *s, ckpt_err *err);
  */
 bool zt_save_remark(zt_saver *s, ckpt_err *out);
 
+/* Names of old checkpoints that made room since the last call; true: there are some. */
+enum { ZT_SAVE_NAMES = 512 };
+bool zt_save_gone(zt_saver *s, char out[ZT_SAVE_NAMES]);
+
 /*
  * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or,
  * where path ends in '/', a Hugging Face folder with config.json, or, of a model with adapters, the
@@ -73,6 +78,16 @@ typedef struct zt_loaded {
     int64_t global_steps;
     size_t n_missing, n_unknown; /* not_strict */
 } zt_loaded;
+
+/* What is saved from now on has grown from what was loaded, with its optimizer. */
+void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loaded);
+
+/*
+ * Before anything is trained: saves harm no other run's checkpoints.  Each writer calls it.
+ *
+ * Errors  CKPT_EUSAGE: they would, and what to do; CKPT_EIO
+ */
+int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 
 /* All ranks call it; each reads only what it holds.  Ends with zt_zero_refresh. */
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err);

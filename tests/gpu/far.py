@@ -126,7 +126,7 @@ class Checks:
     def classified(self, world):
         """Evaluation and prediction of a classifier of text."""
         base = ['--deepspeed_config', self.w.write('ds.json', ds_config(3, 8)), '--model', SENTIMENT, '--seq', 24]
-        data, weights = os.path.join(SENTIMENT, 'eval.tsv'), os.path.join(self.w.fresh('first'), 'w.safetensors')
+        data, weights = os.path.join(SENTIMENT, 'eval.tsv'), self.w.fresh('first.safetensors')
         self.run(1, 'cpu', base + ['--data', data, '--max-steps', 1, '--save-weights', weights])
         base += ['--init', weights]
         out = [self.run(world, d, base + ['--evaluate', '--eval-data', data]) for d in ('cpu', 'cuda')]

@@ -252,11 +252,17 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
 
 void report_save(const report *r)
 {
+    char names[ZT_SAVE_NAMES];
     ckpt_err remark;
 
     if (zt_engine_remark(r->engine, &remark)) {
         rp_clear(r);
         fprintf(stderr, "zerotrain: warning: %s; the run goes on\n", remark.text);
+    }
+    if (zt_engine_gone(r->engine, names) && !r->told->quiet) {
+        rp_clear(r);
+        fprintf(stderr, "note: --keep %" PRId64 " has removed %s from %s\n", r->told->run.keep,
+                names, r->told->run.save);
     }
 }
 

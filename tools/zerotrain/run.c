@@ -91,6 +91,7 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
         rc = report_open(&r, err);
     go_catch();
     report_start(&r);
+    report_save(&r);
     bool stop = go_steps(e) >= r.about.total_steps;
     while (rc == CKPT_OK && !stop) {
         zt_progress p;

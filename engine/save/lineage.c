@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lineage.c: whose a checkpoint is: a text in its folder, and what follows from it.
+ */
+#include "engine/save/lineage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/save/keep.h"
+#include "libckpt/copy/dir.h"
+
+#define LG_FILE ".zerotrain"
+
+enum {
+    LG_BYTES = 1 << 16, /* of the text; older ancestors go first */
+    LG_LINE = 40,       /* bytes of a line, at most */
+    LG_NAME = 256,
+    LG_PATH = 4096
+};
+
+void zt_lineage_begin(zt_lineage *l)
+{
+    struct timespec now = {0};
+
+    *l = (zt_lineage){0};
+    if (getrandom(&l->id, sizeof l->id, 0) == (ssize_t)sizeof l->id)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    l->id = (uint64_t)now.tv_sec * UINT64_C(1000000007) ^ (uint64_t)now.tv_nsec << 20 ^
+            (uint64_t)getpid();
+}
+
+void zt_lineage_free(zt_lineage *l)
+{
+    ckpt_vec_free(&l->from);
+}
+
+/* ---- the text ---- */
+
+/* One line; false: it is none. */
+static bool lg_line(const char *line, zt_lineage_step *out)
+{
+    char *end;
+
+    if (strspn(line, "0123456789abcdef") != 16 || line[16] != ' ' || line[17] < '0' ||
+        line[17] > '9')
+        return false;
+    errno = 0;
+    out->id = strtoull(line, NULL, 16);
+    out->step = strtoll(line + 17, &end, 10);
+    return errno == 0 && *end == '\n';
+}
+
+/* The lines of dir/name; false: it has none that can be read, or memory is out. */
+static bool lg_read(int dir, const char *name, zt_lineage_steps *out)
+{
+    char path[LG_PATH + sizeof "/" LG_FILE], *text = ckpt_alloc(LG_BYTES + 1);
+    int n = snprintf(path, sizeof path, "%s/" LG_FILE, name), fd = -1;
+    ssize_t got = -1;
+    bool ok = text && n > 0 && n < (int)sizeof path;
+
+    out->n = 0;
+    if (ok)
+        fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        got = read(fd, text, LG_BYTES);
+        (void)close(fd);
+    }
+    for (char *line = text; ok && got > 0 && line < text + got;) {
+        char *end = memchr(line, '\n', (size_t)(text + got - line));
+        zt_lineage_step *at = end ? ckpt_vec_push(out) : NULL;
+        ok = at && lg_line(line, at);
+        line = end ? end + 1 : line;
+    }
+    ckpt_free(text);
+    return ok && out->n > 0;
+}
+
+int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t step, ckpt_err *err)
+{
+    const size_t most = LG_BYTES / LG_LINE - 1;
+    ckpt_bytes text = {0};
+    size_t at = 0;
+    int fd, sys = 0;
+    bool ok = true;
+
+    for (size_t i = l->from.n > most ? l->from.n - most : 0; ok && i < l->from.n; i++)
+        ok = ckpt_bytes_printf(&text, "%016" PRIx64 " %" PRId64 "\n", l->from.at[i].id,
+                               l->from.at[i].step);
+    if (!ok || !ckpt_bytes_printf(&text, "%016" PRIx64 " %" PRId64 "\n", l->id, step)) {
+        ckpt_vec_free(&text);
+        return ckpt_fail_memory(err);
+    }
+    fd = openat(folder, LG_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    sys = fd < 0 ? errno : 0;
+    while (sys == 0 && at < text.n) {
+        ssize_t put = write(fd, text.at + at, text.n - at);
+        if (put < 0 && errno != EINTR)
+            sys = errno;
+        at += put > 0 ? (size_t)put : 0;
+    }
+    if (sys == 0 && ckpt_fsync(fd) != 0)
+        sys = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    ckpt_vec_free(&text);
+    return sys == 0 ? CKPT_OK
+                    : ckpt_fail_sys(err, CKPT_EIO, sys, "%s/" LG_FILE ": cannot be written", shown);
+}
+
+/* ---- what was loaded ---- */
+
+static bool lg_is_folder(const char *path, struct stat *st)
+{
+    return stat(path, st) == 0 && S_ISDIR(st->st_mode);
+}
+
+/* Cut a path behind the folder that its last part is in; without one it is ".". */
+static void lg_up(char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (n == 0)
+        path[n++] = '.';
+    path[n] = 0;
+}
+
+/* The folder of the checkpoint; false: there is none.  *named: the path is that of one. */
+static bool lg_find(char *out, const char *path, const char *tag, bool *named, struct stat *st)
+{
+    int n = snprintf(out, LG_PATH, "%s/%s", path, tag);
+
+    if (tag[0] && n > 0 && n < LG_PATH && lg_is_folder(out, st))
+        return true;
+    *named = true;
+    n = snprintf(out, LG_PATH, "%s", path);
+    if (n <= 0 || n >= LG_PATH)
+        return false;
+    if (!lg_is_folder(out, st))
+        lg_up(out); // a file of it was named
+    return lg_is_folder(out, st);
+}
+
+void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool named, int64_t step)
+{
+    char folder[LG_PATH], above[LG_PATH + 4];
+    struct stat st;
+
+    l->resumed = true;
+    l->chosen = named;
+    l->step = step;
+    if (!lg_find(folder, path, tag, &l->chosen, &st))
+        return;
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    (void)snprintf(above, sizeof above, "%s/..", folder);
+    if (lg_is_folder(above, &st)) {
+        l->run_dev = st.st_dev;
+        l->run_ino = st.st_ino;
+    }
+    if (!lg_read(AT_FDCWD, folder, &l->from))
+        l->from.n = 0;
+}
+
+/* ---- whose it is ---- */
+
+bool zt_lineage_has(const zt_lineage *l, int dir, const char *name)
+{
+    zt_lineage_steps lines = {0};
+    struct stat st;
+    bool has = l->resumed && l->ino && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+               st.st_dev == l->dev && st.st_ino == l->ino;
+
+    if (!has && lg_read(dir, name, &lines)) {
+        const zt_lineage_step last = lines.at[lines.n - 1];
+
+        has = last.id == l->id;
+        for (size_t i = 0; !has && i < l->from.n; i++)
+            has = l->from.at[i].id == last.id && last.step <= l->from.at[i].step;
+    }
+    ckpt_vec_free(&lines);
+    return has;
+}
+
+/* The folder is that of what was loaded. */
+static bool lg_is_here(const zt_lineage *l, int dir)
+{
+    struct stat st;
+
+    return l->resumed && l->run_ino && fstat(dir, &st) == 0 && st.st_dev == l->run_dev &&
+           st.st_ino == l->run_ino;
+}
+
+bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name)
+{
+    // `latest` has led to an older one: the warning of the start has told
+    return zt_lineage_has(l, dir, name) || (lg_is_here(l, dir) && !l->chosen);
+}
+
+/* ---- before a run ---- */
+
+/* What a folder holds of others. */
+typedef struct lg_held {
+    char name[LG_NAME]; /* the latest of them */
+    uint64_t number;
+    size_t n;
+    bool absent; /* it is named by `latest`, and not there */
+} lg_held;
+
+static void lg_hold(lg_held *h, const char *name, uint64_t number)
+{
+    if (h->n++ > 0 && number < h->number)
+        return;
+    h->number = number;
+    (void)snprintf(h->name, sizeof h->name, "%.255s", name);
+}
+
+/* What `latest` says, without the line's end; false: there is none. */
+static bool lg_latest(int dir, char out[LG_NAME])
+{
+    int fd = openat(dir, "latest", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, out, LG_NAME - 1) : -1;
+
+    if (fd >= 0)
+        (void)close(fd);
+    out[n > 0 ? n : 0] = 0;
+    out[strcspn(out, "\r\n")] = 0;
+    return n >= 0;
+}
+
+/* Checkpoints that this run would replace, or leave `latest` behind; of a run that does not go on
+ * here every one. */
+static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_held *out)
+{
+    static const char series[] = "global_step";
+    const bool here = lg_is_here(l, dir);
+    char latest[LG_NAME];
+
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        const char *name = e->d_name;
+        const size_t n = strlen(series);
+        const bool numbered =
+            strncmp(name, series, n) == 0 && name[n] && !name[n + strspn(name + n, "0123456789")];
+        const uint64_t number = numbered ? strtoull(name + n, NULL, 10) : 0;
+        struct stat st;
+
+        if (name[0] == '.' || fstatat(dir, name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
+            zt_lineage_has(l, dir, name))
+            continue;
+        if (tag && strcmp(name, tag) == 0)
+            lg_hold(out, name, UINT64_MAX);
+        else if (here ? numbered && number > (uint64_t)l->step
+                      : numbered || zt_keep_is_tag(dir, name))
+            lg_hold(out, name, number);
+    }
+    if (lg_latest(dir, latest) && (!here || l->chosen) && latest[0] &&
+        !zt_lineage_has(l, dir, latest)) {
+        out->absent = out->n == 0 && faccessat(dir, latest, F_OK, 0) != 0;
+        lg_hold(out, latest, UINT64_MAX);
+    }
+}
+
+/* The failure, or the warning, that is due. */
+static int lg_say(const zt_lineage *l, bool here, const char *dir, const lg_held *h,
+                  ckpt_err *remark, ckpt_err *err)
+{
+    if (h->absent)
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "--save %.200s: `latest` in it names %.80s, which is not there: bring that "
+            "back and --load it, or save to another folder, or --force",
+            dir, h->name);
+    if (!here)
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "--save %.200s: it holds checkpoints of another run (%.80s): --load %.200s "
+            "goes on with that, another folder begins a new one, --force replaces "
+            "what has the same name",
+            dir, h->name, dir);
+    if (l->chosen)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--save %.200s: it holds %.80s, which this run, from step %" PRId64
+                         ", has not grown from and would leave behind: --load %.200s alone goes on "
+                         "from the latest, another folder begins a branch, --force replaces what "
+                         "has the same name",
+                         dir, h->name, l->step, dir);
+    if (remark->code == CKPT_OK)
+        (void)ckpt_fail(remark, CKPT_EUSAGE,
+                        "%.200s/%.80s is later than step %" PRId64
+                        ", which `latest` names: a checkpoint of the same name replaces it",
+                        dir, h->name, l->step);
+    return CKPT_OK;
+}
+
+int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt_err *remark,
+                     ckpt_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), list, rc = CKPT_OK;
+    lg_held held = {.n = 0};
+    DIR *d;
+
+    if (fd < 0)
+        return errno == ENOENT
+                   ? CKPT_OK
+                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open the folder", dir);
+    list = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d = list >= 0 ? fdopendir(list) : NULL;
+    if (!d) {
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot list the folder", dir);
+        if (list >= 0)
+            (void)close(list);
+    } else {
+        lg_look(l, fd, d, tag, &held);
+        (void)closedir(d);
+    }
+    if (rc == CKPT_OK && held.n > 0)
+        rc = lg_say(l, lg_is_here(l, fd), dir, &held, remark, err);
+    (void)close(fd);
+    return rc;
+}
