@@ -107,9 +107,11 @@ int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err);
 /* All ranks get a failure that one of them has: its code and text. */
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
 
-/* What is to be written at the end must be known to be impossible at the start: folders of outputs.
+/*
+ * What is to be written at the end must be known to be impossible at the start: folders of outputs,
+ * what an earlier run has left there.
  */
-int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err);
+int zt_engine_try_outputs(zt_engine *e, ckpt_err *err);
 
 /* What an update did; loss over all ranks. */
 typedef struct zt_progress {

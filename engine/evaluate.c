@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/inside.h"
 #include "libckpt/codec/json/json.h"
@@ -252,12 +253,17 @@ int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
     bool print = strcmp(path, "-") == 0;
     FILE *out = NULL;
     float *all = NULL;
+    struct stat st;
     int rc = ev_logits_new(&l, e, e->data, err);
 
     if (rc == CKPT_OK) {
         all = ckpt_alloc((size_t)(l.room * l.classes) * (size_t)e->comm->world * sizeof *all);
         rc = all ? CKPT_OK : ckpt_fail_memory(err);
     }
+    if (rc == CKPT_OK && e->comm->rank == 0 && !print && !e->opts->force && stat(path, &st) == 0 &&
+        S_ISREG(st.st_mode) && st.st_size > 0)
+        rc = ckpt_fail(err, CKPT_EUSAGE,
+                       "%s: exists already; another name keeps it, --force replaces it", path);
     if (rc == CKPT_OK && e->comm->rank == 0) {
         out = print ? stdout : fopen(path, "w");
         rc = out ? CKPT_OK : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);

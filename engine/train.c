@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,18 +117,50 @@ int zt_engine_save(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
+/* Where the model is that an adapter belongs to; NULL: nobody else has its weights. */
+static const char *ti_base(zt_engine *e, const char *folder)
+{
+    struct stat st;
+
+    if (e->init && stat(e->init, &st) == 0 && S_ISDIR(st.st_mode))
+        return e->init;
+    return e->drawn ? NULL : folder;
+}
+
+/* What is written once: a file of weights, or a folder; false: it is not asked for. */
+static bool ti_weights(zt_engine *e, bool folder, zt_weights_opts *out)
+{
+    const zt_options *o = e->opts;
+    const char *slash = o->model ? strrchr(o->model, '/') : NULL;
+    bool named = false;
+
+    *out = (zt_weights_opts){.path = o->save_weights, .force = o->force};
+    if (!folder)
+        return o->save_weights != NULL;
+    if (!o->save_model)
+        return false;
+    *out = (zt_weights_opts){.path = ckpt_arena_printf(e->arena, "%s/", o->save_model),
+                             .low = true,
+                             .force = o->force,
+                             .folder = zt_model_folder(e, &named)};
+    out->base = ti_base(e, out->folder);
+    if (!named && strcmp(slash ? slash + 1 : o->model, "config.json") != 0)
+        out->config = o->model;
+    out->path = out->folder ? out->path : NULL;
+    return true;
+}
+
 int zt_engine_finish(zt_engine *e, ckpt_err *err)
 {
     double t = zt_now();
     int rc = zt_save_wait(e->saver, err);
 
-    if (rc == CKPT_OK && e->opts->save_weights)
-        rc = zt_save_weights(e->saver, e->opts->save_weights, false, err);
-    if (rc == CKPT_OK && e->opts->save_model) {
-        const char *folder = ckpt_arena_printf(e->arena, "%s/", e->opts->save_model);
-        rc = zt_comm_agree(e->comm, folder ? CKPT_OK : ckpt_fail_memory(err), err);
-        if (rc == CKPT_OK)
-            rc = zt_save_weights(e->saver, folder, true, err);
+    for (int folder = 0; rc == CKPT_OK && folder < 2; folder++) {
+        zt_weights_opts w;
+        bool wanted = ti_weights(e, folder, &w);
+        rc = zt_comm_agree(e->comm, wanted && !w.path ? ckpt_fail_memory(err) : CKPT_OK, err);
+        if (rc == CKPT_OK && wanted)
+            rc = zt_save_weights(e->saver, &w, err);
     }
     ti_clock(e, ZT_T_SAVE, t);
     return rc;
@@ -145,7 +178,7 @@ static int ti_try_folder(const char *path, ckpt_err *err)
     return rc;
 }
 
-int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
+int zt_engine_try_outputs(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     const char *slash = o->save_weights ? strrchr(o->save_weights, '/') : NULL;
@@ -169,6 +202,11 @@ int zt_engine_try_outputs(const zt_engine *e, ckpt_err *err)
         const char *folder =
             ckpt_arena_string(e->arena, o->save_weights, (size_t)(slash - o->save_weights));
         rc = folder ? ti_try_folder(folder, err) : ckpt_fail_memory(err);
+    }
+    for (int folder = 0; rc == CKPT_OK && e->comm->rank == 0 && folder < 2; folder++) {
+        zt_weights_opts w;
+        if (ti_weights(e, folder, &w))
+            rc = w.path ? zt_try_weights(e->saver, &w, err) : ckpt_fail_memory(err);
     }
     return zt_comm_agree(e->comm, rc, err);
 }

@@ -225,7 +225,7 @@ static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
     return ckpt_value_float(arena, strtod(text, NULL));
 }
 
-const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena)
+const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const char *base)
 {
     const zt_lora *l = &m->lora;
     bool whole = l->alpha == floor(l->alpha) && l->alpha < 1e15; // PEFT has an int
@@ -234,7 +234,8 @@ const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena)
         const char *key;
         ckpt_value *value;
     } member[] = {
-        {"base_model_name_or_path", ckpt_value_new(arena, CKPT_V_NONE)},
+        {"base_model_name_or_path",
+         base ? ckpt_value_cstr(arena, base) : ckpt_value_new(arena, CKPT_V_NONE)},
         {"bias", ckpt_value_cstr(arena, "none")},
         {"fan_in_fan_out", ckpt_value_bool(arena, m->config.arch == ZT_GPT2)},
         {"inference_mode", ckpt_value_bool(arena, true)},

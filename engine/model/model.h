@@ -210,8 +210,11 @@ void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t fi
 
 /* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
 
-/* adapter_config.json of an adapted model, as PEFT has it.  NULL: no memory. */
-const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena);
+/*
+ * adapter_config.json of an adapted model, as PEFT has it; base: where the model is, or NULL.
+ * NULL: no memory.
+ */
+const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const char *base);
 
 /*
  * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no

@@ -357,6 +357,11 @@ zt_zero *zt_saver_zero(const zt_saver *s)
     return s->zero;
 }
 
+ckpt_err *zt_saver_remark(zt_saver *s)
+{
+    return &s->remark;
+}
+
 bool zt_save_remark(zt_saver *s, ckpt_err *out)
 {
     *out = s->remark;

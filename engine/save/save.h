@@ -57,12 +57,29 @@ bool zt_save_remark(zt_saver *s, ckpt_err *out);
 enum { ZT_SAVE_NAMES = 512 };
 bool zt_save_gone(zt_saver *s, char out[ZT_SAVE_NAMES]);
 
+/* What a save is to tell beside its outcome; see zt_save_remark. */
+ckpt_err *zt_saver_remark(zt_saver *s);
+
+typedef struct zt_weights_opts {
+    /* a safetensors file; or, ending in '/', a Hugging Face folder, or, of a model with adapters,
+       their PEFT folder */
+    const char *path;
+    bool low;           /* the working weights, not the fp32 masters */
+    bool force;         /* replace what is there */
+    const char *folder; /* of the model, whose files go along with a folder */
+    const char *config; /* its configuration where that is not the folder's config.json; or NULL */
+    const char *base;   /* of adapters: where the model is that they belong to; NULL: unknown */
+} zt_weights_opts;
+
 /*
- * Weights alone, by rank 0: fp32 masters, or the working weights (low), to a safetensors file or,
- * where path ends in '/', a Hugging Face folder with config.json, or, of a model with adapters, the
- * adapter's PEFT folder.  All ranks call it.
+ * Weights alone, written by rank 0.  All ranks call it.
+ *
+ * Errors  CKPT_EUSAGE: something is there already; those of ckpt_layout and ckpt_plan_run
  */
-int zt_save_weights(zt_saver *s, const char *path, bool low, ckpt_err *err);
+int zt_save_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err);
+
+/* Rank 0, before anything is trained: the same could be written.  Errors as above. */
+int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err);
 
 typedef struct zt_load_opts {
     const char *path; /* run folder, tag folder, or a consolidated or universal checkpoint */

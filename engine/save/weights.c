@@ -7,24 +7,22 @@
  * its runs into a buffer of zeros, and the sum of the buffers as integers is the parameter, bit for
  * bit.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/save/save.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
 
 enum { WT_PATH = 4096 };
 
 typedef struct wt_writer {
     zt_zero *zero;
+    const zt_weights_opts *opts;
     bool low;
     bool adapter;  /* its parameters alone, under the names of PEFT */
     void **value;  /* rank 0: per parameter */
@@ -190,123 +188,180 @@ static int wt_map(wt_writer *w, ckpt_err *err)
     return rc;
 }
 
-/* ---- config.json ---- */
+/* ---- writing ---- */
 
-static int wt_put_text(int fd, const uint8_t *text, size_t n)
-{
-    while (n > 0) {
-        ssize_t put = write(fd, text, n);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? errno : ENOSPC;
-        text += put;
-        n -= (size_t)put;
-    }
-    return ckpt_fsync(fd) == 0 ? 0 : errno;
-}
-
-/* A small file: complete or not at all. */
-static int wt_save_text(const char *folder, const char *name, const ckpt_bytes *text, ckpt_err *err)
-{
-    char temp[WT_PATH], final[WT_PATH];
-    int a = snprintf(temp, sizeof temp, "%s/.%s.ckpt-config.tmp", folder, name);
-    int b = snprintf(final, sizeof final, "%s/%s", folder, name);
-    int fd = -1, sys = 0, rc = CKPT_OK;
-
-    if (rc == CKPT_OK && (a >= WT_PATH || b >= WT_PATH))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%.200s: the path is too long", folder);
-    if (rc == CKPT_OK) {
-        (void)unlink(temp);
-        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        sys = fd < 0 ? errno : wt_put_text(fd, text->at, text->n);
-        if (fd >= 0 && close(fd) != 0 && sys == 0)
-            sys = errno;
-        if (sys == 0 && rename(temp, final) != 0)
-            sys = errno;
-        if (sys != 0) {
-            (void)unlink(temp);
-            rc = ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot write", final);
-        }
-    }
-    return rc;
-}
-
-/* Write folder/name: complete or not at all.  v NULL: there was no memory to make it. */
-static int wt_json(const char *folder, const char *name, const ckpt_value *v, ckpt_err *err)
+/* An adapter's configuration; the model's stays with the model. */
+static int wt_adapter_text(wt_writer *w, ckpt_err *err)
 {
     static const ckpt_json_style style = {.indent = 2};
+    const ckpt_value *v = zt_lora_config(w->zero->model, w->map->arena, w->opts->base);
     ckpt_bytes text = {0};
     int rc = v ? ckpt_json_write(&text, v, &style, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && !ckpt_bytes_add(&text, "\n", 1))
         rc = ckpt_fail_memory(err);
-    if (rc == CKPT_OK)
-        rc = wt_save_text(folder, name, &text, err);
+    if (rc == CKPT_OK) {
+        w->map->adapter_config = ckpt_arena_copy(w->map->arena, text.at, text.n);
+        w->map->n_adapter_config = text.n;
+        w->map->config = (ckpt_map_config){.file = "config.json", .text = ""};
+        rc = w->map->adapter_config ? CKPT_OK : ckpt_fail_memory(err);
+    }
     ckpt_vec_free(&text);
     return rc;
 }
 
-/* ---- writing ---- */
-
-/* A model folder, or an adapter's: the weights first, then the text that names them. */
-static int wt_write_folder(wt_writer *w, const char *folder, const ckpt_run_opts *run,
-                           ckpt_err *err)
+/* The configuration, where the model's folder does not have it under its name. */
+static int wt_config_text(wt_writer *w, ckpt_err *err)
 {
-    const zt_model *model = w->zero->model;
-    ckpt_target target = {.path = folder, .format = "hf", .max_shard_size = UINT64_C(5000000000)};
-    char file[WT_PATH + 32];
-    int rc;
+    char *text = NULL;
+    uint64_t n = 0;
+    int rc = ckpt_io_slurp(&text, &n, w->opts->config, UINT64_C(16) << 20, err);
 
-    if (w->adapter) {
-        (void)snprintf(file, sizeof file, "%s/adapter_model.safetensors", folder);
-        target = (ckpt_target){.path = file, .format = "safetensors"};
+    if (rc == CKPT_OK) {
+        w->map->config.file = "config.json";
+        w->map->config.text = ckpt_arena_string(w->map->arena, text, n);
+        rc = w->map->config.text ? CKPT_OK : ckpt_fail_memory(err);
     }
-    rc = ckpt_convert(w->map, &target, run, NULL, err);
-    if (rc == CKPT_OK && w->adapter)
-        rc = wt_json(folder, "adapter_config.json", zt_lora_config(model, w->map->arena), err);
-    else if (rc == CKPT_OK && model->config.json)
-        rc = wt_json(folder, "config.json", model->config.json, err);
+    ckpt_free(text);
     return rc;
 }
 
-static int wt_write(wt_writer *w, const char *path, ckpt_err *err)
+/* A model folder, or an adapter's: by the rules of `ckpt convert`. */
+static int wt_folder(wt_writer *w, ckpt_target *target, char folder[WT_PATH], ckpt_err *err)
 {
-    const ckpt_run_opts run = {.force = true};
-    const ckpt_target target = {.path = path, .format = "safetensors"};
-    size_t n = strlen(path);
-    char folder[WT_PATH];
-    int rc = wt_map(w, err);
+    size_t n = strlen(w->opts->path);
 
-    if (rc != CKPT_OK)
-        return rc;
-    if (n == 0 || n >= sizeof folder)
-        return ckpt_fail(err, CKPT_EUSAGE, "a path of 1 to %d bytes is needed", WT_PATH - 1);
-    if (path[n - 1] != '/')
-        return ckpt_convert(w->map, &target, &run, NULL, err);
-    memcpy(folder, path, n);
+    memcpy(folder, w->opts->path, n);
     while (n > 1 && folder[n - 1] == '/')
         n--;
     folder[n] = 0;
-    return wt_write_folder(w, folder, &run, err);
+    *target = (ckpt_target){.path = folder,
+                            .format = "hf",
+                            .dtype = w->low ? w->zero->config->dtype : CKPT_F32,
+                            .max_shard_size = UINT64_C(5000000000),
+                            .copy_side_files = true};
+    w->map->model_folder = w->opts->folder;
+    return w->adapter        ? wt_adapter_text(w, err)
+           : w->opts->config ? wt_config_text(w, err)
+                             : CKPT_OK;
 }
 
-int zt_save_weights(zt_saver *s, const char *path, bool low, ckpt_err *err)
+/* The map of what is written, and the target's. */
+static int wt_layout(wt_writer *w, ckpt_map **to, ckpt_err *err)
 {
-    wt_writer w = {.zero = zt_saver_zero(s), .low = low};
-    size_t n = strlen(path);
+    ckpt_target target = {.path = w->opts->path, .format = "safetensors"};
+    size_t n = strlen(w->opts->path);
+    char folder[WT_PATH];
+    int rc = wt_map(w, err);
+
+    if (rc == CKPT_OK && (n == 0 || n >= sizeof folder))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a path of 1 to %d bytes is needed", WT_PATH - 1);
+    if (rc == CKPT_OK && w->opts->path[n - 1] == '/')
+        rc = wt_folder(w, &target, folder, err);
+    return rc == CKPT_OK ? ckpt_layout(to, w->map, &target, err) : rc;
+}
+
+static int wt_write(wt_writer *w, ckpt_err *err)
+{
+    const ckpt_run_opts run = {.force = w->opts->force};
+    ckpt_map *to = NULL;
+    ckpt_plan *plan = NULL;
+    int rc = wt_layout(w, &to, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_new(&plan, w->map, to, &run, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_plan_run(plan, &run, NULL, err);
+    ckpt_plan_free(plan);
+    ckpt_map_free(to);
+    return rc;
+}
+
+static void wt_begin(wt_writer *w, zt_saver *s, const zt_weights_opts *opts)
+{
+    size_t n = strlen(opts->path);
+
+    *w = (wt_writer){.zero = zt_saver_zero(s), .opts = opts, .low = opts->low};
+    w->adapter = w->zero->model->lora.rank > 0 && n > 0 && opts->path[n - 1] == '/';
+}
+
+int zt_save_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
+{
+    wt_writer w;
     int rc;
 
-    w.adapter = w.zero->model->lora.rank > 0 && n > 0 && path[n - 1] == '/';
+    wt_begin(&w, s, opts);
     rc = wt_gather(&w, err);
-
     rc = zt_comm_agree(w.zero->comm, rc, err);
     if (rc == CKPT_OK && wt_is_writer(&w))
-        rc = wt_write(&w, path, err);
+        rc = wt_write(&w, err);
     for (size_t i = 0; w.value && i < w.zero->model->params.n; i++)
         ckpt_free(w.value[i]);
     ckpt_free(w.value);
     ckpt_free(w.scratch);
     ckpt_map_free(w.map);
     return zt_comm_agree(w.zero->comm, rc, err);
+}
+
+/* ---- before a run ---- */
+
+/* No file of the output is there already. */
+static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
+{
+    size_t n = strlen(path), end = n;
+    bool folder = path[n - 1] == '/';
+    struct stat st;
+
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+
+    for (size_t i = 0; i < to->files.n; i++) {
+        const char *name = folder ? to->files.at[i].path : "", *between = folder ? "/" : "";
+        const char *full = ckpt_arena_printf(to->arena, "%.*s%s%s", (int)end, path, between, name);
+
+        if (!full)
+            return ckpt_fail_memory(err);
+        if (lstat(full, &st) == 0 && S_ISREG(st.st_mode))
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "%s: exists already; another name keeps it, --force replaces it",
+                             full);
+    }
+    return CKPT_OK;
+}
+
+/* The first warning of a layout. */
+static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
+{
+    if (remark->code == CKPT_OK && w->adapter && !w->opts->base)
+        (void)ckpt_fail(
+            remark, CKPT_EUSAGE,
+            "%.200s: an adapter without the model that it belongs to, whose weights are "
+            "drawn: --save-weights keeps both",
+            w->opts->path);
+    for (size_t i = 0; remark->code == CKPT_OK && i < to->findings.n; i++) {
+        if (to->findings.at[i].severity == CKPT_WARNING)
+            (void)ckpt_fail(remark, CKPT_EUSAGE, "%s", to->findings.at[i].text);
+    }
+}
+
+int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
+{
+    static char nothing; // layouts know shapes, not bytes
+    ckpt_map *to = NULL;
+    wt_writer w;
+    int rc;
+
+    wt_begin(&w, s, opts);
+    w.value = ckpt_alloc((w.zero->model->params.n + 1) * sizeof *w.value);
+    for (size_t i = 0; w.value && i < w.zero->model->params.n; i++)
+        w.value[i] = wt_is_wanted(&w, &w.zero->model->params.at[i]) ? &nothing : NULL;
+    rc = w.value ? wt_layout(&w, &to, err) : ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        wt_remark(&w, to, zt_saver_remark(s));
+    if (rc == CKPT_OK && !opts->force)
+        rc = wt_look(to, opts->path, err);
+    ckpt_map_free(to);
+    ckpt_map_free(w.map);
+    ckpt_free(w.value);
+    return rc;
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/zerotrain/zerotrain.h"
@@ -21,6 +22,25 @@ static bool rp_is_live(const report *r)
     return !r->told->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
 }
 
+/* The run goes on with a checkpoint's: what it has written is its own. */
+static bool rp_resumes(const report *r)
+{
+    return r->told->run.load && r->about.with_optimizer;
+}
+
+/* A file of an earlier run is not replaced without being asked. */
+static int rp_spare(const report *r, const char *path, const char *what, ckpt_err *err)
+{
+    struct stat st;
+
+    if (r->told->run.force || rp_resumes(r) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_size == 0)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: holds %s of another run; another name keeps them, --force replaces them",
+                     path, what);
+}
+
 /* What is written beside --metrics. */
 static int rp_open_more(report *r, ckpt_err *err)
 {
@@ -28,7 +48,9 @@ static int rp_open_more(report *r, ckpt_err *err)
 
     if (rc == CKPT_OK && r->told->plot && !r->told->run.evaluate) {
         r->plot = ckpt_arena_alloc(r->told->arena, sizeof *r->plot);
-        rc = r->plot ? plot_try(r->told->plot, err) : ckpt_fail_memory(err);
+        rc = r->plot ? rp_spare(r, r->told->plot, "the curves", err) : ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            rc = plot_try(r->told->plot, err);
     }
     r->live = rp_is_live(r);
     return rc;
@@ -41,10 +63,13 @@ int report_open(report *r, ckpt_err *err)
     r->monitor = (monitor){.event = {{.fd = -1}, {.fd = -1}}};
     if (r->about.rank == 0 && r->told->metrics) {
         // A resumed run, or one that evaluates, goes on in the file of the first.
-        bool more = r->about.loaded_steps > 0 || r->told->run.evaluate;
-        r->metrics =
-            strcmp(r->told->metrics, "-") == 0 ? stdout : fopen(r->told->metrics, more ? "a" : "w");
-        if (!r->metrics)
+        bool more = rp_resumes(r) || r->told->run.evaluate;
+        bool print = strcmp(r->told->metrics, "-") == 0;
+        if (!print && !more)
+            rc = rp_spare(r, r->told->metrics, "metrics", err);
+        if (rc == CKPT_OK)
+            r->metrics = print ? stdout : fopen(r->told->metrics, more ? "a" : "w");
+        if (rc == CKPT_OK && !r->metrics)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", r->told->metrics);
     }
     if (rc == CKPT_OK && r->about.rank == 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A JSON line for each update; a resumed run adds its own, a fresh one begins anew.
+# A JSON line for each update; a resumed run adds its own, another one does not replace them.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 cat >check.py <<'EOF'
 import json
@@ -16,4 +16,19 @@ python3 check.py
 train --quiet --max-steps 5 --metrics m.jsonl --load run
 python3 check.py
 train --quiet --max-steps 2 --metrics m.jsonl
+echo "exit status $?"
 python3 check.py
+train --quiet --max-steps 5 --metrics m.jsonl --load run --module-only
+echo "exit status $?"
+: >empty
+train --quiet --max-steps 2 --metrics empty && wc -l <empty
+train --quiet --max-steps 2 --metrics m.jsonl --force
+python3 check.py
+for o in "--plot old.svg" "--predict old.svg --load run" "--save-weights old.svg"; do
+    echo old >old.svg
+    train --quiet --max-steps 1 $o
+    echo "exit status $?"
+    cat old.svg
+    train --quiet --max-steps 1 $o --force
+    echo old | cmp -s - old.svg || echo "replaced"
+done

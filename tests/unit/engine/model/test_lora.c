@@ -94,7 +94,7 @@ static void lora_config(void **state)
 
     (void)state;
     open_case(&c, "gpt2_masked", &(mc_opts){.dtype = CKPT_F32, .lora = &lora});
-    config = zt_lora_config(c.model, c.arena);
+    config = zt_lora_config(c.model, c.arena, NULL);
     assert_non_null(config);
     assert_int_equal(ckpt_json_write(&text, config, &style, &c.err), CKPT_OK);
     assert_int_equal(text.n, strlen(expected));

@@ -576,7 +576,11 @@ static int act_weights(zt_zero *z, void *ctx, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = zt_saver_new(&s, z, err);
     if (rc == CKPT_OK)
-        rc = zt_save_weights(s, a->path, a->tag != NULL, err);
+        rc = zt_save_weights(
+            s,
+            &(zt_weights_opts){
+                .path = a->path, .low = a->tag != NULL, .force = true, .folder = save_top},
+            err);
     zt_saver_free(s);
     return rc;
 }
