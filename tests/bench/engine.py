@@ -253,7 +253,7 @@ MPI_ENV = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 
 def ours(a, folder, stage, world, steps):
     metrics = os.path.join(folder, 'metrics.jsonl')
-    out, mib = check(ours_command(a, folder, stage, world, steps) + ['--metrics', metrics], env=dict(os.environ, **MPI_ENV))
+    out, mib = check(ours_command(a, folder, stage, world, steps) + ['--metrics', metrics, '--force'], env=dict(os.environ, **MPI_ENV))
     with open(metrics) as f:
         lines = [json.loads(x) for x in f]
     return {'seconds': [x['seconds'] for x in lines], 'losses': [x['loss'] for x in lines], 'mib': mib}

@@ -72,7 +72,7 @@ def ours(a, shape, steps, more=()):
         metrics = os.path.join(work, 'metrics')
         p = subprocess.run([os.path.join(a.bin, 'zerotrain'), '--device', a.device, '--deepspeed_config', config, '--model', model, '--data',
                             path('tokens.bin', bytes(tokens)), '--token-dtype', 'uint16', '--seq', str(a.seq), '--max-steps', str(steps),
-                            '--metrics', metrics, *more], capture_output=True, text=True, timeout=a.limit)
+                            '--metrics', metrics, '--force', *more], capture_output=True, text=True, timeout=a.limit)
         if p.returncode:
             raise RuntimeError('zerotrain: exit %d: %s' % (p.returncode, p.stderr.strip()[-300:]))
         with open(metrics) as f:

@@ -73,7 +73,7 @@ def ckpt(a, *command):
 
 def zerotrain(program, options, world, metrics):
     """Losses of the updates of a run of `world` ranks, which must end well; metrics: the file that it writes them to."""
-    command = [program, *options, '--metrics', metrics, '--no-shuffle', '--quiet', '--threads', '1']
+    command = [program, *options, '--metrics', metrics, '--no-shuffle', '--quiet', '--threads', '1', '--force']
     if world > 1:
         command = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + command
     env = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}

@@ -570,7 +570,7 @@ def zerotrain(a, spec, target, folder, tag, out, data):
             out, '--data', data,
             '--no-shuffle', '--quiet', '--load', folder, '--load-tag', tag, '--max-steps',
             str(spec['steps'] + NEXT), '--save',
-            os.path.join(out, 'run'), '--metrics', metrics, '--threads', '1']
+            os.path.join(out, 'run'), '--metrics', metrics, '--threads', '1', '--force']
     if target['world'] > 1:
         args = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(target['world'])] + args
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')

@@ -344,7 +344,7 @@ def trainer_goes_on(r, name):
 def zerotrain(r, world, args, metrics=None):
     """(lines of metrics, problem)."""
     cmd = (['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] if world > 1 else []) + \
-        [os.path.join(r.bin, 'zerotrain'), '--threads', '1', '--quiet'] + [str(x) for x in args]
+        [os.path.join(r.bin, 'zerotrain'), '--threads', '1', '--quiet', '--force'] + [str(x) for x in args]
     if metrics and os.path.exists(metrics):
         os.remove(metrics)
     p = subprocess.run(cmd, capture_output=True, text=True, env=r.env, timeout=900, check=False)

@@ -152,7 +152,7 @@ class Runner:
         first = os.path.join(self.golden, 'run_data_%s.safetensors' % run['model'])
         cmd = [os.path.join(self.bin, 'zerotrain'), '--deepspeed_config', config, '--model',
                os.path.join(self.golden, 'run_model_%s.json' % run['model']), '--init', first, '--data', data or first, '--max-steps', str(steps),
-               '--metrics', metrics, '--param-groups', 'decay' if run['groups'] else 'single', '--threads', '1', '--quiet'] + args
+               '--metrics', metrics, '--param-groups', 'decay' if run['groups'] else 'single', '--threads', '1', '--quiet', '--force'] + args
         if self.device != 'cpu':
             cmd += ['--device', self.device]
         if world > 1:
