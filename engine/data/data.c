@@ -90,6 +90,23 @@ static int dt_room(zt_data *d, ckpt_err *err)
     return CKPT_OK;
 }
 
+/*
+ * Every sample is looked at before anything is trained: a token beyond the vocabulary is told now,
+ * not in the hour that reaches it.  Ranks share the work.
+ */
+static int dt_check(zt_data *d, ckpt_err *err)
+{
+    zt_source *s = d->source;
+    uint64_t rank = (uint64_t)d->opts.rank, world = (uint64_t)d->opts.world;
+    uint64_t each = s->count / world, rest = s->count % world, length;
+    uint64_t first = rank * each + (rank < rest ? rank : rest);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && !s->checked && i < each + (rank < rest); i++)
+        rc = s->ops->get(s, first + i, 0, &d->in, &length, err);
+    return rc;
+}
+
 int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
 {
     zt_data *d = ckpt_alloc(sizeof *d);
@@ -113,6 +130,8 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
     }
     if (rc == CKPT_OK)
         rc = dt_room(d, err);
+    if (rc == CKPT_OK)
+        rc = dt_check(d, err);
     if (rc == CKPT_OK)
         *out = d;
     else

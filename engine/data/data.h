@@ -2,7 +2,7 @@
 /*
  * data.h: micro batches from files: tokens, recorded inputs, or text with labels.
  *
- *     tokens.c     .bin (uint16, uint32), .npy, safetensors with input_ids: cut into samples
+ *     tokens.c     .bin (uint16, uint32), .npy: cut into samples; width.c: which of the two
  *     replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in as is
  *     text.c       TSV, CSV, JSONL rows of label and text
  *     wordpiece.c  BERT's tokenizer from vocab.txt
@@ -32,10 +32,12 @@ typedef struct zt_data_opts {
 } zt_data_opts;
 
 /*
- * Open a data file and count its samples; what opts points to must outlive *out.
+ * Open a data file, count its samples and look at this rank's share of them; what opts points to
+ * must outlive *out.
  *
  * Errors   CKPT_EFORMAT: no samples, tokens outside the vocabulary, damaged; CKPT_EUSAGE: not for
- *          this model or world; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT (memory)
+ *          this model or world, tokens that have another width; CKPT_EMISSING, CKPT_EIO,
+ *          CKPT_ELIMIT (memory)
  */
 int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err);
 void zt_data_free(zt_data *d); /* NULL is fine */

@@ -35,7 +35,8 @@ struct zt_source {
     uint64_t count; /* samples */
     uint64_t seq;   /* tokens of a row */
     zt_has has;
-    bool ragged; /* samples differ in length: a batch is cut to its longest */
+    bool ragged;  /* samples differ in length: a batch is cut to its longest */
+    bool checked; /* no sample can be wrong */
     // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
     bool replay;
     uint64_t steps, ranks, batch;
@@ -44,6 +45,24 @@ struct zt_source {
 /* A whole file into memory, a NUL behind it; free with ckpt_free.  Errors  CKPT_ELIMIT: over
  * `limit` bytes */
 int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err);
+
+/* A file of bare tokens, .bin. */
+typedef struct zt_token_file {
+    int fd;
+    const char *path;
+    uint64_t size;     /* bytes */
+    uint64_t vocab;    /* of the model */
+    const char *dtype; /* "uint16", "uint32"; NULL: nobody says */
+} zt_token_file;
+
+/*
+ * Bytes of a token, 2 or 4: as the caller says, or the index of Megatron beside the file; else 2
+ * where the vocabulary fits, unless the tokens themselves speak against it.
+ *
+ * other    gets a width that may be meant if tokens turn out not to fit; or NULL
+ * Errors   CKPT_EUSAGE: another width, a header, an unknown dtype; CKPT_EIO
+ */
+int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other, ckpt_err *err);
 
 int zt_tokens_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err);  /* .bin, .npy */
 int zt_tensors_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .safetensors */

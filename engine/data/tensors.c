@@ -40,8 +40,10 @@ static int te_ints(te_source *s, int which, uint64_t sample, int32_t *out, ckpt_
                                            : ((const uint8_t *)s->row)[i];
         bool ignore = which == TE_LABELS && v == ZT_IGNORE;
         if (!ignore && (v < 0 || (uint64_t)v >= s->limit[which]))
-            rc = ckpt_fail(err, CKPT_EFORMAT, "%s: %s holds %" PRId64 ", expected 0 to %" PRIu64,
-                           s->path, t->name, v, s->limit[which] - 1);
+            rc = ckpt_fail(err, CKPT_EFORMAT,
+                           "%s: %s of sample %" PRIu64 " holds %" PRId64 " at %" PRIu64
+                           ", expected 0 to %" PRIu64,
+                           s->path, t->name, sample, v, i, s->limit[which] - 1);
         out[i] = (int32_t)v;
     }
     return rc;

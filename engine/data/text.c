@@ -425,8 +425,10 @@ int zt_text_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
     if (!s)
         return ckpt_fail_memory(err);
     *s = (tx_source){.path = o->path, .arena = ckpt_arena_new(UINT64_C(8) << 30)};
-    s->base = (zt_source){
-        .ops = &tx_ops, .ragged = true, .has = {.attention_mask = true, .token_type_ids = true}};
+    s->base = (zt_source){.ops = &tx_ops,
+                          .ragged = true,
+                          .checked = true,
+                          .has = {.attention_mask = true, .token_type_ids = true}};
     rc = s->arena ? tx_pieces(s, o, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = tx_read(s, o, err);

@@ -26,6 +26,7 @@ typedef struct tk_source {
     uint64_t at;     /* bytes before the first */
     uint64_t tokens; /* in the file */
     uint64_t vocab;
+    const char *other; /* a width that was not chosen, and may be right; or NULL */
     uint8_t *row;
 } tk_source;
 
@@ -49,6 +50,15 @@ static int tk_read(const tk_source *s, void *to, size_t n, uint64_t at, ckpt_err
     return CKPT_OK;
 }
 
+static uint64_t tk_token(const tk_source *s, const uint8_t *at)
+{
+    uint64_t token = 0;
+
+    for (unsigned k = 0; k < s->width; k++)
+        token |= (uint64_t)at[k] << (8 * k);
+    return token;
+}
+
 static int tk_get(zt_source *base, uint64_t sample, uint64_t row, const zt_inputs *in,
                   uint64_t *length, ckpt_err *err)
 {
@@ -58,13 +68,13 @@ static int tk_get(zt_source *base, uint64_t sample, uint64_t row, const zt_input
     int rc = tk_read(s, s->row, (size_t)seq * s->width, s->at + first * s->width, err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < seq; i++) {
-        uint64_t token = 0;
-        for (unsigned k = 0; k < s->width; k++)
-            token |= (uint64_t)s->row[i * s->width + k] << (8 * k);
+        uint64_t token = tk_token(s, s->row + i * s->width);
         if (token >= s->vocab)
             rc = ckpt_fail(err, CKPT_EFORMAT,
-                           "%s: token %" PRIu64 " is %" PRIu64 ", the vocabulary has %" PRIu64,
-                           s->path, first + i, token, s->vocab);
+                           "%s: token %" PRIu64 " is %" PRIu64 ", the vocabulary has %" PRIu64
+                           ": tokens of another tokenizer%s%s",
+                           s->path, first + i, token, s->vocab, s->other ? ", or of " : "",
+                           s->other ? s->other : "");
         out[i] = (int32_t)token;
     }
     *length = seq;
@@ -161,13 +171,11 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
 
 static int tk_bin(tk_source *s, const zt_data_opts *o, uint64_t size, ckpt_err *err)
 {
-    if (o->token_dtype && strcmp(o->token_dtype, "uint16") != 0 &&
-        strcmp(o->token_dtype, "uint32") != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "--token-dtype %s: expected uint16 or uint32",
-                         o->token_dtype);
-    s->width = o->token_dtype      ? (strcmp(o->token_dtype, "uint16") == 0 ? 2 : 4)
-               : s->vocab <= 65536 ? 2
-                                   : 4;
+    const zt_token_file f = {s->fd, s->path, size, s->vocab, o->token_dtype};
+    int rc = zt_tokens_width(&f, &s->width, &s->other, err);
+
+    if (rc != CKPT_OK)
+        return rc;
     if (size % s->width)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: %" PRIu64 " bytes are no whole number of tokens of %u bytes", s->path,

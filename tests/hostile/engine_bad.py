@@ -190,6 +190,8 @@ class Bad:
         files = sorted(os.listdir(os.path.join(folder, tag)))
         for name in files:
             # the 16-bit weights of a model file are not what a resume reads
+            if name == '.zerotrain':
+                continue  # without it nobody knows whose the checkpoint is: it is read all the same
             for how in ('absent', 'empty', 'cut', 'garbage') + (('flipped',) if 'optim' in name else ()):
                 yield 'load %s %s' % (how, name), lambda n=name, h=how: self.load_damaged(folder, os.path.join(tag, n), h)
         for how in ('absent', 'empty', 'garbage', 'up'):
