@@ -46,7 +46,8 @@ struct zt_engine {
 int zt_first_choose(zt_engine *e, ckpt_err *err);
 int zt_first_fill(zt_engine *e, ckpt_err *err);
 
-/* The folder of --model, or that of its file; *named: the folder itself was given.  NULL: memory. */
+/* The folder of --model, or that of its file; *named: the folder itself was given.  NULL: memory.
+ */
 const char *zt_model_folder(zt_engine *e, bool *named);
 
 /*

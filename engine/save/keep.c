@@ -39,28 +39,6 @@ static size_t kp_stem(const char *name)
     return n;
 }
 
-static bool kp_ends(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-bool zt_keep_is_tag(int dir, const char *name)
-{
-    int fd = ckpt_dir_open_at(dir, name);
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    bool found = false;
-
-    if (!d && fd >= 0)
-        (void)close(fd);
-    for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = kp_ends(e->d_name, "_model_states.pt");
-    if (d)
-        (void)closedir(d);
-    return found;
-}
-
 /* The run's tags of the series, but `tag`. */
 static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
 {
@@ -81,7 +59,7 @@ static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
         if (n >= KP_NAME || n <= stem || kp_stem(e->d_name) != stem ||
             strncmp(e->d_name, tag, stem) != 0 || strcmp(e->d_name, tag) == 0 ||
             fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
-            !zt_keep_is_tag(dir, e->d_name) || !zt_lineage_has(k->lineage, dir, e->d_name))
+            !zt_lineage_is_tag(dir, e->d_name) || !zt_lineage_has(k->lineage, dir, e->d_name))
             continue;
         kp_tag *t = ckpt_vec_push(out);
         if (!t) {

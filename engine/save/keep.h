@@ -8,9 +8,6 @@
 #include "engine/save/lineage.h"
 #include "libckpt/base/err.h"
 
-/* True if a folder holds model states: it is a checkpoint and nothing else of the user's. */
-bool zt_keep_is_tag(int dir, const char *name);
-
 typedef struct zt_keep {
     const char *dir, *tag;
     int64_t n;

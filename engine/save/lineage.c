@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/save/keep.h"
 #include "libckpt/copy/dir.h"
 
 #define LG_FILE ".zerotrain"
@@ -215,6 +214,28 @@ bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name)
 
 /* ---- before a run ---- */
 
+static bool lg_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+bool zt_lineage_is_tag(int dir, const char *name)
+{
+    int fd = ckpt_dir_open_at(dir, name);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    bool found = false;
+
+    if (!d && fd >= 0)
+        (void)close(fd);
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = lg_ends(e->d_name, "_model_states.pt");
+    if (d)
+        (void)closedir(d);
+    return found;
+}
+
 /* What a folder holds of others. */
 typedef struct lg_held {
     char name[LG_NAME]; /* the latest of them */
@@ -266,7 +287,7 @@ static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_he
         if (tag && strcmp(name, tag) == 0)
             lg_hold(out, name, UINT64_MAX);
         else if (here ? numbered && number > (uint64_t)l->step
-                      : numbered || zt_keep_is_tag(dir, name))
+                      : numbered || zt_lineage_is_tag(dir, name))
             lg_hold(out, name, number);
     }
     if (lg_latest(dir, latest) && (!here || l->chosen) && latest[0] &&

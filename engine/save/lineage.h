@@ -41,13 +41,16 @@ void zt_lineage_begin(zt_lineage *l);
 void zt_lineage_free(zt_lineage *l);
 
 /*
- * It goes on with what was loaded: path as it was given, tag as zt_load tells it; named: the tag was
- * asked for.  A checkpoint without a text that can be read has no ancestors that are known.
+ * It goes on with what was loaded: path as it was given, tag as zt_load tells it; named: the tag
+ * was asked for.  A checkpoint without a text that can be read has no ancestors that are known.
  */
 void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool named, int64_t step);
 
 /* True if the checkpoint `name` of an open folder is of this run or of its ancestors. */
 bool zt_lineage_has(const zt_lineage *l, int dir, const char *name);
+
+/* True if a folder holds model states: it is a checkpoint and nothing else of the user's. */
+bool zt_lineage_is_tag(int dir, const char *name);
 
 /* It may take the name of a checkpoint of an open folder that is there already. */
 bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name);

@@ -34,7 +34,8 @@ typedef struct ckpt_json_text {
  *          fraction, an exponent, or -0), 2 an integer beyond +-2^53, whose digits and a NUL
  *          follow; may be NULL
  * Errors   CKPT_EFORMAT: not JSON (RFC 8259), not UTF-8, a key twice in one object, \u0000, a lone
- *          surrogate escape, text->narrow and an integer beyond +-2^53, a number no double can hold;
+ *          surrogate escape, text->narrow and an integer beyond +-2^53, a number no double can
+ *          hold;
  *          CKPT_ELIMIT: over text->max or one of the limits above, or out of memory
  */
 int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err);
