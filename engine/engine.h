@@ -29,7 +29,7 @@ typedef struct zt_options {
     bool dropout; /* use the model's dropout rates */
     // data
     const char *data, *eval_data, *vocab, *token_dtype;
-    int64_t seq, max_samples; /* 0: all */
+    int64_t seq, max_samples, max_eval_samples; /* 0: all */
     bool cased, no_shuffle;
     // how long, how often
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;

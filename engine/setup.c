@@ -78,7 +78,9 @@ static int su_open_data(zt_engine *e, zt_data **out, const char *path, bool eval
         .shuffle = !evaluate && !o->no_shuffle,
         .evaluate = evaluate,
         .lower_case = e->lower_case,
-        .limit = evaluate ? 0 : (uint64_t)o->max_samples,
+        .limit = (uint64_t)(evaluate && !o->predictions ? o->max_eval_samples
+                            : evaluate                  ? 0
+                                                        : o->max_samples),
         .model = &e->model_config,
     };
 

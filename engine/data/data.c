@@ -118,8 +118,8 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
     }
     if (rc == CKPT_OK && opts->limit > 0 && d->source->replay)
         rc = ckpt_fail(err, CKPT_EUSAGE,
-                       "%s: is replayed as it is; --max_train_samples chooses none of it",
-                       opts->path);
+                       "%s: is replayed as it is; --max_%s_samples chooses none of it", opts->path,
+                       opts->evaluate ? "eval" : "train");
     if (rc == CKPT_OK && opts->limit > 0 && opts->limit < d->source->count)
         d->source->count = opts->limit;
     if (rc == CKPT_OK && (d->source->count == 0 || d->source->seq == 0))

@@ -105,7 +105,7 @@ typedef struct cli_verb {
     bool whole_names; /* beginnings of long options are not enough */
 } cli_verb;
 
-enum { CLI_MAX_OPTIONS = 96, CLI_MAX_LISTS = 6 };
+enum { CLI_MAX_OPTIONS = 128, CLI_MAX_LISTS = 6 };
 
 /* A command line, parsed; zeroed before cli_parse. */
 typedef struct cli_line {

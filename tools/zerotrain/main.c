@@ -47,6 +47,8 @@ static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
     int rc = zt_engine_new(&e, &t->run, comm, err);
 
     *running = rc == CKPT_OK;
+    if (rc == CKPT_OK && comm->rank == 0 && !t->quiet)
+        others_notes(t);
     if (rc == CKPT_OK && t->run.print_config)
         rc = comm->rank == 0 ? zt_config_print(zt_engine_config(e), stdout, err) : CKPT_OK;
     else if (rc == CKPT_OK)

@@ -121,6 +121,13 @@ static const cli_option told_table[] = {
      "a line of progress every N updates (steps_per_print)"},
     {"gradient_checkpointing", 0, CLI_FLAG, TR(gradient_checkpointing), NULL,
      "of --activation-checkpointing"},
+    {"model_name_or_path", 0, CLI_FILE, TR(model), "PATH", "of --model"},
+    {"max_eval_samples", 0, CLI_WHOLE, OP(max_eval_samples), "N",
+     "only the first N samples of --eval-data"},
+    {"do_train", 0, CLI_FLAG, TR(do_train), NULL, "train, as without it"},
+    {"do_eval", 0, CLI_FLAG, TR(do_eval), NULL,
+     "alone: of --evaluate; beside --do_train: --eval-data is needed"},
+    {"do_predict", 0, CLI_FLAG, TR(do_predict), NULL, "--predict FILE is needed"},
     {"warmup_ratio", 0, CLI_REAL, TR(warmup_ratio), "X", "of --warmup_steps below 1"},
     {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
      "print what completes these options in a shell"},
@@ -128,6 +135,23 @@ static const cli_option told_table[] = {
 };
 
 /* ---- files of options ---- */
+
+/* A plain value as it stands on a command line; NULL: it is none, or there is no memory. */
+static const char *told_text(ckpt_arena *arena, const ckpt_value *v)
+{
+    switch ((int)v->kind) {
+    case CKPT_V_BOOL:
+        return v->as.i ? "true" : "false";
+    case CKPT_V_STR:
+        return v->as.text.at;
+    case CKPT_V_INT:
+        return ckpt_arena_printf(arena, "%lld", (long long)v->as.i);
+    case CKPT_V_FLOAT:
+        return ckpt_arena_printf(arena, "%.17g", v->as.f);
+    default:
+        return NULL;
+    }
+}
 
 /* One member of a JSON file. */
 static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, ckpt_err *err)
@@ -137,6 +161,13 @@ static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair,
     bool flag = o && o->kind == CLI_FLAG;
     const char *text = NULL;
 
+    if (!o && v->kind != CKPT_V_NONE) {
+        bool known = false;
+        int rc =
+            others_member(line->values, pair->key->as.text.at, told_text(arena, v), &known, err);
+        if (rc != CKPT_OK || known)
+            return rc;
+    }
     if (!o || o->kind == CLI_MORE)
         return ckpt_fail(err, CKPT_EUSAGE, "there is no option '%s'", pair->key->as.text.at);
     if (v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && !v->as.i && flag))
@@ -144,13 +175,9 @@ static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair,
     if (flag ? v->kind != CKPT_V_BOOL : v->kind == CKPT_V_BOOL)
         return ckpt_fail(err, CKPT_EUSAGE, "option '%s' wants %s", o->name,
                          flag ? "true or false" : "a value, not true or false");
-    if (v->kind == CKPT_V_STR)
-        text = v->as.text.at;
-    else if (v->kind == CKPT_V_INT)
-        text = ckpt_arena_printf(arena, "%lld", (long long)v->as.i);
-    else if (v->kind == CKPT_V_FLOAT)
-        text = ckpt_arena_printf(arena, "%.17g", v->as.f);
-    else if (!flag)
+    if (v->kind != CKPT_V_BOOL)
+        text = told_text(arena, v);
+    if (!text && !flag)
         return ckpt_fail(err, CKPT_EUSAGE, "option '%s' wants a plain value", o->name);
     return text || flag ? cli_take(line, o, text, err) : ckpt_fail_memory(err);
 }
@@ -216,6 +243,8 @@ static int told_needs(const told *t, ckpt_err *err)
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
          "a run that trains and is not --quiet"},
         {o->max_samples > 0, trains, "max_train_samples", "a run that trains"},
+        {o->max_eval_samples > 0, o->eval_data || o->evaluate, "max_eval_samples",
+         "--eval-data or --evaluate"},
     };
 
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
@@ -322,7 +351,9 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
         .arena = arena,
     };
     zt_arguments_default(&out->run.args);
-    rc = cli_parse(&line, &options_verb, out, argc, argv, err);
+    rc = others_words(out, &argc, &argv, err);
+    if (rc == CKPT_OK)
+        rc = cli_parse(&line, &options_verb, out, argc, argv, err);
     if (rc == CKPT_OK && !told_keep(out, &line))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && !line.help && !line.version)

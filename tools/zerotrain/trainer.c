@@ -91,6 +91,27 @@ static int nt_resume(const nt_line *l)
     return nt_text(l, "load", &l->t->run.load, "resume_from_checkpoint", from);
 }
 
+/* What a script is to do; here a run does one thing. */
+static int nt_what(const nt_line *l)
+{
+    const told_trainer *n = &l->t->trainer;
+    zt_options *o = &l->t->run;
+
+    if (n->do_predict && (!o->predictions || n->do_train || n->do_eval))
+        return ckpt_fail(
+            l->err, CKPT_EUSAGE,
+            "--do_predict: --predict FILE says where to, in a run of its own after the "
+            "one that trains");
+    if (n->do_train && (o->evaluate || o->predictions))
+        return ckpt_fail(l->err, CKPT_EUSAGE, "--do_train and --%s: a run does one of them",
+                         o->evaluate ? "evaluate" : "predict");
+    if (n->do_train && n->do_eval && !o->eval_data)
+        return ckpt_fail(l->err, CKPT_EUSAGE,
+                         "--do_eval beside --do_train needs --eval-data (--validation_file)");
+    o->evaluate = o->evaluate || (n->do_eval && !n->do_train);
+    return CKPT_OK;
+}
+
 /* A share of the updates, which ours takes where it is below 1. */
 static int nt_warmup(const nt_line *l)
 {
@@ -120,6 +141,7 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err)
         int64_t value;
     } row[] = {
         {"deepspeed_config", &o->config, NULL, "deepspeed", n->deepspeed, 0},
+        {"model", &o->model, NULL, "model_name_or_path", n->model, 0},
         {"data", &o->data, NULL, "train_file", n->train_file, 0},
         {"eval-data", &o->eval_data, NULL, "validation_file", n->validation_file, 0},
         {"save", &o->save, NULL, "output_dir", n->output_dir, 0},
@@ -137,6 +159,8 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err)
         rc = nt_epochs(&l);
     if (rc == CKPT_OK)
         rc = nt_resume(&l);
+    if (rc == CKPT_OK)
+        rc = nt_what(&l);
     o->checkpointing = o->checkpointing || n->gradient_checkpointing;
     return rc == CKPT_OK ? nt_warmup(&l) : rc;
 }

@@ -4,6 +4,7 @@
  *
  *     options.c  the command line and JSON files of options
  *     trainer.c  the names that Trainer has for options
+ *     others.c   names that others have, and zerotrain has not
  *     hostfile.c hosts and slots, include and exclude filters
  *     launch.c   hosts and slots to an mpirun command
  *     run.c      updates, saves and evaluations in turn, until the end or a signal
@@ -32,8 +33,11 @@ typedef struct told_trainer {
     const char *deepspeed, *train_file, *validation_file, *output_dir, *resume;
     double epochs, warmup_ratio;
     int64_t save_steps, save_total_limit, eval_steps, max_seq_length;
-    bool gradient_checkpointing;
+    bool gradient_checkpointing, do_train, do_eval, do_predict;
+    const char *model;
 } told_trainer;
+
+enum { TOLD_NOTES = 24 };
 
 /* What zerotrain is told: the engine's options, and the program's own. */
 typedef struct told {
@@ -47,6 +51,8 @@ typedef struct told {
     // where the ranks are started
     const char *hostfile, *include, *exclude;
     int64_t num_nodes, num_slots, local_rank, wait_limit;
+    const char *notes[TOLD_NOTES]; /* of names without effect here */
+    size_t n_notes;
     // what was asked for instead of a run
     bool help, version;
     const char *completion; /* of this shell; or NULL */
@@ -68,6 +74,22 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
  * Errors  CKPT_EUSAGE: two values for one setting, a value that has no equivalent
  */
 int trainer_names(told *t, const cli_line *line, ckpt_err *err);
+
+/* ---- others.c ---- */
+
+/*
+ * Words of a command line as the table of options knows them: switches lose their true, names that
+ * mean nothing here leave.  The new array belongs to the arena.
+ *
+ * Errors  CKPT_EUSAGE: a name that asks for what is not there, with the way out; CKPT_ELIMIT
+ */
+int others_words(told *t, int *argc, char ***argv, ckpt_err *err);
+
+/* The same of one member of a file of options; *known: it is no option of ours.  Errors as above. */
+int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err);
+
+/* What is to be said of a command line that was taken. */
+void others_notes(const told *t);
 
 /* ---- launch.c ---- */
 
