@@ -32,9 +32,11 @@ static int dt_source(zt_source **out, const zt_data_opts *o, ckpt_err *err)
         return zt_tokens_open(out, o, err);
     if (dt_ends(o->path, ".tsv") || dt_ends(o->path, ".csv") || dt_ends(o->path, ".jsonl"))
         return zt_text_open(out, o, err);
-    return ckpt_fail(
-        err, CKPT_EUNSUPPORTED,
-        "%s: expected a name that ends in .safetensors, .bin, .npy, .tsv, .csv or .jsonl", o->path);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: expected a name that ends in .safetensors, .bin, .npy, .tsv, .csv or "
+                     ".jsonl; python -m "
+                     "ckpt.tokens makes tokens of text",
+                     o->path);
 }
 
 /* Does the source have what this model learns from? */

@@ -201,6 +201,24 @@ static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n,
                                      line, why.text);
 }
 
+/* An object without a text: a conversation, or something else. */
+static int tx_no_text(const tx_source *s, const ckpt_value *v, uint64_t line, ckpt_err *err)
+{
+    static const char *const talk[] = {
+        "messages", "conversations", "conversation", "instruction", "prompt", "chosen", NULL};
+
+    for (size_t i = 0; v->kind == CKPT_V_DICT && talk[i]; i++) {
+        if (ckpt_value_get(v, talk[i]))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: line %" PRIu64 " has \"%s\": conversations are for language "
+                             "models; apply_chat_template of transformers makes text of them, "
+                             "python -m ckpt.tokens tokens of that",
+                             s->path, line, talk[i]);
+    }
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is no object with a \"text\"",
+                     s->path, line);
+}
+
 static int tx_objects(tx_source *s, char *text, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -213,8 +231,7 @@ static int tx_objects(tx_source *s, char *text, ckpt_err *err)
             rc = tx_object(s, &v, text, n, line, err);
             body = rc == CKPT_OK && v->kind == CKPT_V_DICT ? tx_member(s, v, true) : NULL;
             if (rc == CKPT_OK && !body)
-                rc = ckpt_fail(err, CKPT_EFORMAT,
-                               "%s: line %" PRIu64 " is no object with a \"text\"", s->path, line);
+                rc = tx_no_text(s, v, line, err);
             if (rc == CKPT_OK)
                 rc = tx_add(s, body, tx_member(s, v, false), line, err);
         }
@@ -398,7 +415,9 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
 
     if (o->model->arch != ZT_BERT_CLASSIFIER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: text is for classifiers; %s wants tokens (.bin, .npy, .safetensors)",
+                         "%s: text is for classifiers; %s wants tokens (.bin, .npy, .safetensors): "
+                         "python -m ckpt.tokens --tokenizer MODEL -o train.bin FILE makes them of "
+                         "text",
                          o->path, o->model->class_name);
     if (!o->vocab)
         return ckpt_fail(

@@ -29,7 +29,8 @@ ELSEWHERE = {('cp', '1'), ('mpirun', '1'), ('srun', '1'), ('nvcc', '1'), ('pread
 def prepare(folder):
     """The checkpoints that the tutorials speak of; rotten has a bit changed in a tensor of the second rank."""
     for name, fixture in (('checkpoint-4', 'hf_trainer_llama_z3_bf16_w2/ckpt'), ('run', 'z1_bf16_w2_tags/ckpt'),
-                          ('base', 'gguf_llama_deep/hf'), ('gpt2', 'peft_gpt2_conv1d/base'), ('lora', 'peft_gpt2_conv1d/adapter')):
+                          ('base', 'gguf_llama_deep/hf'), ('gpt2', 'peft_gpt2_conv1d/base'), ('lora', 'peft_gpt2_conv1d/adapter'),
+                          ('sentiment', 'sentiment')):
         shutil.copytree(os.path.join(FIXTURES, fixture), os.path.join(folder, name))
     subprocess.run(['chmod', '-R', 'u+w', folder], check=True)
     os.rename(os.path.join(folder, 'run', 'étape 4 – 最終'), os.path.join(folder, 'run', 'global_step4'))
@@ -89,7 +90,7 @@ class Tally:
 
 def missing(need, build):
     for name in need:
-        if not shutil.which(name) or name == 'mpirun' and not os.path.exists(os.path.join(build, 'lib', 'libckpt-mpi.so')):
+        if not (shutil.which(name) or os.path.exists(os.path.join(build, 'bin', name))) or name == 'mpirun' and not os.path.exists(os.path.join(build, 'lib', 'libckpt-mpi.so')):
             return name
     return None
 

@@ -85,7 +85,7 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err);
  */
 int others_words(told *t, int *argc, char ***argv, ckpt_err *err);
 
-/* The same of one member of a file of options; *known: it is no option of ours.  Errors as above. */
+/* The same of a member of a file of options; *known: it is no option of ours.  Errors as above. */
 int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err);
 
 /* What is to be said of a command line that was taken. */

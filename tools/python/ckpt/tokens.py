@@ -85,9 +85,14 @@ def documents(path: str, field: str, lines: bool) -> Iterator[str]:
 
 def member(path: str, number: int, line: str, field: str) -> str:
     try:
-        text = json.loads(line).get(field)
+        row = json.loads(line)
+        text = row.get(field)
     except (ValueError, AttributeError):
         raise Wrong('%s: line %d is no JSON object' % (path, number)) from None
+    talk = [x for x in ('messages', 'conversations', 'conversation', 'instruction', 'prompt') if x in row]
+    if not isinstance(text, str) and talk:
+        raise Wrong('%s: line %d has no text %r, but %r: apply_chat_template(..., tokenize=False) of transformers makes text of a '
+                    'conversation; write it as %r, or name another member with --field' % (path, number, field, talk[0], field))
     if not isinstance(text, str):
         raise Wrong('%s: line %d has no text %r (--field NAME)' % (path, number, field))
     return text
