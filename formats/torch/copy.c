@@ -12,15 +12,45 @@
 #include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/value_copy.h"
 
+#define TC_DEPTH 16u   /* of arguments that are looked through */
+#define TC_PARTS 4096u /* values among them: what has more is taken for unknown */
+
+/*
+ * True for a value that names an unknown class, itself or in the arguments that it is made of: a
+ * functools.partial of a function, typing.Optional of a class, a member of an Enum.  A dict with a
+ * default keeps its items without the maker of the default.
+ */
+static bool tc_is_strange(const ckpt_value *v, unsigned depth, unsigned *n_left)
+{
+    const ckpt_object *o = v && v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
+    ckpt_seq parts = v && v->kind == CKPT_V_TUPLE ? v->as.seq : (ckpt_seq){0};
+
+    if (!v || depth == TC_DEPTH)
+        return false;
+    if (*n_left == 0)
+        return true;
+    --*n_left;
+    if (v->kind == CKPT_V_GLOBAL)
+        return !ckpt_name_known(v);
+    if (o)
+        return !o->cls || !ckpt_name_known(o->cls) || tc_is_strange(o->cls, depth + 1, n_left) ||
+               (!ckpt_value_is_global(o->cls, "collections", "defaultdict") &&
+                tc_is_strange(o->args, depth + 1, n_left));
+    for (uint64_t i = 0; i < parts.n; i++) {
+        if (tc_is_strange(parts.at[i], depth + 1, n_left))
+            return true;
+    }
+    return false;
+}
+
 /* True for what a copy without unknown objects leaves out. */
 static bool tc_dropped(const void *ctx, const ckpt_value *v)
 {
     const ckpt_torch_tree *t = ctx;
+    unsigned n_left = TC_PARTS;
 
-    if (!t->drop_objects)
-        return false;
-    return (v->kind == CKPT_V_OBJECT && !ckpt_name_known(v->as.object->cls)) ||
-           (v->kind == CKPT_V_GLOBAL && !ckpt_name_known(v));
+    return t->drop_objects && (v->kind == CKPT_V_OBJECT || v->kind == CKPT_V_GLOBAL) &&
+           tc_is_strange(v, 0, &n_left);
 }
 
 /* A target tensor for the bytes of a whole record; its donor names the other map's source. */

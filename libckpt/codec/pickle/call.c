@@ -170,21 +170,6 @@ static int ca_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
     return CKPT_OK;
 }
 
-/* A plain attribute name: letters, digits and underscores, none of them first. */
-static bool ca_is_attribute(const ckpt_value *v)
-{
-    if (v->kind != CKPT_V_STR || v->as.text.n == 0 || v->as.text.at[0] == '_')
-        return false;
-    for (uint64_t i = 0; i < v->as.text.n; i++) {
-        char c = v->as.text.at[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-
-        if (!letter && (i == 0 || c < '0' || c > '9'))
-            return false;
-    }
-    return true;
-}
-
 static const ckpt_text ca_group = {"ShardedTensor.ProcessGroupState", 31};
 
 /* getattr(ShardedTensor, "ProcessGroupState"): how protocol 2 names a class inside a class. */
@@ -197,21 +182,54 @@ static bool ca_is_group(const ckpt_seq *a)
            ckpt_name_is_group(v->as.global.module, ca_group);
 }
 
-/* getattr(SomeEnum, "member"): how Python 3.11 writes members of Enum classes. */
+/*
+ * True for what getattr may be asked about: a class, as Python 3.11 writes members of Enum classes
+ * and protocol 2 writes methods, or an object that was made here, as bound methods are written.
+ */
+static bool ca_has_attributes(const ckpt_pk *p, const ckpt_value *v)
+{
+    if (v->kind == CKPT_V_OBJECT)
+        return v->as.object->cls != NULL;
+    return ckpt_pk_id(p, v) != CKPT_NAME_UNSAFE && ckpt_name_is_class(&v->as.global);
+}
+
+/* getattr(SomeEnum, "member"), getattr(SomeClass, "method"). */
 static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
-    ckpt_name_id id = a->n == 2 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
     int rc;
 
-    if ((id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA) ||
-        !ckpt_name_class_like(a->at[0]->as.global.name) || !ca_is_attribute(a->at[1]))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than an Enum class");
+    if (a->n != 2 || !ca_has_attributes(p, a->at[0]) || a->at[1]->kind != CKPT_V_STR ||
+        !ckpt_name_attribute(a->at[1]->as.text))
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than a class");
     if (ca_is_group(a))
         return ckpt_pk_name_node(p, out, a->at[0]->as.global.module, ca_group);
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
-    p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
+    p->out->n_objects += rc == CKPT_OK && ckpt_pk_id(p, a->at[0]) == CKPT_NAME_OPAQUE;
     return rc;
+}
+
+/* A name of the module operator. */
+static bool ca_is_operator(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_GLOBAL && (strcmp(v->as.global.module.at, "operator") == 0 ||
+                                        strcmp(v->as.global.module.at, "_operator") == 0);
+}
+
+/* operator.attrgetter("a.b"), methodcaller("f"): nothing that leads out of the object. */
+static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *args)
+{
+    if (!ca_is_operator(callee))
+        return CKPT_OK;
+    for (uint64_t i = 0; i < args->n; i++) {
+        const ckpt_value *v = args->at[i];
+
+        if (v->kind == CKPT_V_STR && strstr(v->as.text.at, "__"))
+            return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks %.*s for %.80s; refused",
+                                ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at,
+                                v->as.text.at);
+    }
+    return CKPT_OK;
 }
 
 /* copyreg._reconstructor(cls, base, state), numpy's _reconstruct(cls, shape, typecode). */
@@ -230,14 +248,33 @@ static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 
 /* ---- calls ---- */
 
-/* Only named things are called, with a tuple. */
+/*
+ * True for an object whose call stays inert: made here by a call (a class made by type(), a
+ * functools.partial), or a method of a class.  Methods of torch's and numpy's classes can run code.
+ */
+static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
+{
+    const ckpt_object *o = v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
+    const ckpt_value *of;
+
+    if (!o || !o->cls || o->form == CKPT_BY_PERSID || ca_is_operator(o->cls))
+        return false;
+    if (ckpt_pk_id(p, o->cls) != CKPT_NAME_GETATTR)
+        return true;
+    of = o->args->as.seq.at[0];
+    while (of && of->kind == CKPT_V_OBJECT)
+        of = of->as.object->cls;
+    return of && of->kind == CKPT_V_GLOBAL && !ckpt_name_is_framework(of->as.global.module);
+}
+
+/* Named things are called, and what they made, with a tuple. */
 static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
-    if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls the result of something else; refused");
-    return CKPT_OK;
+    if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE && !ca_is_callable(p, callee))
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls something that is no class or function");
+    return ca_check_operator(p, callee, &args->as.seq);
 }
 
 int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
@@ -248,6 +285,8 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
 
     if (rc != CKPT_OK)
         return rc;
+    if (callee->kind == CKPT_V_OBJECT)
+        return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     if (ckpt_pk_rebuilds(id))
         return ckpt_pk_tensor(p, out, callee, args);
     switch ((int)id) {
@@ -272,6 +311,7 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
     case CKPT_NAME_RECONSTRUCT:
         return ca_call_reconstruct(p, out, callee, args);
     case CKPT_NAME_OPAQUE:
+    case CKPT_NAME_PARTIAL:
     case CKPT_NAME_DATA:
     case CKPT_NAME_DATA_MAP:
     case CKPT_NAME_DATA_SEQ:
@@ -296,8 +336,8 @@ int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args
     if (!kwargs && (id == CKPT_NAME_ODICT || id == CKPT_NAME_SET || id == CKPT_NAME_SIZE ||
                     id == CKPT_NAME_FROZENSET || id == CKPT_NAME_BYTEARRAY))
         return ckpt_pk_call(p, out, cls, args);
-    if (id != CKPT_NAME_OPAQUE && id != CKPT_NAME_DATA && id != CKPT_NAME_DATA_MAP &&
-        id != CKPT_NAME_DATA_SEQ)
+    if (cls->kind != CKPT_V_OBJECT && id != CKPT_NAME_OPAQUE && id != CKPT_NAME_PARTIAL &&
+        id != CKPT_NAME_DATA && id != CKPT_NAME_DATA_MAP && id != CKPT_NAME_DATA_SEQ)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "makes an object of %.*s, which is no class for that",
                             ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
     if (kwargs && kwargs->kind != CKPT_V_DICT)

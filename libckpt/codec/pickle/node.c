@@ -69,6 +69,37 @@ static bool nn_same_name(const void *ctx, uint32_t number, const void *key)
            memcmp(a->name.at, b->name.at, (size_t)a->name.n) == 0;
 }
 
+/*
+ * What a class holds, by its dotted name, becomes what protocol 2 makes of it, the call
+ * getattr(Outer, "Inner"): one form for both, which can be written in any protocol.
+ */
+static int nn_inner(ckpt_pk *p, ckpt_value **out, const ckpt_global *g)
+{
+    static const ckpt_text builtins = {"builtins", 8}, name = {"getattr", 7};
+    uint64_t at = g->name.n;
+    ckpt_value *parts[2] = {NULL, NULL}, *args = ckpt_pk_node(p, CKPT_V_TUPLE), *callee = NULL;
+    int rc = CKPT_OK;
+
+    while (g->name.at[at - 1] != '.')
+        at--;
+    parts[1] = ckpt_pk_node(p, CKPT_V_STR);
+    if (!args || !parts[1])
+        return CKPT_ELIMIT;
+    parts[1]->as.text =
+        (ckpt_text){ckpt_arena_string(p->arena, g->name.at + at, g->name.n - at), g->name.n - at};
+    rc = ckpt_pk_name_node(p, &parts[0], g->module, (ckpt_text){g->name.at, at - 1});
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_name_node(p, &callee, builtins, name);
+    if (rc != CKPT_OK)
+        return rc;
+    args->as.seq.n = 2;
+    args->as.seq.at = ckpt_arena_copy(p->arena, parts, sizeof parts);
+    if (!parts[1]->as.text.at || !args->as.seq.at)
+        return ckpt_pk_no_memory(p);
+    p->out->n_objects += ckpt_pk_id(p, parts[0]) == CKPT_NAME_OPAQUE;
+    return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
+}
+
 /* A name met for the first time: judge it, make its node, list it. */
 static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint32_t hash)
 {
@@ -76,7 +107,9 @@ static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint3
     ckpt_name_id id = ckpt_name_find(g, &why);
     ckpt_pk_name entry = {.id = id};
     ckpt_pk_name *slot;
-    ckpt_value **listed;
+    ckpt_value **listed, *unlisted;
+    bool inner =
+        memchr(g->name.at, '.', (size_t)g->name.n) && !ckpt_name_is_group(g->module, g->name);
 
     if (id == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "names %.*s.%.*s, %s; refused", ckpt_pk_cut(g->module),
@@ -88,15 +121,21 @@ static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint3
     entry.global->as.global = *g;
     entry.global->as.global.module.at = ckpt_arena_string(p->arena, g->module.at, g->module.n);
     entry.global->as.global.name.at = ckpt_arena_string(p->arena, g->name.at, g->name.n);
-    entry.global->mark = (uint32_t)p->names.n + 1;
     if (id == CKPT_NAME_DTYPE) {
         entry.node = ckpt_pk_node(p, CKPT_V_DTYPE);
         if (!entry.node)
             return CKPT_ELIMIT;
         entry.node->as.dtype = ckpt_dtype_from_torch(g->name.at, (size_t)g->name.n);
     }
+    if (inner) {
+        int rc = nn_inner(p, &entry.node, g);
+
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    entry.global->mark = (uint32_t)p->names.n + 1;
     slot = p->names.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->names);
-    listed = !slot ? NULL : ckpt_vec_push(&p->out->globals);
+    listed = !slot ? NULL : inner ? &unlisted : ckpt_vec_push(&p->out->globals);
     if (!listed || !entry.global->as.global.module.at || !entry.global->as.global.name.at) {
         p->names.n -= slot != NULL;
         return ckpt_pk_no_memory(p);
@@ -138,8 +177,11 @@ ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v)
 
 int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
 {
-    if (v->kind == CKPT_V_GLOBAL && ckpt_pk_id(p, v) == CKPT_NAME_GETATTR)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands the function getattr around; refused");
+    ckpt_name_id id = v->kind == CKPT_V_GLOBAL ? ckpt_pk_id(p, v) : CKPT_NAME_OPAQUE;
+
+    if (id == CKPT_NAME_GETATTR || id == CKPT_NAME_PARTIAL)
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands %s around, which data only calls; refused",
+                            id == CKPT_NAME_GETATTR ? "getattr" : "functools.partial");
     return CKPT_OK;
 }
 
@@ -207,6 +249,8 @@ static ckpt_dict *nn_pairs(const ckpt_pk *p, ckpt_value *v)
     if (v->kind == CKPT_V_OBJECT && v->as.object->cls) {
         ckpt_name_id id = ckpt_pk_id(p, v->as.object->cls);
 
+        if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle made
+            return &v->as.object->pairs;
         return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_MAP ? &v->as.object->pairs : NULL;
     }
     return NULL;

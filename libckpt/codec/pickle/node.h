@@ -72,7 +72,7 @@ int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text 
 /* What a node stands for: CKPT_NAME_UNSAFE if it is not a name at all. */
 ckpt_name_id ckpt_pk_id(const ckpt_pk *p, const ckpt_value *v);
 
-/* Refuse a value that must not be stored anywhere: getattr is only ever called. */
+/* Refuse a value that must not be stored anywhere: getattr, functools.partial are only called. */
 int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v);
 
 /* Hash a dict key or an item of a set: what cannot be one fails, long ones are charged for. */

@@ -412,6 +412,8 @@ static ckpt_seq *po_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_ki
     if (v->kind != CKPT_V_OBJECT || !v->as.object->cls)
         return NULL;
     id = ckpt_pk_id(&m->p, v->as.object->cls);
+    if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle made
+        return &v->as.object->items;
     return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_SEQ ? &v->as.object->items : NULL;
 }
 

@@ -5,10 +5,11 @@
  * Order of judgement:
  *   1. exact full names of the table below: what torch, numpy, DeepSpeed and the distributed
  *      checkpoints write, and plain data of the standard library;
- *   2. dotted names (protocol 4): refused, they walk through modules;
- *   3. any other name of the standard library, Python 2's modules included: refused;
- *   4. under torch and numpy: classes are opaque, everything that is not named like a class is
- *      refused (both packages hold functions that run code);
+ *   2. dotted names (protocol 4) are judged by their first part, which must be a class: a name
+ *      that walks through modules is refused;
+ *   3. any other name of the standard library is inert or refused: stdlib.c;
+ *   4. under torch and numpy: classes are opaque, and so are functions that only compute; every
+ *      other function is refused (both packages hold functions that run code);
  *   5. everything else belongs to packages we do not know: opaque.
  * Nothing is allowed by the prefix of its module, so no list of dangerous names is needed.
  */
@@ -16,7 +17,6 @@
 
 #include "libckpt/codec/pickle/trust.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
@@ -26,11 +26,12 @@ typedef struct pn_entry {
     ckpt_name_id id;
 } pn_entry;
 
-#define DCP       "torch.distributed.checkpoint.metadata"
-#define DCP_SHARD "torch.distributed._shard.sharded_tensor.metadata"
-#define NUMPY_1   "numpy.core.multiarray"
-#define NUMPY_2   "numpy._core.multiarray"
-#define SCALER    "deepspeed.runtime.fp16.loss_scaler"
+#define DCP          "torch.distributed.checkpoint.metadata"
+#define DCP_SHARD    "torch.distributed._shard.sharded_tensor.metadata"
+#define NUMPY_1      "numpy.core.multiarray"
+#define NUMPY_2      "numpy._core.multiarray"
+#define NUMPY_RANDOM "numpy.random._pickle"
+#define SCALER       "deepspeed.runtime.fp16.loss_scaler"
 
 static const pn_entry pn_table[] = {
     {"collections", "OrderedDict", CKPT_NAME_ODICT},
@@ -56,6 +57,8 @@ static const pn_entry pn_table[] = {
     {"builtins", "Ellipsis", CKPT_NAME_CONSTANT},
     {"builtins", "NotImplemented", CKPT_NAME_CONSTANT},
     {"builtins", "getattr", CKPT_NAME_GETATTR},
+    {"functools", "partial", CKPT_NAME_PARTIAL},
+    {"_functools", "partial", CKPT_NAME_PARTIAL},
     {"copyreg", "_reconstructor", CKPT_NAME_RECONSTRUCT},
     {"_codecs", "encode", CKPT_NAME_ENCODE},
     {"torch.distributed.remote_device", "_remote_device", CKPT_NAME_DATA},
@@ -91,6 +94,29 @@ static const pn_entry pn_table[] = {
     {"deepspeed.checkpoint.universal_checkpoint", "SubparamShape", CKPT_NAME_DATA},
     {"numpy", "ndarray", CKPT_NAME_DATA},
     {"numpy", "dtype", CKPT_NAME_DATA},
+    {"numpy", "matrix", CKPT_NAME_DATA},
+    {"numpy", "memmap", CKPT_NAME_DATA},
+    {"numpy", "poly1d", CKPT_NAME_DATA},
+    {"numpy", "recarray", CKPT_NAME_DATA},
+    {"numpy", "record", CKPT_NAME_DATA},
+    {"numpy.rec", "recarray", CKPT_NAME_DATA},
+    {"numpy.core.records", "recarray", CKPT_NAME_DATA},
+    {"numpy._core.records", "recarray", CKPT_NAME_DATA},
+    {"numpy.matrixlib.defmatrix", "matrix", CKPT_NAME_DATA},
+    {"numpy.ma.core", "_mareconstruct", CKPT_NAME_RECONSTRUCT},
+    {"numpy.core", "_ufunc_reconstruct", CKPT_NAME_DATA},
+    {"numpy._core", "_ufunc_reconstruct", CKPT_NAME_DATA},
+    {"numpy.random", "__RandomState_ctor", CKPT_NAME_DATA},
+    {NUMPY_RANDOM, "__randomstate_ctor", CKPT_NAME_DATA},
+    {NUMPY_RANDOM, "__generator_ctor", CKPT_NAME_DATA},
+    {NUMPY_RANDOM, "__bit_generator_ctor", CKPT_NAME_DATA},
+    {"numpy.random.bit_generator", "__pyx_unpickle_SeedSequence", CKPT_NAME_DATA},
+    {"numpy.random.bit_generator", "SeedSequence", CKPT_NAME_DATA},
+    {"numpy.random._mt19937", "MT19937", CKPT_NAME_DATA},
+    {"numpy.random._pcg64", "PCG64", CKPT_NAME_DATA},
+    {"numpy.random._pcg64", "PCG64DXSM", CKPT_NAME_DATA},
+    {"numpy.random._philox", "Philox", CKPT_NAME_DATA},
+    {"numpy.random._sfc64", "SFC64", CKPT_NAME_DATA},
     {NUMPY_1, "_reconstruct", CKPT_NAME_RECONSTRUCT},
     {NUMPY_2, "_reconstruct", CKPT_NAME_RECONSTRUCT},
     {NUMPY_1, "scalar", CKPT_NAME_DATA},
@@ -180,84 +206,52 @@ static const char *const pn_torch_constants[] = {
 };
 
 /* Scalar types of numpy, as values. */
+// clang-format off
 static const char *const pn_numpy_constants[] = {
-    "bool",       "bool_",   "bytes_",      "clongdouble", "complex128", "complex64",
-    "datetime64", "float16", "float32",     "float64",     "int16",      "int32",
-    "int64",      "int8",    "intc",        "intp",        "longdouble", "longlong",
-    "object_",    "str_",    "timedelta64", "uint16",      "uint32",     "uint64",
-    "uint8",      "uintc",   "uintp",       "ulonglong",   "void",
+    "bool", "bool_", "byte", "bytes_", "cdouble", "character", "clongdouble", "complex128",
+    "complex256", "complex64", "complexfloating", "csingle", "datetime64", "double", "flexible",
+    "float128", "float16", "float32", "float64", "floating", "generic", "half", "inexact", "int16",
+    "int32", "int64", "int8", "intc", "integer", "intp", "long", "longdouble", "longlong", "number",
+    "object_", "short", "signedinteger", "single", "str_", "timedelta64", "ubyte", "uint", "uint16",
+    "uint32", "uint64", "uint8", "uintc", "uintp", "ulong", "ulonglong", "unsignedinteger",
+    "ushort", "void",
 };
 
-/*
- * Top-level modules of the standard library, sorted: CPython 3.11's own list
- * (sys.stdlib_module_names), what later releases added, what Python 2 called them, and
- * the installers that come with every Python.
- */
-// clang-format off
-static const char *const pn_stdlib[] = {
-    "BaseHTTPServer", "CGIHTTPServer", "ConfigParser", "Cookie", "Dialog", "DocXMLRPCServer",
-    "FileDialog", "HTMLParser", "Queue", "ScrolledText", "SimpleDialog", "SimpleHTTPServer",
-    "SimpleXMLRPCServer", "SocketServer", "StringIO", "Tix", "Tkconstants", "Tkdnd", "Tkinter",
-    "UserDict", "UserList", "UserString", "__builtin__", "__future__", "_abc", "_abcoll",
-    "_aix_support", "_android_support", "_apple_support", "_ast", "_ast_unparse", "_asyncio",
-    "_bisect", "_blake2", "_bootlocale", "_bootsubprocess", "_bz2", "_codecs", "_codecs_cn",
-    "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw", "_collections",
-    "_collections_abc", "_colorize", "_compat_pickle", "_compression", "_contextvars", "_crypt",
-    "_csv", "_ctypes", "_ctypes_test", "_curses", "_curses_panel", "_datetime", "_dbm", "_decimal",
-    "_distutils_hack", "_dummy_thread", "_dummy_threading", "_elementtree", "_frozen_importlib",
-    "_frozen_importlib_external", "_functools", "_gdbm", "_hashlib", "_heapq", "_hmac", "_imp",
-    "_interpchannels", "_interpqueues", "_interpreters", "_io", "_ios_support", "_json", "_locale",
-    "_lsprof", "_lzma", "_markupbase", "_md5", "_msi", "_multibytecodec", "_multiprocessing",
-    "_opcode", "_opcode_metadata", "_operator", "_osx_support", "_overlapped", "_pickle",
-    "_posixshmem", "_posixsubprocess", "_py_abc", "_py_warnings", "_pydatetime", "_pydecimal",
-    "_pyio", "_pylong", "_pyrepl", "_queue", "_random", "_remote_debugging", "_scproxy", "_sha1",
-    "_sha2", "_sha256", "_sha3", "_sha512", "_signal", "_sitebuiltins", "_socket", "_sqlite3",
-    "_sre", "_ssl", "_stat", "_statistics", "_string", "_strptime", "_struct", "_subprocess",
-    "_suggestions", "_symtable", "_sysconfig", "_testbuffer", "_testcapi", "_testinternalcapi",
-    "_thread", "_threading_local", "_tkinter", "_tokenize", "_tracemalloc", "_types", "_typing",
-    "_uuid", "_warnings", "_weakref", "_weakrefset", "_winapi", "_winreg", "_xxinterpchannels",
-    "_xxsubinterpreters", "_zoneinfo", "_zstd", "abc", "aifc", "annotationlib", "antigravity",
-    "anydbm", "argparse", "array", "ast", "asynchat", "asyncio", "asyncore", "atexit", "audioop",
-    "base64", "bdb", "binascii", "binhex", "bisect", "builtins", "bz2", "cPickle", "cProfile",
-    "cStringIO", "calendar", "ce", "cgi", "cgitb", "chunk", "cmath", "cmd", "code", "codecs",
-    "codeop", "collections", "colorsys", "commands", "compileall", "compression", "concurrent",
-    "configparser", "contextlib", "contextvars", "cookielib", "copy", "copy_reg", "copyreg",
-    "crypt", "csv", "ctypes", "curses", "dataclasses", "datetime", "dbhash", "dbm", "decimal",
-    "difflib", "dis", "distutils", "doctest", "dumbdbm", "dummy_thread", "dummy_threading",
-    "easy_install", "email", "encodings", "ensurepip", "enum", "errno", "exceptions",
-    "faulthandler", "fcntl", "filecmp", "fileinput", "fnmatch", "formatter", "fractions", "ftplib",
-    "functools", "gc", "gdbm", "genericpath", "getopt", "getpass", "gettext", "glob", "graphlib",
-    "grp", "gzip", "hashlib", "heapq", "hmac", "html", "htmlentitydefs", "http", "httplib",
-    "idlelib", "ihooks", "imaplib", "imghdr", "imp", "importlib", "imputil", "inspect", "io",
-    "ipaddress", "itertools", "json", "keyword", "lib2to3", "linecache", "locale", "logging",
-    "lzma", "macpath", "macurl2path", "mailbox", "mailcap", "markupbase", "marshal", "math",
-    "mimetypes", "mmap", "modulefinder", "msilib", "msvcrt", "multiprocessing", "netrc", "new",
-    "nis", "nntplib", "nt", "ntpath", "nturl2path", "numbers", "opcode", "operator", "optparse",
-    "os", "os2", "os2emxpath", "ossaudiodev", "parser", "pathlib", "pdb", "pickle", "pickletools",
-    "pip", "pipes", "pkg_resources", "pkgutil", "platform", "plistlib", "popen2", "poplib",
-    "posix", "posixfile", "posixpath", "pprint", "profile", "pstats", "pty", "pwd", "py_compile",
-    "pyclbr", "pydoc", "pydoc_data", "pyexpat", "queue", "quopri", "random", "re", "readline",
-    "repr", "reprlib", "resource", "rexec", "rlcompleter", "robotparser", "runpy", "sched",
-    "secrets", "select", "selectors", "setuptools", "shelve", "shlex", "shutil", "signal", "site",
-    "smtpd", "smtplib", "sndhdr", "socket", "socketserver", "spwd", "sqlite3", "sre_compile",
-    "sre_constants", "sre_parse", "ssl", "stat", "statistics", "string", "stringprep", "struct",
-    "subprocess", "sunau", "symbol", "symtable", "sys", "sysconfig", "syslog", "tabnanny",
-    "tarfile", "telnetlib", "tempfile", "termios", "test", "textwrap", "this", "thread",
-    "threading", "time", "timeit", "tkColorChooser", "tkCommonDialog", "tkFileDialog", "tkFont",
-    "tkMessageBox", "tkSimpleDialog", "tkinter", "token", "tokenize", "tomllib", "trace",
-    "traceback", "tracemalloc", "ttk", "tty", "turtle", "turtledemo", "types", "typing",
-    "unicodedata", "unittest", "urllib", "urllib2", "urlparse", "uu", "uuid", "venv", "warnings",
-    "wave", "weakref", "webbrowser", "wheel", "whichdb", "winreg", "winsound", "wsgiref", "xdrlib",
-    "xml", "xmlrpc", "xmlrpclib", "xxlimited", "xxsubtype", "zipapp", "zipfile", "zipimport",
-    "zlib", "zoneinfo",
+/* Modules of torch and numpy whose functions only compute. */
+static const char *const pn_pure_modules[] = {
+    "numpy.fft", "numpy.linalg", "numpy.random", "numpy.random._generator", "numpy.random.mtrand",
+    "torch._C._VariableFunctions", "torch._C._fft", "torch._C._linalg", "torch._C._nn",
+    "torch._C._special", "torch.ao.quantization.fake_quantize", "torch.ao.quantization.observer",
+    "torch.distributed.fsdp._wrap_utils", "torch.distributed.fsdp.wrap", "torch.fft",
+    "torch.functional", "torch.linalg", "torch.nn.functional", "torch.nn.init",
+    "torch.nn.utils.clip_grad", "torch.nn.utils.parametrizations", "torch.nn.utils.parametrize",
+    "torch.nn.utils.weight_norm", "torch.optim.lr_scheduler", "torch.optim.swa_utils",
+    "torch.special", "torch.utils.data._utils.collate",
+};
+
+/* Functions of torch and numpy themselves that only compute. */
+static const char *const pn_pure[] = {
+    "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin", "any", "arange", "arccos",
+    "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort",
+    "array", "asarray", "asin", "asinh", "atan", "atan2", "atanh", "average", "batch_norm",
+    "bitwise_and", "bitwise_or", "bmm", "cat", "cbrt", "ceil", "celu", "clamp", "clip", "concat",
+    "concatenate", "copysign", "cos", "cosh", "cross", "cumprod", "cumsum", "deg2rad", "diff",
+    "divide", "dot", "dropout", "einsum", "empty", "equal", "erf", "erfc", "erfinv", "exp", "exp2",
+    "expm1", "eye", "flip", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "full",
+    "gelu", "greater", "greater_equal", "group_norm", "hardtanh", "heaviside", "hstack", "hypot",
+    "instance_norm", "isclose", "isfinite", "isinf", "isnan", "layer_norm", "lerp", "less",
+    "less_equal", "lgamma", "linspace", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logsumexp", "matmul", "max", "maximum", "mean",
+    "median", "min", "minimum", "mul", "multiply", "nan_to_num", "nanmean", "nanmedian", "nansum",
+    "neg", "negative", "norm", "not_equal", "ones", "ones_like", "outer", "polyval", "positive",
+    "pow", "power", "prelu", "prod", "quantile", "rad2deg", "rand", "rand_like", "randint", "randn",
+    "randn_like", "reciprocal", "relu", "relu_", "remainder", "reshape", "rint", "roll", "rot90",
+    "round", "rrelu", "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu", "sin", "sinc", "sinh",
+    "softmax", "softplus", "sort", "sqrt", "square", "stack", "std", "sub", "subtract", "sum",
+    "take", "tan", "tanh", "tensor", "tensordot", "threshold", "transpose", "true_divide", "trunc",
+    "var", "vstack", "where", "zeros", "zeros_like",
 };
 // clang-format on
-
-/* For bsearch. */
-static int pn_compare(const void *key, const void *entry)
-{
-    return strcmp(key, *(const char *const *)entry);
-}
 
 /* True if the n bytes at s are the terminated text. */
 static bool pn_same(ckpt_text s, const char *text)
@@ -275,48 +269,27 @@ static bool pn_among(ckpt_text s, const char *const *list, size_t n)
     return false;
 }
 
-/* The part of a module's name before the first dot, terminated; false if it is longer than any
- * that we know. */
-static bool pn_top(ckpt_text module, char *out, size_t room)
-{
-    size_t n = 0;
-
-    while (n < module.n && module.at[n] != '.') {
-        if (n + 1 == room)
-            return false;
-        out[n] = module.at[n];
-        n++;
-    }
-    out[n] = '\0';
-    return true;
-}
-
-/* True for top-level modules that come with Python. */
-static bool pn_is_stdlib(const char *top)
-{
-    return bsearch(top, pn_stdlib, sizeof pn_stdlib / sizeof *pn_stdlib, sizeof *pn_stdlib,
-                   pn_compare) != NULL;
-}
-
-/* Packages that hold functions which run code beside the classes that checkpoints name. */
-static bool pn_is_framework(const char *top)
+bool ckpt_name_is_framework(ckpt_text module)
 {
     static const char *const list[] = {"torch", "numpy", "functorch", "torchgen", "caffe2"};
+    const char *dot = memchr(module.at, '.', (size_t)module.n);
 
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (strcmp(top, list[i]) == 0)
-            return true;
-    }
-    return false;
+    if (dot)
+        module.n = (uint64_t)(dot - module.at);
+    return pn_among(module, list, sizeof list / sizeof *list);
 }
 
-bool ckpt_name_class_like(ckpt_text name)
+/* Functions of the frameworks that only compute, and none of the modules that they import. */
+static bool pn_is_pure(const ckpt_global *g)
 {
-    uint64_t i = 0;
+    static const char *const top[] = {"torch", "numpy", "numpy.core._multiarray_umath",
+                                      "numpy._core._multiarray_umath"};
 
-    while (i < name.n && name.at[i] == '_')
-        i++;
-    return i < name.n && name.at[i] >= 'A' && name.at[i] <= 'Z';
+    if (pn_same(g->name, "") || g->name.at[0] == '_' || ckpt_name_is_module(g->module, g->name))
+        return false;
+    if (pn_among(g->module, top, sizeof top / sizeof *top))
+        return pn_among(g->name, pn_pure, sizeof pn_pure / sizeof *pn_pure);
+    return pn_among(g->module, pn_pure_modules, sizeof pn_pure_modules / sizeof *pn_pure_modules);
 }
 
 /* The names that are listed one by one; CKPT_NAME_OPAQUE when it is none of them. */
@@ -342,28 +315,84 @@ static ckpt_name_id pn_listed(const ckpt_global *g)
     return CKPT_NAME_OPAQUE;
 }
 
-ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
+/* The judgement on a name without dots. */
+static ckpt_name_id pn_plain(const ckpt_global *g, const char **why)
 {
-    assert(name);
-    ckpt_name_id id = pn_listed(name);
-    const char *reason = NULL;
-    char top[32]; // longer than every module of the lists
+    ckpt_name_id id = pn_listed(g);
 
     if (id != CKPT_NAME_OPAQUE)
         return id;
-    if (ckpt_name_is_group(name->module, name->name)) {
-        return CKPT_NAME_OPAQUE;
-    } else if (memchr(name->name.at, '.', (size_t)name->name.n)) {
-        reason = "a dotted name that reaches through modules";
-    } else if (pn_top(name->module, top, sizeof top)) {
-        if (pn_is_stdlib(top))
-            reason = "a part of Python's standard library that is not plain data";
-        else if (pn_is_framework(top) && !ckpt_name_class_like(name->name))
-            reason = "a function that no checkpoint needs";
+    if (ckpt_name_is_stdlib(g->module)) {
+        if (ckpt_name_stdlib_inert(g->module, g->name))
+            return CKPT_NAME_DATA;
+        *why = "a part of Python's standard library that is not plain data";
+    } else if (ckpt_name_is_framework(g->module) && !ckpt_name_class_like(g->name) &&
+               !pn_is_pure(g)) {
+        *why = "a function that no checkpoint needs";
     }
+    return *why ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
+}
+
+bool ckpt_name_is_class(const ckpt_global *g)
+{
+    assert(g);
+    ckpt_name_id id = pn_listed(g);
+
+    return ckpt_name_class_like(g->name) || id == CKPT_NAME_DATA || id == CKPT_NAME_DATA_MAP ||
+           id == CKPT_NAME_DATA_SEQ || id == CKPT_NAME_SET || id == CKPT_NAME_FROZENSET ||
+           id == CKPT_NAME_BYTES || id == CKPT_NAME_BYTEARRAY;
+}
+
+/* Dotted names: a class, and what it holds. */
+static ckpt_name_id pn_dotted(const ckpt_global *g, uint64_t first, const char **why)
+{
+    const ckpt_global outer = {g->module, {g->name.at, first}};
+    ckpt_text part = {g->name.at + first + 1, g->name.n - first - 1};
+    ckpt_name_id id = pn_plain(&outer, why);
+    bool ok = id != CKPT_NAME_UNSAFE && ckpt_name_is_class(&outer);
+
+    while (ok && part.at) {
+        const char *dot = memchr(part.at, '.', (size_t)part.n);
+        ckpt_text own = {part.at, dot ? (uint64_t)(dot - part.at) : part.n};
+
+        ok = ckpt_name_attribute(own) &&
+             (dot || !ckpt_name_is_framework(g->module) || ckpt_name_class_like(own));
+        part = (ckpt_text){dot ? dot + 1 : NULL, dot ? part.n - own.n - 1 : 0};
+    }
+    if (ok)
+        return id == CKPT_NAME_OPAQUE ? CKPT_NAME_OPAQUE : CKPT_NAME_DATA;
+    if (!*why)
+        *why = "a dotted name that reaches through modules";
+    return CKPT_NAME_UNSAFE;
+}
+
+ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
+{
+    assert(name);
+    const char *reason = NULL;
+    const char *dot = memchr(name->name.at, '.', (size_t)name->name.n);
+    ckpt_name_id id = CKPT_NAME_OPAQUE;
+
+    if (!ckpt_name_is_group(name->module, name->name))
+        id = dot ? pn_dotted(name, (uint64_t)(dot - name->name.at), &reason)
+                 : pn_plain(name, &reason);
     if (why)
         *why = reason;
-    return reason ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
+    return id;
+}
+
+bool ckpt_name_attribute(ckpt_text s)
+{
+    if (s.n == 0 || (s.n >= 2 && s.at[0] == '_' && s.at[1] == '_' && !pn_same(s, "__new__")))
+        return false;
+    for (uint64_t i = 0; i < s.n; i++) {
+        char c = s.at[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+
+        if (!letter && (i == 0 || c < '0' || c > '9'))
+            return false;
+    }
+    return true;
 }
 
 bool ckpt_name_is_group(ckpt_text module, ckpt_text name)
@@ -377,8 +406,9 @@ bool ckpt_name_is_group(ckpt_text module, ckpt_text name)
 bool ckpt_name_known(const ckpt_value *cls)
 {
     assert(cls);
-    return cls && cls->kind == CKPT_V_GLOBAL &&
-           ckpt_name_find(&cls->as.global, NULL) != CKPT_NAME_OPAQUE;
+    while (cls->kind == CKPT_V_OBJECT && cls->as.object->cls)
+        cls = cls->as.object->cls; // the class was made by a call: what was called decides
+    return cls->kind == CKPT_V_GLOBAL && ckpt_name_find(&cls->as.global, NULL) != CKPT_NAME_OPAQUE;
 }
 
 /* Replace a text by a static one if it is equal to another. */
@@ -389,9 +419,23 @@ static void pn_swap(ckpt_text *s, const char *from, const char *to)
     }
 }
 
+/* torch writes torch.channels_last as an attribute of whichever module has imported torch. */
+static void pn_constant(ckpt_global *name)
+{
+    static const ckpt_text torch = {"torch", 5};
+    ckpt_text rest = {name->name.at + 6, name->name.n - 6};
+
+    if (name->name.n > 6 && memcmp(name->name.at, "torch.", 6) == 0 &&
+        ckpt_name_is_framework(name->module) &&
+        pn_among(rest, pn_torch_constants, sizeof pn_torch_constants / sizeof *pn_torch_constants))
+        *name = (ckpt_global){torch, rest};
+}
+
 void ckpt_name_to_python3(ckpt_global *name)
 {
+    pn_constant(name);
     pn_swap(&name->module, "copy_reg", "copyreg");
+    pn_swap(&name->module, "exceptions", "builtins");
     if (pn_same(name->module, "__builtin__")) {
         pn_swap(&name->module, "__builtin__", "builtins");
         pn_swap(&name->name, "xrange", "range");

@@ -6,7 +6,7 @@
 #ifndef CKPT_CODEC_PICKLE_NAMES_H
 #define CKPT_CODEC_PICKLE_NAMES_H
 
-#include "libckpt/map/value.h"
+#include "libckpt/codec/pickle/stdlib.h"
 
 typedef enum ckpt_name_id {
     CKPT_NAME_UNSAFE,   /* refused wherever it is met */
@@ -15,7 +15,8 @@ typedef enum ckpt_name_id {
     CKPT_NAME_DATA_MAP, /* the same, filled by key: defaultdict, Counter */
     CKPT_NAME_DATA_SEQ, /* the same, filled by appending: deque */
     CKPT_NAME_CONSTANT, /* a known object that is only named, never called: layouts, Ellipsis */
-    CKPT_NAME_GETATTR,  /* builtins.getattr: only as Enum classes are written by Python 3.11 */
+    CKPT_NAME_GETATTR,  /* builtins.getattr: only ever called, on classes and objects */
+    CKPT_NAME_PARTIAL,  /* functools.partial: only ever called */
     CKPT_NAME_RECONSTRUCT, /* copyreg._reconstructor: its first argument is a class */
     CKPT_NAME_ODICT,
     CKPT_NAME_SET,
@@ -50,14 +51,20 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why);
 void ckpt_name_to_python3(ckpt_global *name);
 void ckpt_name_to_python2(ckpt_global *name);
 
-/* True if the first letter after underscores is a capital, as classes are named. */
-bool ckpt_name_class_like(ckpt_text name);
-
 /*
  * True for ShardedTensor.ProcessGroupState of torch.distributed, whichever module of it a release
  * keeps it in: the one class inside a class that checkpoints have.
  */
 bool ckpt_name_is_group(ckpt_text module, ckpt_text name);
+
+/* True for a name that is a class's: by its first letter, or listed as one. */
+bool ckpt_name_is_class(const ckpt_global *g);
+
+/* True for packages that hold functions which run code beside the classes that checkpoints name. */
+bool ckpt_name_is_framework(ckpt_text module);
+
+/* True for an attribute that data asks a class for: no dots, and of Python's own only __new__. */
+bool ckpt_name_attribute(ckpt_text s);
 
 /* True for the name of an OBJECT's class that ckpt knows to be plain data. */
 bool ckpt_name_known(const ckpt_value *cls);

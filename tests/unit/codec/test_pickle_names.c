@@ -36,6 +36,7 @@ static void known_names(void **state)
     assert_int_equal(id_of("__builtin__", "unicode"), CKPT_NAME_DATA);
     assert_int_equal(id_of("copy_reg", "_reconstructor"), CKPT_NAME_RECONSTRUCT);
     assert_int_equal(id_of("_codecs", "encode"), CKPT_NAME_ENCODE);
+    assert_int_equal(id_of("functools", "partial"), CKPT_NAME_PARTIAL);
     assert_int_equal(id_of("collections", "defaultdict"), CKPT_NAME_DATA_MAP);
     assert_int_equal(id_of("collections", "deque"), CKPT_NAME_DATA_SEQ);
     assert_int_equal(id_of("datetime", "timedelta"), CKPT_NAME_DATA);
@@ -72,12 +73,22 @@ static const char *const unsafe_list[][2] = {
     {"cProfile", "run"},
     {"builtins", "eval"},
     {"__builtin__", "apply"},
-    {"builtins", "Exception"},
-    {"exceptions", "Exception"},
     {"commands", "getoutput"},
-    {"functools", "partial"},
-    {"functools", "partialmethod"},
-    {"operator", "attrgetter"},
+    {"operator", "call"},
+    {"builtins", "__import__"},
+    {"builtins", "open"},
+    {"builtins", "setattr"},
+    {"builtins", "globals"},
+    {"runpy", "run_module"},
+    {"dataclasses", "make_dataclass"},
+    {"dataclasses", "_create_fn"},
+    {"typing", "_eval_type"},
+    {"typing", "sys"}, // a module that the module imports
+    {"functools", "__builtins__"},
+    {"random", "_os"},
+    {"re", "_compiler.compile"},
+    {"base64", "b64decode"},
+    {"marshal", "loads"},
     {"types", "CodeType"},
     {"types", "FunctionType"},
     {"importlib.machinery", "SourceFileLoader"},
@@ -93,7 +104,6 @@ static const char *const unsafe_list[][2] = {
     {"_codecs", "decode"},
     {"pip._internal", "main"},
     {"webbrowser", "open"},
-    {"zoneinfo", "ZoneInfo"},
     // functions of torch and numpy, and what they import
     {"torch", "load"},
     {"torch.hub", "load"},
@@ -107,10 +117,20 @@ static const char *const unsafe_list[][2] = {
     {"numpy", "fromfile"},
     {"numpy._core.multiarray", "__import__"},
     {"functorch", "vmap"},
-    // dotted names, whatever the module
+    {"torch", "compile"},
+    {"torch.nn.functional", "os"},
+    {"torch.nn.functional", "__builtins__"},
+    {"numpy.random", "sys"},
+    // dotted names that walk through modules, or that methods of frameworks are
     {"torch.serialization", "os.system"},
-    {"mytrainer", "Outer.Inner"},
-    {"collections", "OrderedDict.fromkeys"},
+    {"mytrainer", "os.system"},
+    {"mytrainer", "Outer.__subclasses__"},
+    {"mytrainer", "Outer."},
+    {"mytrainer", "Outer..f"},
+    {"mytrainer", ".Outer"},
+    {"torch.fx.experimental.symbolic_shapes", "ShapeEnv.evaluate_guards_expression"},
+    {"logging", "os.system"},
+    {"subprocess", "Popen.wait"},
 };
 
 static void unsafe_names(void **state)
@@ -132,6 +152,12 @@ static void opaque_names(void **state)
         {"deepspeed.runtime.config", "DeepSpeedConfig"},
         {"torch.nn.modules.linear", "Linear"},
         {"torch.distributed.fsdp.api", "_Private"},
+        {"torch.nn.functional", "gelu"}, // functions that only compute
+        {"torch", "relu"},
+        {"numpy", "sin"},
+        {"torch.distributed.fsdp.wrap", "transformer_auto_wrap_policy"},
+        {"mytrainer", "Outer.Inner"},
+        {"mytrainer", "Outer.method"},
         {"osmium", "Node"}, // begins like a module of the library
         {"a_module_with_a_name_that_is_longer_than_any_other", "Thing"},
     };
@@ -153,7 +179,55 @@ static void library_is_sorted(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        assert_int_equal(id_of(ends[i], "Anything"), CKPT_NAME_UNSAFE);
+        assert_int_not_equal(id_of(ends[i], "Anything"), CKPT_NAME_OPAQUE);
+}
+
+/* Names of the library that can do nothing: the first and the last of each sorted list too. */
+static void inert_names(void **state)
+{
+    static const char *const list[][2] = {
+        {"Queue", "Queue"},
+        {"zoneinfo._zoneinfo", "ZoneInfo"},
+        {"zoneinfo", "ZoneInfo._unpickle"},
+        {"_io", "StringIO"},
+        {"xml.etree.ElementTree", "Element"},
+        {"builtins", "abs"},
+        {"builtins", "zip"},
+        {"builtins", "type"},
+        {"builtins", "ValueError"},
+        {"exceptions", "Exception"},
+        {"builtins", "str.lower"},
+        {"builtins", "dict.fromkeys"},
+        {"collections", "OrderedDict.fromkeys"},
+        {"collections", "UserDict"},
+        {"collections.abc", "Mapping"},
+        {"typing", "Any"},
+        {"typing", "Optional"},
+        {"types", "GenericAlias"},
+        {"_operator", "getitem"},
+        {"_operator", "or_"},
+        {"operator", "attrgetter"},
+        {"functools", "reduce"},
+        {"re", "_compile"},
+        {"random", "Random"},
+        {"random", "random"},
+        {"math", "sqrt"},
+        {"array", "_array_reconstructor"},
+        {"dataclasses", "Field"},
+        {"enum", "Enum"},
+        {"http", "HTTPStatus"},
+        {"logging", "getLogger"},
+        {"ipaddress", "IPv4Address"},
+        {"numpy.random._pickle", "__generator_ctor"},
+        {"numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (id_of(list[i][0], list[i][1]) != CKPT_NAME_DATA)
+            fail_msg("%s.%s is not inert", list[i][0], list[i][1]);
+    }
+    assert_int_equal(id_of("torch._utils", "torch.channels_last"), CKPT_NAME_CONSTANT);
 }
 
 static void class_like(void **state)
@@ -202,7 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_names),  cmocka_unit_test(unsafe_names),
         cmocka_unit_test(opaque_names), cmocka_unit_test(library_is_sorted),
-        cmocka_unit_test(class_like),   cmocka_unit_test(both_pythons),
+        cmocka_unit_test(inert_names),  cmocka_unit_test(class_like),
+        cmocka_unit_test(both_pythons),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "libckpt/codec/pickle/trust.h"
 #include "tests/unit/codec/help.h"
 
 /* A literal as bytes: its NULs count, its terminator does not. */
@@ -283,9 +284,7 @@ static void unsafe(void **state)
     EXPECT(CKPT_EUNSAFE, "\x82\7.");
     EXPECT(CKPT_EUNSAFE, "\x83\7\0.");
     EXPECT(CKPT_EUNSAFE, "\x84\7\0\0\0.");
-    EXPECT(CKPT_EUNSAFE, "K\1)R.");          // calls a number
-    EXPECT(CKPT_EUNSAFE, "cmine\nA\n)R)R."); // calls a result
-    EXPECT(CKPT_EUNSAFE, "cmine\nA\n)R)\x81.");
+    EXPECT(CKPT_EUNSAFE, "K\1)R.");        // calls a number
     EXPECT(CKPT_EUNSAFE, "cmine\nA\n}b."); // changes a class
     EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\n.");
     EXPECT(CKPT_EUNSAFE, "]c__builtin__\ngetattr\na.");
@@ -298,6 +297,44 @@ static void unsafe(void **state)
     EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncmine\nA\nX\1\0\0\0aN\x87R.");
     EXPECT(CKPT_EUNSAFE, "ctorch._tensor\n_rebuild_from_type_v2\n(cmine\nf\nctorch\nTensor\n)}tR.");
     EXPECT(CKPT_EUNSAFE, "ccopy_reg\n_reconstructor\n(K\1K\1NtR.");
+}
+
+/* Calls of what a pickle made itself stay objects; gadgets made of getattr do not. */
+static void calls_of_results(void **state)
+{
+    help_pickle h =
+        READ("\x80\x02(c__builtin__\ngetattr\nczoneinfo\nZoneInfo\n"
+             "X\x9\0\0\0_unpickle\x86R(X\3\0\0\0UTCK\1tR"
+             "cfunctools\npartial\nc__builtin__\nint\n\x85R(c__builtin__\nint\n)}NtbK\1\x85R"
+             "cmine\nA\n)R)R"
+             "cmine\nA\n)R)\x81K\1aK\1K\2s"
+             "\x8C\4mine\x8C\3B.C\x93"
+             "\x8C\4mine\x8C\3B.C\x93)\x81"
+             "c__builtin__\ngetattr\ncmine\nA\n)RX\4\0\0\0step\x86R"
+             "l.");
+    ckpt_value **v;
+
+    (void)state;
+    assert_int_equal(h.rc, CKPT_OK);
+    v = h.p.root->as.seq.at;
+    assert_int_equal(h.p.root->as.seq.n, 7);
+    assert_int_equal(v[0]->as.object->cls->kind, CKPT_V_OBJECT);
+    assert_true(ckpt_name_known(v[0]));
+    assert_false(ckpt_name_known(v[2]));
+    assert_int_equal(v[3]->as.object->items.n, 1);
+    assert_int_equal(v[3]->as.object->pairs.n, 1);
+    // a dotted name reads as protocol 2 writes it
+    assert_true(ckpt_value_is_global(v[4]->as.object->cls, "builtins", "getattr"));
+    assert_true(ckpt_value_is_global(v[4]->as.object->args->as.seq.at[0], "mine", "B"));
+    assert_true(ckpt_value_is(v[4]->as.object->args->as.seq.at[1], "C"));
+    assert_ptr_equal(v[5]->as.object->cls, v[4]);
+    help_free(&h);
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncmine\nA\n)RX\x8\0\0\0__dict__\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\nctorch.fx\nG\nX\4\0\0\0eval\x86R)R.");
+    EXPECT(CKPT_EUNSAFE, "c_operator\nattrgetter\nX\xB\0\0\0__globals__\x85R.");
+    EXPECT(CKPT_EUNSAFE, "c_operator\nmethodcaller\nX\1\0\0\0a\x85RN\x85R.");
+    EXPECT(CKPT_EUNSAFE, "]cfunctools\npartial\na."); // handed around, not called
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\ncposix\nsystem\n\x85R.");
 }
 
 static void malformed(void **state)
@@ -636,6 +673,7 @@ int main(void)
         cmocka_unit_test(builtin_calls),
         cmocka_unit_test(objects),
         cmocka_unit_test(unsafe),
+        cmocka_unit_test(calls_of_results),
         cmocka_unit_test(malformed),
         cmocka_unit_test(limits),
         cmocka_unit_test(deep_from_outside),

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stdlib.h: which names of Python's standard library are inert in a pickle.
+ */
+#ifndef CKPT_CODEC_PICKLE_STDLIB_H
+#define CKPT_CODEC_PICKLE_STDLIB_H
+
+#include "libckpt/map/value.h"
+
+/* True if the first letter after underscores is a capital, as classes are named. */
+bool ckpt_name_class_like(ckpt_text name);
+
+/* True for modules that come with Python, Python 2's included. */
+bool ckpt_name_is_stdlib(ckpt_text module);
+
+/* True if the name is that of another module, which the module may have imported. */
+bool ckpt_name_is_module(ckpt_text module, ckpt_text name);
+
+/* True for a name of the standard library (Python 3's form) that cannot be used to run code. */
+bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name);
+
+#endif
