@@ -107,6 +107,11 @@ const char *ckpt_ds_optim_steps(const ckpt_ds_job *job, const ckpt_ds_layout *la
 
 /* ---- value.c ---- */
 
+/* Are a rank's value and rank 0's equal?  first: NULL, rank 0 has none; tensors of one number are
+ * read. */
+int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                       const ckpt_value *own, const ckpt_value *first, bool *same);
+
 /* Say which values of the optimizer's state are not the same on a rank as on rank 0, and which
  * entries are of no known form. */
 int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,

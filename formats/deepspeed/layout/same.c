@@ -73,6 +73,9 @@ typedef struct same_ranks {
     const char *path;
     const char *first; /* "rank 0" */
     char own[40];      /* "rank 3" */
+    /* files of data-parallel ranks, whose tensors of one number are read; else NULL */
+    ckpt_ds_head *head;
+    ckpt_ds_shard *shard;
 } same_ranks;
 
 static same_ranks same_data_ranks(const ckpt_ds_shard *s)
@@ -146,29 +149,146 @@ static int same_value(ckpt_ds_job *job, const same_ranks *r, const char *name,
                            r->path, what, same_text(own, b), r->own, same_text(first, a), r->first);
 }
 
+/* ---- settings of parameter groups ---- */
+
+/*
+ * Settings that a user or a schedule gives, and counts: equal on all ranks of one run, in whatever
+ * form they are kept.
+ */
+static bool same_is_setting(const ckpt_value *key)
+{
+    static const char *const name[] = {"lr",
+                                       "initial_lr",
+                                       "max_lr",
+                                       "min_lr",
+                                       "base_momentum",
+                                       "momentum",
+                                       "betas",
+                                       "max_momentum",
+                                       "eps",
+                                       "weight_decay",
+                                       "beta1",
+                                       "beta2",
+                                       "beta3",
+                                       "alpha",
+                                       "dampening",
+                                       "rho",
+                                       "lambd",
+                                       "t0",
+                                       "lr_decay",
+                                       "d0",
+                                       "d_coef",
+                                       "k",
+                                       "step",
+                                       "decay_rate",
+                                       "growth_rate",
+                                       "clip_threshold",
+                                       "weight_lr_power",
+                                       "scheduled_lr",
+                                       "trust_coefficient"};
+
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        if (ckpt_value_is(key, name[i]))
+            return true;
+    }
+    return false;
+}
+
+/* A number with a fraction, or several. */
+static bool same_is_number(const ckpt_value *v)
+{
+    ckpt_seq list = ckpt_value_seq(v);
+    bool all = list.n > 0;
+
+    for (uint64_t i = 0; all && i < list.n; i++)
+        all = list.at[i]->kind == CKPT_V_FLOAT;
+    return all || v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_TENSOR;
+}
+
+/*
+ * May the value of a group differ by rank?  Optimizers that estimate their step size (Prodigy's
+ * d_numerator, D-Adaptation's d) keep what they have seen of the gradients, and under ZeRO each
+ * rank sees those of its own partition; some first store it when they first need it.
+ */
+static bool same_may_differ(const ckpt_value *key, const ckpt_value *first, const ckpt_value *own)
+{
+    if (same_is_setting(key))
+        return false;
+    if (!first || !own)
+        return true;
+    return same_is_number(first) || same_is_number(own);
+}
+
+/* Note it once, whichever rank shows it first; without the optimizer it is nobody's matter. */
+static int same_differs(const ckpt_ds_job *job, uint64_t g, const ckpt_value *key)
+{
+    const char *text = ckpt_arena_printf(job->map->arena,
+                                         "%s: %.80s of parameter group %" PRIu64
+                                         " is each rank's own: where the run is laid out "
+                                         "anew, all ranks get rank 0's",
+                                         job->map->path, key->as.text.at, g);
+
+    if (!job->opts->with_optimizer)
+        return CKPT_OK;
+    if (!text)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = 0; i < job->map->findings.n; i++) {
+        if (strcmp(job->map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
+}
+
+/* One setting of a group on the first rank and on another; NULL: that rank lacks it. */
+static int same_field(ckpt_ds_job *job, const same_ranks *r, uint64_t g, const ckpt_value *key,
+                      const ckpt_value *first, const ckpt_value *own)
+{
+    bool tensors = first && own && first->kind == CKPT_V_TENSOR && own->kind == CKPT_V_TENSOR;
+    char what[160];
+    bool same = true;
+    int rc = CKPT_OK;
+
+    if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
+        return CKPT_OK;
+    (void)snprintf(what, sizeof what, "%.80s of parameter group %" PRIu64, key->as.text.at, g);
+    if (tensors && r->shard)
+        rc = ckpt_ds_value_same(job, r->head, r->shard, own, first, &same);
+    else if (!tensors)
+        rc = ckpt_ds_same(job, first, own, &same);
+    if (rc != CKPT_OK || same)
+        return rc;
+    if (same_may_differ(key, first, own))
+        return same_differs(job, g, key);
+    return tensors ? ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                     "%s: %s has another value on %s than on %s: the ranks were "
+                                     "trained with different settings, or are from different runs",
+                                     r->path, what, r->own, r->first)
+                   : same_value(job, r, what, first, own);
+}
+
 /* The settings of one parameter group; its list of parameters is compared with their shapes. */
 static int same_group(ckpt_ds_job *job, const same_ranks *r, uint64_t g, ckpt_dict first,
                       const ckpt_value *own)
 {
-    char what[160];
+    const ckpt_value of_first = {.kind = CKPT_V_DICT, .as.map = first};
+    ckpt_dict other = ckpt_value_map(own);
     int rc = CKPT_OK;
 
-    if (ckpt_value_map(own).n != first.n)
-        return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: parameter group %" PRIu64 " has %" PRIu64
-                               " settings on %s and %" PRIu64 " on %s",
-                               r->path, g, ckpt_value_map(own).n, r->own, first.n, r->first);
     for (uint64_t i = 0; rc == CKPT_OK && i < first.n; i++) {
         const ckpt_value *key = first.at[i].key;
-        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
-            continue;
-        (void)snprintf(what, sizeof what, "%.80s of parameter group %" PRIu64, key->as.text.at, g);
-        rc = same_value(job, r, what, first.at[i].value, ckpt_value_get(own, key->as.text.at));
+        if (key->kind == CKPT_V_STR)
+            rc =
+                same_field(job, r, g, key, first.at[i].value, ckpt_value_get(own, key->as.text.at));
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < other.n; i++) {
+        const ckpt_value *key = other.at[i].key;
+        if (key->kind == CKPT_V_STR && !ckpt_value_get(&of_first, key->as.text.at))
+            rc = same_field(job, r, g, key, NULL, other.at[i].value);
     }
     return rc;
 }
 
-static int same_groups(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
+static int same_groups(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
 {
     ckpt_seq first = ckpt_value_seq(
                  ckpt_value_get(ckpt_ds_optim_base(head, head->optim.optim), "param_groups")),
@@ -177,6 +297,8 @@ static int same_groups(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds
     same_ranks r = same_data_ranks(s);
     int rc = CKPT_OK;
 
+    r.head = head;
+    r.shard = s;
     if (first.n != own.n)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: %" PRIu64 " param_groups on rank %" PRIu32 ", %" PRIu64
@@ -211,7 +333,7 @@ static int same_config(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckpt_valu
     return rc;
 }
 
-int ckpt_ds_same_optim(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
+int ckpt_ds_same_optim(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
 {
     static const char *const key[] = {"clip_grad", "dynamic_loss_scale", "loss_scaler"};
     same_ranks r = same_data_ranks(s);

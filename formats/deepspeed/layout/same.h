@@ -5,14 +5,17 @@
 #ifndef CKPT_FORMATS_DS_SAME_H
 #define CKPT_FORMATS_DS_SAME_H
 
-#include "formats/deepspeed/layout/head.h"
+#include "formats/deepspeed/layout/layout.h"
 
 /* Equality of two trees, bounded; CKPT_ELIMIT when it could not be found out. */
 int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *b, bool *same);
 
-/* Settings of optimizer, loss scale, schedule and configuration of another rank than 0: as rank 0's
- * (same.c).  Errors  CKPT_EMISMATCH: what differs, on which rank, both values. */
-int ckpt_ds_same_optim(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s);
+/*
+ * Settings of optimizer, loss scale, schedule and configuration of another rank than 0: as rank 0's
+ * (same.c).  Numbers that an optimizer has found out by itself may differ: that is noted.
+ * Errors  CKPT_EMISMATCH: what differs, on which rank, both values.
+ */
+int ckpt_ds_same_optim(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
 /* The same of another rank's model file (stage 3): schedule and configuration. */
 int ckpt_ds_same_model(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s);

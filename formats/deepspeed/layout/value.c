@@ -11,6 +11,10 @@
 
 #include "formats/deepspeed/layout/layout.h"
 
+static const char DSV_DIFFERS[] =
+    "is one value, but not the same everywhere: where the run is laid out anew, rank 0's first is "
+    "taken";
+
 /* Said once, whichever rank shows it first. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what)
 {
@@ -42,9 +46,8 @@ static bool dsv_is_value(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                       layout->column.at[0].at[ckpt_ds_slot(g, head->world, 0, s->rank)].n > 1);
 }
 
-/* Two values of one key; those of numbers are read. */
-static int dsv_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
-                    const ckpt_value *own, const ckpt_value *first, bool *same)
+int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                       const ckpt_value *own, const ckpt_value *first, bool *same)
 {
     bool has[2] = {false, false};
     double n[2] = {0, 0};
@@ -80,11 +83,18 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
             rc = dsv_note(job, of, key, "is of no known form: it is left out of the tensors");
         if (!dsv_is_value(head, layout, s, group, v))
             continue;
-        rc = dsv_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
+        rc = ckpt_ds_value_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
         if (rc == CKPT_OK && !same)
-            rc = dsv_note(job, of, key,
-                          "is one value, but not the same everywhere: where the run is laid out "
-                          "anew, rank 0's first is taken");
+            rc = dsv_note(job, of, key, DSV_DIFFERS);
+    }
+    // what this rank has not stored yet, and rank 0 has
+    ckpt_dict all = ckpt_value_map(other);
+    for (uint64_t k = 0; rc == CKPT_OK && k < all.n; k++) {
+        const ckpt_value *key = all.at[k].key, *v = all.at[k].value;
+        if (key->kind == CKPT_V_STR && !ckpt_value_is(key, "step") && own.n > 0 &&
+            (v->kind <= CKPT_V_BYTEARRAY) &&
+            !ckpt_value_get(ckpt_ds_optim_state(head, s->optim, group, 0), key->as.text.at))
+            rc = dsv_note(job, of, key, DSV_DIFFERS);
     }
     return rc;
 }
