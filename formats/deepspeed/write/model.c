@@ -89,8 +89,6 @@ static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *o
 
     if (t->role == CKPT_ROLE_FROZEN && f->job->state->stage != 3)
         d = t->dtype;
-    if (t->n_elems == 0)
-        return ckpt_tt_zeros(&f->t, d, t->shape, t->ndim);
     if (m->tied[at])
         return ckpt_tt_flat(&f->t, ckpt_tt_storage(&f->t, d, n), 0, n);
     if (!m->hollow[d])
@@ -172,6 +170,25 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
     return n_kept == 1 || job->state->stage < 3 ? kept : SIZE_MAX;
 }
 
+/*
+ * True for a placeholder of stage 3, which nothing says the values of: one element up to 0.5.10, so
+ * that what is empty there is a buffer without elements; no element since, where buffer_names tell.
+ */
+static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const ckpt_tensor_value *v)
+{
+    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(f->job->state->model, "buffer_names"));
+    bool one = v->ndim == 1 && v->shape[0] == 1;
+    bool none = v->ndim == 1 && v->shape[0] == 0;
+
+    if (f->how->from_release < CKPT_DS_RELEASE(0, 6, 0))
+        return one;
+    for (uint64_t i = 0; none && i < buffers.n; i++) {
+        if (ckpt_value_is(buffers.at[i], name->at))
+            return false;
+    }
+    return none;
+}
+
 /* A tensor of the module that the map does not hold: a second name of one that it holds, or
  * something to pass on; NULL: it has no values. */
 static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
@@ -192,10 +209,8 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
                                        from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
-    // A placeholder that nothing says the values of; before 0.6.0 it has one element.
-    bool hollow = n == 0 || (n == 1 && value->as.tensor->ndim == 1 &&
-                             m->f->how->from_release < CKPT_DS_RELEASE(0, 6, 0));
-    if (hollow && m->f->how->stage < 3 && m->f->job->state->stage == 3)
+    if (m->f->how->stage < 3 && m->f->job->state->stage == 3 &&
+        dwm_is_hollow(m->f, &from.at[self].key->as.text, value->as.tensor))
         return NULL;
     return ckpt_tt_copy(&m->f->t, value);
 }
@@ -375,11 +390,9 @@ static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
 
     if (f->how->stage != 3)
         return dwm_tensor(&((dwm_file *)f)->module, at, NULL);
-    if (t->n_elems == 0)
-        return ckpt_tt_zeros(&f->t, t->dtype, t->shape, t->ndim);
     uint64_t n = ckpt_zero_partition(t->n_elems, f->how->world);
     ckpt_storage *s = ckpt_tt_storage(&f->t, t->dtype, n);
-    if (s)
+    if (s && n)
         f->records->fragment[f->rank * f->layout->frozen.n + i] = s->source;
     return ckpt_tt_flat(&f->t, s, 0, n);
 }
