@@ -284,7 +284,11 @@ int main(int argc, char **argv)
 
     // phase 3: the outcome.  What could not be written outweighs success, never a failure
     int written = out_close(&lost);
-    if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS))
-        return ranks_close(main_end(verb, written, &lost));
+    if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS)) {
+        int status = ranks_close(main_end(verb, written, &lost));
+        if (out_unread())
+            out_die();
+        return status;
+    }
     return ranks_close(main_end(verb, rc, &err));
 }

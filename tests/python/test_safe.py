@@ -5,6 +5,7 @@ import unittest
 import ckpt
 from help import Case, fixture, has, needs_numpy, needs_torch
 
+TIED = fixture('z1_bf16_w3_groups', 'ckpt')
 ST = fixture('safetensors_dtypes', 'model.safetensors')
 
 
@@ -43,6 +44,17 @@ class SafeOpen(Case):
             self.assertIsNone(f.metadata())
         with self.assertRaises(ckpt.ClosedError):
             f.get_tensor('emb.weight')
+
+    @needs_numpy
+    def test_tied(self):
+        """A tied name is no key, as in the file; asked for, it is its owner's."""
+        names = ckpt.open(TIED).names()
+        with ckpt.safe_open(TIED, framework='np') as f:
+            tied = sorted(set(names) - set(f.keys()))
+            self.assertTrue(tied)
+            self.assertEqual([n for n in names if n not in tied], f.offset_keys())
+            self.assertIsNotNone(ckpt.open(TIED)[tied[0]].owner)
+            self.assertGreater(f.get_tensor(tied[0]).size, 0)
 
     def test_refused(self):
         for options in ({'framework': 'jax'}, {'framework': 'np', 'device': 'cuda:0'}):

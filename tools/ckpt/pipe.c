@@ -6,7 +6,6 @@
 #include "tools/ckpt/pipe.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,16 +40,6 @@ int pipe_check(cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Who reads has had enough: that ends this program as it ends others.  Nothing is left behind. */
-static void pipe_die(void)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGPIPE, &action, NULL);
-    (void)raise(SIGPIPE);
-}
-
 static int pipe_write(void *ctx, const void *bytes, uint64_t n, ckpt_err *err)
 {
     convert_job *job = ctx;
@@ -59,7 +48,7 @@ static int pipe_write(void *ctx, const void *bytes, uint64_t n, ckpt_err *err)
     if (job->report.n_written + n == ckpt_map_file_size(job->to, 0))
         out_flush();
     if (out_unread())
-        pipe_die();
+        out_die();
     if (!out_broken())
         job->report.n_written += n;
     return out_failure(err);

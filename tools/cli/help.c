@@ -51,7 +51,7 @@ const char *cli_option_help(const cli_option *o, char room[CLI_HELP_ROOM])
 /* One option: its forms in the left column, its text in the right one or on the next line. */
 static void help_option(const cli_option *o)
 {
-    char left[64], formats[CLI_HELP_ROOM];
+    char left[CLI_HELP_ROOM], formats[CLI_HELP_ROOM];
     int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
                      o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
                      o->value ? " " : "", o->value ? o->value : "");

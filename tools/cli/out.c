@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,15 @@ bool out_broken(void)
 bool out_unread(void)
 {
     return out.lost == EPIPE;
+}
+
+void out_die(void)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGPIPE, &action, NULL);
+    (void)raise(SIGPIPE);
 }
 
 bool out_begun(void)

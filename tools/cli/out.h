@@ -58,6 +58,12 @@ void out_flush(void);
 /* True once whoever read it has closed the pipe. */
 bool out_unread(void);
 
+/*
+ * End the process as SIGPIPE ends other programs whose reader has gone (128 + 13 to a shell),
+ * without a message.  What the program had to leave behind is left behind before.
+ */
+void out_die(void);
+
 /* Anything was printed to stdout. */
 bool out_begun(void);
 

@@ -57,12 +57,12 @@ class safe_open:  # noqa: N801  safetensors' name
         return t.torch(device=None if self._device in ('cpu', None) else self._device)
 
     def keys(self) -> List[str]:
-        """The names, in order of the alphabet, as safetensors has them."""
-        return sorted(self._checkpoint.names())
+        """The names, in order of the alphabet, as safetensors has them: those of what is held, and no tied names."""
+        return sorted(self.offset_keys())
 
     def offset_keys(self) -> List[str]:
-        """The names, in the order of the checkpoint."""
-        return self._checkpoint.names()
+        """The same, in the order of the checkpoint."""
+        return [name for name in self._checkpoint.names() if self._checkpoint[name].owner is None]
 
     def metadata(self) -> Optional[Dict[str, str]]:
         """Pairs of text beside the tensors, or None."""
