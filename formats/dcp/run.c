@@ -59,6 +59,12 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
                          job->from->path, job->from->states.n);
+    for (size_t g = 0; job->state && g < job->state->group.n; g++) {
+        int rc = ckpt_state_refuse_8bit(job->from, &job->state->group.at[g],
+                                        "ckpt convert writes the weights alone", job->err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
     if (ranks > CKPT_DCP_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
                          CKPT_DCP_RANKS);

@@ -32,6 +32,27 @@ bool ckpt_state_is_adam(const ckpt_group *g)
     return ckpt_value_get(g->fields, "betas") && ckpt_value_get(g->entry, "exp_avg_sq");
 }
 
+bool ckpt_state_is_8bit(const ckpt_value *entry)
+{
+    static const char *const key[] = {"__bnb_optimizer_quant_state__", "qmap1", "absmax1", "max1"};
+
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
+        if (ckpt_value_get(entry, key[i]))
+            return true;
+    }
+    return false;
+}
+
+int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out, ckpt_err *err)
+{
+    if (!ckpt_state_is_8bit(g->entry))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: the optimizer keeps 8-bit moments of bitsandbytes, whose blocks of 256 "
+                     "belong to one rank's partition: they cannot be laid out anew; %s",
+                     map->path, out);
+}
+
 /* Add a key that a dict lacks. */
 static bool state_lacks(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
 {

@@ -103,6 +103,19 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 
+/*
+ * True for a group's state (its entry) that is bitsandbytes' 8-bit moments: codes, a map of codes
+ * (qmap) and a scale for each block of 256 (absmax), below a key of their own or beside the step.
+ */
+bool ckpt_state_is_8bit(const ckpt_value *entry);
+
+/*
+ * Refuse a run that keeps such moments: blocks belong to one rank's partition.
+ * Errors  CKPT_EUNSUPPORTED; `out`: how to go on without them
+ */
+int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out,
+                           ckpt_err *err);
+
 /* True if the settings and the state of a group are those of Adam or one of its kind. */
 bool ckpt_state_is_adam(const ckpt_group *g);
 

@@ -10,13 +10,15 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/layout.h"
+#include "libckpt/map/state.h"
 
 static const char DSV_DIFFERS[] =
     "is one value, but not the same everywhere: where the run is laid out anew, rank 0's first is "
     "taken";
 
 /* Said once, whichever rank shows it first. */
-static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what)
+static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
+                    ckpt_severity severity)
 {
     const char *text =
         ckpt_arena_printf(job->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
@@ -28,7 +30,7 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
         if (strcmp(job->map->findings.at[i].text, text) == 0)
             return CKPT_OK;
     }
-    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
+    return ckpt_map_note(job->map, severity, job->err, "%s", text);
 }
 
 /* Is it one value, and no slice that happens to have one element? */
@@ -80,12 +82,17 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "step"))
             continue;
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
-            rc = dsv_note(job, of, key, "is of no known form: it is left out of the tensors");
+            rc = ckpt_state_is_8bit(ckpt_ds_optim_state(head, s->optim, group, 0))
+                     ? dsv_note(job, of, key,
+                                "is 8-bit moments of bitsandbytes, which are not listed as tensors",
+                                CKPT_INFO)
+                     : dsv_note(job, of, key, "is of no known form: it is left out of the tensors",
+                                CKPT_WARNING);
         if (!dsv_is_value(head, layout, s, group, v))
             continue;
         rc = ckpt_ds_value_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
         if (rc == CKPT_OK && !same)
-            rc = dsv_note(job, of, key, DSV_DIFFERS);
+            rc = dsv_note(job, of, key, DSV_DIFFERS, CKPT_WARNING);
     }
     // what this rank has not stored yet, and rank 0 has
     ckpt_dict all = ckpt_value_map(other);
@@ -94,7 +101,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (key->kind == CKPT_V_STR && !ckpt_value_is(key, "step") && own.n > 0 &&
             (v->kind <= CKPT_V_BYTEARRAY) &&
             !ckpt_value_get(ckpt_ds_optim_state(head, s->optim, group, 0), key->as.text.at))
-            rc = dsv_note(job, of, key, DSV_DIFFERS);
+            rc = dsv_note(job, of, key, DSV_DIFFERS, CKPT_WARNING);
     }
     return rc;
 }

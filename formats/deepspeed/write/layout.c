@@ -103,6 +103,18 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
                          : rc;
 }
 
+bool ckpt_dsw_begins_whole(const ckpt_value *entry)
+{
+    ckpt_dict all = ckpt_value_map(entry);
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *v = all.at[i].value;
+        if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
+            return true;
+    }
+    return ckpt_state_is_8bit(entry);
+}
+
 /* The masters, then what the group's entry of the optimizer's state lists. */
 static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                        ckpt_dsw_part *p)
@@ -111,9 +123,17 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
     ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
     // Those of stage 0 that have the parameters' shapes stand in no column.
     bool flat = form == CKPT_DSW_ZERO || form == CKPT_DSW_FLAT;
-    ckpt_dict entry = ckpt_value_map(flat ? g->entry : NULL);
+    bool kept = flat && !(how->fresh && ckpt_dsw_begins_whole(g->entry));
+    ckpt_dict entry = ckpt_value_map(kept ? g->entry : NULL);
     ckpt_dtype masters = p->n && !how->new_dtype ? p->param[0]->dtype : CKPT_F32;
-    int rc;
+    int rc = how->fresh ? CKPT_OK
+                        : ckpt_state_refuse_8bit(job->from, g,
+                                                 "--drop-optimizer leaves them out, and the "
+                                                 "optimizer begins anew",
+                                                 job->err);
+
+    if (rc != CKPT_OK)
+        return rc;
 
     // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
     // same.

@@ -134,7 +134,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if (!old)
+    if (!old || (f->how->fresh && ckpt_dsw_begins_whole(old)))
         return NULL;
     // Sub-groups of one group must not share a step: torch counts it up in place.
     f->t.copied.n = 0;

@@ -231,6 +231,13 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
  */
 int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
+/*
+ * True for a group's state that cannot begin anew key by key: lists, dicts, and 8-bit moments,
+ * whose zero is another number in each map of codes (bitsandbytes).  It is left out whole, and the
+ * optimizer makes it when it finds none.
+ */
+bool ckpt_dsw_begins_whole(const ckpt_value *entry);
+
 /* State of this key is not cut. */
 bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key);
