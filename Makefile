@@ -682,7 +682,7 @@ help:
 	@echo "make               build build/bin/ckpt, its drop-ins (zero_to_fp32 ...), build/bin/zerotrain and the libraries"
 	@echo "make ckpt          the same without zerotrain: needs no MPI, oneDNN, libunistring, Random123"
 	@echo "make demo          install what is missing, build, consolidate a real checkpoint, show it"
-	@echo "make wheel         the Python package with library and programs: dist/ckpt-*.whl"
+	@echo "make wheel         the Python package with library and programs: dist/libckpt-*.whl"
 	@echo "make tarball       one static ckpt, with its pages: dist/ckpt-*-linux-ARCH.tar.xz; ARCH=arm64 by cross building"
 	@echo "make deb           Debian packages: dist/*.deb"
 	@echo "make manylinux     the wheel for older Linux too (against Debian 11's C library); ARCH=arm64 by cross building"

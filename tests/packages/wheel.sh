@@ -35,7 +35,7 @@ made() {
     readelf --dyn-syms -W "$work/$1/ckpt/bin/libckpt.so.0" | awk '$7 != "UND" && $5 == "GLOBAL" {print $8}' >"$work/shown"
     verdict "the library shows its own functions" grep -q '^ckpt_open' "$work/shown"
     verdict "and no other library's" status 1 grep -vE '^(ckpt_|LIBCKPT|Name|$)' "$work/shown"
-    verdict "licences" test -s "$work/$1"/ckpt-*.dist-info/licenses/libssl-dev.txt
+    verdict "licences" test -s "$work/$1"/libckpt-*.dist-info/licenses/libssl-dev.txt
 }
 
 have make readelf python3 || leave "$lacking is not installed"

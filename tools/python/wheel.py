@@ -163,7 +163,7 @@ def read(*path):
 def contents(version, library, program, strip, folder):
     """Every file of the wheel but RECORD, path -> (bytes, executable), and its tag."""
     code, tag, found = machine_code(library, program, strip)
-    info = 'ckpt-%s.dist-info/' % version
+    info = 'libckpt-%s.dist-info/' % version
     out = {'ckpt/bin/' + n: (data, True) for n, data in code.items()}
     for path in sorted(glob.glob(os.path.join(HERE, 'ckpt', '*'))):
         if path.endswith(('.py', '.typed')):
@@ -171,7 +171,7 @@ def contents(version, library, program, strip, folder):
     for name, data in {'LICENSE': read('LICENSE'), 'NOTICE': read('NOTICE'), **licences(found, folder)}.items():
         out[info + 'licenses/' + name] = (data, False)
     page = read('tools', 'python', 'README.md').decode()
-    metadata = ('Metadata-Version: 2.1\nName: ckpt\nVersion: %s\nSummary: Open, convert, compare and verify checkpoints of large models\n'
+    metadata = ('Metadata-Version: 2.1\nName: libckpt\nVersion: %s\nSummary: Open, convert, compare and verify checkpoints of large models\n'
                 'License: Apache-2.0\nRequires-Python: >=3.8\nClassifier: Operating System :: POSIX :: Linux\n'
                 'Classifier: Programming Language :: Python :: 3\nClassifier: Typing :: Typed\n'
                 'Description-Content-Type: text/markdown\n\n%s' % (version, page))
@@ -198,7 +198,7 @@ def main():
         record += '%s,sha256=%s,%d\n' % (path, digest, len(data))
     files[info + 'RECORD'] = ((record + info + 'RECORD,,\n').encode(), False)
     os.makedirs(a.out, exist_ok=True)
-    to = os.path.join(a.out, 'ckpt-%s-%s.whl' % (a.version, tag))
+    to = os.path.join(a.out, 'libckpt-%s-%s.whl' % (a.version, tag))
     with zipfile.ZipFile(to + '.tmp', 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as z:
         for path, (data, executable) in sorted(files.items(), key=lambda f: (f[0].startswith(info), f[0])):
             entry = zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0))
