@@ -95,13 +95,18 @@ static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(con
     return unit_of != word_multiple || fraction * unit % scale == 0;
 }
 
+/* Plain numbers from here on are bytes; below, the unit was forgotten: "5" for 5 GB. */
+#define WORD_PLAIN_BYTES 1000000u
+
 /*
  * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
  * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
  */
 static bool word_size(uint64_t *out, const char *text)
 {
-    return word_scaled(out, text, word_unit);
+    bool plain = text[strspn(text, "0123456789")] == '\0';
+
+    return word_scaled(out, text, word_unit) && (!plain || *out == 0 || *out >= WORD_PLAIN_BYTES);
 }
 
 /* A plain decimal that is finite. */
@@ -219,7 +224,7 @@ const char *word_expected(cli_kind kind)
 {
     switch (kind) {
     case CLI_SIZE:
-        return "a size such as 500MB, 1.5GiB, 4G or plain bytes";
+        return "a size such as 500MB, 1.5GiB, 4G, or bytes (a number below 1000000 needs a unit)";
     case CLI_COUNT:
     case CLI_COUNT64:
         return "a whole number from 1 on";
