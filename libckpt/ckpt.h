@@ -18,7 +18,8 @@
  *     ckpt_map_free(map);
  *
  * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be
- * NULL); out-parameters come first and are owned by the caller; pointers returned otherwise are
+ * NULL).  They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
+ * reads it.  Out-parameters come first and are owned by the caller; pointers returned otherwise are
  * borrowed from the handle.  What is looked up may be wanted in part: such out-parameters may be
  * NULL.  A path, map, target or callback that is missing is CKPT_EUSAGE, and a NULL handle has no
  * tensors, facts or files.  Handles may be read by many threads at once.  The library never prints,
@@ -305,8 +306,8 @@ typedef struct ckpt_target {
     const char *path;        /* the file or folder to write */
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
-    /* hf folders: config.json, tokenizer files ... from beside the source */
-    bool copy_side_files;
+    /* hf folders: do not copy config.json, tokenizer files ... from beside the source */
+    bool no_side_files;
     bool keep_other_weights; /* hf folders, replaced by force: weights of the other kind
                                 (safetensors, .bin) stay even where loaders would prefer them; else
                                 they go */
@@ -436,7 +437,7 @@ CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const ui
 
 typedef struct ckpt_view_opts {
     size_t size;              /* sizeof this struct, or 0: see above */
-    const ckpt_run_opts *run; /* memory, jobs, no_overflow, no_doubt are heeded; or NULL */
+    const ckpt_run_opts *run; /* memory, jobs, allow_overflow, no_doubt are heeded; or NULL */
     /* a record is read whole and its CRC compared before its first byte is given out; else as soon
      * as all of it was read */
     bool check_first;
@@ -647,7 +648,7 @@ enum {
     CKPT_CAN_WRITE = 2u,
     CKPT_MAKES_TENSORS = 4u, /* written: training state; tag, stage ... mean something */
     CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
-    CKPT_TAKES_SIDE = 16u,   /* copy_side_files, keep_other_weights */
+    CKPT_TAKES_SIDE = 16u,   /* no_side_files, keep_other_weights */
     CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
     CKPT_HAS_TAGS = 64u,     /* read: a run with several checkpoints; ckpt_open_opts.tag chooses */
     CKPT_HOLDS_STATE = 128u, /* read: of runs, with the state of their optimizers */

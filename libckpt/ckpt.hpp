@@ -228,7 +228,7 @@ class plan
 };
 
 struct view_options {
-    run_options run; /* memory, jobs, no_overflow, no_doubt */
+    run_options run; /* memory, jobs, allow_overflow, no_doubt */
     /* each record is read whole and its CRC compared before its first byte is given out */
     bool check_first = false;
 };

@@ -607,6 +607,7 @@ bool ckpt_map_quantized(const ckpt_map *map)
 
 int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     dqz_work w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
     int rc;
 

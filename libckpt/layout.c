@@ -313,6 +313,7 @@ static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_e
 
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_map *to = NULL;
     ckpt_target own;
     int rc = lay_take(&own, from, target, err);
@@ -360,6 +361,7 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
 int ckpt_convert(const ckpt_map *from, const ckpt_target *target, const ckpt_run_opts *opts,
                  ckpt_run_report *report, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_map *to = NULL;
     ckpt_plan *plan = NULL;
     ckpt_target own;

@@ -10,6 +10,7 @@
 
 int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_map *map = NULL;
     int rc;
 
@@ -58,6 +59,7 @@ static int arr_check(const ckpt_map *map, const ckpt_array *a, ckpt_err *err)
 
 int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_array a;
     ckpt_tensor *t = NULL;
     uint32_t source = 0;
@@ -81,6 +83,7 @@ int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err)
 
 int ckpt_map_put_metadata(ckpt_map *map, const char *key, const char *text, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_value *k, *v;
 
     if (!map || !key || !text || strcmp(map->format, "memory") != 0)

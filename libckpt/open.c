@@ -424,6 +424,7 @@ static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
 
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_open_opts own;
     const ckpt_directory *driver = NULL;
     const char *folder = NULL, *name = NULL;
@@ -497,6 +498,7 @@ static int open_take_input(ckpt_input *own, const char *name, const ckpt_input *
 int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
                     const ckpt_open_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_open_opts own;
     ckpt_input from;
     ckpt_map *map = NULL;
@@ -529,6 +531,7 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
 
 int ckpt_map_set_model_folder(ckpt_map *map, const char *folder, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     map->model_folder = ckpt_arena_printf(map->arena, "%s", folder);
     return map->model_folder ? CKPT_OK : ckpt_fail_memory(err);
 }

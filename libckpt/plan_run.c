@@ -14,6 +14,7 @@
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_run_opts own;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
 
@@ -165,5 +166,6 @@ int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_o
 int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts, ckpt_run_report *report,
                   ckpt_err *err)
 {
+    ckpt_err_clear(err);
     return ckpt_plan_run_in(plan, plan ? plan->to->into : NULL, opts, report, err);
 }

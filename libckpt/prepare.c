@@ -22,6 +22,7 @@ static int prepare_digest(ckpt_err *err)
 
 int ckpt_prepare(unsigned what, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     int rc = what & CKPT_TO_WRITE ? prepare_digest(err) : CKPT_OK;
 
     if (rc == CKPT_OK && (what & CKPT_TO_FETCH))

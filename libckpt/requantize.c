@@ -427,6 +427,7 @@ static int rq_say(const rq_work *w)
 
 int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     rq_work w = {.map = map, .err = err};
     int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_quantize", err);
 

@@ -123,6 +123,7 @@ static int sel_parse(ckpt_remap **out, const char *text, ckpt_err *err)
 
 int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_remap *rules = NULL;
     ckpt_filter own;
     size_t before = map ? map->tensors.n : 0;
@@ -155,6 +156,7 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 
 int ckpt_remap_new(ckpt_remap **out, const char *name, const char *text, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     if (!out || !name || !text)
         return ckpt_fail(err, CKPT_EUSAGE, "no layout map");
     return ckpt_remap_parse(out, name, text, strlen(text), false, err);
@@ -184,6 +186,7 @@ static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *op
 int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, bool *yes,
                        ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_remap_how how;
 
     if (!map || !r || !yes)
@@ -220,6 +223,7 @@ static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
 
 int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_remap_how how;
 
     if (!map || !r)

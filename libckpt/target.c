@@ -135,7 +135,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         unsigned needs;
     } field[] = {
         {"max_shard_size", t->max_shard_size > 0, CKPT_TAKES_LIMIT},
-        {"copy_side_files", t->copy_side_files, CKPT_TAKES_SIDE},
+        {"no_side_files", t->no_side_files, CKPT_TAKES_SIDE},
         {"tag", t->tag != NULL, CKPT_MAKES_TENSORS},
         {"stage", t->stage != 0, CKPT_MAKES_TENSORS},
         {"world", t->world > 0, CKPT_TAKES_WORLD},
@@ -165,6 +165,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 
 int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_target own;
     unsigned caps;
     char list[TGT_LIST];

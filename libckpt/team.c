@@ -9,6 +9,7 @@
 
 int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     const ckpt_team_opts opts = {
         .limit = limit, .version = CKPT_VERSION, .answer = ckpt_far_answer};
 
@@ -41,6 +42,7 @@ static const char **team_hosts(const ckpt_hosts *all, ckpt_arena *arena, size_t 
 
 int ckpt_team_hostfile(const char *path, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_arena *arena = ckpt_arena_new(0);
     const char **host = NULL;
     ckpt_hosts all = {0};

@@ -120,6 +120,7 @@ static int ts_add_head(ckpt_map *map, ckpt_err *err)
 
 int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     uint64_t n = 0;
     const char *name = "lm_head.weight";
     bool ties = false;
@@ -280,6 +281,7 @@ static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
 
 int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_tensor *head, *table;
 
     if (!map)

@@ -22,6 +22,7 @@ static bool view_bare(const ckpt_map *to, uint32_t file)
 int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckpt_view_opts *opts,
                   ckpt_err *err)
 {
+    ckpt_err_clear(err);
     static const ckpt_view_hooks hooks = {.seal = ckpt_plan_seal,
                                           .sums = view_sums,
                                           .bare = view_bare,

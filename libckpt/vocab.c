@@ -407,6 +407,7 @@ static int vcb_open(vcb_work *w)
 
 int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     vcb_work w = {.map = map, .zeros = UINT32_MAX, .err = err};
     int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_vocab_opts", err);
 

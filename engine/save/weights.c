@@ -238,8 +238,7 @@ static int wt_folder(wt_writer *w, ckpt_target *target, char folder[WT_PATH], ck
     *target = (ckpt_target){.path = folder,
                             .format = "hf",
                             .dtype = w->low ? w->zero->config->dtype : CKPT_F32,
-                            .max_shard_size = UINT64_C(5000000000),
-                            .copy_side_files = true};
+                            .max_shard_size = UINT64_C(5000000000)};
     w->map->model_folder = w->opts->folder;
     return w->adapter        ? wt_adapter_text(w, err)
            : w->opts->config ? wt_config_text(w, err)

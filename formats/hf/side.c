@@ -436,17 +436,22 @@ static bool side_says_model(const ckpt_listing *list)
 }
 
 /*
- * Where the side files of a source are: where the caller says, or its folder; a DeepSpeed tag (its
+ * Where the side files of a source are: where the caller says, or its folder (arrays in memory have
+ * none); a DeepSpeed tag (its
  * parent has `latest`, or holds a model): the folder above.
  */
 int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
 {
-    const char *folder = from->path ? from->path : ".";
+    const char *folder = from->path;
     ckpt_listing above;
     ckpt_err ignored = {0};
 
     if (from->model_folder)
         return ckpt_listing_read(out, scratch, from->model_folder, err);
+    *out = (ckpt_listing){0};
+    // the path of arrays in memory is a name for messages
+    if (!from->path || (from->format && strcmp(from->format, "memory") == 0))
+        return CKPT_OK;
     int rc = ckpt_listing_read(out, scratch, folder, &ignored);
 
     if (rc == CKPT_EMISSING) { // a file: the folder it is in

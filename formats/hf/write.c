@@ -328,7 +328,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
 
     w->dtype = hfw_config_dtype(w->to, from, target);
-    if (rc == CKPT_OK && target->copy_side_files)
+    if (rc == CKPT_OK && !target->no_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
     if (rc == CKPT_OK && from->adapter_config)
         rc = ckpt_hf_add_literal(w->to, "adapter_config.json", from->adapter_config,
@@ -341,7 +341,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
         rc = hfw_make_set(w, target);
     if (rc == CKPT_OK)
         rc = hfw_note_packed(w);
-    if (rc == CKPT_OK && target->copy_side_files)
+    if (rc == CKPT_OK && !target->no_side_files)
         rc = hfw_note_mixed(w, target);
     ckpt_free(w->shard);
     return rc;

@@ -639,6 +639,7 @@ static int ad_open(adapting *a)
 
 int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     adapting a = {.map = map, .err = err};
     ckpt_known known = {0};
     int rc = !map || !adapter || !adapter->path

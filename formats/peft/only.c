@@ -140,6 +140,7 @@ static int only_all(only_job *j)
 
 int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     only_job j = {.map = map, .err = err};
     int rc = !map || !only || !only->config
                  ? ckpt_fail(err, CKPT_EUSAGE,

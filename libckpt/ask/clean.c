@@ -394,6 +394,7 @@ static int clean_all(cleaner *c)
 
 int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_clean_opts own;
     ckpt_err local = {0};
     cleaner c = {.folder = folder,

@@ -314,6 +314,7 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
 int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
               ckpt_difference_fn fn, void *ctx, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_diff_opts own;
     diff_state s = {.opts = &own, .fn = fn, .ctx = ctx};
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_diff_opts", err);

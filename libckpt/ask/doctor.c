@@ -281,6 +281,7 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
 
 int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_doctor_opts own;
     ckpt_err local = {0};
     ckpt_doc d = {.path = path, .opts = &own, .err = &local};

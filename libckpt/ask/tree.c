@@ -102,6 +102,7 @@ static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
 int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn, void *ctx,
                     ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_tree_opts own;
     const ckpt_value *root = map ? map->values : NULL;
     ckpt_tree *t;

@@ -285,6 +285,7 @@ static int ver_all(ver_state *v, const char *path, const ckpt_verify_opts *opts,
 int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                 ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_verify_opts own;
     ckpt_open_opts open;
     ckpt_run_opts run;

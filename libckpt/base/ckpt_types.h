@@ -316,8 +316,9 @@ typedef struct ckpt_run_opts {
     bool no_fsync;   /* do not wait for the disk: for scratch use only */
     ckpt_progress_fn progress;
     void *progress_ctx;
-    /* fail (CKPT_EDOUBT), before any output appears, if a value does not fit its new dtype */
-    bool no_overflow;
+    /* write infinity where a value does not fit its new dtype; otherwise such a value fails the run
+     * (CKPT_EDOUBT) before any output appears */
+    bool allow_overflow;
     bool no_doubt; /* the same for every warning of the run: values that are not finite ... */
     ckpt_cache cache;
 } ckpt_run_opts;

@@ -31,6 +31,19 @@ int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...) CKPT_P
  */
 int ckpt_open_code(int sys);
 
+/*
+ * Forget an earlier failure.  Every public function begins with this, so that a program may use one
+ * ckpt_err for many calls; inside the library the first failure of a call is kept.
+ */
+static inline void ckpt_err_clear(ckpt_err *err)
+{
+    if (err) {
+        err->code = CKPT_OK;
+        err->sys = 0;
+        err->text[0] = '\0';
+    }
+}
+
 /* Shorthand: CKPT_ELIMIT, "out of memory". */
 int ckpt_fail_memory(ckpt_err *err);
 

@@ -353,6 +353,7 @@ static int mg_say(const merging *g)
 
 int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_merge opts;
     merging g = {.opts = &opts, .err = err};
     ckpt_arena *arena = ckpt_arena_new(0);

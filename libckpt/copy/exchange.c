@@ -292,6 +292,7 @@ static int team_unlike(const team_state *t, const char *what, const char *mine, 
 
 int ckpt_team_same(const char *what, const char *text, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     team_state *t = team_here();
     size_t n = text ? strlen(text) + 1 : 0;
     ckpt_blobs told = {0};

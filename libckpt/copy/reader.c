@@ -51,6 +51,7 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
 
 int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_reader *r = out && map ? ckpt_alloc(sizeof *r) : NULL;
     int rc;
 
@@ -161,6 +162,7 @@ static int reader_ready(const ckpt_reader *r, const ckpt_tensor **t, ckpt_dtype 
 int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                      ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     const ckpt_axis part = {first, count, 0};
     uint64_t n_bytes;
     int rc;
@@ -398,6 +400,7 @@ static int reader_part(reader_slice *s, const int64_t *stride, void *buf)
 int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                       ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
     if (!r || !t || (t->ndim > 0 && !part))
@@ -412,6 +415,7 @@ int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *s
                          const uint64_t *count, ckpt_dtype dtype, void *buf, const int64_t *stride,
                          ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_slice part[CKPT_MAX_DIM];
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 

@@ -463,7 +463,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
         n_doubt +=
             n->n_nan + n->n_inf > 0 ? n->n_nan + n->n_inf : n->n_source_nan + n->n_source_inf;
     }
-    if (rc == CKPT_OK && n_over > 0 && (r->opts->no_overflow || r->opts->no_doubt))
+    if (rc == CKPT_OK && n_over > 0 && (!r->opts->allow_overflow || r->opts->no_doubt))
         return ckpt_fail(err, CKPT_EDOUBT,
                          "%" PRIu64 " value%s beyond the range of %s, first in tensor %s: nothing "
                          "was written",

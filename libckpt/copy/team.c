@@ -75,6 +75,7 @@ static int team_find_host(const ckpt_team *t, const char *name, uint32_t *node, 
 
 int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_team *t = team_it ? &team_it->team : NULL;
     int rc = CKPT_OK;
 

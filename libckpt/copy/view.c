@@ -372,7 +372,7 @@ static view_hand *vw_hand(ckpt_view *v)
 static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view *look,
                     ckpt_err *err)
 {
-    if (t->lost.n_over > 0 && (v->opts.no_overflow || v->opts.no_doubt))
+    if (t->lost.n_over > 0 && (!v->opts.allow_overflow || v->opts.no_doubt))
         return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: values beyond the range of %s",
                          look->t->name, ckpt_dtype_name(look->t->dtype));
     if (v->opts.no_doubt && t->n_nan + t->n_inf + t->n_source_nan + t->n_source_inf > 0)
@@ -655,6 +655,7 @@ static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
 
 int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     int rc;
 
     if (!v || i >= v->n_files || (!buf && n > 0))
@@ -675,6 +676,7 @@ int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, c
 
 int ckpt_view_ahead(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     const view_file *f;
     bool more;
     int rc = CKPT_OK;
@@ -701,6 +703,7 @@ int ckpt_view_ahead(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err *e
 
 int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     view_file *f;
     view_state was;
     int rc;

@@ -120,6 +120,7 @@ static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 
 int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     int rc = CKPT_OK;
 
     if (!map)

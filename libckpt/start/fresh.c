@@ -532,6 +532,7 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
 
 int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_target own;
     fr_maker m = {.map = map, .target = &own, .err = err};
     const char *how = "";

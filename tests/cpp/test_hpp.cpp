@@ -632,7 +632,6 @@ static void quantizes(void)
     ckpt::map again = ckpt::open(fixture("gguf_llama_deep/hf"));
     ckpt::quantize(again, "fp8-channel");
     ckpt::target to("hf", out);
-    to.options.copy_side_files = true;
     ckpt::convert(again, to);
     ckpt::map back = ckpt::open(out);
     CHECK(ckpt::quantized(back) && back[up].dtype() == CKPT_F8_E4M3);

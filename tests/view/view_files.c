@@ -322,7 +322,6 @@ int main(int argc, char **argv)
     a.target.path = argv[2];
     read_words(&a, argc - 4, argv + 4);
     const unsigned caps = ckpt_format_caps(argv[3]);
-    a.target.copy_side_files = (caps & CKPT_TAKES_SIDE) != 0;
     a.open.whole_checkpoint = true;
     a.open.with_optimizer = (caps & CKPT_MAKES_TENSORS) != 0;
     // others join what model-parallel ranks hold

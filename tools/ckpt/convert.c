@@ -72,7 +72,7 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (a->untie)
         return ckpt_map_untie(map, err);
     // a model folder leaves out what its configuration ties
-    if (a->tie || (a->target.copy_side_files && !args_native(a)))
+    if (a->tie || (!a->target.no_side_files && !args_native(a)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
@@ -171,7 +171,7 @@ static void convert_dtype(ckpt_target *target)
 static void convert_check_config(const cli_args *a)
 {
     bool goes_along =
-        a->target.copy_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE);
+        !a->target.no_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE);
 
     if (!a->config || a->map || a->vocab_size)
         return;
@@ -196,7 +196,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
         return rc;
     if (a->sizes.n && !a->map)
         say_warning("--size has no effect without --map");
-    a->target.copy_side_files = !a->no_side_files;
+    a->target.no_side_files = a->no_side_files;
     convert_check_config(a);
     // a single file is cut into several only when asked to
     if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&

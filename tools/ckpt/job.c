@@ -21,7 +21,7 @@ void job_settle(ckpt_target *target)
     if (!(caps & CKPT_TAKES_LIMIT))
         target->max_shard_size = 0;
     if (!(caps & CKPT_TAKES_SIDE))
-        target->copy_side_files = false;
+        target->no_side_files = false;
 }
 
 int job_lay_out(convert_job *j, ckpt_err *err)
@@ -101,7 +101,7 @@ void job_say_findings(convert_job *j, bool notes)
 
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
 {
-    run->no_overflow = !allow_overflow;
+    run->allow_overflow = allow_overflow;
     run->no_doubt = strict;
 }
 
@@ -174,7 +174,7 @@ void job_explain(convert_job *j, int rc, ckpt_err *err)
     if (rc != CKPT_EDOUBT)
         return;
     job_say_findings(j, false);
-    if (j->run.no_overflow && !j->run.no_doubt)
+    if (!j->run.allow_overflow && !j->run.no_doubt)
         (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
 }
 

@@ -135,7 +135,7 @@ static int merge_target(cli_args *a, ckpt_err *err)
     int rc = effects_of_target(a, err);
     if (rc != CKPT_OK)
         return rc;
-    a->target.copy_side_files = !a->no_side_files;
+    a->target.no_side_files = a->no_side_files;
     job_settle(&a->target);
     return ckpt_target_check(&a->target, err);
 }

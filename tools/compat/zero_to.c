@@ -74,6 +74,8 @@ static int zero_target(cli_args *a, ckpt_err *err)
     // the script overwrites; so do we, but only when everything is written
     a->run.force = true;
     a->target.keep_other_weights = true;
+    // the script writes weights alone
+    a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE) != 0;
     if (a->safe && strcmp(a->target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
                     "--safe_serialization: %s is the name of a torch file; name a folder, or a "

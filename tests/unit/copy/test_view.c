@@ -220,7 +220,7 @@ static void test_changed(void **state)
 /* Values that a conversion refuses are refused where they are read. */
 static void test_doubt(void **state)
 {
-    const ckpt_run_opts run = {.jobs = 1, .no_overflow = true};
+    const ckpt_run_opts run = {.jobs = 1};
     float *values = help_values(N / 2, 3);
     uint64_t size, row = WIDE * 2;
     uint8_t got[WIDE * 2];

@@ -35,6 +35,79 @@ static ckpt_map *opened(const char *path)
     return map;
 }
 
+/* ---- errors and defaults ---- */
+
+/* One ckpt_err for many calls: each reports its own failure, or none. */
+static void errors_are_cleared(void **state)
+{
+    ckpt_map *map = NULL;
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(ckpt_open(&map, "/nonexistent", NULL, &err), CKPT_EMISSING);
+    int rc = ckpt_open(&map, folder_at("tests", "fast_tmp.sh"), NULL, &err);
+    assert_int_not_equal(rc, CKPT_EMISSING);
+    assert_int_equal(rc, err.code);
+    assert_non_null(strstr(err.text, "fast_tmp.sh"));
+    assert_int_equal(ckpt_open(&map, fixture("numpy_npz/plain.npz"), NULL, &err), CKPT_OK);
+    assert_int_equal(err.code, CKPT_OK);
+    assert_string_equal(err.text, "");
+    ckpt_map_free(map);
+}
+
+/* Zeroed options refuse what the command refuses: a value beyond the range of its new dtype. */
+static void overflow_is_refused(void **state)
+{
+    const uint64_t shape[] = {3};
+    const float big[] = {1.0F, 1e30F, 7e4F};
+    const ckpt_array a = {.name = "w", .dtype = CKPT_F32, .ndim = 1, .shape = shape, .data = big};
+    char folder[FOLDER_PATH];
+    ckpt_map *map = NULL;
+    ckpt_err err = {0};
+
+    (void)state;
+    folder_new(folder);
+    const ckpt_target target = {
+        .format = "safetensors", .path = folder_at(folder, "w.safetensors"), .dtype = CKPT_F16};
+    ckpt_run_opts opts = {.no_fsync = true};
+    assert_int_equal(ckpt_map_of_memory(&map, "here", &err), CKPT_OK);
+    assert_int_equal(ckpt_map_put(map, &a, &err), CKPT_OK);
+    assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &err), CKPT_EDOUBT);
+    assert_null(fopen(target.path, "rb"));
+    opts.allow_overflow = true;
+    assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &err), CKPT_OK);
+    ckpt_map_free(map);
+    folder_remove(folder);
+}
+
+/* The sample at the head of ckpt.h writes a folder that transformers loads. */
+static void folders_are_whole(void **state)
+{
+    const ckpt_run_opts opts = {.no_fsync = true};
+    char folder[FOLDER_PATH];
+    ckpt_err err = {0};
+
+    (void)state;
+    folder_new(folder);
+    for (unsigned without = 0; without < 2; without++) {
+        ckpt_target target = {.format = "hf",
+                              .path = folder_at(folder, without ? "weights" : "whole"),
+                              .no_side_files = without};
+        char config[FOLDER_PATH + 32];
+        ckpt_map *map = NULL;
+        if (ckpt_open(&map, fixture("hf_bert_sharded"), NULL, &err) != CKPT_OK ||
+            ckpt_convert(map, &target, &opts, NULL, &err) != CKPT_OK)
+            fail_msg("%s", err.text);
+        (void)snprintf(config, sizeof config, "%s/config.json", target.path);
+        FILE *f = fopen(config, "rb");
+        assert_true((f != NULL) == !without);
+        if (f)
+            (void)fclose(f);
+        ckpt_map_free(map);
+    }
+    folder_remove(folder);
+}
+
 /* ---- values ---- */
 
 static void values(void **state)
@@ -553,6 +626,9 @@ static void threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_cleared),
+        cmocka_unit_test(overflow_is_refused),
+        cmocka_unit_test(folders_are_whole),
         cmocka_unit_test(values),
         cmocka_unit_test(values_of_nothing),
         cmocka_unit_test(memory_refuses),

@@ -82,7 +82,7 @@ ProgressFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_uint64)
 class RunOpts(c.Structure):
     """ckpt_run_opts"""
     _fields_ = [('size', c.c_size_t), ('memory', c.c_uint64), ('jobs', c.c_uint), ('force', c.c_bool), ('no_fsync', c.c_bool),
-                ('progress', ProgressFn), ('progress_ctx', c.c_void_p), ('no_overflow', c.c_bool), ('no_doubt', c.c_bool)]
+                ('progress', ProgressFn), ('progress_ctx', c.c_void_p), ('allow_overflow', c.c_bool), ('no_doubt', c.c_bool)]
 
 
 class RunReport(c.Structure):
@@ -166,7 +166,7 @@ class DoctorOpts(c.Structure):
 class Target(c.Structure):
     """ckpt_target"""
     _fields_ = [('size', c.c_size_t), ('format', c.c_char_p), ('path', c.c_char_p), ('dtype', c.c_int), ('max_shard_size', c.c_uint64),
-                ('copy_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
+                ('no_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
                 ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
                 ('objects_kept', c.c_bool), ('objects_dropped', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
                 ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p)]

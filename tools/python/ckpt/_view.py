@@ -18,11 +18,11 @@ from ._run import Job
 from .errors import MissingError, UnsupportedError, UsageError
 
 Path = Union[str, 'os.PathLike[str]']
-MAKES_TENSORS, TAKES_SIDE, IS_FOLDER, HAS_RANKS = 4, 16, 32, 512  # CKPT_... of ckpt.h
+MAKES_TENSORS, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
 TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
 NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size')
-FLAGS = ('copy_side_files', 'fresh_optimizer')
+FLAGS = ('no_side_files', 'fresh_optimizer')
 
 
 class Counts(NamedTuple):
@@ -211,7 +211,7 @@ def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], o
             near = difflib.get_close_matches(option, TEXTS + NUMBERS + FLAGS, 1)
             raise UsageError("a view has no option '%s'%s" % (option, "; did you mean '%s'?" % near[0] if near else ''))
     suffix = text_of(info.suffixes).split(' ')[0] if info.suffixes and not info.caps & IS_FOLDER else ''
-    members: Dict[str, Any] = {'copy_side_files': bool(info.caps & TAKES_SIDE)}
+    members: Dict[str, Any] = {}
     for option, value in options.items():
         if value is not None:
             members[option] = value.encode('utf-8', 'surrogateescape') if option in TEXTS else value
@@ -223,7 +223,7 @@ def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], o
 
 
 def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = None, dtype: Any = None, tag: Optional[str] = None,
-         to_tag: Optional[str] = None, objects: str = 'refuse', check_first: bool = False, no_overflow: bool = False,
+         to_tag: Optional[str] = None, objects: str = 'refuse', check_first: bool = False, allow_overflow: bool = False,
          no_doubt: bool = False, memory: int = 0, jobs: int = 0, **options: Any) -> View:
     """The files of a checkpoint in another format, to be read at any offset without being written.
 
@@ -242,10 +242,11 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     tag, to_tag  DeepSpeed: of the source, and of what is viewed
     objects      of unknown classes in training state: "refuse", "keep", "drop"
     check_first  a record is read whole and its CRC compared before its first byte is given out; else as soon as all of it was read
-    no_overflow, no_doubt   values that become infinite, or that conversions make doubtful, are errors
+    allow_overflow   write infinity where a value does not fit its dtype; otherwise such a value is an error
+    no_doubt     every value that is not finite is an error
     memory, jobs   bytes and threads; 0: some
     options      others of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, version,
-                 fresh_optimizer, order_text, copy_side_files (default: where the format has such files)
+                 fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_named(format.encode())
     if not info:
@@ -273,7 +274,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
         to, made = c.c_void_p(), c.c_void_p()
         check(lib().ckpt_layout(c.byref(to), pointer, c.byref(target), c.byref(err)), err, path=model.path)
         undo.callback(lib().ckpt_map_free, to)
-        run = _lib.sized(_lib.RunOpts, memory=memory, jobs=jobs, no_overflow=no_overflow, no_doubt=no_doubt)
+        run = _lib.sized(_lib.RunOpts, memory=memory, jobs=jobs, allow_overflow=allow_overflow, no_doubt=no_doubt)
         opts = _lib.sized(_lib.ViewOpts, run=c.pointer(run), check_first=check_first)
         check(lib().ckpt_view_new(c.byref(made), pointer, to, c.byref(opts), c.byref(err)), err, path=model.path)
         undo.pop_all()

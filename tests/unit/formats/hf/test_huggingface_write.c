@@ -42,7 +42,7 @@ static ckpt_map *target_map(void)
 static int scatter(const ckpt_directory *dir, ckpt_map *to, const char *from, uint64_t limit,
                    bool side, ckpt_err *err)
 {
-    ckpt_target target = {.format = dir->is.name, .max_shard_size = limit, .copy_side_files = side};
+    ckpt_target target = {.format = dir->is.name, .max_shard_size = limit, .no_side_files = !side};
     ckpt_map *source = NULL;
 
     assert_int_equal(ckpt_map_new(&source, 0, NULL), CKPT_OK);
@@ -168,7 +168,7 @@ static void writing_runs_out_of_memory(void **state)
     write_text(&f, "config.json", "{}");
     for (uint64_t n = 0; rc != CKPT_OK; n++) {
         ckpt_map *to = target_map(), *from = NULL;
-        ckpt_target target = {.format = "hf", .max_shard_size = 8, .copy_side_files = true};
+        ckpt_target target = {.format = "hf", .max_shard_size = 8};
         ckpt_err err = {0};
         assert_int_equal(ckpt_map_new(&from, 0, NULL), CKPT_OK);
         from->path = f.path;
