@@ -51,6 +51,17 @@ class Tests:
         self.c.run('{ const s = document.getElementById("search"); s.value = %r; s.dispatchEvent(new Event("input")); }' % text)
         self.c.frame()
 
+    def test_phone(self):
+        """On a phone pictures scroll in their frames, with texts that can be read, and the page does not."""
+        c, run = self.c, os.path.join(self.fixtures, 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
+        self.show(run, os.path.join(run, 'global_step4'), '--stats')
+        c.open(os.path.join(self.folder, 'report.html'), width=360)
+        c.until('document.documentElement.dataset.ready === "yes"')
+        c.frame()
+        check(c.run('document.documentElement.scrollWidth') <= 360, 'the page is as wide as', c.run('document.documentElement.scrollWidth'))
+        least = c.run('Math.min(...[...document.querySelectorAll("svg.picture text")].map(t => t.getBoundingClientRect().height))')
+        check(least >= 9, 'the smallest text of a picture is high', least)
+
     def test_everything(self):
         """A run with curves, statistics and differences."""
         c, run = self.c, os.path.join(self.fixtures, 'hf_trainer_llama_z3_bf16_w2', 'ckpt')

@@ -37,7 +37,7 @@ typedef struct stats_work {
     const ckpt_run_opts *run;
     stats *out;
     size_t next;
-    uint64_t done, total; /* elements */
+    uint64_t done, total; /* bytes of the source */
     int rc;
     ckpt_err err;
 } stats_work;
@@ -172,7 +172,7 @@ static int stats_finish(tensor_stats *t, const stats_sum *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* So many elements more are done; not CKPT_OK: stop. */
+/* n bytes more are done; not CKPT_OK: stop. */
 static int stats_step(stats_work *w, uint64_t n, ckpt_err *err)
 {
     (void)pthread_mutex_lock(&w->lock);
@@ -183,6 +183,12 @@ static int stats_step(stats_work *w, uint64_t n, ckpt_err *err)
         rc = fail(err, CKPT_ECANCELED, "interrupted");
     (void)pthread_mutex_unlock(&w->lock);
     return rc;
+}
+
+/* What n of its elements take, for progress: elements of packed types have parts of bytes. */
+static uint64_t stats_bytes(const ckpt_tensor *t, size_t n)
+{
+    return (uint64_t)((double)ckpt_tensor_bytes(t) * (double)n / (double)t->n_elems);
 }
 
 static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void *raw,
@@ -203,7 +209,7 @@ static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void
         if (rc == CKPT_OK)
             stats_block(to, &sum, x, n);
         if (rc == CKPT_OK)
-            rc = stats_step(w, n, err);
+            rc = stats_step(w, stats_bytes(t, n), err);
     }
     return rc == CKPT_OK ? stats_finish(to, &sum, err) : rc;
 }
@@ -283,8 +289,9 @@ int stats_make(stats *out, const ckpt_map *map, const ckpt_run_opts *run, ckpt_e
     if (!out->at)
         return fail(err, CKPT_ELIMIT, "out of memory");
     for (size_t i = 0; i < n; i++)
-        w.total +=
-            stats_are_numbers(ckpt_map_tensor(map, i)) ? ckpt_map_tensor(map, i)->n_elems : 0;
+        w.total += stats_are_numbers(ckpt_map_tensor(map, i))
+                       ? ckpt_tensor_bytes(ckpt_map_tensor(map, i))
+                       : 0;
     if (pthread_mutex_init(&w.lock, NULL) != 0)
         return fail(err, CKPT_ELIMIT, "out of memory");
     stats_run(&w);
