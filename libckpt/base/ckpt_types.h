@@ -348,6 +348,8 @@ typedef struct ckpt_run_report {
     uint64_t n_over;
     uint64_t n_zero; /* elements that were not zero, and were rounded to it */
     bool let_go;     /* the pages that it had brought in, of what it read and wrote (ckpt_cache) */
+    /* ckpt_verify: bytes of tensors, and those of them that no checksum of their file covers */
+    uint64_t n_payload, n_unvouched;
 } ckpt_run_report;
 
 /* What was read through a view so far.  It grows at its end. */

@@ -3,7 +3,7 @@
  * verify.c: ckpt verify: everything that can be checked about a checkpoint, one line per
  * finding.
  */
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "tools/ckpt/effects.h"
@@ -52,6 +52,12 @@ static void verify_opened(void *ctx, const ckpt_map *map)
     effects_of_source(v->a, map);
 }
 
+/* What the checksums of the files say about the values. */
+static const char *verify_vouched(const ckpt_run_report *r)
+{
+    return r->n_unvouched == 0 ? "all" : r->n_unvouched < r->n_payload ? "some" : "none";
+}
+
 /* The closing line. */
 static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r)
 {
@@ -61,6 +67,11 @@ static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r
         out_printf("ok: %s read: %s", human_bytes(bytes, r->n_read), proof_text(proof, r, "read"));
         if (v->n_warnings)
             out_printf("; %s", count_text(w, v->n_warnings, "warning"));
+        if (r->n_unvouched && r->n_unvouched < r->n_payload)
+            out_printf("; nothing vouches for %s of the values, which no checksum covers",
+                       human_bytes(bytes, r->n_unvouched));
+        else if (r->n_unvouched)
+            out_printf("; nothing vouches for the values: these files carry no checksums");
         out_printf("\n");
     } else {
         out_printf("%s, %s\n", count_text(e, v->n_errors, "error"),
@@ -80,39 +91,97 @@ static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
     // not about the checkpoint: memory, I/O, an interrupt
     if (rc != CKPT_OK && v->n_errors == 0)
         json_text(&v->j, "failure", err->text);
+    if (r->n_payload) {
+        json_text(&v->j, "checksums", verify_vouched(r));
+        json_uint(&v->j, "bytes_without_checksum", r->n_unvouched);
+    }
     json_report(&v->j, "report", r);
-    json_end(&v->j);
+}
+
+/* With --strict, a warning is a failure where nothing worse is. */
+static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err)
+{
+    if (!a->strict || v->n_warnings == 0)
+        return effects_strict(a, err);
+    return fail(err, CKPT_EDOUBT, "--strict: refused because of %s above",
+                v->n_warnings == 1 ? "the warning" : "the warnings");
 }
 
 /* Findings are the result; only what is not about the checkpoint is left for main to report. */
-static int verify_run(cli_args *a, ckpt_err *err)
+static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
     ckpt_run_report report = {0};
-    verify_tally v = {.a = a};
     progress p;
 
-    // rot in one shard is rot in the checkpoint
-    a->open.whole_checkpoint = !a->as_file;
+    v->n_errors = v->n_warnings = 0;
     if (a->json) {
-        json_begin(&v.j);
-        json_text(&v.j, "path", a->operand[0]);
-        json_open(&v.j, "findings", '[');
+        json_text(&v->j, "path", path);
+        json_open(&v->j, "findings", '[');
+    } else if (a->n_operands > 1 && !a->quiet) {
+        out_text(path);
+        out_printf(":\n");
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
     const ckpt_verify_opts opts = {.open = &a->open,
                                    .run = &a->run,
                                    .finding = verify_finding,
-                                   .finding_ctx = &v,
+                                   .finding_ctx = v,
                                    .opened = verify_opened};
-    int rc = ckpt_verify(a->operand[0], &opts, &report, err);
+    int rc = ckpt_verify(path, &opts, &report, err);
     progress_end(&p);
+    if (rc == CKPT_OK)
+        rc = verify_strict(v, a, err);
     if (a->json)
-        verify_close_json(&v, rc, &report, err);
-    else if (!a->quiet && (rc == CKPT_OK || v.n_errors))
-        verify_close(&v, rc, &report);
+        verify_close_json(v, rc, &report, err);
+    else if (!a->quiet && (rc == CKPT_OK || v->n_errors))
+        verify_close(v, rc, &report);
     // the findings on stdout have said it already
-    if (v.n_errors && rc != CKPT_ECANCELED)
+    if (v->n_errors && rc != CKPT_ECANCELED)
         err->text[0] = 0;
+    return rc;
+}
+
+/* Several paths, whatever is wrong with one: the first failure decides the status. */
+static int verify_each(verify_tally *v, cli_args *a, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (a->json)
+        json_open(&v->j, "paths", '[');
+    for (int i = 0; i < a->n_operands && rc != CKPT_ECANCELED; i++) {
+        ckpt_err one = {0};
+
+        if (a->json)
+            json_open(&v->j, NULL, '{');
+        int code = verify_one(v, a, a->operand[i], &one);
+        if (a->json)
+            json_close(&v->j, '}');
+        if (code != CKPT_OK && (rc == CKPT_OK || code == CKPT_ECANCELED)) {
+            rc = code;
+            *err = one;
+        } else if (code != CKPT_OK && one.text[0]) {
+            say_warning("%s", one.text);
+        }
+    }
+    if (a->json) {
+        json_close(&v->j, ']');
+        json_bool(&v->j, "ok", rc == CKPT_OK);
+        json_int(&v->j, "status", ckpt_err_status(rc));
+    }
+    return rc;
+}
+
+static int verify_run(cli_args *a, ckpt_err *err)
+{
+    verify_tally v = {.a = a};
+
+    // rot in one shard is rot in the checkpoint
+    a->open.whole_checkpoint = !a->as_file;
+    if (a->json)
+        json_begin(&v.j);
+    int rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
+    if (a->json)
+        json_end(&v.j);
     return rc;
 }
 
@@ -128,6 +197,7 @@ static const cli_option verify_options[] = {
      "do not compare masters with 16-bit copies"},
     {"require-crc", 0, CLI_FLAG, offsetof(cli_args, open.require_crc), NULL,
      "records without CRC-32 are errors"},
+    {"strict", 0, CLI_FLAG, offsetof(cli_args, strict), NULL, "warnings are errors"},
     {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE", "for buffers, in all (256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
      "threads (one per processor, at most 8)"},
@@ -141,11 +211,11 @@ static const cli_option verify_options[] = {
 const cli_verb verb_verify = {
     .name = "verify",
     .command = "ckpt verify",
-    .operands = "PATH",
+    .operands = "PATH ...",
     .summary = "Check every structure and every byte of a checkpoint.",
     .options = verify_options,
     .min = 1,
-    .max = 1,
-    .uses = "r",
+    .max = INT_MAX,
+    .uses = "R",
     .run = verify_run,
 };

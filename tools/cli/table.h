@@ -90,7 +90,8 @@ typedef struct cli_verb {
      * output (file or folder, by format or suffix), 'd' an output folder, 'm' a folder that is
      * mounted on (nothing in it is read or written); no paths: 't' a tensor
      * of the first operand, 'v' a command, '-' anything; 'w' for all operands: checkpoints that are
-     * read, each with ":WEIGHT" behind it or not.  NULL: no path at all.
+     * read, each with ":WEIGHT" behind it or not; 'R' for all: checkpoints that are read.  NULL: no
+     * path at all.
      */
     const char *uses;
     int (*run)(struct cli_args *a, ckpt_err *err);

@@ -264,7 +264,9 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 
     if (*uses == 'w')
         rc = sandbox_list(a, &operands, fn, ctx);
-    for (int i = 0; rc == 0 && *uses != 'w' && i < a->n_operands && uses[i]; i++)
+    for (int i = 0; rc == 0 && *uses == 'R' && i < a->n_operands; i++)
+        rc = fn(ctx, a, a->operand[i], 'r');
+    for (int i = 0; rc == 0 && !strchr("wR", *uses) && i < a->n_operands && uses[i]; i++)
         rc = strchr("tvm-", uses[i]) || (uses[i] == 'o' && args_to_stdout(a))
                  ? 0
                  : fn(ctx, a, a->operand[i], uses[i]);

@@ -90,7 +90,7 @@ class RunReport(c.Structure):
     _fields_ = [('size', c.c_size_t)] + [(n, c.c_double if n == 'seconds' else c.c_uint64) for n in (
         'n_tensors', 'n_elems', 'n_read', 'n_written', 'n_records_checked', 'n_records_no_crc', 'n_compared', 'n_nan', 'n_inf',
         'n_files', 'seconds', 'n_unlike', 'n_files_kept', 'n_state_carried', 'n_state_rewritten', 'n_state_left_out',
-        'n_source_nan', 'n_source_inf', 'n_over', 'n_zero')]
+        'n_source_nan', 'n_source_inf', 'n_over', 'n_zero')] + [('let_go', c.c_bool), ('n_payload', c.c_uint64), ('n_unvouched', c.c_uint64)]
 
 
 class OpenOpts(c.Structure):
