@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/copy/inflate.h"
@@ -106,6 +107,84 @@ static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
     return rc == CKPT_OK ? ckpt_npy_parse(out, f->head, got, name, f->err) : rc;
 }
 
+/* ---- members that are left out ---- */
+
+/* A member's decoded bytes, summed; their number is the directory's. */
+typedef struct npz_sums {
+    ckpt_inflater *z; /* NULL: stored as they are */
+    uint32_t crc;
+    uint64_t n, most;
+} npz_sums;
+
+/* Inflate what a chunk holds, and sum it. */
+static int npz_sum_chunk(npz_sums *sum, const uint8_t *in, size_t n_in, ckpt_err *err)
+{
+    uint8_t plain[NPZ_CHUNK];
+    bool ended = false;
+    size_t room = 0;
+    int rc = CKPT_OK;
+
+    // room that is left means that the chunk is used up
+    while (rc == CKPT_OK && !ended && room == 0 && sum->n <= sum->most) {
+        uint8_t *out = plain;
+        room = sizeof plain;
+        rc = ckpt_inflater_run(sum->z, &in, &n_in, &out, &room, &ended, err);
+        sum->crc = ckpt_crc32(sum->crc, plain, sizeof plain - room);
+        sum->n += sizeof plain - room;
+    }
+    return rc;
+}
+
+/* The CRC-32 of a member's decoded bytes. */
+static int npz_sum(npz_file *f, const ckpt_source *s, uint32_t *crc)
+{
+    npz_sums sum = {.most = s->n_bytes};
+    uint8_t chunk[NPZ_CHUNK];
+    int rc = s->coding == CKPT_DEFLATE ? ckpt_inflater_new(&sum.z, f->err) : CKPT_OK;
+
+    for (uint64_t at = 0; rc == CKPT_OK && at < s->n_stored && sum.n <= sum.most;) {
+        size_t part = s->n_stored - at < sizeof chunk ? (size_t)(s->n_stored - at) : sizeof chunk;
+
+        rc = ckpt_io_read(f->io, chunk, part, s->at + at, f->err);
+        at += part;
+        if (rc == CKPT_OK && sum.z)
+            rc = npz_sum_chunk(&sum, chunk, part, f->err);
+        else if (rc == CKPT_OK)
+            sum.crc = ckpt_crc32(sum.crc, chunk, part);
+    }
+    ckpt_inflater_free(sum.z);
+    *crc = sum.crc;
+    return rc;
+}
+
+/* A member whose bytes nobody will read must be what its writer wrote: its header alone counts. */
+static int npz_held(npz_file *f, const ckpt_source *s)
+{
+    uint32_t crc = 0;
+    int rc = s->has_crc ? npz_sum(f, s, &crc) : CKPT_OK;
+
+    if (rc == CKPT_OK && s->has_crc && crc != s->crc)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: record '%.200s': CRC-32 is %08" PRIx32 ", expected %08" PRIx32
+                         ": one or more bits changed since it was written; restore the file",
+                         f->io->name, s->name, crc, s->crc);
+    return rc;
+}
+
+/*
+ * A changed bit in a member's header may be the reason why it cannot be read.  The record of what
+ * is left out stays one of the file's, for who demands CRCs.
+ */
+static int npz_leave_out(npz_file *f, const ckpt_source *s, const char *why)
+{
+    uint32_t index = 0;
+    int rc = why ? npz_held(f, s) : ckpt_fail_memory(f->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add_source(f->map, s, &index, f->err);
+    return rc == CKPT_OK ? ckpt_map_note(f->map, CKPT_WARNING, f->err, "%s", why) : rc;
+}
+
 /* ---- arrays ---- */
 
 /* Column-major: a box whose first axis has the smallest stride. */
@@ -135,7 +214,9 @@ static int npz_back(npz_file *f, ckpt_tensor *t, ckpt_source s, const ckpt_npy *
                          f->io->name, t->name, n, s.n_bytes - a->n_header);
     s.swap = a->swap ? ckpt_dtype_get(a->dtype)->swap : 0;
     int rc = ckpt_map_add_source(f->map, &s, &index, f->err);
-    if (rc != CKPT_OK || n == 0)
+    if (rc == CKPT_OK && n == 0)
+        return npz_held(f, &s);
+    if (rc != CKPT_OK)
         return rc;
     if (a->fortran && a->ndim > 1)
         return npz_back_columns(f, t, index, a);
@@ -158,8 +239,9 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
                        (int)n, name);
     // What else an archive holds can be read without it.
     if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name) {
+        const char *why = ckpt_arena_printf(f->map->arena, "left out: %s", own.text);
         f->first = f->first.code ? f->first : own;
-        return ckpt_map_note(f->map, CKPT_WARNING, err, "left out: %s", own.text);
+        return npz_leave_out(f, s, why);
     }
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%s", own.text);
@@ -186,9 +268,11 @@ static int npz_member(npz_file *f, const ckpt_zip_record *r)
     if (r->is_folder)
         return CKPT_OK;
     if (r->n_name <= end || memcmp(r->name + r->n_name - end, npz_end, (size_t)end) != 0)
-        return ckpt_map_note(f->map, CKPT_WARNING, f->err,
-                             "%s: member %.200s is left out: its name does not end in .npy",
-                             f->io->name, r->name);
+        return npz_leave_out(f, &s,
+                             ckpt_arena_printf(f->map->arena,
+                                               "%s: member %.200s is left out: its name does not "
+                                               "end in .npy",
+                                               f->io->name, r->name));
     return npz_array(f, &s, r->name, r->n_name - end);
 }
 
