@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/consolidated/whole.h"
 #include "formats/hf/side.h"
 #include "formats/torch/torch.h"
 #include "libckpt/format.h"
@@ -101,17 +102,19 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     uint32_t n = 0;
     int rc = con_ranks(&name, &n, map, list, err);
 
+    for (uint32_t rank = 0; rc == CKPT_OK && rank < n; rank++) {
+        const char *prefix = ckpt_arena_printf(map->arena, "mp_rank_%02" PRIu32 "/", rank);
+        rc = prefix ? con_file(map, list, name[rank], n > 1 ? prefix : "", err)
+                    : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_con_whole(map, list, n, err);
     if (rc == CKPT_OK && n > 1 && !opts->keep_slices)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: %" PRIu32 " tensor-parallel ranks, and nothing in the files says how "
                          "their slices are joined: a layout map does (--map meta-llama:hf); "
                          "--keep-slices takes them as they are",
                          list->folder, n);
-    for (uint32_t rank = 0; rc == CKPT_OK && rank < n; rank++) {
-        const char *prefix = ckpt_arena_printf(map->arena, "mp_rank_%02" PRIu32 "/", rank);
-        rc = prefix ? con_file(map, list, name[rank], n > 1 ? prefix : "", err)
-                    : ckpt_fail_memory(err);
-    }
     if (n > 1)
         map->effects |= CKPT_TOOK_SLICES;
     if (rc == CKPT_OK)
