@@ -12,6 +12,14 @@ static int gg_probe(const uint8_t *head, size_t n, uint64_t size)
     return n >= 4 && memcmp(head, "GGUF", 4) == 0 ? 100 : 0;
 }
 
+/* A file, which must be a whole model unless its name says that it is one of several. */
+static int gg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
+{
+    int rc = ckpt_gguf_read(map, io, file, err);
+
+    return rc == CKPT_OK ? ckpt_gguf_whole(map, io->name, err) : rc;
+}
+
 /* What floats can be written in. */
 static const ckpt_dtype gg_dtypes[] = {
     CKPT_F32,  CKPT_F16,  CKPT_BF16, CKPT_F64,  CKPT_Q8_0, CKPT_Q4_0, CKPT_Q4_1,       CKPT_Q5_0,
@@ -31,7 +39,7 @@ const ckpt_format ckpt_format_gguf = {
             .layout = "gguf",
         },
     .probe = gg_probe,
-    .read = ckpt_gguf_read,
+    .read = gg_read,
     .place = ckpt_gguf_place,
     .scatter = ckpt_gguf_scatter,
 };

@@ -42,7 +42,7 @@ enum {
 ckpt_dtype ckpt_gguf_dtype(uint32_t type);
 int ckpt_gguf_type(ckpt_dtype d);
 
-/* ckpt_format.read and .place. */
+/* What ckpt_format.read and .place do. */
 int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err);
 int ckpt_gguf_place(ckpt_map *to, uint32_t file, ckpt_err *err);
 
@@ -51,6 +51,14 @@ const ckpt_key *ckpt_gguf_key(const ckpt_map *map, const char *name);
 
 /* Its value where it is a whole number from 0 on. */
 bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out);
+
+/*
+ * Is what was read of a file that is not named as one of several a whole model, by its own keys?
+ * What is named so is held against its name and the others when they are put together.
+ *
+ * Errors  CKPT_EMISSING, a finding where the map collects them
+ */
+int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err);
 
 extern const ckpt_format ckpt_format_gguf;
 

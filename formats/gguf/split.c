@@ -129,6 +129,71 @@ static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name
     return rc;
 }
 
+/* The blocks of which tensors are there; *known: their number by the keys, 0 where none says it. */
+static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_err *err)
+{
+    const ckpt_key *arch = ckpt_gguf_key(map, "general.architecture");
+    char key[96];
+    uint8_t *is;
+
+    *here = *known = 0;
+    if (!arch || arch->list || arch->value->kind != CKPT_V_STR)
+        return CKPT_OK;
+    (void)snprintf(key, sizeof key, "%.60s.attention.head_count", arch->value->as.text.at);
+    const ckpt_key *heads = ckpt_gguf_key(map, key);
+    (void)snprintf(key, sizeof key, "%.60s.block_count", arch->value->as.text.at);
+    // where heads differ by block, some blocks may be left out altogether
+    if ((heads && heads->list) || !ckpt_gguf_number(map, key, known) || *known > GS_MOST)
+        *known = 0;
+    is = ckpt_alloc((size_t)*known + 1);
+    if (!is)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        char *end = NULL;
+        unsigned long n = strncmp(name, "blk.", 4) == 0 ? strtoul(name + 4, &end, 10) : 0;
+        bool counts = end && *end == '.' && n < *known && !is[n];
+
+        *here += counts;
+        is[counts ? n : *known] = 1;
+    }
+    ckpt_free(is);
+    return CKPT_OK;
+}
+
+/* As many blocks as the keys say. */
+static int gs_check_blocks(ckpt_map *map, const char *name, ckpt_err *err)
+{
+    uint64_t here, known;
+    int rc = gs_blocks(map, &here, &known, err);
+
+    if (rc != CKPT_OK || here == 0 || here >= known)
+        return rc;
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: tensors of %" PRIu64 " blocks are here, its keys say %" PRIu64
+                            ": a piece of a model",
+                            name, here, known);
+}
+
+int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    uint64_t no = 0, said = 0;
+    unsigned number, count;
+    size_t stem;
+
+    if (gs_parse(slash ? slash + 1 : path, &stem, &number, &count))
+        return CKPT_OK;
+    if (!ckpt_gguf_number(map, CKPT_GGUF_COUNT, &said) || said <= 1)
+        return gs_check_blocks(map, path, err);
+    (void)ckpt_gguf_number(map, CKPT_GGUF_NO, &no);
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: file %" PRIu64 " of %" PRIu64
+                            " of a model, under a name that does not say so: give all of them "
+                            "their names, NAME-%05" PRIu64 "-of-%05" PRIu64 ".gguf, in one folder",
+                            path, no + 1, said, no + 1, said);
+}
+
 /* As many tensors as the first file says. */
 static int gs_check_count(ckpt_map *map, const char *name, ckpt_err *err)
 {
@@ -163,7 +228,9 @@ static int gs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 
         rc = each ? gs_read_one(map, list, each, i, count, err) : ckpt_fail_memory(err);
     }
-    return rc == CKPT_OK ? gs_check_count(map, name, err) : rc;
+    if (rc == CKPT_OK)
+        rc = gs_check_count(map, name, err);
+    return rc == CKPT_OK ? gs_check_blocks(map, name, err) : rc;
 }
 
 const ckpt_directory ckpt_directory_gguf = {
