@@ -2,8 +2,9 @@
 /*
  * hf_sharded.c: reads folders of sharded safetensors: the boxes of all ranks become whole tensors.
  *
- * Only headers are read.  What the files cannot say is said: a last rank that is missing shortens
- * all tensors alike, and nothing in the other files tells.
+ * Only headers are read.  A rank writes only files for which it has boxes, so a file that is not
+ * there is judged by how other tensors are cut.  A last rank of which nothing is there shortens all
+ * tensors alike: only the last pieces of uneven cuts exclude it, else there is a warning.
  */
 #include "formats/hf_sharded/hf_sharded.h"
 
@@ -399,6 +400,140 @@ static int hfs_tensors(hfs_reader *r)
     return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
 }
 
+/* ---- what is missing ---- */
+
+/* How the boxes of a tensor cut it. */
+typedef struct hfs_cut {
+    size_t n;            /* boxes */
+    uint64_t each, rows; /* along the axis that is cut: of the first box, of all */
+} hfs_cut;
+
+/* Of boxes in order: the axis along which the last one begins behind the first, else the first. */
+static hfs_cut hfs_cut_of(const hfs_item *item, const hfs_box *box, size_t n)
+{
+    hfs_cut cut = {.n = n};
+    uint32_t axis = 0;
+
+    while (n > 0 && axis + 1 < item->ndim && box[n - 1].start[axis] == box[0].start[axis])
+        axis++;
+    if (n > 0 && item->ndim > 0 && box[n - 1].start[axis] == box[0].start[axis])
+        axis = 0;
+    if (n > 0 && item->ndim > 0) {
+        cut.each = box[0].count[axis];
+        cut.rows = item->shape[axis];
+    }
+    return cut;
+}
+
+/* Rows that each of so many ranks has, as torch cuts. */
+static uint64_t hfs_share(uint64_t rows, uint64_t ranks)
+{
+    return rows / ranks + (rows % ranks > 0);
+}
+
+/*
+ * What tensors tell of the ranks.
+ *
+ * cuts  one for each tensor, in order
+ * most  boxes of one tensor
+ * sure  a tensor is cut as only this number of ranks cuts it
+ */
+typedef struct hfs_census {
+    hfs_cut *cuts;
+    uint32_t ranks;
+    size_t most;
+    bool sure;
+} hfs_census;
+
+static int hfs_count(hfs_reader *r, hfs_census *c)
+{
+    size_t first = 0, end;
+
+    c->cuts = ckpt_alloc((r->item.n + 1) * sizeof *c->cuts);
+    if (!c->cuts)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = 0; i < r->files.n; i++)
+        c->ranks = r->files.at[i].is.rank > c->ranks ? r->files.at[i].is.rank : c->ranks;
+    for (size_t i = 0; i < r->item.n; i++, first = end) {
+        for (end = first; end < r->box.n && r->box.at[end].item == i;)
+            end++;
+        hfs_cut cut = hfs_cut_of(&r->item.at[i], r->box.at + first, end - first);
+        c->cuts[i] = cut;
+        c->most = cut.n > c->most ? cut.n : c->most;
+        // pieces of one size may go on; where the last one is smaller, more ranks had cut finer
+        c->sure |= cut.n > 1 && cut.n == c->ranks && cut.each * cut.n != cut.rows &&
+                   hfs_share(cut.rows, c->ranks) == cut.each &&
+                   hfs_share(cut.rows, (uint64_t)c->ranks + 1) < cut.each;
+    }
+    return CKPT_OK;
+}
+
+/* A file that a rank, which has others, does not have: did it have pieces to write there? */
+static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, uint32_t file)
+{
+    const char *sign = NULL;
+    bool wide = false;
+    ckpt_hfs_name is;
+
+    for (size_t i = 0; i < r->item.n && !wide; i++) {
+        const hfs_item *item = &r->item.at[i];
+        const hfs_cut *cut = &c->cuts[i];
+        // as many ranks as cut the other tensors would have cut this one finer
+        if (!ckpt_hfs_parse(item->file, &is) || is.file != file || cut->rows == 0 ||
+            cut->n >= c->most || hfs_share(cut->rows, c->most) == cut->each)
+            continue;
+        sign = item->name;
+        wide = item->ndim > 1;
+    }
+    if (!sign)
+        return CKPT_OK;
+    if (wide)
+        return ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
+                                "%s: shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
+                                ".safetensors is not there: other tensors are cut over %zu ranks, "
+                                "and \"%.200s\" is not whole without it; copy it",
+                                r->list->folder, rank, file, r->files.at[0].is.of, c->most, sign);
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: no shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
+                         ".safetensors: \"%.200s\" may not be whole without it",
+                         r->list->folder, rank, file, r->files.at[0].is.of, sign);
+}
+
+/* Of each file the first rank that does not have it. */
+static int hfs_files_missing(hfs_reader *r, const hfs_census *c)
+{
+    size_t i = 0, end; // files stand by number, then rank
+    int rc = CKPT_OK;
+
+    for (; rc == CKPT_OK && i < r->files.n; i = end) {
+        uint32_t rank = 1, file = r->files.at[i].is.file;
+
+        for (end = i; end < r->files.n && r->files.at[end].is.file == file; end++)
+            rank += r->files.at[end].is.rank == rank;
+        if (rank <= c->ranks)
+            rc = hfs_file_missing(r, c, rank, file);
+    }
+    return rc;
+}
+
+/* Boxes are in order.  A last rank of which nothing is here shortens all tensors alike. */
+static int hfs_missing(hfs_reader *r)
+{
+    hfs_census c = {0};
+    int rc = hfs_count(r, &c);
+
+    if (rc == CKPT_OK)
+        rc = hfs_files_missing(r, &c);
+    ckpt_free(c.cuts);
+    if (rc != CKPT_OK || c.sure)
+        return rc;
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: tensors end where the pieces of rank %" PRIu32
+                         " do, and nothing says that no rank is missing behind it: see that the "
+                         "files of all ranks are here",
+                         r->list->folder, c.ranks - 1);
+}
+
 /* ---- the order ---- */
 
 /* Bits of a whole tensor; no overflow: the map has it. */
@@ -480,10 +615,7 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     if (rc == CKPT_OK) {
         map->no_order = hfs_no_order(&r);
         map->in_order = !map->no_order;
-        rc = ckpt_map_note(map, CKPT_INFO, err,
-                           "%s: the shapes of whole tensors are not in these files: they end where "
-                           "the last rank's pieces do, so see that its files are here",
-                           list->folder);
+        rc = hfs_missing(&r);
     }
     ckpt_vec_free(&r.files);
     ckpt_vec_free(&r.item);
