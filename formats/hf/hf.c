@@ -7,6 +7,7 @@
  * followed: the hub's cache is made of them).
  */
 #include "formats/hf/hf.h"
+#include "formats/hf/whole.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -502,6 +503,12 @@ static int hf_config(hf_reader *r, const char *name)
         rc = hf_layers(r, config);
     if (rc == CKPT_OK)
         rc = hf_quantized(r, config);
+    // an adapter is a part of a model
+    const char *path = ckpt_path_join(r->map->arena, r->list->folder, r->name);
+    bool adapter =
+        r->kind.family == CKPT_HF_ADAPTER || r->kind.family == (unsigned)CKPT_HF_ADAPTER + 1;
+    if (rc == CKPT_OK && strcmp(name, "config.json") == 0 && !adapter)
+        rc = path ? ckpt_hf_whole(r->map, config, path, r->err) : ckpt_fail_memory(r->err);
     return rc;
 }
 
