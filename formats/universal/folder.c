@@ -268,6 +268,10 @@ static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
             return ckpt_fail_memory(u->job.err);
         entry->n++;
     }
+    // only who wants to know everything: values that are there twice, or of no use, may be missing
+    if (rc == CKPT_OK && *at->name && list.n == 0 && u->job.map->collect)
+        rc = ckpt_map_problem(u->job.map, CKPT_EMISSING, u->job.err,
+                              "%s: the folder is empty: fp32.pt was not copied", at->path);
     return rc;
 }
 

@@ -64,6 +64,18 @@ static int ur_open(ckpt_uni *u)
                            "%s: no model file (*_model_states.pt): the order of the parameters and "
                            "the buffers are not known, and DeepSpeed will not resume from it",
                            u->job.map->path);
+    // stages 1 and 2 load the whole module
+    int stage = 0;
+    bool lost = u->dir.whole.n == 0 && u->dir.parts.n > 0 && u->head.optim.map &&
+                ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) &&
+                (stage == 1 || stage == 2);
+    if (rc == CKPT_OK && lost)
+        rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
+                           "%s: no mp_rank_00_model_states.pt, and the run was of stage %d: "
+                           "DeepSpeed will not resume it at stages 1 and 2",
+                           u->job.map->path, stage);
+    if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
+        rc = ckpt_uni_models(u);
     u->head.stage = ur_stage(u);
     u->head.world = u->dir.whole.n ? 1 : (uint32_t)u->dir.parts.n;
     u->shapes_whole = u->dir.n_mp <= 1;
@@ -592,6 +604,8 @@ static int ur_values(ckpt_uni *u)
     // Only who wants to know everything looks at what says nothing new.
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ur_redundant(u, &wants);
+    if (rc == CKPT_OK && u->job.opts->with_optimizer)
+        rc = ckpt_uni_complete(u);
     if (rc == CKPT_OK && u->job.opts->with_optimizer)
         rc = ur_kinds(u, &kinds);
     for (size_t i = 0; rc == CKPT_OK && i < kinds.n; i++)

@@ -104,6 +104,21 @@ void ckpt_uni_folder_free(ckpt_uni_folder *dir);
 /* Index of a parameter's entry, or SIZE_MAX. */
 size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 
+/* ---- complete.c ---- */
+
+/*
+ * Does every trained parameter have the kinds of state that those of its kind have?
+ *
+ * Errors  CKPT_EMISSING, a finding where they are collected
+ */
+int ckpt_uni_complete(ckpt_uni *u);
+
+/*
+ * Open model files that are not read, those of stage 3 beside whole ones: damage in them, or
+ * another step, is worth a finding.
+ */
+int ckpt_uni_models(ckpt_uni *u);
+
 /* ---- files.c ---- */
 
 /* A file that was read, and what for; its root is of any kind. */
