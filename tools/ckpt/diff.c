@@ -163,15 +163,25 @@ static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_e
     return rc;
 }
 
+/* One side, with a tag of its own or that of both. */
+static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const char *tag,
+                     ckpt_err *err)
+{
+    ckpt_open_opts open = a->open;
+
+    open.tag = tag ? tag : open.tag;
+    return ckpt_open(out, path, &open, err);
+}
+
 /* Shards stand for their checkpoints on both sides. */
 static int diff_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *ma = NULL, *mb = NULL;
 
     a->open.whole_checkpoint = true;
-    int rc = ckpt_open(&ma, a->operand[0], &a->open, err);
+    int rc = diff_open(&ma, a, a->operand[0], a->tag_a, err);
     if (rc == CKPT_OK)
-        rc = ckpt_open(&mb, a->operand[1], &a->open, err);
+        rc = diff_open(&mb, a, a->operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, a->quiet || a->json, err);
     if (rc == CKPT_OK)
@@ -192,6 +202,10 @@ static const cli_option diff_options[] = {
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
      "only names that match (again: or)"},
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", "no names that match"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
+     "of both, this tag instead of the latest"},
+    {"tag-a", 0, CLI_TEXT, offsetof(cli_args, tag_a), "TAG", "of A, this tag"},
+    {"tag-b", 0, CLI_TEXT, offsetof(cli_args, tag_b), "TAG", "of B, this tag"},
     {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
      "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,

@@ -440,6 +440,7 @@ static const cli_option doctor_options[] = {
      "threads of --deep (one per processor, at most 8)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print the names of whole tags only"},
+    CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
 };

@@ -23,6 +23,7 @@ typedef struct cli_args {
     bool whole, raw, stats, no_crc;       /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
     bool ignore_dtype;                    /* diff */
+    const char *tag_a, *tag_b;            /* diff */
     bool deep, fix_latest;                /* doctor */
     bool debug, safe;                     /* drop-ins */
     bool keep_temp, no_strict, inject;    /* ds_to_universal */
