@@ -117,6 +117,11 @@ typedef struct ckpt_open_opts {
     bool ignore_copies; /* DeepSpeed: do not compare masters with the module's 16-bit copies */
     /* what is opened is to be a run: a torch file with a model and its optimizer is read as one */
     bool training;
+    /*
+     * DeepSpeed: the weights that the model files hold whole, in the run's dtype, and nothing of
+     * the optimizer's files, which may be missing; stage 3 has none such (CKPT_EMISSING)
+     */
+    bool weights_only;
 } ckpt_open_opts;
 
 /*

@@ -10,11 +10,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+
+enum { ZERO_PATH = 4200 };
 
 /* Parameters of a role that are stored under their own name, as the script counts them. */
 static void zero_count(const ckpt_map *map, uint32_t role, uint64_t *n_params, uint64_t *n_elems)
@@ -71,8 +74,6 @@ static int zero_target(cli_args *a, ckpt_err *err)
     a->target.format = ckpt_format_of(a->target.path);
     if (!a->target.format)
         a->target.format = a->safe ? "hf" : "hf-bin";
-    // the script overwrites; so do we, but only when everything is written
-    a->run.force = true;
     a->target.keep_other_weights = true;
     // the script writes weights alone
     a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE) != 0;
@@ -82,6 +83,67 @@ static int zero_target(cli_args *a, ckpt_err *err)
                     "file ending in .safetensors",
                     a->target.path);
     return effects_of_target(a, err);
+}
+
+/* ---- what is replaced ---- */
+
+/* The first file of an output that stands there already, or NULL. */
+static const char *zero_older(const cli_args *a, char buf[ZERO_PATH])
+{
+    static const char *const hf[] = {"model.safetensors.index.json", "model.safetensors", NULL};
+    static const char *const bin[] = {"pytorch_model.bin.index.json", "pytorch_model.bin", NULL};
+    const char *const *name = strcmp(a->target.format, "hf") == 0 ? hf : bin;
+    int n = snprintf(buf, ZERO_PATH, "%s", a->target.path);
+
+    if (!args_into_folder(&a->target))
+        return n < ZERO_PATH && access(buf, F_OK) == 0 ? buf : NULL;
+    for (; *name; name++) {
+        n = snprintf(buf, ZERO_PATH, "%s/%s", a->target.path, *name);
+        if (n < ZERO_PATH && access(buf, F_OK) == 0)
+            return buf;
+    }
+    return NULL;
+}
+
+/* Every tensor of `few` is in `many`, in its shape. */
+static bool zero_within(const ckpt_map *few, const ckpt_map *many)
+{
+    for (size_t i = 0; i < ckpt_map_count(few); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(few, i), *u = ckpt_map_find(many, t->name);
+        if (!u || u->ndim != t->ndim ||
+            (t->ndim && memcmp(u->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
+            return false;
+    }
+    return ckpt_map_count(few) > 0;
+}
+
+/*
+ * The script overwrites whatever is there.  An older consolidation, of the same tensors, is
+ * replaced, too; of another model, or what cannot be read, only with --force.
+ */
+static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
+{
+    const ckpt_open_opts whole = {.whole_checkpoint = true};
+    char buf[ZERO_PATH];
+    const char *older = zero_older(a, buf);
+    ckpt_map *there = NULL;
+    ckpt_err local = {0};
+
+    if (older && !a->run.force) {
+        bool same = ckpt_open(&there, older, &whole, &local) == CKPT_OK &&
+                    (zero_within(there, map) || zero_within(map, there));
+        const char *what =
+            there ? "it holds another model" : "it is no checkpoint that can be read";
+        ckpt_map_free(there);
+        if (!same)
+            return fail(err, CKPT_EUSAGE, "%s: exists already, and %s; use --force to replace it",
+                        older, what);
+    }
+    if (older && !a->quiet)
+        say_note("%s is replaced", older);
+    // only when everything is written
+    a->run.force = true;
+    return CKPT_OK;
 }
 
 /*
@@ -131,8 +193,10 @@ static int zero_run(cli_args *a, ckpt_err *err)
             zero_say(map, a);
         map_say_findings(map, !a->quiet);
         effects_of_source(a, map);
-        rc = zero_convert(a, map, err);
+        rc = zero_replaces(a, map, err);
     }
+    if (rc == CKPT_OK)
+        rc = zero_convert(a, map, err);
     ckpt_map_free(map);
     return rc;
 }
@@ -156,26 +220,29 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 }
 
 #define AT(field) offsetof(cli_args, field)
-#define ZERO_OPTIONS                                                                               \
-    {"max_shard_size",          0,      CLI_SIZE,                                                  \
-     AT(target.max_shard_size), "SIZE", "largest file of the output (5GB; 0: one file)"},          \
-        {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
-        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},             \
-        {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
-         AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
-        {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},             \
-        {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
-        {"ignore_copies",        0,    CLI_FLAG,                                                   \
-         AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
-        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
-        {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},      \
-        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
-        {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
-        {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
-        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_LOCAL,          \
-        CLI_SPREAD, CLI_NO_SANDBOX,                                                                \
-    {                                                                                              \
-        NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
+#define ZERO_OPTIONS                                                                                 \
+    {"max_shard_size",          0,      CLI_SIZE,                                                    \
+     AT(target.max_shard_size), "SIZE", "largest file of the output (5GB; 0: one file)"},            \
+        {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},    \
+        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},               \
+        {"exclude_frozen_parameters", 0,    CLI_FLAG,                                                \
+         AT(open.no_frozen),          NULL, "leave frozen parameters out"},                          \
+        {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},               \
+        {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},       \
+        {"weights_only",        0,    CLI_FLAG,                                                      \
+         AT(open.weights_only), NULL, "16-bit weights of the model files, without optimizer files"}, \
+        {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace another model"},                      \
+        {"ignore_copies",        0,    CLI_FLAG,                                                     \
+         AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},                 \
+        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                     \
+        {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},        \
+        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},             \
+        {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},       \
+        {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},               \
+        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_LOCAL,            \
+        CLI_SPREAD, CLI_NO_SANDBOX,                                                                  \
+    {                                                                                                \
+        NULL, 0, CLI_FLAG, 0, NULL, NULL                                                             \
     }
 
 static const cli_option fp32_options[] = {ZERO_OPTIONS};
@@ -187,6 +254,7 @@ static const cli_option torch_options[] = {
 
 static const cli_moot zero_moot[] = {
     {"debug", "quiet", NULL},
+    {"ignore_copies", "weights_only", NULL},
     {NULL, NULL, NULL},
 };
 
