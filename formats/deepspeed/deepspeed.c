@@ -19,6 +19,7 @@
  * experts without ZeRO are read in parts, each like this, and put together by grid.c.  Checked
  * against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/deepspeed/folder/names.h"
@@ -109,6 +110,58 @@ static int ds_whole_files(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
+/* Find the files of a tag and read them; those of optimizers not where weights alone are wanted. */
+static int ds_read(ckpt_ds_job *job, const ckpt_listing *list)
+{
+    ckpt_ds_folder dir = {0};
+    ckpt_ds_run run = {0};
+    int rc = ckpt_ds_folder_find(job, &dir, list);
+
+    if (job->opts->weights_only)
+        dir.optims.n = dir.expps.n = 0;
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_grid_needed(&dir) ? ckpt_ds_grid_read(job, &dir)
+                                       : ckpt_ds_read(job, &dir, NULL, &run);
+    ckpt_ds_folder_free(&dir);
+    return rc;
+}
+
+/* Are the weights whole without the optimizers' files?  Told by reading them so. */
+static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
+{
+    ckpt_open_opts opts = *job->opts;
+    ckpt_err local = {0};
+    ckpt_ds_job again = {.opts = &opts, .read = job->read, .err = &local};
+    bool whole = false;
+
+    opts.weights_only = true;
+    opts.with_optimizer = opts.collect = false;
+    if (ckpt_map_new(&again.map, 0, &local) != CKPT_OK)
+        return false;
+    again.map->path = list->folder;
+    whole = ds_read(&again, list) == CKPT_OK && again.map->tensors.n > 0;
+    ckpt_map_free(again.map);
+    return whole;
+}
+
+/* Something of the run is missing, and was said: perhaps not what its weights need. */
+static int ds_offer_weights(ckpt_ds_job *job, const ckpt_listing *list, int rc)
+{
+    static const char offer[] = "the weights are whole in mp_rank_*_model_states.pt, in the "
+                                "run's dtype: ckpt convert --weights-only takes them";
+    bool missing = rc == CKPT_EMISSING;
+
+    for (size_t i = 0; rc == CKPT_OK && job->broken && i < job->map->findings.n; i++)
+        missing |= job->map->findings.at[i].code == CKPT_EMISSING;
+    if (!missing || job->opts->weights_only || !ds_weights_whole(job, list))
+        return rc;
+    if (rc == CKPT_OK)
+        return ckpt_map_note(job->map, CKPT_INFO, job->err, "%s: %s", job->map->path, offer);
+    size_t n = strlen(job->err->text);
+    (void)snprintf(job->err->text + n, sizeof job->err->text - n, "; %s", offer);
+    return rc;
+}
+
 /*
  * The driver's one entry.  Collecting (verify), inconsistencies become findings and the gather goes
  * on as far as it is safe: a map without tensors is then still a valid answer.
@@ -118,16 +171,13 @@ static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
 {
     static const ckpt_open_opts defaults = {0};
     ckpt_ds_job job = {.map = map, .opts = opts ? opts : &defaults, .read = list->read, .err = err};
-    ckpt_ds_folder dir = {0};
-    ckpt_ds_run run = {0};
-    int rc = ckpt_ds_folder_find(&job, &dir, list);
+    int rc = ds_read(&job, list);
 
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_grid_needed(&dir) ? ckpt_ds_grid_read(&job, &dir)
-                                       : ckpt_ds_read(&job, &dir, NULL, &run);
+    if (rc == CKPT_OK && job.opts->weights_only)
+        rc = ckpt_map_fact(map, err, "weights", "of the model files alone, in the run's dtype");
+    rc = ds_offer_weights(&job, list, rc);
     if (rc == CKPT_OK && job.opts->with_optimizer)
         rc = ds_whole_files(map, err);
-    ckpt_ds_folder_free(&dir);
     return rc;
 }
 

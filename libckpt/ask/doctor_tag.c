@@ -5,6 +5,7 @@
  * It is opened with its problems collected, which costs what `info` costs; their codes say what it
  * suffers from.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,6 +376,62 @@ static int dot_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
     return sound == CKPT_OK ? rc : dot_note(d, t, sound, local.text);
 }
 
+/* Files of optimizers in a folder of DeepSpeed's. */
+static size_t dot_optims(const ckpt_listing *list)
+{
+    static const char end[] = "_optim_states.pt";
+    size_t found = 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        size_t n = strlen(list->entry[i].name);
+        found += !list->entry[i].is_dir && n >= sizeof end - 1 &&
+                 strcmp(list->entry[i].name + n - (sizeof end - 1), end) == 0;
+    }
+    return found;
+}
+
+/* What a fact says as a number, or 1. */
+static uint64_t dot_fact(const ckpt_map *map, const char *name)
+{
+    uint64_t n = 1;
+
+    for (size_t i = 0; i < map->facts.n; i++) {
+        const ckpt_fact *f = &map->facts.at[i];
+        if (f->is_number && f->number > 0 && f->number < INT32_MAX && strcmp(f->key, name) == 0)
+            n = (uint64_t)f->number;
+    }
+    return n;
+}
+
+/*
+ * Of a tag that is not whole: are its weights, and how much is there of its optimizer?  The reason
+ * begins with it, for it is what whoever lost a file needs to know.
+ */
+static int dot_weights(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
+{
+    const ckpt_open_opts open = {.weights_only = true};
+    ckpt_err local = {0};
+    ckpt_map *map = NULL;
+    ckpt_listing list;
+
+    if (t->is.code != CKPT_EMISSING || ckpt_open(&map, path, &open, &local) != CKPT_OK)
+        return CKPT_OK;
+    uint64_t ranks = dot_fact(map, "world size") * dot_fact(map, "tensor parallel") *
+                     dot_fact(map, "pipeline parallel");
+    bool weights = strcmp(map->format, "deepspeed") == 0 && map->tensors.n > 0;
+    size_t here = ckpt_listing_known(&list, map, path) ? dot_optims(&list) : 0;
+
+    ckpt_map_free(map);
+    if (!weights)
+        return CKPT_OK;
+    t->is.reason =
+        ranks > here ? ckpt_arena_printf(d->map->arena,
+                                         "weights: whole; optimizer: %zu of %" PRIu64 " shards; %s",
+                                         here, ranks, t->is.reason)
+                     : ckpt_arena_printf(d->map->arena, "weights: whole; %s", t->is.reason);
+    return t->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
+}
+
 /* The checkpoint in a folder: the tag's, or that of one model of several. */
 static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
@@ -390,7 +447,9 @@ static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
         rc = dot_note(d, t, rc, local.text);
     }
     ckpt_map_free(map);
-    return rc == CKPT_OK && opened && d->opts->deep ? dot_examine_deep(d, t, path) : rc;
+    if (rc == CKPT_OK && opened && d->opts->deep)
+        rc = dot_examine_deep(d, t, path);
+    return rc == CKPT_OK ? dot_weights(d, t, path) : rc;
 }
 
 /* Each model of a tag; one that has none is opened itself, which says what it lacks. */

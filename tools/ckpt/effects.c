@@ -4,6 +4,7 @@
  * has that is asked from the library; the tables here only say what an option is about.
  */
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -96,6 +97,10 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
     };
 
     effects_say(a, option, map, ckpt_map_effects(map));
+    if (a->open.weights_only && !map_fact(map, "weights"))
+        say_warning("%s: --weights-only has no effect: only runs of DeepSpeed keep weights apart "
+                    "from the optimizer's",
+                    ckpt_map_path(map));
 }
 
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)

@@ -62,6 +62,8 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"tag", 't', CLI_TEXT, PREPARE_AT(open.tag), "TAG", "this tag instead of the latest"}, \
     {"with-optimizer", 0, CLI_FLAG, PREPARE_AT(open.with_optimizer), NULL, \
      "also optimizer state"}, \
+    {"weights-only", 0, CLI_FLAG, PREPARE_AT(open.weights_only), NULL, \
+     "DeepSpeed: 16-bit weights of the model files, without optimizer files"}, \
     {"keep-slices", 0, CLI_FLAG, PREPARE_AT(open.keep_slices), NULL, \
      "tensor-parallel slices stay apart"}, \
     {"slice-rules", 0, CLI_FILE, PREPARE_AT(slice_rules), "FILE", "how slices are joined (JSON)"}, \
@@ -95,6 +97,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
 /* Those of them that have no effect without another one. */
 #define PREPARE_MOOT                                                                               \
     {"backwards", NULL, "map"}, {"vocab-tensor", NULL, "vocab-size"},                              \
+        {"with-optimizer", "weights-only", NULL}, {"ignore-copies", "weights-only", NULL},         \
     {                                                                                              \
         "quantize-skip", NULL, "quantize"                                                          \
     }

@@ -418,6 +418,11 @@ static int one_read_full(one *o)
     const ckpt_ds_folder *dir = o->dir;
     ckpt_ds_head *head = &o->head;
 
+    if (!dir->model && job->opts->weights_only)
+        return ckpt_fail(job->err, CKPT_EMISSING,
+                         "%s: no model file holds the weights whole: stage 3 keeps them in the "
+                         "optimizer files, without which there are none",
+                         job->map->path);
     if (!dir->model)
         return ckpt_fail(job->err, CKPT_EMISSING,
                          "%s: no optimizer files (*_optim_states.pt), which hold the weights of "
@@ -429,7 +434,7 @@ static int one_read_full(one *o)
     if (rc != CKPT_OK || !head->model.map)
         return rc;
     const ckpt_value *shapes = ckpt_value_get(head->model.root, "param_shapes");
-    if (shapes && shapes->kind != CKPT_V_NONE)
+    if (shapes && shapes->kind != CKPT_V_NONE && !job->opts->weights_only)
         return ckpt_fail(job->err, CKPT_EMISSING,
                          "%s: the model file is of a ZeRO run, but no optimizer files "
                          "(*_optim_states.pt) stand beside "
@@ -515,7 +520,9 @@ static int one_facts(const ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     const char *dtype = trained != CKPT_DTYPE_NONE ? ckpt_dtype_name(trained) : NULL;
     int rc = CKPT_OK;
 
-    if (head->optim.optim && ckpt_ds_is_bf16_optimizer(head))
+    if (job->opts->weights_only)
+        rc = ckpt_map_fact(map, job->err, "layout", "model files of a run");
+    else if (head->optim.optim && ckpt_ds_is_bf16_optimizer(head))
         rc = ckpt_map_fact(map, job->err, "layout", "ZeRO stage 1 (BF16_Optimizer)");
     else
         rc = ckpt_map_fact(map, job->err, "layout", "ZeRO stage %d%s", head->stage,
@@ -528,7 +535,7 @@ static int one_facts(const ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
         rc = ckpt_map_fact_int(map, "world size", head->world, job->err);
     else if (rc == CKPT_OK)
         rc = one_fact_int(job, head, "world size", "dp_world_size");
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !job->opts->weights_only)
         rc = ckpt_map_fact_int(map, "stage", head->stage, job->err);
     if (rc == CKPT_OK && version)
         rc = ckpt_map_fact(map, job->err, "DeepSpeed version", "%s", version->as.text.at);

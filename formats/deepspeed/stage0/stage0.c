@@ -208,7 +208,9 @@ int ckpt_ds_stage0_build(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_module *m
     const ckpt_value *optimizer = ckpt_value_get(head->model.root, "optimizer");
     int rc = dsu_collect(&u);
 
-    u.optimizer = optimizer && optimizer->kind == CKPT_V_DICT ? optimizer : NULL;
+    // the module's own values, whatever masters there are
+    u.optimizer =
+        optimizer && optimizer->kind == CKPT_V_DICT && !job->opts->weights_only ? optimizer : NULL;
     if (rc == CKPT_OK)
         rc = ckpt_dsu_index(&u);
     if (rc == CKPT_OK)
