@@ -17,11 +17,11 @@
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
 /* Keys of models whose layers share tensors, or have none; and of diffusers' parts. */
-static const char *const hfw_unlike[] = {"num_hidden_groups",     "block_configs", "block_sizes",
+static const char *const hfc_unlike[] = {"num_hidden_groups",     "block_configs", "block_sizes",
                                          "share_repeated_layers", "_class_name",   NULL};
 
 /* A number above zero, of the model or of its part for text, under the first name that has one. */
-static uint64_t hfw_said(const ckpt_value *config, const char *const *keys)
+static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
 
@@ -36,37 +36,37 @@ static uint64_t hfw_said(const ckpt_value *config, const char *const *keys)
 }
 
 /* The layers that names have a number for: of "<prefix>.<number>." the prefix with most numbers. */
-typedef struct hfw_stack {
+typedef struct hfc_stack {
     const char *prefix;
     size_t n_prefix;
     uint64_t n;
     uint8_t *is; /* by number */
-} hfw_stack;
+} hfc_stack;
 
-CKPT_VEC(hfw_stacks, hfw_stack);
+CKPT_VEC(hfc_stacks, hfc_stack);
 
 /* The stack of a prefix, made when it is new; NULL: out of memory. */
-static hfw_stack *hfw_stack_of(hfw_stacks *all, const char *prefix, size_t n)
+static hfc_stack *hfc_stack_of(hfc_stacks *all, const char *prefix, size_t n)
 {
     for (size_t i = 0; i < all->n; i++) {
         if (all->at[i].n_prefix == n && memcmp(all->at[i].prefix, prefix, n) == 0)
             return &all->at[i];
     }
-    hfw_stack *s = ckpt_vec_push(all);
+    hfc_stack *s = ckpt_vec_push(all);
     if (s)
-        *s = (hfw_stack){.prefix = prefix, .n_prefix = n, .is = ckpt_alloc(HFW_LAYERS / 8)};
+        *s = (hfc_stack){.prefix = prefix, .n_prefix = n, .is = ckpt_alloc(HFW_LAYERS / 8)};
     return s && s->is ? s : NULL;
 }
 
 /* Note the first number in a name as that of a layer. */
-static bool hfw_note(hfw_stacks *all, const char *name)
+static bool hfc_note(hfc_stacks *all, const char *name)
 {
     for (const char *s = strchr(name, '.'); s; s = strchr(s + 1, '.')) {
         char *end = NULL;
         unsigned long k = s[1] >= '0' && s[1] <= '9' ? strtoul(s + 1, &end, 10) : HFW_LAYERS;
         if (!end || *end != '.' || k >= HFW_LAYERS)
             continue;
-        hfw_stack *stack = hfw_stack_of(all, name, (size_t)(s - name));
+        hfc_stack *stack = hfc_stack_of(all, name, (size_t)(s - name));
         if (!stack)
             return false;
         stack->n += !(stack->is[k / 8] >> k % 8 & 1);
@@ -76,18 +76,18 @@ static bool hfw_note(hfw_stacks *all, const char *name)
     return true;
 }
 
-static int hfw_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
                                        NULL};
-    uint64_t said = hfw_said(config, keys), most = 0;
-    hfw_stacks all = {0};
+    uint64_t said = hfc_said(config, keys), most = 0;
+    hfc_stacks all = {0};
     bool fits = true;
 
-    for (size_t i = 0; hfw_unlike[i]; i++)
-        said = ckpt_value_get(config, hfw_unlike[i]) ? 0 : said;
+    for (size_t i = 0; hfc_unlike[i]; i++)
+        said = ckpt_value_get(config, hfc_unlike[i]) ? 0 : said;
     for (size_t i = 0; fits && said > 0 && i < map->tensors.n && all.n < 64; i++)
-        fits = hfw_note(&all, map->tensors.at[i]->name);
+        fits = hfc_note(&all, map->tensors.at[i]->name);
     for (size_t i = 0; i < all.n; i++) {
         most = all.at[i].n > most ? all.at[i].n : most;
         ckpt_free(all.at[i].is);
@@ -106,7 +106,7 @@ static int hfw_layers(ckpt_map *map, const ckpt_value *config, const char *name,
 }
 
 /* The table of tokens, if there is one that is not quantized. */
-static const ckpt_tensor *hfw_table(const ckpt_map *map)
+static const ckpt_tensor *hfc_table(const ckpt_map *map)
 {
     static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
                                        "word_embeddings.weight", "embed_in.weight", NULL};
@@ -126,7 +126,7 @@ static const ckpt_tensor *hfw_table(const ckpt_map *map)
 }
 
 /* One axis of the table: a half, a third ... of what it should be is a rank's slice. */
-static int hfw_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const char *key,
+static int hfc_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const char *key,
                     const char *name, ckpt_err *err)
 {
     uint64_t n = t->shape[strcmp(key, "vocab_size") == 0 ? 0 : 1];
@@ -145,12 +145,12 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     static const char *const hidden[] = {"hidden_size", "n_embd", "d_model", NULL};
     static const char *const narrow[] = {"embedding_size", "word_embed_proj_dim", "emb_dim",
                                          "d_embed",        "embedding_dim",       NULL};
-    const ckpt_tensor *t = hfw_table(map);
-    int rc = hfw_layers(map, config, name, err);
+    const ckpt_tensor *t = hfc_table(map);
+    int rc = hfc_layers(map, config, name, err);
 
     if (rc == CKPT_OK && t)
-        rc = hfw_axis(map, t, hfw_said(config, vocab), "vocab_size", name, err);
-    if (rc == CKPT_OK && t && hfw_said(config, narrow) == 0)
-        rc = hfw_axis(map, t, hfw_said(config, hidden), "hidden_size", name, err);
+        rc = hfc_axis(map, t, hfc_said(config, vocab), "vocab_size", name, err);
+    if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
+        rc = hfc_axis(map, t, hfc_said(config, hidden), "hidden_size", name, err);
     return rc;
 }
