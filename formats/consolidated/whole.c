@@ -3,9 +3,9 @@
  * whole.c: are the files of all ranks there?
  *
  * Nothing in a file says how many there are.  params.json says how large the whole model is;
- * without it, the norms say it, which no rank cuts.  Source: llama/model.py and llama3/llama/model.py
- * of Meta: wq, wk, wv and output are cut by rows, wo by columns, the embedding by columns (Llama 2)
- * or rows (Llama 3).
+ * without it, the norms say it, which no rank cuts.  Source: model.py of Meta's llama and llama3
+ * repositories: wq, wk, wv and output are cut by rows, wo by columns, the embedding by columns
+ * (Llama 2) or rows (Llama 3).
  */
 #include "formats/consolidated/whole.h"
 
