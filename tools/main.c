@@ -6,7 +6,9 @@
  * A command is a cli_verb: its options, its number of operands, its function.  Commands return a
  * library code and leave the text in err; only this file prints errors and decides the status.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +84,44 @@ static int main_alone(const cli_args *a, ckpt_err *err)
                : CKPT_OK;
 }
 
+/* A path that means another file in another folder. */
+static bool main_relative(const char *path)
+{
+    return path && *path && *path != '/' && !ckpt_path_is_remote(path);
+}
+
+/* Paths that depend on the folder in which a process was started. */
+static bool main_any_relative(const cli_args *a)
+{
+    bool any = false;
+
+    for (int i = 0; a->local && i < a->n_operands; i++)
+        any |= main_relative(a->operand[i]);
+    for (const cli_option *o = a->line.verb->options; o && o->name; o++) {
+        const char *path = NULL;
+        if (o->kind == CLI_FILE || (a->local && o->kind == CLI_SOURCE))
+            memcpy(&path, (const char *)a + o->at, sizeof path);
+        any |= main_relative(path);
+    }
+    return any;
+}
+
+/*
+ * Processes that were started in different folders mean different files by one relative path.
+ * Files that all of them open are compared as they are opened; what is on each one's own disk, and
+ * the files of options, are not.
+ */
+static int main_one_folder(const cli_args *a, ckpt_err *err)
+{
+    char here[PATH_MAX];
+
+    if (!ranks_shared() || !main_any_relative(a))
+        return CKPT_OK;
+    if (!getcwd(here, sizeof here))
+        return fail(err, CKPT_EIO, "the working folder is not known: %s", strerror(errno));
+    return ckpt_team_same("working folder (give absolute paths, or mpirun -wdir)", here, err);
+}
+
 /* What is read, and what is written, lies on the disks of several machines. */
 static int main_local(const cli_args *a, ckpt_err *err)
 {
@@ -140,7 +180,9 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
         rc = args_rules(&args, err);
     if (rc == CKPT_OK && !args.line.help && !args.line.version) {
         effects_of_options(&args);
-        rc = main_local(&args, err);
+        rc = main_one_folder(&args, err);
+        if (rc == CKPT_OK)
+            rc = main_local(&args, err);
         if (rc == CKPT_OK)
             rc = main_alone(&args, err);
     }
