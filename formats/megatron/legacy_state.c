@@ -322,6 +322,12 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     const ckpt_value *dict = NULL;
     int rc = rank->flat ? mgo_flat_read(r, rank, &dict) : CKPT_OK;
 
+    // what was saved without its optimizer has no groups either, and does not come here
+    if (rc == CKPT_OK && !rank->flat)
+        rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
+                              "%s/" CKPT_MEG_FLAT " is not there: the optimizer's state is in it; "
+                              "the rank's other file has the groups alone",
+                              rank->path);
     if (rc == CKPT_OK && !dict)
         return mgo_none(r,
                         rank->flat ? CKPT_MEG_FLAT " is of a form that is not known"

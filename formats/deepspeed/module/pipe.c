@@ -365,6 +365,16 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
         pipe->stage[s].to = UINT64_MAX;
     }
     pipe->loan.n = 0;
+    size_t trained = 0;
+    for (uint32_t s = 0; s < pipe->n; s++)
+        trained += pipe->stage[s].master.n;
+    // layers may be tied, and are then in two stages' optimizers
+    if (trained > pipe->entry.n)
+        return ckpt_map_note(
+            job->map, CKPT_WARNING, job->err,
+            "%s: the optimizers have %zu tensors, the layers' files %zu: unless stages share "
+            "layers, a layer_*-model_states.pt is missing",
+            job->map->path, trained, pipe->entry.n);
     return ckpt_map_note(
         job->map, CKPT_INFO, job->err,
         "%s: pipeline stages without ZeRO: the optimizers' tensors do not show which "
