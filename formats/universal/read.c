@@ -604,7 +604,7 @@ static int ur_values(ckpt_uni *u)
     // Only who wants to know everything looks at what says nothing new.
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ur_redundant(u, &wants);
-    if (rc == CKPT_OK && u->job.opts->with_optimizer)
+    if (rc == CKPT_OK)
         rc = ckpt_uni_complete(u);
     if (rc == CKPT_OK && u->job.opts->with_optimizer)
         rc = ur_kinds(u, &kinds);

@@ -109,7 +109,7 @@ size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 /*
  * Does every trained parameter have the kinds of state that those of its kind have?
  *
- * Errors  CKPT_EMISSING, a finding where they are collected
+ * Errors  CKPT_EMISSING, a finding where they are collected; a warning where only weights are read
  */
 int ckpt_uni_complete(ckpt_uni *u);
 
