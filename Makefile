@@ -433,6 +433,7 @@ check-bad: programs
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin tests/fixtures/bad
 	@python3 tests/hostile/megatron_bad.py --bin $(B)/bin tests/fixtures
 	@python3 tests/hostile/dcp_bad.py --bin $(B)/bin
+	@python3 tests/hostile/incomplete.py --some --bin $(B)/bin tests/fixtures
 
 rest-reshard: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/reshard.py --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero $(FIXTURES)
@@ -452,6 +453,7 @@ endif
 rest-bad: programs
 ifneq ($(SHARED),)
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin $(SHARED)/bad
+	@python3 tests/hostile/incomplete.py --bin $(B)/bin $(SHARED)/fixtures
 endif
 
 # the engine: collectives between processes; recorded runs of DeepSpeed replayed; what must not change a run; what is refused
