@@ -226,6 +226,7 @@ def unlike(work, b, source):
             ('verbs', ['1', ckpt, 'ls', source, ':', '-n', '1', ckpt, 'verify', source], 2, 'rank 1 has another command than rank 0'),
             ('maps', ['2', *as_rank_1('export CKPT_MAPS=/else'), ckpt, 'convert', source, out, '--to', 'hf'], 2, 'CKPT_MAPS=/else'),
             ('folders', ['2', *as_rank_1('cd ../b'), ckpt, 'convert', 'run', out, '--to', 'hf'], 7, 'another file under this path'),
+            ('folders of --local', ['2', *as_rank_1('cd ../b'), ckpt, 'convert', '--local', 'run', out, '--to', 'hf'], 2, 'working folder'),
             ('files', ['2', *as_rank_1('cd /'), ckpt, 'verify', 'run'], 5, 'No such file'),
             ('limit', ['2', 'env', 'CKPT_MPI_LIMIT=1m', ckpt, 'verify', source], 2, 'CKPT_MPI_LIMIT')):
         p = subprocess.run(MPIRUN + words, capture_output=True, text=True, env=ENV, timeout=SOON, cwd=work + '/a')
