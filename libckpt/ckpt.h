@@ -332,9 +332,10 @@ typedef struct ckpt_target {
     bool objects_kept;    /* objects of unknown classes are written back verbatim ... */
     bool objects_dropped; /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
     /*
-     * a source without optimizer state: names of the trained parameters, one a line, in the order
-     * in which the optimizer gets them; an empty line begins a new group, '#' a comment; '*' stands
-     * for all others in the order of the file
+     * names of the trained parameters, one a line, in the order in which the optimizer gets them;
+     * '#' begins a comment; '*' stands for all others in the order of the file.  Of weights alone
+     * an empty line begins a new group; the parameters of a run stay in their groups, and those of
+     * one that DeepSpeed has saved in their order
      */
     const char *order_text;
     bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
@@ -353,7 +354,9 @@ typedef struct ckpt_target {
 /*
  * Give a map of weights alone (a model folder, a torch or safetensors file) the training state of a
  * run that has not begun, so that "zero" and "universal" targets can be laid out from it: AdamW at
- * step 0, moments of zero.  A map that has training state is left as it is.
+ * step 0, moments of zero.  Formats that hold weights alone (CKPT_TAKES_WEIGHTS) need none, and get
+ * none.  A map that has training state is left as it is, but for the order that
+ * target->order_text gives to the parameters in its groups.
  *
  * The order of the parameters is target->order_text; without it, that of the model type in
  * config.json where it is known, or the file's own for torch files.  Floating tensors that
@@ -662,7 +665,8 @@ enum {
                                 and model-parallel slices (keep_slices) stay apart */
     CKPT_TAKES_DEFLATE = 1024u, /* deflate */
     CKPT_TAKES_LAYOUT = 2048u,  /* layout */
-    CKPT_TAKES_WORLD = 4096u    /* world */
+    CKPT_TAKES_WORLD = 4096u,   /* world */
+    CKPT_TAKES_WEIGHTS = 8192u  /* written: of weights alone, too, which need no order */
 };
 
 /* What a format's driver says of it; lives as long as the program. */

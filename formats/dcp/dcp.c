@@ -367,6 +367,40 @@ static int dcp_values(dcp_reader *r)
     return rc;
 }
 
+/* The first data file that has some of an item. */
+static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
+{
+    uint32_t first = UINT32_MAX;
+
+    for (size_t i = 0; i < item->n; i++) {
+        uint32_t file = r->meta.chunk.at[item->first + i].place.file;
+        first = file < first ? file : first;
+    }
+    return first;
+}
+
+/*
+ * True if planner_data has the weights as the model's dict had them.  torch joins the dicts of all
+ * ranks, the last rank's first, so that the stages of a pipeline stand there backwards.
+ */
+static bool dcp_in_order(const dcp_reader *r)
+{
+    uint32_t last = UINT32_MAX, first = UINT32_MAX;
+    bool known = true, backwards = true;
+
+    for (size_t i = 0; known && i < r->meta.item.n; i++) {
+        const ckpt_dcp_item *item = &r->meta.item.at[i];
+        uint32_t file = dcp_writer(r, item);
+        if (r->role[i].what != CKPT_DCP_WEIGHT)
+            continue;
+        known = item->order != UINT32_MAX;
+        backwards = backwards && file <= last;
+        first = first == UINT32_MAX ? file : first;
+        last = file;
+    }
+    return known && (last == first || !backwards);
+}
+
 /* Weights and what else there is; moments only when they are asked for. */
 static int dcp_tensors(dcp_reader *r)
 {
@@ -434,6 +468,8 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
     if (rc == CKPT_OK)
         rc = dcp_tensors(r);
     if (rc == CKPT_OK)
+        r->map->in_order = dcp_in_order(r);
+    if (rc == CKPT_OK)
         rc = dcp_values(r);
     if (rc == CKPT_OK && r->map->tensors.n == 0 && r->n_inside > 0)
         rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
@@ -473,7 +509,7 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     map->known.training = true;
     rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
     if (rc == CKPT_OK && opts->with_optimizer)
-        rc = ckpt_dcp_state(map, err);
+        rc = ckpt_dcp_state(map, map->in_order, err);
     return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;
 }
 
@@ -487,7 +523,8 @@ const ckpt_directory ckpt_directory_dcp = {
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT | CKPT_TAKES_WORLD,
+                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT | CKPT_TAKES_WORLD |
+                    CKPT_TAKES_WEIGHTS,
         },
     .probe = dcp_probe,
     .gather = dcp_gather,

@@ -283,10 +283,11 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
  * tree; step counts are those of the tensors "step/<parameter>".  Where there is none, or none that
  * can be told, the map's no_state says why.
  *
- * Errors  CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: parameters of one
- *         group were stepped differently often; those of reading the counts
+ * in_order  the map's tensors stand as the model's dict has them
+ * Errors    CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: parameters of one
+ *           group were stepped differently often; those of reading the counts
  */
-int ckpt_dcp_state(ckpt_map *map, ckpt_err *err);
+int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err);
 
 /*
  * A parameter group's settings with 'params' as training formats have it: the group's number.

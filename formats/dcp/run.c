@@ -46,7 +46,6 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
     const char *what = t->stage            ? "a ZeRO stage"
                        : t->sub_group_size ? "sub-groups"
                        : t->version        ? "a release of DeepSpeed"
-                       : t->order_text     ? "an order of parameters"
                                            : NULL;
 
     if (what)

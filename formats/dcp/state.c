@@ -3,9 +3,9 @@
  * state.c: owns the training state of a distributed checkpoint: the optimizer's groups and
  * settings, step counts, and what else the program saved.
  *
- * Parameters stand in the order of param_groups, which is that of the optimizer.  Flat optimizer
- * dicts have settings for each parameter: neighbours with equal settings were one group, or might
- * as well have been.
+ * Each group gets the model's order, which readers by position go by: param_groups may list units
+ * of FSDP1 (libckpt/map/sequence.c).  Flat optimizer dicts have settings for each parameter:
+ * neighbours with equal settings were one group, or might as well have been.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
-#include "libckpt/map/state.h"
+#include "libckpt/map/order.h"
 
 enum {
     DPS_DEPTH = 4,    /* dicts above an optimizer that are looked into */
@@ -28,6 +28,7 @@ typedef struct dps_maker {
     const ckpt_value *schedule; /* that stands beside the optimizer, or NULL */
     ckpt_reader *reader;
     ckpt_map *orphans; /* parameters that have moments alone, by name; NULL: not looked for */
+    bool in_order;     /* the map's tensors stand as the model's dict has them */
     const char *waits; /* a parameter that the model is saved without; NULL: there is none */
     double steps;      /* of the parameter that was stepped most */
     bool counted;      /* the optimizer keeps such counts: SGD does not */
@@ -519,15 +520,20 @@ static int dps_make(dps_maker *m)
                                         "ranks as its name says",
                                         odd);
     m->state->dtype = ckpt_dcp_dtype(m->state);
-    return dps_values(m);
+    rc = dps_values(m);
+    // a run of DeepSpeed has its optimizer's order; what waits for a layout map gets one there
+    return rc == CKPT_OK && m->state->foreign && !m->waits
+               ? ckpt_state_sequence(m->map, m->state, m->in_order, m->err)
+               : rc;
 }
 
-int ckpt_dcp_state(ckpt_map *map, ckpt_err *err)
+int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err)
 {
-    dps_maker m = {.map = map, .err = err};
+    dps_maker m = {.map = map, .in_order = in_order, .err = err};
     int rc;
 
     dps_find(&m, map->values, NULL, DPS_DEPTH);
+    map->no_optimizer = !m.optimizer;
     if (!m.optimizer)
         return dps_none(&m, "it holds no optimizer", NULL);
     if (m.more)

@@ -12,6 +12,7 @@
 
 #include "formats/fsdp_ranks/ranks.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/order.h"
 
 typedef struct rnm_finder {
     ckpt_ranks_numbers *out;
@@ -182,22 +183,12 @@ static bool rnm_by_shape(rnm_finder *f)
 
 /* ---- units of FSDP1 ---- */
 
-/* Bytes of a name up to its first number, which is where layers are wrapped; 0: it has none. */
-static size_t rnm_unit(const char *name)
-{
-    for (const char *c = name; *c; c++) {
-        size_t digits = strspn(c, "0123456789");
-        if (digits > 0 && (c == name || c[-1] == '.') && c[digits] == '.')
-            return (size_t)(c - name) + digits;
-    }
-    return 0;
-}
-
+/* Layers are wrapped. */
 static bool rnm_same_unit(const ckpt_ranks_item *a, const ckpt_ranks_item *b)
 {
-    size_t n = rnm_unit(a->name);
+    size_t n = ckpt_order_layer(a->name);
 
-    return n == rnm_unit(b->name) && strncmp(a->name, b->name, n) == 0;
+    return n == ckpt_order_layer(b->name) && strncmp(a->name, b->name, n) == 0;
 }
 
 /* The parameters of the unit that param[first] is the first of, from element 0 on. */
@@ -245,7 +236,7 @@ static int rnm_units(rnm_finder *f, bool *found)
     *found = true;
     for (int layers = 0; rc == CKPT_OK && layers < 2; layers++) {
         for (size_t i = 0; rc == CKPT_OK && *found && i < f->n_params; i++) {
-            bool first = (rnm_unit(f->param[i]->name) > 0) == (layers == 1);
+            bool first = (ckpt_order_layer(f->param[i]->name) > 0) == (layers == 1);
             uint64_t total;
             for (size_t k = 0; first && k < i; k++)
                 first = !rnm_same_unit(f->param[k], f->param[i]);

@@ -187,7 +187,7 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
             .signs = "model_world_size_*_rank_*.pt (FSDP)",
             .note = "FSDP's files of each rank, as verl and SkyRL keep them, torch 2.2 to 2.15",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_TAKES_WORLD | CKPT_HAS_TAGS,
+                    CKPT_HOLDS_STATE | CKPT_TAKES_WORLD | CKPT_HAS_TAGS | CKPT_TAKES_WEIGHTS,
         },
     .probe = rdr_probe,
     .gather = rdr_gather,

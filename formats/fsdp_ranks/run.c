@@ -547,7 +547,7 @@ static int rru_optim(ckpt_ranks_run *r)
 static int rru_state(ckpt_ranks_run *r)
 {
     if (r->by_name || !r->numbers.groups || !r->numbers.why)
-        return ckpt_dcp_state(r->map, r->err);
+        return ckpt_dcp_state(r->map, true, r->err);
     r->map->no_state = r->numbers.why;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s: %s: its state is listed by number",
                          r->path, r->numbers.why);

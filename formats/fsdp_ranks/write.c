@@ -15,7 +15,7 @@
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/tree.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/map/state.h"
+#include "libckpt/map/order.h"
 
 #define RWR_TENSOR "torch.distributed.tensor"
 
@@ -519,6 +519,8 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     int rc = ckpt_dcp_begin(&job, &w.ranks);
 
     to->ranks = w.ranks;
+    if (rc == CKPT_OK && job.state)
+        rc = ckpt_state_ordered(from, job.state, err);
     if (rc == CKPT_OK)
         rc = rwr_tell(&w);
     rwr_kinds(&w);

@@ -11,6 +11,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/order.h"
 
 enum { CL_NODES = 1 << 20 }; /* of trees, looked at one by one */
 
@@ -333,16 +334,37 @@ static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
     return false;
 }
 
+/*
+ * Parameters stand where the source's model has them: a reader that goes by position would take
+ * each for another, which names alone do not show.
+ */
+static int cl_positions(ckpt_claim_work *w, const ckpt_state *a)
+{
+    const ckpt_tensor *wrong = NULL;
+    int rc = ckpt_state_misplaced(w->from, a, &wrong, w->err);
+
+    if (rc != CKPT_OK || !wrong)
+        return rc;
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%s: read back before it was made visible, its optimizer has %.200s in the "
+                     "place of another parameter of the model in %.200s; nothing was written",
+                     w->to->path, wrong->name, w->from->path);
+}
+
 static int cl_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = cl_number(w, "trained parameters:", b->param.n, a->param.n);
 
+    if (rc == CKPT_OK)
+        rc = cl_positions(w, a);
+
     for (size_t i = 0; rc == CKPT_OK && i < a->param.n; i++) {
-        if (strcmp(a->param.at[i]->name, b->param.at[i]->name) != 0 && !cl_moved(a, b, i))
+        const char *name = b->given ? b->given[i]->name : b->param.at[i]->name;
+        if (strcmp(a->param.at[i]->name, name) != 0 && !cl_moved(a, b, i))
             rc = ckpt_fail(w->err, CKPT_EMISMATCH,
                            "%s: read back before it was made visible, its optimizer has parameter "
                            "%.200s in the place of %.200s; nothing was written",
-                           w->to->path, b->param.at[i]->name, a->param.at[i]->name);
+                           w->to->path, name, a->param.at[i]->name);
     }
     return rc;
 }

@@ -298,6 +298,7 @@ struct ckpt_map {
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that found something to act on */
     const char *no_state; /* why there is no training state where one would be, or NULL */
+    bool no_optimizer;    /* because nothing of an optimizer was saved */
     /* written: data-parallel ranks that have files of their own (ckpt_map_file.rank); 0: no file
      * is of a rank */
     uint32_t ranks;

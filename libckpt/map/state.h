@@ -51,6 +51,13 @@ typedef struct ckpt_state {
      * its model and optimizer: no release of DeepSpeed has made them
      */
     bool foreign;
+    /*
+     * parameters stand in the order of the caller's list; a layout map has made them; or why their
+     * order is not known, which readers by position ask for (order.h), NULL: it is
+     */
+    bool listed, renamed;
+    const char *no_order;
+    ckpt_tensor **given;     /* parameters as the optimizer's file lists them; NULL: as in param */
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */
     int stage;               /* ZeRO stage of the source; 0: none */
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libckpt/map/extent.h"
+#include "libckpt/map/order.h"
 #include "libckpt/remap/instance.h"
 
 typedef struct ap_state {
@@ -730,7 +731,11 @@ static int ap_run(ap_state *s)
     s->map->tensors = s->made;
     s->made = old;
     rc = ckpt_map_reindex(s->map, s->err);
-    return rc == CKPT_OK && step ? ckpt_rm_steps(s->map, step, s->err) : rc;
+    if (rc == CKPT_OK && step)
+        rc = ckpt_rm_steps(s->map, step, s->err);
+    if (rc == CKPT_OK && step && s->map->states.at[0]->renamed)
+        rc = ckpt_state_sequence(s->map, s->map->states.at[0], false, s->err);
+    return rc;
 }
 
 int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)

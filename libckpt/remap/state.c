@@ -2,16 +2,19 @@
 /*
  * state.c: what the training state becomes when the tensors are those of another layout.
  *
- * A parameter goes where its group was; those of a group stand in the order of the new tensors.
+ * A parameter goes where its group was; those of a group stand in the order of the new tensors, or,
+ * where their names are those of a known architecture, in the order of that one.  Another layout's
+ * order is not known otherwise: targets that go by position ask for it.
  * Moments and step counts are tensors, which the rules map like their parameters.  Of a parameter
  * that has moments alone (a waiting state), they say which group the new tensors are of.
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/map/extent.h"
-#include "libckpt/map/state.h"
+#include "libckpt/map/order.h"
 #include "libckpt/remap/instance.h"
 
 /* The state that a layout map acts on; NULL: there is none. */
@@ -184,6 +187,117 @@ static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
     return rc;
 }
 
+/* All tensors of a list but state, for the prefix that their names share; to be freed. */
+static int rst_weights(ckpt_tensors *out, const ckpt_tensors *all, ckpt_err *err)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        ckpt_tensor **slot;
+        if (all->at[i]->role == CKPT_ROLE_STATE || all->at[i]->role == CKPT_ROLE_OTHER)
+            continue;
+        slot = ckpt_vec_push(out);
+        if (!slot)
+            return ckpt_fail_memory(err);
+        *slot = all->at[i];
+    }
+    return CKPT_OK;
+}
+
+/* A new parameter, and where its old name stood among the optimizer's; SIZE_MAX: nowhere. */
+typedef struct rst_place {
+    size_t at;
+    ckpt_tensor *param;
+} rst_place;
+
+static int rst_compare(const void *pa, const void *pb)
+{
+    const rst_place *a = pa, *b = pb;
+
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* What parts the new names from the old ones: the prefix that all of them share. */
+typedef struct rst_names {
+    const char *old; /* a name */
+    size_t before, after;
+} rst_names;
+
+static int rst_prefixes(rst_names *out, const ckpt_map *map, const ckpt_tensors *made,
+                        ckpt_err *err)
+{
+    ckpt_tensors old = {0}, new = {0};
+    int rc = rst_weights(&old, &map->tensors, err);
+
+    if (rc == CKPT_OK)
+        rc = rst_weights(&new, made, err);
+    if (rc == CKPT_OK)
+        *out = (rst_names){old.n ? old.at[0]->name : "", ckpt_order_prefix(old.at, old.n),
+                           ckpt_order_prefix(new.at, new.n)};
+    ckpt_vec_free(&old);
+    ckpt_vec_free(&new);
+    return rc;
+}
+
+/*
+ * Where each new parameter stood; *same: all have the names of old tensors, but for a prefix of
+ * all, so that the model is the same, and so is its order.
+ */
+static int rst_places(rst_place *place, bool *same, const ckpt_map *map, const ckpt_map *was,
+                      const ckpt_tensors *param, const rst_names *names)
+{
+    *same = true;
+    for (size_t i = 0; *same && i < param->n; i++) {
+        const char *name = ckpt_arena_printf(map->arena, "%.*s%s", (int)names->before, names->old,
+                                             param->at[i]->name + names->after);
+        if (!name)
+            return CKPT_ELIMIT;
+        *same = ckpt_map_index(map, name, strlen(name)) != SIZE_MAX;
+        place[i] = (rst_place){ckpt_map_index(was, name, strlen(name)), param->at[i]};
+    }
+    return CKPT_OK;
+}
+
+/* Groups of a model that is the same get the order that they had, where they had all of it. */
+static void rst_reorder(ckpt_tensors *param, const ckpt_groups *group, rst_place *place)
+{
+    for (size_t i = 0; i < param->n; i++) {
+        if (place[i].at == SIZE_MAX)
+            return;
+    }
+    for (size_t g = 0; g < group->n; g++) {
+        const ckpt_group *of = &group->at[g];
+        if (of->n > 1)
+            qsort(place + of->first, of->n, sizeof *place, rst_compare);
+        for (size_t i = of->first; i < of->first + of->n; i++)
+            param->at[i] = place[i].param;
+    }
+}
+
+/* The order of the new parameters, which stand as the new tensors do; old: those they were. */
+static int rst_order(ckpt_state *s, ckpt_map *map, const ckpt_tensors *made,
+                     const ckpt_tensors *old, ckpt_err *err)
+{
+    rst_place *place = ckpt_alloc((s->param.n + 1) * sizeof *place);
+    ckpt_map *was = NULL;
+    rst_names names = {0};
+    bool same = false;
+    int rc = place ? ckpt_map_new(&was, 0, err) : ckpt_fail_memory(err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < old->n; i++) {
+        ckpt_tensor *one;
+        rc = ckpt_map_add(was, old->at[i]->name, strlen(old->at[i]->name), old->at[i], &one, err);
+    }
+    if (rc == CKPT_OK)
+        rc = rst_prefixes(&names, map, made, err);
+    if (rc == CKPT_OK && rst_places(place, &same, map, was, &s->param, &names) != CKPT_OK)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK && same)
+        rst_reorder(&s->param, &s->group, place);
+    s->renamed = !same;
+    ckpt_map_free(was);
+    ckpt_free(place);
+    return rc;
+}
+
 /* What has waited is the map's state now. */
 static int rst_arrived(ckpt_map *map, ckpt_err *err)
 {
@@ -229,11 +343,13 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
             to->n++;
         }
     }
-    ckpt_vec_free(&s->param);
+    const ckpt_tensors old = s->param;
     s->param = param;
-    if (s->model && !(s->model = rst_model(map->arena, s->model)))
-        return ckpt_fail_memory(err);
-    return rst_arrived(map, err);
+    rc = rst_order(s, map, made, &old, err);
+    ckpt_free(old.at);
+    if (rc == CKPT_OK && s->model && !(s->model = rst_model(map->arena, s->model)))
+        rc = ckpt_fail_memory(err);
+    return rc == CKPT_OK ? rst_arrived(map, err) : rc;
 }
 
 int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err)

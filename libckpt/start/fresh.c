@@ -13,8 +13,9 @@
 
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
+#include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
-#include "libckpt/start/fresh.h"
+#include "libckpt/start/relist.h"
 
 typedef struct fr_maker {
     ckpt_map *map;
@@ -24,14 +25,6 @@ typedef struct fr_maker {
     uint8_t *trained; /* one byte per tensor of the map: it is a parameter */
     size_t n;         /* of them */
 } fr_maker;
-
-/* What to do about an unknown order. */
-#define FR_HELP                                                                                    \
-    "; write the names to a file (order_text, --order FILE) with: python -c \"from transformers "  \
-    "import AutoModelForCausalLM as M; [print(n) for n, p in "                                     \
-    "M.from_pretrained('FOLDER').named_parameters()]\"; or take the file's own order (a line "     \
-    "'*', "                                                                                        \
-    "--order stored)"
 
 /* ---- the order ---- */
 
@@ -113,112 +106,60 @@ static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name
     return CKPT_OK;
 }
 
-/* One line, without blanks around it, in the second walk: all names are known to be good. */
-static int fr_line(fr_maker *m, const uint8_t *named, const char *line, size_t n)
+/* A walk over the lines of the list: first to mark the names, then to add them. */
+typedef struct fr_walk {
+    fr_maker *m;
+    uint8_t *named;
+} fr_walk;
+
+static int fr_mark(void *ctx, uint64_t number, const char *line, size_t n)
 {
-    if (n == 0)
-        return fr_group(m);
-    if (n == 1 && *line == '*')
-        return fr_rest(m, named);
-    return fr_add(m, ckpt_map_index(m->map, line, n));
+    const fr_walk *w = ctx;
+
+    return n == 0 || (n == 1 && *line == '*') ? CKPT_OK : fr_named(w->m, w->named, number, line, n);
 }
 
-/* Walk the lines of the list: first to mark the names, then to add them. */
-static int fr_lines(fr_maker *m, uint8_t *named, bool add)
+/* In the second walk all names are known to be good. */
+static int fr_line(void *ctx, uint64_t number, const char *line, size_t n)
 {
-    const char *at = m->target->order_text;
-    int rc = CKPT_OK;
+    const fr_walk *w = ctx;
 
-    for (uint64_t line = 1; rc == CKPT_OK && *at; line++) {
-        const char *end = at + strcspn(at, "\n"), *from = at + strspn(at, " \t\r");
-        size_t n = from < end ? (size_t)(end - from) : 0;
-        while (n > 0 && strchr(" \t\r", from[n - 1]))
-            n--;
-        at = *end ? end + 1 : end;
-        if (n > 0 && *from == '#')
-            continue;
-        if (add)
-            rc = fr_line(m, named, from, n);
-        else if (n > 0 && !(n == 1 && *from == '*'))
-            rc = fr_named(m, named, line, from, n);
-    }
-    return rc;
+    (void)number;
+    if (n == 0)
+        return fr_group(w->m);
+    if (n == 1 && *line == '*')
+        return fr_rest(w->m, w->named);
+    return fr_add(w->m, ckpt_map_index(w->m->map, line, n));
 }
 
 /* The caller's list. */
 static int fr_listed(fr_maker *m)
 {
-    uint8_t *named = ckpt_alloc(m->map->tensors.n + 1);
-    int rc = named ? fr_lines(m, named, false) : ckpt_fail_memory(m->err);
+    fr_walk w = {m, ckpt_alloc(m->map->tensors.n + 1)};
+    int rc =
+        w.named ? ckpt_order_lines(m->target->order_text, fr_mark, &w) : ckpt_fail_memory(m->err);
 
     if (rc == CKPT_OK)
-        rc = fr_lines(m, named, true);
-    ckpt_free(named);
+        rc = ckpt_order_lines(m->target->order_text, fr_line, &w);
+    ckpt_free(w.named);
     return rc;
 }
 
 /* ---- the order of the file ---- */
 
-/* The beginning of a run of names that share a prefix. */
-typedef struct fr_run {
-    const char *name;
-    size_t n; /* bytes of the prefix, which ends before a dot */
-} fr_run;
-
-CKPT_VEC(fr_runs, fr_run);
-
-/* qsort: equal prefixes become neighbours. */
-static int fr_run_order(const void *pa, const void *pb)
+/* All that may be trained, as the file has it; to be freed. */
+static int fr_trains(ckpt_tensors *out, const ckpt_map *map, ckpt_err *err)
 {
-    const fr_run *a = pa, *b = pb;
-    int c = memcmp(a->name, b->name, a->n < b->n ? a->n : b->n);
-
-    return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
-}
-
-/* The prefixes of a name that the one before it does not have. */
-static bool fr_runs_add(fr_runs *runs, const char *name, const char *before)
-{
-    size_t same = 0; // bytes in common
-
-    while (name[same] && name[same] == before[same])
-        same++;
-    for (size_t n = same; name[n]; n++) {
-        // a common part that ends before a dot of both is the same module
-        if (name[n] != '.' || (n == same && before[n] == '.'))
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor **slot;
+        if (!ckpt_order_trains(map, map->tensors.at[i]))
             continue;
-        fr_run *run = ckpt_vec_push(runs);
-        if (!run)
-            return false;
-        *run = (fr_run){name, n};
+        slot = ckpt_vec_push(out);
+        if (!slot)
+            return ckpt_fail_memory(err);
+        *slot = map->tensors.at[i];
     }
-    return true;
-}
-
-/* A prefix that begins twice: walking a model meets each module once.  *odd is NULL when none does.
- */
-static int fr_twice(const ckpt_map *map, const char **odd, ckpt_err *err)
-{
-    const char *before = "";
-    fr_runs runs = {0};
-    bool ok = true;
-
-    *odd = NULL;
-    for (size_t i = 0; ok && i < map->tensors.n; i++) {
-        const ckpt_tensor *t = map->tensors.at[i];
-        if (!ckpt_order_trains(map, t))
-            continue;
-        ok = fr_runs_add(&runs, t->name, before);
-        before = t->name;
-    }
-    if (runs.n > 0)
-        qsort(runs.at, runs.n, sizeof *runs.at, fr_run_order);
-    for (size_t i = 1; i < runs.n && !*odd; i++) {
-        if (fr_run_order(&runs.at[i - 1], &runs.at[i]) == 0)
-            *odd = runs.at[i].name;
-    }
-    ckpt_vec_free(&runs);
-    return ok ? CKPT_OK : ckpt_fail_memory(err);
+    return CKPT_OK;
 }
 
 /* The names are sorted, so that nothing tells in what order they were. */
@@ -263,19 +204,25 @@ static const char *fr_bias_first(const ckpt_map *map)
 static int fr_stored(fr_maker *m)
 {
     const char *odd = NULL, *path = m->map->path;
-    int rc = fr_twice(m->map, &odd, m->err);
+    ckpt_tensors all = {0};
+    int rc = fr_trains(&all, m->map, m->err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_order_twice(all.at, all.n, &odd, m->err);
+    ckpt_vec_free(&all);
     if (rc != CKPT_OK)
         return rc;
     odd = odd ? odd : fr_bias_first(m->map);
     if (odd)
-        return ckpt_fail(m->err, CKPT_EUSAGE,
-                         "%.100s: its tensors do not stand in the order of a model (%.80s)" FR_HELP,
-                         path, odd);
+        return ckpt_fail(
+            m->err, CKPT_EUSAGE,
+            "%.100s: its tensors do not stand in the order of a model (%.80s)" CKPT_ORDER_HELP,
+            path, odd);
     if (fr_sorted(m->map))
         return ckpt_fail(
             m->err, CKPT_EUSAGE,
-            "%.100s: its names are sorted: the order of the model is not known" FR_HELP, path);
+            "%.100s: its names are sorted: the order of the model is not known" CKPT_ORDER_HELP,
+            path);
     for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
         if (ckpt_order_trains(m->map, m->map->tensors.at[i]))
             rc = fr_add(m, i);
@@ -317,13 +264,14 @@ static int fr_order(fr_maker *m, const char **how)
     if (odd)
         return ckpt_fail(m->err, CKPT_EUSAGE,
                          "%.100s: the order of its parameters is not known: %.80s is no parameter "
-                         "of a plain model of type %.40s" FR_HELP,
+                         "of a plain model of type %.40s" CKPT_ORDER_HELP,
                          path, odd->name, type);
-    return ckpt_fail(m->err, CKPT_EUSAGE,
-                     "%.100s: the order of its parameters is not known: %s, and %s%.40s" FR_HELP,
-                     path, m->map->no_order ? m->map->no_order : "safetensors sorts them",
-                     type ? "no order is known for model type " : "no config.json names a ",
-                     type ? type : "model type");
+    return ckpt_fail(
+        m->err, CKPT_EUSAGE,
+        "%.100s: the order of its parameters is not known: %s, and %s%.40s" CKPT_ORDER_HELP, path,
+        m->map->no_order ? m->map->no_order : "safetensors sorts them",
+        type ? "no order is known for model type " : "no config.json names a ",
+        type ? type : "model type");
 }
 
 /* ---- the optimizer ---- */
@@ -530,6 +478,25 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
     return CKPT_OK;
 }
 
+/* Formats that find everything by name hold weights alone as well: there is no state to make. */
+static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    int rc;
+
+    if (map->known.training && !map->no_optimizer)
+        return ckpt_state_none(map, err);
+    if (target->order_text)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: it holds weights alone, which %s has by name: an order of parameters "
+                         "means nothing; leave --order out",
+                         map->path, target->format);
+    rc = ckpt_order_ties(map, err);
+    return rc == CKPT_OK
+               ? ckpt_map_note(map, CKPT_INFO, err,
+                               "%s: it holds weights alone, and so does what is written", map->path)
+               : rc;
+}
+
 int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -543,12 +510,10 @@ int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     target = &own;
-    if (map->states.n > 0 && target->order_text)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: it has the order of its parameters: another cannot be given",
-                         map->path);
     if (map->states.n > 0)
-        return CKPT_OK;
+        return target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;
+    if (ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
+        return fr_weights(map, target, err);
     rc = fr_check(map, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_state_new(&m.state, map, "", err);

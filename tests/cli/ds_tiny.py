@@ -314,4 +314,5 @@ def main():
         latest.write('global_step4')
 
 
-main()
+if __name__ == '__main__':
+    main()

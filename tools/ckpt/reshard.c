@@ -63,7 +63,7 @@ static const cli_option reshard_options[] = {
     {"drop-objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
     {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
-    {"order", 0, CLI_FILE, AT(order), "FILE", "of weights alone: names in order, or 'stored'"},
+    {"order", 0, CLI_FILE, AT(order), "FILE", "names of parameters in order, or 'stored'"},
     {"map", 0, CLI_TEXT, AT(map), "NAME|FILE", "to the names of another layout (ckpt maps)"},
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",

@@ -14,6 +14,7 @@
 
 #include "formats/deepspeed/folder/names.h"
 #include "formats/deepspeed/write/write.h"
+#include "libckpt/map/order.h"
 
 enum {
     DW_MAX_WORLD = 1 << 20,    /* ranks: the reader's limit too */
@@ -388,6 +389,8 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
     rc = dw_tag(to, from, target, err);
     to->claim = (ckpt_claim){
         .made = true, .fresh = target->fresh_optimizer, .objects_dropped = target->objects_dropped};
+    for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
+        rc = ckpt_state_ordered(from, from->states.at[i], err);
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
         rc = dw_state(to, from, from->states.at[i], target, err);
     return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;

@@ -309,6 +309,34 @@ static void ties_of_a_run_without_zero_are_those_of_its_storages(void **state)
     }
 }
 
+/*
+ * An order that is wrong in the state itself is written and read back as it is: held against the
+ * source's model, it is found, for readers by position and for those by name.
+ */
+static void a_wrong_order_is_found_by_the_model(void **state)
+{
+    static const char *const formats[] = {"zero", "fsdp-ranks", "dcp"};
+    const ckpt_open_opts open = {.with_optimizer = true, .keep_slices = true};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        ckpt_target target = {.format = formats[i], .world = 2, .stage = i == 0};
+        run r = {0};
+        folder_new(r.dir);
+        folder_join(r.out, r.dir, "out");
+        target.path = r.out;
+        assert_int_equal(ckpt_open(&r.from, "tests/fixtures/fsdp2_mp_w2/ckpt", &open, &r.err),
+                         CKPT_OK);
+        other_order(&r);
+        if (ckpt_layout(&r.to, r.from, &target, &r.err) != CKPT_OK ||
+            ckpt_plan_new(&r.plan, r.from, r.to, NULL, &r.err) != CKPT_OK)
+            fail_msg("%s", r.err.text);
+        assert_int_equal(write_run(&r), CKPT_EMISMATCH);
+        assert_non_null(strstr(r.err.text, "in the place of another parameter of the model"));
+        close_run(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +345,7 @@ int main(void)
         cmocka_unit_test(universal_folders_are_read_back_too),
         cmocka_unit_test(entries_are_counted),
         cmocka_unit_test(a_fresh_optimizer_is_rewritten),
+        cmocka_unit_test(a_wrong_order_is_found_by_the_model),
         cmocka_unit_test(ties_of_a_run_without_zero_are_those_of_its_storages),
     };
 

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "libckpt/drivers.h"
+#include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
-#include "libckpt/start/fresh.h"
 
 enum { MAX_NAMES = 128, LINE_ROOM = 16384 };
 

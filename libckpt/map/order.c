@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/start/fresh.h"
+#include "libckpt/map/order.h"
 
 /*
  * modules stand in order, parted by blanks; each stands for its weight, its bias, or itself.  One
@@ -326,20 +326,22 @@ int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
 
 /* ---- the order ---- */
 
-/* A place for each parameter; *odd is one that has none, or two of which have the same. */
-static int fo_places_of(fo_places *places, const ckpt_map *map, const fo_arch *arch,
-                        const ckpt_tensor **odd, ckpt_err *err)
+/*
+ * A place for each parameter of a list, sorted; *odd is one that has none, or two of which have the
+ * same.
+ *
+ * cut  bytes before each name that are not the model's
+ */
+static int fo_places_of(fo_places *places, ckpt_tensor *const *list, size_t n, size_t cut,
+                        const fo_arch *arch, const ckpt_tensor **odd, ckpt_err *err)
 {
-    for (size_t i = 0; i < map->tensors.n && !*odd; i++) {
-        ckpt_tensor *t = map->tensors.at[i];
-        if (!ckpt_order_trains(map, t))
-            continue;
+    for (size_t i = 0; i < n && !*odd; i++) {
         fo_place *p = ckpt_vec_push(places);
         if (!p)
             return ckpt_fail_memory(err);
-        p->tensor = t;
-        if (!fo_find(p, arch->modules, fo_bare(arch, t->name)))
-            *odd = t;
+        p->tensor = list[i];
+        if (!fo_find(p, arch->modules, fo_bare(arch, list[i]->name + cut)))
+            *odd = list[i];
     }
     if (places->n && !*odd)
         qsort(places->at, places->n, sizeof *places->at, fo_compare);
@@ -348,6 +350,70 @@ static int fo_places_of(fo_places *places, const ckpt_map *map, const fo_arch *a
             *odd = places->at[i].tensor;
     }
     return CKPT_OK;
+}
+
+/* The order of one architecture of a list, if all its names are of it. */
+static int fo_named_as(fo_places *places, ckpt_tensor *const *list, size_t n, const fo_arch *arch,
+                       const ckpt_tensor **odd, ckpt_err *err)
+{
+    size_t prefix = ckpt_order_prefix(list, n);
+    int rc = CKPT_OK;
+
+    *odd = NULL;
+    for (int i = 0; rc == CKPT_OK && i < (prefix ? 2 : 1) && (i == 0 || *odd); i++) {
+        *odd = NULL;
+        places->n = 0;
+        rc = fo_places_of(places, list, n, i ? prefix : 0, arch, odd, err);
+    }
+    return rc;
+}
+
+static bool fo_agree(const fo_places *a, const fo_places *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->at[i].tensor != b->at[i].tensor)
+            return false;
+    }
+    return true;
+}
+
+/* The order that all architectures with these names give, or that of config.json's. */
+static int fo_agreed(fo_places *best, const ckpt_map *map, ckpt_tensor *const *list, size_t n,
+                     bool *known, ckpt_err *err)
+{
+    const fo_arch *only = fo_arch_of(map);
+    fo_places one = {0};
+    bool agreed = !map->known.model_type || only;
+    int rc = CKPT_OK;
+
+    *known = false;
+    for (size_t i = 0; rc == CKPT_OK && agreed && i < sizeof fo_archs / sizeof *fo_archs; i++) {
+        const ckpt_tensor *odd;
+        if (only && only != &fo_archs[i])
+            continue;
+        rc = fo_named_as(*known ? &one : best, list, n, &fo_archs[i], &odd, err);
+        if (rc != CKPT_OK || odd)
+            continue;
+        agreed = !*known || fo_agree(&one, best);
+        *known = true;
+    }
+    ckpt_vec_free(&one);
+    *known = *known && agreed;
+    return rc;
+}
+
+int ckpt_order_named(const ckpt_map *map, ckpt_tensor **list, size_t n, bool *known, ckpt_err *err)
+{
+    fo_places best = {0};
+    int rc = CKPT_OK;
+
+    *known = false;
+    if (n > 0)
+        rc = fo_agreed(&best, map, list, n, known, err);
+    for (size_t i = 0; rc == CKPT_OK && *known && i < n; i++)
+        list[i] = best.at[i].tensor;
+    ckpt_vec_free(&best);
+    return rc;
 }
 
 int ckpt_order_known(ckpt_tensors *out, const ckpt_map *map, bool *known, const ckpt_tensor **odd,
@@ -360,7 +426,19 @@ int ckpt_order_known(ckpt_tensors *out, const ckpt_map *map, bool *known, const 
     *odd = NULL;
     if (!arch)
         return CKPT_OK;
-    int rc = fo_places_of(&places, map, arch, odd, err);
+    ckpt_tensors trained = {0};
+    int rc = CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
+        ckpt_tensor **slot =
+            ckpt_order_trains(map, map->tensors.at[i]) ? ckpt_vec_push(&trained) : NULL;
+        if (slot)
+            *slot = map->tensors.at[i];
+        else if (ckpt_order_trains(map, map->tensors.at[i]))
+            rc = ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK)
+        rc = fo_places_of(&places, trained.at, trained.n, 0, arch, odd, err);
+    ckpt_vec_free(&trained);
     for (size_t i = 0; rc == CKPT_OK && !*odd && i < places.n; i++) {
         ckpt_tensor **slot = ckpt_vec_push(out);
         rc = slot ? CKPT_OK : ckpt_fail_memory(err);
