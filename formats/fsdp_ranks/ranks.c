@@ -149,6 +149,36 @@ static int rdr_read(rdr_reader *r)
     return rc == CKPT_OK ? ckpt_ranks_finish(&r->run) : rc;
 }
 
+/*
+ * That all files are of one save shows in the optimizer's: their groups, and how often each rank
+ * has stepped.  Who wants weights alone has them looked at all the same, in a map of their own;
+ * what else is wrong with them does not matter to weights.
+ */
+static int rdr_same_save(rdr_reader *r)
+{
+    ckpt_err local = {0};
+    ckpt_map *map = NULL;
+    int rc = ckpt_map_new(&map, 0, r->run.err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    map->path = r->run.map->path;
+    rdr_reader again = {
+        .run = {.map = map, .path = r->run.path, .with_optimizer = true, .err = &local},
+        .list = r->list};
+    int found = rdr_read(&again);
+    if (found == CKPT_EMISMATCH)
+        rc = ckpt_map_problem(r->run.map, found, r->run.err, "%s", local.text);
+    else if (found != CKPT_OK)
+        rc = ckpt_map_note(r->run.map, CKPT_WARNING, r->run.err,
+                           "whether all files are of one save is not known, as the optimizer's "
+                           "cannot be read: %s",
+                           local.text);
+    ckpt_ranks_run_free(&again.run);
+    ckpt_map_free(map);
+    return rc;
+}
+
 static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
@@ -163,6 +193,8 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
         .run = {.map = map, .path = at.folder, .with_optimizer = opts->with_optimizer, .err = err},
         .list = &at};
     rc = rdr_read(&r);
+    if (rc == CKPT_OK && !opts->with_optimizer && r.n[CKPT_RANKS_OPTIM] > 0)
+        rc = rdr_same_save(&r);
 
     ckpt_ranks_run_free(&r.run);
     return rc;

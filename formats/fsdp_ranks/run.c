@@ -11,6 +11,7 @@
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/copy/reader.h"
 
 enum { RRU_NODES = 10000000 }; /* pairs of nodes that values of two ranks may have */
 
@@ -544,11 +545,44 @@ static int rru_optim(ckpt_ranks_run *r)
                       : ckpt_ranks_number(&r->numbers, r->map->arena, r->path, r->err);
 }
 
+/* Ranks have stepped each parameter equally often, also one whose name is not known. */
+static int rru_same_steps(ckpt_ranks_run *r)
+{
+    static const char head[] = "optimizer.state.", tail[] = ".step";
+    ckpt_reader *reader = NULL;
+    int rc = ckpt_reader_new(&reader, r->map, r->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->map->tensors.n; i++) {
+        const ckpt_tensor *t = r->map->tensors.at[i];
+        size_t n = strlen(t->name);
+        double step = 0, copy = 0;
+        if (t->n_elems != 1 || !t->twin || strncmp(t->name, head, sizeof head - 1) != 0 ||
+            n < sizeof tail || strcmp(t->name + n - (sizeof tail - 1), tail) != 0)
+            continue;
+        rc = ckpt_reader_read(reader, t, 0, 1, CKPT_F64, &step, r->err);
+        for (const ckpt_tensor *c = t->twin; rc == CKPT_OK && c; c = c->twin) {
+            rc = ckpt_reader_read(reader, c, 0, 1, CKPT_F64, &copy, r->err);
+            if (rc == CKPT_OK && (copy < step || copy > step))
+                rc = ckpt_fail(r->err, CKPT_EMISMATCH,
+                               "%s: %s is %.0f in one rank's file and %.0f in another's: files of "
+                               "several saves",
+                               r->path, t->name, step, copy);
+        }
+    }
+    ckpt_reader_free(reader);
+    return rc;
+}
+
 static int rru_state(ckpt_ranks_run *r)
 {
+    int rc;
+
     if (r->by_name || !r->numbers.groups || !r->numbers.why)
         return ckpt_dcp_state(r->map, true, r->err);
     r->map->no_state = r->numbers.why;
+    rc = rru_same_steps(r);
+    if (rc != CKPT_OK)
+        return rc;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s: %s: its state is listed by number",
                          r->path, r->numbers.why);
 }
