@@ -29,17 +29,31 @@ static ckpt_value *dpt_decoupled(ckpt_arena *arena, const ckpt_state *state, con
     return ckpt_value_get(g->fields, "bias_correction") ? ckpt_value_bool(arena, true) : NULL;
 }
 
+/* The settings that the checkpoint keeps, or those that its configuration says. */
+static int dpt_fields(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
+                      ckpt_err *err)
+{
+    *out = g->fields;
+    return g->fields || state->foreign || !state->optim
+               ? CKPT_OK
+               : ckpt_dsw_configured(out, to, state, g, err);
+}
+
 int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
                       ckpt_err *err)
 {
-    const ckpt_value *corrects = ckpt_value_get(g->fields, "bias_correction");
-    ckpt_dict from = ckpt_value_map(g->fields);
+    ckpt_group own = *g;
+    int rc = dpt_fields(&own.fields, to, state, g, err);
+    const ckpt_value *corrects = ckpt_value_get(own.fields, "bias_correction");
+    ckpt_dict from = ckpt_value_map(own.fields);
     bool ok = (*out = ckpt_value_new(to->arena, CKPT_V_DICT)) != NULL;
 
+    if (rc != CKPT_OK)
+        return rc;
     for (uint64_t i = 0; ok && i < from.n; i++)
         ok = ckpt_dict_add(to->arena, &(*out)->as.map, from.at[i].key, from.at[i].value);
-    if (ok && ckpt_state_is_adam(g))
-        ok = ckpt_state_adam(to->arena, *out, dpt_decoupled(to->arena, state, g));
+    if (ok && ckpt_state_is_adam(&own))
+        ok = ckpt_state_adam(to->arena, *out, dpt_decoupled(to->arena, state, &own));
     if (!ok)
         return ckpt_fail_memory(err);
     if (corrects && corrects->kind == CKPT_V_BOOL && !corrects->as.i)

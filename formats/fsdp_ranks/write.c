@@ -383,7 +383,10 @@ static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
 static ckpt_value *rwr_group(rwr_writer *w, const ckpt_group *g, size_t first)
 {
     ckpt_torch_tree *t = &w->tree;
-    ckpt_dict fields = ckpt_value_map(g->fields);
+    ckpt_value *settings = NULL;
+    if (t->rc == CKPT_OK)
+        t->rc = ckpt_dcp_settings(&settings, w->job->to, w->job->state, g, w->job->err);
+    ckpt_dict fields = ckpt_value_map(settings);
     ckpt_value *out = ckpt_tt_new(t, CKPT_V_DICT), *numbers = ckpt_tt_new(t, CKPT_V_LIST),
                *names = ckpt_tt_new(t, CKPT_V_LIST);
 

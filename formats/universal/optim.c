@@ -42,7 +42,10 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
     ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
 
     for (size_t g = 0; g < w->job.state->group.n && t->rc == CKPT_OK; g++) {
-        const ckpt_value *fields = w->job.state->group.at[g].fields;
+        ckpt_value *fields = w->job.state->group.at[g].fields;
+        if (!fields && w->job.state->optim)
+            t->rc = ckpt_dsw_configured(&fields, w->job.to, w->job.state,
+                                        &w->job.state->group.at[g], w->job.err);
         ckpt_value *entry = ckpt_tt_new(t, CKPT_V_DICT), *params = ckpt_tt_new(t, CKPT_V_LIST);
         ckpt_dict from = ckpt_value_map(fields);
         for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {

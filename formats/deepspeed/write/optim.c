@@ -5,7 +5,6 @@
  */
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
@@ -198,100 +197,14 @@ static ckpt_value *dwo_states(ckpt_dsw_file *f)
     return dict;
 }
 
-/* What the source keeps below optimizer_state_dict of its optimizer file. */
-static const ckpt_value *dwo_source(const ckpt_dsw_file *f, const char *key)
+/* Settings of a group whose checkpoint kept none. */
+static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_group *g)
 {
-    return ckpt_value_get(ckpt_value_get(f->job->state->optim, "optimizer_state_dict"), key);
-}
+    ckpt_value *fields = NULL;
 
-/* (0.9, 0.999) */
-static ckpt_value *dwo_betas(ckpt_dsw_file *f)
-{
-    ckpt_value *v = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
-
-    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.9));
-    ckpt_tt_add(&f->t, v, ckpt_tt_float(&f->t, 0.999));
-    return v;
-}
-
-/*
- * What any Adam of DeepSpeed (deepspeed/ops/adam/fused_adam.py, cpu_adam.py) or torch reads of its
- * group in a step; no one minds the keys of another.
- */
-static void dwo_adam(ckpt_dsw_file *f, ckpt_value *fields, ckpt_value *decoupled)
-{
-    if (!ckpt_value_get(fields, "bias_correction"))
-        ckpt_tt_put(&f->t, fields, "bias_correction", ckpt_tt_bool(&f->t, true));
-    if (f->t.rc == CKPT_OK && !ckpt_state_adam(f->t.scratch, fields, decoupled))
-        f->t.rc = ckpt_fail_memory(f->job->err);
-}
-
-/* What Adam's groups have where ds_config does not say it. */
-static void dwo_adam_defaults(ckpt_dsw_file *f, ckpt_value *fields)
-{
-    static const struct {
-        const char *key;
-        double number;
-    } numbers[] = {{"lr", 1e-3}, {"eps", 1e-8}, {"weight_decay", 0}};
-
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!ckpt_value_get(fields, numbers[i].key))
-            ckpt_tt_put(&f->t, fields, numbers[i].key, ckpt_tt_float(&f->t, numbers[i].number));
-    }
-    if (!ckpt_value_get(fields, "betas"))
-        ckpt_tt_put(&f->t, fields, "betas", dwo_betas(f));
-    dwo_adam(f, fields, ckpt_tt_bool(&f->t, true));
-}
-
-/* Adam or AdamW, as DeepSpeed reads the name. */
-static bool dwo_is_adam(const ckpt_value *type)
-{
-    return type && type->kind == CKPT_V_STR &&
-           (strcasecmp(type->as.text.at, "adam") == 0 ||
-            strcasecmp(type->as.text.at, "adamw") == 0);
-}
-
-/* Nothing of this is in the source: groups that a program gave others are all alike now. */
-static int dwo_say_fields(const ckpt_dsw_file *f, bool configured)
-{
-    const char *text = configured
-                           ? "rewritten: param_groups -> as configured: elastic checkpoints keep "
-                             "no hyper-parameters; groups that the program gave others differ"
-                           : "rewritten: param_groups -> Adam's defaults (lr 0.001): neither the "
-                             "elastic checkpoint nor a configuration in it says them; set them "
-                             "after loading";
-
-    for (size_t i = 0; i < f->job->to->findings.n; i++) {
-        if (strcmp(f->job->to->findings.at[i].text, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(f->job->to, CKPT_WARNING, f->job->err, "%s", text);
-}
-
-/* Hyper-parameters of a group whose checkpoint kept none (elastic ones): the optimizer's section of
- * ds_config, and the step. */
-static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_value *entry)
-{
-    const ckpt_value *params = ckpt_dsw_config_get(f->job->state, "optimizer", "params");
-    const ckpt_value *type = ckpt_dsw_config_get(f->job->state, "optimizer", "type");
-    const ckpt_value *step = dwo_source(f, "base_optimizer_state_step");
-    ckpt_value *fields = params ? ckpt_tt_copy(&f->t, params) : ckpt_tt_new(&f->t, CKPT_V_DICT);
-
-    // Before 0.4.0 files hold no configuration: what the optimizer keeps tells Adam from others.
-    bool adam = type ? dwo_is_adam(type) : ckpt_value_get(entry, "exp_avg_sq") != NULL;
-    if (f->t.rc == CKPT_OK && !type && !adam)
-        f->t.rc = ckpt_fail(f->job->err, CKPT_EUNSUPPORTED,
-                            "%s: an elastic checkpoint keeps no hyper-parameters, and its "
-                            "configuration names no optimizer to take them from: choose stage 1 "
-                            "or 2, which stay elastic",
-                            f->job->from->path);
-    if (adam)
-        dwo_adam_defaults(f, fields);
     if (f->t.rc == CKPT_OK)
-        f->t.rc = dwo_say_fields(f, type != NULL);
-    if (step)
-        ckpt_tt_put(&f->t, fields, "step", ckpt_tt_copy(&f->t, step));
-    return fields;
+        f->t.rc = ckpt_dsw_configured(&fields, f->job->to, f->job->state, g, f->job->err);
+    return f->t.rc == CKPT_OK ? ckpt_tt_copy(&f->t, fields) : NULL;
 }
 
 /* Elastic checkpoints keep the groups' step beside the lean state. */
@@ -322,12 +235,13 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
     for (size_t g = 0; f->t.rc == CKPT_OK && g < state->group.n; g++) {
         const ckpt_value *old = state->group.at[g].fields;
         ckpt_value *group = old ? ckpt_tt_copy(&f->t, old)
-                                : dwo_fields_of_config(f, state->group.at[g].entry),
+                                : dwo_fields_of_config(f, &state->group.at[g]),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
         // another framework's Adam goes on as whichever one DeepSpeed has for the device
-        if (state->foreign && ckpt_state_is_adam(&state->group.at[g]))
-            dwo_adam(f, group, NULL);
+        if (f->t.rc == CKPT_OK && state->foreign && ckpt_state_is_adam(&state->group.at[g]) &&
+            !ckpt_dsw_adam(f->t.scratch, group, NULL))
+            f->t.rc = ckpt_fail_memory(f->job->err);
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
             if (p->group == g)
                 ckpt_tt_add(&f->t, params, ckpt_tt_int(&f->t, number));

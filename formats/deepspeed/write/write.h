@@ -266,6 +266,23 @@ int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
 
+/* ---- fields.c ---- */
+
+/*
+ * The settings of a group whose checkpoint keeps none (group->fields is NULL): those of its
+ * ds_config, or Adam's defaults, with a warning.
+ *
+ * Errors  CKPT_EUNSUPPORTED: the optimizer is not known; CKPT_ELIMIT
+ */
+int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
+                        const ckpt_group *g, ckpt_err *err);
+
+/*
+ * Add what any Adam of DeepSpeed (deepspeed/ops/adam/fused_adam.py, cpu_adam.py) or torch reads of
+ * its group in a step; no one minds the keys of another.  False: no memory.
+ */
+bool ckpt_dsw_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled);
+
 /* param_shapes as the release keeps them, in the model or the optimizer file. */
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 
@@ -312,6 +329,9 @@ const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *secti
 /* A number of it, int or float as JSON has it; otherwise as given. */
 uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
                                 uint64_t otherwise);
+
+/* Say of a run of another framework at what DeepSpeed of this release clips gradients. */
+int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release);
 
 /* True if it is there and not zero. */
 bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
