@@ -83,6 +83,41 @@ int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const cha
     return dwc_once(job, severity, "left out: ", text);
 }
 
+/* The norm at which a run of Megatron clips: its arguments say it; NULL: nothing does. */
+static const ckpt_value *dwc_clip_grad(const ckpt_state *state)
+{
+    const ckpt_value *args = ckpt_value_get(state->model, "args");
+
+    if (args && args->kind == CKPT_V_OBJECT)
+        args = args->as.object->state;
+    return ckpt_value_get(args, "clip_grad");
+}
+
+int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release)
+{
+    const ckpt_value *clip = dwc_clip_grad(job->state);
+    double at = clip && clip->kind == CKPT_V_FLOAT ? clip->as.f
+                : clip && clip->kind == CKPT_V_INT ? (double)clip->as.i
+                                                   : 0;
+    char text[256];
+
+    if (!job->state->foreign || release < CKPT_DS_RELEASE(0, 19, 3) ||
+        ckpt_dsw_config_get(job->state, NULL, "gradient_clipping"))
+        return CKPT_OK;
+    (void)snprintf(text, sizeof text,
+                   "DeepSpeed %s clips gradients at a norm of 1.0 where its configuration does not "
+                   "say otherwise: ",
+                   job->target->version ? job->target->version : "0.19.8");
+    if (clip && at >= 0 && at < 1e9)
+        return ckpt_map_note(job->to, CKPT_INFO, job->err,
+                             "%sset \"gradient_clipping\": %g there, at which the run has clipped",
+                             text, at);
+    return ckpt_map_note(job->to, CKPT_INFO, job->err,
+                         "%sset \"gradient_clipping\" there to what the run has clipped at (0.0: "
+                         "not at all), which its files do not say",
+                         text);
+}
+
 /* ---- rewriting it ---- */
 
 /* A positive int of a dict; 0: absent. */

@@ -299,6 +299,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         rc = dw_files(&job, &how, &layout, &records);
     if (rc == CKPT_OK && how.made)
         rc = ckpt_dsw_expert_files(&job, &how, &layout);
+    if (rc == CKPT_OK)
+        rc = ckpt_dsw_clipping(&job, how.release);
     ckpt_dsw_records_free(&records);
     ckpt_dsw_layout_free(&layout);
     return rc;
