@@ -59,10 +59,21 @@ TO_ZERO = {
     'fsdp2_empty_w4': ((2, 3),),
     'hsdp2_w4': ((2, 2),),                        # SGD with momentum
     'tp2_fsdp2_w4': ((3, 3),),
-    'fsdp1_sharded_w3': ((2, 1),),
+    'fsdp1_sharded_w3': ((2, 1), (1, 2), (2, 3)),   # its optimizer lists units, as those of all FSDP1 runs
+    'fsdp1_full_w2': ((2, 3), (1, 1)),            # one file
+    'accel_fsdp1_full_w2': ((2, 2), (2, 3)),
+    'rl_verl_fsdp1_w2': ((2, 3),),
     'dcp_single_nodist': ((2, 2),),
     'rl_skyrl_fsdp2_w3': ((2, 3),),               # files for each rank, Qwen2
     'accel_fsdp2_sharded_w2': ((3, 2),),
+}
+# Runs that go to files of each rank, which FSDP2 loads by number, as verl does: (ranks).
+TO_RANKS = {
+    'fsdp1_sharded_w3': (2,),
+    'fsdp1_full_w2': (3,),
+    'accel_fsdp1_full_w2': (2,),
+    'fsdp2_llama_w3': (2,),                       # two groups
+    'z1_fp32_w5': (2,),
 }
 # Runs of FSDP that go to ZeRO (world, stage) and from there to FSDP2 (ranks).
 THERE_AND_BACK = {
@@ -100,8 +111,10 @@ def loss_of(model, x, y):
 
 
 def names_of(model, e):
-    """The parameters of each group; the oldest fixtures have one group and do not list them."""
-    return [g.get('params') or [n for n, p in model.named_parameters() if p.requires_grad] for g in e['optimizer']['param_groups']]
+    """The parameters of each group as a program gives them, in the order of the model (FSDP1 records them by units); the oldest
+    fixtures have one group and do not list them."""
+    order = [n for n, p in model.named_parameters() if p.requires_grad]
+    return [[n for n in order if n in g.get('params', order)] for g in e['optimizer']['param_groups']]
 
 
 def groups_of(model, e, names):
@@ -162,16 +175,36 @@ def whole(t):
 
 # ---- under FSDP2 ----
 
+def sharded(e, **how):
+    """The model under FSDP2, its optimizer and its scheduler."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    model = build(e)
+    if e.get('dtype') == 'bf16':
+        how['mp_policy'] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for part in [*getattr(model, 'h', ()), model]:
+        fully_shard(part, **how)
+    optimizer = optimizer_of(e, groups_of(model, e, names_of(model, e)))
+    return model, optimizer, scheduler_of(e, optimizer)
+
+
+def ranks_rank(e, data, folder, world, out, rank):
+    """What verl does with the files of its rank."""
+    from torch.distributed.device_mesh import init_device_mesh
+    import fsdp_ranks
+    fsdp_ranks.RANKS = world
+    model, optimizer, scheduler = sharded(e, mesh=init_device_mesh('cpu', (world,), mesh_dim_names=('fsdp',)))
+    model.load_state_dict(fsdp_ranks.load(folder, 'model', rank))
+    optimizer.load_state_dict(fsdp_ranks.load(folder, 'optim', rank))
+    extra = torch.load(fsdp_ranks.file_of(folder, 'extra_state', rank), weights_only=False)
+    if scheduler:
+        scheduler.load_state_dict(extra['lr_scheduler'])
+    go_on(e, data, model, optimizer, scheduler, out, rank)
+
+
 def fsdp_rank(e, data, folder, out, rank):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    model = build(e)
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if e.get('dtype') == 'bf16' else None
-    for part in [*getattr(model, 'h', ()), model]:
-        fully_shard(part, **({'mp_policy': policy} if policy else {}))
-    optimizer = optimizer_of(e, groups_of(model, e, names_of(model, e)))
-    scheduler = scheduler_of(e, optimizer)
+    model, optimizer, scheduler = sharded(e)
     weights, state = get_state_dict(model, optimizer)
     want = {'model': weights, 'optim': state}
     if scheduler:
@@ -180,6 +213,11 @@ def fsdp_rank(e, data, folder, out, rank):
     set_state_dict(model, optimizer, model_state_dict=want['model'], optim_state_dict=want['optim'])
     if scheduler:
         scheduler.load_state_dict(want['lr_scheduler'])
+    go_on(e, data, model, optimizer, scheduler, out, rank)
+
+
+def go_on(e, data, model, optimizer, scheduler, out, rank):
+    """Say what was loaded, and make the next steps."""
     names = {id(p): n for n, p in model.named_parameters()}
     held = {n: whole(p) for n, p in model.named_parameters() if p.requires_grad}
     for p, s in optimizer.state.items():
@@ -291,6 +329,12 @@ def to_fsdp(a, tmp, path, e, source, world):
                   lambda dst, out, rank: fsdp_rank(e, data, os.path.join(dst, 'x'), out, rank))
 
 
+def to_ranks(a, tmp, path, e, source, world):
+    data = load_file(os.path.join(path, 'batches.safetensors'))
+    return judged(a, tmp, e, source, world, ('--to', 'fsdp-ranks'),
+                  lambda dst, out, rank: ranks_rank(e, data, os.path.join(dst, 'x'), world, out, rank))
+
+
 def there_and_back(a, tmp, path, e, source, world, stage, ranks_after):
     between = tempfile.mkdtemp(dir=tmp)
     checks.ckpt(a, 'reshard', '-q', '-s', str(stage), '-w', str(world), source, between)
@@ -310,6 +354,7 @@ def main():
     import transformers.models.llama.modeling_llama  # noqa: F401  before any fork
     with checks.scratch() as tmp:
         for cases, go, words in ((TO_FSDP, to_fsdp, '%d ranks of FSDP2'), (TO_ZERO, to_zero, '%d ranks of stage %d'),
+                                 (TO_RANKS, to_ranks, '%d ranks of FSDP2 by number'),
                                  (THERE_AND_BACK, there_and_back, '%d ranks of stage %d to %d of FSDP2')):
             for name, targets in cases.items():
                 path = os.path.join(a.fixtures, name)
