@@ -168,7 +168,7 @@ static side_kind side_of_file(const side_work *w, const char *name)
     if (weights.role != CKPT_HF_OTHER)
         return weights.n_variant == 0 && adapters == w->adapter ? SIDE_SILENT : SIDE_LEFT;
     if (strcmp(name, "adapter_config.json") == 0)
-        return w->adapter ? SIDE_COPIED : SIDE_LEFT;
+        return w->from->adapter_config ? SIDE_SILENT : w->adapter ? SIDE_COPIED : SIDE_LEFT;
     // one that was given with --config goes before it
     if (w->from->config.text && strcmp(name, w->from->config.file) == 0)
         return SIDE_SILENT;
@@ -528,8 +528,26 @@ static int side_made(side_work *w)
     return rc;
 }
 
-/* The output has a configuration. */
-static bool side_has_config(const ckpt_map *to)
+bool ckpt_hf_is_diffusers(const ckpt_map *from)
+{
+    ckpt_map *scratch = NULL;
+    ckpt_listing list;
+    ckpt_value *config = NULL;
+    bool is = false;
+
+    if (ckpt_map_new(&scratch, 0, NULL) != CKPT_OK)
+        return false;
+    if (ckpt_hf_beside(&list, scratch, from, NULL) == CKPT_OK &&
+        ckpt_listing_find(&list, "config.json")) {
+        const char *path = ckpt_path_join(scratch->arena, list.folder, "config.json");
+        is = path && ckpt_json_read(&config, scratch->arena, path, SIDE_MAX, NULL) == CKPT_OK &&
+             ckpt_value_get(config, "_class_name") && !ckpt_value_get(config, "model_type");
+    }
+    ckpt_map_free(scratch);
+    return is;
+}
+
+bool ckpt_hf_has_config(const ckpt_map *to)
 {
     for (size_t i = 0; i < to->files.n; i++) {
         if (strcmp(to->files.at[i].path, "config.json") == 0)
@@ -553,7 +571,7 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                                     : side_take_file(&w, &w.list.entry[i]);
     if (rc == CKPT_OK)
         rc = side_made(&w);
-    if (rc == CKPT_OK && from->quantization && !side_has_config(to))
+    if (rc == CKPT_OK && from->quantization && !ckpt_hf_has_config(to))
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: has no config.json, which is to say how the weights are quantized "
                        "(--config FOLDER)",

@@ -44,6 +44,15 @@ int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, c
 int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
                         ckpt_err *err);
 
+/*
+ * True if the configuration beside the source is one of diffusers, whose loaders look for
+ * diffusion_pytorch_model.* (`_class_name`).
+ */
+bool ckpt_hf_is_diffusers(const ckpt_map *from);
+
+/* An output has a config.json. */
+bool ckpt_hf_has_config(const ckpt_map *to);
+
 /* The last part of a path, in place. */
 const char *ckpt_hf_base(const char *path);
 

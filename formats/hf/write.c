@@ -34,6 +34,7 @@ typedef struct hfw_writer {
     uint32_t first;    /* index of the first shard in to->files */
     const char *dtype; /* what config.json is to state, as torch spells it; NULL: as it is */
     bool adapter;      /* the source is one of PEFT's, and so is what is written */
+    bool diffusers;    /* of diffusers, which looks for weights under a name of its own */
 } hfw_writer;
 
 static bool hfw_is_scale(const char *name)
@@ -97,7 +98,9 @@ static bool hfw_is_adapter(const ckpt_map *from)
 
 static const char *hfw_stem(const hfw_writer *w)
 {
-    return w->adapter ? "adapter_model" : w->style->stem;
+    return w->adapter     ? "adapter_model"
+           : w->diffusers ? "diffusion_pytorch_model"
+                          : w->style->stem;
 }
 
 /* ---- shards ---- */
@@ -327,7 +330,9 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     uint64_t limit = w->adapter ? 0 : target->max_shard_size;
     int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
 
-    w->dtype = hfw_config_dtype(w->to, from, target);
+    w->diffusers = !w->adapter && ckpt_hf_is_diffusers(from);
+    // diffusers' configurations state no dtype
+    w->dtype = w->diffusers ? NULL : hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && !target->no_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
     if (rc == CKPT_OK && from->adapter_config)
