@@ -98,9 +98,7 @@ static bool hfw_is_adapter(const ckpt_map *from)
 
 static const char *hfw_stem(const hfw_writer *w)
 {
-    return w->adapter     ? "adapter_model"
-           : w->diffusers ? "diffusion_pytorch_model"
-                          : w->style->stem;
+    return w->adapter ? "adapter_model" : w->diffusers ? "diffusion_pytorch_model" : w->style->stem;
 }
 
 /* ---- shards ---- */
@@ -272,6 +270,16 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
     return rc;
 }
 
+/* A table of names was asked, and has an answer for this model. */
+static bool hfw_is_named(const ckpt_map *from)
+{
+    for (size_t i = 0; i < from->facts.n; i++) {
+        if (strcmp(from->facts.at[i].key, "layout map") == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Experts with biases are gpt-oss', which the hub has packed. */
 static bool hfw_has_bias(const ckpt_map *map, const char *name)
 {
@@ -281,11 +289,11 @@ static bool hfw_has_bias(const ckpt_map *map, const char *name)
 }
 
 /* transformers 5 holds a layer's experts in one tensor; save_pretrained takes them apart again. */
-static int hfw_note_packed(hfw_writer *w)
+static int hfw_note_packed(hfw_writer *w, const ckpt_map *from)
 {
     static const char end[] = ".experts.gate_up_proj";
 
-    for (size_t i = 0; i < w->to->tensors.n; i++) {
+    for (size_t i = 0; !hfw_is_named(from) && i < w->to->tensors.n; i++) {
         const ckpt_tensor *t = w->to->tensors.at[i];
         size_t n = strlen(t->name);
 
@@ -294,8 +302,11 @@ static int hfw_note_packed(hfw_writer *w)
             return ckpt_map_note(w->to, CKPT_WARNING, w->err,
                                  "experts are written packed, as transformers 5 holds them "
                                  "(%.200s): it loads this folder; programs that expect the names "
-                                 "of the hub (experts.0.gate_proj.weight) do not",
-                                 t->name);
+                                 "of the hub (experts.0.gate_proj.weight) do not%s",
+                                 t->name,
+                                 ckpt_hf_has_config(w->to) ? ""
+                                                           : "; where --config names the model's "
+                                                             "config.json, they may get them");
     }
     return CKPT_OK;
 }
@@ -345,7 +356,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     if (rc == CKPT_OK)
         rc = hfw_make_set(w, target);
     if (rc == CKPT_OK)
-        rc = hfw_note_packed(w);
+        rc = hfw_note_packed(w, from);
     if (rc == CKPT_OK && !target->no_side_files)
         rc = hfw_note_mixed(w, target);
     ckpt_free(w->shard);

@@ -30,11 +30,38 @@ static bool fit_has(const ckpt_map *map, const ckpt_rm_term *t)
     return has;
 }
 
+/* Does a rule that is meant for this model alone name one of the side's tensors? */
+static bool fit_own(const ckpt_map *map, const ckpt_rm_facts *f, unsigned side)
+{
+    bool renames = false, known;
+
+    for (size_t i = 0; !renames && i < f->r->rules.n; i++) {
+        const ckpt_rm_rule *rule = &f->r->rules.at[i];
+        const ckpt_rm_terms *of = &rule->term[side];
+
+        if (rule->does != CKPT_RM_EQUAL || !rule->when ||
+            !ckpt_rm_holds(f, &f->r->only.at[rule->when - 1], &known))
+            continue;
+        for (size_t k = 0; !renames && k < of->n; k++)
+            renames = fit_has(map, &of->at[k]);
+    }
+    return renames;
+}
+
+static bool fit_holds(const ckpt_map *map, const ckpt_rm_facts *f, const ckpt_rm_when *w)
+{
+    bool known;
+
+    if (w->own)
+        return fit_own(map, f, w->side);
+    return w->has.text ? fit_has(map, &w->has) : ckpt_rm_holds(f, w, &known);
+}
+
 bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
 {
     ckpt_rm_facts f;
     ckpt_err ignored = {0};
-    bool fits = true, known;
+    bool fits = true;
 
     if (r->whens.n == 0)
         return true;
@@ -43,7 +70,7 @@ bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
     for (size_t i = 0; fits && i < r->whens.n; i++) {
         const ckpt_rm_when *w = &r->whens.at[i];
         if (w->side == how->backwards)
-            fits = w->has.text ? fit_has(map, &w->has) : ckpt_rm_holds(&f, w, &known);
+            fits = fit_holds(map, &f, w);
     }
     return fits;
 }
@@ -53,6 +80,6 @@ bool ckpt_remap_recognizes(const ckpt_remap *r)
     bool has = false;
 
     for (size_t i = 0; r && i < r->whens.n; i++)
-        has = has || (r->whens.at[i].side == 1 && r->whens.at[i].has.text);
+        has = has || (r->whens.at[i].side == 1 && (r->whens.at[i].has.text || r->whens.at[i].own));
     return has;
 }

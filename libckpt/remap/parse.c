@@ -536,16 +536,19 @@ static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t s
     return w->word ? CKPT_OK : ckpt_fail_memory(p->err);
 }
 
-/* SIDE has PATTERN */
+/* SIDE has PATTERN, or SIDE has own names */
 static int par_has(par_text *p, const char *at, uint8_t side)
 {
     ckpt_rm_when *w = ckpt_vec_push(&p->r->whens);
     bool quoted;
-    const char *pattern = par_word(p, &at, &quoted);
 
     if (!w)
         return ckpt_fail_memory(p->err);
     w->side = side;
+    w->own = strcmp(at, "own names") == 0;
+    if (w->own)
+        return CKPT_OK;
+    const char *pattern = par_word(p, &at, &quoted);
     if (!pattern || quoted || *at)
         return par_fail(p, "expected SIDE has PATTERN, found", p->text);
     return ckpt_rm_pattern(p->r, &w->has, pattern, p->first, p->err);

@@ -94,6 +94,7 @@ typedef struct ckpt_rm_line {
 /* A value that a map, a rule or a key is meant for. */
 typedef struct ckpt_rm_when {
     uint8_t side;     /* of a map: the one that is read */
+    bool own;         /* a rule for this model alone must name a tensor; without it: */
     ckpt_rm_term has; /* a tensor that must be there; without it: */
     const char *key;
     const char *const *word; /* NULL-terminated */
