@@ -171,10 +171,12 @@ CKPT_API int ckpt_map_untie(ckpt_map *map, ckpt_err *err);
 
 typedef struct ckpt_adapter {
     size_t size;      /* sizeof this struct, or 0: see above */
-    const char *path; /* of its folder, with adapter_config.json */
+    const char *path; /* of its folder, with adapter_config.json, or of a run that trained it */
     double weight;    /* of its updates; 0: 1 */
     /* the head of a model that ties it to the embedding is written of its own, as it was */
     bool untie;
+    /* of a run: as in ckpt_adapter_only */
+    const char *config, *name;
 } ckpt_adapter;
 
 /*
@@ -189,7 +191,7 @@ CKPT_API int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err
 
 typedef struct ckpt_adapter_only {
     size_t size;        /* sizeof this struct, or 0: see above */
-    const char *config; /* path of the adapter_config.json that the run was started with */
+    const char *config; /* path of its adapter_config.json; NULL: the one beside the run */
     const char *name;   /* of the adapter, where the run has several; NULL: the only one */
 } ckpt_adapter_only;
 
@@ -197,8 +199,9 @@ typedef struct ckpt_adapter_only {
  * Keep the adapter of a run that trained one, in place, under the names of PEFT's files; written
  * with "hf" or "hf-bin" it becomes an adapter folder.
  *
- * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config; CKPT_EMISMATCH: the
- *          config is of another adapter
+ * only     NULL: the only one, with the configuration beside it
+ * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config, and the map is as it
+ *          was; CKPT_EMISMATCH: the config is of another adapter
  */
 CKPT_API int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
 

@@ -611,20 +611,34 @@ static int ad_fits_base(const adapting *a)
                      a->config.path, a->config.odd_init);
 }
 
+/* Where the configuration is; a run's adapter is made what its folder would have held. */
+static int ad_config_path(const char **out, adapting *a)
+{
+    const char *file = a->child->files.n > 0 ? a->child->files.at[0].path : a->opts.path;
+    const char *slash = strrchr(file, '/');
+    int rc;
+
+    if (!ckpt_peft_is_live(a->child)) {
+        *out = ckpt_arena_printf(a->map->arena, "%.*sadapter_config.json",
+                                 slash ? (int)(slash - file + 1) : 0, file);
+        return *out ? CKPT_OK : ckpt_fail_memory(a->err);
+    }
+    rc = ckpt_peft_config_of(out, a->child, a->opts.config, a->err);
+    const ckpt_adapter_only only = {.size = sizeof only, .config = *out, .name = a->opts.name};
+    return rc == CKPT_OK ? ckpt_map_adapter_only(a->child, &only, a->err) : rc;
+}
+
 static int ad_open(adapting *a)
 {
     ckpt_map *map = a->map;
-    const char *file, *slash;
+    const char *file = NULL;
     int rc = ckpt_open(&a->child, a->opts.path, NULL, a->err);
 
     if (rc != CKPT_OK)
         return rc;
-    file = a->child->files.n > 0 ? a->child->files.at[0].path : a->opts.path;
-    slash = strrchr(file, '/');
-    file = ckpt_arena_printf(map->arena, "%.*sadapter_config.json",
-                             slash ? (int)(slash - file + 1) : 0, file);
-    rc = file ? ckpt_peft_config_read(&a->config, map->arena, file, a->err)
-              : ckpt_fail_memory(a->err);
+    rc = ad_config_path(&file, a);
+    if (rc == CKPT_OK)
+        rc = ckpt_peft_config_read(&a->config, map->arena, file, a->err);
     if (rc == CKPT_OK)
         rc = ad_fits_base(a);
     if (rc == CKPT_OK)

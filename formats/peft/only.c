@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ckpt.h"
+#include "formats/hf/side.h"
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/io.h"
@@ -138,26 +139,62 @@ static int only_all(only_job *j)
     return rc == CKPT_OK ? ckpt_map_reindex(map, j->err) : rc;
 }
 
+bool ckpt_peft_is_live(const ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
+
+        at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
+        // a file's name ends with ".lora_A.weight"; while it is trained, the adapter's stands before
+        if (at && strcmp(at, ".lora_A.weight") != 0)
+            return true;
+    }
+    return false;
+}
+
+int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err)
+{
+    ckpt_map *scratch = NULL, own = *map;
+    ckpt_listing list;
+    int rc = given ? CKPT_OK : ckpt_map_new(&scratch, 0, err);
+
+    *out = given;
+    // the folder of a base that was named is not where the run keeps its own
+    own.model_folder = NULL;
+    if (rc == CKPT_OK && !given && ckpt_hf_beside(&list, scratch, &own, NULL) == CKPT_OK &&
+        ckpt_listing_find(&list, "adapter_config.json"))
+        *out = ckpt_path_join(map->arena, list.folder, "adapter_config.json");
+    ckpt_map_free(scratch);
+    if (rc != CKPT_OK || *out)
+        return rc;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: a run that trained an adapter, whose rank, scale and targets no "
+                     "checkpoint holds, and no adapter_config.json beside it: --adapter-config "
+                     "FILE names it",
+                     map->path);
+}
+
 int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
 {
     ckpt_err_clear(err);
     only_job j = {.map = map, .err = err};
-    int rc = !map || !only || !only->config
-                 ? ckpt_fail(err, CKPT_EUSAGE,
-                             "rank, scale and targets of an adapter are in no checkpoint of a run: "
-                             "give its adapter_config.json (--adapter-config)")
-                 : ckpt_opts_take(&j.opts, sizeof j.opts, only, "ckpt_adapter_only", err);
+    const char *path = NULL;
     char *text = NULL;
+    int rc = !map   ? ckpt_fail(err, CKPT_EUSAGE, "no map whose adapter could be kept")
+             : only ? ckpt_opts_take(&j.opts, sizeof j.opts, only, "ckpt_adapter_only", err)
+                    : CKPT_OK;
 
+    if (rc == CKPT_OK)
+        rc = ckpt_peft_config_of(&path, map, j.opts.config, err);
     if (rc != CKPT_OK)
         return rc;
     if (j.opts.name)
         j.adapter = j.opts.name;
-    rc = ckpt_peft_config_read(&j.config, map->arena, j.opts.config, err);
+    rc = ckpt_peft_config_read(&j.config, map->arena, path, err);
     if (rc == CKPT_OK)
         rc = only_all(&j);
     if (rc == CKPT_OK)
-        rc = ckpt_io_slurp(&text, &map->n_adapter_config, j.opts.config, UINT64_C(4) << 20, err);
+        rc = ckpt_io_slurp(&text, &map->n_adapter_config, path, UINT64_C(4) << 20, err);
     if (rc == CKPT_OK) {
         map->adapter_config = ckpt_arena_copy(map->arena, text, map->n_adapter_config);
         rc = map->adapter_config ? CKPT_OK : ckpt_fail_memory(err);

@@ -46,4 +46,14 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name);
  */
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n);
 
+/* True if the tensors have the names of a model in training, with those of its adapters. */
+bool ckpt_peft_is_live(const ckpt_map *map);
+
+/*
+ * The path of a run's adapter_config.json, in the map's arena: the one given, or the one beside it.
+ *
+ * Errors   CKPT_EUSAGE: there is none; CKPT_ELIMIT
+ */
+int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/hub.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/pipe.h"
 #include "tools/ckpt/plan.h"
@@ -37,6 +38,12 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* The target is a folder that PEFT could load an adapter from. */
+static bool convert_to_folder(const cli_args *a)
+{
+    return strcmp(a->target.format, "hf") == 0 || strcmp(a->target.format, "hf-bin") == 0;
+}
+
 /* The options of adapters that are given without what they are about. */
 static int convert_check_adapters(const cli_args *a, ckpt_err *err)
 {
@@ -44,12 +51,13 @@ static int convert_check_adapters(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--adapter-only takes an adapter out, --adapter merges one "
                     "in: one of them");
-    if (!a->adapter_only && (a->adapter_config || a->adapter_name))
-        return fail(err, CKPT_EUSAGE, "--%s is for --adapter-only",
+    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(a) &&
+        (a->adapter_config || a->adapter_name))
+        return fail(err, CKPT_EUSAGE, "--%s is for --adapter-only and --adapter",
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
-    if (a->adapter_only && strncmp(a->target.format, "hf", 2) != 0)
+    if (a->adapter_only && !convert_to_folder(a))
         return fail(err, CKPT_EUSAGE, "--adapter-only writes --to hf or --to hf-bin");
     return CKPT_OK;
 }
@@ -77,23 +85,60 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Merge what --adapter names, or leave nothing but the adapter of --adapter-only. */
-static int convert_adapt(ckpt_map *map, const cli_args *a, ckpt_err *err)
+/*
+ * A run that trained an adapter has no model under names that loaders know: a folder of it is that
+ * of its adapter.  Where its base is in it and nothing says how it was adapted, all is written.
+ */
+static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     const ckpt_adapter_only only = {
         .size = sizeof only, .config = a->adapter_config, .name = a->adapter_name};
+    hub_adapter kind = convert_to_folder(a) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
+    bool asked = a->adapter_only || a->adapter_config || a->adapter_name;
+
+    if (kind == HUB_NONE && !a->adapter_only) {
+        if (asked && !a->adapters.n)
+            say_warning("--adapter-%s has no effect: the source trained no adapter",
+                        a->adapter_config ? "config" : "name");
+        return CKPT_OK;
+    }
+    int rc = ckpt_map_adapter_only(map, &only, err);
+    if (rc == CKPT_EUSAGE && !asked && kind == HUB_WITH_BASE && strstr(err->text, "--adapter-c")) {
+        *err = (ckpt_err){0};
+        say_warning("the names are those of a model in training with PEFT, which no loader looks "
+                    "for: --adapter-config FILE, with the run's adapter_config.json, writes its "
+                    "adapter");
+        return CKPT_OK;
+    }
+    return rc;
+}
+
+/* Merge what --adapter names, or leave nothing but the adapter of a run that trained one. */
+static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
+{
     char path[PATH_MAX];
+    bool renamed = false;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < a->adapters.n; i++) {
-        ckpt_adapter adapter = {.size = sizeof adapter, .path = path, .untie = a->untie};
+        ckpt_adapter adapter = {.size = sizeof adapter,
+                                .path = path,
+                                .untie = a->untie,
+                                .config = a->adapter_config,
+                                .name = a->adapter_name};
 
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &adapter.weight) ||
             adapter.weight == 0)
             return fail(err, CKPT_EUSAGE, "--adapter: '%s' is no FOLDER:WEIGHT", a->adapters.at[i]);
-        rc = ckpt_map_adapt(map, &adapter, err);
+        // an adapter has the names of the model in memory, which the hub's files may not have
+        if (!renamed && hub_misses(map, path))
+            rc = hub_rename(map, a, HUB_TO_MEMORY, &renamed, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_map_adapt(map, &adapter, err);
     }
-    return rc == CKPT_OK && a->adapter_only ? ckpt_map_adapter_only(map, &only, err) : rc;
+    if (rc == CKPT_OK && renamed)
+        rc = hub_rename(map, a, HUB_TO_FILES, &renamed, err);
+    return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
 /* What is written are floats, not what a quantized source stores for them. */

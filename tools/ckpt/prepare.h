@@ -41,7 +41,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"size", 0, CLI_LIST, PREPARE_AT(sizes), "NAME=VALUE", \
      "a size or value that the map asks for (again)"}, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
-     "merge this LoRA adapter of PEFT (again: another)"}, \
+     "merge this LoRA adapter, a folder or run (again: another)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
      "tokens: rows of embedding and head, cut or added"}, \
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \
@@ -56,7 +56,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"adapter-only", 0, CLI_FLAG, PREPARE_AT(adapter_only), NULL, \
      "the adapter of a run that trained one, as PEFT's folder"}, \
     {"adapter-config", 0, CLI_FILE, PREPARE_AT(adapter_config), "FILE", \
-     "its adapter_config.json"}, \
+     "a run's adapter_config.json (the one beside it)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
      "of several adapters, this one"}, \
     {"tag", 't', CLI_TEXT, PREPARE_AT(open.tag), "TAG", "this tag instead of the latest"}, \

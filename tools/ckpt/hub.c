@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hub.c: asks the table of transformers' names, in either direction.
+ */
+#include "tools/ckpt/hub.h"
+
+#include <string.h>
+
+static bool hub_is_table(const ckpt_remap *r)
+{
+    return strcmp(ckpt_remap_side(r, false), "hf") == 0 &&
+           strcmp(ckpt_remap_side(r, true), "packed") == 0;
+}
+
+int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err)
+{
+    const ckpt_remap_opts opts = {.size = sizeof opts,
+                                  .backwards = way == HUB_TO_FILES,
+                                  .config_text = a->config_text,
+                                  .config_name = a->config};
+    cli_maps own = {0};
+    const cli_maps *maps = a->own_map ? &a->maps : &own;
+    // a map that the user names is the only one that was read
+    int rc = a->own_map ? CKPT_OK : maps_read(&own, NULL, err);
+
+    *did = false;
+    for (size_t i = 0; rc == CKPT_OK && !*did && i < maps->n; i++) {
+        ckpt_remap *r = maps->at[i].map;
+
+        if (!hub_is_table(r))
+            continue;
+        rc = ckpt_remap_matches(map, r, &opts, did, err);
+        if (rc == CKPT_OK && *did)
+            rc = ckpt_map_remap(map, r, &opts, err);
+    }
+    maps_free(&own);
+    return rc;
+}
+
+/* Does a tensor's name end with a module's, and then `.weight`?  It may have one part less. */
+static bool hub_has(const ckpt_map *base, const char *module, size_t n)
+{
+    const char *dot = memchr(module, '.', n);
+    size_t bare = dot ? n - (size_t)(dot + 1 - module) : n;
+
+    for (size_t i = 0; i < ckpt_map_count(base); i++) {
+        const char *name = ckpt_map_tensor(base, i)->name, *end = strrchr(name, '.');
+        size_t m = end && strcmp(end, ".weight") == 0 ? (size_t)(end - name) : 0;
+
+        if (m == 0)
+            continue;
+        if ((m == bare && memcmp(name, module + n - bare, bare) == 0) ||
+            (m >= n && memcmp(name + m - n, module, n) == 0 && (m == n || name[m - n - 1] == '.')))
+            return true;
+    }
+    return false;
+}
+
+bool hub_misses(const ckpt_map *base, const char *adapter)
+{
+    static const char prefix[] = "base_model.model.";
+    ckpt_map *map = NULL;
+    bool misses = false;
+
+    if (ckpt_open(&map, adapter, NULL, NULL) != CKPT_OK)
+        return false;
+    for (size_t i = 0; !misses && i < ckpt_map_count(map); i++) {
+        const char *name = ckpt_map_tensor(map, i)->name, *end = strstr(name, ".lora_");
+
+        if (end && strncmp(name, prefix, sizeof prefix - 1) == 0 && end > name + sizeof prefix) {
+            const char *module = name + sizeof prefix - 1;
+            misses = !hub_has(base, module, (size_t)(end - module));
+        }
+    }
+    ckpt_map_free(map);
+    return misses;
+}
+
+hub_adapter hub_adapter_of(const ckpt_map *map)
+{
+    bool live = false, base = false;
+
+    for (size_t i = 0; i < ckpt_map_count(map); i++) {
+        const char *name = ckpt_map_tensor(map, i)->name, *at = strstr(name, ".lora_A.");
+
+        // a file's name ends so; while it is trained, the adapter's own stands before
+        live =
+            live || (at && strcmp(at, ".lora_A.weight") != 0) || strstr(name, ".lora_embedding_A.");
+        base = base || !(strstr(name, ".lora_") || strstr(name, ".modules_to_save."));
+    }
+    return !live ? HUB_NONE : base ? HUB_WITH_BASE : HUB_ALONE;
+}
