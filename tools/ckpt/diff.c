@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/hub.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
@@ -133,6 +134,27 @@ static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
     return rc;
 }
 
+/* It is a folder of a model, whose names are the hub's. */
+static bool diff_is_folder(const ckpt_map *map)
+{
+    return strcmp(ckpt_map_format(map), "hf") == 0;
+}
+
+/* A run has the names of the model in memory: beside the hub's folder it is given those. */
+static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
+{
+    bool folder = diff_is_folder(ma), did = false;
+    ckpt_map *other = folder ? mb : ma;
+    int rc = CKPT_OK;
+
+    if (folder != diff_is_folder(mb))
+        rc = hub_rename_like(folder ? ma : mb, other, a, &did, err);
+    if (rc == CKPT_OK && did && !a->quiet && !a->json)
+        say_note("%s: compared under the names that the hub has for this model",
+                 ckpt_map_path(other));
+    return rc;
+}
+
 /* Compare, print, and say how it ended. */
 static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
@@ -184,6 +206,8 @@ static int diff_run(cli_args *a, ckpt_err *err)
         rc = diff_open(&mb, a, a->operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, a->quiet || a->json, err);
+    if (rc == CKPT_OK)
+        rc = diff_names(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_filter(ma, a, err);
     if (rc == CKPT_OK)

@@ -12,7 +12,8 @@ static bool hub_is_table(const ckpt_remap *r)
            strcmp(ckpt_remap_side(r, true), "packed") == 0;
 }
 
-int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err)
+/* Find the table, and apply it where it fits; only: do not apply it. */
+static int hub_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits, ckpt_err *err)
 {
     const ckpt_remap_opts opts = {.size = sizeof opts,
                                   .backwards = way == HUB_TO_FILES,
@@ -23,18 +24,34 @@ int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err
     // a map that the user names is the only one that was read
     int rc = a->own_map ? CKPT_OK : maps_read(&own, NULL, err);
 
-    *did = false;
-    for (size_t i = 0; rc == CKPT_OK && !*did && i < maps->n; i++) {
+    *fits = false;
+    for (size_t i = 0; rc == CKPT_OK && !*fits && i < maps->n; i++) {
         ckpt_remap *r = maps->at[i].map;
 
         if (!hub_is_table(r))
             continue;
-        rc = ckpt_remap_matches(map, r, &opts, did, err);
-        if (rc == CKPT_OK && *did)
+        rc = ckpt_remap_matches(map, r, &opts, fits, err);
+        if (rc == CKPT_OK && *fits && !only)
             rc = ckpt_map_remap(map, r, &opts, err);
     }
     maps_free(&own);
     return rc;
+}
+
+int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err)
+{
+    return hub_ask(map, a, way, false, did, err);
+}
+
+int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err)
+{
+    bool in_memory = false;
+    int rc = hub_ask(folder, a, HUB_TO_FILES, true, &in_memory, err);
+
+    *did = false;
+    if (rc == CKPT_OK && !in_memory)
+        rc = ckpt_map_set_model_folder(other, ckpt_map_path(folder), err);
+    return rc == CKPT_OK && !in_memory ? hub_rename(other, a, HUB_TO_FILES, did, err) : rc;
 }
 
 /* Does a tensor's name end with a module's, and then `.weight`?  It may have one part less. */

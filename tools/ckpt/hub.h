@@ -19,6 +19,12 @@ typedef enum hub_way { HUB_TO_MEMORY, HUB_TO_FILES } hub_way;
 int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err);
 
 /*
+ * Of two checkpoints one of which is a folder of a model: give the other the names that the hub has
+ * for this model, unless the folder has those of memory itself; *did: it was done.
+ */
+int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err);
+
+/*
  * True if an adapter has modules that are no matrices of this base by their names.  What cannot be
  * opened misses nothing: merging it says why.
  */
