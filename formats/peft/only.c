@@ -145,7 +145,7 @@ bool ckpt_peft_is_live(const ckpt_map *map)
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
 
         at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
-        // a file's name ends with ".lora_A.weight"; while it is trained, the adapter's stands before
+        // a file's name ends so; while it is trained, the adapter's own stands before "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;
     }

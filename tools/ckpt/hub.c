@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-static bool hub_is_table(const ckpt_remap *r)
+static bool hn_is_table(const ckpt_remap *r)
 {
     return strcmp(ckpt_remap_side(r, false), "hf") == 0 &&
            strcmp(ckpt_remap_side(r, true), "packed") == 0;
 }
 
 /* Find the table, and apply it where it fits; only: do not apply it. */
-static int hub_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits, ckpt_err *err)
+static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits, ckpt_err *err)
 {
     const ckpt_remap_opts opts = {.size = sizeof opts,
                                   .backwards = way == HUB_TO_FILES,
@@ -28,7 +28,7 @@ static int hub_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fit
     for (size_t i = 0; rc == CKPT_OK && !*fits && i < maps->n; i++) {
         ckpt_remap *r = maps->at[i].map;
 
-        if (!hub_is_table(r))
+        if (!hn_is_table(r))
             continue;
         rc = ckpt_remap_matches(map, r, &opts, fits, err);
         if (rc == CKPT_OK && *fits && !only)
@@ -40,13 +40,13 @@ static int hub_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fit
 
 int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err)
 {
-    return hub_ask(map, a, way, false, did, err);
+    return hn_ask(map, a, way, false, did, err);
 }
 
 int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err)
 {
     bool in_memory = false;
-    int rc = hub_ask(folder, a, HUB_TO_FILES, true, &in_memory, err);
+    int rc = hn_ask(folder, a, HUB_TO_FILES, true, &in_memory, err);
 
     *did = false;
     if (rc == CKPT_OK && !in_memory)
@@ -55,7 +55,7 @@ int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, c
 }
 
 /* Does a tensor's name end with a module's, and then `.weight`?  It may have one part less. */
-static bool hub_has(const ckpt_map *base, const char *module, size_t n)
+static bool hn_has(const ckpt_map *base, const char *module, size_t n)
 {
     const char *dot = memchr(module, '.', n);
     size_t bare = dot ? n - (size_t)(dot + 1 - module) : n;
@@ -86,7 +86,7 @@ bool hub_misses(const ckpt_map *base, const char *adapter)
 
         if (end && strncmp(name, prefix, sizeof prefix - 1) == 0 && end > name + sizeof prefix) {
             const char *module = name + sizeof prefix - 1;
-            misses = !hub_has(base, module, (size_t)(end - module));
+            misses = !hn_has(base, module, (size_t)(end - module));
         }
     }
     ckpt_map_free(map);

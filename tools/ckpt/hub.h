@@ -33,6 +33,7 @@ bool hub_misses(const ckpt_map *base, const char *adapter);
 /* What the names of a checkpoint say of adapters that were trained. */
 typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
 
+/* By its names: no adapter was trained, or one was, and its base is there too or not. */
 hub_adapter hub_adapter_of(const ckpt_map *map);
 
 #endif
