@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "formats/universal/universal.h"
+
+#include "formats/deepspeed/layout/autoep.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
-
-enum { UR_MAX_LISTED = 5 }; /* names in a message */
 
 /* ---- the model files ---- */
 
@@ -100,6 +100,15 @@ static bool ur_known(const ckpt_uni *u, const ckpt_index *ix, const char *name)
     return ckpt_index_find(ix, hash, ur_same, u, name) != CKPT_INDEX_NONE;
 }
 
+/* The name of the folder below zero/ that a parameter is in: AutoEP's experts share theirs. */
+static const char *ur_folder(const ckpt_uni *u, const ckpt_ds_param *p)
+{
+    size_t n = 0;
+    const char *whole = ckpt_ds_autoep_whole(p, &n);
+
+    return ckpt_arena_string(u->job.map->arena, whole, n);
+}
+
 /* Append a parameter unless there is one of that name (tied over pipeline stages, or a slice of
  * it). */
 static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool trained)
@@ -110,13 +119,14 @@ static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool
     if (ur_known(u, ix, like->name))
         return CKPT_OK;
     ckpt_uni_param *p = ckpt_vec_push(&u->param);
+    const char *folder = ur_folder(u, like);
     name = ckpt_arena_string(u->job.map->arena, like->name, like->n_name);
-    if (!p || !name || !ckpt_index_add(ix, hash, (uint32_t)(u->param.n - 1)))
+    if (!p || !name || !folder || !ckpt_index_add(ix, hash, (uint32_t)(u->param.n - 1)))
         return ckpt_fail_memory(u->job.err);
     p->shape = *like;
     p->shape.name = name;
     p->trained = trained;
-    p->entry = ckpt_uni_entry_find(&u->dir, name);
+    p->entry = ckpt_uni_entry_find(&u->dir, folder);
     return CKPT_OK;
 }
 
@@ -211,6 +221,16 @@ static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_
     return rc;
 }
 
+/* What AutoEP has under two names, or all experts in one folder. */
+static bool ur_is_autoep(const ckpt_uni *u, const ckpt_ds_param *p)
+{
+    bool is = ckpt_ds_autoep_of(&u->head, p->name, p->n_name) != NULL;
+
+    for (size_t i = 0; !is && i < u->module.tie.n; i++)
+        is = strcmp(u->module.tie.at[i].key->as.text.at, p->name) == 0;
+    return is;
+}
+
 /*
  * Entries that param_shapes does not list, and that the model file does not hold in a better form.
  * Where there are no param_shapes, what has optimizer state is a parameter: these are entered
@@ -228,7 +248,7 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
         ckpt_ds_param like = {.name = e->name, .n_name = strlen(e->name)};
         const ckpt_pair *held = ckpt_ds_index_find(&u->module.by_name, like.name, like.n_name);
         bool states = ur_has_states(u, e);
-        if (ckpt_value_get(shared, e->name) ||
+        if (ckpt_value_get(shared, e->name) || ur_is_autoep(u, &like) ||
             ckpt_map_index(u->job.map, like.name, like.n_name) != SIZE_MAX ||
             ur_known(u, ix, e->name) || (trained && !states))
             continue;
@@ -259,7 +279,7 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
  */
 static int ur_module(ckpt_uni *u)
 {
-    int rc = ckpt_ds_module_whole(&u->job, &u->head);
+    int rc = ckpt_ds_autoep_read(&u->job, &u->head);
 
     return rc == CKPT_OK ? ckpt_ds_module_begin(&u->job, &u->head, &u->module) : rc;
 }
@@ -326,6 +346,8 @@ static int ur_model(ckpt_uni *u, ckpt_index *ix)
     if (rc == CKPT_OK && shapes)
         rc = ur_shapes_more(u, &all);
     if (rc == CKPT_OK)
+        rc = ckpt_ds_autoep_expand(&u->job, &u->head, &all, true);
+    if (rc == CKPT_OK)
         rc = ur_shapes(u, ix, &all);
     ckpt_vec_free(&all);
     // Without param_shapes what has optimizer state is trained, and must not be taken for frozen.
@@ -391,19 +413,14 @@ static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value 
                                                                                  : "fp32.pt");
 }
 
-/* One file with a tensor: the master of a parameter, or one kind of its state. */
-static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
+/* The tensor of a file as that of the parameter `at`: its master, or one kind of its state. */
+static int ur_add_tensor(ckpt_uni *u, ckpt_uni_file *f, size_t at, const ckpt_tensor_value *v)
 {
-    ckpt_uni_param *p = &u->param.at[f->want->param];
+    ckpt_uni_param *p = &u->param.at[at];
     bool master = strcmp(f->want->state, "fp32") == 0, fits = false;
-    const ckpt_tensor_value *v = ur_tensor(f->shard->root);
     const char *name = p->shape.name;
     ckpt_tensor like = {0}, *t = NULL;
 
-    if (!v)
-        return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
-                               "%s: expected a tensor, bare or as 'param' in a dict",
-                               f->want->path);
     if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
                                "%s: a tensor of %s; masters and moments are float32", f->want->path,
@@ -418,7 +435,7 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     if (!master && p->t) {
         like.ndim = p->t->ndim;
         like.shape = p->t->shape;
-    } else if (master && f->want->param < u->n_shapes && u->shapes_whole) {
+    } else if (master && at < u->n_shapes && u->shapes_whole) {
         like.ndim = p->shape.ndim;
         like.shape = p->shape.shape;
     }
@@ -438,6 +455,45 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
     bool copy = p->trained && u->shapes_whole && u->head.stage < 3 && u->n_shapes &&
                 ckpt_ds_index_find(&u->module.by_name, p->shape.name, strlen(p->shape.name));
     return copy ? ckpt_ds_module_twin(&u->job, &u->head, &u->module, t) : CKPT_OK;
+}
+
+/* AutoEP: one tensor of all experts of a layer, which are parameters here. */
+static int ur_add_experts(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v)
+{
+    const ckpt_ds_param *p = &u->param.at[f->want->param].shape;
+    int rc = CKPT_OK;
+
+    if (v->ndim != p->ndim + 1 || v->shape[0] != p->fused)
+        return ckpt_ds_problem(
+            &u->job, CKPT_EMISMATCH,
+            "%s: the tensor has %" PRIu32 " axes, the first of %" PRIu64 "; expected %" PRIu32
+            ", the first of all %" PRIu32 " experts: the file is of another run",
+            f->want->path, v->ndim, v->ndim ? v->shape[0] : 0, p->ndim + 1, p->fused);
+    for (uint32_t i = 0; rc == CKPT_OK && i < p->fused; i++) {
+        ckpt_tensor_value one = *v;
+        uint64_t from = 0;
+        one.ndim--;
+        one.shape++;
+        one.stride++;
+        if (!ckpt_mul((uint64_t)v->stride[0], i, &from) || !ckpt_add(v->offset, from, &one.offset))
+            return ckpt_fail(u->job.err, CKPT_EFORMAT, "%s: the size of the tensor overflows",
+                             f->want->path);
+        rc = ur_add_tensor(u, f, f->want->param + i, &one);
+    }
+    return rc;
+}
+
+/* One file with a tensor. */
+static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
+{
+    const ckpt_tensor_value *v = ur_tensor(f->shard->root);
+
+    if (!v)
+        return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
+                               "%s: expected a tensor, bare or as 'param' in a dict",
+                               f->want->path);
+    return u->param.at[f->want->param].shape.fused ? ur_add_experts(u, f, v)
+                                                   : ur_add_tensor(u, f, f->want->param, v);
 }
 
 /* A parameter's step count: kept, with the tree of the first. */
@@ -462,7 +518,14 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
         u->last_step = f->want->param;
     }
     p->step_tree = copy;
-    return ckpt_ds_state_scalar(&u->job, f->shard, f->shard->root, &p->scalar);
+    int rc = ckpt_ds_state_scalar(&u->job, f->shard, f->shard->root, &p->scalar);
+    for (uint32_t i = 1; i < p->shape.fused; i++) {
+        p[i].has_step = true;
+        p[i].step = p->step;
+        p[i].step_tree = p->step_tree;
+        p[i].scalar = p->scalar;
+    }
+    return rc;
 }
 
 /* An entry for each parameter that has a file of this state. */
@@ -471,7 +534,8 @@ static int ur_wants(ckpt_uni *u, ckpt_uni_wants *wants, const char *state)
     wants->n = 0;
     for (size_t i = 0; i < u->param.n; i++) {
         const ckpt_uni_param *p = &u->param.at[i];
-        const ckpt_uni_entry *e = p->entry != SIZE_MAX ? &u->dir.entry.at[p->entry] : NULL;
+        const ckpt_uni_entry *e =
+            p->entry != SIZE_MAX && p->shape.in == 0 ? &u->dir.entry.at[p->entry] : NULL;
         for (size_t k = 0; e && k < e->n; k++) {
             if (strcmp(u->dir.file.at[e->first + k], state) != 0)
                 continue;
@@ -617,66 +681,7 @@ static int ur_values(ckpt_uni *u)
     return rc;
 }
 
-/* ---- facts and trees ---- */
-
-static int ur_fact_int(ckpt_uni *u, const char *fact, const char *key)
-{
-    int64_t n = 0;
-
-    if (!ckpt_value_as_int(ckpt_value_get(u->head.model.root, key), &n))
-        return CKPT_OK;
-    return ckpt_map_fact_int(u->job.map, fact, n, u->job.err);
-}
-
-/* Steps of the parameters for people: "4", or "4, 7" where they differ, in order of first
- * appearance. */
-static int ur_fact_steps(ckpt_uni *u)
-{
-    double seen[UR_MAX_LISTED];
-    const char *text = NULL;
-    size_t n = 0, k;
-
-    for (size_t i = 0; i < u->param.n && n < UR_MAX_LISTED; i++) {
-        const ckpt_uni_param *p = &u->param.at[i];
-        for (k = 0; k < n; k++) {
-            if (!(seen[k] < p->step) && !(seen[k] > p->step))
-                break;
-        }
-        if (!p->has_step || k < n)
-            continue;
-        seen[n++] = p->step;
-        text = ckpt_arena_printf(u->job.map->arena, "%s%s%.0f", text ? text : "", text ? ", " : "",
-                                 p->step);
-        if (!text)
-            return ckpt_fail_memory(u->job.err);
-    }
-    return text ? ckpt_map_fact(u->job.map, u->job.err, "optimizer steps", "%s", text) : CKPT_OK;
-}
-
-static int ur_facts(ckpt_uni *u)
-{
-    ckpt_map *map = u->job.map;
-    ckpt_err *err = u->job.err;
-    const ckpt_value *version = u->head.model.map ? ckpt_ds_version(&u->head.model) : NULL;
-    uint64_t groups = ckpt_value_seq(ckpt_value_get(u->head.optim.root, "param_groups")).n;
-    int rc = ckpt_map_fact(map, err, "layout", "universal checkpoint");
-
-    if (rc == CKPT_OK)
-        rc = ckpt_map_fact(map, err, "tag", "%s", u->tag);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_fact(map, err, "tag folder", "%s", u->job.map->path);
-    if (rc == CKPT_OK)
-        rc = ur_fact_int(u, "world size", "dp_world_size");
-    if (rc == CKPT_OK && version)
-        rc = ckpt_map_fact(map, err, "DeepSpeed version", "%s", version->as.text.at);
-    if (rc == CKPT_OK && groups)
-        rc = ckpt_map_fact_int(map, "parameter groups", (int64_t)groups, err);
-    if (rc == CKPT_OK)
-        rc = ur_fact_int(u, "step", "global_steps");
-    if (rc == CKPT_OK)
-        rc = ur_fact_int(u, "skipped steps", "skipped_steps");
-    return rc == CKPT_OK ? ur_fact_steps(u) : rc;
-}
+/* ---- trees ---- */
 
 /* One tree of the two. */
 static int ur_tree(ckpt_uni *u, ckpt_value *root, const char *key, ckpt_ds_shard *s)
@@ -706,6 +711,7 @@ static int ur_trees(ckpt_uni *u)
 static void ur_free(ckpt_uni *u)
 {
     ckpt_ds_module_free(&u->module);
+    ckpt_vec_free(&u->head.autoep);
     ckpt_ds_shard_close(&u->head.model);
     ckpt_ds_shard_close(&u->head.optim);
     ckpt_uni_folder_free(&u->dir);
@@ -731,6 +737,8 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     ckpt_index_free(&ix);
     if (rc == CKPT_OK)
         rc = ur_values(&u);
+    if (rc == CKPT_OK && !u.job.broken && !u.job.opts->with_optimizer)
+        rc = ckpt_ds_autoep_hub(&u.job, &u.head, &u.module);
     if (rc == CKPT_OK)
         rc = ur_trees(&u);
     if (rc == CKPT_OK)
@@ -738,7 +746,7 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     if (rc == CKPT_OK && !u.job.broken && u.job.opts->with_optimizer)
         rc = ckpt_uni_state_make(&u);
     if (rc == CKPT_OK)
-        rc = ur_facts(&u);
+        rc = ckpt_uni_facts(&u);
     ur_free(&u);
     return rc;
 }

@@ -339,6 +339,17 @@ static void us_export(ckpt_map *map)
     }
 }
 
+/* zero_optimization.<key> of the run's configuration is on. */
+static bool us_is_on(const ckpt_uni *u, const char *key)
+{
+    const ckpt_value *config = ckpt_value_get(u->head.model.root, "ds_config");
+    int64_t n = 0;
+
+    return ckpt_value_as_int(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), key),
+                             &n) &&
+           n != 0;
+}
+
 int ckpt_uni_state_make(ckpt_uni *u)
 {
     ckpt_state *state = NULL;
@@ -352,6 +363,12 @@ int ckpt_uni_state_make(ckpt_uni *u)
         u->job.map->no_state = "no model file with param_shapes: nothing says in which order and "
                                "groups the optimizer had the parameters";
         return ckpt_map_note(u->job.map, CKPT_INFO, u->job.err, "%s: %s", u->job.map->path,
+                             u->job.map->no_state);
+    }
+    if (u->head.autoep.n && us_is_on(u, "round_robin_gradients")) {
+        u->job.map->no_state = "AutoEP with round_robin_gradients: the order in which the "
+                               "optimizer had the parameters is not known here";
+        return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err, "%s: %s", u->job.map->path,
                              u->job.map->no_state);
     }
     rc = ckpt_ds_state_new(&u->job, &u->head, &u->module, &state);

@@ -5,6 +5,7 @@
  *     folder.c   from what the user named to one output folder: its model files, its parameters
  *     files.c    thousands of small torch files, a few at a time by several threads
  *     read.c     the driver's reader: names and roles from the model file, values from zero/
+ *     facts.c    what was understood, for `info`
  *     state.c    parameter groups and optimizer values in the form that writers take
  *     write.c    the driver's writer: which files there are, one folder per parameter
  *     model.c    the two model files, written
@@ -133,6 +134,11 @@ typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 /* Read the files of a list, all of one state, and hand those that could be read to fn in order;
  * step counts are read with their files. */
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn);
+
+/* ---- facts.c ---- */
+
+/* Stage, world, steps and so on as facts of the map. */
+int ckpt_uni_facts(ckpt_uni *u);
 
 /* ---- state.c ---- */
 

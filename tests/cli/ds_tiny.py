@@ -35,7 +35,6 @@ Stage 3 of one rank, by CASE:
        twice_one     the same, all placeholders on one storage: nothing says what is tied to what
 Stage 1 of two ranks, by CASE:
        values        a number of each rank's own, a step of shape [1], a list
-       autoep        experts spread by AutoEP, as the first releases that had it named them
 Stage 1 of two ranks, a GPT-2 after 4 steps; its config.json and tokens.safetensors go beside it, by CASE:
        skipped       all of them overflowed, and the optimizer has made no state
        skipped_half  the same, but the second rank's optimizer has
@@ -201,7 +200,7 @@ def stage0(case):
 
 def one_rank(case, folder):
     owner = filled((4, 2), 1.5 if case.startswith(('tied', 'unlisted')) else 1.25)
-    alias = {'unlisted': filled((4, 2), 2.5), 'copies': owner, 'zenflow': owner, 'autoep': owner,
+    alias = {'unlisted': filled((4, 2), 2.5), 'copies': owner, 'zenflow': owner,
              'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
              'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
              'tied_kind': Tensor([3] * 8, (4, 2))}[case]
@@ -217,7 +216,7 @@ def one_rank(case, folder):
     lists = {'buffer_names': None} if case == 'unlisted' else {'shared_params': {'out.weight': 'emb.weight'}}
     return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
                   param_shapes=[OrderedDict([('emb.weight', (4, 2))])], **lists,
-                  ds_config=config, **({'autoep_layers': [{'moe_layer_id': 0}]} if case == 'autoep' else {}))
+                  ds_config=config)
 
 
 def parted(case, folder):
@@ -304,7 +303,7 @@ def main():
     elif case.startswith('skipped'):
         tree = skipped(case, folder)
     else:
-        tree = one_rank(case, folder) if case.startswith(('tied', 'unlisted', 'copies', 'zenflow', 'autoep')) else stage0(case)
+        tree = one_rank(case, folder) if case.startswith(('tied', 'unlisted', 'copies', 'zenflow')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')

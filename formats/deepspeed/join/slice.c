@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/join/slice.h"
+#include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/layout/same.h"
 #include "formats/deepspeed/layout/stage12.h"
 #include "formats/deepspeed/layout/stage3.h"
@@ -146,8 +147,10 @@ static int one_read_first(one *o)
     if (rc == CKPT_OK && !o->job->broken)
         rc = ckpt_ds_lanes_params(o->job, &o->layout);
     if (rc == CKPT_OK && !o->job->broken)
-        rc = o->head.stage == 3 ? ckpt_ds_stage3_begin(o->job, o->dir, &o->head, &o->layout)
-                                : ckpt_ds_stage12_begin(o->job, &o->head, &o->layout);
+        rc = o->head.stage == 3 && o->head.autoep.n
+                 ? ckpt_ds_autoep_place(o->job, &o->head, &o->layout)
+             : o->head.stage == 3 ? ckpt_ds_stage3_begin(o->job, o->dir, &o->head, &o->layout)
+                                  : ckpt_ds_stage12_begin(o->job, &o->head, &o->layout);
     if (rc == CKPT_OK && !o->job->broken && o->head.stage < 3)
         rc = ckpt_ds_stage12_mappings(o->job, &o->head, &o->layout, &o->head.optim);
     if (rc == CKPT_OK && o->head.stage == 3 && !o->job->broken)
@@ -212,6 +215,8 @@ static int one_check_model(one *o, const ckpt_ds_shard *s)
         rc = one_check_shared(o->job, s);
     if (rc == CKPT_OK)
         rc = ckpt_ds_params_check(o->job, &o->head, s);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_autoep_check_model(o->job, &o->head, s);
     return rc == CKPT_OK ? ckpt_ds_same_model(o->job, &o->head, s) : rc;
 }
 
@@ -316,9 +321,11 @@ static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckp
     ckpt_ds_boxes boxes = {0};
     int rc = CKPT_OK;
 
-    if (o->head.stage == 3)
+    if (o->head.stage == 3 && p->fused)
+        rc = p->numel ? ckpt_ds_stage3_extents(o->job, &o->layout, &boxes, c, p) : CKPT_OK;
+    else if (o->head.stage == 3)
         return p->numel ? one_cut(o, &c->at[o->layout.group.at[p->group].part], p->at, t) : CKPT_OK;
-    if (p->numel)
+    else if (p->numel)
         rc = ckpt_ds_stage12_extents(o->job, &o->layout, &boxes, c, p, form);
     if (rc == CKPT_OK)
         rc = ckpt_ds_extent_back(o->job, &boxes, t);
@@ -577,6 +584,7 @@ static void one_free(one *o)
 {
     ckpt_ds_layout_free(&o->layout);
     ckpt_ds_module_free(&o->module);
+    ckpt_vec_free(&o->head.autoep);
     ckpt_ds_shard_close(&o->head.model);
     ckpt_ds_shard_close(&o->head.optim);
 }
@@ -596,6 +604,8 @@ int ckpt_ds_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_pipe
         rc = one_facts(job, dir, &o.head, &o.module, &o.layout);
     if (rc == CKPT_OK && o.head.world && !job->broken)
         rc = one_build(&o);
+    if (rc == CKPT_OK && o.head.world && !job->broken && !job->opts->with_optimizer)
+        rc = ckpt_ds_autoep_hub(job, &o.head, &o.module);
     if (rc == CKPT_OK)
         rc = one_values(job, &o.head);
     if (rc == CKPT_OK && o.head.world && !job->broken && job->opts->with_optimizer)

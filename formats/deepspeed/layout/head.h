@@ -8,12 +8,24 @@
 
 #include "formats/deepspeed/shard/shard.h"
 
+/* A layer whose experts AutoEP has spread over ranks (autoep.h). */
+typedef struct ckpt_ds_moe_layer {
+    const char *prefix; /* of its experts' names: "model.layers.0.mlp.experts", n_prefix bytes */
+    size_t n_prefix;
+    size_t n_module; /* bytes of it that are the layer's own path: "model.layers.0.mlp" */
+    uint32_t n_experts, n_local; /* of all ranks, and of one expert-parallel rank */
+    uint32_t ep;                 /* expert-parallel ranks */
+} ckpt_ds_moe_layer;
+
+CKPT_VEC(ckpt_ds_moe_layers, ckpt_ds_moe_layer);
+
 /* Rank 0's two files, which stay open for the others to be compared with, and what they say. */
 typedef struct ckpt_ds_head {
     ckpt_ds_shard model, optim;
     int stage;
     uint32_t world; /* data-parallel ranks */
     bool legacy;    /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    ckpt_ds_moe_layers autoep; /* of a run with AutoEP; names are the model file's */
 } ckpt_ds_head;
 
 /*

@@ -11,20 +11,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/layout/autoep.h"
+
+/* What stands behind "experts.w1." (w2, w3), the last of them, in a name; NULL: none does. */
+static const char *dsx_autoep(const char *name)
+{
+    static const char mark[] = "experts.w";
+    const char *found = NULL;
+
+    for (const char *p = strstr(name, mark); p; p = strstr(p + 1, mark)) {
+        const char *w = p + sizeof mark - 1;
+        if (*w >= '1' && *w <= '3' && w[1] == '.' && (p == name || p[-1] == '.'))
+            found = w + 2;
+    }
+    return found;
+}
 
 bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *number)
 {
     const char *mark = strstr(name, CKPT_DS_EXPERTS), *p;
+    const char *autoep = mark ? NULL : dsx_autoep(name);
 
-    if (!mark)
+    if (!mark && !autoep)
         return false;
-    p = mark + sizeof CKPT_DS_EXPERTS - 1;
+    p = autoep ? autoep : mark + sizeof CKPT_DS_EXPERTS - 1;
     *at = (size_t)(p - name);
     *number = 0;
     for (*n = 0; *n < 9 && p[*n] >= '0' && p[*n] <= '9'; (*n)++)
         *number = *number * 10 + (uint64_t)(p[*n] - '0');
-    return *n > 0 && p[*n] == '.';
+    return *n > 0 && p[*n] == (autoep ? '\0' : '.');
 }
 
 uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
@@ -34,6 +49,13 @@ uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
     ckpt_dict first = ckpt_value_map(group < shapes.n ? shapes.at[group] : NULL);
     int64_t n = 0;
 
+    if (first.n && first.at[0].key->kind == CKPT_V_STR) {
+        const ckpt_text *name = &first.at[0].key->as.text;
+        const ckpt_ds_moe_layer *layer = ckpt_ds_autoep_of(head, name->at, name->n);
+        // where ranks are missing, that is what will be said
+        if (layer)
+            return head->world % layer->ep ? 1 : layer->ep;
+    }
     if (head->stage == 3 || head->legacy || first.n == 0 || first.at[0].key->kind != CKPT_V_STR ||
         !strstr(first.at[0].key->as.text.at, CKPT_DS_EXPERTS))
         return 1;

@@ -18,6 +18,11 @@ typedef struct ckpt_ds_param {
     uint32_t group; /* index in ckpt_ds_layout.group */
     uint64_t numel;
     uint64_t at; /* stage 3: element offset of its partition in the sub-group's flat tensor */
+    /*
+     * AutoEP: one of `fused` experts, number `in`, that follow each other and are one parameter of
+     * DeepSpeed's (whose partition `at` is of); else 0
+     */
+    uint32_t fused, in;
 } ckpt_ds_param;
 
 /* A parameter group (stages 1, 2) or a sub-group (stage 3). */
@@ -122,7 +127,10 @@ int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
 /* In the names of experts, before their number. */
 #define CKPT_DS_EXPERTS ".deepspeed_experts."
 
-/* The number in an expert's name: from byte *at on, *n bytes; false: it is no expert's. */
+/*
+ * The number in an expert's name ("...deepspeed_experts.3.fc.weight"; AutoEP: "...experts.w1.3"):
+ * from byte *at on, *n bytes; false: it is no expert's.
+ */
 bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *number);
 
 /* Expert-parallel ranks of a group, as rank 0's files show them. */

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/layout/same.h"
 #include "formats/deepspeed/layout/stage3.h"
 #include "libckpt/base/dtype.h"
@@ -431,6 +431,8 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
         rc = ckpt_ds_value_check(job, head, layout, s);
     if (rc == CKPT_OK && fits)
         rc = dso_check_swapped(job, head, layout, s, list);
+    if (rc == CKPT_OK && fits)
+        rc = ckpt_ds_autoep_check_optim(job, head, layout, s);
     if (rc == CKPT_OK && s->rank != 0)
         rc = ckpt_ds_params_check(job, head, s);
     if (rc == CKPT_OK && s->rank != 0)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/layout/autoep.h"
 #include "libckpt/map/extent.h"
 
 /* ---- shapes ---- */
@@ -252,7 +252,16 @@ int ckpt_ds_params_read(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_inde
             "parameters in another order than they are stored, and nothing says which is which",
             job->map->path, dsp_optimizer_groups(head));
     int rc = dsp_groups(job, head, names, layout, shapes);
-    if (rc == CKPT_OK && head->stage < 3 && !job->broken)
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_autoep_expand(job, head, &layout->params, false);
+    // AutoEP's stage 3 has a dict for each sub-group, as all releases that know it.
+    if (rc == CKPT_OK && head->stage == 3 && head->autoep.n &&
+        ckpt_value_seq(shapes).n != layout->group.n)
+        rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
+                             "%s: param_shapes has %" PRIu64
+                             " sub-groups, the optimizer file of rank 0 has %zu",
+                             job->map->path, ckpt_value_seq(shapes).n, layout->group.n);
+    if (rc == CKPT_OK && (head->stage < 3 || head->autoep.n) && !job->broken)
         dsp_count(layout);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/layout/stage12.h"
 #include "libckpt/base/dtype.h"
 
@@ -60,6 +61,24 @@ static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout
         head->optim.path, index, g->flat.used, g->flat.slice, g->n_parts, have);
 }
 
+/* How many parameters of a group, from k on, are one of DeepSpeed's. */
+static uint32_t dsl_one(const ckpt_ds_layout *layout, const ckpt_ds_group *g, uint64_t k)
+{
+    uint32_t fused = layout->params.at[g->first + k].fused;
+
+    return fused ? fused : 1;
+}
+
+/* How many of DeepSpeed's a group has. */
+static size_t dsl_stored(const ckpt_ds_layout *layout, const ckpt_ds_group *g)
+{
+    size_t n = 0;
+
+    for (uint64_t k = 0; k < g->n; k += dsl_one(layout, g, k))
+        n++;
+    return n;
+}
+
 /* The pads after a group's parameters (param_alignment_paddings): *pad NULL when there are none. */
 static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                     size_t index, uint64_t *room, uint64_t **pad)
@@ -71,19 +90,23 @@ static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_la
     *pad = NULL;
     if (list.n == 0)
         return CKPT_OK;
-    if (list.n != g->n)
+    size_t n_pads = dsl_stored(layout, g);
+    if (list.n != n_pads)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: param_alignment_paddings of group %zu has %" PRIu64
                                " entries for %zu parameters",
-                               head->optim.path, index, list.n, g->n);
-    for (uint64_t i = 0; i < list.n; i++) {
+                               head->optim.path, index, list.n, n_pads);
+    for (uint64_t i = 0, k = 0; i < list.n; i++, k++) {
         int64_t n = 0;
         if (!ckpt_value_as_int(list.at[i], &n) || n < 0)
             return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: param_alignment_paddings of group %zu: entry %" PRIu64
                                    " is %" PRId64 ", expected a number of elements",
                                    head->optim.path, index, i, n);
-        room[i] = (uint64_t)n;
+        // Experts that are one parameter of DeepSpeed's follow each other without pads.
+        for (uint32_t more = dsl_one(layout, g, k); more > 1; more--)
+            room[k++] = 0;
+        room[k] = (uint64_t)n;
     }
     *pad = room;
     return CKPT_OK;
@@ -102,6 +125,29 @@ static bool dsl_config(const ckpt_ds_head *head, const char *key)
 }
 
 /*
+ * Undo round_robin_gradients: original parameter k is parameter g->order[k] of the layout.  What is
+ * one of DeepSpeed's moves as one.  room: for twice as many numbers as the group has parameters.
+ */
+static void dsl_unshuffle(const ckpt_ds_layout *layout, const ckpt_ds_group *g, uint32_t world,
+                          uint64_t *room)
+{
+    size_t n = dsl_stored(layout, g);
+    uint64_t *first = room + n; // of original parameter i: where it begins in the layout
+
+    // room: stored parameter i is original parameter room[i]
+    ckpt_zero_round_robin(n, world, room);
+    for (uint64_t i = 0, k = 0; i < n; i++) {
+        first[room[i]] = k;
+        k += dsl_one(layout, g, k);
+    }
+    for (uint64_t i = 0, to = 0; i < n; i++) {
+        uint32_t one = dsl_one(layout, g, first[i]);
+        for (uint32_t k = 0; k < one; k++)
+            g->order[to++] = first[i] + k;
+    }
+}
+
+/*
  * With round_robin_gradients param_slice_mappings are computed over the parameters in their
  * original order (deepspeed/runtime/zero/stage_1_and_2.py, _link_all_hp_params, up to 0.19.8): lay
  * those out as well.
@@ -110,17 +156,14 @@ static int dsl_shuffled(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
                         size_t index)
 {
     ckpt_ds_group *g = &layout->group.at[index];
-    uint64_t *numel = ckpt_alloc((g->n + 1) * sizeof *numel);
+    uint64_t *numel = ckpt_alloc((g->n + 1) * 2 * sizeof *numel);
 
     g->order = ckpt_alloc((g->n + 1) * sizeof *g->order);
     if (!numel || !g->order) {
         ckpt_free(numel);
         return ckpt_fail_memory(job->err);
     }
-    // numel holds first the indexes: parameter i of the layout is original parameter numel[i].
-    ckpt_zero_round_robin(g->n, head->world / g->lanes, numel);
-    for (size_t i = 0; i < g->n; i++)
-        g->order[numel[i]] = i;
+    dsl_unshuffle(layout, g, head->world / g->lanes, numel);
     for (size_t i = 0; i < g->n; i++)
         numel[i] = layout->params.at[g->first + g->order[i]].numel;
     int rc = ckpt_zero_flat_new(&g->shuffled, numel, NULL, g->n, g->n_parts,
@@ -317,17 +360,22 @@ static const char *dsl_compare(const ckpt_ds_layout *layout, const ckpt_ds_group
     const uint32_t rank = m->rank;
     uint64_t from = rank * z->slice, to = from + z->slice, entry = 0;
 
-    for (uint64_t i = ckpt_zero_flat_first(z, from); i < z->n_params && z->start[i] < to; i++) {
+    for (uint64_t i = ckpt_zero_flat_first(z, from), next; i < z->n_params && z->start[i] < to;
+         i = next) {
         const ckpt_ds_param *p = &layout->params.at[g->first + (order ? order[i] : i)];
-        uint64_t first = z->start[i] > from ? z->start[i] : from;
-        uint64_t end = z->start[i] + z->numel[i] < to ? z->start[i] + z->numel[i] : to;
+        uint64_t one = i - p->in, last = p->fused ? one + p->fused - 1 : i;
+        uint64_t first = z->start[one] > from ? z->start[one] : from;
+        uint64_t end = z->start[last] + z->numel[last] < to ? z->start[last] + z->numel[last] : to;
+        size_t n_name = 0;
+        const char *name = ckpt_ds_autoep_whole(p, &n_name);
+        next = last + 1;
         if (z->numel[i] == 0)
             continue;
         const ckpt_pair *e = entry < mapping.n ? &mapping.at[entry++] : NULL;
         if (e && by_name)
-            e = ckpt_ds_index_find(by_name, p->name, p->n_name);
-        if (!e || e->key->kind != CKPT_V_STR || e->key->as.text.n != p->n_name ||
-            memcmp(e->key->as.text.at, p->name, p->n_name) != 0 ||
+            e = ckpt_ds_index_find(by_name, name, n_name);
+        if (!e || e->key->kind != CKPT_V_STR || e->key->as.text.n != n_name ||
+            memcmp(e->key->as.text.at, name, n_name) != 0 ||
             !dsl_address(e->value, end - first, first - from))
             return p->name;
     }

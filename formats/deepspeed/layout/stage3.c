@@ -97,6 +97,12 @@ int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
     return CKPT_OK;
 }
 
+/* The rank whose flat tensor of a group stands at a place: lane by lane. */
+static uint32_t dsz_rank(const ckpt_ds_group *g, uint32_t at)
+{
+    return g->lanes > 1 ? at / g->n_parts + at % g->n_parts * g->lanes : at;
+}
+
 int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                          const ckpt_ds_layout *layout)
 {
@@ -110,7 +116,8 @@ int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
                                      "%s: sub-group %zu has %" PRIu64 " elements on rank %" PRIu32
                                      ", %" PRIu64 " on "
                                      "rank 0: the shard is from another run",
-                                     dir->optims.at[r].path, g, flat[r].n, r, flat[0].n);
+                                     dir->optims.at[dsz_rank(&layout->group.at[g], r)].path, g,
+                                     flat[r].n, dsz_rank(&layout->group.at[g], r), flat[0].n);
             if (rc != CKPT_OK)
                 return rc;
         }
@@ -175,4 +182,27 @@ int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const 
                              job->map->path, f->n, at, at + run.count);
     }
     return t->n_elems ? ckpt_map_cut(job->map, t, &cut, job->err) : CKPT_OK;
+}
+
+int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
+                           ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p)
+{
+    const ckpt_ds_group *g = &layout->group.at[p->group];
+    const size_t lane = (size_t)(p - &layout->params.at[g->first]) / g->n;
+    const ckpt_ds_flat *flat = &c->at[g->part + lane * g->n_parts];
+    // The run of this expert in the one parameter that is cut; their product was checked.
+    const uint64_t from = p->numel * p->in, to = from + p->numel, all = p->numel * p->fused;
+    uint64_t cursor = 0;
+    ckpt_zero_run run;
+    int rc = CKPT_OK;
+
+    boxes->extent.n = boxes->axis.n = 0;
+    while (rc == CKPT_OK && ckpt_zero_param_next(all, g->n_parts, &cursor, &run)) {
+        uint64_t first = run.first > from ? run.first : from;
+        uint64_t end = run.first + run.count < to ? run.first + run.count : to;
+        if (first < end)
+            rc = ckpt_ds_extent_add(job, boxes, &flat[run.rank], p->at + run.at + first - run.first,
+                                    first - from, end - first);
+    }
+    return rc;
 }

@@ -46,4 +46,11 @@ const char *ckpt_ds_swap_id(const ckpt_ds_job *job, const ckpt_value *v);
 int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
                       const ckpt_ds_layout *layout, ckpt_ds_column *c);
 
+/*
+ * AutoEP: the elements of one expert, a part of a parameter that is cut over the ranks of its
+ * lane.
+ */
+int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
+                           ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p);
+
 #endif

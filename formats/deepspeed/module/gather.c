@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 
+#include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/module/experts.h"
 #include "formats/deepspeed/module/module.h"
 #include "formats/deepspeed/module/pipe.h"
@@ -20,35 +21,42 @@ static bool dsb_several(const ckpt_value *v)
     return several;
 }
 
-int ckpt_ds_module_whole(const ckpt_ds_job *job, const ckpt_ds_head *head)
+/* What AutoEP spread over ranks: of ZeRO, and of one model-parallel rank. */
+static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
-    const ckpt_value *layers = ckpt_ds_head_get(head, "ds_autoep_layers"),
-                     *older = ckpt_ds_head_get(head, "autoep_layers");
+    int rc = ckpt_ds_autoep_read(job, head);
 
-    layers = layers ? layers : older;
-    if (ckpt_value_map(layers).n || ckpt_value_seq(layers).n ||
-        ckpt_value_get(head->optim.optim, "ds_zero_partition_groups"))
+    if (rc != CKPT_OK || head->autoep.n == 0)
+        return rc;
+    if (head->stage == 0 || dir->n_mp > 1 || dir->layers.n)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP has spread the experts of this run over expert-parallel "
-                         "ranks, which is not read here; DeepSpeed's own ds_to_universal converts "
-                         "such a run",
-                         head->model.path);
-    return CKPT_OK;
+                         "%s: AutoEP %s is not read here: its experts can be read of ZeRO stages "
+                         "1, 2 and 3 without model parallelism",
+                         head->model.path,
+                         head->stage == 0 ? "without ZeRO" : "with tensor or pipeline parallelism");
+    if (head->stage == 3 && dir->experts.n)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: a file of an expert, which stage 3 does not write: left behind "
+                               "by another run; move it away",
+                               dir->experts.at[0].path);
+    return rc;
 }
 
 /*
  * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the
  * experts, must be here, because one slice is not the model.
  */
-static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head)
+static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
     const ckpt_value *degrees = ckpt_ds_head_get(head, "checkpoint_parallel_dimensions");
     int64_t tp = 1, pp = 1, n = 0;
-    int rc = ckpt_ds_module_whole(job, head);
+    int rc = dsb_autoep(job, dir, head);
 
-    if (rc != CKPT_OK)
+    if (rc != CKPT_OK || (head->autoep.n && job->broken))
         return rc;
-    if (dsb_several(ckpt_ds_head_get(head, "num_experts")) && dir->experts.n == 0)
+    // Stage 3 keeps experts where it keeps everything else.
+    if (dsb_several(ckpt_ds_head_get(head, "num_experts")) && dir->experts.n == 0 &&
+        !(head->autoep.n && head->stage == 3))
         return ckpt_ds_problem(job, CKPT_EMISSING,
                                "%s: missing: a mixture of experts without the files of its experts "
                                "(layer_*_expert_*_model_states.pt): they were not copied",

@@ -128,6 +128,8 @@ int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_mod
     int rc = module->seen ? ckpt_ds_index_new(&module->by_name, module->dict, job->err)
                           : ckpt_fail_memory(job->err);
     if (rc == CKPT_OK)
+        rc = ckpt_ds_autoep_ties(job, head, module);
+    if (rc == CKPT_OK)
         rc = dsm_buffers(job, head, module);
     const ckpt_value *frozen = ckpt_ds_head_get(head, "frozen_param_shapes");
     if (rc == CKPT_OK && frozen)
@@ -140,6 +142,7 @@ void ckpt_ds_module_free(ckpt_ds_module *module)
     ckpt_ds_index_free(&module->by_name);
     ckpt_free(module->seen);
     ckpt_free(module->fragment);
+    ckpt_vec_free(&module->tie);
     ckpt_vec_free(&module->frozen);
 }
 
@@ -306,6 +309,9 @@ int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
         if (shared.at[i].key->kind == CKPT_V_STR && !dsm_no_tie(head, module, &shared.at[i]))
             dsm_mark(module, shared.at[i].key->as.text.at, shared.at[i].key->as.text.n, DSM_ALIAS);
     }
+    for (size_t i = 0; i < module->tie.n; i++)
+        dsm_mark(module, module->tie.at[i].key->as.text.at, module->tie.at[i].key->as.text.n,
+                 DSM_ALIAS);
     for (size_t i = 0; i < module->frozen.n; i++)
         dsm_mark(module, module->frozen.at[i].name, module->frozen.at[i].n_name, DSM_FROZEN);
     for (size_t i = 0; i < trained->n; i++)
@@ -561,6 +567,8 @@ int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_
                          head->model.path);
     for (uint64_t i = 0; rc == CKPT_OK && i < shared.n; i++)
         rc = dsm_alias(job, head, module, &shared.at[i]);
+    for (size_t i = 0; rc == CKPT_OK && i < module->tie.n; i++)
+        rc = dsm_alias(job, head, module, &module->tie.at[i]);
     return rc;
 }
 
@@ -568,7 +576,10 @@ int ckpt_ds_module_add_aliases(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_
 
 static bool dsm_is_expert(const char *name)
 {
-    return strstr(name, ".deepspeed_experts.") != NULL;
+    size_t at, n;
+    uint64_t number;
+
+    return ckpt_ds_expert_number(name, &at, &n, &number);
 }
 
 /* The module lacks a trained parameter: that of a tied layer stands in another stage's file. */

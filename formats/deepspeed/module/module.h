@@ -9,6 +9,8 @@
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/module/pipe.h"
 
+CKPT_VEC(ckpt_ds_pairs, ckpt_pair);
+
 /* The model's state_dict, and what each entry of it is. */
 typedef struct ckpt_ds_module {
     ckpt_dict dict;        /* model's "module" */
@@ -17,9 +19,8 @@ typedef struct ckpt_ds_module {
     bool layered;          /* put together from the files of a pipeline's layers */
     ckpt_ds_params frozen;
     ckpt_ds_flat *fragment; /* stage 3: frozen.n * world */
+    ckpt_ds_pairs tie;      /* AutoEP: second names of routers, as shared_params would have them */
 } ckpt_ds_module;
-
-CKPT_VEC(ckpt_ds_pairs, ckpt_pair);
 
 /*
  * Give the model file another module: the entries of `more` behind those that it has (keep), or in
@@ -27,9 +28,6 @@ CKPT_VEC(ckpt_ds_pairs, ckpt_pair);
  */
 int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_pairs *more,
                        bool keep);
-
-/* CKPT_EUNSUPPORTED: AutoEP has spread the run's experts over ranks. */
-int ckpt_ds_module_whole(const ckpt_ds_job *job, const ckpt_ds_head *head);
 
 /* Complete the model file's `module` from the files beside it, which must all be there. */
 int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
@@ -72,6 +70,18 @@ int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text
 /* The 16-bit copy of a parameter as its twin. */
 int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                         ckpt_tensor *t);
+
+/* ---- autoep.c ---- */
+
+/* Find the second names that AutoEP gives its routers. */
+int ckpt_ds_autoep_ties(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module);
+
+/*
+ * Give the map's tensors of AutoEP's layers the hub's names; second names of routers go.  For
+ * weights alone: a training state is about DeepSpeed's names.
+ */
+int ckpt_ds_autoep_hub(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                       const ckpt_ds_module *module);
 
 /* ---- frozen.c: stage 3 ---- */
 
