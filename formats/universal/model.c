@@ -85,6 +85,12 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
     return NULL;
 }
 
+/* AutoEP's experts stand in no module. */
+static bool um_is_expert(const um_file *m, const ckpt_tensor *t)
+{
+    return ckpt_dsw_autoep(m->w->job.state) && ckpt_dsw_autoep_prefix(m->w->job.state, t) > 0;
+}
+
 /* `module`: the names of the source's in its order, then what else the map has (joined pipeline
  * stages, renamed ones). */
 static ckpt_value *um_module(um_file *m)
@@ -99,7 +105,9 @@ static ckpt_value *um_module(um_file *m)
     if (!named)
         return NULL;
     for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
-        size_t at;
+        size_t at = ckpt_state_index(m->w->job.from, m->w->job.state, from.at[i].key);
+        if (at != SIZE_MAX && um_is_expert(m, all->at[at]))
+            continue;
         ckpt_value *v = um_entry(m, from, i, &at);
         if (at != SIZE_MAX)
             named[at] = 1;
@@ -108,7 +116,7 @@ static ckpt_value *um_module(um_file *m)
     }
     for (size_t i = 0; i < all->n && t->rc == CKPT_OK; i++) {
         const ckpt_tensor *one = all->at[i];
-        if (named[i] || one->role == CKPT_ROLE_STATE)
+        if (named[i] || one->role == CKPT_ROLE_STATE || um_is_expert(m, one))
             continue;
         ckpt_tt_put_at(t, module, ckpt_tt_str(t, ckpt_state_name(m->w->job.state, one)),
                        um_tensor(m, i));
@@ -137,6 +145,26 @@ static ckpt_value *um_name(um_file *m, const ckpt_tensor *t)
 }
 
 /*
+ * The experts of a layer from place i on, which are one parameter of the run's ranks; the place of
+ * the last.
+ */
+static size_t um_experts(um_file *m, ckpt_value *dict, size_t g, size_t i)
+{
+    const ckpt_state *s = m->w->job.state;
+    const ckpt_tensor *first = s->param.at[s->group.at[g].first + i];
+    size_t n = ckpt_dsw_autoep_run(s, &s->group.at[g], i);
+    uint64_t shape[CKPT_MAX_DIM + 1] = {n / ckpt_dsw_autoep(s)};
+    const ckpt_tensor whole = {.ndim = first->ndim + 1, .shape = shape};
+    const char *name = ckpt_dsw_autoep_name(m->f.t.scratch, ckpt_state_name(s, first));
+
+    memcpy(shape + 1, first->shape, first->ndim * sizeof *shape);
+    ckpt_tt_put(&m->f.t, dict, name ? name : "", um_size(&m->f.t, &whole));
+    if (!name)
+        m->f.t.rc = ckpt_fail_memory(m->w->job.err);
+    return i + n - 1;
+}
+
+/*
  * param_shapes: one dict per group.  Runs with round_robin_gradients list their parameters in that
  * order, which whoever reads the file by its ds_config undoes.
  */
@@ -151,7 +179,10 @@ static ckpt_value *um_shapes(um_file *m)
         for (size_t j = 0; j < by && j < s->group.at[g].n; j++) {
             for (size_t i = j; i < s->group.at[g].n; i += by) {
                 const ckpt_tensor *p = s->param.at[s->group.at[g].first + i];
-                ckpt_tt_put_at(&m->f.t, dict, um_name(m, p), um_size(&m->f.t, p));
+                if (um_is_expert(m, p))
+                    i = um_experts(m, dict, g, i);
+                else
+                    ckpt_tt_put_at(&m->f.t, dict, um_name(m, p), um_size(&m->f.t, p));
             }
         }
         ckpt_tt_add(&m->f.t, list, dict);

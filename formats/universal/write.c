@@ -34,6 +34,14 @@ static int uw_state(ckpt_uni_write *w)
             "parameters; let them be joined",
             from->path, from->states.n);
     w->job.state = from->states.at[0];
+    if (ckpt_dsw_autoep(w->job.state) && w->job.state->round_robin)
+        return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
+                         "%s: a run with AutoEP and round_robin_gradients: universal checkpoints "
+                         "of such are not written here, and DeepSpeed (0.19.8) puts their values "
+                         "into wrong places; reshard to a stage and world",
+                         from->path);
+    if (ckpt_dsw_autoep(w->job.state))
+        return ckpt_dsw_autoep_whole(&w->job);
     for (size_t g = 0; g < w->job.state->group.n; g++) {
         if (w->job.state->group.at[g].n_lanes > 1)
             return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
@@ -62,6 +70,10 @@ static int uw_form(ckpt_uni_write *w)
     w->whole = w->parts = true;
     if (w->how.release >= CKPT_DS_RELEASE(0, 19, 3))
         return CKPT_OK;
+    if (ckpt_dsw_autoep(w->job.state))
+        return ckpt_fail(w->job.err, target->version ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
+                         "universal checkpoints of DeepSpeed before 0.19.3 do not hold AutoEP's "
+                         "experts");
     w->flat = w->parts = stage == 3;
     w->whole = stage != 3;
     return ckpt_map_note(w->job.to, CKPT_INFO, w->job.err,
@@ -122,8 +134,8 @@ static int uw_rules(ckpt_uni_write *w)
     if (ckpt_value_map(w->info).n == 0)
         w->info = ckpt_value_get(optim, "universal_checkpoint_info");
     info = ckpt_value_map(w->info);
-    // The version alone is what runs without tensor parallelism put there.
-    if (info.n <= 1)
+    // The version alone is what runs without tensor parallelism put there; AutoEP's, experts too.
+    if (info.n <= 1 || ckpt_dsw_autoep(w->job.state))
         return CKPT_OK;
     return ckpt_uni_rules_new(&w->rules, w->info, w->job.err);
 }
@@ -252,6 +264,49 @@ static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, c
     return m;
 }
 
+/* n experts of AutoEP, one tensor with an axis more; kind: "fp32", or one of their moments. */
+static ckpt_value *uw_stack(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_tensor *const *param,
+                            size_t n, const char *kind)
+{
+    const bool master = strcmp(kind, "fp32") == 0;
+    uint64_t shape[CKPT_MAX_DIM + 1] = {n}, one = param[0]->n_elems;
+    ckpt_storage *s = ckpt_tt_storage(t, CKPT_F32, one * n);
+
+    memcpy(shape + 1, param[0]->shape, param[0]->ndim * sizeof *shape);
+    for (size_t i = 0; t->rc == CKPT_OK && i < n; i++) {
+        const ckpt_tensor *donor = master ? param[i] : uw_moment(w, kind, param[i]);
+        ckpt_axis axis = {0, one, sizeof(float)};
+        ckpt_extent e = {
+            .source = s->source, .ndim = 1, .at = one * i * sizeof(float), .axis = &axis};
+        if (donor && one)
+            t->rc = ckpt_tt_fill(w->job.to, &(ckpt_torch_fill){kind, donor, CKPT_F32}, &e, 1,
+                                 w->job.err);
+    }
+    return ckpt_tt_view(t, s, 0, shape, param[0]->ndim + 1);
+}
+
+/* The file of such a tensor (deepspeed/checkpoint/autoep_universal.py, 0.19.8). */
+static int uw_experts_file(ckpt_uni_write *w, ckpt_tensor *const *param, size_t n, const char *kind)
+{
+    const char *first = ckpt_state_name(w->job.state, param[0]),
+               *name = ckpt_dsw_autoep_name(w->job.to->arena, first),
+               *path = name ? uw_path(w, name, kind) : NULL;
+    ckpt_torch_tree t;
+    ckpt_value *root = NULL;
+
+    if (!path)
+        return name ? w->job.err->code : ckpt_fail_memory(w->job.err);
+    if (ckpt_tt_begin(&t, w->job.to, w->job.from, path, w->job.err) == CKPT_OK)
+        root = ckpt_tt_new(&t, CKPT_V_DICT);
+    if (root) {
+        ckpt_tt_put(&t, root, "param", uw_stack(w, &t, param, n, kind));
+        ckpt_tt_put(&t, root, "cat_dim", ckpt_tt_int(&t, 0));
+        ckpt_tt_put(&t, root, "is_expert_param", ckpt_tt_bool(&t, true));
+        ckpt_tt_put(&t, root, "ep_num_experts", ckpt_tt_int(&t, (int64_t)n));
+    }
+    return ckpt_tt_end(&t, root);
+}
+
 /* A parameter's file of one kind of state: zeros, which is said, where it alone has none. */
 static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pair *kind)
 {
@@ -278,13 +333,13 @@ static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckp
     return false;
 }
 
-static int uw_step_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_group *g)
+static int uw_step_file(ckpt_uni_write *w, const char *param, const ckpt_group *g)
 {
-    const char *path = uw_path(w, ckpt_state_name(w->job.state, p), "step");
+    const char *path = param ? uw_path(w, param, "step") : NULL;
     ckpt_torch_tree t;
 
     if (!path)
-        return w->job.err->code;
+        return param ? w->job.err->code : ckpt_fail_memory(w->job.err);
     int rc = ckpt_tt_begin(&t, w->job.to, w->job.from, path, w->job.err);
     ckpt_value *root = rc == CKPT_OK ? ckpt_uni_write_step(w, &t, g) : NULL;
     int ended = ckpt_tt_end(&t, root);
@@ -330,8 +385,37 @@ static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
             rc = uw_moment_file(w, param[i], &kinds.at[k]);
     }
     for (size_t i = 0; rc == CKPT_OK && ckpt_uni_write_steps(w, g) && i < g->n; i++)
-        rc = uw_step_file(w, param[i], g);
+        rc = uw_step_file(w, ckpt_state_name(w->job.state, param[i]), g);
     return rc;
+}
+
+/* The same of AutoEP's experts, of which all of a layer have one folder. */
+static int uw_experts(ckpt_uni_write *w, const ckpt_group *g)
+{
+    ckpt_dict kinds = ckpt_value_map(g->entry);
+    ckpt_tensor *const *param = w->job.state->param.at + g->first;
+    int rc = uw_left_out(w, g);
+
+    for (size_t i = 0, n; rc == CKPT_OK && i < g->n; i += n) {
+        n = ckpt_dsw_autoep_run(w->job.state, g, i);
+        rc = uw_experts_file(w, param + i, n, "fp32");
+        for (uint64_t k = 0; rc == CKPT_OK && k < kinds.n; k++) {
+            if (uw_is_kind(&kinds.at[k]) && uw_group_has(w, g, &kinds.at[k]))
+                rc = uw_experts_file(w, param + i, n, kinds.at[k].key->as.text.at);
+        }
+        if (rc == CKPT_OK && ckpt_uni_write_steps(w, g))
+            rc = uw_step_file(
+                w, ckpt_dsw_autoep_name(w->job.to->arena, ckpt_state_name(w->job.state, param[i])),
+                g);
+    }
+    return rc;
+}
+
+/* A group's parameters are experts of AutoEP's. */
+static bool uw_has_experts(const ckpt_uni_write *w, const ckpt_group *g)
+{
+    return ckpt_dsw_autoep(w->job.state) && g->n &&
+           ckpt_dsw_autoep_prefix(w->job.state, w->job.state->param.at[g->first]) > 0;
 }
 
 /*
@@ -379,7 +463,9 @@ static int uw_files(ckpt_uni_write *w)
     if (rc == CKPT_OK)
         rc = ckpt_uni_optim_file(w, "zero/optimizer_state.pt");
     for (size_t g = 0; rc == CKPT_OK && g < w->job.state->group.n; g++)
-        rc = uw_group(w, &w->job.state->group.at[g]);
+        rc = uw_has_experts(w, &w->job.state->group.at[g])
+                 ? uw_experts(w, &w->job.state->group.at[g])
+                 : uw_group(w, &w->job.state->group.at[g]);
     return rc == CKPT_OK ? uw_others(w) : rc;
 }
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
@@ -313,6 +314,57 @@ static int cl_surplus(ckpt_claim_work *w)
 
 /* ---- groups ---- */
 
+static int cl_by_name(const void *a, const void *b)
+{
+    return strcmp((*(ckpt_tensor *const *)a)->name, (*(ckpt_tensor *const *)b)->name);
+}
+
+/*
+ * Experts that were dealt out to another number of expert-parallel ranks stand in another order:
+ * the group must still have the same ones.
+ */
+static int cl_dealt(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b, size_t g)
+{
+    const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
+    size_t n = x->n * x->n_lanes, room = 2 * (n + 1) * sizeof(ckpt_tensor *);
+    ckpt_tensor **own = ckpt_alloc(room), **back = own + n;
+    int rc = own ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && n) {
+        memcpy(own, a->param.at + x->first, n * sizeof *own);
+        memcpy(back, b->param.at + y->first, n * sizeof *own);
+        qsort(own, n, sizeof *own, cl_by_name);
+        qsort(back, n, sizeof *back, cl_by_name);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        if (strcmp(own[i]->name, back[i]->name) != 0)
+            rc = ckpt_fail(w->err, CKPT_EMISMATCH,
+                           "%s: read back before it was made visible, group %zu of its optimizer "
+                           "has parameter %.200s, but not %.200s; nothing was written",
+                           w->to->path, g, back[i]->name, own[i]->name);
+    }
+    ckpt_free(own);
+    return rc;
+}
+
+/* The same for each group whose number of lanes changed; other groups keep their order. */
+static bool cl_is_dealt(const ckpt_group *x, const ckpt_group *y)
+{
+    return x->n_lanes != y->n_lanes && x->n * x->n_lanes == y->n * y->n_lanes &&
+           x->first == y->first;
+}
+
+static int cl_deals(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < a->group.n && g < b->group.n; g++) {
+        if (cl_is_dealt(&a->group.at[g], &b->group.at[g]))
+            rc = cl_dealt(w, a, b, g);
+    }
+    return rc;
+}
+
 /*
  * May parameter i of the source stand elsewhere in its group?  Muon's matrices are sorted by size
  * in stages 1 and 2 and lie as they come in stage 3; no other optimizer's order changes.
@@ -324,6 +376,8 @@ static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
         size_t n = x->n * x->n_lanes;
         if (i < x->first || i - x->first >= n)
             continue;
+        if (cl_is_dealt(x, y))
+            return true;
         if (!ckpt_value_get(x->fields, "use_muon") || y->n * y->n_lanes != n)
             return false;
         for (size_t k = 0; k < n && y->first + k < b->param.n; k++) {
@@ -357,6 +411,8 @@ static int cl_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
 
     if (rc == CKPT_OK)
         rc = cl_positions(w, a);
+    if (rc == CKPT_OK)
+        rc = cl_deals(w, a, b);
 
     for (size_t i = 0; rc == CKPT_OK && i < a->param.n; i++) {
         const char *name = b->given ? b->given[i]->name : b->param.at[i]->name;
@@ -505,8 +561,9 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
             rc = ckpt_claim_differs(w, name, "is not there");
             continue;
         }
-        rc = joins ? CKPT_OK : cl_number(w, "in a group, parameters:", y->n, x->n);
-        if (rc == CKPT_OK)
+        bool dealt = !joins && cl_is_dealt(x, y);
+        rc = joins || dealt ? CKPT_OK : cl_number(w, "in a group, parameters:", y->n, x->n);
+        if (rc == CKPT_OK && !dealt)
             rc = cl_number(w, "of a group, lanes:", y->n_lanes, x->n_lanes);
         if (rc == CKPT_OK)
             rc = cl_fields(w, x, y, name);

@@ -28,6 +28,7 @@ static const char *const clt_layout[] = {
     "ds_version",
     "zero_stage",
     "partition_count",
+    "ds_zero_partition_groups",
     "group_paddings",
     "groups_padding",
     "param_alignment_paddings",

@@ -183,6 +183,19 @@ static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
     }
 }
 
+/* AutoEP asks for the number of expert-parallel ranks that a checkpoint is of. */
+static void dwc_autoep(ckpt_dsw_file *f, ckpt_value *config)
+{
+    ckpt_value *parallel = ckpt_value_get(config, "expert_parallel");
+    int64_t was = dwc_int(parallel, "autoep_size");
+
+    if (!f->how->ep || !was || was == f->how->ep)
+        return;
+    ckpt_tt_put(&f->t, parallel, "autoep_size", ckpt_tt_int(&f->t, f->how->ep));
+    ckpt_dsw_say(f, "ds_config.expert_parallel.autoep_size %" PRId64 " -> %" PRIu32, was,
+                 f->how->ep);
+}
+
 ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old)
 {
     if (!old)
@@ -192,6 +205,7 @@ ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old)
         dwc_batch(f, config);
         dwc_stage(f, config);
         dwc_dtype(f, config);
+        dwc_autoep(f, config);
     }
     return config;
 }

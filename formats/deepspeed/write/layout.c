@@ -189,7 +189,7 @@ static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_
         layout->home_at[t] = i;
     }
     *out = p;
-    return CKPT_OK;
+    return ckpt_dsw_autoep(job->state) ? ckpt_dsw_autoep_part(job, layout->scratch, p) : CKPT_OK;
 }
 
 /* Elements between a parameter's end and the next align of what parameter_alignment asks (16
@@ -200,6 +200,8 @@ static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
 
     for (size_t i = 0; how->aligned && i + 1 < p->n; i++) {
         at += p->param[i]->n_elems;
+        if (ckpt_dsw_one(p, i + 1) == 0)
+            continue;
         p->pad[i] = (unit - at % unit) % unit;
         at += p->pad[i];
     }
@@ -266,7 +268,9 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
                          lanes, how->world);
     if (how->round_robin && !order)
         return ckpt_fail_memory(job->err);
-    if (order)
+    if (order && how->ep)
+        rc = ckpt_dsw_autoep_order(job, layout->scratch, g, world, order);
+    else if (order)
         ckpt_zero_round_robin(g->n, world, order);
     for (uint32_t e = 0; rc == CKPT_OK && e < lanes; e++) {
         ckpt_dsw_part *p = NULL;
@@ -282,45 +286,81 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     return rc;
 }
 
-/* Stage 3: a part for each sub-group. */
-static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
-                         const ckpt_group *g, size_t first, size_t n)
+/* Elements of the n parameters from i on, which are one of DeepSpeed's. */
+static uint64_t dwl_one(const ckpt_dsw_part *p, size_t i)
 {
-    ckpt_dsw_part *p = NULL;
-    int rc = dwl_part(job, layout, &(dwl_range){g, first, n, NULL}, &p);
+    // they are matrices of one shape, and were one tensor of the source
+    return p->param[i]->n_elems * ckpt_dsw_one(p, i);
+}
 
-    if (rc == CKPT_OK)
-        p->world = how->world;
-    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
-        p->at[i] = p->slice;
-        if (!ckpt_add(p->slice, ckpt_zero_partition(p->param[i]->n_elems, how->world), &p->slice))
+/* Stage 3: a part for each sub-group and lane. */
+static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                         const dwl_range *of, uint32_t lane)
+{
+    uint32_t lanes = of->group->n_lanes ? of->group->n_lanes : 1;
+    ckpt_dsw_part *p = NULL;
+    int rc = dwl_part(job, layout, of, &p);
+
+    if (rc == CKPT_OK) {
+        p->lane = lane;
+        p->world = how->world / lanes;
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
+        p->at[i] = i && ckpt_dsw_one(p, i) == 0 ? p->at[i - 1] : p->slice;
+        if (!ckpt_add(p->slice, ckpt_zero_partition(dwl_one(p, i), p->world), &p->slice))
             rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: the size of a sub-group overflows",
                            job->from->path);
     }
     return rc == CKPT_OK ? dwl_columns(job, how, layout, p) : rc;
 }
 
+/* The sub-group of each parameter of a group's first lane. */
+static int dwl_split(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                     const ckpt_group *g, uint32_t *sub)
+{
+    uint64_t *numel = ckpt_arena_array(layout->scratch, g->n, sizeof *numel);
+    uint32_t *of = ckpt_arena_array(layout->scratch, g->n, sizeof *of), next = 0;
+    size_t n = 0;
+    ckpt_dsw_part p = {.n = g->n};
+
+    p.param = ckpt_arena_array(layout->scratch, g->n, sizeof *p.param);
+    if (!numel || !of || !p.param)
+        return ckpt_fail_memory(job->err);
+    memcpy(p.param, layout->given + g->first, g->n * sizeof *p.param);
+    int rc = how->ep ? ckpt_dsw_autoep_part(job, layout->scratch, &p) : CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && i < g->n; i++) {
+        if (ckpt_dsw_one(&p, i))
+            numel[n++] = dwl_one(&p, i);
+    }
+    if (rc == CKPT_OK)
+        ckpt_zero_sub_groups(numel, n, how->world / (g->n_lanes ? g->n_lanes : 1),
+                             how->sub_group_size, of, &next);
+    for (size_t i = 0, k = 0; rc == CKPT_OK && i < g->n; i++) {
+        k += ckpt_dsw_one(&p, i) != 0;
+        sub[i] = of[k - 1];
+    }
+    return rc;
+}
+
 static int dwl_sub_groups(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                           const ckpt_group *g)
 {
-    uint64_t *numel = ckpt_arena_array(layout->scratch, g->n, sizeof *numel);
-    uint32_t *sub = ckpt_arena_array(layout->scratch, g->n, sizeof *sub), next = 0;
+    uint32_t *sub = ckpt_arena_array(layout->scratch, g->n, sizeof *sub);
+    uint32_t lanes = g->n_lanes ? g->n_lanes : 1;
     int rc = CKPT_OK;
 
-    if (how->experts || g->n_lanes > 1)
+    if (!how->ep && (how->experts || lanes > 1))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: DeepSpeed has no stage 3 for mixtures of experts; choose stage 1 "
                          "or 2",
                          job->from->path);
-    if (!numel || !sub)
-        return ckpt_fail_memory(job->err);
-    for (size_t i = 0; i < g->n; i++)
-        numel[i] = layout->given[g->first + i]->n_elems;
-    ckpt_zero_sub_groups(numel, g->n, how->world, how->sub_group_size, sub, &next);
+    rc = sub ? dwl_split(job, how, layout, g, sub) : ckpt_fail_memory(job->err);
     for (size_t i = 0, end; rc == CKPT_OK && i < g->n; i = end) {
         for (end = i + 1; end < g->n && sub[end] == sub[i]; end++)
             ;
-        rc = dwl_sub_group(job, how, layout, g, g->first + i, end - i);
+        for (uint32_t e = 0; rc == CKPT_OK && e < lanes; e++)
+            rc = dwl_sub_group(job, how, layout,
+                               &(dwl_range){g, g->first + e * g->n + i, end - i, NULL}, e);
     }
     return rc;
 }
@@ -416,6 +456,9 @@ int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_d
     if (!layout->scratch || !layout->home || !layout->home_at || !layout->ds_id)
         return ckpt_fail_memory(job->err);
     dwl_number(job, layout);
+    // AutoEP's experts have numbers too, and stand in no module
+    for (size_t i = 0; how->ep && i < job->from->tensors.n; i++)
+        layout->ds_id[i] = -1;
     dwl_number_known(job, layout);
     rc = ckpt_dsw_given(job, how, layout);
     for (size_t g = 0; rc == CKPT_OK && g < job->state->group.n; g++)
@@ -478,14 +521,15 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
     return rank % lanes == p->lane;
 }
 
-const char *ckpt_dsw_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
-                          const ckpt_dsw_part *p, size_t i)
+const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+                                 const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_group *g = &job->state->group.at[p->group];
     // Lane 0's experts have the first numbers, and so those that every rank counts from.
     const ckpt_tensor *t = g->n_lanes > 1 ? layout->given[g->first + p->origin[i]] : p->param[i];
+    const char *name = ckpt_state_name(job->state, t);
 
-    return ckpt_state_name(job->state, t);
+    return ckpt_dsw_autoep_is(job, p, i) ? ckpt_dsw_autoep_name(layout->scratch, name) : name;
 }
 
 uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
@@ -590,6 +634,32 @@ static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t co
     return rc == CKPT_OK ? ckpt_tt_fill_cut(r->job->to, &fill, &cut, r->job->err) : rc;
 }
 
+/* Stage 3, AutoEP: an expert's run of the one parameter that is cut over the ranks of its lane. */
+static int dwl_fill_expert(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
+                           const ckpt_tensor *donor)
+{
+    const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
+    const uint32_t lanes = r->job->state->group.at[p->group].n_lanes;
+    const uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8, n = p->param[i]->n_elems;
+    size_t first = i;
+    uint64_t cursor = 0;
+    ckpt_zero_run run;
+
+    while (ckpt_dsw_one(p, first) == 0)
+        first--;
+    const uint64_t from = n * (i - first), to = from + n;
+    while (ckpt_zero_param_next(dwl_one(p, first), p->world, &cursor, &run)) {
+        uint64_t begin = run.first > from ? run.first : from;
+        uint64_t end = run.first + run.count < to ? run.first + run.count : to;
+        uint32_t rank = p->lane + run.rank * (lanes ? lanes : 1);
+        uint32_t source = *ckpt_dsw_record(r->records, rank, p, column, 0);
+        const ckpt_zero_run own = {.first = begin - from, .count = end - begin};
+        if (begin < end && !dwl_run(r, source, p->at[i] + run.at + begin - run.first, &own, item))
+            return ckpt_fail_memory(r->job->err);
+    }
+    return dwl_fill(r, c->key ? c->key : "fp32", donor, c->dtype);
+}
+
 /* One column of one parameter, over all ranks. */
 static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
@@ -607,6 +677,8 @@ static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
         return CKPT_OK;
     if (c->whole)
         return dwl_fill_whole(r, p, i, column);
+    if (r->how->stage == 3 && ckpt_dsw_autoep_is(r->job, p, i))
+        return dwl_fill_expert(r, p, i, column, donor);
     if (r->how->stage == 3)
         return dwl_fill_cut(r, p, i, column, donor);
     while (ckpt_zero_flat_next(&p->flat, i, &cursor, &run)) {

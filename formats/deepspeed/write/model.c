@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
 
@@ -216,9 +217,13 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 }
 
 /* Experts of deepspeed/moe: in files of their own. */
-static bool dwm_is_expert(const char *name)
+static bool dwm_is_expert(const ckpt_dsw_how *how, const char *name)
 {
-    return strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
+    uint64_t number;
+    size_t at, n;
+
+    return how->ep ? ckpt_ds_expert_number(name, &at, &n, &number)
+                   : strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
 }
 
 /* Which tensors of the map have other names, in the map or in the source's module alone. */
@@ -251,7 +256,7 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
     for (uint64_t i = 0; t->rc == CKPT_OK && i < from.n; i++) {
         const ckpt_value *key = from.at[i].key, *value = from.at[i].value;
         bool named = key->kind == CKPT_V_STR && value->kind == CKPT_V_TENSOR;
-        if (named && m->f->how->experts && dwm_is_expert(key->as.text.at))
+        if (named && m->f->how->experts && dwm_is_expert(m->f->how, key->as.text.at))
             continue;
         size_t at = named ? ckpt_state_index(m->f->job->from, m->f->job->state, key) : SIZE_MAX;
         ckpt_value *v = at != SIZE_MAX ? dwm_tensor(m, at, value)
@@ -279,7 +284,7 @@ static void dwm_rest(dwm_module *m)
         const ckpt_tensor *t = from->tensors.at[i];
         const char *name = ckpt_state_name(m->f->job->state, t);
         if (t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER && !m->node[i] &&
-            !(m->f->how->experts && dwm_is_expert(name)))
+            !(m->f->how->experts && dwm_is_expert(m->f->how, name)))
             ckpt_tt_put_at(&m->f->t, m->dict, ckpt_tt_str(&m->f->t, name), dwm_tensor(m, i, NULL));
     }
 }
@@ -308,6 +313,17 @@ static ckpt_value *dwm_module_make(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- shapes ---- */
 
+/* The shape of n of a tensor's, stacked. */
+static ckpt_value *dwm_stacked(ckpt_dsw_file *f, const ckpt_tensor *t, uint32_t n,
+                               ckpt_value_kind kind)
+{
+    uint64_t shape[CKPT_MAX_DIM + 1] = {n};
+    const ckpt_tensor whole = {.ndim = t->ndim + 1, .shape = shape};
+
+    memcpy(shape + 1, t->shape, t->ndim * sizeof *shape);
+    return dwm_shape(f, &whole, kind);
+}
+
 /* Names and shapes of a part, as they lie. */
 static ckpt_value *dwm_part_shapes(ckpt_dsw_file *f, const ckpt_dsw_part *p, const ckpt_value *like)
 {
@@ -315,9 +331,17 @@ static ckpt_value *dwm_part_shapes(ckpt_dsw_file *f, const ckpt_dsw_part *p, con
     ckpt_dict from = ckpt_value_map(like);
     ckpt_value_kind kind = from.n ? from.at[0].value->kind : CKPT_V_SIZE;
 
-    for (size_t i = 0; i < p->n; i++)
-        ckpt_tt_put_at(&f->t, dict, ckpt_tt_str(&f->t, ckpt_dsw_name(f->job, f->layout, p, i)),
-                       dwm_shape(f, p->param[i], kind));
+    for (size_t i = 0; i < p->n; i++) {
+        ckpt_value *shape = NULL;
+        if (ckpt_dsw_one(p, i) == 0)
+            continue;
+        if (ckpt_dsw_autoep_is(f->job, p, i))
+            shape = dwm_stacked(f, p->param[i], ckpt_dsw_one(p, i), kind);
+        else
+            shape = dwm_shape(f, p->param[i], kind);
+        ckpt_tt_put_at(&f->t, dict,
+                       ckpt_tt_str(&f->t, ckpt_dsw_stored_name(f->job, f->layout, p, i)), shape);
+    }
     return dict;
 }
 
@@ -519,6 +543,8 @@ static const ckpt_dsw_key dwm_keys[] = {
     {"checkpoint_parallel_dimensions", CKPT_DS_RELEASE(0, 19, 5), 0, dwm_degrees},
     {"ds_config", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_config},
     {"ds_version", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_version},
+    {"ds_autoep_layers", CKPT_DS_RELEASE(0, 19, 2), 0, ckpt_dsw_autoep_layers},
+    {"universal_checkpoint_info", 0, 0, ckpt_dsw_autoep_info},
     {NULL, 0, 0, NULL},
 };
 
@@ -561,7 +587,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     ckpt_value *root = NULL;
 
     // only the first rank's lists tied names
-    if (how->stage == 3 && rank > 1)
+    if (how->stage == 3 && rank > 1 && !how->ep)
         return dwm_like_second(job, layout, records, rank, name);
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
     if (rc == CKPT_OK)

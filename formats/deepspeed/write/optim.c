@@ -346,8 +346,11 @@ static ckpt_value *dwo_alignments(ckpt_dsw_file *f, const ckpt_value *old)
     (void)old;
     for (size_t at = 0; (p = dwo_next(f, &at, &index));) {
         one = ckpt_tt_new(&f->t, CKPT_V_LIST);
-        for (size_t i = 0; i < p->n; i++)
-            ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));
+        // of what is one of DeepSpeed's, behind the last
+        for (size_t i = 0; i < p->n; i++) {
+            if (i + 1 == p->n || ckpt_dsw_one(p, i + 1))
+                ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));
+        }
         ckpt_tt_add(&f->t, list, one);
     }
     return list;
@@ -392,13 +395,14 @@ static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_
     for (size_t i = 0; place && i < p->n; i++)
         place[p->origin[i]] = i;
     for (size_t i = 0; place && i < p->n && f->t.rc == CKPT_OK; i++) {
-        size_t k = f->how->aligned ? place[i] : i;
-        uint64_t first = z->start[k] > from ? z->start[k] : from, end = z->start[k] + z->numel[k];
+        size_t k = f->how->aligned ? place[i] : i, n = ckpt_dsw_one(p, place[i]);
+        uint64_t first = z->start[k] > from ? z->start[k] : from,
+                 end = n ? z->start[k + n - 1] + z->numel[k + n - 1] : 0;
         if (end > to)
             end = to;
         if (first < end)
             ckpt_tt_put_at(&f->t, dict,
-                           ckpt_tt_str(&f->t, ckpt_dsw_name(f->job, f->layout, p, place[i])),
+                           ckpt_tt_str(&f->t, ckpt_dsw_stored_name(f->job, f->layout, p, place[i])),
                            dwo_address(f, end - first, first - from));
     }
     return place ? dict : NULL;
@@ -494,6 +498,7 @@ static const ckpt_dsw_key dwo_part_keys[] = {
     {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
     {"overflow", 0, 0, dwo_overflow},
     {"partition_count", 0, 0, dwo_partition_count},
+    {"ds_zero_partition_groups", CKPT_DS_RELEASE(0, 19, 3), 0, ckpt_dsw_autoep_groups},
     {"optimizer_state_dict", 0, 0, dwo_base},
     {"fp32_flat_groups", 0, 0, dwo_masters},
     {NULL, 0, 0, NULL},

@@ -275,8 +275,10 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
-    how.made = rc == CKPT_OK && !how.experts && ckpt_dsw_has_experts(&job);
-    how.experts = how.experts || how.made;
+    if (rc == CKPT_OK && how.stage > 0 && ckpt_dsw_autoep(state))
+        rc = ckpt_dsw_autoep_deal(&job, &how);
+    how.made = rc == CKPT_OK && !how.experts && !how.ep && ckpt_dsw_has_experts(&job);
+    how.experts = how.experts || how.made || how.ep;
     if (rc == CKPT_OK && how.stage > 0)
         rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
@@ -301,6 +303,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         rc = ckpt_dsw_expert_files(&job, &how, &layout);
     if (rc == CKPT_OK)
         rc = ckpt_dsw_clipping(&job, how.release);
+    if (rc == CKPT_OK && how.ep && how.stage < 3)
+        rc = ckpt_dsw_autoep_files(&job, &how);
     ckpt_dsw_records_free(&records);
     ckpt_dsw_layout_free(&layout);
     return rc;
@@ -343,7 +347,8 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && (name = dw_next_whole(from, &i, &kind)); i++) {
-        if (kind == CKPT_DS_LAYER && state->joined)
+        // AutoEP's experts are written anew: not every stage has files for them
+        if ((kind == CKPT_DS_LAYER && state->joined) || ckpt_dsw_autoep(state))
             continue;
         if (state->joined)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,

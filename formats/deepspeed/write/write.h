@@ -9,6 +9,8 @@
  *     optim.c   the tree of an optimizer file
  *     stage0.c    stage 0: the optimizer inside the model file
  *     experts.c   files of experts, where the source has none to pass on
+ *     stored.c    which parameters are one of DeepSpeed's: AutoEP's experts of a rank
+ *     autoep.c    experts under AutoEP: whose they are, what says so
  *     muon.c    the order of Muon's matrices, and momentum that is not cut
  *     config.c  values that depend on the world: ds_config, counters
  *
@@ -50,14 +52,19 @@ typedef struct ckpt_dsw_part {
     size_t n;                  /* parameters */
     const ckpt_tensor **param; /* in layout order; in the scratch arena */
     size_t *origin;            /* layout order -> place in the group */
-    uint64_t *pad;             /* elements behind each parameter (parameter_alignment) */
-    uint64_t *at;              /* stage 3: element offset in the sub-group */
-    uint64_t slice;            /* elements of each rank */
-    ckpt_zero_flat flat;       /* stages 1, 2 */
-    ckpt_zero_flat plain;      /* the same before round_robin_gradients: as mappings have it */
-    uint32_t intervals;        /* stage 1 of 0.3.x: slices per rank; else 1 */
-    size_t column, n_columns;  /* in the layout's */
-    size_t slot;               /* of its first record in a rank's row of records */
+    /*
+     * AutoEP: how many parameters, from each on, are one of DeepSpeed's; 0: it belongs to one
+     * before it.  NULL: each is one
+     */
+    uint32_t *one;
+    uint64_t *pad;            /* elements behind each parameter (parameter_alignment) */
+    uint64_t *at;             /* stage 3: element offset in the sub-group */
+    uint64_t slice;           /* elements of each rank */
+    ckpt_zero_flat flat;      /* stages 1, 2 */
+    ckpt_zero_flat plain;     /* the same before round_robin_gradients: as mappings have it */
+    uint32_t intervals;       /* stage 1 of 0.3.x: slices per rank; else 1 */
+    size_t column, n_columns; /* in the layout's */
+    size_t slot;              /* of its first record in a rank's row of records */
 } ckpt_dsw_part;
 
 CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
@@ -83,6 +90,7 @@ typedef struct ckpt_dsw_how {
     bool made;            /* experts' files are made: the source has none */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;
     uint64_t sub_group_size, interval;
+    uint32_t ep; /* AutoEP: expert-parallel ranks; 0: a run without it */
 } ckpt_dsw_how;
 
 /* Where every parameter goes: parts, and what is kept of each. */
@@ -200,10 +208,12 @@ void ckpt_dsw_records_free(ckpt_dsw_records *records);
 bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank,
                     uint32_t *index);
 
-/* The name of a part's parameter in files: experts are numbered as each of their ranks counts them.
+/*
+ * The name of a part's parameter in files: experts are numbered as each of their ranks counts them,
+ * and AutoEP's that are one of DeepSpeed's have its name, "<prefix>.w1".
  */
-const char *ckpt_dsw_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
-                          const ckpt_dsw_part *p, size_t i);
+const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+                                 const ckpt_dsw_part *p, size_t i);
 
 /* Where the values of a dtype come from: the copy if the checkpoint has one, else the masters,
  * rounded. */
@@ -253,6 +263,58 @@ int ckpt_dsw_expert_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 
 /* num_experts of the model file: of each layer that has some. */
 ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f);
+
+/* ---- stored.c ---- */
+
+/* Bytes of the name of AutoEP's expert up to its number; 0: it is none. */
+size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t);
+
+/* How many parameters from place i of a group's first lane on are one of DeepSpeed's. */
+size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t i);
+
+/* Find what in a part is one of DeepSpeed's parameters. */
+int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_part *p);
+
+/* How many parameters of a part from i on are one of DeepSpeed's; 0: i belongs to one before it. */
+static inline uint32_t ckpt_dsw_one(const ckpt_dsw_part *p, size_t i)
+{
+    return p->one ? p->one[i] : 1;
+}
+
+/* Is a parameter of a part an expert of AutoEP's? */
+bool ckpt_dsw_autoep_is(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i);
+
+/* The order of round_robin_gradients, in which these move as one. */
+int ckpt_dsw_autoep_order(const ckpt_dsw_job *job, ckpt_arena *scratch, const ckpt_group *g,
+                          uint32_t world, uint64_t *order);
+
+/* "<prefix>.w1" of "<prefix>.w1.5"; NULL: no memory. */
+const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name);
+
+/* ---- autoep.c ---- */
+
+/* Expert-parallel ranks of a source with AutoEP; 0: it is without. */
+uint32_t ckpt_dsw_autoep(const ckpt_state *state);
+
+/*
+ * Deal out its experts to the ranks of the target: job->state and how->ep are set.
+ *
+ * Errors   CKPT_EUNSUPPORTED: frozen experts; a release that knows none, CKPT_EUSAGE if asked for
+ */
+int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how);
+
+/* Put the experts of all ranks together, in job->state: universal checkpoints know no ranks. */
+int ckpt_dsw_autoep_whole(ckpt_dsw_job *job);
+
+/* A file for each expert (stages 1 and 2). */
+int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+
+/* ds_autoep_layers and universal_checkpoint_info of a rank's model file. */
+ckpt_value *ckpt_dsw_autoep_layers(ckpt_dsw_file *f, const ckpt_value *old);
+ckpt_value *ckpt_dsw_autoep_info(ckpt_dsw_file *f, const ckpt_value *old);
+
+/* ds_zero_partition_groups of a rank's optimizer file (stage 3); NULL: a run without AutoEP. */
+ckpt_value *ckpt_dsw_autoep_groups(ckpt_dsw_file *f, const ckpt_value *old);
 
 /* ---- model.c, optim.c ---- */
 

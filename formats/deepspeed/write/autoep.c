@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * autoep.c: mixtures of experts under AutoEP, written: experts dealt out to expert-parallel ranks,
+ * and what the files say of it.
+ *
+ * The map has each expert as a parameter of its own ("<prefix>.w1.5"); DeepSpeed has those of one
+ * expert-parallel rank as one ("<prefix>.w1"), which is what is cut, padded and named
+ * (layout/autoep.h).  Keys are those of deepspeed/runtime/engine.py (_save_moe_checkpoint) and
+ * runtime/zero/stage3.py (_zero3_partition_group_metadata), 0.19.8.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/write/write.h"
+
+/* ---- what the source says ---- */
+
+/* ds_autoep_layers of the source: its layers; n is 0 where it has none. */
+static ckpt_seq dwa_layers(const ckpt_state *state)
+{
+    ckpt_seq layers = ckpt_value_seq(ckpt_value_get(state->model, "ds_autoep_layers"));
+
+    return layers.n ? layers : ckpt_value_seq(ckpt_value_get(state->model, "autoep_layers"));
+}
+
+/* A number of a layer's entry, which reading has checked. */
+static uint32_t dwa_int(const ckpt_value *layer, const char *key)
+{
+    int64_t n = 0;
+
+    return ckpt_value_as_int(ckpt_value_get(layer, key), &n) && n > 0 && n <= UINT32_MAX
+               ? (uint32_t)n
+               : 0;
+}
+
+uint32_t ckpt_dsw_autoep(const ckpt_state *state)
+{
+    ckpt_seq layers = dwa_layers(state);
+
+    return layers.n ? dwa_int(layers.at[0], "ep_size") : 0;
+}
+
+/* Every layer's experts, and the ranks, can be dealt out to so many. */
+static bool dwa_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
+{
+    ckpt_seq layers = dwa_layers(state);
+    bool fits = ep > 0 && world % ep == 0;
+
+    for (uint64_t i = 0; fits && i < layers.n; i++)
+        fits = dwa_int(layers.at[i], "num_experts") % ep == 0;
+    return fits;
+}
+
+/* As in the source, or the most that the world and the number of experts allow. */
+static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
+{
+    uint32_t was = ckpt_dsw_autoep(job->state);
+
+    how->ep = was;
+    while (how->ep > 1 && !dwa_fits(job->state, how->world, how->ep))
+        how->ep--;
+    if (how->ep == was)
+        return CKPT_OK;
+    return ckpt_map_note(job->to, CKPT_INFO, job->err,
+                         "experts are dealt out to %" PRIu32 " expert-parallel rank%s instead of "
+                         "%" PRIu32 ", as a world of %" PRIu32 " allows: set "
+                         "expert_parallel.autoep_size to that",
+                         how->ep, how->ep == 1 ? "" : "s", was, how->world);
+}
+
+/* ---- groups ---- */
+
+/* "ep_size_2" of a group's settings for another size; NULL: no memory. */
+static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep)
+{
+    ckpt_value *made = ckpt_value_new(arena, CKPT_V_DICT);
+    const char *name = ckpt_arena_printf(arena, "ep_size_%" PRIu32, ep);
+    ckpt_value *text = name ? ckpt_value_cstr(arena, name) : NULL;
+    ckpt_dict from = ckpt_value_map(fields);
+    bool fits = made && text;
+
+    // A universal checkpoint has no name of them.
+    if (fits && !ckpt_value_get(fields, "name"))
+        fits = ckpt_dict_add_cstr(arena, &made->as.map, "name", text);
+    for (uint64_t i = 0; fits && i < from.n; i++)
+        fits = ckpt_dict_add(arena, &made->as.map, from.at[i].key,
+                             ckpt_value_is(from.at[i].key, "name") ? text : from.at[i].value);
+    return fits ? made : NULL;
+}
+
+/* Deal out a group of experts to so many lanes. */
+static void dwa_deal(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
+                     ckpt_tensor **param)
+{
+    size_t n = 0;
+
+    *to = *from;
+    to->n_lanes = ep;
+    to->n = from->n * from->n_lanes / ep;
+    for (uint32_t e = 0; e < ep; e++) {
+        for (size_t i = 0, run; i < from->n; i += run) {
+            run = ckpt_dsw_autoep_run(s, from, i);
+            // expert k of all is in lane k / run of the source
+            size_t each = run * from->n_lanes / ep;
+            for (size_t k = e * each; k < (e + 1) * each; k++)
+                param[n++] = s->param.at[from->first + k / run * from->n + i + k % run];
+        }
+    }
+}
+
+/* The settings of such a group, by its new size; what changes is said. */
+static int dwa_rename(const ckpt_dsw_job *job, const ckpt_dsw_how *how, size_t g, ckpt_group *to)
+{
+    bool named = ckpt_value_get(to->fields, "name") != NULL;
+
+    if (!to->fields || (named && how->ep == ckpt_dsw_autoep(job->state)))
+        return CKPT_OK;
+    to->fields = dwa_fields(job->to->arena, to->fields, how->ep);
+    if (!to->fields)
+        return ckpt_fail_memory(job->err);
+    return named ? ckpt_map_note(job->to, CKPT_INFO, job->err,
+                                 "rewritten: param_groups[%zu].name ep_size_%" PRIu32
+                                 " -> ep_size_%" PRIu32,
+                                 g, ckpt_dsw_autoep(job->state), how->ep)
+                 : CKPT_OK;
+}
+
+/* All groups of experts dealt out: a copy of the state. */
+static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
+{
+    const ckpt_state *all = job->state;
+    ckpt_state *to = ckpt_arena_copy(job->to->arena, all, sizeof *all);
+
+    *out = to;
+    if (!to)
+        return ckpt_fail_memory(job->err);
+    to->param.at = ckpt_arena_array(job->to->arena, all->param.n, sizeof *to->param.at);
+    to->group.at = ckpt_arena_array(job->to->arena, all->group.n, sizeof *to->group.at);
+    if (!to->param.at || !to->group.at)
+        return ckpt_fail_memory(job->err);
+    for (size_t g = 0; g < all->group.n; g++) {
+        const ckpt_group *from = &all->group.at[g];
+        to->group.at[g] = *from;
+        if (from->n && ckpt_dsw_autoep_prefix(all, all->param.at[from->first]))
+            dwa_deal(all, from, ep, &to->group.at[g], to->param.at + from->first);
+        else
+            memcpy(to->param.at + from->first, all->param.at + from->first,
+                   from->n * sizeof(ckpt_tensor *));
+    }
+    return CKPT_OK;
+}
+
+/* Experts that are not trained have no place that DeepSpeed reads them from at every stage. */
+static int dwa_refuse(const ckpt_dsw_job *job)
+{
+    for (size_t i = 0; i < job->from->tensors.n; i++) {
+        const ckpt_tensor *t = job->from->tensors.at[i];
+        if (t->role == CKPT_ROLE_FROZEN && ckpt_dsw_autoep_prefix(job->state, t))
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: %.200s is a frozen expert of AutoEP: written as weights only "
+                             "(ckpt convert --to hf)",
+                             job->from->path, t->name);
+    }
+    return CKPT_OK;
+}
+
+int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how)
+{
+    ckpt_state *to = NULL;
+    int rc = dwa_refuse(job);
+
+    if (rc == CKPT_OK && how->release < CKPT_DS_RELEASE(0, 19, 2))
+        rc = ckpt_fail(job->err, job->target->version ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
+                       "AutoEP is of DeepSpeed 0.19.2 and later");
+    if (rc == CKPT_OK)
+        rc = dwa_size(job, how);
+    if (rc == CKPT_OK)
+        rc = dwa_state(job, how->ep, &to);
+    for (size_t g = 0; rc == CKPT_OK && g < to->group.n; g++) {
+        const ckpt_group *group = &to->group.at[g];
+        if (group->n && ckpt_dsw_autoep_prefix(to, to->param.at[group->first]))
+            rc = dwa_rename(job, how, g, &to->group.at[g]);
+    }
+    if (rc == CKPT_OK)
+        job->state = to;
+    return rc;
+}
+
+int ckpt_dsw_autoep_whole(ckpt_dsw_job *job)
+{
+    ckpt_state *to = NULL;
+    int rc = dwa_refuse(job);
+
+    if (rc == CKPT_OK)
+        rc = dwa_state(job, 1, &to);
+    if (rc == CKPT_OK)
+        job->state = to;
+    return rc;
+}
+
+/* ---- files of experts ---- */
+
+/* w1, w2, w3 of one expert. */
+static int dwa_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *layer,
+                    uint32_t id, uint32_t expert)
+{
+    const ckpt_value *prefix = ckpt_value_get(layer, "expert_key_prefix");
+    const char *file = ckpt_arena_printf(job->to->arena,
+                                         "layer_%" PRIu32 "_expert_%" PRIu32 "_mp_rank_%02" PRIu32
+                                         "_model_states.pt",
+                                         id, expert, job->state->mp);
+    ckpt_torch_tree t = {0};
+    ckpt_value *root;
+
+    if (!file)
+        return ckpt_fail_memory(job->err);
+    if (ckpt_tt_begin(&t, job->to, job->from, file, job->err) == CKPT_OK)
+        job->to->files.at[t.file].rank = UINT32_MAX;
+    root = t.rc == CKPT_OK ? ckpt_tt_new(&t, CKPT_V_DICT) : NULL;
+    for (int w = 1; t.rc == CKPT_OK && w <= 3; w++) {
+        const char *name =
+            ckpt_arena_printf(t.scratch, "%s.w%d.%" PRIu32, prefix->as.text.at, w, expert);
+        size_t at = name ? ckpt_map_index(job->from, name, strlen(name)) : SIZE_MAX;
+        if (at == SIZE_MAX) {
+            t.rc = name ? ckpt_fail(job->err, CKPT_EMISSING, "%s: no tensor for parameter %s",
+                                    job->from->path, name)
+                        : ckpt_fail_memory(job->err);
+            break;
+        }
+        ckpt_tt_put_at(
+            &t, root, ckpt_tt_str(&t, name),
+            ckpt_tt_whole(&t, ckpt_dsw_donor(job->from->tensors.at[at], how->dtype), how->dtype));
+    }
+    return ckpt_tt_end(&t, root);
+}
+
+int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+{
+    ckpt_seq layers = dwa_layers(job->state);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < layers.n; i++) {
+        uint32_t n = dwa_int(layers.at[i], "num_experts");
+        for (uint32_t e = 0; rc == CKPT_OK && e < n; e++)
+            rc = dwa_file(job, how, layers.at[i], (uint32_t)i, e);
+    }
+    return rc;
+}
+
+/* ---- what the files say ---- */
+
+/* [first, first + n) */
+static ckpt_value *dwa_range(ckpt_torch_tree *t, uint32_t first, uint32_t n, uint32_t step)
+{
+    ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
+
+    for (uint32_t i = 0; i < n; i++)
+        ckpt_tt_add(t, list, ckpt_tt_int(t, (int64_t)first + (int64_t)i * step));
+    return list;
+}
+
+/* expert_placement: which rank has which experts. */
+static ckpt_value *dwa_placement(ckpt_torch_tree *t, uint32_t n_experts, uint32_t ep)
+{
+    ckpt_value *v = ckpt_tt_new(t, CKPT_V_DICT), *ranks = ckpt_tt_new(t, CKPT_V_LIST);
+    uint32_t each = n_experts / ep;
+
+    for (uint32_t e = 0; t->rc == CKPT_OK && e < ep; e++) {
+        ckpt_value *rank = ckpt_tt_new(t, CKPT_V_DICT);
+        ckpt_tt_put(t, rank, "rank", ckpt_tt_int(t, e));
+        ckpt_tt_put(t, rank, "experts", dwa_range(t, e * each, each, 1));
+        ckpt_tt_add(t, ranks, rank);
+    }
+    ckpt_tt_put(t, v, "version", ckpt_tt_int(t, 1));
+    ckpt_tt_put(t, v, "num_experts", ckpt_tt_int(t, n_experts));
+    ckpt_tt_put(t, v, "ep_size", ckpt_tt_int(t, ep));
+    ckpt_tt_put(t, v, "ranks", ranks);
+    return v;
+}
+
+/* [n, a, b] of an expert's matrix. */
+static ckpt_value *dwa_shape(ckpt_torch_tree *t, const ckpt_tensor *one, uint32_t n)
+{
+    ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
+
+    ckpt_tt_add(t, list, ckpt_tt_int(t, n));
+    for (uint32_t i = 0; i < one->ndim; i++)
+        ckpt_tt_add(t, list, ckpt_tt_int(t, (int64_t)one->shape[i]));
+    return list;
+}
+
+/* [offset, strides] of a piece that is a run of whole matrices. */
+static ckpt_value *dwa_place(ckpt_torch_tree *t, const ckpt_tensor *one, uint64_t first)
+{
+    ckpt_value *place = ckpt_tt_new(t, CKPT_V_LIST), *strides = ckpt_tt_new(t, CKPT_V_LIST);
+
+    ckpt_tt_add(t, strides, ckpt_tt_int(t, (int64_t)one->n_elems));
+    ckpt_tt_add(t, strides, ckpt_tt_int(t, one->ndim > 1 ? (int64_t)one->shape[1] : 1));
+    ckpt_tt_add(t, strides, ckpt_tt_int(t, 1));
+    ckpt_tt_add(t, place, ckpt_tt_int(t, (int64_t)(first * one->n_elems)));
+    ckpt_tt_add(t, place, strides);
+    return place;
+}
+
+/* One parameter's affine map: the same in words of strides (deepspeed/checkpoint/affine.py). */
+static ckpt_value *dwa_affine(ckpt_torch_tree *t, const ckpt_tensor *one, uint32_t n_experts,
+                              uint32_t ep)
+{
+    ckpt_value *v = ckpt_tt_new(t, CKPT_V_DICT), *ranks = ckpt_tt_new(t, CKPT_V_DICT);
+    uint32_t each = n_experts / ep;
+
+    for (uint32_t e = 0; t->rc == CKPT_OK && e < ep; e++) {
+        ckpt_value *rank = ckpt_tt_new(t, CKPT_V_DICT), *pieces = ckpt_tt_new(t, CKPT_V_LIST),
+                   *piece = ckpt_tt_new(t, CKPT_V_DICT);
+        ckpt_tt_put(t, piece, "shape", dwa_shape(t, one, each));
+        ckpt_tt_put(t, piece, "source", dwa_place(t, one, (uint64_t)e * each));
+        ckpt_tt_put(t, piece, "dest", dwa_place(t, one, 0));
+        ckpt_tt_put(t, piece, "locations", dwa_range(t, e, 1, 1));
+        ckpt_tt_add(t, pieces, piece);
+        ckpt_tt_put(t, rank, "shard_shape", dwa_shape(t, one, each));
+        ckpt_tt_put(t, rank, "pieces", pieces);
+        ckpt_tt_put_at(t, ranks, ckpt_tt_int(t, e), rank);
+    }
+    ckpt_tt_put(t, v, "logical_shape", dwa_shape(t, one, n_experts));
+    ckpt_tt_put(t, v, "ranks", ranks);
+    return v;
+}
+
+/* affine_maps of a layer. */
+static ckpt_value *dwa_maps(ckpt_dsw_file *f, const ckpt_value *layer, uint32_t ep)
+{
+    const ckpt_value *prefix = ckpt_value_get(layer, "expert_key_prefix");
+    ckpt_value *v = ckpt_tt_new(&f->t, CKPT_V_DICT), *params = ckpt_tt_new(&f->t, CKPT_V_DICT);
+
+    for (int w = 1; f->t.rc == CKPT_OK && w <= 3; w++) {
+        const char *name = ckpt_arena_printf(f->t.scratch, "%s.w%d", prefix->as.text.at, w),
+                   *first = name ? ckpt_arena_printf(f->t.scratch, "%s.0", name) : NULL;
+        size_t at = first ? ckpt_map_index(f->job->from, first, strlen(first)) : SIZE_MAX;
+        if (!first)
+            f->t.rc = ckpt_fail_memory(f->job->err);
+        else if (at != SIZE_MAX)
+            ckpt_tt_put(
+                &f->t, params, name,
+                dwa_affine(&f->t, f->job->from->tensors.at[at], dwa_int(layer, "num_experts"), ep));
+    }
+    ckpt_tt_put(&f->t, v, "version", ckpt_tt_int(&f->t, 1));
+    ckpt_tt_put(&f->t, v, "params", params);
+    return v;
+}
+
+/* A layer's entry as rank f->rank has it; what only the source's own release knows stays. */
+static ckpt_value *dwa_layer(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_torch_tree *t = &f->t;
+    const uint32_t ep = f->how->ep, n = dwa_int(old, "num_experts"), rank = f->rank % ep;
+    const bool parted = f->how->stage == 3;
+    const char *name = ckpt_arena_printf(t->scratch, "ep_size_%" PRIu32, ep);
+    ckpt_value *v = ckpt_tt_copy(t, old);
+
+    ckpt_tt_put(t, v, "num_local_experts", ckpt_tt_int(t, n / ep));
+    ckpt_tt_put(t, v, "ep_size", ckpt_tt_int(t, ep));
+    if (ckpt_value_get(old, "expert_placement"))
+        ckpt_tt_put(t, v, "expert_placement", dwa_placement(t, n, ep));
+    if (ckpt_value_get(old, "affine_maps"))
+        ckpt_tt_put(t, v, "affine_maps", dwa_maps(f, old, ep));
+    ckpt_tt_put(t, v, "checkpoint_format",
+                ckpt_tt_str(t, parted ? "zero3_partitioned" : "per_expert_files"));
+    ckpt_tt_put(t, v, "checkpoint_format_version",
+                parted ? ckpt_tt_int(t, 1) : ckpt_tt_new(t, CKPT_V_NONE));
+    ckpt_tt_put(t, v, "ep_group_name", name ? ckpt_tt_str(t, name) : NULL);
+    ckpt_tt_put(t, v, "ep_rank", ckpt_tt_int(t, rank));
+    ckpt_tt_put(t, v, "expert_data_parallel_rank", ckpt_tt_int(t, f->rank / ep));
+    ckpt_tt_put(t, v, "expert_data_parallel_world_size", ckpt_tt_int(t, f->how->world / ep));
+    ckpt_tt_put(t, v, "global_expert_start", ckpt_tt_int(t, (int64_t)rank * (n / ep)));
+    ckpt_tt_put(t, v, "global_expert_end", ckpt_tt_int(t, (int64_t)(rank + 1) * (n / ep)));
+    return v;
+}
+
+ckpt_value *ckpt_dsw_autoep_layers(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_seq from = ckpt_value_seq(old);
+    ckpt_value *list;
+    uint32_t was = ckpt_dsw_autoep(f->job->state);
+
+    if (!f->how->ep || from.n == 0)
+        return old ? ckpt_tt_copy(&f->t, old) : NULL;
+    list = ckpt_tt_new(&f->t, CKPT_V_LIST);
+    for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++)
+        ckpt_tt_add(&f->t, list, dwa_layer(f, from.at[i]));
+    if (was != f->how->ep || f->how->stage != f->job->state->stage ||
+        f->how->world != f->job->state->world)
+        ckpt_dsw_say(f,
+                     "ds_autoep_layers: expert-parallel size %" PRIu32 " -> %" PRIu32
+                     ", stage %d, %" PRIu32 " ranks",
+                     was, f->how->ep, f->how->stage, f->how->world);
+    return list;
+}
+
+ckpt_value *ckpt_dsw_autoep_info(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    const ckpt_value *layers = ckpt_value_get(old, "ds_autoep_layers");
+    ckpt_value *v = old ? ckpt_tt_copy(&f->t, old) : NULL;
+
+    if (v && layers && f->how->ep)
+        ckpt_tt_put(&f->t, v, "ds_autoep_layers", ckpt_dsw_autoep_layers(f, layers));
+    if (v && layers && f->how->ep)
+        ckpt_dsw_say(f, "universal_checkpoint_info.ds_autoep_layers as ds_autoep_layers");
+    return v;
+}
+
+ckpt_value *ckpt_dsw_autoep_groups(ckpt_dsw_file *f, const ckpt_value *old)
+{
+    ckpt_torch_tree *t = &f->t;
+    ckpt_value *list;
+    int64_t number = 0;
+    uint32_t index;
+
+    (void)old;
+    if (!f->how->ep)
+        return NULL;
+    list = ckpt_tt_new(t, CKPT_V_LIST);
+    for (size_t k = 0; t->rc == CKPT_OK && k < f->layout->part.n; k++) {
+        const ckpt_dsw_part *p = &f->layout->part.at[k];
+        const ckpt_group *g = &f->job->state->group.at[p->group];
+        bool experts = p->n && ckpt_dsw_autoep_prefix(f->job->state, p->param[0]);
+        ckpt_value *one, *family, *name;
+        if (!ckpt_dsw_holds(p, g, f->rank, &index))
+            continue;
+        const char *size = ckpt_arena_printf(t->scratch, "ep_size_%" PRIu32, f->how->ep);
+        one = ckpt_tt_new(t, CKPT_V_DICT);
+        family = ckpt_tt_new(t, CKPT_V_LIST);
+        name = ckpt_tt_new(t, CKPT_V_LIST);
+        ckpt_tt_add(t, family, ckpt_tt_str(t, experts ? "autoep_expert" : "replicated"));
+        ckpt_tt_add(t, name, ckpt_tt_str(t, experts && size ? size : "replicated"));
+        ckpt_tt_put(t, one, "sub_group", ckpt_tt_int(t, number++));
+        ckpt_tt_put(t, one, "partition_count", ckpt_tt_int(t, p->world));
+        ckpt_tt_put(t, one, "partition_rank", ckpt_tt_int(t, index));
+        ckpt_tt_put(t, one, "partition_ranks",
+                    dwa_range(t, p->lane, p->world, g->n_lanes ? g->n_lanes : 1));
+        ckpt_tt_put(t, one, "families", family);
+        ckpt_tt_put(t, one, "group_names", name);
+        ckpt_tt_add(t, list, one);
+    }
+    return list;
+}
