@@ -17,14 +17,6 @@
 
 /* ---- what the source says ---- */
 
-/* ds_autoep_layers of the source: its layers; n is 0 where it has none. */
-static ckpt_seq dwa_layers(const ckpt_state *state)
-{
-    ckpt_seq layers = ckpt_value_seq(ckpt_value_get(state->model, "ds_autoep_layers"));
-
-    return layers.n ? layers : ckpt_value_seq(ckpt_value_get(state->model, "autoep_layers"));
-}
-
 /* A number of a layer's entry, which reading has checked. */
 static uint32_t dwa_int(const ckpt_value *layer, const char *key)
 {
@@ -35,17 +27,10 @@ static uint32_t dwa_int(const ckpt_value *layer, const char *key)
                : 0;
 }
 
-uint32_t ckpt_dsw_autoep(const ckpt_state *state)
-{
-    ckpt_seq layers = dwa_layers(state);
-
-    return layers.n ? dwa_int(layers.at[0], "ep_size") : 0;
-}
-
 /* Every layer's experts, and the ranks, can be dealt out to so many. */
 static bool dwa_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
 {
-    ckpt_seq layers = dwa_layers(state);
+    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
     bool fits = ep > 0 && world % ep == 0;
 
     for (uint64_t i = 0; fits && i < layers.n; i++)
@@ -238,7 +223,7 @@ static int dwa_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt
 
 int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
-    ckpt_seq layers = dwa_layers(job->state);
+    ckpt_seq layers = ckpt_dsw_autoep_entries(job->state);
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < layers.n; i++) {

@@ -7,6 +7,25 @@
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/write/write.h"
 
+/* ---- what the source says ---- */
+
+ckpt_seq ckpt_dsw_autoep_entries(const ckpt_state *state)
+{
+    ckpt_seq layers = ckpt_value_seq(ckpt_value_get(state->model, "ds_autoep_layers"));
+
+    return layers.n ? layers : ckpt_value_seq(ckpt_value_get(state->model, "autoep_layers"));
+}
+
+uint32_t ckpt_dsw_autoep(const ckpt_state *state)
+{
+    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
+    int64_t n = 0;
+
+    if (layers.n)
+        (void)ckpt_value_as_int(ckpt_value_get(layers.at[0], "ep_size"), &n);
+    return n > 0 && n <= UINT32_MAX ? (uint32_t)n : 0;
+}
+
 /* ---- names ---- */
 
 /* The prefix of an expert's name up to its number, in bytes; 0: it is none of AutoEP's. */

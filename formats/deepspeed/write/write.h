@@ -266,6 +266,12 @@ ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f);
 
 /* ---- stored.c ---- */
 
+/* ds_autoep_layers of the source: its layers with AutoEP's experts; n is 0 where it has none. */
+ckpt_seq ckpt_dsw_autoep_entries(const ckpt_state *state);
+
+/* Expert-parallel ranks of a source with AutoEP; 0: it is without. */
+uint32_t ckpt_dsw_autoep(const ckpt_state *state);
+
 /* Bytes of the name of AutoEP's expert up to its number; 0: it is none. */
 size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t);
 
@@ -292,9 +298,6 @@ int ckpt_dsw_autoep_order(const ckpt_dsw_job *job, ckpt_arena *scratch, const ck
 const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name);
 
 /* ---- autoep.c ---- */
-
-/* Expert-parallel ranks of a source with AutoEP; 0: it is without. */
-uint32_t ckpt_dsw_autoep(const ckpt_state *state);
 
 /*
  * Deal out its experts to the ranks of the target: job->state and how->ep are set.
