@@ -34,7 +34,7 @@ tidy() {
 normalise() {
     sed -e "s|$work/run|TMP|g" -e "s|$FIXTURES|FIXTURES|g" -e "s|$here|CASES|g" \
         -e 's/ in [0-9.]* m*s ([0-9.]* [KMGT]*B\/s)/ in TIME (SPEED)/' \
-        -e 's/"seconds": [0-9.e+-]*/"seconds": T/' -e '/^[a-z]* [0-9]*% .* left$/d'
+        -e 's/"seconds": [0-9.e+-]*/"seconds": T/' -e '/^[a-z]*  *[0-9]*% .* left$/d'
 }
 
 # same WANTED FOUND: equal, or the file of what is wanted does not exist and nothing was found.
