@@ -326,7 +326,8 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
         const ckpt_source *s = &map->sources.at[i];
         const ckpt_map_file *f = s->kind == CKPT_SOURCE_FILE ? &map->files.at[s->file] : NULL;
-        if (f && f->format && f->format->records && !s->has_crc && s->n_bytes > 0)
+        // of a whole file that is passed on, its records are checked
+        if (f && f->format && f->format->records && !s->whole && !s->has_crc && s->n_bytes > 0)
             rc = ckpt_map_problem(map, CKPT_EFORMAT, err,
                                   "%s: record %s carries no CRC-32, and one is required", f->path,
                                   s->name ? s->name : "?");

@@ -64,6 +64,11 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         if (rc != CKPT_OK)
             return rc;
     }
+    if (job->state && ckpt_dsw_autoep(job->state))
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: a run with AutoEP, whose layers of experts are DeepSpeed's own: no "
+                         "FSDP model has such parameters; write the weights (ckpt convert --to hf)",
+                         job->from->path);
     if (ranks > CKPT_DCP_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
                          CKPT_DCP_RANKS);

@@ -24,3 +24,9 @@ for stage in 1 3; do
     ckpt convert -q uni_$stage hf_$stage --to hf --dtype bf16 && ckpt diff hf_$stage "$FIXTURES/autoep_z${stage}_w2/truth.safetensors"
 done
 ls uni_3/*/zero | grep experts
+# FSDP has no such layers
+ckpt reshard "$FIXTURES/autoep_z1_w2/run" fsdp --to dcp
+echo "dcp: $?"
+# files of experts are no records that lack a checksum
+ckpt reshard -q --strict "$FIXTURES/moe_ep2_z1_w4/ckpt" strict -w 2 && ckpt reshard -q --strict "$FIXTURES/autoep_z1_w2/run" strict_autoep -w 4
+echo "strict: $?"
