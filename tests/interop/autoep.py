@@ -163,8 +163,8 @@ def rank_main(job, rank, out):
     config, model = build(run)
     params = list(model.parameters())
     if run.get('groups'):
-        params = [{'params': [p for p in params if p.ndim > 1]},
-                  {'params': [p for p in params if p.ndim <= 1], 'weight_decay': 0.0}]
+        params = [{'params': [p for p in params if p.ndim > 1], 'name': 'decay'},
+                  {'params': [p for p in params if p.ndim <= 1], 'weight_decay': 0.0, 'name': 'plain'}]
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=params,
                                            config=ds_config(run, job['stage'], job['ep'], job['universal']))
     first = 0
