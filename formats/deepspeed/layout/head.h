@@ -23,8 +23,8 @@ CKPT_VEC(ckpt_ds_moe_layers, ckpt_ds_moe_layer);
 typedef struct ckpt_ds_head {
     ckpt_ds_shard model, optim;
     int stage;
-    uint32_t world; /* data-parallel ranks */
-    bool legacy;    /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    uint32_t world;            /* data-parallel ranks */
+    bool legacy;               /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
     ckpt_ds_moe_layers autoep; /* of a run with AutoEP; names are the model file's */
 } ckpt_ds_head;
 
