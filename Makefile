@@ -46,7 +46,7 @@ LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl
 
 # ---- sources ---------------------------------------------------------------------------------
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/remote/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
-TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c tools/cli/plugin_none.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
+TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -369,6 +369,7 @@ check-man: programs
 
 check-sandbox: programs $(B)/plant.so
 	@sh tests/hostile/sandbox.sh $(B)/bin $(B)/plant.so tests/fixtures
+	@CC="$(CC)" sh tests/hostile/plugin.sh $(B)/bin
 
 # prints every tensor of a checkpoint with its SHA-256, optimizer state and 16-bit copies too
 $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a

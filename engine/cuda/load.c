@@ -6,20 +6,17 @@
  * ../lib beside the program (a build folder, or an installation under any prefix), then where the
  * system's loader looks.
  */
-#define _GNU_SOURCE // secure_getenv
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/cuda/load.h"
 
 #include "engine/cuda/api.h"
+#include "libckpt/base/plugin.h"
 
 #define CUL_NAME "libzerotrain-cuda.so"
-#define CUL_PATH 4096
 
 /* Looked up once; the plugin stays open, for its threads and its driver cannot be unloaded. */
 typedef struct cul_plugin {
@@ -35,64 +32,28 @@ typedef struct cul_plugin {
 static cul_plugin cul_it;
 static pthread_mutex_t cul_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* In ../lib/ckpt (installed) or ../lib (built) beside the program; false: in neither. */
-static bool cul_beside(char *out, size_t room)
-{
-    static const char *const places[] = {"lib/ckpt", "lib"};
-    char exe[CUL_PATH];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *slash;
-
-    if (n <= 0)
-        return false;
-    exe[n] = 0;
-    slash = strrchr(exe, '/');
-    if (!slash)
-        return false;
-    *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int m = snprintf(out, room, "%s/../%s/%s", exe, places[i], CUL_NAME);
-        if (m > 0 && (size_t)m < room && access(out, F_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Open the first that opens; a file that is there and does not open is told rather than passed
  * over. */
 static int cul_open(cul_plugin *p, ckpt_err *err)
 {
-    const char *given = secure_getenv("ZEROTRAIN_CUDA_PLUGIN");
-    char path[CUL_PATH + 64];
-    const char *why;
+    static const ckpt_plugin_want want = {.file = CUL_NAME,
+                                          .variable = "ZEROTRAIN_CUDA_PLUGIN",
+                                          .library = "CUDA",
+                                          .package = "nvidia-cuda-toolkit"};
+    char why[400];
 
-    if (given && *given)
-        p->handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    else if (cul_beside(path, sizeof path))
-        p->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    else
-        p->handle = dlopen(CUL_NAME, RTLD_NOW | RTLD_LOCAL);
+    p->handle = ckpt_plugin_open(&want, why, sizeof why);
     if (p->handle)
         return CKPT_OK;
-    why = dlerror();
 #ifndef ZT_HAVE_CUDA
+    const char *given = getenv(want.variable);
+
     if (!(given && *given))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "this program was built without CUDA: build it again where nvcc is on "
                          "PATH, or name a plugin in ZEROTRAIN_CUDA_PLUGIN");
 #endif
-    // the loader's text names the file, or the CUDA library, that is missing
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "the CUDA plugin cannot be loaded: %.300s",
-                     why ? why : CUL_NAME);
-}
-
-/* A function of the plugin into the pointer at `to`: ISO C has no cast from an object's pointer. */
-static bool cul_find(const cul_plugin *p, const char *name, void *to)
-{
-    void *at = dlsym(p->handle, name);
-
-    memcpy(to, &at, sizeof at);
-    return at != NULL;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "the CUDA plugin cannot be loaded: %s", why);
 }
 
 static int cul_look(cul_plugin *p, ckpt_err *err)
@@ -101,9 +62,10 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    if (!cul_find(p, "zt_cuda_api", &p->api) || !cul_find(p, "zt_cuda_gpus", &p->gpus) ||
-        !cul_find(p, "zt_cuda_device_new", &p->device) ||
-        !cul_find(p, "zt_nccl_comm_new", &p->comm))
+    if (!ckpt_plugin_find(p->handle, "zt_cuda_api", &p->api) ||
+        !ckpt_plugin_find(p->handle, "zt_cuda_gpus", &p->gpus) ||
+        !ckpt_plugin_find(p->handle, "zt_cuda_device_new", &p->device) ||
+        !ckpt_plugin_find(p->handle, "zt_nccl_comm_new", &p->comm))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", CUL_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,

@@ -167,7 +167,7 @@ def case_addresses(c):
     c.refused('no URL may hold', 'ls', 'https://127.0.0.1/a b.pt', status=2)
     c.refused('not a number', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_REMOTE_TIMEOUT': 'soon'}, status=2)
     c.refused('is an address|an address', 'doctor', 'http://127.0.0.1:1/x')
-    c.refused('cannot be loaded', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_REMOTE_PLUGIN': '/nowhere.so'}, status=3)
+    c.refused('addresses cannot be read: /nowhere.so', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_REMOTE_PLUGIN': '/nowhere.so'}, status=3)
     c.refused('[Cc]onnect', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_REMOTE_RETRIES': '0'}, status=7)
     # without an address the library is not looked at
     c.ok('ls', c.fixture('hf_bert_sharded'), env={'CKPT_REMOTE_PLUGIN': '/nowhere.so'})

@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/base/plugin.h"
 #include "tools/cli/out.h"
-#include "tools/cli/plugin.h"
 #include "tools/mount/table.h"
 
 /* The letters. */
@@ -378,16 +378,17 @@ static int mtr_fuse(ckpt_err *err)
 
 static int mtr_load(mounter *m, ckpt_err *err)
 {
-    char why[300];
-    void *lib = plugin_open(MOUNT_PLUGIN, "CKPT_MOUNT_PLUGIN", false, why, sizeof why);
+    static const ckpt_plugin_want want = {.file = MOUNT_PLUGIN,
+                                          .variable = "CKPT_MOUNT_PLUGIN",
+                                          .library = "libfuse3",
+                                          .package = "libfuse3-3"};
+    char why[400];
+    void *lib = ckpt_plugin_open(&want, why, sizeof why);
     const mount_plugin *p = NULL;
 
     if (!lib)
-        return fail(err, CKPT_EUNSUPPORTED,
-                    "file systems are mounted through libfuse3, by %s, which cannot be loaded: %s; "
-                    "it is built where libfuse3's headers are (Debian: libfuse3-dev)",
-                    MOUNT_PLUGIN, why);
-    if (!plugin_find(lib, MOUNT_TABLE, &p) || p->version != MOUNT_VERSION)
+        return fail(err, CKPT_EUNSUPPORTED, "nothing can be mounted: %s", why);
+    if (!ckpt_plugin_find(lib, MOUNT_TABLE, &p) || p->version != MOUNT_VERSION)
         return fail(err, CKPT_EUNSUPPORTED, "%s is of another version than this program",
                     MOUNT_PLUGIN);
     m->plugin = p;

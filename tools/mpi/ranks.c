@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/base/plugin.h"
 #include "tools/cli/out.h"
-#include "tools/cli/plugin.h"
 #include "tools/mpi/mail.h"
 
 enum {
@@ -211,16 +211,21 @@ static int ranks_alike(int argc, char **argv, ckpt_err *err)
 /* The plugin's functions; Open MPI's own plugins look for its among those of all libraries. */
 static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *err)
 {
-    char why[300];
-    void *plugin = plugin_open(MAIL_PLUGIN, "CKPT_MPI_PLUGIN", true, why, sizeof why);
+    static const ckpt_plugin_want want = {.file = MAIL_PLUGIN,
+                                          .variable = "CKPT_MPI_PLUGIN",
+                                          .library = "Open MPI",
+                                          .package = "libopenmpi3",
+                                          .global = true};
+    char why[400];
+    void *plugin = ckpt_plugin_open(&want, why, sizeof why);
 
     if (!plugin)
         return fail(err, CKPT_EUNSUPPORTED,
                     "a launcher has started several processes, and the MPI plugin cannot be "
-                    "loaded: %s; build where mpicc is (Debian: libopenmpi-dev), or start one "
-                    "process (CKPT_MPI=no)",
+                    "loaded: %s; or start one process (CKPT_MPI=no)",
                     why);
-    if (!plugin_find(plugin, MAIL_OPEN, start) || !plugin_find(plugin, MAIL_CLOSE, &ranks_it.close))
+    if (!ckpt_plugin_find(plugin, MAIL_OPEN, start) ||
+        !ckpt_plugin_find(plugin, MAIL_CLOSE, &ranks_it.close))
         return fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", MAIL_PLUGIN);
     return CKPT_OK;
 }

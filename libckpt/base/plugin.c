@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plugin.c: finding and loading a plugin.
+ */
+#define _GNU_SOURCE // secure_getenv
+#include "libckpt/base/plugin.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PLG_PATH = 4096 };
+
+/* The path in a line of /proc/self/maps whose range holds an address; NULL: another line. */
+static char *plg_mapped(char *line, uintptr_t address)
+{
+    char *path = strchr(line, '/'), *end;
+    uintptr_t first = strtoumax(line, &end, 16),
+              last = *end == '-' ? strtoumax(end + 1, &end, 16) : 0;
+
+    if (!path || address < first || address >= last)
+        return NULL;
+    path[strcspn(path, "\n")] = 0;
+    return path;
+}
+
+/* The real path of the file that holds this code; false: the kernel does not tell. */
+static bool plg_self(char self[PLG_PATH])
+{
+    static const char here;
+    char line[PLG_PATH + 128];
+    FILE *f = fopen("/proc/self/maps", "re");
+    const char *path = NULL;
+
+    while (f && !path && fgets(line, sizeof line, f))
+        path = plg_mapped(line, (uintptr_t)&here);
+    if (f)
+        (void)fclose(f);
+    return path && snprintf(self, PLG_PATH, "%s", path) < PLG_PATH;
+}
+
+/* This code is part of a program, not of libckpt.so. */
+static bool plg_is_program(const char *self)
+{
+    char exe[PLG_PATH];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+
+    exe[n > 0 ? n : 0] = 0;
+    return strcmp(exe, self) == 0;
+}
+
+/* The plugin near this code: beside or below a library, in ../lib of a program. */
+static bool plg_near(char *out, size_t room, const char *file)
+{
+    static const char *const program[] = {"../lib/ckpt/", "../lib/", NULL};
+    static const char *const library[] = {"", "ckpt/", "../ckpt/", NULL};
+    char self[PLG_PATH];
+    char *name = plg_self(self) ? strrchr(self, '/') : NULL;
+
+    if (!name)
+        return false;
+    // a program may lie where others can write, in /tmp: beside it nothing is looked for
+    const char *const *place = plg_is_program(self) ? program : library;
+    for (; *place; place++) {
+        int n = snprintf(out, room, "%.*s/%s%s", (int)(name - self), self, *place, file);
+        if (n > 0 && (size_t)n < room && access(out, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A text begins with the name of the file that could not be found. */
+static bool plg_missing(const char *text, const char *file)
+{
+    return strncmp(text, file, strlen(file)) == 0 && strstr(text, "cannot open shared");
+}
+
+/* The loader names the file that is missing: the plugin, or a library that it needs. */
+static void plg_why(const ckpt_plugin_want *want, const char *given, char *why, size_t room)
+{
+    const char *text = dlerror();
+
+    text = text ? text : want->file;
+    if (given && *given && plg_missing(text, given))
+        (void)snprintf(why, room, "%.200s (%s)", text, want->variable);
+    else if (plg_missing(text, want->file))
+        (void)snprintf(why, room,
+                       "this installation has no %s: install the Debian package of ckpt, or build "
+                       "ckpt from its source where %s is installed",
+                       want->file, want->library);
+    else if (strstr(text, "cannot open shared"))
+        (void)snprintf(why, room, "%.200s; install %s (Debian: %s)", text, want->library,
+                       want->package);
+    else
+        (void)snprintf(why, room, "%.200s", text);
+}
+
+void *ckpt_plugin_open(const ckpt_plugin_want *want, char *why, size_t room)
+{
+    const char *given = secure_getenv(want->variable);
+    char path[2 * PLG_PATH];
+    int how = RTLD_NOW | (want->global ? RTLD_GLOBAL : RTLD_LOCAL);
+    void *plugin;
+
+    if (given && *given)
+        plugin = dlopen(given, how);
+    else if (plg_near(path, sizeof path, want->file))
+        plugin = dlopen(path, how);
+    else
+        plugin = dlopen(want->file, how);
+    if (!plugin)
+        plg_why(want, given, why, room);
+    return plugin;
+}
+
+/* ISO C has no cast from an object's pointer to a function's. */
+bool ckpt_plugin_find(void *plugin, const char *name, void *to)
+{
+    void *at = dlsym(plugin, name);
+
+    memcpy(to, &at, sizeof at);
+    return at != NULL;
+}
