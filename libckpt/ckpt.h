@@ -79,6 +79,9 @@ CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
 CKPT_API bool ckpt_path_is_remote(const char *path);
 typedef bool ckpt_remote_stop_fn(void *ctx);
 CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
+/* True while the heads of files on other machines are fetched: n_open of n_all are there.  For
+ * `stop`, so that a program can show what it waits for. */
+CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
 
 /* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
  * unknown); bits of one element, 0 of CKPT_DTYPE_NONE and of ggml's types; elements of a block (1:

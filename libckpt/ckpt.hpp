@@ -50,6 +50,15 @@ inline bool path_is_remote(std::string_view path)
     return ckpt_path_is_remote(detail::text(path).get());
 }
 
+/* While the heads of files on other machines are fetched: how many are there, of how many. */
+[[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_opening()
+{
+    std::uint64_t n_open = 0, n_all = 0;
+    if (!ckpt_remote_opening(&n_open, &n_all))
+        return std::nullopt;
+    return std::pair{n_open, n_all};
+}
+
 /*
  * While this lives, waiting for other machines ends (CKPT_ECANCELED) soon after `stop` returns true
  * or throws; any thread that waits asks it.  One at a time.

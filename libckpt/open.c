@@ -423,6 +423,27 @@ static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_places_kind(path, is_dir, err) : rc;
 }
 
+/* Files of a server that does not say which state of a file it sends. */
+static int open_unmarked(ckpt_map *map, ckpt_err *err)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < map->files.n; i++) {
+        if (!map->files.at[i].input && ckpt_address_unmarked(map->files.at[i].path)) {
+            first = first ? first : map->files.at[i].path;
+            n++;
+        }
+    }
+    if (n == 0)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: its server sends neither ETag nor Last-Modified, for %zu of %zu "
+                         "files: if one changes while it is read, bytes of both states are mixed "
+                         "and only another size would show it",
+                         first, n, map->files.n);
+}
+
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -475,6 +496,8 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         rc = open_require_crc(map, err);
     if (rc == CKPT_OK)
         rc = ckpt_io_see(map, err);
+    if (rc == CKPT_OK)
+        rc = open_unmarked(map, err);
     if (rc != CKPT_OK) {
         ckpt_map_free(map);
         return rc;

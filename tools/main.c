@@ -8,10 +8,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/ckpt/effects.h"
@@ -139,10 +142,34 @@ static int main_local(const cli_args *a, ckpt_err *err)
     return a->hostfile ? ckpt_team_hostfile(a->hostfile, err) : ckpt_team_spread(NULL, 0, err);
 }
 
+/* A checkpoint on another machine that is not open after some seconds: how far it is. */
+static void main_show_opening(void)
+{
+    enum { FIRST = 5, EACH = 10 }; // seconds
+    static _Atomic int64_t due;
+    uint64_t n_open, n_all;
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t at = atomic_load(&due), s = now.tv_sec;
+    if (!ckpt_remote_opening(&n_open, &n_all)) {
+        atomic_store(&due, 0);
+        return;
+    }
+    // of all threads that wait, one says it
+    if (at == 0)
+        (void)atomic_compare_exchange_strong(&due, &at, s + FIRST);
+    else if (s >= at && atomic_compare_exchange_strong(&due, &at, s + EACH))
+        say_note("opening: %" PRIu64 " of %" PRIu64 " files", n_open, n_all);
+}
+
 /* Waiting for another machine ends with the first signal. */
 static bool main_stop(void *ctx)
 {
-    (void)ctx;
+    const cli_args *a = ctx;
+
+    if (!a->quiet)
+        main_show_opening();
     return progress_signal() != 0;
 }
 
@@ -150,7 +177,7 @@ static bool main_stop(void *ctx)
 static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
-    ckpt_remote_stop_with(main_stop, NULL);
+    ckpt_remote_stop_with(main_stop, args);
     int rc = args->line.verb->before ? args->line.verb->before(args, err) : CKPT_OK;
 
     // MPI opens files and sockets as it goes

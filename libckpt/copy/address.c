@@ -62,6 +62,13 @@ int ckpt_address_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt
     return rc == CKPT_OK ? server->list(all, map, folder, err) : rc;
 }
 
+bool ckpt_address_unmarked(const char *address)
+{
+    const ckpt_address_server *server = atomic_load(&adr_server);
+
+    return server && ckpt_address_is(address) && server->unmarked(address);
+}
+
 int ckpt_address_there(const char *path, bool *is_there, ckpt_err *err)
 {
     assert(path && is_there);

@@ -22,6 +22,8 @@ typedef struct ckpt_address_server {
     int (*open)(ckpt_io **out, const char *address, ckpt_err *err);
     /* The entries of a folder; names in the map's arena. */
     int (*list)(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_err *err);
+    /* A file that was opened: it could change between two ranges without anybody noticing. */
+    bool (*unmarked)(const char *address);
 } ckpt_address_server;
 
 /* True of https://..., http://..., hf://... and s3://... */
@@ -40,6 +42,7 @@ void ckpt_address_serve(const ckpt_address_server *server);
 int ckpt_address_kind(const char *address, bool *is_dir, ckpt_err *err);
 int ckpt_address_open(ckpt_io **out, const char *address, ckpt_err *err);
 int ckpt_address_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_err *err);
+bool ckpt_address_unmarked(const char *address);
 
 /*
  * Whether a path, or an address, names a file or a folder.  Only what is not there is not: an

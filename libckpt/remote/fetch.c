@@ -23,7 +23,10 @@ enum {
     FET_PATIENCE = 60,       /* seconds of Retry-After that are waited */
     FET_SLICE = 50,          /* milliseconds between looks at who wants to end */
     FET_HEADERS = 8,
-    FET_SAID = 200 /* bytes of a refusal's text */
+    FET_SAID = 200,       /* bytes of a refusal's text */
+    FET_HEARD = 4096,     /* bytes of it that are read */
+    FET_SHORT = 16 << 10, /* a body that is read, though nobody wants it, to keep the connection */
+    FET_RATE = 1024       /* bytes a second, at least */
 };
 
 /* What is to be done after an answer. */
@@ -33,6 +36,7 @@ typedef enum fet_verdict { FET_DONE, FET_AGAIN, FET_FAIL, FET_MOVED } fet_verdic
 typedef struct fet_job {
     const ckpt_fetch_from *from;
     const char *url; /* of this hop */
+    bool away;       /* another host is in this chain of redirects: no key for what follows */
     // a range
     uint8_t *buf;
     uint64_t at, want, got;
@@ -42,11 +46,11 @@ typedef struct fet_job {
     uint64_t max;
     char *next;
     // the answer
-    bool has_length, has_range, encoded, multipart, accepted;
+    bool has_length, has_range, encoded, multipart, judged, accepted;
     long status;
     uint64_t length, first, last, total, left;
     char etag[256], modified[64], said[FET_SAID];
-    size_t n_said;
+    size_t n_said, n_heard;
     unsigned wait_s;
     ckpt_err why; /* what is wrong with it */
 } fet_job;
@@ -183,10 +187,16 @@ static int fet_whole(fet_job *j)
     return fet_same(j, j->length);
 }
 
-/* All headers are there: is the body what was asked for?  Of refusals it is read for its text. */
+/*
+ * All headers are there: is the body what was asked for?  Of refusals it is read for its text; of a
+ * redirect only where it is short.
+ */
 static int fet_judge(fet_job *j, long status)
 {
     j->status = status;
+    j->judged = true;
+    if (status >= 300 && status < 400)
+        return j->has_length && j->length <= FET_SHORT ? 0 : -1;
     if (status != 200 && status != 206)
         return 0;
     if (j->encoded)
@@ -255,8 +265,11 @@ static int fet_body(void *ctx, const void *bytes, size_t n)
 
     if (!j->accepted) {
         fet_hear(j, bytes, n);
-        // an error of any size is read no further than it is shown, and the connection given up
-        return j->status >= 400 && j->n_said >= sizeof j->said - 1 ? -1 : 0;
+        j->n_heard += n;
+        // no further than it is shown: the connection is given up
+        if (j->has_length && j->length <= FET_SHORT)
+            return 0;
+        return j->n_said >= sizeof j->said - 1 || j->n_heard >= FET_HEARD ? -1 : 0;
     }
     if (j->all) {
         if (n > j->max - j->all->n)
@@ -273,10 +286,14 @@ static int fet_body(void *ctx, const void *bytes, size_t n)
     return 0;
 }
 
+static bool fet_expired(const fet_job *j)
+{
+    return j->from->until && ckpt_fetch_now() >= j->from->until;
+}
+
 static bool fet_stop(void *ctx)
 {
-    (void)ctx;
-    return ckpt_fetch_stopped();
+    return ckpt_fetch_stopped() || fet_expired(ctx);
 }
 
 /* ---- a request ---- */
@@ -301,7 +318,7 @@ static size_t fet_headers(const fet_job *j, const char *header[FET_HEADERS], cha
         }
     }
     for (size_t i = 0; key && i < 2; i++) {
-        if (key->header[i] && ckpt_fetch_same_origin(j->from->url, j->url))
+        if (key->header[i] && !j->away)
             header[n++] = key->header[i];
     }
     return n;
@@ -312,7 +329,7 @@ static void fet_ask(fet_job *j, ckpt_wire *wire, ckpt_wire_outcome *out)
     const ckpt_fetch_key *key = j->from->key;
     const char *header[FET_HEADERS];
     char range[96], match[300];
-    bool ours = ckpt_fetch_same_origin(j->from->url, j->url);
+    bool ours = !j->away;
     ckpt_wire_request r = {
         .url = j->url,
         .header = header,
@@ -321,6 +338,7 @@ static void fet_ask(fet_job *j, ckpt_wire *wire, ckpt_wire_outcome *out)
         .user = key && ours ? key->user : NULL,
         .connect_s = ckpt_fetch_stall() < FET_CONNECT ? ckpt_fetch_stall() : FET_CONNECT,
         .stall_s = ckpt_fetch_stall(),
+        .least_rate = FET_RATE,
         .got_header = fet_header,
         .got_body = fet_body,
         .stop = fet_stop,
@@ -328,9 +346,10 @@ static void fet_ask(fet_job *j, ckpt_wire *wire, ckpt_wire_outcome *out)
     };
 
     r.n_header = fet_headers(j, header, range, match);
-    j->has_length = j->has_range = j->encoded = j->multipart = j->accepted = false;
+    j->has_length = j->has_range = j->encoded = j->multipart = false;
+    j->judged = j->accepted = false;
     j->etag[0] = j->modified[0] = j->said[0] = 0;
-    j->n_said = 0;
+    j->n_said = j->n_heard = 0;
     j->wait_s = 0;
     j->why = (ckpt_err){0};
     if (j->next)
@@ -430,20 +449,32 @@ static fet_verdict fet_again(fet_job *j, const ckpt_wire_outcome *out, ckpt_err 
     return FET_AGAIN;
 }
 
+static int fet_spent(const fet_job *j, ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ELIMIT,
+                     "%s: opening it has kept the network busy for %" PRId64
+                     " s, the most that is waited: 20 times CKPT_REMOTE_TIMEOUT, which is %u s now",
+                     j->from->name, ckpt_fetch_budget() / 1000, ckpt_fetch_stall());
+}
+
 static fet_verdict fet_verdict_of(fet_job *j, const ckpt_wire_outcome *out, ckpt_err *err)
 {
-    // refusals are cut off when enough was heard
-    bool heard = out->end == CKPT_WIRE_STOPPED && !j->accepted && out->status >= 300;
+    // a refusal says enough with its headers, whatever becomes of its body
+    bool heard = j->judged && !j->accepted;
 
     if (ckpt_fetch_stopped()) {
         (void)ckpt_fail(err, CKPT_ECANCELED, "%s: interrupted", j->from->name);
+        return FET_FAIL;
+    }
+    if (fet_expired(j)) {
+        (void)fet_spent(j, err);
         return FET_FAIL;
     }
     if (j->why.code) {
         (void)ckpt_fail(err, j->why.code, "%s", j->why.text);
         return FET_FAIL;
     }
-    if (out->end == CKPT_WIRE_CUT)
+    if (out->end == CKPT_WIRE_CUT && !heard)
         return fet_again(j, out, err);
     if (out->end != CKPT_WIRE_DONE && !heard) {
         (void)ckpt_fail(err, CKPT_EIO, "%s: %s", j->from->name, out->text);
@@ -475,8 +506,10 @@ static fet_verdict fet_follow(fet_job *j, ckpt_wire *wire, char hop[CKPT_FETCH_U
     ckpt_wire_outcome out;
     fet_verdict v;
 
+    j->away = false;
     for (unsigned n = 0;; n++) {
         j->url = hop;
+        j->away = j->away || !ckpt_fetch_same_origin(j->from->url, hop);
         fet_ask(j, wire, &out);
         v = fet_verdict_of(j, &out, err);
         if (v != FET_MOVED)
@@ -515,20 +548,24 @@ static fet_verdict fet_once(fet_job *j, ckpt_wire *wire, bool *direct, ckpt_err 
     }
     (void)snprintf(hop, sizeof hop, "%s", j->from->url);
     v = fet_follow(j, wire, hop, err);
+    // a way back to the first host would be taken for one that never left it
+    bool plain =
+        strcmp(hop, j->from->url) == 0 || (j->away && ckpt_fetch_same_origin(hop, j->from->url));
     if (v == FET_DONE && j->seen)
-        (void)snprintf(j->seen->direct, CKPT_FETCH_URL, "%s",
-                       strcmp(hop, j->from->url) == 0 ? "" : hop);
+        (void)snprintf(j->seen->direct, CKPT_FETCH_URL, "%s", plain ? "" : hop);
     return v;
 }
 
-/* Sleep; false: the program wants to end. */
-static bool fet_wait(unsigned ms)
+/* Sleep.  Errors: CKPT_ECANCELED, CKPT_ELIMIT: the time is up */
+static int fet_wait(fet_job *j, unsigned ms, ckpt_err *err)
 {
     const struct timespec slice = {.tv_nsec = FET_SLICE * 1000000L};
 
-    for (unsigned at = 0; at < ms && !ckpt_fetch_stopped(); at += FET_SLICE)
+    for (unsigned at = 0; at < ms && !fet_stop(j); at += FET_SLICE)
         (void)nanosleep(&slice, NULL);
-    return !ckpt_fetch_stopped();
+    if (ckpt_fetch_stopped())
+        return ckpt_fail(err, CKPT_ECANCELED, "%s: interrupted", j->from->name);
+    return fet_expired(j) ? fet_spent(j, err) : CKPT_OK;
 }
 
 static int fet_run(fet_job *j, ckpt_err *err)
@@ -555,10 +592,9 @@ static int fet_run(fet_job *j, ckpt_err *err)
                            j->wait_s);
         else if (v == FET_AGAIN && !more)
             rc = ckpt_fail(err, CKPT_EIO, "%s; %u tries", why.text, tries + 1);
-        if (more && !fet_wait(ms)) {
-            rc = ckpt_fail(err, CKPT_ECANCELED, "%s: interrupted", j->from->name);
-            more = false;
-        }
+        if (more)
+            rc = fet_wait(j, ms, err);
+        more = more && rc == CKPT_OK;
         tries++;
     }
     ckpt_wire_give(wire);

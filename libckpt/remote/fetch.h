@@ -26,6 +26,7 @@ typedef struct ckpt_fetch_from {
     const char *url;
     const char *direct; /* where a redirect led to before, or NULL */
     const ckpt_fetch_key *key;
+    int64_t until; /* ckpt_fetch_now() at which the budget of an opening is spent, or 0 */
 } ckpt_fetch_from;
 
 /* Which file an answer was of: all later ones must be of the same. */
@@ -45,7 +46,7 @@ typedef struct ckpt_fetch_seen {
  * got      bytes that came: less than n only at the end of the file
  * Errors   CKPT_EMISSING: 404 or 410; CKPT_EIO: refused (401, 403), changed meanwhile, cut off or
  *          silent after all tries; CKPT_EUNSUPPORTED: no ranges, or an encoding; CKPT_EUNSAFE: a
- *          redirect to plain HTTP; CKPT_ECANCELED
+ *          redirect to plain HTTP; CKPT_ELIMIT: the budget is spent; CKPT_ECANCELED
  */
 int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_t at,
                      ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err);
@@ -77,6 +78,15 @@ void ckpt_wire_get(ckpt_wire *wire, const ckpt_wire_request *request, ckpt_wire_
 /* Seconds without a byte, and how often a failure is tried again. */
 unsigned ckpt_fetch_stall(void);
 unsigned ckpt_fetch_retries(void);
+
+/* Milliseconds of a clock that nobody sets. */
+int64_t ckpt_fetch_now(void);
+
+/* Milliseconds that the network may take for one opening: its listing, and the heads of files. */
+int64_t ckpt_fetch_budget(void);
+
+/* Counts of ckpt_remote_opening: so many more are open, so many more are wanted. */
+void ckpt_fetch_opened(int64_t n, int64_t wanted);
 
 /* The program wants to end (ckpt_remote_stop_with). */
 bool ckpt_fetch_stopped(void);

@@ -27,7 +27,7 @@ struct ckpt_remote_file {
     char *name, *url;
     const ckpt_fetch_key *key;
     ckpt_fetch_seen seen;
-    bool gone;           /* it was said that it is not there */
+    ckpt_err failed;     /* opening it has */
     uint64_t end, ahead; /* of the block that was read last */
 };
 
@@ -133,13 +133,19 @@ void ckpt_remote_file_free(ckpt_remote_file *o)
 
 /* ---- reading ---- */
 
+/* n bytes at `at` into buf, in the time there is. */
+typedef struct rfl_part {
+    void *buf;
+    uint64_t n, at;
+    int64_t until;
+} rfl_part;
+
 /* Ask for a part, as of the file that was seen; the lock is not held. */
-static int rfl_fetch(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, uint64_t *got,
-                     ckpt_err *err)
+static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt_err *err)
 {
     ckpt_fetch_seen *seen = ckpt_alloc(sizeof *seen);
     char *direct = ckpt_alloc(CKPT_FETCH_URL);
-    const ckpt_fetch_from from = {o->name, o->url, direct, o->key};
+    const ckpt_fetch_from from = {o->name, o->url, direct, o->key, p->until};
     int rc = seen && direct ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
@@ -147,7 +153,7 @@ static int rfl_fetch(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ui
         *seen = o->seen;
         memcpy(direct, seen->direct, CKPT_FETCH_URL);
         pthread_mutex_unlock(&rfl_all.lock);
-        rc = ckpt_fetch_range(&from, buf, n, at, seen, got, err);
+        rc = ckpt_fetch_range(&from, p->buf, p->n, p->at, seen, got, err);
     }
     if (rc == CKPT_OK) {
         pthread_mutex_lock(&rfl_all.lock);
@@ -166,7 +172,8 @@ static int rfl_fetch(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ui
 }
 
 /* A block of n bytes from `at` on, which is kept. */
-static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, ckpt_err *err)
+static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, int64_t until,
+                           ckpt_err *err)
 {
     rfl_block *b = ckpt_alloc(sizeof *b + (size_t)n);
     uint64_t got = 0;
@@ -174,7 +181,7 @@ static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, ckpt_er
 
     if (!b)
         return ckpt_fail_memory(err);
-    rc = rfl_fetch(o, b->bytes, n, at, &got, err);
+    rc = rfl_fetch(o, &(rfl_part){b->bytes, n, at, until}, &got, err);
     if (rc != CKPT_OK || got == 0) {
         ckpt_free(b);
         return rc;
@@ -190,25 +197,25 @@ static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, ckpt_er
     return CKPT_OK;
 }
 
-int ckpt_remote_file_open(ckpt_remote_file *o, ckpt_err *err)
+int ckpt_remote_file_open(ckpt_remote_file *o, int64_t until, ckpt_err *err)
 {
     ckpt_err why = {0};
-    bool known, gone;
+    bool known;
     int rc;
 
     pthread_mutex_lock(&rfl_all.lock);
     known = o->seen.known;
-    gone = o->gone;
+    why = o->failed;
     pthread_mutex_unlock(&rfl_all.lock);
     if (known)
         return CKPT_OK;
-    if (gone)
-        return ckpt_fail(err, CKPT_EMISSING, "%s: not there", o->name);
-    rc = rfl_fetch_block(o, CKPT_REMOTE_HEAD, 0, &why);
+    if (why.code != CKPT_OK)
+        return ckpt_fail(err, why.code, "%s", why.text);
+    rc = rfl_fetch_block(o, CKPT_REMOTE_HEAD, 0, until, &why);
     if (rc == CKPT_OK)
         return CKPT_OK;
     pthread_mutex_lock(&rfl_all.lock);
-    o->gone = rc == CKPT_EMISSING;
+    o->failed = why;
     pthread_mutex_unlock(&rfl_all.lock);
     return ckpt_fail(err, rc, "%s", why.text);
 }
@@ -247,12 +254,12 @@ int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t a
         has = rfl_from_kept(o, to, n, at);
         pthread_mutex_unlock(&rfl_all.lock);
         if (has == 0 && n >= RFL_PAYLOAD) {
-            rc = rfl_fetch(o, to, n, at, &got, err);
+            rc = rfl_fetch(o, &(rfl_part){.buf = to, .n = n, .at = at}, &got, err);
             has = n;
         } else if (has == 0) {
             uint64_t from = at, len = rfl_plan(o, n, &from);
 
-            rc = rfl_fetch_block(o, len, from, err);
+            rc = rfl_fetch_block(o, len, from, 0, err);
         }
         to += has;
         at += has;
@@ -272,6 +279,12 @@ uint64_t ckpt_remote_file_size(ckpt_remote_file *o)
 {
     assert(o->seen.known);
     return o->seen.total;
+}
+
+bool ckpt_remote_file_marked(ckpt_remote_file *o)
+{
+    assert(o->seen.known);
+    return o->seen.etag[0] || o->seen.modified[0];
 }
 
 /* FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/). */
@@ -298,23 +311,36 @@ uint64_t ckpt_remote_file_identity(ckpt_remote_file *o)
 typedef struct rfl_queue {
     ckpt_remote_file *const *o;
     size_t n;
-    atomic_size_t next;
+    int64_t until;
+    atomic_size_t next, n_open;
+    atomic_bool failed;
 } rfl_queue;
 
 static void *rfl_worker(void *ctx)
 {
     rfl_queue *q = ctx;
 
-    for (size_t i; (i = atomic_fetch_add(&q->next, 1)) < q->n;)
-        (void)ckpt_remote_file_open(q->o[i], &(ckpt_err){0});
+    // a server that is dead for one file is dead for all, and each takes minutes
+    for (size_t i; !atomic_load(&q->failed) && (i = atomic_fetch_add(&q->next, 1)) < q->n;) {
+        int rc = ckpt_remote_file_open(q->o[i], q->until, &(ckpt_err){0});
+
+        if (rc != CKPT_OK && rc != CKPT_EMISSING) {
+            atomic_store(&q->failed, true);
+        } else {
+            atomic_fetch_add(&q->n_open, 1);
+            ckpt_fetch_opened(1, 0);
+        }
+    }
     return NULL;
 }
 
-void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n)
+void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n, int64_t until)
 {
-    rfl_queue q = {.o = o, .n = n};
+    rfl_queue q = {.o = o, .n = n, .until = until};
     pthread_t thread[RFL_THREADS];
     size_t n_threads = 0;
+
+    ckpt_fetch_opened(0, (int64_t)n);
 
     while (n_threads < RFL_THREADS && n_threads + 1 < n &&
            pthread_create(&thread[n_threads], NULL, rfl_worker, &q) == 0)
@@ -322,4 +348,5 @@ void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n)
     (void)rfl_worker(&q);
     while (n_threads > 0)
         (void)pthread_join(thread[--n_threads], NULL);
+    ckpt_fetch_opened(-(int64_t)atomic_load(&q.n_open), -(int64_t)n);
 }

@@ -23,11 +23,16 @@ void ckpt_remote_file_free(ckpt_remote_file *o);
 const char *ckpt_remote_file_name(const ckpt_remote_file *o);
 
 /*
- * Learn which file it is, with its first bytes; nothing is asked where that is known.  Thread safe.
+ * Learn which file it is, with its first bytes; nothing is asked where that is known, or where it
+ * has failed before: a site is made anew when its address is opened again.  Thread safe.
  *
+ * until   as in ckpt_fetch_from
  * Errors  those of ckpt_fetch_range
  */
-int ckpt_remote_file_open(ckpt_remote_file *o, ckpt_err *err);
+int ckpt_remote_file_open(ckpt_remote_file *o, int64_t until, ckpt_err *err);
+
+/* Of an opened one: its server says by ETag or Last-Modified that it has changed. */
+bool ckpt_remote_file_marked(ckpt_remote_file *o);
 
 /* Of an opened one: bytes. */
 uint64_t ckpt_remote_file_size(ckpt_remote_file *o);
@@ -38,7 +43,10 @@ uint64_t ckpt_remote_file_identity(ckpt_remote_file *o);
 /* n bytes at offset at, inside it, of an opened one.  Thread safe. */
 int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
-/* Open many at once; what fails fails again when it is opened alone, which then says so. */
-void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n);
+/*
+ * Open many at once, up to the first failure other than CKPT_EMISSING; opened alone, one that failed
+ * says so.
+ */
+void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n, int64_t until);
 
 #endif

@@ -160,10 +160,10 @@ static int hub_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
 /* ---- the listing ---- */
 
 /* Ask for a page of JSON. */
-static int hub_ask(ckpt_value **out, const ckpt_site *s, const char *url, char next[CKPT_FETCH_URL],
-                   ckpt_err *err)
+static int hub_ask(ckpt_value **out, ckpt_arena *arena, const ckpt_site *s, const char *url,
+                   char next[CKPT_FETCH_URL], ckpt_err *err)
 {
-    const ckpt_fetch_from from = {s->root, url, NULL, &s->key};
+    const ckpt_fetch_from from = {s->root, url, NULL, &s->key, s->until};
     ckpt_json_text text = {.name = s->root, .max = CKPT_SITE_PAGE};
     ckpt_bytes page = {0};
     int rc = url ? ckpt_fetch_all(&from, &page, CKPT_SITE_PAGE, next, err) : ckpt_fail_memory(err);
@@ -173,7 +173,7 @@ static int hub_ask(ckpt_value **out, const ckpt_site *s, const char *url, char n
     if (rc == CKPT_OK && page.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's answer is empty", s->root);
     if (rc == CKPT_OK)
-        rc = ckpt_json_parse(out, s->arena, &text, err);
+        rc = ckpt_json_parse(out, arena, &text, err);
     ckpt_vec_free(&page);
     return rc;
 }
@@ -185,7 +185,7 @@ static int hub_commit(ckpt_site *s, ckpt_err *err)
         ckpt_arena_printf(s->arena, "%s/api/models/%s/revision/%s", s->base, s->more, s->revision);
     ckpt_value *answer = NULL;
     const ckpt_value *sha;
-    int rc = hub_ask(&answer, s, url, NULL, err);
+    int rc = hub_ask(&answer, s->arena, s, url, NULL, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -204,12 +204,27 @@ static int hub_entry(ckpt_site *s, const ckpt_value *e, ckpt_err *err)
     int64_t size;
 
     if (ckpt_value_is(ckpt_value_get(e, "type"), "directory"))
-        return CKPT_OK;
+        return ckpt_site_count(s, err);
     if (!path || path->kind != CKPT_V_STR || strlen(path->as.text.at) != path->as.text.n ||
         !ckpt_value_as_int(ckpt_value_get(e, "size"), &size) || size < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: the hub lists a file without path or size",
                          s->root);
     return ckpt_site_add(s, path->as.text.at, (uint64_t)size, err);
+}
+
+/* One page of the listing; its values go with it. */
+static int hub_page(ckpt_site *s, const char *url, char next[CKPT_FETCH_URL], ckpt_err *err)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_value *page = NULL;
+    int rc = arena ? hub_ask(&page, arena, s, url, next, err) : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK && page->kind != CKPT_V_LIST)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's listing is no list", s->root);
+    for (uint64_t i = 0; rc == CKPT_OK && i < page->as.seq.n; i++)
+        rc = hub_entry(s, page->as.seq.at[i], err);
+    ckpt_arena_free(arena);
+    return rc;
 }
 
 static int hub_list(ckpt_site *s, ckpt_err *err)
@@ -224,13 +239,7 @@ static int hub_list(ckpt_site *s, ckpt_err *err)
     url = ckpt_arena_printf(s->arena, "%s/api/models/%s/tree/%s?recursive=1", s->base, s->more,
                             s->revision);
     do {
-        ckpt_value *page = NULL;
-
-        rc = hub_ask(&page, s, url, next, err);
-        if (rc == CKPT_OK && page->kind != CKPT_V_LIST)
-            rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's listing is no list", s->root);
-        for (uint64_t i = 0; rc == CKPT_OK && i < page->as.seq.n; i++)
-            rc = hub_entry(s, page->as.seq.at[i], err);
+        rc = hub_page(s, url, next, err);
         if (rc == CKPT_OK && *next && !ckpt_fetch_same_origin(next, s->base))
             rc = ckpt_fail(err, CKPT_EUNSAFE, "%s: its listing goes on at another host: %.100s",
                            s->root, next);

@@ -5,6 +5,8 @@
  * A web server lists no folders.  Of one the files are looked for that a folder of Hugging Face
  * has, by name; an index names the others.
  */
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,18 +14,61 @@
 #include "libckpt/map/map.h"
 #include "libckpt/remote/site.h"
 
-/* The key of addresses without a scheme of their own: a header of the user's. */
-static int htp_key(ckpt_site *s, ckpt_err *err)
+/* Scheme, host and port of the first address that was read: CKPT_HTTP_HEADER is meant for it. */
+static struct {
+    pthread_mutex_t lock;
+    char origin[CKPT_FETCH_URL];
+} htp_first = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The header is of this address's host, the first one. */
+static bool htp_is_first(const char *address)
 {
-    const char *said = getenv("CKPT_HTTP_HEADER");
+    bool is;
+
+    pthread_mutex_lock(&htp_first.lock);
+    if (!htp_first.origin[0])
+        (void)snprintf(htp_first.origin, sizeof htp_first.origin, "%s", address);
+    is = ckpt_fetch_same_origin(htp_first.origin, address);
+    pthread_mutex_unlock(&htp_first.lock);
+    return is;
+}
+
+/* "Name: value", or "https://HOST Name: value"; *header: what is sent, NULL: nothing to this host */
+static int htp_header(const char **header, const char *said, const char *address, ckpt_err *err)
+{
+    size_t n = strcspn(said, " ");
+    const char *scheme = strstr(said, "://");
+    bool names_host = scheme && scheme < said + n;
+    const char *line = names_host ? said + n + strspn(said + n, " ") : said;
+    char host[CKPT_FETCH_URL];
+
+    (void)snprintf(host, sizeof host, "%.*s", (int)(n < sizeof host ? n : 0), said);
+    bool ours = names_host ? ckpt_fetch_same_origin(host, address) : htp_is_first(address);
+    *header = ours ? line : NULL;
+    if (!strchr(line, ':') || strpbrk(line, "\r\n") || strcspn(line, " ") < strcspn(line, ":"))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "CKPT_HTTP_HEADER is no line like \"Name: value\" or "
+                         "\"https://HOST Name: value\"");
+    return CKPT_OK;
+}
+
+/* The key of addresses without a scheme of their own: a header of the user's. */
+static int htp_key(ckpt_site *s, const char *address, ckpt_err *err)
+{
+    const char *said = getenv("CKPT_HTTP_HEADER"), *header = NULL;
+    int rc = CKPT_OK;
 
     s->key.help = "it may want credentials: CKPT_HTTP_HEADER=\"Authorization: Bearer ...\" in the "
                   "environment";
-    if (!said || !*said)
-        return CKPT_OK;
-    if (!strchr(said, ':') || strpbrk(said, "\r\n"))
-        return ckpt_fail(err, CKPT_EUSAGE, "CKPT_HTTP_HEADER is no line like \"Name: value\"");
-    s->key.header[0] = ckpt_arena_string(s->arena, said, strlen(said));
+    if (said && *said)
+        rc = htp_header(&header, said, address, err);
+    if (rc == CKPT_OK && said && *said && !header)
+        s->key.help =
+            "CKPT_HTTP_HEADER is of another host: it goes to the first address's alone, or "
+            "to the one it names (\"https://HOST Name: value\")";
+    if (rc != CKPT_OK || !header)
+        return rc;
+    s->key.header[0] = ckpt_arena_string(s->arena, header, strlen(header));
     return s->key.header[0] ? CKPT_OK : ckpt_fail_memory(err);
 }
 
@@ -56,7 +101,7 @@ static int htp_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
     while (n > (size_t)(path - address) && address[n - 1] == '/')
         n--;
     s->root = s->base = ckpt_arena_string(s->arena, address, n);
-    return s->root ? htp_key(s, err) : ckpt_fail_memory(err);
+    return s->root ? htp_key(s, address, err) : ckpt_fail_memory(err);
 }
 
 static int htp_url(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_err *err)
@@ -92,27 +137,38 @@ static const char *const htp_names[] = {
 
 enum { HTP_NAMES = sizeof htp_names / sizeof *htp_names, HTP_SHARDS = 4096 };
 
+static bool htp_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_site *s = ctx;
+
+    return strcmp(s->files.at[number].name, key) == 0;
+}
+
 /* The names of weight_map, each once. */
 static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
 {
     const ckpt_dict map = ckpt_value_map(ckpt_value_get(index, "weight_map"));
     size_t first = s->files.n;
+    ckpt_index known = {0};
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         const ckpt_value *v = map.at[i].value;
-        bool has = false;
 
         if (v->kind != CKPT_V_STR || !ckpt_path_part_ok(v->as.text.at, v->as.text.n))
             continue; // whoever reads the index says so
-        for (size_t k = s->files.n; !has && k > first; k--)
-            has = strcmp(s->files.at[k - 1].name, v->as.text.at) == 0;
-        if (!has && s->files.n - first >= HTP_SHARDS)
+        uint32_t hash = ckpt_hash_bytes(v->as.text.at, strlen(v->as.text.at), 0);
+        if (ckpt_index_find(&known, hash, htp_same, s, v->as.text.at) != CKPT_INDEX_NONE)
+            continue;
+        if (s->files.n - first >= HTP_SHARDS)
             rc = ckpt_fail(err, CKPT_ELIMIT, "%s: an index of more than %d files", s->root,
                            HTP_SHARDS);
-        else if (!has)
+        else
             rc = ckpt_site_add(s, v->as.text.at, 0, err);
+        if (rc == CKPT_OK && !ckpt_index_add(&known, hash, (uint32_t)(s->files.n - 1)))
+            rc = ckpt_fail_memory(err);
     }
+    ckpt_index_free(&known);
     return rc;
 }
 
@@ -143,10 +199,10 @@ static int htp_look(ckpt_site *s, const char *const *names, size_t n, ckpt_remot
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = ckpt_site_get(&is[i], s, names[i], err);
     if (rc == CKPT_OK)
-        ckpt_remote_file_open_all(is, n);
+        ckpt_remote_file_open_all(is, n, s->until);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
         ckpt_err why = {0};
-        int there = ckpt_remote_file_open(is[i], &why);
+        int there = ckpt_remote_file_open(is[i], s->until, &why);
 
         if (there == CKPT_EMISSING)
             is[i] = NULL;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "ckpt.h"
 #include "libckpt/remote/fetch.h"
@@ -13,7 +14,8 @@
 enum {
     LOA_IDLE = 32,  /* connections that are kept */
     LOA_STALL = 30, /* seconds */
-    LOA_RETRIES = 5
+    LOA_RETRIES = 5,
+    LOA_BUDGET = 20 /* of an opening, in LOA_STALLs */
 };
 
 static struct {
@@ -40,6 +42,25 @@ bool ckpt_fetch_stopped(void)
     return stop && stop(atomic_load(&loa_stop_ctx));
 }
 
+/* What is being opened just now, for programs that show it. */
+static _Atomic int64_t loa_opened, loa_wanted;
+
+void ckpt_fetch_opened(int64_t n, int64_t wanted)
+{
+    atomic_fetch_add(&loa_opened, n);
+    atomic_fetch_add(&loa_wanted, wanted);
+}
+
+bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all)
+{
+    int64_t n = atomic_load(&loa_opened), all = atomic_load(&loa_wanted);
+
+    // the two are not read at one moment
+    *n_open = n > 0 ? (uint64_t)n : 0;
+    *n_all = all > n ? (uint64_t)all : *n_open;
+    return all > 0;
+}
+
 /* ---- settings ---- */
 
 static int loa_number(unsigned *out, const char *name, unsigned usual, unsigned most, ckpt_err *err)
@@ -61,6 +82,19 @@ static int loa_number(unsigned *out, const char *name, unsigned usual, unsigned 
 unsigned ckpt_fetch_stall(void)
 {
     return loa_it.stall;
+}
+
+int64_t ckpt_fetch_now(void)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int64_t ckpt_fetch_budget(void)
+{
+    return (int64_t)loa_it.stall * LOA_BUDGET * 1000;
 }
 
 unsigned ckpt_fetch_retries(void)

@@ -42,6 +42,7 @@ static void sit_free(ckpt_site *s)
     for (size_t i = 0; i < s->opened.n; i++)
         ckpt_remote_file_free(s->opened.at[i]);
     ckpt_vec_free(&s->opened);
+    ckpt_index_free(&s->by_name);
     ckpt_vec_free(&s->files);
     ckpt_arena_free(s->arena);
     ckpt_free(s);
@@ -94,6 +95,7 @@ static int sit_make(ckpt_site **out, const char *address, bool *is_dir, ckpt_err
         return rc;
     s->arena = ckpt_arena_new(0);
     s->n_users = 2;
+    s->left = ckpt_fetch_budget();
     for (size_t i = 0; i < sizeof sit_kinds / sizeof *sit_kinds; i++) {
         if (strncmp(address, sit_kinds[i]->scheme, strlen(sit_kinds[i]->scheme)) == 0)
             s->kind = sit_kinds[i];
@@ -199,13 +201,14 @@ static void sit_ahead(ckpt_site *s, const char *name)
             n++;
     }
     if (o)
-        ckpt_remote_file_open_all(o, n);
+        ckpt_remote_file_open_all(o, n, s->until);
     ckpt_free(o);
 }
 
 static int sit_open_file(ckpt_remote_file **out, ckpt_site *s, const char *address, ckpt_err *err)
 {
     const char *name = sit_below(s->root, address);
+    int64_t until;
     int rc = CKPT_OK;
 
     *out = NULL;
@@ -215,10 +218,17 @@ static int sit_open_file(ckpt_remote_file **out, ckpt_site *s, const char *addre
         rc = ckpt_fail(err, CKPT_EMISSING, "%s: not there, as its listing says", address);
     if (rc == CKPT_OK)
         rc = ckpt_site_get(out, s, name, err);
+    ckpt_site_begin(s);
+    until = s->until;
     if (rc == CKPT_OK)
         sit_ahead(s, name);
     pthread_mutex_unlock(&sit_it.work);
-    return rc == CKPT_OK ? ckpt_remote_file_open(*out, err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_remote_file_open(*out, until, err);
+    pthread_mutex_lock(&sit_it.work);
+    ckpt_site_end(s);
+    pthread_mutex_unlock(&sit_it.work);
+    return rc;
 }
 
 static int sit_open(ckpt_io **out, const char *address, ckpt_err *err)
@@ -340,8 +350,26 @@ static int sit_kind(const char *address, bool *is_dir, ckpt_err *err)
     return rc;
 }
 
+/* What one answer has brought whole cannot mix. */
+static bool sit_unmarked(const char *address)
+{
+    ckpt_site *s = sit_known(address);
+    ckpt_remote_file *file = NULL;
+    bool unmarked = false;
+
+    if (!s)
+        return false;
+    pthread_mutex_lock(&sit_it.work);
+    if (ckpt_site_get(&file, s, sit_below(s->root, address), &(ckpt_err){0}) == CKPT_OK &&
+        ckpt_remote_file_open(file, 0, &(ckpt_err){0}) == CKPT_OK)
+        unmarked = !ckpt_remote_file_marked(file) && ckpt_remote_file_size(file) > CKPT_REMOTE_HEAD;
+    pthread_mutex_unlock(&sit_it.work);
+    sit_release(s);
+    return unmarked;
+}
+
 static const ckpt_address_server sit_server = {
-    .kind = sit_kind, .open = sit_open, .list = sit_list};
+    .kind = sit_kind, .open = sit_open, .list = sit_list, .unmarked = sit_unmarked};
 
 bool ckpt_path_is_remote(const char *path)
 {

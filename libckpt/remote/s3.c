@@ -177,7 +177,7 @@ static int aws_entry(aws_page *p, ckpt_err *err)
         size = size * 10 + (uint64_t)(*d - '0');
     if (strncmp(p->key, p->site->more, n_prefix) != 0)
         return aws_wrong(p, "a key that was not asked for", err);
-    return n == 0 || p->key[n - 1] == '/' ? CKPT_OK
+    return n == 0 || p->key[n - 1] == '/' ? ckpt_site_count(p->site, err)
                                           : ckpt_site_add(p->site, p->key + n_prefix, size, err);
 }
 
@@ -245,7 +245,8 @@ static int aws_read(aws_page *p, ckpt_err *err)
     ckpt_bytes url = {0}, text = {0};
     char last[AWS_TOKEN];
     int rc = aws_page_url(p->site, p->token, &url) ? CKPT_OK : ckpt_fail_memory(err);
-    const ckpt_fetch_from from = {p->site->root, (const char *)url.at, NULL, &p->site->key};
+    const ckpt_fetch_from from = {p->site->root, (const char *)url.at, NULL, &p->site->key,
+                                  p->site->until};
 
     memcpy(last, p->token, sizeof last);
     p->token[0] = 0;

@@ -14,10 +14,27 @@ static int sfl_compare(const void *a, const void *b)
     return strcmp(((const ckpt_site_file *)a)->name, ((const ckpt_site_file *)b)->name);
 }
 
+void ckpt_site_begin(ckpt_site *s)
+{
+    s->until = ckpt_fetch_now() + s->left;
+}
+
+void ckpt_site_end(ckpt_site *s)
+{
+    int64_t left = s->until - ckpt_fetch_now();
+
+    s->left = left < s->left ? left : s->left;
+}
+
 int ckpt_site_list(ckpt_site *s, ckpt_err *err)
 {
-    int rc = s->listed ? CKPT_OK : s->kind->list(s, err);
+    int rc = CKPT_OK;
 
+    if (!s->listed) {
+        ckpt_site_begin(s);
+        rc = s->kind->list(s, err);
+        ckpt_site_end(s);
+    }
     if (rc != CKPT_OK) {
         s->files.n = 0;
         return rc;
@@ -28,22 +45,35 @@ int ckpt_site_list(ckpt_site *s, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A name against "folder/": below it (0), or sorted before or after what is below it. */
+static int sfl_to_folder(const char *name, const char *folder, size_t n)
+{
+    int order = strncmp(name, folder, n);
+
+    return order != 0 ? order : (uint8_t)name[n] - '/';
+}
+
 size_t ckpt_site_range(const ckpt_site *s, const char *folder, size_t *first)
 {
-    size_t n = strlen(folder), count = 0;
+    size_t n = strlen(folder), low = 0, high = s->files.n, end;
 
     *first = 0;
     if (n == 0)
         return s->files.n;
-    for (size_t i = 0; i < s->files.n; i++) {
-        const char *name = s->files.at[i].name;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
 
-        if (strncmp(name, folder, n) == 0 && name[n] == '/') {
-            *first = count == 0 ? i : *first;
-            count++;
-        }
+        if (sfl_to_folder(s->files.at[middle].name, folder, n) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return count;
+    *first = low;
+    for (end = low; end < s->files.n; end++) {
+        if (sfl_to_folder(s->files.at[end].name, folder, n) != 0)
+            break;
+    }
+    return end - low;
 }
 
 const ckpt_site_file *ckpt_site_find(const ckpt_site *s, const char *name)
@@ -76,6 +106,14 @@ static bool sfl_name_ok(const char *name)
     }
 }
 
+int ckpt_site_count(ckpt_site *s, ckpt_err *err)
+{
+    return ++s->n_entries <= CKPT_SITE_FILES
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_ELIMIT, "%s: more than %d files: name a folder below it",
+                           s->root, CKPT_SITE_FILES);
+}
+
 int ckpt_site_add(ckpt_site *s, const char *name, uint64_t size, ckpt_err *err)
 {
     ckpt_site_file *f;
@@ -84,15 +122,21 @@ int ckpt_site_add(ckpt_site *s, const char *name, uint64_t size, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSAFE,
                          "%s: lists a file '%.100s', which is no plain path in its folder", s->root,
                          name);
-    if (s->files.n >= CKPT_SITE_FILES)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: more than %d files: name a folder below it",
-                         s->root, CKPT_SITE_FILES);
+    if (ckpt_site_count(s, err) != CKPT_OK)
+        return CKPT_ELIMIT;
     f = ckpt_vec_push(&s->files);
     if (f) {
         f->name = ckpt_arena_string(s->arena, name, strlen(name));
         f->size = size;
     }
     return f && f->name ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+static bool sfl_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_site *s = ctx;
+
+    return strcmp(ckpt_remote_file_name(s->opened.at[number]), key) == 0;
 }
 
 int ckpt_site_get(ckpt_remote_file **out, ckpt_site *s, const char *name, ckpt_err *err)
@@ -103,12 +147,15 @@ int ckpt_site_get(ckpt_remote_file **out, ckpt_site *s, const char *name, ckpt_e
     int rc = address ? CKPT_OK : ckpt_fail_memory(err);
 
     *out = NULL;
-    for (size_t i = 0; rc == CKPT_OK && i < s->opened.n && !*out; i++) {
-        if (strcmp(ckpt_remote_file_name(s->opened.at[i]), address) == 0)
-            *out = s->opened.at[i];
-    }
-    if (rc != CKPT_OK || *out)
+    if (rc != CKPT_OK)
         return rc;
+    uint32_t hash = ckpt_hash_bytes(address, strlen(address), 0);
+    uint32_t at = ckpt_index_find(&s->by_name, hash, sfl_same, s, address);
+
+    if (at != CKPT_INDEX_NONE) {
+        *out = s->opened.at[at];
+        return CKPT_OK;
+    }
     if (s->given_name && strcmp(s->given_name, name) == 0)
         rc = ckpt_bytes_add(&url, s->given_url, strlen(s->given_url)) ? CKPT_OK
                                                                       : ckpt_fail_memory(err);
@@ -121,6 +168,10 @@ int ckpt_site_get(ckpt_remote_file **out, ckpt_site *s, const char *name, ckpt_e
         rc = ckpt_remote_file_new(slot, address, (const char *)url.at, &s->key, err);
     else if (rc == CKPT_OK)
         rc = ckpt_fail_memory(err);
+    if (slot && rc == CKPT_OK && !ckpt_index_add(&s->by_name, hash, (uint32_t)(s->opened.n - 1))) {
+        ckpt_remote_file_free(*slot);
+        rc = ckpt_fail_memory(err);
+    }
     if (slot && rc != CKPT_OK)
         s->opened.n--;
     ckpt_vec_free(&url);

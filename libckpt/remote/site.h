@@ -9,10 +9,11 @@
 #ifndef CKPT_REMOTE_SITE_H
 #define CKPT_REMOTE_SITE_H
 
+#include "libckpt/base/index.h"
 #include "libckpt/remote/file.h"
 
 enum {
-    CKPT_SITE_FILES = 1 << 20, /* files of one site */
+    CKPT_SITE_FILES = 1 << 20, /* files of one site, and other entries of its listing */
     CKPT_SITE_NAME = 1024      /* bytes of the name of one */
 };
 
@@ -58,13 +59,20 @@ struct ckpt_site {
     const char *given_name, *given_url; /* a file that was addressed by a URL of its own */
     ckpt_fetch_key key;
     ckpt_site_files files; /* sorted by name */
+    uint64_t n_entries;    /* of the listing, so far */
     ckpt_site_opened opened;
+    ckpt_index by_name; /* of those opened, by their addresses */
+    int64_t left;       /* milliseconds of the budget of its opening */
+    int64_t until;      /* when they are over, while a step of the opening is made */
     bool alone;         /* nothing but the given file is asked for */
     bool listed, ahead; /* its shards were opened together */
 };
 
 /* Add a file to a site that is being listed.  CKPT_EUNSAFE: a name that would leave its folder. */
 int ckpt_site_add(ckpt_site *s, const char *name, uint64_t size, ckpt_err *err);
+
+/* An entry of a listing that is no file: a folder.  CKPT_ELIMIT: a listing that does not end. */
+int ckpt_site_count(ckpt_site *s, ckpt_err *err);
 
 /*
  * A file of a site, opened or not; it stays with the site.  Held by the site's lock where it is
@@ -77,6 +85,10 @@ int ckpt_site_list(ckpt_site *s, ckpt_err *err);
 
 /* A file of a listed site, or NULL. */
 const ckpt_site_file *ckpt_site_find(const ckpt_site *s, const char *name);
+
+/* A step of the opening, in which the network is waited for: sets `until`; and its end. */
+void ckpt_site_begin(ckpt_site *s);
+void ckpt_site_end(ckpt_site *s);
 
 /* The files below a folder of a listed site, "" for its root: the first one, and how many. */
 size_t ckpt_site_range(const ckpt_site *s, const char *folder, size_t *first);

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CKPT_WIRE_VERSION 1u
+#define CKPT_WIRE_VERSION 2u
 #define CKPT_WIRE_PLUGIN  "libckpt-remote.so"
 #define CKPT_WIRE_TABLE   "ckpt_wire_table" /* the symbol that is looked up: a ckpt_wire_plugin */
 
@@ -34,8 +34,9 @@ typedef struct ckpt_wire_request {
     const char *sign; /* "aws:amz:REGION:s3" for requests that are signed, or NULL */
     const char *user; /* "KEY:SECRET", with sign */
     const char *agent;
-    unsigned connect_s; /* seconds until a connection stands */
-    unsigned stall_s;   /* seconds without a byte */
+    unsigned connect_s;  /* seconds until a connection stands */
+    unsigned stall_s;    /* seconds without a byte; also the window of least_rate */
+    unsigned least_rate; /* bytes a second of a body, over each window */
     /*
      * Called with each header of the answer (value without blanks around it, terminated), then once
      * with name NULL when all have come, then with the body.  Not 0: the request ends.
@@ -49,7 +50,7 @@ typedef struct ckpt_wire_request {
 typedef struct ckpt_wire_outcome {
     ckpt_wire_end end;
     long status;     /* of HTTP; 0: none came */
-    char next[4096]; /* where a redirect leads, absolute; "" */
+    char next[4096]; /* where a redirect leads, absolute; "".  Its body need not have been read */
     char text[256];  /* what went wrong */
 } ckpt_wire_outcome;
 

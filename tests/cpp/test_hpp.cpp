@@ -746,6 +746,7 @@ static void addresses(void)
     const ckpt::remote_stop nobody_waits([]() -> bool { throw mine(); });
 
     CHECK(ckpt::path_is_remote("https://localhost/m.safetensors"));
+    CHECK(!ckpt::remote_opening());
     CHECK(!ckpt::path_is_remote("https.safetensors") && !ckpt::path_is_remote("/m"));
 }
 

@@ -633,6 +633,159 @@ def case_redirects(c):
         c.ok('verify', near.url + '/m.safetensors')
 
 
+def endless(status, chunk, headers=()):
+    """An answer whose body does not end."""
+    def fault(p, n, h):
+        h.send(status, b'', [('Transfer-Encoding', 'chunked'), *headers])
+        try:
+            while True:
+                h.wfile.write(b'%x\r\n%s\r\n' % (len(chunk), chunk))
+                time.sleep(.0005)
+        except OSError:
+            h.close_connection = True
+        return True
+    return fault
+
+
+def case_endless(c):
+    """Bodies that nobody needs are not read to their end, which may never come."""
+    quick = {'CKPT_REMOTE_RETRIES': '0'}
+    for status, pattern in ((203, 'status 203'), (404, 'not there'), (403, 'refuses'), (500, 'status 500')):
+        for chunk in (b'x' * 4096, b' \n' * 2048):
+            start = time.monotonic()
+            faulty(c, pattern, endless(status, chunk), env=quick)
+            c.check(time.monotonic() - start < 15, '%d took %.0f s' % (status, time.monotonic() - start))
+    # a redirect is followed all the same, also one that is relative
+    with Server({'/y/m.safetensors': one_file()}) as s:
+        far = endless(302, b'x' * 4096, [('Location', '../y/m.safetensors')])
+        s.fault = lambda p, n, h: p.startswith('/x/') and far(p, n, h)
+        c.ok('ls', s.url + '/x/m.safetensors')
+
+
+def drip(before, rest, pause):
+    """Bytes at once, then one by one."""
+    def fault(p, n, h):
+        h.wfile.write(before)
+        h.close_connection = True
+        try:
+            for k in range(len(rest)):
+                h.wfile.write(rest[k:k + 1])
+                time.sleep(pause)
+        except OSError:
+            pass
+        return True
+    return fault
+
+
+def case_slow(c):
+    """A server that sends a byte now and then is given up, in headers and in bodies."""
+    data, env = one_file(), {'CKPT_REMOTE_RETRIES': '0', 'CKPT_REMOTE_TIMEOUT': '1'}
+    head = b'HTTP/1.1 206 OK\r\nContent-Range: bytes 0-65535/%d\r\nContent-Length: 65536\r\n\r\n' % len(data)
+    for fault in (drip(head, data[:65536], .1), drip(b'HTTP/1.1 206 OK\r\nX: ', b'y' * 65536, .1)):
+        start = time.monotonic()
+        faulty(c, 'too slow|do not end', fault, env=env, status=7)
+        c.check(time.monotonic() - start < 30, 'took %.0f s' % (time.monotonic() - start))
+
+
+def shards(n):
+    names = ['m-%05d-of-%05d.safetensors' % (i + 1, n) for i in range(n)]
+    files = {'/m/' + name: st_file({'t%d' % i: ('F32', [1], bytes(4))}) for i, name in enumerate(names)}
+    index = {'weight_map': {'t%d' % i: name for i, name in enumerate(names)}}
+    files['/m/model.safetensors.index.json'] = json.dumps(index).encode()
+    return files
+
+
+def case_dead_shards(c):
+    """The first shard that cannot be fetched ends the opening; the others are not waited for one after the other."""
+    with Server(shards(256)) as s:
+        s.fault = lambda p, n, h: '-of-' in p and (time.sleep(60) or True)
+        start = time.monotonic()
+        c.refused('-of-00256.safetensors: ', 'ls', s.url + '/m', status=7,
+                  env={'CKPT_REMOTE_RETRIES': '0', 'CKPT_REMOTE_TIMEOUT': '1'})
+        c.check(time.monotonic() - start < 30, 'took %.0f s' % (time.monotonic() - start))
+        c.check(sum('-of-' in p for p in s.paths) <= 32, 'asked for %d of them' % len(s.paths))
+
+
+def long_opening(c):
+    """An opening that takes long is told, and takes no longer than its budget."""
+    env = {'CKPT_REMOTE_RETRIES': '0', 'CKPT_REMOTE_TIMEOUT': '1'}
+    with Server(shards(512)) as s:
+        s.fault = lambda p, n, h: '-of-' in p and time.sleep(.7)
+        rc, _, err = c.run('ls', s.url + '/m', env=env)
+        c.check(rc == 6 and 'CKPT_REMOTE_TIMEOUT' in err, 'status %d: %s' % (rc, err))
+        c.check(re.search(r'opening: \d+ of 512 files', err), 'not told: %s' % err)
+
+
+def case_index(c):
+    """An index of many names takes time in proportion."""
+    files = shards(4096)
+    index = json.loads(files['/m/model.safetensors.index.json'])
+    index['weight_map'].update(('u%d' % i, 'm-00001-of-04096.safetensors') for i in range(150000))
+    with Server({'/m/model.safetensors.index.json': json.dumps(index).encode()}) as s:
+        start = os.times()
+        c.refused('not there', 'ls', s.url + '/m', status=5)
+        took = sum(os.times()[2:4]) - sum(start[2:4])
+        c.check(took < 2, 'took %.1f s of the processor' % took)
+
+
+def case_header(c):
+    """CKPT_HTTP_HEADER is for one host: the first address's, or the one that it names."""
+    data = one_file()
+    with Server({'/m.safetensors': data}) as a, Server({'/m.safetensors': data}) as b:
+        def shown(said):
+            a.reset(), b.reset()
+            c.ok('diff', a.url + '/m.safetensors', b.url + '/m.safetensors', env={'CKPT_HTTP_HEADER': said})
+            return [any('Authorization' in h for _, h in s.headers) for s in (a, b)]
+        for said, expected in (('Authorization: Bearer me', [True, False]), (b.url + ' Authorization: Bearer me', [False, True]),
+                               ('https://elsewhere Authorization: Bearer me', [False, False])):
+            c.check(shown(said) == expected, '%s: %s' % (said, shown(said)))
+        b.fault = lambda p, n, h: h.send(401) or True
+        c.refused('is of another host.*https://HOST Name: value', 'diff', a.url + '/m.safetensors', b.url + '/m.safetensors',
+                  env={'CKPT_HTTP_HEADER': 'Authorization: Bearer me'}, status=7)
+    for said in ('no line', 'https://host', 'https://host name', 'two words: x'):
+        c.refused('CKPT_HTTP_HEADER is no line', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_HTTP_HEADER': said}, status=2)
+    # away and back again: the other host has chosen what is asked for
+    with Server({'/secret.safetensors': data}) as near, Server() as far:
+        far.fault = lambda p, n, h: h.send(302, b'', [('Location', near.url + '/secret.safetensors')]) or True
+        near.fault = lambda p, n, h: p != '/secret.safetensors' and (h.send(302, b'', [('Location', far.url + '/x')]) or True)
+        c.ok('verify', near.url + '/m.safetensors', env={'CKPT_HTTP_HEADER': 'Authorization: Bearer me'})
+        c.check(not any('Authorization' in h for p, h in near.headers if 'secret' in p), 'the key came back')
+
+
+def bare(data):
+    """A range without ETag and Last-Modified."""
+    def fault(p, n, h):
+        first, last = h.range_of(len(data))
+        h.send(206, data[first:last + 1], [('Content-Range', 'bytes %d-%d/%d' % (first, last, len(data)))])
+        return True
+    return fault
+
+
+def case_unmarked(c):
+    """A server that does not say which state of a file it sends: a warning, refused by --strict."""
+    data = one_file()
+    with Server({}, bare(data)) as s:
+        url = s.url + '/m.safetensors'
+        rc, _, err = c.run('convert', url, 'out/m.pt')
+        c.check(rc == 0 and 'neither ETag nor Last-Modified' in err, 'status %d: %s' % (rc, err))
+        c.check('neither ETag' in c.run('verify', url)[1], 'verify does not warn')
+        shutil.rmtree(c.work + '/out')
+        c.refused('neither ETag.*\n.*--strict', 'convert', '--strict', url, 'out/m.pt', status=9)
+        c.refused(r'neither ETag[\s\S]*--strict', 'merge', '--strict', url, url, '-o', 'out/m.safetensors', status=9)
+    with Server({}, lambda p, n, h: bare(data if n < 2 else data + b'x')(p, n, h)) as s:
+        c.refused('changed while being read', 'convert', s.url + '/m.safetensors', 'out/m.pt', status=7)
+    # one answer has brought it all: there is nothing to mix
+    with Server({}, bare(st_file({'w': ('F32', [1], bytes(4))}))) as s:
+        c.check('neither' not in c.run('ls', s.url + '/m.safetensors')[2], 'a warning without a reason')
+
+
+def case_no_host(c):
+    """A name that cannot be resolved is told in the transport's words, after all tries too."""
+    for address in ('http://no-such-host.invalid/m.safetensors', 'https://no-such-host.invalid/m/', 's3://bucket/m'):
+        c.refused('[Rr]esolv', 'ls', address, status=7, env={'CKPT_REMOTE_RETRIES': '1', 'CKPT_REMOTE_TIMEOUT': '5',
+                                                            'AWS_ENDPOINT_URL': 'http://no-such-host.invalid'})
+
+
 def case_tls(c):
     """A certificate that nobody vouches for is refused; one that the user names is not."""
     import ssl

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "libckpt/remote/wire.h"
 
@@ -17,11 +18,22 @@ struct ckpt_wire {
     CURL *easy;
     const ckpt_wire_request *request; /* of the call that is being made */
     bool headers_done, ended;
+    const char *slow;       /* why it was given up, or NULL */
+    int64_t since, n_since; /* milliseconds, bytes of the body: when the window began */
+    char location[4096];
     char error[CURL_ERROR_SIZE];
 };
 
 /* What libcurl's options take, each of its own type. */
 #define SET(option, value) (rc = rc == CURLE_OK ? curl_easy_setopt(w->easy, (option), (value)) : rc)
+
+static int64_t curl_now(void)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static long curl_status(ckpt_wire *w)
 {
@@ -37,6 +49,8 @@ static bool curl_headers_end(ckpt_wire *w)
     if (w->headers_done)
         return true;
     w->headers_done = true;
+    w->since = curl_now();
+    w->n_since = 0;
     w->ended = w->ended || w->request->got_header(w->request->ctx, curl_status(w), NULL, NULL) != 0;
     return !w->ended;
 }
@@ -64,6 +78,8 @@ static size_t curl_header(char *line, size_t one, size_t n, void *ctx)
     value = colon + 1 + strspn(colon + 1, " \t");
     for (end = value + strlen(value); end > value && strchr(" \t\r\n", end[-1]);)
         *--end = 0;
+    if (strcasecmp(text, "Location") == 0 && !w->location[0] && status / 100 == 3)
+        memcpy(w->location, value, strlen(value) + 1);
     if (w->request->got_header(w->request->ctx, status, text, value) != 0) {
         w->ended = true;
         return 0;
@@ -85,13 +101,34 @@ static size_t curl_body(char *bytes, size_t one, size_t n, void *ctx)
     return n;
 }
 
-static int curl_stop(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+/*
+ * libcurl's own limit sees silence.  A server that sends a byte now and then would keep a request
+ * alive for hours: headers must end in time, and each window of a body must bring its bytes.
+ */
+static void curl_pace(ckpt_wire *w, int64_t n_body)
+{
+    const ckpt_wire_request *r = w->request;
+    int64_t window = (int64_t)r->stall_s * 1000, now = curl_now();
+
+    if (!w->headers_done) {
+        if (now - w->since > window + (int64_t)r->connect_s * 1000)
+            w->slow = "the headers of the answer do not end";
+    } else if (now - w->since >= window) {
+        if (n_body - w->n_since < (int64_t)r->stall_s * r->least_rate)
+            w->slow = "the server sends too slowly";
+        w->since = now;
+        w->n_since = n_body;
+    }
+}
+
+static int curl_stop(void *ctx, curl_off_t all, curl_off_t n_body, curl_off_t c, curl_off_t d)
 {
     ckpt_wire *w = ctx;
 
-    (void)a, (void)b, (void)c, (void)d;
+    (void)all, (void)c, (void)d;
+    curl_pace(w, n_body);
     w->ended = w->ended || (w->request->stop && w->request->stop(w->request->ctx));
-    return w->ended;
+    return w->ended || w->slow;
 }
 
 /* What is the same for each request. */
@@ -168,16 +205,45 @@ static ckpt_wire_end curl_end(CURLcode rc)
     return CKPT_WIRE_CUT;
 }
 
+/*
+ * Where a redirect leads.  libcurl tells it of answers alone that were read to their end.
+ */
+static void curl_next(ckpt_wire *w, ckpt_wire_outcome *out)
+{
+    CURLU *u = w->location[0] ? curl_url() : NULL;
+    char *next = NULL;
+
+    if (u && curl_url_set(u, CURLUPART_URL, w->request->url, 0) == CURLUE_OK &&
+        curl_url_set(u, CURLUPART_URL, w->location, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+        curl_url_get(u, CURLUPART_URL, &next, 0) == CURLUE_OK && strlen(next) < sizeof out->next)
+        memcpy(out->next, next, strlen(next) + 1);
+    curl_free(next);
+    curl_url_cleanup(u);
+}
+
+/* A handle whose transfer failed may refuse the next one (libcurl 7.88, after a name that cannot be
+ * resolved). */
+static void curl_renew(ckpt_wire *w)
+{
+    CURL *easy = curl_easy_init();
+
+    if (!easy)
+        return;
+    curl_easy_cleanup(w->easy);
+    w->easy = easy;
+}
+
 static void wire_get(ckpt_wire *w, const ckpt_wire_request *r, ckpt_wire_outcome *out)
 {
     struct curl_slist *headers = NULL, *longer;
-    const char *next = NULL;
     CURLcode rc = CURLE_OK;
 
     *out = (ckpt_wire_outcome){.end = CKPT_WIRE_WRONG};
     w->request = r;
     w->headers_done = w->ended = false;
-    w->error[0] = 0;
+    w->slow = NULL;
+    w->since = curl_now();
+    w->error[0] = w->location[0] = 0;
     // all but connections and their caches
     curl_easy_reset(w->easy);
     for (size_t i = 0; rc == CURLE_OK && i < r->n_header; i++) {
@@ -192,14 +258,16 @@ static void wire_get(ckpt_wire *w, const ckpt_wire_request *r, ckpt_wire_outcome
     out->end = w->ended ? CKPT_WIRE_STOPPED : curl_end(rc);
     out->status = curl_status(w);
     (void)snprintf(out->text, sizeof out->text, "%s",
-                   w->error[0] ? w->error : curl_easy_strerror(rc));
-    if (curl_easy_getinfo(w->easy, CURLINFO_REDIRECT_URL, &next) == CURLE_OK && next &&
-        strlen(next) < sizeof out->next)
-        memcpy(out->next, next, strlen(next) + 1);
+                   w->slow       ? w->slow
+                   : w->error[0] ? w->error
+                                 : curl_easy_strerror(rc));
+    curl_next(w, out);
     // what the handle points to ends with this call
     (void)curl_easy_setopt(w->easy, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(headers);
     w->request = NULL;
+    if (rc != CURLE_OK && !w->ended)
+        curl_renew(w);
 }
 
 static int wire_begin(void)
