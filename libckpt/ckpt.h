@@ -83,6 +83,14 @@ CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
  * `stop`, so that a program can show what it waits for. */
 CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
 
+/*
+ * Whether an output may have this path, which need not exist: everything that writes asks this.
+ *
+ * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a link, unless it leads
+ *          to a folder
+ */
+CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
+
 /* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
  * unknown); bits of one element, 0 of CKPT_DTYPE_NONE and of ggml's types; elements of a block (1:
  * they are not packed) and, unless bytes is NULL, its bytes. */

@@ -50,6 +50,13 @@ inline bool path_is_remote(std::string_view path)
     return ckpt_path_is_remote(detail::text(path).get());
 }
 
+/* Throws error (CKPT_EUSAGE) of a path that cannot be an output: an address, a device, a pipe. */
+inline void check_output(std::string_view path)
+{
+    ckpt_err err{};
+    detail::check(ckpt_check_output(detail::text(path).get(), &err), err);
+}
+
 /* While the heads of files on other machines are fetched: how many are there, of how many. */
 [[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_opening()
 {

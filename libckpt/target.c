@@ -4,12 +4,15 @@
  * What can be had is asked from the drivers and from the table of conversions, and listed in the
  * messages from there.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/address.h"
+#include "libckpt/copy/dir.h"
 #include "libckpt/drivers.h"
 #include "libckpt/dtypes.h"
 
@@ -163,6 +166,14 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
     return CKPT_OK;
 }
 
+int ckpt_check_output(const char *path, ckpt_err *err)
+{
+    if (!path || !*path)
+        return ckpt_fail(err, CKPT_EUSAGE, "an output needs a path");
+    int rc = ckpt_address_refuse(path, err);
+    return rc == CKPT_OK ? ckpt_dir_check_place(AT_FDCWD, path, path, false, err) : rc;
+}
+
 int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -176,6 +187,8 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
     target = &own;
     if (!target->format || !target->path)
         return ckpt_fail(err, CKPT_EUSAGE, "a target needs a format and a path");
+    if (ckpt_check_output(target->path, err) != CKPT_OK)
+        return CKPT_EUSAGE;
     caps = ckpt_format_caps(target->format);
     if (!(caps & CKPT_CAN_WRITE))
         return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: %s", target->format,

@@ -178,7 +178,10 @@ static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
     ckpt_remote_stop_with(main_stop, args);
-    int rc = args->line.verb->before ? args->line.verb->before(args, err) : CKPT_OK;
+    int rc = sandbox_check_outputs(args, err);
+
+    if (rc == CKPT_OK && args->line.verb->before)
+        rc = args->line.verb->before(args, err);
 
     // MPI opens files and sockets as it goes
     if (rc == CKPT_OK && !ranks_shared())

@@ -22,6 +22,26 @@ bool ckpt_address_is(const char *path)
     return false;
 }
 
+int ckpt_address_refuse(const char *output, ckpt_err *err)
+{
+    size_t n = strcspn(output, ":/");
+
+    // a scheme has two letters at least
+    for (size_t i = 0; i < n; i++) {
+        char c = output[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+
+        if (!letter && (i == 0 || !strchr("0123456789+.-", c)))
+            return CKPT_OK;
+    }
+    if (n < 2 || strncmp(output + n, ":/", 2) != 0)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: addresses can be read, not written: name a path of this machine, and "
+                     "copy the result there",
+                     output);
+}
+
 void ckpt_address_serve(const ckpt_address_server *server)
 {
     atomic_store(&adr_server, server);

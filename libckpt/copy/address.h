@@ -29,6 +29,12 @@ typedef struct ckpt_address_server {
 /* True of https://..., http://..., hf://... and s3://... */
 bool ckpt_address_is(const char *path);
 
+/*
+ * An output is on this machine: of any scheme, known or not, CKPT_EUSAGE.  A folder "s3:" would
+ * look like an upload.
+ */
+int ckpt_address_refuse(const char *output, ckpt_err *err);
+
 /* From now on addresses are read by this one, which stays. */
 void ckpt_address_serve(const ckpt_address_server *server);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/copy/address.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/places.h"
 #include "libckpt/copy/team.h"
@@ -100,6 +101,32 @@ bool ckpt_dir_may_follow(int top, int fd)
     return !(above.st_mode & S_ISVTX) || st.st_uid == geteuid() || st.st_uid == above.st_uid;
 }
 
+int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links, ckpt_err *err)
+{
+    char to[256];
+    struct stat st;
+    ssize_t n;
+
+    bool there = fstatat(at, name, &st, 0) == 0;
+
+    // whether a folder fits is its caller's to say
+    if (there && S_ISDIR(st.st_mode))
+        return CKPT_OK;
+    if (there && !S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: a %s, which is never replaced by a file; choose another output ('-' "
+                         "is standard output, where a command has it)",
+                         shown, S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ? "pipe" : "device");
+    if (links || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode))
+        return CKPT_OK;
+    n = readlinkat(at, name, to, sizeof to - 1);
+    to[n > 0 ? n : 0] = 0;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: a link to %s, and links are not replaced; name the file that it leads "
+                     "to, or remove the link",
+                     shown, to);
+}
+
 int ckpt_dir_open_at(int at, const char *name)
 {
     assert(name);
@@ -132,6 +159,8 @@ int ckpt_dir_make(ckpt_dir *d, const char *path, ckpt_err *err)
         n--;
     if (n == 0)
         return ckpt_fail(err, CKPT_EUSAGE, "the output folder has no name");
+    if (ckpt_address_refuse(path, err) != CKPT_OK)
+        return CKPT_EUSAGE;
     d->path = ckpt_alloc(n + 1);
     d->made = ckpt_alloc((n + 1) * sizeof *d->made);
     if (!d->path || !d->made)
@@ -161,6 +190,8 @@ int ckpt_dir_open(ckpt_dir *d, const char *path, ckpt_err *err)
     size_t n = strlen(path);
 
     *d = CKPT_DIR_NONE;
+    if (ckpt_address_refuse(path, err) != CKPT_OK)
+        return CKPT_EUSAGE;
     d->path = ckpt_alloc(n + 1);
     if (!d->path)
         return ckpt_fail_memory(err);

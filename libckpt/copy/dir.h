@@ -93,6 +93,15 @@ bool ckpt_dir_parts_ok(const char *name);
  */
 int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err);
 
+/*
+ * What stands at an output's name can make way for a file: nothing, or a regular file; never a
+ * device, a pipe, a socket, or a link.  Folders pass.  links: a link to a file may be replaced.
+ *
+ * at, name  where it is looked for; shown: the path, for messages
+ * Errors    CKPT_EUSAGE
+ */
+int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links, ckpt_err *err);
+
 /* True if st is one of the files that are read: by identity, so that links do not fool us. */
 bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st);
 

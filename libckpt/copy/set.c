@@ -178,6 +178,7 @@ static bool set_sides_change(const set_work *w)
 static int set_check_name(const set_work *w, const char *name)
 {
     struct stat st;
+    char shown[512];
 
     // links to folders elsewhere would take the file out of this one
     for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
@@ -200,6 +201,10 @@ static int set_check_name(const set_work *w, const char *name)
     if (S_ISDIR(st.st_mode))
         return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output",
                          w->dir->path, name);
+    (void)snprintf(shown, sizeof shown, "%s/%s", w->dir->path, name);
+    // caches of models are folders of links
+    if (ckpt_dir_check_place(w->dir->fd, name, shown, true, w->err) != CKPT_OK)
+        return CKPT_EUSAGE;
     if (!w->force)
         return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
                          w->dir->path, name);

@@ -27,6 +27,7 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
                                ckpt_err *err)
 {
     struct stat st, to;
+    char shown[512];
 
     if (fstatat(s->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT
@@ -40,6 +41,9 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
     if (S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->shown,
                          name);
+    (void)snprintf(shown, sizeof shown, "%s/%s", s->shown, name);
+    if (ckpt_dir_check_place(s->dir.fd, name, shown, false, err) != CKPT_OK)
+        return CKPT_EUSAGE;
     if (!s->opts.force)
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; use --force to replace it",
                          s->shown, name);

@@ -747,6 +747,8 @@ static void addresses(void)
 
     CHECK(ckpt::path_is_remote("https://localhost/m.safetensors"));
     CHECK(!ckpt::remote_opening());
+    ckpt::check_output("/tmp/m");
+    CHECK(code_of([] { ckpt::check_output("s3://bucket/m"); }) == CKPT_EUSAGE);
     CHECK(!ckpt::path_is_remote("https.safetensors") && !ckpt::path_is_remote("/m"));
 }
 

@@ -49,6 +49,9 @@ int sheet_allowed(const char *path, bool force, const ckpt_map *const *maps, con
                     "%s: is one of the files that are read; choose another output", path);
     if (S_ISDIR(st.st_mode))
         return fail(err, CKPT_EUSAGE, "%s: is a folder; choose another output", path);
+    int rc = ckpt_check_output(path, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (!force)
         return fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it", path);
     return CKPT_OK;

@@ -283,6 +283,25 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
     return rc;
 }
 
+static int sandbox_check(void *ctx, const cli_args *a, const char *path, char use)
+{
+    (void)a;
+    return strchr("odp", use) ? ckpt_check_output(path, ctx) : CKPT_OK;
+}
+
+int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
+{
+    const char *uses = a->line.verb->uses ? a->line.verb->uses : "";
+    int rc = sandbox_each(a, sandbox_check, err);
+
+    // nothing is written to where a checkpoint is mounted, but it is no address either
+    for (int i = 0; rc == CKPT_OK && i < a->n_operands && uses[i]; i++) {
+        if (uses[i] == 'm' && strstr(a->operand[i], "://"))
+            rc = ckpt_check_output(a->operand[i], err);
+    }
+    return rc;
+}
+
 /* This command changes what is in the folder. */
 static bool sandbox_edits(const cli_args *a, char use)
 {

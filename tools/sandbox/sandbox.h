@@ -27,6 +27,9 @@ typedef struct sandbox {
  */
 int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err);
 
+/* What the command line says is written, or mounted on, can be: ckpt_check_output. */
+int sandbox_check_outputs(const cli_args *a, ckpt_err *err);
+
 /* Remove the folders that were made and have stayed empty; frees s. */
 void sandbox_leave(sandbox *s);
 
