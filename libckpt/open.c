@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -284,6 +285,54 @@ static bool open_is_left(const char *path)
     return ckpt_left_name(name) != CKPT_LEFT_NONE;
 }
 
+/* "checkpoint-500" of trainers, or a folder that a driver of training state knows. */
+static bool open_holds_run(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
+{
+    static const char trainer[] = "checkpoint-";
+    const char *number = e->name + sizeof trainer - 1, *path;
+    ckpt_listing below;
+
+    if (!e->is_dir || ckpt_left_name(e->name) != CKPT_LEFT_NONE)
+        return false;
+    path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, e->name);
+    if (!path || ckpt_listing_read(&below, map, path, NULL) != CKPT_OK)
+        return false;
+    if (strncmp(e->name, trainer, sizeof trainer - 1) == 0 && *number &&
+        strspn(number, "0123456789") == strlen(number) && below.n > 0)
+        return true;
+    return open_driver(&below, CKPT_HOLDS_STATE, NULL) != NULL;
+}
+
+/*
+ * Training goes on from a folder that a trainer has left: a model at its top, and checkpoints
+ * inside.  Taking the model would begin at step 0.
+ */
+static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    const char *last = NULL;
+    long at = -1;
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        const ckpt_entry *e = &list->entry[i];
+        const char *dash = strrchr(e->name, '-');
+        long step = dash ? strtol(dash + 1, NULL, 10) : 0;
+
+        if (!open_holds_run(map, list, e))
+            continue;
+        n++;
+        last = !last || step >= at ? e->name : last;
+        at = step > at ? step : at;
+    }
+    if (n == 0)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: holds a model and, in folders, %zu checkpoint%s of a run: name %s/%s to "
+                     "go on from it; or, to begin a run at step 0, write the model to a folder of "
+                     "its own (ckpt convert %s MODEL --to hf) and name that",
+                     list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
+}
+
 /* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was
  * named. */
 static int open_folder(ckpt_map *map, const char *folder, const char *part,
@@ -308,6 +357,8 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     map->format = driver->is.name;
     map->known.training = driver->is.caps & CKPT_HOLDS_STATE;
     rc = driver->gather(map, &list, opts, err);
+    if (rc == CKPT_OK && opts->training && !part && !opts->tag && !map->known.training)
+        rc = open_which(map, &list, err);
     // What the surest driver cannot choose from may stand beside what another one reads whole
     if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) && err) {
         const ckpt_directory *other = open_driver(&list, CKPT_CAN_READ, driver);
