@@ -4,16 +4,20 @@
  *
  * A list of what is refused, not of what is allowed: the C library, OpenSSL and the threads change
  * the calls they make with every release, and a new one must not end a conversion.  What gives
- * power over something else than this process's own memory and files is on it; files are Landlock's
- * part.  A refused call fails with EPERM, which every caller expects of a call.
+ * power over something else than this process's own memory and files is on it; the contents of files
+ * are Landlock's part, which knows nothing of their modes, owners, times and attributes.  A refused
+ * call fails with EPERM, which every caller expects of a call.
  */
-#define _GNU_SOURCE /* syscall */
+#define _GNU_SOURCE /* syscall, F_SETSIG, CLONE_NEWUSER */
 #include "tools/sandbox/seccomp.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -39,8 +43,16 @@ enum {
     SC_OPEN_TREE = 428,      /* move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_open */
     SC_PIDFD_OPEN = 434,
     SC_PIDFD_GETFD = 438,
+    SC_CLONE3 = 435,
     SC_PROCESS_MADVISE = 440,
-    SC_MOUNT_SETATTR = 442
+    SC_MOUNT_SETATTR = 442,
+    SC_QUOTACTL_FD = 443,
+    SC_PROCESS_MRELEASE = 448,
+    SC_FCHMODAT2 = 452,
+    SC_LSM_SET_SELF_ATTR = 460,
+    SC_SETXATTRAT = 463,
+    SC_REMOVEXATTRAT = 466,
+    SC_FILE_SETATTR = 469
 };
 
 static const int comp_refused[] = {
@@ -70,8 +82,43 @@ static const int comp_refused[] = {
     SYS_semget,
     SYS_mq_open,
     SYS_setpriority,
+    SYS_ioprio_set,
+    SYS_setpgid,
+    SYS_get_robust_list,
+    SC_PROCESS_MRELEASE,
     SYS_move_pages,
     SYS_migrate_pages,
+    // what a file is besides its contents, and sizes by path, which Landlock 1 and 2 let pass
+    SYS_fchmod,
+    SYS_fchmodat,
+    SC_FCHMODAT2,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_utimensat,
+    SYS_setxattr,
+    SYS_lsetxattr,
+    SYS_fsetxattr,
+    SC_SETXATTRAT,
+    SYS_removexattr,
+    SYS_lremovexattr,
+    SYS_fremovexattr,
+    SC_REMOVEXATTRAT,
+    SC_FILE_SETATTR,
+    SYS_truncate,
+    SYS_inotify_init1,
+#if defined(__x86_64__)
+    // calls that newer processors never had
+    SYS_chmod,
+    SYS_chown,
+    SYS_lchown,
+    SYS_utime,
+    SYS_utimes,
+    SYS_futimesat,
+    SYS_inotify_init,
+    SYS_iopl,
+    SYS_ioperm,
+    SYS_modify_ldt,
+#endif
     // other views of the file system, and files without their path
     SYS_mount,
     SYS_umount2,
@@ -88,6 +135,7 @@ static const int comp_refused[] = {
     SC_MOUNT_SETATTR,
     SYS_open_by_handle_at,
     SYS_quotactl,
+    SC_QUOTACTL_FD,
     SYS_swapon,
     SYS_swapoff,
     // calls that other calls can be hidden in, and doors into the kernel
@@ -104,6 +152,7 @@ static const int comp_refused[] = {
     // the machine
     SYS_reboot,
     SYS_kexec_load,
+    SYS_kexec_file_load,
     SYS_init_module,
     SYS_finit_module,
     SYS_delete_module,
@@ -128,6 +177,13 @@ static const int comp_refused[] = {
     SYS_setfsuid,
     SYS_setfsgid,
     SYS_capset,
+    SC_LSM_SET_SELF_ATTR,
+};
+
+/* Calls on a process that is named by the first argument: 0 is this one. */
+static const int comp_own[] = {
+    SYS_prlimit64,          SYS_sched_setaffinity, SYS_sched_setparam,
+    SYS_sched_setscheduler, SYS_sched_setattr,
 };
 
 /* The network; a socket that is stdout is written like a file. */
@@ -139,7 +195,8 @@ static const int comp_network[] = {
 enum {
     SC_N = sizeof comp_refused / sizeof *comp_refused,
     SC_N_NETWORK = sizeof comp_network / sizeof *comp_network,
-    SC_ROOM = 2 * (SC_N + SC_N_NETWORK) + 40
+    SC_N_OWN = sizeof comp_own / sizeof *comp_own,
+    SC_ROOM = 2 * (SC_N + SC_N_NETWORK) + 6 * SC_N_OWN + 64
 };
 
 #define SC_FIELD(field) ((uint32_t)offsetof(struct seccomp_data, field))
@@ -160,18 +217,74 @@ static size_t comp_self(struct sock_filter *at, uint32_t call)
     return 5;
 }
 
-/* Typing into the terminal in the user's name. */
-static size_t comp_typing(struct sock_filter *at)
+/* The same of a call for which 0 is this process. */
+static size_t comp_own_process(struct sock_filter *at, uint32_t call)
 {
-    const uint32_t linux_console = 0x541C; /* TIOCLINUX pastes what is selected */
-
-    at[0] = SC_SKIP(SYS_ioctl, 0, 5);
-    at[1] = SC_LOAD(args[1]);
-    at[2] = SC_SKIP(TIOCSTI, 2, 0);
-    at[3] = SC_SKIP(linux_console, 1, 0);
+    at[0] = SC_SKIP(call, 0, 5);
+    at[1] = SC_LOAD(args[0]);
+    at[2] = SC_SKIP(0, 1, 0);
+    at[3] = SC_SKIP((uint32_t)getpid(), 0, 1);
     at[4] = SC_END(SECCOMP_RET_ALLOW);
     at[5] = SC_END(SC_REFUSE);
     return 6;
+}
+
+/*
+ * ioctl: typing into the terminal in the user's name, signals to others, and all requests of file
+ * systems, which change flags, labels, encryption and subvolumes through a descriptor for reading.
+ */
+static size_t comp_ioctl(struct sock_filter *at)
+{
+    static const uint32_t refused[] = {TIOCSTI, 0x541C /* TIOCLINUX pastes what is selected */,
+                                       FIOSETOWN, SIOCSPGRP};
+    // by the letter in their second byte: 'f' and 'v' of all, 'X' of XFS, 0x94 of btrfs
+    static const uint32_t letters[] = {'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8};
+    enum { N = sizeof refused / sizeof *refused, LETTERS = sizeof letters / sizeof *letters };
+    size_t n = 2;
+
+    at[0] = SC_SKIP(SYS_ioctl, 0, N + LETTERS + 4);
+    at[1] = SC_LOAD(args[1]);
+    for (size_t i = 0; i < N; i++, n++)
+        at[n] = SC_SKIP(refused[i], (uint8_t)(N - i + LETTERS + 1), 0);
+    at[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff00);
+    for (size_t i = 0; i < LETTERS; i++, n++)
+        at[n] = SC_SKIP(letters[i], (uint8_t)(LETTERS - i), 0);
+    at[n++] = SC_END(SECCOMP_RET_ALLOW);
+    at[n++] = SC_END(SC_REFUSE);
+    return n;
+}
+
+/* fcntl: a signal of choice to a process of choice, when a descriptor becomes ready. */
+static size_t comp_fcntl(struct sock_filter *at)
+{
+    at[0] = SC_SKIP(SYS_fcntl, 0, 6);
+    at[1] = SC_LOAD(args[1]);
+    at[2] = SC_SKIP(F_SETOWN, 3, 0);
+    at[3] = SC_SKIP(F_SETOWN_EX, 2, 0);
+    at[4] = SC_SKIP(F_SETSIG, 1, 0);
+    at[5] = SC_END(SECCOMP_RET_ALLOW);
+    at[6] = SC_END(SC_REFUSE);
+    return 7;
+}
+
+/*
+ * Threads and processes, but no namespaces, in which a process has rights it had not.  The flags of
+ * clone3 lie in memory, where no filter looks: the C library falls back to clone when it is told
+ * that there is no such call.
+ */
+static size_t comp_clone(struct sock_filter *at)
+{
+    const uint32_t namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+    at[0] = SC_SKIP(SC_CLONE3, 0, 1);
+    at[1] = SC_END(SECCOMP_RET_ERRNO | ENOSYS);
+    at[2] = SC_SKIP(SYS_clone, 0, 4);
+    at[3] = SC_LOAD(args[0]);
+    at[4] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, namespaces, 1, 0);
+    at[5] = SC_END(SECCOMP_RET_ALLOW);
+    at[6] = SC_END(SC_REFUSE);
+    return 7;
 }
 
 static size_t comp_refuse(struct sock_filter *at, uint32_t call)
@@ -218,7 +331,11 @@ static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network, bool fil
     n += network ? comp_socket(at + n) : comp_refuse(at + n, SYS_socket);
     n += comp_self(at + n, SYS_kill);
     n += comp_self(at + n, SYS_tgkill);
-    n += comp_typing(at + n);
+    for (size_t i = 0; i < SC_N_OWN; i++)
+        n += comp_own_process(at + n, (uint32_t)comp_own[i]);
+    n += comp_ioctl(at + n);
+    n += comp_fcntl(at + n);
+    n += comp_clone(at + n);
     at[n++] = SC_END(SECCOMP_RET_ALLOW);
     return n;
 }
