@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libckpt/ask/tree.h"
+#include "libckpt/base/hidden.h"
 #include "libckpt/map/map.h"
 
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)
@@ -104,6 +105,16 @@ static size_t tree_character(const char *s, uint64_t n)
     return size <= n && ckpt_utf8_ok(s, size) ? size : 0;
 }
 
+/* The code of a well-formed character. */
+static uint32_t tree_code(const char *s, size_t size)
+{
+    uint32_t code = size < 2 ? (unsigned char)*s : (unsigned char)*s & (0x7fu >> size);
+
+    for (size_t i = 1; i < size; i++)
+        code = code << 6 | ((unsigned char)s[i] & 0x3f);
+    return code;
+}
+
 /* One character that cannot stand for itself between quotes. */
 static bool tree_escape(ckpt_tree *t, unsigned char c, char quote)
 {
@@ -133,9 +144,13 @@ void ckpt_tree_escaped(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
             i += (unsigned char)s.at[i] == 0xED && s.n - i >= 3 ? 3 : 1; // a surrogate takes three
             continue;
         }
-        if (size == 2 && (unsigned char)s.at[i] == 0xC2 && (unsigned char)s.at[i + 1] < 0xA0) {
-            // the upper control characters drive terminals too
-            ckpt_tree_printf(t, "\\u%04x", (unsigned)(unsigned char)s.at[i + 1]);
+        uint32_t code = tree_code(s.at + i, size);
+        if (size > 1 && ckpt_hidden(code)) {
+            // they drive terminals, or turn the line around
+            if (code > 0xffff)
+                ckpt_tree_printf(t, "\\u%04x", (unsigned)(0xd800 + ((code - 0x10000) >> 10)));
+            ckpt_tree_printf(t, "\\u%04x",
+                             (unsigned)(code > 0xffff ? 0xdc00 + (code & 0x3ff) : code));
         } else if (!tree_escape(t, (unsigned char)s.at[i], quote)) {
             ckpt_tree_put(t, s.at + i, size);
         }

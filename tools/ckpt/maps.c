@@ -51,7 +51,10 @@ static int maps_print(const cli_maps *maps, const char *name, ckpt_err *err)
         if (!maps_is_path(name) && !maps_meant(&maps->at[i], name))
             continue;
         out_printf("%s", n++ ? "\n" : "");
-        out_printf("# %s\n%s", maps_base(maps->at[i].path), maps->at[i].text);
+        out_printf("# ");
+        out_text(maps_base(maps->at[i].path));
+        out_printf("\n");
+        out_lines(maps->at[i].text);
     }
     if (n == 0)
         return fail(err, CKPT_EUSAGE,
@@ -73,7 +76,10 @@ static int maps_run(cli_args *a, ckpt_err *err)
         char pair[64];
         (void)snprintf(pair, sizeof pair, "%s:%s", ckpt_remap_side(a->maps.at[i].map, false),
                        ckpt_remap_side(a->maps.at[i].map, true));
-        out_printf("%-20s %s\n", pair, ckpt_remap_about(a->maps.at[i].map));
+        out_padded(pair, 20);
+        out_printf(" ");
+        out_text(ckpt_remap_about(a->maps.at[i].map));
+        out_printf("\n");
     }
     return CKPT_OK;
 }

@@ -7,6 +7,7 @@
  * line.
  */
 #include "tools/cli/json_out.h"
+#include "libckpt/base/hidden.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,7 +43,7 @@ static void json_string(const char *text)
         } else if (n == 0) {
             out_bytes("\\ufffd", 6);
             n = 1;
-        } else if (text_hidden(text_code(text, n))) {
+        } else if (ckpt_hidden(text_code(text, n))) {
             json_escape(text_code(text, n));
         } else {
             out_bytes(text, n);

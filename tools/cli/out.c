@@ -6,6 +6,7 @@
  * stderr and one name.
  */
 #include "tools/cli/out.h"
+#include "libckpt/base/hidden.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -164,26 +165,6 @@ uint32_t text_code(const char *text, size_t n)
     return code;
 }
 
-bool text_hidden(uint32_t code)
-{
-    static const struct {
-        uint32_t first, last;
-    } range[] = {
-        {0, 0x1f},         {0x7f, 0x9f},     // C0, DEL, C1
-        {0xad, 0xad},      {0x61c, 0x61c},   // soft hyphen, Arabic letter mark
-        {0x180e, 0x180e},  {0x200b, 0x200f}, // marks without width
-        {0x2028, 0x202e},  {0x2060, 0x206f}, // ends of lines, directions
-        {0xfeff, 0xfeff},  {0xfff9, 0xfffb}, // byte order mark, annotations
-        {0xe0000, 0xe0fff}                   // tags
-    };
-
-    for (size_t i = 0; i < sizeof range / sizeof *range; i++) {
-        if (code >= range[i].first && code <= range[i].last)
-            return true;
-    }
-    return false;
-}
-
 /* Bytes at s that must not reach a terminal as they are; 0: none. */
 static size_t text_control(const unsigned char *s)
 {
@@ -191,16 +172,17 @@ static size_t text_control(const unsigned char *s)
 
     if (n == 0)
         return 1;
-    return text_hidden(text_code((const char *)s, n)) ? n : 0;
+    return ckpt_hidden(text_code((const char *)s, n)) ? n : 0;
 }
 
-/* Print to a stream with what a terminal would act on shown as \xNN. */
-static void text_print(FILE *to, const char *text)
+/* Print to a stream with what a terminal would act on shown as \xNN, but for these bytes. */
+static void text_print(FILE *to, const char *text, const char *but)
 {
     const unsigned char *s = (const unsigned char *)text;
 
     while (*s) {
-        size_t n = text_control(s), whole = n ? 0 : text_utf8((const char *)s);
+        size_t n = strchr(but, *s) ? 0 : text_control(s);
+        size_t whole = n ? 0 : text_utf8((const char *)s);
 
         (void)fwrite(s, 1, whole, to);
         s += whole;
@@ -223,14 +205,24 @@ size_t text_width(const char *text)
     return width;
 }
 
-void out_text(const char *text)
+static void out_print(const char *text, const char *but)
 {
     if (out.lost)
         return;
     out.begun = true;
     errno = 0;
-    text_print(stdout, text);
+    text_print(stdout, text, but);
     out_check(!ferror(stdout));
+}
+
+void out_text(const char *text)
+{
+    out_print(text, "");
+}
+
+void out_lines(const char *text)
+{
+    out_print(text, "\n\t");
 }
 
 void out_padded(const char *text, size_t width)
@@ -276,7 +268,7 @@ static void say(const char *label, const char *colour, const char *fmt, va_list 
     if (label)
         (void)fprintf(stderr, "%s%s:%s ", out.colour ? colour : "", label,
                       out.colour ? "\033[0m" : "");
-    text_print(stderr, text);
+    text_print(stderr, text, "");
     (void)putc('\n', stderr);
     funlockfile(stderr);
 }

@@ -33,6 +33,9 @@ void out_bytes(const void *bytes, size_t n);
  */
 void out_text(const char *text);
 
+/* The same of a text of several lines: ends of lines and tabs stay. */
+void out_lines(const char *text);
+
 /* The same, padded with blanks to width columns; text_width counts the columns it takes. */
 void out_padded(const char *text, size_t width);
 size_t text_width(const char *text);
@@ -42,9 +45,6 @@ size_t text_width(const char *text);
  */
 size_t text_utf8(const char *text);
 uint32_t text_code(const char *text, size_t n);
-
-/* A code point that a terminal acts on, or does not show. */
-bool text_hidden(uint32_t code);
 
 /* A write to stdout failed: stop producing. */
 bool out_broken(void);

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE /* O_CLOEXEC */
 #include "tools/report/sheet.h"
+#include "libckpt/base/hidden.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,7 +182,7 @@ static size_t sheet_shown(const char *text, size_t *hidden)
     size_t n = text_utf8(text);
 
     *hidden = n ? n : 1;
-    return n && !text_hidden(text_code(text, n)) ? n : 0;
+    return n && !ckpt_hidden(text_code(text, n)) ? n : 0;
 }
 
 void sheet_text(sheet *s, const char *text, size_t most)

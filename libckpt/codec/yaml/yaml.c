@@ -11,9 +11,12 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "libckpt/base/index.h"
+
 typedef struct yml_frame {
     ckpt_value *at;  /* DICT or LIST */
     ckpt_value *key; /* DICT: waits for its value, or NULL */
+    ckpt_index keys; /* DICT: the keys it has */
 } yml_frame;
 
 typedef struct yml_reader {
@@ -29,6 +32,28 @@ typedef struct yml_reader {
 static int yml_bad(const yml_reader *r, int code, const yaml_mark_t *at, const char *what)
 {
     return ckpt_fail(r->err, code, "%s: line %zu: %s", r->name, at->line + 1, what);
+}
+
+static bool yml_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_dict *map = ctx;
+
+    return strcmp(map->at[number].key->as.text.at, key) == 0;
+}
+
+/* The next key of a mapping, which has no other one like it. */
+static int yml_key(yml_reader *r, yml_frame *f, ckpt_value *key, const yaml_mark_t *at)
+{
+    const char *s = key->as.text.at;
+    uint32_t hash = ckpt_hash_bytes(s, strlen(s), 0);
+    const ckpt_dict *map = &f->at->as.map;
+
+    if (ckpt_index_find(&f->keys, hash, yml_same, map, s) != CKPT_INDEX_NONE)
+        return yml_bad(r, CKPT_EFORMAT, at, "a key that is there already");
+    if (!ckpt_index_add(&f->keys, hash, (uint32_t)map->n))
+        return ckpt_fail_memory(r->err);
+    f->key = key;
+    return CKPT_OK;
 }
 
 /* A value takes its place: the root, the next of a list, a key, or what the last key stands for. */
@@ -53,10 +78,7 @@ static int yml_place(yml_reader *r, ckpt_value *v, const yaml_mark_t *at)
     }
     if (v->kind != CKPT_V_STR)
         return yml_bad(r, CKPT_EFORMAT, at, "a key that is no text");
-    if (ckpt_value_get(f->at, v->as.text.at))
-        return yml_bad(r, CKPT_EFORMAT, at, "a key that is there already");
-    f->key = v;
-    return CKPT_OK;
+    return yml_key(r, f, v, at);
 }
 
 /* A plain scalar by the forms that Python's loader gives a meaning. */
@@ -138,7 +160,7 @@ static int yml_event(yml_reader *r, const yaml_event_t *e)
         return yml_open(r, e, CKPT_V_DICT, e->data.mapping_start.anchor != NULL);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
-        r->depth--;
+        ckpt_index_free(&r->frame[--r->depth].keys);
         return CKPT_OK;
     case YAML_NO_EVENT:
     case YAML_STREAM_START_EVENT:
@@ -174,6 +196,8 @@ int ckpt_yaml_parse(ckpt_value **out, ckpt_arena *a, const char *name, const cha
         yaml_event_delete(&e);
     }
     yaml_parser_delete(&parser);
+    while (r.depth > 0)
+        ckpt_index_free(&r.frame[--r.depth].keys);
     if (rc == CKPT_OK && !r.root)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: nothing in it", name);
     *out = r.root;

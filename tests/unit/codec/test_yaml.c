@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -93,11 +95,37 @@ static void refused(void **state)
     ckpt_arena_free(a);
 }
 
+/* Many keys take time in proportion: two by two they would take minutes. */
+static void many_keys(void **state)
+{
+    enum { N = 300000 };
+    ckpt_arena *a = ckpt_arena_new(UINT64_C(1) << 29);
+    char *text = malloc(N * 16), *p = text;
+    ckpt_value *v = NULL;
+    ckpt_err err = {0};
+    (void)state;
+
+    assert_non_null(text);
+    for (unsigned i = 0; i < N; i++)
+        p += sprintf(p, "k%u: 1\n", i);
+    clock_t start = clock();
+    assert_int_equal(parse(&v, a, text, (size_t)(p - text), &err), CKPT_OK);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 10);
+    assert_int_equal(v->as.map.n, N);
+    // and one that is there twice is found among them
+    (void)sprintf(p, "k7: 2\n");
+    assert_int_equal(parse(&v, a, text, strlen(text), &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "a key that is there already"));
+    free(text);
+    ckpt_arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scalars),
         cmocka_unit_test(refused),
+        cmocka_unit_test(many_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Union
 from . import _run
 from ._checkpoint import open
 from ._tensor import Tensor
-from .errors import UsageError
+from .errors import InputOutputError, UsageError
 
 _DTYPES = {'float32': 'fp32', 'fp32': 'fp32', 'float16': 'fp16', 'fp16': 'fp16', 'bfloat16': 'bf16', 'bf16': 'bf16'}
 
@@ -116,14 +116,31 @@ def _write(name: str, options: List[str], checkpoint_dir: Any, output_dir: Any, 
         _run.run_drop_in(name, [*options, '--', os.fspath(checkpoint_dir), os.path.join(output, '')], os.fspath(checkpoint_dir))
 
 
+def _private_folder() -> str:
+    """A folder on this machine that nobody else can open: a lock that another user holds would be waited for for ever."""
+    import stat
+    import tempfile
+    tried = [os.environ.get('XDG_RUNTIME_DIR', ''), os.path.join(tempfile.gettempdir(), 'ckpt-%d' % os.getuid()),
+             os.path.join(os.path.expanduser('~'), '.cache', 'ckpt')]
+    for folder in filter(os.path.isabs, tried):
+        with contextlib.suppress(OSError):
+            if folder != tried[0]:
+                with contextlib.suppress(FileExistsError):
+                    os.makedirs(folder, mode=0o700)
+            st = os.lstat(folder)
+            if stat.S_ISDIR(st.st_mode) and st.st_uid == os.getuid() and not st.st_mode & 0o077:
+                return folder
+    raise InputOutputError('ranks take turns by a lock in a folder that is private to this user, and none was found: tried %s; '
+                    'set XDG_RUNTIME_DIR to a folder of mode 0700' % ', '.join(filter(None, tried)))
+
+
 @contextlib.contextmanager
 def _turn(output: str) -> Iterator[None]:
     """Ranks that all write one folder take turns, as far as they are of one machine and one user."""
     import fcntl
     import hashlib
-    import tempfile
-    name = 'ckpt-%d-%s.lock' % (os.getuid(), hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()[:24])
-    fd = os.open(os.path.join(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    name = 'ckpt-%s.lock' % hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()[:24]
+    fd = os.open(os.path.join(_private_folder(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
