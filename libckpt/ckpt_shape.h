@@ -240,4 +240,15 @@ typedef struct ckpt_merge {
  */
 CKPT_API int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err);
 
+/* Called with the path of each model that a merge would open, and of its base; not 0 ends it. */
+typedef int (*ckpt_merge_path_fn)(void *ctx, const char *path);
+
+/*
+ * What a merge would open, before anything is opened: for a program that gives up all other files.
+ *
+ * Errors   CKPT_ECANCELED: fn has ended it; else those of the merge itself
+ */
+CKPT_API int ckpt_merge_paths(const ckpt_merge *merge, ckpt_merge_path_fn fn, void *ctx,
+                              ckpt_err *err);
+
 #endif

@@ -239,15 +239,15 @@ struct merge_options {
     open_options open;
 };
 
-/* Open several models as the map of their merge. */
-inline map open_merge(const merge_options &o)
+namespace detail
+{
+/* Calls f with the C form of the options, which lasts that long. */
+template <class F> void with_merge(const merge_options &o, F &&f)
 {
     const detail::text method(o.method), base(o.base), config(o.config), name(o.config_name);
     std::vector<detail::text> kept;
     std::vector<ckpt_merge_model> models;
-    ckpt_map *m = nullptr;
     ckpt_merge c = ckpt_merge();
-    ckpt_err err = ckpt_err();
 
     for (const merge_model &one : o.models) {
         kept.emplace_back(one.path);
@@ -268,8 +268,39 @@ inline map open_merge(const merge_options &o)
     c.config_text = config.or_null();
     c.config_name = name.or_null();
     c.open = &o.open;
-    detail::check(ckpt_merge_open(&m, &c, &err), err, o.base);
+    f(c);
+}
+} // namespace detail
+
+/* Open several models as the map of their merge. */
+inline map open_merge(const merge_options &o)
+{
+    ckpt_map *m = nullptr;
+    ckpt_err err = ckpt_err();
+
+    detail::with_merge(
+        o, [&](const ckpt_merge &c) { detail::check(ckpt_merge_open(&m, &c, &err), err, o.base); });
     return map::adopt(m);
+}
+
+/* The paths of the models that a merge would open, and of its base. */
+inline std::vector<std::string> merge_paths(const merge_options &o)
+{
+    std::vector<std::string> paths;
+    ckpt_err err = ckpt_err();
+    const auto keep = [](void *to, const char *path) noexcept -> int {
+        try {
+            static_cast<std::vector<std::string> *>(to)->emplace_back(path);
+        } catch (...) {
+            return 1;
+        }
+        return 0;
+    };
+
+    detail::with_merge(o, [&](const ckpt_merge &c) {
+        detail::check(ckpt_merge_paths(&c, keep, &paths, &err), err, o.base);
+    });
+    return paths;
 }
 
 } // namespace cxx17 or cxx20

@@ -388,3 +388,25 @@ int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
     ckpt_arena_free(arena);
     return rc;
 }
+
+int ckpt_merge_paths(const ckpt_merge *merge, ckpt_merge_path_fn fn, void *ctx, ckpt_err *err)
+{
+    ckpt_merge opts;
+    ckpt_recipe recipe = {0};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    int rc = !merge || !fn ? ckpt_fail(err, CKPT_EUSAGE, "nothing to merge, or no function")
+                           : ckpt_opts_take(&opts, sizeof opts, merge, "ckpt_merge", err);
+    bool ended = false;
+
+    if (rc == CKPT_OK && !arena)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = ckpt_recipe_read(&recipe, arena, &opts, err);
+    for (size_t i = 0; rc == CKPT_OK && !ended && i < recipe.models.n; i++)
+        ended = fn(ctx, recipe.models.at[i].path) != 0;
+    if (rc == CKPT_OK && !ended && recipe.base)
+        ended = fn(ctx, recipe.base) != 0;
+    ckpt_recipe_free(&recipe);
+    ckpt_arena_free(arena);
+    return rc == CKPT_OK && ended ? ckpt_fail(err, CKPT_ECANCELED, "ended by its caller") : rc;
+}

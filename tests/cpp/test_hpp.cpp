@@ -703,6 +703,7 @@ static void adapts_and_merges(void)
     ckpt::merge_options o;
     o.method = "linear";
     o.models = {{base, 1, ""}, {base, 3, ""}};
+    CHECK((ckpt::merge_paths(o) == std::vector<std::string>{base, base}));
     const ckpt::map same = ckpt::open_merge(o);
     ckpt::diff_options near;
     near.tolerance = 1e-6;

@@ -7,6 +7,7 @@
  *
  * PLANT_ELSEWHERE  a folder that has nothing to do with the command
  * PLANT_SECRET     a file in such a folder
+ * PLANT_BESIDE     the folder that the output folder is made in
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -178,6 +179,10 @@ static void plant_sow(const char *source)
     if (elsewhere)
         (void)snprintf(path, sizeof path, "%s/planted", elsewhere);
     plant_open("write", path, O_WRONLY | O_CREAT);
+    if (getenv("PLANT_BESIDE")) {
+        (void)snprintf(path, sizeof path, "%s/planted", getenv("PLANT_BESIDE"));
+        plant_open("write-beside", path, O_WRONLY | O_CREAT);
+    }
     plant_open("change", source, O_WRONLY);
     plant_open("read", getenv("PLANT_SECRET"), O_RDONLY);
     plant_child("exec", 1);

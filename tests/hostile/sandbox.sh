@@ -35,10 +35,10 @@ fi
 # tried COMMAND...: its misdeeds and their outcomes are in $work/log
 tried() {
     rm -rf "$work/log" "$work/elsewhere" "$work/out"
-    mkdir "$work/elsewhere"
+    mkdir "$work/elsewhere" "$work/out"
     echo secret >"$work/elsewhere/secret"
     (cd "$work" && LD_PRELOAD=$plant PLANT_LOG=$work/log PLANT_SOURCE=$work/source PLANT_ELSEWHERE=$work/elsewhere \
-        PLANT_SECRET=$work/elsewhere/secret "$@" >"$work/printed" 2>&1)
+        PLANT_SECRET=$work/elsewhere/secret PLANT_BESIDE=$work/out "$@" >"$work/printed" 2>&1)
 }
 
 # harmless MISDEEDS COMMAND...
@@ -86,6 +86,12 @@ harmless "$readers" ckpt reshard -w 2 "$run" out/run
 harmless "$readers" zero_to_fp32 "$run" out/folder
 harmless "$readers" zero_to_torch --dtype bf16 "$run" out/folder
 harmless "$readers" ds_to_universal --input_folder "$run/global_step4" --output_folder out/universal
+# merges: of the command line's models, of a configuration's; beside their output nothing is written
+harmless "$readers write-beside" ckpt merge source/model source/model -o out/merged
+harmless "$readers" ckpt merge source/model source/model -o out/merged.safetensors
+printf 'models:\n  - model: source/model\n    parameters: {weight: 0.5}\n  - model: source/model\n    parameters: {weight: 0.5}\nmerge_method: linear\n' >"$work/merge.yml"
+harmless "$readers write-beside" ckpt merge --config merge.yml -o out/merged
+harmless "$readers write-beside" ckpt convert --to hf source/model out/folder
 # the folder that is mended may be written, nothing else
 rm "$work/$run/latest"
 harmless "$misdeeds" ckpt doctor --fix-latest "$run"

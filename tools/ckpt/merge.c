@@ -13,7 +13,6 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
-#include "tools/cli/text.h"
 #include "tools/cli/words.h"
 
 /* The models, as the command line has them. */
@@ -156,12 +155,9 @@ static int merge_check(const cli_args *a, ckpt_err *err)
 static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
 {
     merge_models models = {0};
-    char *text = NULL;
     int rc = merge_check(a, err);
 
-    if (rc == CKPT_OK && a->recipe)
-        rc = text_read(&text, a->recipe, "the configuration", err);
-    else if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !a->recipe)
         rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, a, err);
     const ckpt_merge merge = {.size = sizeof merge,
                               .method = a->recipe   ? NULL
@@ -175,7 +171,7 @@ static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
                               .t = a->slerp_t,
                               .no_normalize = a->no_normalize,
                               .seed = a->seed,
-                              .config_text = text,
+                              .config_text = a->recipe_text,
                               .config_name = a->recipe,
                               .open = &a->open};
     if (rc == CKPT_OK && models.failed)
@@ -184,7 +180,6 @@ static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
         rc = ckpt_merge_open(map, &merge, err);
     merge_drop(&models, models.n);
     free(models.at);
-    free(text);
     return rc;
 }
 

@@ -56,6 +56,8 @@ void args_free(cli_args *a)
     maps_free(&a->maps);
     free(a->config_text);
     a->config_text = NULL;
+    free(a->recipe_text);
+    a->recipe_text = NULL;
 }
 
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
@@ -117,6 +119,8 @@ int args_rules(cli_args *a, ckpt_err *err)
         *err = (ckpt_err){0};
         rc = CKPT_OK;
     }
+    if (rc == CKPT_OK && a->recipe)
+        rc = text_read(&a->recipe_text, a->recipe, "the configuration", err);
     return rc == CKPT_OK && a->config ? args_config(a, err) : rc;
 }
 

@@ -74,6 +74,7 @@ typedef struct cli_args {
     char *order_text;         /* what --order names; freed by training_free */
     cli_maps maps;            /* what --map names, or all there are; freed by args_free */
     char *config_text;        /* of --config: freed by args_free */
+    char *recipe_text;        /* of merge's --config: freed by args_free */
     const char *model_folder; /* the folder that --config names, or NULL */
 } cli_args;
 

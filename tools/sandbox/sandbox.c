@@ -255,6 +255,34 @@ static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, 
     return rc;
 }
 
+/* What is called for each model of a configuration of merges. */
+typedef struct sandbox_model {
+    const cli_args *a;
+    sandbox_fn fn;
+    void *ctx;
+    int rc;
+} sandbox_model;
+
+static int sandbox_one_model(void *ctx, const char *path)
+{
+    sandbox_model *m = ctx;
+
+    m->rc = m->fn(m->ctx, m->a, path, 'r');
+    return m->rc;
+}
+
+/* A configuration that cannot be read names nothing: the command itself says what is wrong. */
+static int sandbox_recipe(const cli_args *a, sandbox_fn fn, void *ctx)
+{
+    sandbox_model m = {.a = a, .fn = fn, .ctx = ctx};
+    const ckpt_merge merge = {
+        .size = sizeof merge, .config_text = a->recipe_text, .config_name = a->recipe};
+
+    if (a->recipe_text)
+        (void)ckpt_merge_paths(&merge, sandbox_one_model, &m, &(ckpt_err){0});
+    return m.rc;
+}
+
 static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 {
     const cli_option *o = a->line.verb->options;
@@ -264,6 +292,8 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 
     if (*uses == 'w')
         rc = sandbox_list(a, &operands, fn, ctx);
+    if (rc == 0)
+        rc = sandbox_recipe(a, fn, ctx);
     for (int i = 0; rc == 0 && *uses == 'R' && i < a->n_operands; i++)
         rc = fn(ctx, a, a->operand[i], 'r');
     for (int i = 0; rc == 0 && !strchr("wR", *uses) && i < a->n_operands && uses[i]; i++)
@@ -275,7 +305,11 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
         if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)
             memcpy(&path, (const char *)a + o->at, sizeof path);
         if (path)
-            rc = fn(ctx, a, path, o->kind == CLI_FILE ? 'f' : o->kind == CLI_SOURCE ? 'r' : 'p');
+            rc = fn(ctx, a, path,
+                    o->kind == CLI_FILE     ? 'f'
+                    : o->kind == CLI_SOURCE ? 'r'
+                    : *uses == 'w'          ? 'o' // a merge writes what a conversion does
+                                            : 'p');
         if (rc == 0 && o->kind == CLI_SOURCES)
             rc =
                 sandbox_list(a, (const cli_list *)(const void *)((const char *)a + o->at), fn, ctx);
@@ -391,9 +425,6 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     bool output = p->s->folder && p->writes;
     int rc = CKPT_OK;
 
-    // which models are read, a configuration of merges says: it is believed as a command line is
-    if (a->recipe)
-        return CKPT_OK;
     p->rules = landlock_new(p->writes, p->network);
     if (p->rules < 0)
         return CKPT_OK;
