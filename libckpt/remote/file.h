@@ -44,8 +44,8 @@ uint64_t ckpt_remote_file_identity(ckpt_remote_file *o);
 int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
 /*
- * Open many at once, up to the first failure other than CKPT_EMISSING; opened alone, one that failed
- * says so.
+ * Open many at once, up to the first failure other than CKPT_EMISSING; one that failed says so when
+ * it is opened alone.
  */
 void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n, int64_t until);
 

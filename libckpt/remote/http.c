@@ -33,7 +33,7 @@ static bool htp_is_first(const char *address)
     return is;
 }
 
-/* "Name: value", or "https://HOST Name: value"; *header: what is sent, NULL: nothing to this host */
+/* "Name: value", or "https://HOST Name: value"; *header: what is sent, or NULL */
 static int htp_header(const char **header, const char *said, const char *address, ckpt_err *err)
 {
     size_t n = strcspn(said, " ");

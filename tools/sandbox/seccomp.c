@@ -4,8 +4,8 @@
  *
  * A list of what is refused, not of what is allowed: the C library, OpenSSL and the threads change
  * the calls they make with every release, and a new one must not end a conversion.  What gives
- * power over something else than this process's own memory and files is on it; the contents of files
- * are Landlock's part, which knows nothing of their modes, owners, times and attributes.  A refused
+ * power over something else than this process's own memory and files is on it; what files hold is
+ * Landlock's part, which knows nothing of their modes, owners, times and attributes.  A refused
  * call fails with EPERM, which every caller expects of a call.
  */
 #define _GNU_SOURCE /* syscall, F_SETSIG, CLONE_NEWUSER */
