@@ -495,6 +495,14 @@ static int open_unmarked(ckpt_map *map, ckpt_err *err)
                          first, n, map->files.n);
 }
 
+/* All that read this map have read the same files, as far as can be told. */
+static int open_seen(ckpt_map *map, ckpt_err *err)
+{
+    int rc = ckpt_io_see(map, err);
+
+    return rc == CKPT_OK ? open_unmarked(map, err) : rc;
+}
+
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -546,9 +554,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);
     if (rc == CKPT_OK)
-        rc = ckpt_io_see(map, err);
-    if (rc == CKPT_OK)
-        rc = open_unmarked(map, err);
+        rc = open_seen(map, err);
     if (rc != CKPT_OK) {
         ckpt_map_free(map);
         return rc;
