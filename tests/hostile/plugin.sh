@@ -55,7 +55,7 @@ harmless() {
 
 for name in ckpt zero_to_fp32.py zero_to_torch; do
     verb=
-    [ "$name" = ckpt ] && verb=ls
+    [ "$name" = ckpt ] && verb="ls"
     harmless run "./$name" $verb http://127.0.0.1:1/run "$work/out"
     harmless . "run/$name" $verb http://127.0.0.1:1/run "$work/out"
     harmless . "$work/a/run/$name" $verb http://127.0.0.1:1/run "$work/out"

@@ -191,7 +191,8 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
 {
     ckpt_open_opts open = a->open;
 
-    open.tag = tag ? tag : open.tag;
+    if (tag)
+        open.tag = tag;
     return ckpt_open(out, path, &open, err);
 }
 
