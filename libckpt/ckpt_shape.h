@@ -30,6 +30,28 @@ typedef struct ckpt_filter {
  */
 CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
 
+typedef struct ckpt_model_opts {
+    size_t size;     /* sizeof this struct, or 0: see above */
+    bool keep_names; /* names stay as the checkpoint has them */
+    bool run;        /* the map is to become a run: a file with several models is refused */
+    /*
+     * the model's config.json, which goes before that beside the source and along to a model
+     * folder, and its name for messages; or NULL
+     */
+    const char *config_text, *config_name;
+} ckpt_model_opts;
+
+/*
+ * Keep the model alone of a file that holds more ({"model": ..., "optimizer": ...}), in place, and
+ * take the names of wrappers off its tensors: keys that lead to it, parts that torch's wrappers add
+ * ("_orig_mod."), and words that all names begin with ("module.", Lightning's "model.") where the
+ * names then are those of the architecture.  Notes say what was left behind and taken off.
+ *
+ * Errors   CKPT_EUNSUPPORTED: several models, and nothing says which is meant; CKPT_EFORMAT: of
+ *          config_text; CKPT_ELIMIT
+ */
+CKPT_API int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err);
+
 /*
  * Say where the configuration and the tokenizer of the map's model are, where no such files stand
  * beside the checkpoint, or others.  The folder is read when a map, ties or a target ask for them.
@@ -228,6 +250,7 @@ typedef struct ckpt_merge {
     /* a configuration of mergekit's (YAML) instead, and its name for messages; or NULL */
     const char *config_text, *config_name;
     const ckpt_open_opts *open; /* for all that is opened; or NULL */
+    bool keep_names;            /* names keep the prefixes of wrappers (ckpt_map_model) */
 } ckpt_merge;
 
 /*

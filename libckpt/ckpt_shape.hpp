@@ -43,6 +43,27 @@ inline void select(map &m, const filter &f)
     m.done(ckpt_map_select(m.get(), &c, &err), err);
 }
 
+struct model_options {
+    bool keep_names = false;
+    bool run = false;                /* it is to become a run */
+    std::string config, config_name; /* text of a config.json, and its name for messages */
+};
+
+/* Keep the model alone, under its names.  Tensors that were looked up before are gone. */
+inline void model(map &m, const model_options &o = model_options())
+{
+    const detail::text text(o.config), name(o.config_name);
+    ckpt_model_opts c = ckpt_model_opts();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.keep_names = o.keep_names;
+    c.run = o.run;
+    c.config_text = text.or_null();
+    c.config_name = name.or_null();
+    m.done(ckpt_map_model(m.get(), &c, &err), err);
+}
+
 inline void set_model_folder(map &m, std::string_view folder)
 {
     ckpt_err err = ckpt_err();
@@ -237,6 +258,7 @@ struct merge_options {
     std::uint64_t seed = 0;
     std::string config, config_name; /* text of a configuration of mergekit's instead */
     open_options open;
+    bool keep_names = false;
 };
 
 namespace detail
@@ -264,6 +286,7 @@ template <class F> void with_merge(const merge_options &o, F &&f)
     c.lambda = o.lambda;
     c.t = o.t;
     c.no_normalize = o.no_normalize;
+    c.keep_names = o.keep_names;
     c.seed = o.seed;
     c.config_text = config.or_null();
     c.config_name = name.or_null();

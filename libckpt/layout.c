@@ -13,6 +13,7 @@
 #include "libckpt/drivers.h"
 #include "libckpt/dtypes.h"
 #include "libckpt/map/quantized.h"
+#include "libckpt/unwrap.h"
 
 /* What is laid out, and the dtypes that were asked for: one for all, or rules, or neither. */
 typedef struct lay_work {
@@ -248,6 +249,17 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
     return rc;
 }
 
+/* Names that a model folder's programs would not find are worth a warning. */
+static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    unsigned hub = CKPT_TAKES_SIDE | CKPT_IS_FOLDER;
+
+    if (target->no_side_files || (ckpt_format_caps(target->format) & hub) != hub ||
+        from->adapter_config)
+        return CKPT_OK;
+    return ckpt_unwrap_check(to, from, from->model_type, err);
+}
+
 /* Which tensors go to which files, then each file's bytes. */
 static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -342,6 +354,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     }
     if (rc == CKPT_OK && !lay_makes_tensors(target->format))
         rc = lay_all(to, from, target, err);
+    if (rc == CKPT_OK)
+        rc = lay_names(to, from, target, err);
     if (rc == CKPT_OK)
         rc = lay_metadata(to, from, err);
     if (rc == CKPT_OK)

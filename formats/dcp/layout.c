@@ -22,6 +22,7 @@
 
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/whole.h"
 
 enum { DLY_KEYS = 32 }; /* keys of a path that are looked at */
 
@@ -133,6 +134,23 @@ static const char *dly_name(dly_reader *r, const dly_path *path, unsigned from)
 static bool dly_begins(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
+}
+
+/*
+ * The name by which the optimizer knows a parameter: get_optimizer_state_dict takes the wrappers of
+ * torch off, and a module's own state_dict() has them.  NULL: it has no such parameter, or *ok
+ * false: no memory.
+ */
+static const char *dly_known(dly_reader *r, const char *name, bool *ok)
+{
+    if (dly_has(&r->params, name))
+        return name;
+    char *bare = ckpt_arena_alloc(r->arena, strlen(name) + 1);
+
+    *ok = *ok && bare;
+    if (bare)
+        ckpt_wrapper_strip(bare, name);
+    return bare && dly_has(&r->params, bare) ? bare : NULL;
 }
 
 /* ---- optimizers ---- */
@@ -250,8 +268,11 @@ static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, b
             const char *name = dly_name(r, &path, k);
             if (!name)
                 return ckpt_fail_memory(r->err);
-            if (!dly_has(&r->params, name))
+            bool ok = true;
+            if (!dly_known(r, name, &ok) && ok)
                 continue;
+            if (!ok)
+                return ckpt_fail_memory(r->err);
             *depth = k;
             *flat = path.n == k + 1;
             *prefix = dly_join(r, &path, 0, k);
@@ -292,11 +313,14 @@ static int dly_model(dly_reader *r)
         if (prefix &&
             (path.n <= depth || strcmp(before, prefix) != 0 || (flat && path.n > depth + 1)))
             continue;
+        bool ok = true;
         out->name = dly_name(r, &path, depth);
-        if (!out->name)
+        const char *known = out->name ? dly_known(r, out->name, &ok) : NULL;
+        if (!out->name || !ok)
             return ckpt_fail_memory(r->err);
         out->what = CKPT_DCP_WEIGHT;
-        out->trained = dly_has(&r->params, out->name);
+        out->trained = known != NULL;
+        out->name = known ? known : out->name;
     }
     return rc;
 }

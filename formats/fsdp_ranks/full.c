@@ -14,6 +14,7 @@
 
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/map/whole.h"
 
 #define RFU_MODEL "pytorch_model_fsdp.bin"
 #define RFU_OPTIM "optimizer.bin"
@@ -67,76 +68,80 @@ static int rfu_probe(const ckpt_listing *list)
 
 /* ---- one file ---- */
 
-static bool rfu_is_optimizer(const ckpt_value *v)
-{
-    const ckpt_value *groups = ckpt_value_get(v, "param_groups");
-
-    return groups && groups->kind == CKPT_V_LIST && ckpt_value_get(v, "state");
-}
-
-/* A member that is an optimizer, or a list of one. */
-static ckpt_value *rfu_optimizer(ckpt_value *v)
-{
-    ckpt_seq s = ckpt_value_seq(v->kind == CKPT_V_LIST ? v : NULL);
-
-    if (s.n == 1)
-        v = s.at[0];
-    return rfu_is_optimizer(v) ? v : NULL;
-}
-
 /* A file with an optimizer is a run's, even if what else is in it cannot be told. */
 static bool rfu_holds(const ckpt_value *values)
 {
-    ckpt_dict all = ckpt_value_map(values);
-    bool has = false;
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_whole whole = {0};
+    // the walk's marks are back at 0 when it has ended
+    bool has = arena &&
+               ckpt_whole_of(&whole, (ckpt_value *)(uintptr_t)values, arena, NULL) == CKPT_OK &&
+               whole.n_optimizers > 0;
 
-    for (uint64_t i = 0; !has && i < all.n; i++)
-        has = rfu_optimizer(all.at[i].value) != NULL;
+    ckpt_whole_free(&whole);
+    ckpt_arena_free(arena);
     return has;
 }
 
-/* A dict whose values are mostly tensors. */
-static bool rfu_is_model(const ckpt_value *v)
+/* A value is a part of the whole that was taken, or a dict or list of nothing else. */
+static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
-    uint64_t n = 0;
+    ckpt_seq seq = ckpt_value_seq(v);
+    uint64_t n = map.n + seq.n;
 
-    for (uint64_t i = 0; i < map.n; i++)
-        n += ckpt_ranks_is_part(map.at[i].value);
-    return n > map.n / 2;
+    for (size_t i = 0; i < whole->part.n; i++) {
+        if (whole->part.at[i].value == v)
+            return whole->part.at[i].kind == CKPT_WHOLE_OPTIMIZER || i == whole->model;
+    }
+    // {"optimizer": {"optimizer": ...}}, [optimizer]
+    return n == 1 && rfu_is_taken(whole, map.n ? map.at[0].value : seq.at[0]);
 }
 
 /* The members of a file: its model, its optimizer, and the rest. */
-static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
+static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_whole *whole,
+                       ckpt_value *root)
 {
     ckpt_dict all = ckpt_value_map(root);
-    ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model = NULL, *optim = NULL;
-    unsigned models = 0, optims = 0;
+    ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model, *optim = NULL;
     bool ok = rest != NULL;
-    int rc;
 
+    model = whole->part.at[whole->model].value;
+    for (size_t i = 0; i < whole->part.n; i++)
+        optim = whole->part.at[i].kind == CKPT_WHOLE_OPTIMIZER ? whole->part.at[i].value : optim;
     for (uint64_t i = 0; ok && i < all.n; i++) {
-        ckpt_value *v = all.at[i].value, *o = rfu_optimizer(v);
-        bool is_model = !o && rfu_is_model(v);
-        optim = o ? o : optim;
-        optims += o != NULL;
-        model = is_model ? v : model;
-        models += is_model;
-        if (!o && !is_model)
-            ok = ckpt_dict_add(r->map->arena, &rest->as.map, all.at[i].key, v);
+        if (!rfu_is_taken(whole, all.at[i].value))
+            ok = ckpt_dict_add(r->map->arena, &rest->as.map, all.at[i].key, all.at[i].value);
     }
     if (!ok)
         return ckpt_fail_memory(r->err);
-    if (models != 1 || optims != 1)
-        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "%s: holds %u dicts of tensors and %u optimizers: the state of a run is "
-                         "one of each",
-                         file->where.file, models, optims);
     r->root[CKPT_RANKS_MODEL] = model;
     r->root[CKPT_RANKS_OPTIM] = r->with_optimizer ? optim : NULL;
     r->root[CKPT_RANKS_EXTRA] = rest;
-    rc = ckpt_ranks_take_model(r, file, model);
+    int rc = ckpt_ranks_take_model(r, file, model);
     return rc == CKPT_OK && r->with_optimizer ? ckpt_ranks_take_optim(r, file, optim) : rc;
+}
+
+/* Copies of the model stay members of the run; with another model or optimizer it is no one run. */
+static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
+{
+    ckpt_whole whole = {0};
+    int rc = ckpt_whole_of(&whole, root, r->map->arena, r->err);
+
+    if (rc == CKPT_OK &&
+        (whole.n_optimizers != 1 || whole.model == SIZE_MAX || whole.n_models != 1)) {
+        const char *text = ckpt_whole_text(&whole, r->map->arena);
+        rc = text
+                 ? ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "%s: holds %s: the state of a run is one model and its one optimizer; "
+                             "ckpt convert takes a model alone",
+                             file->where.file, *text ? text : "neither a model nor an optimizer")
+                 : ckpt_fail_memory(r->err);
+    }
+    if (rc == CKPT_OK)
+        rc = rfu_members(r, file, &whole, root);
+    ckpt_whole_free(&whole);
+    return rc;
 }
 
 /* ---- several files ---- */

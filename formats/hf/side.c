@@ -556,6 +556,37 @@ bool ckpt_hf_has_config(const ckpt_map *to)
     return false;
 }
 
+/* The output has a file that tokenizers are loaded from. */
+static bool side_has_tokenizer(const ckpt_map *to)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                        "vocab.txt",      "spiece.model",    NULL};
+    bool has = false;
+
+    for (size_t i = 0; !has && i < to->files.n; i++)
+        has = side_any(to->files.at[i].path, names, side_equals);
+    return has;
+}
+
+/* What programs ask of a model folder, and this one does not get. */
+static int side_lacks(const side_work *w)
+{
+    bool gguf = w->from->format && strcmp(w->from->format, "gguf") == 0;
+    int rc = CKPT_OK;
+
+    if (w->adapter || w->from->adapter_config)
+        return CKPT_OK;
+    if (!ckpt_hf_has_config(w->to) && !w->from->config.missing && !w->from->quantization)
+        rc = ckpt_map_note(w->to, CKPT_INFO, w->err,
+                           "no config.json is written, since none stands beside the source; "
+                           "transformers loads no folder without one: --config PATH names it");
+    if (rc == CKPT_OK && gguf && !side_has_tokenizer(w->to))
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "no tokenizer is written: that of a GGUF file is not converted; "
+                           "--config FOLDER copies the files of the model's own folder");
+    return rc;
+}
+
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err)
 {
@@ -571,6 +602,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                                     : side_take_file(&w, &w.list.entry[i]);
     if (rc == CKPT_OK)
         rc = side_made(&w);
+    if (rc == CKPT_OK)
+        rc = side_lacks(&w);
     if (rc == CKPT_OK && from->quantization && !ckpt_hf_has_config(to))
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: has no config.json, which is to say how the weights are quantized "

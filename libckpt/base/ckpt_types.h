@@ -146,7 +146,8 @@ enum {
     CKPT_TOOK_CRC = 1u << 6,     /* require_crc: the files are of a format that has checksums */
     CKPT_TOOK_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
     CKPT_TOOK_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
-    CKPT_TOOK_SUB_GROUPS = 1u << 9 /* sub_group_size: the target has sub-groups */
+    CKPT_TOOK_SUB_GROUPS = 1u << 9, /* sub_group_size: the target has sub-groups */
+    CKPT_TOOK_NAMES = 1u << 10      /* keep_names: names have prefixes of wrappers */
 };
 
 /* One axis of a box: elements start..start+count-1; in the source they lie stride bytes apart. */

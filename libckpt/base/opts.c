@@ -19,9 +19,15 @@ static size_t opts_size(const void *theirs, size_t room)
 
 int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err)
 {
-    assert(own && room >= sizeof(size_t) && what);
+    return ckpt_opts_take_since(own, room, room, theirs, what, err);
+}
+
+int ckpt_opts_take_since(void *own, size_t room, size_t first, const void *theirs, const char *what,
+                         ckpt_err *err)
+{
+    assert(own && room >= sizeof(size_t) && first <= room && what);
     const unsigned char *bytes = theirs;
-    size_t size = theirs ? opts_size(theirs, room) : 0;
+    size_t size = theirs ? opts_size(theirs, first) : 0;
 
     memset(own, 0, room);
     if (!theirs)

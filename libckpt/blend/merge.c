@@ -63,6 +63,8 @@ static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
     *m = (mg_model){.path = path, .tag = tag};
     rc = ckpt_open(&m->map, path, &opts, g->err);
     if (rc == CKPT_OK)
+        rc = ckpt_map_model(m->map, &(ckpt_model_opts){.keep_names = g->opts->keep_names}, g->err);
+    if (rc == CKPT_OK)
         rc = ckpt_map_dequantize(m->map, true, g->err);
     return rc;
 }
@@ -357,8 +359,10 @@ int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
     ckpt_merge opts;
     merging g = {.opts = &opts, .err = err};
     ckpt_arena *arena = ckpt_arena_new(0);
-    int rc = !out || !merge ? ckpt_fail(err, CKPT_EUSAGE, "nothing to merge, or no place for it")
-                            : ckpt_opts_take(&opts, sizeof opts, merge, "ckpt_merge", err);
+    int rc = !out || !merge
+                 ? ckpt_fail(err, CKPT_EUSAGE, "nothing to merge, or no place for it")
+                 : ckpt_opts_take_since(&opts, sizeof opts, offsetof(ckpt_merge, keep_names), merge,
+                                        "ckpt_merge", err);
 
     if (out)
         *out = NULL;

@@ -314,6 +314,8 @@ struct ckpt_map {
      */
     bool in_order;
     const char *no_order;
+    /* what config.json beside it says of the model's type, where somebody has looked; or NULL */
+    const char *model_type;
     bool collect; /* keep errors as findings instead of failing (verify) */
     /* Read: the folders that were listed for it, which are not asked for twice (copy/listing.h) */
     const struct ckpt_listed *listed;

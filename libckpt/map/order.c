@@ -204,8 +204,12 @@ static bool fo_part(const char *rest, uint64_t *part)
     return *part != 0 || *rest == 0;
 }
 
-/* The place of a name, without base, among the modules. */
-static bool fo_find(fo_place *out, const char *modules, const char *name)
+/*
+ * The place of a name, without base, among the modules.
+ *
+ * loose  whatever a module has counts: scales, adapters, what wraps its weight
+ */
+static bool fo_find(fo_place *out, const char *modules, const char *name, bool loose)
 {
     const char *word, *rest, *layers = "";
     size_t n, n_layers = 0;
@@ -224,7 +228,7 @@ static bool fo_find(fo_place *out, const char *modules, const char *name)
             out->block = out->module;
         rest = word[0] == '.' ? fo_eat(name, layers, n_layers, &out->layer) : name;
         rest = rest ? fo_eat(rest, word, n, &out->layer) : NULL;
-        if (rest && fo_part(rest, &out->part))
+        if (rest && (fo_part(rest, &out->part) || (loose && *rest == '.')))
             return true;
     }
     return false;
@@ -252,11 +256,9 @@ static int fo_compare(const void *pa, const void *pb)
     return a->part < b->part ? -1 : a->part > b->part;
 }
 
-/* The architecture that a map's config.json names, or NULL. */
-static const fo_arch *fo_arch_of(const ckpt_map *map)
+/* The architecture of a model_type, or NULL. */
+static const fo_arch *fo_arch_named(const char *type)
 {
-    const char *type = map->known.model_type;
-
     for (size_t i = 0; type && i < sizeof fo_archs / sizeof *fo_archs; i++) {
         const char *types = fo_archs[i].types, *word;
         size_t n;
@@ -266,6 +268,38 @@ static const fo_arch *fo_arch_of(const ckpt_map *map)
         }
     }
     return NULL;
+}
+
+/* The architecture that a map's config.json names, or NULL. */
+static const fo_arch *fo_arch_of(const ckpt_map *map)
+{
+    return fo_arch_named(map->known.model_type);
+}
+
+/* ---- how well names fit ---- */
+
+bool ckpt_order_has(const char *type)
+{
+    return fo_arch_named(type) != NULL;
+}
+
+size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_t skip)
+{
+    const fo_arch *only = fo_arch_named(type);
+    size_t best = 0;
+
+    for (size_t a = 0; a < sizeof fo_archs / sizeof *fo_archs; a++) {
+        const fo_arch *arch = &fo_archs[a];
+        size_t fit = 0;
+        if (only && arch != only)
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            fo_place place;
+            fit += fo_find(&place, arch->modules, fo_bare(arch, name[i] + skip), true);
+        }
+        best = fit > best ? fit : best;
+    }
+    return best;
 }
 
 /* ---- tied names ---- */
@@ -340,7 +374,7 @@ static int fo_places_of(fo_places *places, ckpt_tensor *const *list, size_t n, s
         if (!p)
             return ckpt_fail_memory(err);
         p->tensor = list[i];
-        if (!fo_find(p, arch->modules, fo_bare(arch, list[i]->name + cut)))
+        if (!fo_find(p, arch->modules, fo_bare(arch, list[i]->name + cut), false))
             *odd = list[i];
     }
     if (places->n && !*odd)

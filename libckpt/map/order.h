@@ -51,6 +51,15 @@ int ckpt_order_named(const ckpt_map *map, ckpt_tensor **list, size_t n, bool *kn
  */
 int ckpt_order_ties(ckpt_map *map, ckpt_err *err);
 
+/* The table knows the names of this model_type (NULL: no). */
+bool ckpt_order_has(const char *type);
+
+/*
+ * How many of n names, without their first `skip` bytes, are of modules of this model_type; where
+ * the table lacks it, of the type in the table that has most of them.
+ */
+size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_t skip);
+
 /* ---- walk.c ---- */
 
 /*

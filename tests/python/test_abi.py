@@ -12,7 +12,7 @@ from help import Case, ROOT
 STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_part': _lib.Part, 'ckpt_parts': _lib.Parts,
            'ckpt_cut': _lib.Cut, 'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_known': _lib.Known,
            'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
-           'ckpt_filter': _lib.Filter, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
+           'ckpt_filter': _lib.Filter, 'ckpt_model_opts': _lib.ModelOpts, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
            'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
            'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts,
            'ckpt_target': _lib.Target, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,

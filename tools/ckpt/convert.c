@@ -20,20 +20,24 @@
 #include "tools/cli/text.h"
 #include "tools/cli/words.h"
 
-/* Apply --include, --exclude and --rename to the map, if any was given. */
+/*
+ * Apply --include, --exclude and --rename to the map, if any was given, and take the model of what
+ * is left: options name tensors as the source does.
+ */
 static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
     char *rules = NULL;
     ckpt_filter filter;
     int rc = CKPT_OK;
 
-    if (!args_filter(&filter, a))
-        return CKPT_OK;
-    if (a->rename)
-        rc = text_read(&rules, a->rename, "rename rules", err);
-    filter.rename_text = rules;
-    if (rc == CKPT_OK)
+    if (args_filter(&filter, a) && (filter.include || filter.exclude))
         rc = ckpt_map_select(map, &filter, err);
+    if (rc == CKPT_OK)
+        rc = args_model(map, a, a->rename == NULL, err);
+    if (rc == CKPT_OK && a->rename)
+        rc = text_read(&rules, a->rename, "rename rules", err);
+    if (rc == CKPT_OK && a->rename)
+        rc = ckpt_map_select(map, &(ckpt_filter){.rename_text = rules}, err);
     free(rules);
     return rc;
 }
@@ -183,15 +187,18 @@ static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
     bool merged = a->adapters.n > 0;
     int rc = CKPT_OK;
 
+    // an adapter and a vocabulary are of the model, by its names
+    if (merged || a->vocab_size)
+        rc = args_model(map, a, true, err);
     // an adapter is merged into what a program would have loaded
-    if (merged || convert_means_floats(a))
+    if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);
     // an adapter may have been trained with more tokens than its base has
     if (rc == CKPT_OK)
         rc = convert_vocab(map, a, err);
     if (rc == CKPT_OK)
         rc = convert_adapt(map, a, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !training_format(a->target.format))
         rc = convert_select(map, a, err);
     if (rc == CKPT_OK)
         rc = training_format(a->target.format) ? CKPT_OK : remap_apply(map, a, err);
@@ -218,11 +225,7 @@ static void convert_check_config(const cli_args *a)
     bool goes_along =
         !a->target.no_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE);
 
-    if (!a->config || a->map || a->vocab_size)
-        return;
-    if (!a->model_folder)
-        say_warning("--config FILE has no effect without --map or --vocab-size");
-    else if (!goes_along)
+    if (a->config && !a->map && !a->vocab_size && !goes_along)
         say_warning("--config has no effect: format %s takes no configuration", a->target.format);
 }
 
@@ -289,6 +292,8 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
         a->open.keep_slices = true;
     a->open.require_crc = a->open.require_crc || a->strict;
+    // a file's optimizer can be told from its model where the file is read as a run
+    a->open.training = a->open.with_optimizer;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
@@ -360,6 +365,8 @@ static int convert_run(cli_args *a, ckpt_err *err)
 static const cli_option convert_options[] = {
     {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
     PREPARE_OPTIONS,
+    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3",
+     "training state: ZeRO stage (the source's)"},
     {"compress", 0, CLI_FLAG, AT(target.deflate), NULL, "npz: deflated, as savez_compressed does"},
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace existing outputs"},
     {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk (scratch use)"},

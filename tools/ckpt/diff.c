@@ -185,15 +185,29 @@ static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_e
     return rc;
 }
 
-/* One side, with a tag of its own or that of both. */
+/*
+ * One side, with a tag of its own or that of both; a file's optimizer is told from its model where
+ * it is a run's.
+ */
 static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const char *tag,
                      ckpt_err *err)
 {
     ckpt_open_opts open = a->open;
+    ckpt_err why = {0};
+    int rc;
 
     if (tag)
         open.tag = tag;
-    return ckpt_open(out, path, &open, err);
+    open.training = open.with_optimizer;
+    rc = ckpt_open(out, path, &open, &why);
+    if (open.training && rc == CKPT_EUNSUPPORTED) {
+        // several optimizers: names as the file has them
+        open.training = false;
+        return ckpt_open(out, path, &open, err);
+    }
+    if (rc != CKPT_OK)
+        return fail(err, rc, "%s", why.text);
+    return args_model(*out, a, true, err);
 }
 
 /* Shards stand for their checkpoints on both sides. */
@@ -231,6 +245,8 @@ static const cli_option diff_options[] = {
      "of both, this tag instead of the latest"},
     {"tag-a", 0, CLI_TEXT, offsetof(cli_args, tag_a), "TAG", "of A, this tag"},
     {"tag-b", 0, CLI_TEXT, offsetof(cli_args, tag_b), "TAG", "of B, this tag"},
+    {"keep-names", 0, CLI_FLAG, offsetof(cli_args, keep_names), NULL,
+     "keep prefixes of wrappers in names"},
     {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
      "also optimizer state"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,

@@ -21,6 +21,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(no_side_files), CKPT_TAKES_SIDE},
         {AT(order), CKPT_MAKES_TENSORS},
         {AT(target.tag), CKPT_MAKES_TENSORS},
+        {AT(target.stage), CKPT_MAKES_TENSORS},
         {AT(target.fresh_optimizer), CKPT_MAKES_TENSORS},
         {AT(target.objects_kept), CKPT_MAKES_TENSORS},
         {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
@@ -92,6 +93,7 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
         {AT(as_file), CKPT_TOOK_WHOLE, "this is no shard of several files"},
         {AT(open.ignore_copies), CKPT_TOOK_COPIES, "no copies are kept beside fp32 masters"},
         {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {AT(keep_names), CKPT_TOOK_NAMES, "there is no prefix of a wrapper to keep"},
         {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
         {0},
     };

@@ -30,6 +30,8 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"include", 0, CLI_LIST, PREPARE_AT(include), "GLOB", "only names that match (again: or)"}, \
     {"exclude", 0, CLI_LIST, PREPARE_AT(exclude), "GLOB", "no names that match"}, \
     {"rename", 0, CLI_FILE, PREPARE_AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"}, \
+    {"keep-names", 0, CLI_FLAG, PREPARE_AT(keep_names), NULL, \
+     "keep prefixes of wrappers in names"}, \
     {"map", 0, CLI_TEXT, PREPARE_AT(map), "NAME|FILE", \
      "from one layout to another (ckpt maps): hf:megatron"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(hub_layout), CLI_LAYOUTS, \

@@ -21,9 +21,6 @@ int remap_apply(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (name && a->own_map)
         name = maps_needed(needed, map, &a->maps, a->map, &opts);
     if (!name) {
-        if (a->map && a->config_text)
-            say_warning("--config FILE has no effect: no layout map is needed (of a FOLDER, "
-                        "configuration and tokenizer go along)");
         if (a->map && a->sizes.n)
             say_warning("--size has no effect: no layout map is needed");
         return CKPT_OK;

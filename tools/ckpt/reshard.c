@@ -64,6 +64,7 @@ static const cli_option reshard_options[] = {
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
     {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},
     {"order", 0, CLI_FILE, AT(order), "FILE", "names of parameters in order, or 'stored'"},
+    {"keep-names", 0, CLI_FLAG, AT(keep_names), NULL, "keep prefixes of wrappers in names"},
     {"map", 0, CLI_TEXT, AT(map), "NAME|FILE", "to the names of another layout (ckpt maps)"},
     {"backwards", 0, CLI_FLAG, AT(backwards), NULL, "a map's FILE is read from right to left"},
     {"config", 0, CLI_SOURCE, AT(config), "PATH",

@@ -38,6 +38,19 @@ int training_check(const cli_args *a, ckpt_err *err)
     return ckpt_target_check(&target, err);
 }
 
+/*
+ * The run goes on in the framework that has saved it, whose wrappers put their names before the
+ * parameters' again.
+ */
+static bool training_same(const ckpt_map *map, const cli_args *a)
+{
+    const char *from = ckpt_map_format(map);
+    bool ranks = strcmp(from, "deepspeed") == 0 || strcmp(from, "universal") == 0;
+
+    return !a->map && (strcmp(from, a->target.format) == 0 ||
+                       (ranks && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)));
+}
+
 int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
@@ -54,6 +67,8 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
         rc = args_open(map, a, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_dequantize(*map, true, err);
+    if (rc == CKPT_OK && !training_same(*map, a))
+        rc = args_model(*map, a, true, err);
     if (rc == CKPT_OK)
         rc = remap_apply(*map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;

@@ -133,6 +133,18 @@ bool args_filter(ckpt_filter *out, const cli_args *a)
     return a->include.n || a->exclude.n || a->rename;
 }
 
+int args_model(ckpt_map *map, const cli_args *a, bool names, ckpt_err *err)
+{
+    const ckpt_model_opts opts = {
+        .size = sizeof opts,
+        .keep_names = a->keep_names || !names,
+        .run = (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS) != 0,
+        .config_text = a->config_text,
+        .config_name = a->config};
+
+    return ckpt_map_model(map, &opts, err);
+}
+
 bool args_into_folder(const ckpt_target *target)
 {
     return ckpt_format_caps(target->format) & CKPT_IS_FOLDER;

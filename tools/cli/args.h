@@ -48,6 +48,7 @@ typedef struct cli_args {
     const char *own_map;      /* convert: map, where the target and not the user asks for it */
     bool backwards;
     cli_list include, exclude, sizes;
+    bool keep_names; /* names and wrappers' prefixes stay as the source has them */
     const char *method, *base, *recipe; /* merge */
     unsigned last;
     double density, lambda, slerp_t;
@@ -128,6 +129,9 @@ int args_rules(cli_args *a, ckpt_err *err);
 
 /* The filter that --include, --exclude and --rename make; true when they ask for anything. */
 bool args_filter(ckpt_filter *out, const cli_args *a);
+
+/* The model alone of what was opened, under its names; `names` false: these stay. */
+int args_model(ckpt_map *map, const cli_args *a, bool names, ckpt_err *err);
 
 /* A target that is a folder, not one file. */
 bool args_into_folder(const ckpt_target *target);

@@ -4,7 +4,7 @@ for f in omegaconf optional partial; do # hyper-parameters of Lightning, with om
     ckpt convert -q "$FIXTURES/inert_objects/$f.ckpt" $f.safetensors
     echo "$f: $?"
 done
-ckpt cat omegaconf.safetensors state_dict.w 2>/dev/null || ckpt ls omegaconf.safetensors
+ckpt cat omegaconf.safetensors w 2>/dev/null || ckpt ls omegaconf.safetensors
 cat >make.py <<'EOF'
 import argparse, array, collections, collections.abc, dataclasses, datetime, decimal, enum, fractions, functools, http, io, ipaddress, itertools
 import logging, math, operator, os, pathlib, pickle, random, re, signal, string, sys, time, types, typing, urllib.parse, uuid, zipfile

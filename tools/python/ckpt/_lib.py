@@ -107,6 +107,12 @@ class Filter(c.Structure):
                 ('rename_text', c.c_char_p), ('no_state', c.c_bool)]
 
 
+class ModelOpts(c.Structure):
+    """ckpt_model_opts"""
+    _fields_ = [('size', c.c_size_t), ('keep_names', c.c_bool), ('run', c.c_bool), ('config_text', c.c_char_p),
+                ('config_name', c.c_char_p)]
+
+
 WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
@@ -220,6 +226,7 @@ PROTOTYPES = {
     'ckpt_map_known': (None, (c.c_void_p, c.POINTER(Known))),
     'ckpt_map_where': (c.c_bool, (c.c_void_p, c.POINTER(Extent), _TextP, _TextP, c.POINTER(c.c_uint64))),
     'ckpt_map_select': (c.c_int, (c.c_void_p, c.POINTER(Filter), _ErrP)),
+    'ckpt_map_model': (c.c_int, (c.c_void_p, c.POINTER(ModelOpts), _ErrP)),
     'ckpt_map_values': (c.c_void_p, (c.c_void_p,)),
     'ckpt_tree_print': (c.c_int, (c.c_void_p, c.POINTER(TreeOpts), WriteFn, c.c_void_p, _ErrP)),
     'ckpt_reader_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, _ErrP)),

@@ -14,7 +14,7 @@ from . import _lib
 from ._checkpoint import Checkpoint, open, open_opts
 from ._lib import c, check, lib, text_of
 from ._run import Job, Progress, Report, report_of, run_program
-from .errors import CanceledError, UsageError, error_of
+from .errors import CanceledError, UnsupportedError, UsageError, error_of
 
 Path = Union[str, 'os.PathLike[str]']
 HEALTH = ('whole', 'partial', 'rotten', 'mixed', 'unknown')
@@ -173,7 +173,7 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
             if include or exclude:
                 raise UsageError('include and exclude change what is compared: give paths, not open checkpoints')
             return x
-        made = open(x, tag=tag, optimizer=optimizer)
+        made = _open_side(x, tag, optimizer)
         _select(made, include, exclude)
         return made
 
@@ -195,6 +195,20 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
     if rc not in (0, -1):
         check(rc, err, path=one.path)
     return found
+
+
+def _open_side(path: Path, tag: Optional[str], optimizer: bool) -> Checkpoint:
+    """One side of diff: the model alone, under its names, as `ckpt diff` compares it."""
+    try:
+        made = open(path, tag=tag, optimizer=optimizer, training=optimizer)
+    except UnsupportedError:
+        if not optimizer:
+            raise
+        return open(path, tag=tag, optimizer=True)  # several optimizers: names as the file has them
+    err = _lib.Err()
+    with made._handle.use() as pointer:
+        check(lib().ckpt_map_model(pointer, None, c.byref(err)), err, path=made.path)
+    return made
 
 
 def _select(m: Checkpoint, include: Any, exclude: Any) -> None:

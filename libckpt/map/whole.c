@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * whole.c: owns the question which member of a whole dict is the model.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/whole.h"
+
+enum {
+    WHO_DEPTH = 6,  /* containers above a model or an optimizer that are looked into */
+    WHO_LISTED = 6, /* paths of a kind in a message */
+};
+
+/* Keys that programs put a model under; a path of nothing but these is a model's. */
+static const char *const who_usual[] = {
+    "model",         "state_dict", "model_state_dict", "module",  "model_state", "model_dict",
+    "model_weights", "net",        "network",          "weights", "params",      "net_state_dict",
+};
+
+CKPT_VEC(who_values, ckpt_value *);
+
+/* One walk: containers are visited once, by the path met first. */
+typedef struct who_walk {
+    ckpt_whole *out;
+    ckpt_arena *arena;
+    ckpt_err *err;
+    who_values marked;
+} who_walk;
+
+/* ---- wrappers ---- */
+
+/* Bytes of a wrapper's part at the beginning of a name; 0: none. */
+static size_t who_wrapper(const char *name)
+{
+    // torch.compile, FSDP1, activation checkpointing, Lightning's strategies, fairscale, Opacus
+    static const char *const parts[] = {
+        "_orig_mod.",       "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
+        "_forward_module.", "_fpw_module.",          "_module.",
+    };
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        size_t n = strlen(parts[i]);
+        if (strncmp(name, parts[i], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+void ckpt_wrapper_strip(char *out, const char *name)
+{
+    bool begins = true;
+
+    while (*name) {
+        size_t n = begins ? who_wrapper(name) : 0;
+        if (n > 0) {
+            name += n;
+            continue;
+        }
+        begins = *name == '.';
+        *out++ = *name++;
+    }
+    *out = 0;
+}
+
+/* ---- what a value is ---- */
+
+/* A dict with `state` and `param_groups`, as torch's optimizers give it. */
+static bool who_is_optimizer(const ckpt_value *v)
+{
+    const ckpt_value *groups = ckpt_value_get(v, "param_groups");
+
+    return groups && groups->kind == CKPT_V_LIST && ckpt_value_get(v, "state");
+}
+
+/* A tensor, a Parameter that was pickled as an object, or one rank's part of a tensor. */
+static bool who_is_tensor(const ckpt_value *v)
+{
+    const ckpt_value *cls = v->kind == CKPT_V_OBJECT ? v->as.object->cls : NULL;
+
+    return v->kind == CKPT_V_TENSOR || (cls && cls->kind == CKPT_V_GLOBAL &&
+                                        strncmp(cls->as.global.module.at, "torch", 5) == 0 &&
+                                        strchr(".\0", cls->as.global.module.at[5]));
+}
+
+/* A tensor with axes of floating elements: counters, scores and generators have none. */
+static bool who_is_weight(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_OBJECT ||
+           (v->as.tensor->ndim > 0 && ckpt_dtype_get(v->as.tensor->dtype)->kind == CKPT_IS_FLOAT);
+}
+
+/* A dict whose values are mostly tensors under names; *n: how many. */
+static bool who_is_model(const ckpt_value *v, uint64_t *n)
+{
+    ckpt_dict map = ckpt_value_map(v);
+    bool weights = false;
+
+    *n = 0;
+    for (uint64_t i = 0; i < map.n; i++) {
+        if (map.at[i].key->kind != CKPT_V_STR || !who_is_tensor(map.at[i].value))
+            continue;
+        ++*n;
+        weights = weights || who_is_weight(map.at[i].value);
+    }
+    return weights && *n > map.n / 2;
+}
+
+/* Parameters that an optimizer's groups list. */
+static uint64_t who_params(const ckpt_value *optimizer)
+{
+    ckpt_seq groups = ckpt_value_seq(ckpt_value_get(optimizer, "param_groups"));
+    uint64_t n = 0;
+
+    for (uint64_t i = 0; i < groups.n; i++)
+        n += ckpt_value_seq(ckpt_value_get(groups.at[i], "params")).n;
+    return n;
+}
+
+/* ---- the walk ---- */
+
+static int who_add(who_walk *w, ckpt_whole_kind kind, const char *path, ckpt_value *v, uint64_t n)
+{
+    ckpt_whole_part *part = ckpt_vec_push(&w->out->part);
+
+    if (!part)
+        return ckpt_fail_memory(w->err);
+    *part = (ckpt_whole_part){kind, path, v, n};
+    return CKPT_OK;
+}
+
+static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned depth);
+
+/* The path of a member; keys that are no text do not lead to a model.  NULL: no memory. */
+static const char *who_below(who_walk *w, const char *path, const ckpt_value *key, uint64_t i)
+{
+    const char *dot = *path ? "." : "";
+
+    if (key && key->kind == CKPT_V_STR)
+        return ckpt_arena_printf(w->arena, "%s%s%s", path, dot, key->as.text.at);
+    return ckpt_arena_printf(w->arena, "%s%s%" PRId64, path, dot,
+                             key && key->kind == CKPT_V_INT ? key->as.i : (int64_t)i);
+}
+
+/* The members of a dict, list or tuple that are containers themselves. */
+static int who_members(who_walk *w, ckpt_value *v, const char *path, unsigned depth)
+{
+    ckpt_dict map = ckpt_value_map(v);
+    ckpt_seq seq = ckpt_value_seq(v);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n + seq.n; i++) {
+        ckpt_value *member = i < map.n ? map.at[i].value : seq.at[i - map.n];
+        if (ckpt_value_map(member).n + ckpt_value_seq(member).n == 0)
+            continue;
+        const char *below =
+            who_below(w, path, i < map.n ? map.at[i].key : NULL, i < map.n ? i : i - map.n);
+        rc = below ? who_visit(w, member, below, depth - 1) : ckpt_fail_memory(w->err);
+    }
+    return rc;
+}
+
+static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned depth)
+{
+    ckpt_value **slot;
+    uint64_t n;
+
+    if (v->mark != 0 || depth == 0)
+        return CKPT_OK;
+    slot = ckpt_vec_push(&w->marked);
+    if (!slot)
+        return ckpt_fail_memory(w->err);
+    *slot = v;
+    v->mark = 1;
+    if (who_is_optimizer(v))
+        return who_add(w, CKPT_WHOLE_OPTIMIZER, path, v, who_params(v));
+    if (who_is_model(v, &n))
+        return who_add(w, CKPT_WHOLE_MODEL, path, v, n);
+    return who_members(w, v, path, depth);
+}
+
+/* ---- copies ---- */
+
+/* A tensor of a model, by its name without wrappers. */
+typedef struct who_name {
+    char *name;
+    const char *tail; /* the name without the words that all names share */
+    const ckpt_tensor_value *tensor;
+} who_name;
+
+typedef struct who_names {
+    who_name *at;
+    size_t n;
+} who_names;
+
+static int who_by_tail(const void *pa, const void *pb)
+{
+    return strcmp(((const who_name *)pa)->tail, ((const who_name *)pb)->tail);
+}
+
+/* Bytes of the words that all names begin with: "module.", of averaged models. */
+static size_t who_shared(const who_names *names)
+{
+    size_t n = 0;
+
+    if (names->n == 0)
+        return 0;
+    const char *first = names->at[0].name;
+    for (const char *dot = strchr(first, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t to = (size_t)(dot - first) + 1;
+        for (size_t i = 1; i < names->n; i++) {
+            if (strncmp(names->at[i].name, first, to) != 0)
+                return n;
+        }
+        n = to;
+    }
+    return n;
+}
+
+static void who_names_free(who_names *names)
+{
+    for (size_t i = 0; i < names->n; i++)
+        ckpt_free(names->at[i].name);
+    ckpt_free(names->at);
+}
+
+/* The weights of a model, sorted by name; counters beside them are no part of what is compared. */
+static bool who_names_of(who_names *out, const ckpt_value *model)
+{
+    ckpt_dict map = ckpt_value_map(model);
+
+    *out = (who_names){.at = ckpt_alloc((size_t)(map.n + 1) * sizeof *out->at)};
+    for (uint64_t i = 0; out->at && i < map.n; i++) {
+        const ckpt_value *v = map.at[i].value;
+        if (map.at[i].key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR || !who_is_weight(v))
+            continue;
+        who_name *one = &out->at[out->n];
+        one->name = ckpt_alloc((size_t)map.at[i].key->as.text.n + 1);
+        if (!one->name)
+            return false;
+        ckpt_wrapper_strip(one->name, map.at[i].key->as.text.at);
+        one->tensor = v->as.tensor;
+        out->n++;
+    }
+    size_t shared = out->at ? who_shared(out) : 0;
+    for (size_t i = 0; i < out->n; i++)
+        out->at[i].tail = out->at[i].name + shared;
+    if (out->n > 0)
+        qsort(out->at, out->n, sizeof *out->at, who_by_tail);
+    return out->at != NULL;
+}
+
+static bool who_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
+/* Both have the same weights by name and shape; false on *ok: no memory. */
+static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
+{
+    who_names x, y = {0};
+    bool same = who_names_of(&x, a) && who_names_of(&y, b);
+
+    *ok = *ok && same;
+    same = same && x.n == y.n && x.n > 0;
+    for (size_t i = 0; same && i < x.n; i++)
+        same = strcmp(x.at[i].tail, y.at[i].tail) == 0 &&
+               who_same_shape(x.at[i].tensor, y.at[i].tensor);
+    who_names_free(&x);
+    who_names_free(&y);
+    return same;
+}
+
+/* ---- choosing ---- */
+
+/* Every key of a path is one that programs put a model under. */
+static bool who_is_usual(const char *path)
+{
+    while (*path) {
+        size_t n = strcspn(path, "."), i = 0;
+        while (i < sizeof who_usual / sizeof *who_usual &&
+               (strlen(who_usual[i]) != n || strncmp(who_usual[i], path, n) != 0))
+            i++;
+        if (i == sizeof who_usual / sizeof *who_usual)
+            return false;
+        path += n;
+        path += *path == '.';
+    }
+    return true;
+}
+
+/* The one model, the one under a usual key, or the one that has all that the optimizer trains. */
+static size_t who_one(const ckpt_whole *w)
+{
+    size_t last = SIZE_MAX, usual = SIZE_MAX, large = SIZE_MAX;
+    unsigned n = 0, n_usual = 0, n_large = 0;
+    uint64_t params = 0;
+
+    for (size_t i = 0; i < w->part.n; i++)
+        params += w->part.at[i].kind == CKPT_WHOLE_OPTIMIZER ? w->part.at[i].n : 0;
+    for (size_t i = 0; i < w->part.n; i++) {
+        const ckpt_whole_part *p = &w->part.at[i];
+        if (p->kind == CKPT_WHOLE_OPTIMIZER)
+            continue;
+        last = i;
+        n++;
+        usual = who_is_usual(p->path) ? i : usual;
+        n_usual += who_is_usual(p->path);
+        large = p->n >= params ? i : large;
+        n_large += p->n >= params;
+    }
+    return n == 1                                                               ? last
+           : n_usual == 1                                                       ? usual
+           : params > 0 && n_usual == 0 && n_large == 1 && w->n_optimizers == 1 ? large
+                                                                                : SIZE_MAX;
+}
+
+int ckpt_whole_choose(ckpt_whole *w, ckpt_err *err)
+{
+    bool ok = true;
+
+    w->n_models = w->n_copies = w->n_optimizers = 0;
+    for (size_t i = 0; i < w->part.n; i++)
+        w->n_optimizers += w->part.at[i].kind == CKPT_WHOLE_OPTIMIZER;
+    w->model = who_one(w);
+    w->named = w->model != SIZE_MAX && who_is_usual(w->part.at[w->model].path);
+    for (size_t i = 0; i < w->part.n; i++) {
+        ckpt_whole_part *p = &w->part.at[i];
+        if (p->kind == CKPT_WHOLE_OPTIMIZER)
+            continue;
+        bool copy = false;
+        // without a model that is certain, later ones are copies of an earlier one
+        for (size_t k = 0; !copy && k < w->part.n; k++)
+            copy = k != i && w->part.at[k].kind == CKPT_WHOLE_MODEL && i != w->model &&
+                   (w->model == SIZE_MAX ? k < i : k == w->model) &&
+                   who_is_copy(w->part.at[k].value, p->value, &ok);
+        p->kind = copy ? CKPT_WHOLE_COPY : CKPT_WHOLE_MODEL;
+        w->n_copies += copy;
+        w->n_models += !copy;
+    }
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int ckpt_whole_of(ckpt_whole *out, ckpt_value *root, ckpt_arena *arena, ckpt_err *err)
+{
+    who_walk w = {.out = out, .arena = arena, .err = err};
+    int rc = root ? who_visit(&w, root, "", WHO_DEPTH) : CKPT_OK;
+
+    for (size_t i = 0; i < w.marked.n; i++)
+        w.marked.at[i]->mark = 0;
+    ckpt_vec_free(&w.marked);
+    return rc == CKPT_OK ? ckpt_whole_choose(out, err) : rc;
+}
+
+void ckpt_whole_free(ckpt_whole *whole)
+{
+    ckpt_vec_free(&whole->part);
+}
+
+/* ---- words ---- */
+
+const char *ckpt_whole_kind_text(ckpt_whole_kind kind)
+{
+    static const char *const texts[] = {"a model", "a copy of the model", "an optimizer"};
+
+    return texts[kind];
+}
+
+const char *ckpt_whole_text(const ckpt_whole *whole, ckpt_arena *arena)
+{
+    static const char *const many[] = {"models", "copies of a model", "optimizers"};
+    const char *text = "";
+
+    for (unsigned kind = 0; text && kind < 3; kind++) {
+        const char *paths = "";
+        unsigned n = 0;
+        for (size_t i = 0; paths && i < whole->part.n; i++) {
+            if (whole->part.at[i].kind != (ckpt_whole_kind)kind || n++ > WHO_LISTED)
+                continue;
+            paths = ckpt_arena_printf(arena, "%s%s%.80s", paths, n > 1 ? ", " : "",
+                                      n > WHO_LISTED            ? "..."
+                                      : *whole->part.at[i].path ? whole->part.at[i].path
+                                                                : "the whole file");
+        }
+        const char *dot = *text ? ", " : "";
+        if (!paths || n == 0)
+            text = paths ? text : NULL;
+        else if (n == 1)
+            text = ckpt_arena_printf(arena, "%s%s%s (%s)", text, dot,
+                                     ckpt_whole_kind_text((ckpt_whole_kind)kind), paths);
+        else
+            text = ckpt_arena_printf(arena, "%s%s%u %s (%s)", text, dot, n, many[kind], paths);
+    }
+    return text;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.c: owns the way from what a checkpoint holds to its model alone, under the model's names.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/base/opts.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/format.h"
+#include "libckpt/map/extent.h"
+#include "libckpt/map/whole.h"
+#include "libckpt/remap/expr.h"
+#include "libckpt/unwrap.h"
+
+typedef struct mdl_work {
+    ckpt_map *map;
+    const ckpt_model_opts *opts;
+    ckpt_whole whole;
+    bool raw; /* the names are those of a program's dict */
+    ckpt_err *err;
+} mdl_work;
+
+/* ---- the model of a whole dict ---- */
+
+/* Where the name of a part's member begins in a tensor's name; 0: it is not of the part. */
+static size_t mdl_below(const ckpt_whole_part *p, const char *name)
+{
+    size_t n = strlen(p->path);
+
+    if (n == 0 || strncmp(name, p->path, n) != 0 || name[n] != '.')
+        return 0;
+    return n + 1;
+}
+
+/* Tensors of the map that a part has. */
+static uint64_t mdl_count(const ckpt_map *map, const ckpt_whole_part *p)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < map->tensors.n; i++)
+        n += mdl_below(p, map->tensors.at[i]->name) > 0;
+    return n;
+}
+
+/* Parts whose tensors the caller has left out do not count. */
+static int mdl_present(mdl_work *w)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < w->whole.part.n; i++) {
+        const ckpt_whole_part p = w->whole.part.at[i];
+        if (mdl_count(w->map, &p) > 0 || (p.kind == CKPT_WHOLE_OPTIMIZER && p.n > 0))
+            w->whole.part.at[kept++] = p;
+    }
+    w->whole.part.n = kept;
+    return ckpt_whole_choose(&w->whole, w->err);
+}
+
+/* What else the file holds, by what it is; *n: its tensors. */
+static const char *mdl_left(const mdl_work *w, uint64_t *n)
+{
+    const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
+    const char *text = "";
+    uint64_t listed = 0;
+
+    *n = 0;
+    for (size_t i = 0; i < w->map->tensors.n; i++)
+        *n += mdl_below(model, w->map->tensors.at[i]->name) == 0;
+    for (size_t i = 0; text && i < w->whole.part.n; i++) {
+        const ckpt_whole_part *p = &w->whole.part.at[i];
+        uint64_t has = mdl_count(w->map, p);
+        if (p == model || has == 0)
+            continue;
+        listed += has;
+        text = ckpt_arena_printf(w->map->arena, "%s%s%.80s (%s, %" PRIu64 " tensor%s)", text,
+                                 *text ? ", " : "", p->path, ckpt_whole_kind_text(p->kind), has,
+                                 has == 1 ? "" : "s");
+    }
+    if (text && *n > listed)
+        text = ckpt_arena_printf(w->map->arena, "%s%s%" PRIu64 " other tensor%s", text,
+                                 *text ? ", " : "", *n - listed, *n - listed == 1 ? "" : "s");
+    return text;
+}
+
+/* A tensor of the model whose bytes were another part's (weights tied to a copy) owns them now. */
+static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
+{
+    const ckpt_tensor *owner = t->owner;
+
+    if (!owner || mdl_below(model, owner->name) > 0)
+        return;
+    ckpt_extent_share(t, owner);
+    t->twin = owner->twin;
+    t->addend = owner->addend;
+    t->owner = NULL;
+}
+
+/* Keep the model's tensors, and let their names begin where the model's own do. */
+static int mdl_take(mdl_work *w)
+{
+    ckpt_map *map = w->map;
+    const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
+    size_t kept = 0;
+
+    map->effects |= w->opts->keep_names ? CKPT_TOOK_NAMES : 0;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        if (mdl_below(model, t->name) == 0)
+            continue;
+        mdl_adopt(t, model);
+        map->tensors.at[kept++] = t;
+    }
+    map->tensors.n = kept;
+    for (size_t i = 0; !w->opts->keep_names && i < kept; i++)
+        map->tensors.at[i]->name += mdl_below(model, map->tensors.at[i]->name);
+    return ckpt_map_reindex(map, w->err);
+}
+
+/* Several models, none of which is certain. */
+static int mdl_unsure(const mdl_work *w)
+{
+    const char *text = ckpt_whole_text(&w->whole, w->map->arena);
+
+    if (!text)
+        return ckpt_fail_memory(w->err);
+    return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                     "%s: it holds %s: say which model is meant (--include '%.80s.*')",
+                     w->map->path, text, w->whole.part.at[0].path);
+}
+
+/* What is asked for is a run, and the file holds no optimizer, or is no run. */
+static int mdl_check_run(const mdl_work *w)
+{
+    const char *text = ckpt_whole_text(&w->whole, w->map->arena);
+
+    if (!w->opts->run || w->whole.n_models + w->whole.n_copies == 1)
+        return CKPT_OK;
+    if (!text)
+        return ckpt_fail_memory(w->err);
+    return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                     "%s: it holds %s, and a run has one model: write the one that is meant first "
+                     "(ckpt convert --include '%.80s.*')",
+                     w->map->path, text, w->whole.part.at[0].path);
+}
+
+/* Of a whole dict the model alone; a dict that says nothing of what it is stays whole. */
+static int mdl_narrow(mdl_work *w)
+{
+    const ckpt_whole *all = &w->whole;
+    uint64_t n;
+    int rc = mdl_present(w);
+
+    if (rc != CKPT_OK || all->n_models == 0)
+        return rc;
+    rc = mdl_check_run(w);
+    if (rc != CKPT_OK)
+        return rc;
+    if (all->model == SIZE_MAX && (all->n_optimizers > 0 || all->n_copies > 0))
+        return mdl_unsure(w);
+    if (all->model == SIZE_MAX || !*all->part.at[all->model].path ||
+        (!all->named && all->n_optimizers + all->n_copies == 0 && !w->opts->run))
+        return CKPT_OK;
+    w->raw = true;
+    const char *left = mdl_left(w, &n), *path = all->part.at[all->model].path;
+    if (!left)
+        return ckpt_fail_memory(w->err);
+    if (n > 0)
+        rc = ckpt_map_note(w->map, all->n_models > 1 ? CKPT_WARNING : CKPT_INFO, w->err,
+                           "%s: the model is '%.80s'; left behind: %s", w->map->path, path, left);
+    return rc == CKPT_OK ? mdl_take(w) : rc;
+}
+
+/* ---- its names ---- */
+
+/* The configuration that is given: what facts are looked up in, and what a model folder gets. */
+static int mdl_config(mdl_work *w)
+{
+    ckpt_map_config *config = &w->map->config;
+    const char *given = w->opts->config_text;
+    const ckpt_json_text text = {.name = w->opts->config_name ? w->opts->config_name
+                                                              : "the configuration",
+                                 .at = given,
+                                 .n = given ? strlen(given) : 0,
+                                 .max = 1 << 24};
+    ckpt_value *value = NULL;
+
+    if (!given || config->file)
+        return CKPT_OK;
+    int rc = ckpt_json_parse(&value, w->map->arena, &text, w->err);
+    if (rc == CKPT_OK && value->kind != CKPT_V_DICT)
+        rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: expected a JSON object, as config.json is",
+                       text.name);
+    if (rc != CKPT_OK)
+        return rc;
+    *config = (ckpt_map_config){.file = "config.json",
+                                .value = value,
+                                .text = ckpt_arena_string(w->map->arena, given, text.n)};
+    return config->text ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* The model_type of config.json, where it stands or was given; a broken one says nothing here. */
+static const char *mdl_type(mdl_work *w)
+{
+    ckpt_remap none = {0};
+    ckpt_remap_how how = {0};
+    ckpt_rm_facts facts;
+    const ckpt_value *v;
+
+    if (w->map->known.model_type)
+        return w->map->known.model_type;
+    // an address costs a request, which is made where the answer decides
+    if (ckpt_path_is_remote(w->map->path ? w->map->path : "") && !ckpt_unwrap_asks(w->map))
+        return NULL;
+    if (ckpt_rm_facts_open(&facts, &none, w->map, &how, NULL) != CKPT_OK)
+        return NULL;
+    v = ckpt_rm_fact(&facts, "model_type");
+    return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
+}
+
+/* A program's dict in a file of its own: its tensors are named by the way that leads to them. */
+static bool mdl_is_dict(const ckpt_map *map)
+{
+    return map->values && map->format && !(ckpt_format_caps(map->format) & CKPT_IS_FOLDER) &&
+           map->states.n == 0 && map->files.n == 1;
+}
+
+int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
+{
+    ckpt_model_opts own;
+    mdl_work w = {.map = map, .opts = &own, .err = err};
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_model_opts", err);
+
+    if (rc == CKPT_OK && !map)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to take a model from");
+    if (rc == CKPT_OK)
+        rc = mdl_config(&w);
+    if (rc == CKPT_OK && mdl_is_dict(map)) {
+        rc = ckpt_whole_of(&w.whole, map->values, map->arena, err);
+        if (rc == CKPT_OK)
+            rc = mdl_narrow(&w);
+    }
+    ckpt_whole_free(&w.whole);
+    w.raw = w.raw || (rc == CKPT_OK && map->format && strcmp(map->format, "full-state") == 0);
+    if (rc != CKPT_OK)
+        return rc;
+    map->model_type = mdl_type(&w);
+    // ranks that were kept apart, and parameters that wait for a layout map, keep their names
+    if (map->states.n > 1 || map->waiting)
+        return CKPT_OK;
+    if (!own.keep_names)
+        return ckpt_unwrap(map, map->model_type, w.raw, err);
+    if (ckpt_unwrap_would(map, map->model_type, w.raw))
+        map->effects |= CKPT_TOOK_NAMES;
+    return CKPT_OK;
+}
