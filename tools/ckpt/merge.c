@@ -18,6 +18,7 @@
 /* The models, as the command line has them. */
 typedef struct merge_models {
     ckpt_merge_model *at;
+    int64_t *step; /* of each tag; -1: not known, or no tag */
     size_t n, room;
     bool failed;     /* out of memory */
     size_t n_broken; /* tags that are not whole, passed over */
@@ -33,18 +34,26 @@ static bool merge_grow(merge_models *m)
         m->failed = true;
         return false;
     }
-    m->room = m->n == m->room ? room : m->room;
     m->at = at;
+    int64_t *step = m->n == m->room ? realloc(m->step, room * sizeof *m->step) : m->step;
+    if (!step) {
+        m->failed = true;
+        return false;
+    }
+    m->step = step;
+    m->room = m->n == m->room ? room : m->room;
     return true;
 }
 
-static void merge_add(merge_models *m, const char *path, double weight)
+static void merge_add(merge_models *m, const char *path, double weight, int64_t step)
 {
     char *own = merge_grow(m) ? strdup(path) : NULL;
 
     m->failed = m->failed || !own;
-    if (own)
+    if (own) {
+        m->step[m->n] = step;
         m->at[m->n++] = (ckpt_merge_model){.path = own, .weight = weight};
+    }
 }
 
 /* Forget the first n. */
@@ -54,6 +63,8 @@ static void merge_drop(merge_models *m, size_t n)
         free((char *)(uintptr_t)m->at[i].path);
     if (n > 0)
         memmove(m->at, m->at + n, (m->n - n) * sizeof *m->at);
+    if (n > 0)
+        memmove(m->step, m->step + n, (m->n - n) * sizeof *m->step);
     m->n -= n;
 }
 
@@ -75,8 +86,35 @@ static int merge_tag(void *ctx, const ckpt_tag *tag)
         return 0;
     }
     if (snprintf(path, sizeof path, "%s/%s", r->path, tag->name) < (int)sizeof path)
-        merge_add(r->models, path, 1);
+        merge_add(r->models, path, 1, tag->step);
     return r->models->failed;
+}
+
+/* accelerate's tags, pytorch_model and pytorch_model_1, are those of several models. */
+static bool merge_of_model(const char *path)
+{
+    static const char first[] = "pytorch_model";
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return strncmp(name, first, sizeof first - 1) == 0;
+}
+
+/* Tags of one model were saved one after the other: two of one step are of two models. */
+static int merge_one_model(const merge_models *m, ckpt_err *err)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        for (size_t k = 0; k < i; k++) {
+            bool same = m->step[i] >= 0 && m->step[i] == m->step[k];
+            if (same || (merge_of_model(m->at[i].path) && merge_of_model(m->at[k].path)))
+                return fail(err, CKPT_EMISMATCH,
+                            "%s and %s %s: --last averages tags of one model; name the tags to "
+                            "merge (ckpt merge A B) where they are",
+                            m->at[k].path, m->at[i].path,
+                            same ? "are of one step, so of two models or two saves"
+                                 : "are two models of one save");
+        }
+    }
+    return CKPT_OK;
 }
 
 static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
@@ -100,9 +138,10 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
     if (models->n_broken)
         say_warning("%s: tags that are not whole, passed over: %zu; ckpt doctor says why", run.path,
                     models->n_broken);
-    for (size_t i = 0; !a->quiet && i < models->n; i++)
+    rc = merge_one_model(models, err);
+    for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->n; i++)
         say_note("averaged: %s", models->at[i].path);
-    return CKPT_OK;
+    return rc;
 }
 
 /* ---- what is merged ---- */
@@ -115,7 +154,7 @@ static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err
     for (int i = 0; i < a->n_operands; i++) {
         if (!word_weighted(path, sizeof path, a->operand[i], &weight))
             return fail(err, CKPT_EUSAGE, "'%s' is no PATH:WEIGHT", a->operand[i]);
-        merge_add(models, path, weight);
+        merge_add(models, path, weight, -1);
     }
     return CKPT_OK;
 }
@@ -173,13 +212,15 @@ static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
                               .seed = a->seed,
                               .config_text = a->recipe_text,
                               .config_name = a->recipe,
-                              .open = &a->open};
+                              .open = &a->open,
+                              .keep_names = a->keep_names};
     if (rc == CKPT_OK && models.failed)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
         rc = ckpt_merge_open(map, &merge, err);
     merge_drop(&models, models.n);
     free(models.at);
+    free(models.step);
     return rc;
 }
 
@@ -217,6 +258,7 @@ static const cli_option merge_options[] = {
     {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: of what stays"},
     {"config", 0, CLI_FILE, AT(recipe), "FILE", "a configuration of mergekit's (YAML)"},
     {"last", 0, CLI_COUNT, AT(last), "K", "the mean of the last K tags of a run"},
+    {"keep-names", 0, CLI_FLAG, AT(keep_names), NULL, "keep prefixes of wrappers in names"},
     {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D", "of all floating tensors (the first model's)"},
     {"max-shard-size", 0, CLI_SIZE, AT(target.max_shard_size), "SIZE",

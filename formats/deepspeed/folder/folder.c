@@ -67,6 +67,66 @@ static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const ch
                      list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
 
+/* accelerate's tags: pytorch_model, pytorch_model_1 ..., one for each model of a save. */
+static bool dsf_of_model(const char *tag)
+{
+    static const char first[] = "pytorch_model";
+    const char *rest = strncmp(tag, first, sizeof first - 1) == 0 ? tag + sizeof first - 1 : "?";
+
+    return *rest == 0 ||
+           (*rest == '_' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1));
+}
+
+/* Names of tags that differ in more than their numbers. */
+static bool dsf_other_stem(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+
+    while (*a || *b) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b)
+            return true;
+        a += *a != 0;
+        b += *b != 0;
+    }
+    return false;
+}
+
+/* Tags that may be of another model than the one that `latest` names: saves of the same one differ
+ * by their numbers. */
+static int dsf_note_others(const ckpt_ds_job *job, const ckpt_listing *list, const char *tag)
+{
+    const char *text = NULL;
+    bool model = false;
+
+    for (size_t i = 0; i < list->n; i++) {
+        const char *name = list->entry[i].name;
+        bool family = dsf_of_model(tag) && dsf_of_model(name);
+        ckpt_listing sub;
+        if (!list->entry[i].is_dir || strcmp(name, tag) == 0 ||
+            (!family && !dsf_other_stem(tag, name)))
+            continue;
+        const char *path = ckpt_path_join(job->map->arena, list->folder, name);
+        if (!path)
+            return ckpt_fail_memory(job->err);
+        if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
+            continue;
+        text = text ? ckpt_arena_printf(job->map->arena, "%s, %.80s", text, name) : name;
+        if (!text)
+            return ckpt_fail_memory(job->err);
+        model = model || family;
+    }
+    if (!text)
+        return CKPT_OK;
+    return ckpt_map_note(job->map, model ? CKPT_WARNING : CKPT_INFO, job->err,
+                         model ? "%s: holds several models, one under each tag: `latest` names %s, "
+                                 "and -t/--tag takes another: %.300s"
+                               : "%s: `latest` names %s; tags that may be of another model: %.300s "
+                                 "(-t/--tag)",
+                         list->folder, tag, text);
+}
+
 /* Read `latest`: one safe path part, white space at its end cut. */
 static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const char **tag)
 {
@@ -192,6 +252,8 @@ static int dsf_resolve(const ckpt_ds_job *job, ckpt_listing *list)
             rc = dsf_latest(job, list, &tag);
             if (rc == CKPT_OK && !ckpt_listing_has(list, tag, true))
                 rc = dsf_no_tag(job, list, "`latest` names a tag that does not exist:", tag);
+            if (rc == CKPT_OK)
+                rc = dsf_note_others(job, list, tag);
             if (rc == CKPT_OK)
                 rc = dsf_enter(job, list, tag);
             if (rc == CKPT_OK && !dsf_has_shards(list) && dsf_refuse(job, list) == CKPT_OK)
