@@ -542,6 +542,20 @@ static int hf_sizes(hf_reader *r)
     return rc;
 }
 
+/* Files of an optimizer that a trainer has put beside the weights. */
+static int hf_optimizer(hf_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < r->list->n; i++) {
+        const char *name = r->list->entry[i].name, *dot = strrchr(name, '.');
+        if (!r->list->entry[i].is_dir && strncmp(name, "optimizer", 9) == 0 && dot &&
+            (strcmp(dot, ".pt") == 0 || strcmp(dot, ".bin") == 0))
+            rc = ckpt_map_fact(r->map, r->err, "optimizer", "%.200s, not read", name);
+    }
+    return rc;
+}
+
 /* ckpt_directory.gather: choose, read, and say what was found. */
 static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)
@@ -558,6 +572,8 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
         rc = hf_config(&r, "config.json");
     if (rc == CKPT_OK)
         rc = hf_config(&r, "adapter_config.json");
+    if (rc == CKPT_OK && !r.list->part)
+        rc = hf_optimizer(&r);
     ckpt_vec_free(&r.shards);
     ckpt_arena_free(r.arena);
     return rc;

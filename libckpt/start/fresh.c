@@ -462,6 +462,42 @@ static int fr_say(fr_maker *m, const char *how)
                          how);
 }
 
+/* The file of an optimizer beside the weights of a folder; NULL: there is none. */
+static int fr_optimizer(const char **name, ckpt_map *map, ckpt_err *err)
+{
+    ckpt_listing list = {0};
+    int rc = CKPT_OK;
+
+    *name = NULL;
+    // who names the file of the weights means these alone
+    if (map->path && map->format && (ckpt_format_caps(map->format) & CKPT_IS_FOLDER))
+        rc = ckpt_listing_read(&list, map, map->path, err);
+    for (size_t i = 0; rc == CKPT_OK && i < list.n && !*name; i++) {
+        const char *at = list.entry[i].name, *dot = strrchr(at, '.');
+        if (!list.entry[i].is_dir && strncmp(at, "optimizer", 9) == 0 && dot &&
+            (strcmp(dot, ".pt") == 0 || strcmp(dot, ".bin") == 0 || strcmp(dot, ".pth") == 0))
+            *name = at;
+    }
+    return rc;
+}
+
+/* A run whose optimizer cannot be read does not begin anew unless that is asked for. */
+static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    const char *name = NULL;
+    int rc = fr_optimizer(&name, map, err);
+
+    if (rc != CKPT_OK || !name)
+        return rc;
+    if (target->fresh_optimizer)
+        return ckpt_map_note(map, CKPT_INFO, err, "%s/%s: left behind", map->path, name);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: this run's optimizer is in %s, which lists its state by the numbers of "
+                     "parameters and is not read beside weights in a file of their own; "
+                     "--drop-optimizer begins a new run at step 0 with the weights",
+                     map->path, name);
+}
+
 /* What a native target needs and no source of weights says. */
 static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
@@ -515,6 +551,8 @@ int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
     if (ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
         return fr_weights(map, target, err);
     rc = fr_check(map, target, err);
+    if (rc == CKPT_OK)
+        rc = fr_check_optimizer(map, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_state_new(&m.state, map, "", err);
     if (rc == CKPT_OK)
