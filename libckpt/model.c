@@ -7,6 +7,7 @@
 
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/drivers.h"
 #include "libckpt/format.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/whole.h"
@@ -129,15 +130,23 @@ static int mdl_unsure(const mdl_work *w)
                      w->map->path, text, w->whole.part.at[0].path);
 }
 
-/* What is asked for is a run, and the file holds no optimizer, or is no run. */
+/*
+ * What is asked for is a run, and the file is none, or its optimizer was not read: a folder's file
+ * of weights is read as one.
+ */
 static int mdl_check_run(const mdl_work *w)
 {
     const char *text = ckpt_whole_text(&w->whole, w->map->arena);
 
-    if (!w->opts->run || w->whole.n_models + w->whole.n_copies == 1)
+    if (!w->opts->run || (w->whole.n_models + w->whole.n_copies == 1 && w->whole.n_optimizers == 0))
         return CKPT_OK;
     if (!text)
         return ckpt_fail_memory(w->err);
+    if (w->whole.n_optimizers > 0)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s: its file of weights holds %s: name the file (%s), which is then read "
+                         "as a run",
+                         w->map->path, text, w->map->files.at[0].path);
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                      "%s: it holds %s, and a run has one model: write the one that is meant first "
                      "(ckpt convert --include '%.80s.*')",
@@ -225,22 +234,45 @@ static bool mdl_is_dict(const ckpt_map *map)
            map->states.n == 0 && map->files.n == 1;
 }
 
+/*
+ * The tree of values of the one torch file of a model folder, whose map does not keep it; *read:
+ * the map that it is in, which the caller frees.
+ */
+static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
+{
+    const ckpt_map_file *file = w->map->files.n == 1 ? &w->map->files.at[0] : NULL;
+
+    *out = mdl_is_dict(w->map) ? w->map->values : NULL;
+    if (*out || w->map->states.n > 0 || !file || !file->format || file->input ||
+        !(file->format->is.caps & CKPT_KEEPS_ORDER) || strcmp(w->map->format, "hf") != 0)
+        return CKPT_OK;
+    int rc = ckpt_format_read(read, file->path, NULL, w->err);
+    if (rc == CKPT_OK)
+        *out = (*read)->values;
+    return rc;
+}
+
 int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
 {
     ckpt_model_opts own;
     mdl_work w = {.map = map, .opts = &own, .err = err};
+    ckpt_map *read = NULL;
+    ckpt_value *values = NULL;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_model_opts", err);
 
     if (rc == CKPT_OK && !map)
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map to take a model from");
     if (rc == CKPT_OK)
         rc = mdl_config(&w);
-    if (rc == CKPT_OK && mdl_is_dict(map)) {
-        rc = ckpt_whole_of(&w.whole, map->values, map->arena, err);
+    if (rc == CKPT_OK)
+        rc = mdl_values(&read, &values, &w);
+    if (rc == CKPT_OK && values) {
+        rc = ckpt_whole_of(&w.whole, values, map->arena, err);
         if (rc == CKPT_OK)
             rc = mdl_narrow(&w);
     }
     ckpt_whole_free(&w.whole);
+    ckpt_map_free(read);
     w.raw = w.raw || (rc == CKPT_OK && map->format && strcmp(map->format, "full-state") == 0);
     if (rc != CKPT_OK)
         return rc;

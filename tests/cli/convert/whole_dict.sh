@@ -21,3 +21,10 @@ done
 ckpt convert -q --no-fsync --include 'student.*' "$FIXTURES/whole_dicts/two.pt" student.safetensors &&
     ckpt diff student.safetensors "$FIXTURES/whole_dicts/truth.pt"
 ckpt convert -q --no-fsync --include 'generator.*' "$FIXTURES/whole_dicts/loose.pt" g.safetensors && ckpt ls g.safetensors
+# the one file of a model folder
+mkdir folder && cp "$FIXTURES/whole_dicts/config.json" folder && cp "$FIXTURES/whole_dicts/tutorial.pt" folder/pytorch_model.bin
+ckpt convert --no-fsync --to hf folder plain | sed 's/ in .*//'
+ckpt diff plain "$FIXTURES/whole_dicts/truth.pt"
+ckpt reshard -q --no-fsync --stage 1 --world 1 folder run
+echo "status $?"
+ckpt reshard -q --no-fsync --stage 1 --world 1 folder/pytorch_model.bin run && ckpt diff --with-optimizer run "$FIXTURES/whole_dicts/tutorial.pt"
