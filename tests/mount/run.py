@@ -663,9 +663,9 @@ def always_refused(case):
     refused(case, 2, 'unknown option', source, '@', '--to', 'npz', '--compress')
     refused(case, 2, 'is not empty', source, case.source(ZERO), '--to', 'hf')
     refused(case, 2, 'is no folder', source, case.model(1), '--to', 'hf')
-    refused(case, 3, 'libfuse3-dev', source, '@', '--to', 'hf', env={'CKPT_MOUNT_PLUGIN': '/nonexistent.so'})
+    refused(case, 3, 'nothing can be mounted', source, '@', '--to', 'hf', env={'CKPT_MOUNT_PLUGIN': '/nonexistent.so'})
     refused(case, 2, 'shown in a folder', source, '', '--to', 'hf')
-    refused(case, 2, 'shown in a folder', source, 'https://example.org/x', '--to', 'hf')
+    refused(case, 2, 'addresses can be read, not written', source, 'https://example.org/x', '--to', 'hf')
     refused(case, 7, 'cannot be made', source, os.path.join(case.work, 'no', 'such', 'place'), '--to', 'hf')
 
 

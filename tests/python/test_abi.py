@@ -35,7 +35,7 @@ class Abi(Case):
                 want.append('%s.%s: %d %d' % (name, field, f.offset, f.size))
         for text, value in (('CKPT_TOOK_STATE', _lib.TOOK_STATE), ('CKPT_TENSOR_CONJ', _lib.CONJ), ('CKPT_TREE_JSON', 1),
                             ('CKPT_ROLE_OTHER', _tensor.ROLES.index('other')), ('CKPT_TAG_UNKNOWN', len(_ops.HEALTH) - 1),
-                            ('CKPT_MAKES_TENSORS', _view.MAKES_TENSORS), ('CKPT_TAKES_SIDE', _view.TAKES_SIDE),
+                            ('CKPT_MAKES_TENSORS', _view.MAKES_TENSORS),
                             ('CKPT_IS_FOLDER', _view.IS_FOLDER), ('CKPT_HAS_RANKS', _view.HAS_RANKS), ('CKPT_STAGE_NONE', -1)):
             lines.append('printf("%%d\\n", (int)%s);' % text)
             want.append('%s: %d' % (text, value))

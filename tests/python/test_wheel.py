@@ -81,5 +81,5 @@ class Wheel(Case):
         run('ds_to_universal', '--nonsense', status=2)
         said = run('python', os.path.join(HERE, 'run.py'), '--package', 'installed', '--bin', BIN, 'test_open')
         self.assertRegex(said, r'python: \d+ passed, 0 failed')
-        run('pip', 'uninstall', '-y', 'ckpt')
+        run('pip', 'uninstall', '-y', 'libckpt')
         self.assertFalse(os.path.exists(os.path.join(venv, 'bin', 'zero_to_fp32')))
