@@ -43,6 +43,17 @@ static int ur_stage(const ckpt_uni *u)
     return stage;
 }
 
+/* Model files are numbered from 0 on, one for each tensor-parallel rank. */
+static int ur_ranks(ckpt_uni *u)
+{
+    if (u->dir.whole.n == 0 || u->dir.whole.n >= u->dir.n_mp)
+        return CKPT_OK;
+    return ckpt_ds_problem(&u->job, CKPT_EMISSING,
+                           "%s: the model files (mp_rank_..._model_states.pt) of %u of %u "
+                           "tensor-parallel ranks are not there; copy them from the run",
+                           u->job.map->path, u->dir.n_mp - (unsigned)u->dir.whole.n, u->dir.n_mp);
+}
+
 static int ur_open(ckpt_uni *u)
 {
     const ckpt_ds_parts *models = u->dir.whole.n ? &u->dir.whole : &u->dir.parts;
@@ -74,6 +85,8 @@ static int ur_open(ckpt_uni *u)
                            "%s: no mp_rank_00_model_states.pt, and the run was of stage %d: "
                            "DeepSpeed will not resume it at stages 1 and 2",
                            u->job.map->path, stage);
+    if (rc == CKPT_OK)
+        rc = ur_ranks(u);
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ckpt_uni_models(u);
     u->head.stage = ur_stage(u);

@@ -198,9 +198,9 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
 
     if (tag)
         open.tag = tag;
-    open.training = open.with_optimizer;
+    open.training = a->open.with_optimizer;
     rc = ckpt_open(out, path, &open, &why);
-    if (open.training && rc == CKPT_EUNSUPPORTED) {
+    if (a->open.with_optimizer && rc == CKPT_EUNSUPPORTED) {
         // several optimizers: names as the file has them
         open.training = false;
         return ckpt_open(out, path, &open, err);
