@@ -11,6 +11,7 @@ shapes and SHA-256, all that floats in float32 (the values of frozen 16-bit para
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -133,14 +134,27 @@ def torch_tensors(node, path, out, seen):
             torch_tensors(v, path + [str(i)], out, seen)
 
 
+def named(want, out, err):
+    """The tensors of `want` that a conversion writes: those of the model that it names, under PEFT's names those of an adapter."""
+    model = re.search(r"the model is '([^']*)'", err)
+    if model:
+        return {k: v for k, v in want.items() if k.startswith(model.group(1) + '.')}
+    if os.path.exists(os.path.join(out, 'adapter_config.json')):
+        return {re.sub(r'\.default(?=\.weight$)', '', k): v for k, v in want.items()}
+    return want
+
+
 def convert(bin_, label, src, want, formats, args=(), e=None):
+    # the recorded names are those of the file: with the words that wrappers add, and its dicts'
+    keep = ['--keep-names'] if any('_orig_mod.' in k for k in want) or 'torch_objects' in label else []
     for fmt, suffix in formats:
         with tempfile.TemporaryDirectory() as tmp:
             out = os.path.join(tmp, 'out' + suffix)
-            rc, _, err = run(os.path.join(bin_, 'ckpt'), 'convert', '-q', src, out, '--to', fmt, *args)
+            rc, _, err = run(os.path.join(bin_, 'ckpt'), 'convert', '-q', src, out, '--to', fmt, *keep, *args)
             if rc:
                 verdict('%s to %s' % (label, fmt), 'exit %d: %s' % (rc, err.strip()))
                 continue
+            want = named(want, out, err)
             if fmt == 'torch':
                 got = read_torch(out)
             elif fmt == 'safetensors':
