@@ -84,6 +84,13 @@ def same(got, want):
     return ''
 
 
+def recorded(path):
+    """expected.json of a fixture.  Lightning's module holds the model as `net`, a word that all names share and no loader knows."""
+    with open(os.path.join(path, 'expected.json')) as f:
+        text = f.read()
+    return json.loads(text.replace('"net.', '"') if os.path.basename(path).startswith('lightning_') else text)
+
+
 def raw(got, e):
     """Every tensor that .metadata lists is there once, under one of the names that it may have."""
     sums = sorted(t['sha256'] for t in e['tensors'].values())
@@ -206,7 +213,7 @@ def there_and_back(ckpt, source, tmp):
 
 
 def fixture(ckpt, path, some):
-    e = json.load(open(os.path.join(path, 'expected.json')))
+    e = recorded(path)
     name = os.path.basename(path)
     for source in folders(path):
         with tempfile.TemporaryDirectory() as tmp:
@@ -232,7 +239,7 @@ def fixture(ckpt, path, some):
 
 def single(ckpt, path):
     """A file with a model and its optimizer, which reshard takes for a run; as ZeRO it has what was recorded."""
-    e = json.load(open(os.path.join(path, 'expected.json')))
+    e = recorded(path)
     for source in glob.glob(os.path.join(path, '*.ckpt')) + glob.glob(os.path.join(path, 'ckpt', 'checkpoint.pt')):
         if not os.path.isfile(source):
             continue
