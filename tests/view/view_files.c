@@ -328,6 +328,14 @@ int main(int argc, char **argv)
     a.open.keep_slices = strcmp(argv[3], "zero") == 0;
     if (ckpt_open(&from, argv[1], &a.open, &err) != CKPT_OK)
         stop("open", &err);
+    // as the commands do: a run that goes on in its own framework keeps its names
+    const char *is = ckpt_map_format(from);
+    const bool ranks = strcmp(is, "deepspeed") == 0 || strcmp(is, "universal") == 0;
+    const bool run = (caps & CKPT_MAKES_TENSORS) != 0;
+    const ckpt_model_opts model = {.size = sizeof model, .run = run};
+    if (!(run && (strcmp(is, argv[3]) == 0 || (ranks && (caps & CKPT_HAS_RANKS)))) &&
+        ckpt_map_model(from, &model, &err) != CKPT_OK)
+        stop("model", &err);
     ckpt_view *v = make(from, &to, &a), *w = make(from, &again, &a);
     n_files = ckpt_view_n_files(v);
     for (size_t i = 0; i < n_files; i++) {
