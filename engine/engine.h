@@ -108,8 +108,8 @@ int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err);
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
 
 /*
- * What is to be written at the end must be known to be impossible at the start: folders of outputs,
- * what an earlier run has left there.
+ * Check at the start whether the files of the end can be written, so that a run does not fail after
+ * its training: the folders exist, and no earlier run has left a file there.
  */
 int zt_engine_try_outputs(zt_engine *e, ckpt_err *err);
 

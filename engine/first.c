@@ -28,7 +28,7 @@ const char *zt_model_folder(zt_engine *e, bool *named)
     return ckpt_arena_string(e->arena, model, slash == model ? 1 : (size_t)(slash - model));
 }
 
-/* A name that weights may have in formats that somebody reads. */
+/* The file may hold weights: its name ends as those of some framework do. */
 static bool fw_may_be_weights(const char *name)
 {
     static const char *const end[] = {".safetensors", ".bin", ".pt",      ".pth", ".ckpt",
@@ -115,13 +115,13 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
         e->init = folder;
     else if (holds)
         e->drawn = ckpt_arena_printf(e->arena,
-                                     "--model names a configuration alone; --model %s takes the "
-                                     "weights that lie beside it",
+                                     "--model names a configuration alone; --model %s would "
+                                     "take the weights beside it",
                                      folder);
     else if (odd)
         e->drawn = ckpt_arena_printf(e->arena,
-                                     "in %s is no checkpoint that is known; --init takes weights "
-                                     "from a file (%s)",
+                                     "%s holds no checkpoint that zerotrain recognizes; --init "
+                                     "takes weights from a file (%s)",
                                      folder, odd);
     else
         e->drawn = ckpt_arena_printf(e->arena, "%s holds no weights", e->opts->model);

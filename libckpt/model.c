@@ -147,10 +147,11 @@ static int mdl_check_run(const mdl_work *w)
                          "%s: its file of weights holds %s: name the file (%s), which is then read "
                          "as a run",
                          w->map->path, text, w->map->files.at[0].path);
-    return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                     "%s: it holds %s, and a run has one model: write the one that is meant first "
-                     "(ckpt convert --include '%.80s.*')",
-                     w->map->path, text, w->whole.part.at[0].path);
+    return ckpt_fail(
+        w->err, CKPT_EUNSUPPORTED,
+        "%s: it holds %s, but a run has one model: first write that model to a file of its "
+        "own (ckpt convert --include '%.80s.*')",
+        w->map->path, text, w->whole.part.at[0].path);
 }
 
 /* Of a whole dict the model alone; a dict that says nothing of what it is stays whole. */
@@ -175,8 +176,9 @@ static int mdl_narrow(mdl_work *w)
     if (!left)
         return ckpt_fail_memory(w->err);
     if (n > 0)
-        rc = ckpt_map_note(w->map, all->n_models > 1 ? CKPT_WARNING : CKPT_INFO, w->err,
-                           "%s: the model is '%.80s'; left behind: %s", w->map->path, path, left);
+        rc =
+            ckpt_map_note(w->map, all->n_models > 1 ? CKPT_WARNING : CKPT_INFO, w->err,
+                          "%s: the model is '%.80s'; ckpt leaves out %s", w->map->path, path, left);
     return rc == CKPT_OK ? mdl_take(w) : rc;
 }
 

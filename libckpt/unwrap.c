@@ -230,19 +230,20 @@ static void unw_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
-/* What was taken off, in words. */
+/* Note which prefixes were removed. */
 static int unw_say(ckpt_map *map, const unw_names *w, const char *shared, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     if (w->n_inner > 0)
-        rc = ckpt_map_note(map, CKPT_INFO, err,
-                           "%s: torch's wrappers (_orig_mod. and its kin) were taken off %" PRIu64
-                           " of %zu names",
-                           map->path, w->n_inner, w->n);
+        rc = ckpt_map_note(
+            map, CKPT_INFO, err,
+            "%s: removed the words of torch's wrappers (_orig_mod. and the like) from %" PRIu64
+            " of %zu tensor names",
+            map->path, w->n_inner, w->n);
     if (rc == CKPT_OK && *shared)
         rc = ckpt_map_note(map, CKPT_INFO, err,
-                           "%s: '%.200s', a wrapper's prefix that all names share, was taken off",
+                           "%s: removed the wrapper prefix '%.200s' from every tensor name",
                            map->path, shared);
     return rc;
 }

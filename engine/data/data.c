@@ -93,8 +93,8 @@ static int dt_room(zt_data *d, ckpt_err *err)
 }
 
 /*
- * Every sample is looked at before anything is trained: a token beyond the vocabulary is told now,
- * not in the hour that reaches it.  Ranks share the work.
+ * Check every sample before the first update, so that zerotrain reports a token beyond the
+ * vocabulary at once and not when training reaches it.  Ranks share the work.
  */
 static int dt_check(zt_data *d, ckpt_err *err)
 {
@@ -120,8 +120,8 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
     }
     if (rc == CKPT_OK && opts->limit > 0 && d->source->replay)
         rc = ckpt_fail(err, CKPT_EUSAGE,
-                       "%s: is replayed as it is; --max_%s_samples chooses none of it", opts->path,
-                       opts->evaluate ? "eval" : "train");
+                       "%s: zerotrain replays this file whole, so --max_%s_samples does not apply",
+                       opts->path, opts->evaluate ? "eval" : "train");
     if (rc == CKPT_OK && opts->limit > 0 && opts->limit < d->source->count)
         d->source->count = opts->limit;
     if (rc == CKPT_OK && (d->source->count == 0 || d->source->seq == 0))

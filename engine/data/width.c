@@ -2,8 +2,9 @@
 /*
  * width.c: how many bytes a token of a .bin file has, which the file itself does not say.
  *
- * Read with the wrong width a file still gives tokens: those of 32 bits as 16 are every second one
- * 0, and a run learns them.  So what the bytes speak against is refused, and never guessed.
+ * A file read with the wrong width still gives tokens: 32-bit tokens read as 16-bit ones are a 0
+ * after each token, and a run would learn the zeros.  So zerotrain refuses a file whose bytes
+ * contradict the width, and never guesses.
  *
  * Headers: llm.c (dev/data/data_common.py) begins its files with 256 int32, the first 20240520
  * (tokens of 2 bytes) or 20240801 (4).  Megatron-LM (core/datasets/indexed_dataset.py) has an index
@@ -110,7 +111,10 @@ static int wd_bytes(const zt_token_file *f, unsigned *used, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The bytes speak against the width: of 64 bits always, of 32 where nobody says that it is 16. */
+/*
+ * Refuse a file that looks like tokens of another width: one of 64-bit tokens always, one of 32-bit
+ * tokens unless the caller states that they have 16.
+ */
 static int wd_doubt(const zt_token_file *f, unsigned width, ckpt_err *err)
 {
     unsigned used = 0;
@@ -143,8 +147,8 @@ int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other,
     *width = given ? (strcmp(f->dtype, "uint16") == 0 ? 2 : 4) : f->vocab <= 65536 ? 2 : 4;
     if (code && (!told || (given && told != *width)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: the index of Megatron beside it (.idx) says that its tokens are of "
-                         "another kind (code %u)%s",
+                         "%s: the Megatron index beside it (.idx) declares tokens of another dtype "
+                         "(code %u)%s",
                          f->path, code,
                          told == 2   ? ": --token-dtype uint16"
                          : told == 4 ? ": --token-dtype uint32"

@@ -311,15 +311,15 @@ static int lg_say(const zt_lineage *l, bool here, const char *dir, const lg_held
         return ckpt_fail(
             err, CKPT_EUSAGE,
             "--save %.200s: it holds checkpoints of another run (%.80s): --load %.200s "
-            "goes on with that, another folder begins a new one, --force replaces "
-            "what has the same name",
+            "resumes that run, --force replaces checkpoints of the same name; or "
+            "save to another folder",
             dir, h->name, dir);
     if (l->chosen)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "--save %.200s: it holds %.80s, which this run, from step %" PRId64
-                         ", has not grown from and would leave behind: --load %.200s alone goes on "
-                         "from the latest, another folder begins a branch, --force replaces what "
-                         "has the same name",
+                         "--save %.200s: it holds %.80s, which does not come from step %" PRId64
+                         ", where this run resumes: --load %.200s alone resumes from the latest, "
+                         "--force replaces checkpoints of the same name; or save this branch to "
+                         "another folder",
                          dir, h->name, l->step, dir);
     if (remark->code == CKPT_OK)
         (void)ckpt_fail(remark, CKPT_EUSAGE,

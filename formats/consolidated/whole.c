@@ -150,7 +150,7 @@ static int conw_params(conw_model *m, ckpt_arena *arena)
         return CKPT_OK;
     if (ckpt_json_read(&v, arena, path, CONW_PARAMS, &local) != CKPT_OK)
         return ckpt_map_note(m->map, CKPT_WARNING, m->err,
-                             "%s: whether all files are here is not known", local.text);
+                             "%s: so ckpt cannot tell whether files are missing", local.text);
     m->params = v;
     return CKPT_OK;
 }

@@ -452,8 +452,8 @@ static fet_verdict fet_again(fet_job *j, const ckpt_wire_outcome *out, ckpt_err 
 static int fet_spent(const fet_job *j, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_ELIMIT,
-                     "%s: opening it has kept the network busy for %" PRId64
-                     " s, the most that is waited: 20 times CKPT_REMOTE_TIMEOUT, which is %u s now",
+                     "%s: gave up opening it after %" PRId64
+                     " s of requests, 20 times CKPT_REMOTE_TIMEOUT, which is %u s now",
                      j->from->name, ckpt_fetch_budget() / 1000, ckpt_fetch_stall());
 }
 

@@ -224,7 +224,7 @@ const char *word_expected(cli_kind kind)
 {
     switch (kind) {
     case CLI_SIZE:
-        return "a size such as 500MB, 1.5GiB, 4G, or bytes (a number below 1000000 needs a unit)";
+        return "a size such as 500MB, 1.5GiB, 4G, or 1000000 and more bytes";
     case CLI_COUNT:
     case CLI_COUNT64:
         return "a whole number from 1 on";

@@ -105,17 +105,17 @@ int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release)
         ckpt_dsw_config_get(job->state, NULL, "gradient_clipping"))
         return CKPT_OK;
     (void)snprintf(text, sizeof text,
-                   "DeepSpeed %s clips gradients at a norm of 1.0 where its configuration does not "
-                   "say otherwise: ",
+                   "DeepSpeed %s clips gradients at norm 1.0 unless its configuration sets "
+                   "\"gradient_clipping\": ",
                    job->target->version ? job->target->version : "0.19.8");
     if (clip && at >= 0 && at < 1e9)
         return ckpt_map_note(job->to, CKPT_INFO, job->err,
-                             "%sset \"gradient_clipping\": %g there, at which the run has clipped",
-                             text, at);
-    return ckpt_map_note(job->to, CKPT_INFO, job->err,
-                         "%sset \"gradient_clipping\" there to what the run has clipped at (0.0: "
-                         "not at all), which its files do not say",
-                         text);
+                             "%sset it to %g, the norm at which the run clipped", text, at);
+    return ckpt_map_note(
+        job->to, CKPT_INFO, job->err,
+        "%sset it to the norm at which the run clipped (0.0: no clipping), which its "
+        "files do not record",
+        text);
 }
 
 /* ---- rewriting it ---- */
