@@ -88,6 +88,7 @@ END
     list "Tutorials" man/ckpt-tutorial-*.7
     list "Commands" man/*.1
     list "Libraries" man/*.3
+    list "Formats" man/*.5
     set --
     for page in man/*.7; do
         case $page in

@@ -7,7 +7,7 @@
  * commit, nothing under a final name changes.  Files that make one folder (target->folder) or
  * belong together (target->set): they are written under their names into a staging folder
  * (stage.h), and get their place when all are; files that an interrupted run of the same kind has
- * finished are kept. Source of the order: README, "What is promised"; OSDI'14 (ALICE) for why file
+ * finished are kept. Source of the order: OSDI'14 (ALICE) for why file
  * and folder need fsync.
  */
 #ifndef CKPT_COPY_SINK_H

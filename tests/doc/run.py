@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation stays true: tutorials do what they show, pages refer to pages that are there, the site has no dead link.
+"""The documentation stays true: tutorials and samples do what they show, pages refer to pages that exist, the site has no dead link.
 
     run.py [--update] --build build
 
 The commands ("$ ...") of a tutorial's literal blocks are run in their order in one folder, and must print what stands below them;
-a block after the comment "file: NAME" is that file, one after "needs: PROGRAM..." is left out where one of them is not.  Times,
-speeds and free space are made equal first.  --update writes what was printed into the pages instead.
+a block after the comment "file: NAME" is that file, one after "needs: PROGRAM..." is left out where a program is missing.  Of
+other pages the blocks after such a comment are run, too ("needs: ckpt"; "needs: mount" also wants to mount).  Times, speeds and free
+space are made equal first.  --update writes what was printed into the pages instead.
 """
 import argparse
 import ast
+import functools
 import glob
 import os
 import re
@@ -30,7 +32,7 @@ def prepare(folder):
     """The checkpoints that the tutorials speak of; rotten has a bit changed in a tensor of the second rank."""
     for name, fixture in (('checkpoint-4', 'hf_trainer_llama_z3_bf16_w2/ckpt'), ('run', 'z1_bf16_w2_tags/ckpt'),
                           ('base', 'gguf_llama_deep/hf'), ('gpt2', 'peft_gpt2_conv1d/base'), ('lora', 'peft_gpt2_conv1d/adapter'),
-                          ('sentiment', 'sentiment')):
+                          ('sentiment', 'sentiment'), ('fsdp', 'fsdp2_mp_w2/ckpt'), ('meta', 'map_meta_llama2_s2/meta')):
         shutil.copytree(os.path.join(FIXTURES, fixture), os.path.join(folder, name))
     subprocess.run(['chmod', '-R', 'u+w', folder], check=True)
     os.rename(os.path.join(folder, 'run', 'étape 4 – 最終'), os.path.join(folder, 'run', 'global_step4'))
@@ -88,8 +90,22 @@ class Tally:
             print('doc: FAIL', *said)
 
 
+@functools.lru_cache
+def mounts(build):
+    """Whether a file system can be mounted here."""
+    with tempfile.TemporaryDirectory() as top:
+        at = os.path.join(top, 'view')
+        tried = subprocess.run([os.path.join(build, 'bin', 'ckpt'), 'mount', '-q', '--daemon', '--to', 'hf',
+                                os.path.join(FIXTURES, 'hf_trainer_llama_z3_bf16_w2', 'ckpt'), at], capture_output=True)
+        return tried.returncode == 0 and subprocess.run(['fusermount3', '-u', at]).returncode == 0
+
+
 def missing(need, build):
     for name in need:
+        if name == 'mount':
+            if not mounts(build):
+                return 'a right to mount'
+            continue
         if not (shutil.which(name) or os.path.exists(os.path.join(build, 'bin', name))) or name == 'mpirun' and not os.path.exists(os.path.join(build, 'lib', 'libckpt-mpi.so')):
             return name
     return None
@@ -110,8 +126,9 @@ def run_block(text, page, folder, env, tally):
     return out
 
 
-def tutorial(path, build, tally, update):
+def samples(path, build, tally, update):
     page = os.path.basename(path)
+    whole = '-tutorial-' in page
     with open(path, encoding='utf-8') as f:
         text = f.read()
     out, at = '', 0
@@ -124,6 +141,8 @@ def tutorial(path, build, tally, update):
         for m in BLOCK.finditer(text):
             words = m[1].split()
             body = m[3]
+            if not whole and not words:
+                continue
             if words[1:2] == ['file:']:
                 with open(os.path.join(folder, words[2]), 'w', encoding='utf-8') as f:
                     f.write(plain(body))
@@ -146,6 +165,17 @@ def references(tally):
             found = {tuple(x) for x in re.findall(r'(?:^\.|\s)Xr (\S+) (\d)', f.read())}
         tally.check(found <= pages | ELSEWHERE, os.path.basename(p), 'refers to', sorted(found - pages - ELSEWHERE))
     return pages
+
+
+def links(tally):
+    """Every relative link of a page in Markdown leads to a file."""
+    for p in sorted(glob.glob(os.path.join(ROOT, '**', '*.md'), recursive=True)):
+        if os.path.relpath(p, ROOT).startswith(('build', 'tests/fixtures')):
+            continue
+        with open(p, encoding='utf-8') as f:
+            found = [t.partition('#')[0] for t in re.findall(r'\]\(([^)\s]+)\)', f.read()) if not re.match(r'[a-z]+:', t)]
+        dead = [t for t in found if t and not os.path.exists(os.path.join(os.path.dirname(p), t))]
+        tally.check(not dead, os.path.relpath(p, ROOT), 'has links that lead nowhere:', dead)
 
 
 def python_page(tally):
@@ -210,13 +240,17 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument('--update', action='store_true')
     p.add_argument('--build', required=True)
-    p.add_argument('names', nargs='*', help='tutorials: cluster ...')
+    p.add_argument('names', nargs='*', help='pages, without ckpt- and section: tutorial-cluster, mem ...')
     a = p.parse_args()
     tally = Tally()
-    found = sorted(glob.glob(os.path.join(ROOT, 'man', 'ckpt-tutorial-*.7')))
-    for path in found:
-        if not a.names or any(path.endswith('-%s.7' % n) for n in a.names):
-            tutorial(path, os.path.abspath(a.build), tally, a.update)
+    found = 0
+    for path in sorted(glob.glob(os.path.join(ROOT, 'man', '*.[0-9]'))):
+        with open(path, encoding='utf-8') as f:
+            has = '-tutorial-' in path or re.search(r'^\.\\" needs: ', f.read(), re.M)
+        if has and (not a.names or any('ckpt-%s.' % n in path for n in a.names)):
+            samples(path, os.path.abspath(a.build), tally, a.update)
+            found += 1
+    links(tally)
     python_page(tally)
     compared(tally)
     site(references(tally), tally)

@@ -23,7 +23,7 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 at=$work/$name
-install -d "$at/bin" "$at/share/man/man1" "$at/share/man/man7" "$at/share/bash-completion/completions" \
+install -d "$at/bin" "$at/share/man/man1" "$at/share/man/man5" "$at/share/man/man7" "$at/share/bash-completion/completions" \
     "$at/share/zsh/site-functions" "$at/share/fish/vendor_completions.d" "$at/share/doc/ckpt"
 "$machine-linux-gnu-strip" -o "$at/bin/ckpt" "$program"
 for other in zero_to_fp32 zero_to_torch ds_to_universal; do
@@ -33,6 +33,7 @@ for other in zero_to_fp32 zero_to_torch ds_to_universal; do
     cp "man/$other.1" "$at/share/man/man1"
 done
 cp man/ckpt*.1 "$at/share/man/man1"
+cp man/ckpt*.5 "$at/share/man/man5"
 cp man/ckpt*.7 "$at/share/man/man7"
 $run "$at/bin/ckpt" completion bash >"$at/share/bash-completion/completions/ckpt"
 $run "$at/bin/ckpt" completion zsh >"$at/share/zsh/site-functions/_ckpt"
