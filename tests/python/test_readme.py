@@ -22,7 +22,7 @@ class Readme(Case):
     def test_sample(self):
         lines = sample()
         if not has('numpy'):
-            lines = [line for line in lines if 'part' not in line]
+            lines = [line for line in lines if 'numpy()' not in line]
         want = [re.search(r'  # (.*)', line)[1] for line in lines if 'print(' in line]
         folder = self.scratch()
         shutil.copytree(fixture('hf_trainer_llama_z3_bf16_w2', 'ckpt'), os.path.join(folder, 'checkpoint-4'))
@@ -35,7 +35,7 @@ class Readme(Case):
         finally:
             os.chdir(before)
         self.assertEqual(out.getvalue().splitlines(), want)
-        self.assertGreater(len(want), 2)
+        self.assertGreater(len(want), 1)
 
     def test_page_names_all(self):
         with open(os.path.join(ROOT, 'tools', 'python', 'README.md'), encoding='utf-8') as f:
