@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.c: what should be in a universal checkpoint beside what is read of it.
+ * complete.c: reports state files that zero/ should hold but does not.
  *
- * Nothing lists the files of zero/.  A parameter's optimizer keeps the same kinds of state as those
- * of its kind: where a parameter has some of what another one has, and nothing else, the rest was
- * not copied.  Parameters of two optimizers (Muon and AdamW) each have a kind that the other has
- * not.
+ * A universal checkpoint has no list of its files. Parameters of one optimizer all have the same
+ * kinds of state, so that a parameter with a proper subset of another parameter's kinds has lost
+ * files in a copy. Parameters of two optimizers (Muon and AdamW) do not count as damaged, because
+ * each has a kind that the other lacks.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "formats/universal/universal.h"
 
-enum { UCM_KINDS = 64 }; /* kinds of state: far above any optimizer's */
+enum { UCM_KINDS = 64 }; /* kinds of state; far above any optimizer's number */
 
 typedef struct ucm {
     ckpt_uni *u;
-    const char *kind[UCM_KINDS]; /* but fp32 */
+    const char *kind[UCM_KINDS]; /* without fp32 */
     size_t n_kinds;
-    uint64_t *sets; /* for each parameter: bits of the kinds that it has */
+    uint64_t *sets; /* bit set of the kinds of each parameter */
 } ucm;
 
-/* The bit of a kind; 0: fp32, or one kind too many. */
+/* The bit of a kind; 0 for fp32 and for kinds beyond UCM_KINDS. */
 static uint64_t ucm_bit(ucm *c, const char *name)
 {
     size_t k = 0;
@@ -49,7 +49,7 @@ static void ucm_survey(ucm *c)
     }
 }
 
-/* What a larger set of kinds has beyond `set`; 0: there is none such. */
+/* The kinds by which a proper superset in `seen` exceeds `set`, or 0. */
 static uint64_t ucm_lacks(const uint64_t *seen, size_t n, uint64_t set)
 {
     for (size_t i = 0; i < n; i++) {
@@ -67,7 +67,7 @@ static int ucm_say(const ucm *c, size_t param, uint64_t lacks)
 
     while (!(lacks >> k & 1))
         k++;
-    // the weights are whole without it
+    // a warning, because the weights are whole without this file
     if (!u->job.opts->with_optimizer)
         return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                              "%s/%s.pt is not there, though other parameters have it: the run "

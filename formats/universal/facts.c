@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.c: what was understood of a universal checkpoint, for people.
+ * facts.c: fills in the facts of a universal checkpoint that `ckpt info` prints.
  */
 #include <inttypes.h>
 
 #include "formats/universal/universal.h"
 
-enum { UC_MAX_LISTED = 5 }; /* steps in a text */
+enum { UC_MAX_LISTED = 5 }; /* steps in one fact */
 
 static int uc_fact_int(ckpt_uni *u, const char *fact, const char *key)
 {
@@ -17,8 +17,7 @@ static int uc_fact_int(ckpt_uni *u, const char *fact, const char *key)
     return ckpt_map_fact_int(u->job.map, fact, n, u->job.err);
 }
 
-/* Steps of the parameters for people: "4", or "4, 7" where they differ, in order of first
- * appearance. */
+/* The distinct step counts of the parameters in order of first appearance: "4", or "4, 7". */
 static int uc_fact_steps(ckpt_uni *u)
 {
     double seen[UC_MAX_LISTED];

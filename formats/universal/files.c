@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * files.c: the many small files of zero/, read as shards are, each for what it is wanted for.
+ * files.c: reads the many small files of zero/ with the threads of the shard reader.
  */
 #include <string.h>
 
 #include "formats/universal/universal.h"
 
-/* The list, and who gets its files. */
+/* The list of files, and the callback for each. */
 typedef struct ux_hand {
     ckpt_uni *u;
     const ckpt_uni_wants *wants;
     ckpt_uni_file_fn fn;
 } ux_hand;
 
-/* The file's number in the list is its rank. */
+/* The shard's rank is the index of its file in the list. */
 static int ux_take(void *ctx, ckpt_ds_shard *s)
 {
     const ux_hand *h = ctx;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.c: from what the user named to the folder that the converter wrote, and what lies in
- * it.
+ * folder.c: finds the converter's output folder from the user's path, and lists its files.
  *
- * Taken as input: a run folder with `latest_universal` (or a tag), or the output folder itself. The
- * folders below zero/ carry the parameters' names; a name with slashes is as many folders deep.
- * Paths are made from what was listed only, never from names inside files.
+ * The path may be a run folder with `latest_universal` (or with --tag) or the output folder itself.
+ * The folders below zero/ have the parameters' names; a name with slashes is a nested folder. Paths
+ * are built from directory listings only, never from names inside files, because a file can name
+ * anything.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 #include "formats/universal/universal.h"
 
 enum {
-    UF_SURE = 98,         /* above the deepspeed driver, which knows the model files' names too */
+    UF_SURE = 98,         /* above the deepspeed driver, which accepts the same model files */
     UF_MAX_LATEST = 4096, /* bytes of the file `latest_universal` */
     UF_MAX_DEPTH = 16,    /* folders below zero/ */
     UF_MAX_LISTED = 12    /* names in a message */
 };
 
-/* Length of a file's name without ".pt"; 0 for other files. */
+/* The length of a .pt file's name without its suffix; 0 for other files. */
 static size_t uf_stem(const ckpt_entry *e)
 {
     size_t n = strlen(e->name);
@@ -30,7 +30,7 @@ static size_t uf_stem(const ckpt_entry *e)
 
 /* ---- probing ---- */
 
-/* List a folder below another.  *there is false where there is none that can be listed. */
+/* List a folder below another. *there becomes false if the folder cannot be listed. */
 static int uf_list(ckpt_map *map, ckpt_listing *out, const char *folder, const char *name,
                    bool *there, ckpt_err *err)
 {
@@ -42,7 +42,7 @@ static int uf_list(ckpt_map *map, ckpt_listing *out, const char *folder, const c
     return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", own.text) : CKPT_OK;
 }
 
-/* Does a folder's zero/ hold optimizer_state.pt, or a folder with fp32.pt? */
+/* True if a folder's zero/ holds optimizer_state.pt or a folder with fp32.pt. */
 static int uf_is_zero(ckpt_map *map, const char *folder, bool *is, ckpt_err *err)
 {
     ckpt_listing list, sub;
@@ -63,7 +63,8 @@ int ckpt_uni_probe(const ckpt_listing *list)
 {
     bool found = false;
 
-    // Where both kinds of checkpoint stand in a run, the one that training resumes from is meant.
+    // A run with both kinds of checkpoint is read as native, because training resumes from that
+    // one.
     if (ckpt_listing_has(list, "latest_universal", false) &&
         !ckpt_listing_has(list, "latest", false))
         return UF_SURE;
@@ -75,7 +76,7 @@ int ckpt_uni_probe(const ckpt_listing *list)
 
 /* ---- the folder ---- */
 
-/* The universal checkpoints of a run folder, for a message. */
+/* The names of a run folder's universal checkpoints, for a message. */
 static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
 {
     ckpt_map *map = u->job.map;
@@ -100,7 +101,7 @@ static int uf_tags(ckpt_uni *u, const ckpt_listing *list, const char **out)
     return rc;
 }
 
-/* CKPT_EMISSING, with the folders that could have been meant. */
+/* Fail with CKPT_EMISSING and list the folders that --tag could name. */
 static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
 {
     const char *tags = "none";
@@ -114,7 +115,7 @@ static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
                      list->folder, tag, tags);
 }
 
-/* Read `latest_universal`: one safe path part, white space at its end cut. */
+/* Read `latest_universal`: the name of one folder, without trailing white space. */
 static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 {
     const ckpt_entry *e = ckpt_listing_find(list, "latest_universal");
@@ -124,7 +125,7 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
 
     if (!path)
         return ckpt_fail_memory(u->job.err);
-    if (!e) // it was there a moment ago
+    if (!e) // the file disappeared after the listing
         return ckpt_fail(u->job.err, CKPT_EMISSING, "%s: does not exist", path);
     if (e->size > UF_MAX_LATEST)
         return ckpt_fail(u->job.err, CKPT_EFORMAT,
@@ -135,8 +136,8 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
         return rc;
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
-    // DeepSpeed's converter leaves it empty when its output folder was given with a slash at the
-    // end.
+    // DeepSpeed's converter writes an empty file if its output folder was given with a trailing
+    // slash.
     if (n == 0)
         rc = ckpt_fail(u->job.err, CKPT_EFORMAT,
                        "%s: empty, expected the name of a folder beside it; choose one with "
@@ -152,7 +153,7 @@ static int uf_latest(ckpt_uni *u, const ckpt_listing *list, const char **tag)
     return rc;
 }
 
-/* Go from the run folder to the checkpoint's own, unless that was given. */
+/* Go from the run folder to the checkpoint's folder, unless the user gave the latter. */
 static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
 {
     const char *tag = u->job.opts->tag;
@@ -180,7 +181,7 @@ static int uf_resolve(ckpt_uni *u, ckpt_listing *list)
     return ckpt_listing_read(list, u->job.map, path, u->job.err);
 }
 
-/* By number, not by text. */
+/* Compare ranks as numbers, because "10" sorts before "9" as text. */
 static int uf_by_rank(const void *a, const void *b)
 {
     const ckpt_ds_part *x = a, *y = b;
@@ -188,7 +189,7 @@ static int uf_by_rank(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The model files. */
+/* Collect the model files. */
 static int uf_models(ckpt_uni *u, const ckpt_listing *list)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -217,10 +218,10 @@ static int uf_models(ckpt_uni *u, const ckpt_listing *list)
 
 /* ---- zero/ ---- */
 
-/* A folder still to be looked at. */
+/* A folder that the walk has not listed yet. */
 typedef struct uf_todo {
     const char *path;
-    const char *name; /* below zero/ */
+    const char *name; /* relative to zero/ */
     unsigned depth;
 } uf_todo;
 
@@ -243,7 +244,7 @@ static int uf_later(ckpt_uni *u, uf_todos *todo, const uf_todo *in, const char *
     return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->job.err);
 }
 
-/* Its .pt files make a folder an entry; its folders are for later. */
+/* List one folder: its .pt files form an entry, its folders are queued. */
 static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
 {
     ckpt_uni_entry *entry = NULL;
@@ -268,7 +269,7 @@ static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
             return ckpt_fail_memory(u->job.err);
         entry->n++;
     }
-    // only who wants to know everything: values that are there twice, or of no use, may be missing
+    // Only reported with collect, because copies of buffers and tied names may be absent.
     if (rc == CKPT_OK && *at->name && list.n == 0 && u->job.map->collect)
         rc = ckpt_map_problem(u->job.map, CKPT_EMISSING, u->job.err,
                               "%s: the folder is empty: fp32.pt was not copied", at->path);
@@ -282,7 +283,7 @@ static int uf_by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* All folders below zero/, without recursion. */
+/* Walk all folders below zero/ with a queue instead of recursion. */
 static int uf_walk(ckpt_uni *u, const char *zero)
 {
     uf_todos todo = {0};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c: the model files of a universal checkpoint, written: the source's own tree with the
- * parts made anew that speak of tensors.
+ * model.c: writes the model files of a universal checkpoint: the source's tree with every entry
+ * rebuilt that refers to tensors.
  *
- * DeepSpeed takes counters, schedules and client state from it, and the weights from zero/;
- * `module` is there for its other readers and for ours.  The file of stage 3 holds placeholders, as
- * a rank's own does.
+ * DeepSpeed reads counters, schedules and client state from these files, and the weights from
+ * zero/. `module` is written because ckpt and other readers use it. The stage 3 file holds
+ * placeholders instead, as a rank's native model file does.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,19 +17,19 @@
 /* One model file. */
 typedef struct um_file {
     ckpt_uni_write *w;
-    ckpt_dsw_file f; /* f.t is the tree; f.job and f.how are w's */
+    ckpt_dsw_file f; /* f.t is the output tree; f.job and f.how are w's */
     bool parts;
-    ckpt_storage *empty; /* of all placeholders */
-    ckpt_value **made;   /* per tensor of the source's map: its value in the module, or NULL */
+    ckpt_storage *empty; /* shared by all placeholders */
+    ckpt_value **made;   /* by tensor of the source map: its value in the module, or NULL */
 } um_file;
 
 /* ---- module ---- */
 
-/* Where the values of a tensor in the dtype of the module are: a copy that the source has, or the
- * masters. */
+/* The tensor to read for a module entry of dtype d: a copy of that dtype in the source, or else the
+ * master. */
 static const ckpt_tensor *um_donor(const ckpt_tensor *t, ckpt_dtype d)
 {
-    // The mean of slices has no copy.
+    // an average over tensor-parallel slices has no stored copy
     for (const ckpt_tensor *c = t; c && !t->addend; c = c->twin) {
         if (c->dtype == d)
             return c;
@@ -37,7 +37,7 @@ static const ckpt_tensor *um_donor(const ckpt_tensor *t, ckpt_dtype d)
     return t;
 }
 
-/* The value of a tensor of the map under one of its names; what is tied is one value. */
+/* The module value of a tensor; tied names share one value. */
 static ckpt_value *um_tensor(um_file *m, size_t at)
 {
     static const uint64_t none = 0;
@@ -65,8 +65,8 @@ static ckpt_value *um_tensor(um_file *m, size_t at)
     return m->made[at];
 }
 
-/* The value of entry i of the source's module; NULL: a tensor of which nothing is known, that a
- * reader could take for anything: it stays out, and that is said. */
+/* The value of entry i of the source's module. NULL for a tensor that the map does not know: it is
+ * left out and reported, because a reader could not tell what it means. */
 static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at)
 {
     const ckpt_value *key = module.at[i].key, *v = module.at[i].value;
@@ -85,14 +85,14 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
     return NULL;
 }
 
-/* AutoEP's experts stand in no module. */
+/* Experts of AutoEP, which no module contains. */
 static bool um_is_expert(const um_file *m, const ckpt_tensor *t)
 {
     return ckpt_dsw_autoep(m->w->job.state) && ckpt_dsw_autoep_prefix(m->w->job.state, t) > 0;
 }
 
-/* `module`: the names of the source's in its order, then what else the map has (joined pipeline
- * stages, renamed ones). */
+/* Make `module`: the source's names in their order, then the map's other tensors (joined pipeline
+ * stages, renamed tensors). */
 static ckpt_value *um_module(um_file *m)
 {
     const ckpt_value *old = ckpt_value_get(m->w->job.state->model, "module");
@@ -127,7 +127,7 @@ static ckpt_value *um_module(um_file *m)
     return module;
 }
 
-/* ---- what speaks of it ---- */
+/* ---- descriptions of the module ---- */
 
 static ckpt_value *um_size(ckpt_torch_tree *t, const ckpt_tensor *of)
 {
@@ -138,15 +138,15 @@ static ckpt_value *um_size(ckpt_torch_tree *t, const ckpt_tensor *of)
     return v;
 }
 
-/* A name of the map without the state's prefix, as a value. */
+/* A tensor's name without the prefix of its state, as a value. */
 static ckpt_value *um_name(um_file *m, const ckpt_tensor *t)
 {
     return ckpt_tt_str(&m->f.t, ckpt_state_name(m->w->job.state, t));
 }
 
 /*
- * The experts of a layer from place i on, which are one parameter of the run's ranks; the place of
- * the last.
+ * Enter one AutoEP layer's experts, which start at index i of group g, as one parameter, because
+ * the run's ranks hold them fused.  Returns the index of the last of them.
  */
 static size_t um_experts(um_file *m, ckpt_value *dict, size_t g, size_t i)
 {
@@ -165,8 +165,8 @@ static size_t um_experts(um_file *m, ckpt_value *dict, size_t g, size_t i)
 }
 
 /*
- * param_shapes: one dict per group.  Runs with round_robin_gradients list their parameters in that
- * order, which whoever reads the file by its ds_config undoes.
+ * param_shapes: one dict per group.  A run with round_robin_gradients lists its parameters in
+ * round-robin order; readers undo that order because ds_config sets the option.
  */
 static ckpt_value *um_shapes(um_file *m)
 {
@@ -190,7 +190,7 @@ static ckpt_value *um_shapes(um_file *m)
     return list;
 }
 
-/* Names of all tensors of a role. */
+/* buffer_names: the names of all buffers. */
 static ckpt_value *um_buffers(um_file *m)
 {
     const ckpt_tensors *all = &m->w->job.from->tensors;
@@ -215,7 +215,8 @@ static ckpt_value *um_shared(um_file *m)
     return dict;
 }
 
-/* A frozen parameter whole, which for stage 3 is the fragment of a run of one rank: flat. */
+/* A whole frozen parameter.  Stage 3 stores fragments, so that it becomes the flat fragment of a
+ * run with one rank. */
 static ckpt_value *um_fragment(um_file *m, size_t at)
 {
     const ckpt_tensor *t = m->w->job.from->tensors.at[at];
@@ -227,7 +228,7 @@ static ckpt_value *um_fragment(um_file *m, size_t at)
     return v && t->n_elems ? ckpt_tt_flat(&m->f.t, v->as.tensor->storage, 0, t->n_elems) : v;
 }
 
-/* frozen_param_shapes and frozen_param_fragments. */
+/* Make frozen_param_shapes and frozen_param_fragments. */
 static void um_frozen(um_file *m, ckpt_value *root)
 {
     const ckpt_tensors *all = &m->w->job.from->tensors;
@@ -244,7 +245,7 @@ static void um_frozen(um_file *m, ckpt_value *root)
     ckpt_tt_put(t, root, "frozen_param_fragments", values);
 }
 
-/* universal_checkpoint_info: the source's, or the version that a release calls its own. */
+/* universal_checkpoint_info: the source's, or the version number of the target release. */
 static ckpt_value *um_info(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;
@@ -263,7 +264,8 @@ static ckpt_value *um_info(um_file *m)
 
 /* ---- the tree ---- */
 
-/* Keys made anew, in DeepSpeed's order; numbers stand in where the source keeps none. */
+/* The rebuilt keys in DeepSpeed's order.  UM_ZERO and UM_ONE give the value if the source lacks
+ * one. */
 static const struct {
     const char *key;
     enum { UM_MADE, UM_NONE, UM_ZERO, UM_ONE } what;
@@ -298,7 +300,7 @@ static bool um_is_made(const ckpt_value *key)
     return made;
 }
 
-/* All keys with a value of their own, those to be made with None for now. */
+/* Make the dict with all keys; rebuilt ones are None until um_tree sets them. */
 static ckpt_value *um_root(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;
@@ -326,7 +328,7 @@ static ckpt_value *um_root(um_file *m)
     return root;
 }
 
-/* Model-parallel ranks were joined: what says how many there were is written anew. */
+/* Report the parallel degrees that become 1 because model-parallel ranks were joined. */
 static void um_say_joined(um_file *m, const ckpt_value *old)
 {
     const ckpt_value *degrees = ckpt_value_get(old, "checkpoint_parallel_dimensions");
@@ -341,7 +343,7 @@ static void um_say_joined(um_file *m, const ckpt_value *old)
                      tp, pp);
 }
 
-/* The tree of one model file. */
+/* Build the tree of one model file. */
 static ckpt_value *um_tree(um_file *m)
 {
     ckpt_torch_tree *t = &m->f.t;

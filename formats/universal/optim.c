@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: zero/optimizer_state.pt, written: loss scale and parameter groups, in the place
- * where stages 1 and 2 look for them and in that of stage 3.
+ * optim.c: writes zero/optimizer_state.pt: the loss scale, and the parameter groups once for stages
+ * 1 and 2 and once for stage 3, which look for them under different keys.
  */
 #include <string.h>
 
 #include "formats/universal/universal.h"
 
-/* What a rank's optimizer file holds of tensors, which stand in zero/ instead; and what depends on
- * how they were cut. */
+/* Entries of a rank's optimizer file that are left out: tensors, because zero/ holds them, and
+ * values that depend on the partitioning. */
 static const char *const uo_cut[] = {
     "base_optimizer_state",
     "base_optimizer_state_step",
@@ -36,7 +36,7 @@ static bool uo_is_cut(const ckpt_value *key)
 
 /* ---- groups ---- */
 
-/* Every group's entry with `params` as the files of universal checkpoints count them. */
+/* param_groups with `params` numbered as universal checkpoints number them. */
 static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
 {
     ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
@@ -51,7 +51,7 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
         for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {
             const ckpt_pair *p = &from.at[i];
             bool step = w->how.fresh && ckpt_value_is(p->key, "step");
-            // "ep_size_2" of AutoEP: whoever loads has a name of its own
+            // the resumed run names its AutoEP groups itself ("ep_size_2")
             bool named = ckpt_dsw_autoep(w->job.state) && ckpt_value_get(fields, "moe") &&
                          ckpt_value_is(p->key, "name");
             if (named && t->rc == CKPT_OK)
@@ -68,7 +68,7 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
     return list;
 }
 
-/* True if a hyper-parameter is the same in all groups. */
+/* True if all groups have the same value for a hyper-parameter. */
 static bool uo_common(const ckpt_uni_write *w, const ckpt_value *key)
 {
     const ckpt_groups *group = &w->job.state->group;
@@ -86,9 +86,9 @@ static bool uo_common(const ckpt_uni_write *w, const ckpt_value *key)
 }
 
 /*
- * The groups for stage 3, which gives group 0's hyper-parameters to all: those in which groups
- * differ are left out, so that each keeps what its run configures (weight decay and none, above
- * all).  The learning rate alone stays, for it moves with the schedule.
+ * The groups for stage 3, which applies group 0's hyper-parameters to all groups.  Hyper-parameters
+ * that differ between groups (above all weight decay) are left out, so that the run's own
+ * configuration decides.  The learning rate stays, because it follows the schedule.
  */
 static ckpt_value *uo_groups_part(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_value *groups)
 {
@@ -112,7 +112,7 @@ static ckpt_value *uo_groups_part(ckpt_uni_write *w, ckpt_torch_tree *t, const c
     return list;
 }
 
-/* optimizer_state_dict of stage 3: state[0]['step'] counts for all. */
+/* optimizer_state_dict of stage 3, which reads the step of all groups from state[0]['step']. */
 static ckpt_value *uo_inner(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_value *groups)
 {
     const ckpt_groups *group = &w->job.state->group;
@@ -145,7 +145,7 @@ static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
     ckpt_value *root = ckpt_tt_new(t, CKPT_V_DICT), *groups;
     const ckpt_value *version = ckpt_value_get(osd, "ds_version");
 
-    // Without an object DeepSpeed stops at the first step.
+    // DeepSpeed fails at the first step without this object.
     ckpt_tt_put(t, root, "loss_scaler",
                 ckpt_dsw_loss_scaler(f, ckpt_value_get(osd, "loss_scaler")));
     ckpt_tt_put(t, root, "dynamic_loss_scale",

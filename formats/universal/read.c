@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c: the directory driver of universal checkpoints: from the model file and the files
- * below zero/ to a map.
+ * read.c: reads a universal checkpoint into a map.
  *
- * Names, order, shapes and roles are the model file's (param_shapes, buffer_names ...); trained
- * values and states are those of zero/.  Entries of zero/ that are no parameters are copies, which
- * 0.19.8 makes of everything in `module` by way of float32: for buffers and tied names the model
- * file's own are taken, so that integers above 2^24 stay what they are. Checked against folders
- * made by DeepSpeed 0.19.8 from stages 1, 2 and 3, and from tensor-parallel runs.
+ * Names, order, shapes and roles come from the model file (param_shapes, buffer_names ...), trained
+ * values and optimizer state from zero/.  DeepSpeed 0.19.8 also stores every other tensor of
+ * `module` in zero/, as float32.  For buffers and tied names the model file is read instead,
+ * because float32 cannot hold integers above 2^24.  Checked against folders that DeepSpeed 0.19.8
+ * made from stages 1, 2 and 3, and from tensor-parallel runs.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 
 /* ---- the model files ---- */
 
-/* A value of the model file; NULL when it is absent or None. */
+/* A value of the model file; NULL if it is absent or None. */
 static const ckpt_value *ur_get(const ckpt_uni *u, const char *key)
 {
     const ckpt_value *v = ckpt_value_get(u->head.model.root, key);
@@ -29,21 +28,21 @@ static const ckpt_value *ur_get(const ckpt_uni *u, const char *key)
     return v && v->kind != CKPT_V_NONE ? v : NULL;
 }
 
-/* The stage of the run: by the kind of its model file, and optimizer_state.pt. */
+/* The run's ZeRO stage, from the kind of its model file and from optimizer_state.pt. */
 static int ur_stage(const ckpt_uni *u)
 {
     int stage = 0;
 
     if (u->dir.whole.n == 0)
         return u->dir.parts.n ? 3 : 0;
-    // Ours may stand beside model files of both kinds: the whole module is the better source.
+    // ckpt writes model files of both kinds: prefer the one with the whole module.
     if (!ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) || stage == 3 ||
         stage == 0)
         return 1;
     return stage;
 }
 
-/* Model files are numbered from 0 on, one for each tensor-parallel rank. */
+/* Check that the model files of all tensor-parallel ranks are there. */
 static int ur_ranks(ckpt_uni *u)
 {
     if (u->dir.whole.n == 0 || u->dir.whole.n >= u->dir.n_mp)
@@ -75,7 +74,7 @@ static int ur_open(ckpt_uni *u)
                            "%s: no model file (*_model_states.pt): the order of the parameters and "
                            "the buffers are not known, and DeepSpeed will not resume from it",
                            u->job.map->path);
-    // stages 1 and 2 load the whole module
+    // stages 1 and 2 cannot resume without the whole module
     int stage = 0;
     bool lost = u->dir.whole.n == 0 && u->dir.parts.n > 0 && u->head.optim.map &&
                 ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) &&
@@ -97,7 +96,7 @@ static int ur_open(ckpt_uni *u)
 
 /* ---- parameters ---- */
 
-/* Names that are in u->param already. */
+/* Hash index callback: compare a name with that of entry `number` of u->param. */
 static bool ur_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_uni *u = ctx;
@@ -105,7 +104,7 @@ static bool ur_same(const void *ctx, uint32_t number, const void *key)
     return strcmp(u->param.at[number].shape.name, key) == 0;
 }
 
-/* A parameter of this name is in the list. */
+/* True if u->param has a parameter of this name. */
 static bool ur_known(const ckpt_uni *u, const ckpt_index *ix, const char *name)
 {
     uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
@@ -113,7 +112,7 @@ static bool ur_known(const ckpt_uni *u, const ckpt_index *ix, const char *name)
     return ckpt_index_find(ix, hash, ur_same, u, name) != CKPT_INDEX_NONE;
 }
 
-/* The name of the folder below zero/ that a parameter is in: AutoEP's experts share theirs. */
+/* The folder of a parameter below zero/; all experts of an AutoEP layer share one. */
 static const char *ur_folder(const ckpt_uni *u, const ckpt_ds_param *p)
 {
     size_t n = 0;
@@ -122,8 +121,8 @@ static const char *ur_folder(const ckpt_uni *u, const ckpt_ds_param *p)
     return ckpt_arena_string(u->job.map->arena, whole, n);
 }
 
-/* Append a parameter unless there is one of that name (tied over pipeline stages, or a slice of
- * it). */
+/* Append a parameter unless its name is known: pipeline stages repeat tied parameters, and
+ * tensor-parallel ranks repeat names. */
 static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool trained)
 {
     uint32_t hash = ckpt_hash_bytes(like->name, strlen(like->name), 0);
@@ -143,7 +142,7 @@ static int ur_param(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_param *like, bool
     return CKPT_OK;
 }
 
-/* param_shapes of one model file, as a list of dicts or one dict. */
+/* Append param_shapes of one model file, which is a list of dicts or one dict. */
 static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shapes)
 {
     ckpt_seq list = ckpt_value_seq(shapes);
@@ -160,7 +159,7 @@ static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shap
     return rc;
 }
 
-/* What pipeline stages have beyond the first; slices of tensor-parallel ranks add nothing. */
+/* Append the parameters of later pipeline stages; tensor-parallel ranks add no new names. */
 static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
 {
     int rc = CKPT_OK;
@@ -172,7 +171,7 @@ static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
         const ckpt_value *shapes = s.map ? ckpt_value_get(s.root, "param_shapes") : NULL;
         if (rc == CKPT_OK && shapes && shapes->kind != CKPT_V_NONE)
             rc = ur_shapes_of(u, out, shapes);
-        // Names live in the shard until here.
+        // Copy the names into the map, because the shard is closed below.
         for (size_t k = from; rc == CKPT_OK && k < out->n; k++) {
             out->at[k].name =
                 ckpt_arena_string(u->job.map->arena, out->at[k].name, out->at[k].n_name);
@@ -183,7 +182,7 @@ static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
     return rc;
 }
 
-/* The parameters of the n_parts dicts, group by group, and how many each has. */
+/* Enter the parameters of the n_parts dicts group by group, and count them. */
 static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
 {
     int rc = CKPT_OK;
@@ -191,7 +190,7 @@ static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
     u->n_part = ckpt_alloc((u->n_parts + 1) * sizeof *u->n_part);
     if (!u->n_part)
         return ckpt_fail_memory(u->job.err);
-    // One model file has them in order already: the usual case walks the list once.
+    // A single model file lists them in order already, so that one pass is enough.
     for (size_t g = 0, from = 0; rc == CKPT_OK && g < u->n_parts; g++) {
         bool sorted = u->dir.whole.n <= 1;
         size_t before = u->param.n;
@@ -208,13 +207,13 @@ static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
     return rc;
 }
 
-/* Files of an entry besides the master: only a trained parameter has them. */
+/* True if an entry has files besides the master, which only a trained parameter has. */
 static bool ur_has_states(const ckpt_uni *u, const ckpt_uni_entry *e)
 {
     return e->n > 1 || (e->n == 1 && strcmp(u->dir.file.at[e->first], "fp32") != 0);
 }
 
-/* Say what of zero/ is left out: strangers, and slices. */
+/* Report folders of zero/ that are left out: unknown parameters, and slices. */
 static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_cut,
                    const char *cut)
 {
@@ -234,7 +233,7 @@ static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_
     return rc;
 }
 
-/* What AutoEP has under two names, or all experts in one folder. */
+/* True if p belongs to AutoEP: it has a second name, or shares one folder with other experts. */
 static bool ur_is_autoep(const ckpt_uni *u, const ckpt_ds_param *p)
 {
     bool is = ckpt_ds_autoep_of(&u->head, p->name, p->n_name) != NULL;
@@ -245,9 +244,9 @@ static bool ur_is_autoep(const ckpt_uni *u, const ckpt_ds_param *p)
 }
 
 /*
- * Entries that param_shapes does not list, and that the model file does not hold in a better form.
- * Where there are no param_shapes, what has optimizer state is a parameter: these are entered
- * first, as trained.
+ * Enter the entries of zero/ that param_shapes does not list, unless the model file holds a better
+ * copy.  Without param_shapes every entry with optimizer state is a trained parameter; such entries
+ * come first.
  */
 static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
 {
@@ -273,7 +272,8 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
             strange = e->name;
             n_strange++;
         } else if (!trained && held && u->head.stage != 3) {
-            // Stage 3's module has placeholders for parameters: those are here or nowhere.
+            // The module of stage 3 has placeholders for parameters, so that zero/ is their only
+            // source.
             cut = u->shapes_whole ? cut : e->name;
             n_cut += !u->shapes_whole;
         } else {
@@ -283,12 +283,11 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
     return rc == CKPT_OK ? ur_tell(u, n_strange, strange, n_cut, cut) : rc;
 }
 
-/* ---- what the model file holds ---- */
+/* ---- contents of the model file ---- */
 
 /*
- * The module and its lists.  What says that the run was cut over model-parallel ranks, or has
- * experts in files of their own, is no reason to look for more here: the tensors of zero/ are
- * whole.
+ * Read the module and its lists.  Entries about model-parallel ranks and expert files are ignored,
+ * because the tensors of zero/ are whole.
  */
 static int ur_module(ckpt_uni *u)
 {
@@ -297,7 +296,7 @@ static int ur_module(ckpt_uni *u)
     return rc == CKPT_OK ? ckpt_ds_module_begin(&u->job, &u->head, &u->module) : rc;
 }
 
-/* Fragments of frozen parameters in the model files of stage 3. */
+/* Read fragments of frozen parameters from one rank's model file (stage 3). */
 static int ur_fragments(void *ctx, ckpt_ds_shard *s)
 {
     ckpt_uni *u = ctx;
@@ -305,7 +304,7 @@ static int ur_fragments(void *ctx, ckpt_ds_shard *s)
     return ckpt_ds_frozen_read(&u->job, &u->head, &u->module, s);
 }
 
-/* Those of all ranks, which must all be there. */
+/* Read the fragments of all ranks; every rank's file must be there. */
 static int ur_frozen_parts(ckpt_uni *u)
 {
     int rc = ckpt_ds_folder_check(&u->job, &u->dir.parts, "model");
@@ -317,8 +316,8 @@ static int ur_frozen_parts(ckpt_uni *u)
     return rc;
 }
 
-/* Buffers and frozen parameters.  One slice of a frozen parameter is not the parameter: it is left
- * out, and said. */
+/* Add buffers and frozen parameters.  With tensor parallelism a frozen parameter is left out and
+ * reported, because the module holds only one slice of it. */
 static int ur_held(ckpt_uni *u, const ckpt_ds_params *trained)
 {
     ckpt_ds_module *module = &u->module;
@@ -334,7 +333,7 @@ static int ur_held(ckpt_uni *u, const ckpt_ds_params *trained)
                                            : rc;
 }
 
-/* The parameters as the model file's functions look for them. */
+/* Copy the parameters into the list type of the functions for model files. */
 static int ur_trained(const ckpt_uni *u, ckpt_ds_params *out)
 {
     for (size_t i = 0; i < u->param.n; i++) {
@@ -346,7 +345,7 @@ static int ur_trained(const ckpt_uni *u, ckpt_ds_params *out)
     return CKPT_OK;
 }
 
-/* Which parameters there are, and everything that the model file itself holds. */
+/* Decide which parameters exist, and read everything else from the model file. */
 static int ur_model(ckpt_uni *u, ckpt_index *ix)
 {
     const ckpt_value *shapes = ur_get(u, "param_shapes");
@@ -363,7 +362,8 @@ static int ur_model(ckpt_uni *u, ckpt_index *ix)
     if (rc == CKPT_OK)
         rc = ur_shapes(u, ix, &all);
     ckpt_vec_free(&all);
-    // Without param_shapes what has optimizer state is trained, and must not be taken for frozen.
+    // Without param_shapes, enter parameters with optimizer state first: otherwise they count as
+    // frozen.
     if (rc == CKPT_OK && !shapes)
         rc = ur_others(u, ix, true);
     if (rc == CKPT_OK && module)
@@ -376,7 +376,7 @@ static int ur_model(ckpt_uni *u, ckpt_index *ix)
 
 /* ---- values ---- */
 
-/* The tensor of a file: bare, or under 'param'. */
+/* The tensor of a file: the root itself, or its entry 'param'. */
 static const ckpt_tensor_value *ur_tensor(const ckpt_value *root)
 {
     const ckpt_value *v = root;
@@ -391,8 +391,8 @@ static bool ur_shape_is(const ckpt_tensor_value *v, const uint64_t *shape, uint3
     return v->ndim == ndim && (ndim == 0 || memcmp(v->shape, shape, ndim * sizeof *shape) == 0);
 }
 
-/* Back a tensor of the map by a value of its shape, or by the same elements flat, as stage 3 leaves
- * them. */
+/* Back a tensor of the map by a file's tensor of the same shape, or by a flat one as stage 3 writes
+ * it. */
 static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ckpt_tensor *t)
 {
     ckpt_value wrapped = {.kind = CKPT_V_TENSOR};
@@ -407,14 +407,14 @@ static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ck
                : rc;
 }
 
-/* Does a value hold the elements of a shape? */
+/* Check that a file's tensor has the shape of `like`, or is flat with as many elements. */
 static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value *v,
                    const ckpt_tensor *like, bool *fits)
 {
     uint64_t n = 1;
 
     for (uint32_t i = 0; i < like->ndim; i++)
-        n *= like->shape[i]; // was checked when the shape was read
+        n *= like->shape[i]; // cannot overflow: checked when the shape was read
     *fits = ur_shape_is(v, like->shape, like->ndim) || (v->ndim == 1 && v->shape[0] == n);
     if (*fits)
         return CKPT_OK;
@@ -426,7 +426,7 @@ static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value 
                                                                                  : "fp32.pt");
 }
 
-/* The tensor of a file as that of the parameter `at`: its master, or one kind of its state. */
+/* Add the tensor of a file as the master of parameter `at`, or as one kind of its state. */
 static int ur_add_tensor(ckpt_uni *u, ckpt_uni_file *f, size_t at, const ckpt_tensor_value *v)
 {
     ckpt_uni_param *p = &u->param.at[at];
@@ -464,13 +464,13 @@ static int ur_add_tensor(ckpt_uni *u, ckpt_uni_file *f, size_t at, const ckpt_te
     if (rc != CKPT_OK || !master)
         return rc;
     p->t = t;
-    // The converter copies model files without the experts, which no release puts there.
+    // The model file has a second copy, except of experts, because no release stores those there.
     bool copy = p->trained && u->shapes_whole && u->head.stage < 3 && u->n_shapes &&
                 ckpt_ds_index_find(&u->module.by_name, p->shape.name, strlen(p->shape.name));
     return copy ? ckpt_ds_module_twin(&u->job, &u->head, &u->module, t) : CKPT_OK;
 }
 
-/* AutoEP: one tensor of all experts of a layer, which are parameters here. */
+/* Split the file of an AutoEP layer, one tensor of all experts, into its parameters. */
 static int ur_add_experts(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v)
 {
     const ckpt_ds_param *p = &u->param.at[f->want->param].shape;
@@ -496,7 +496,7 @@ static int ur_add_experts(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value
     return rc;
 }
 
-/* One file with a tensor. */
+/* Add the tensor of one file. */
 static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
 {
     const ckpt_tensor_value *v = ur_tensor(f->shard->root);
@@ -509,7 +509,7 @@ static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
                                                    : ur_add_tensor(u, f, f->want->param, v);
 }
 
-/* A parameter's step count: kept, with the tree of the first. */
+/* Store a parameter's step count and its tree. */
 static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
 {
     ckpt_uni_param *p = &u->param.at[f->want->param];
@@ -520,7 +520,7 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
                                f->want->path);
     p->has_step = true;
     p->step = f->shard->step;
-    // Nearly all are equal: one tree for each run of them is enough.
+    // Step counts are nearly always equal, so that equal neighbours share one tree.
     ckpt_uni_param *last = &u->param.at[u->last_step];
     if (last->step_tree && last->has_step && !(last->step < p->step) && !(last->step > p->step)) {
         copy = last->step_tree;
@@ -541,7 +541,7 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
     return rc;
 }
 
-/* An entry for each parameter that has a file of this state. */
+/* List the files of one kind of state. */
 static int ur_wants(ckpt_uni *u, ckpt_uni_wants *wants, const char *state)
 {
     wants->n = 0;
@@ -569,7 +569,7 @@ static int ur_read_state(ckpt_uni *u, ckpt_uni_wants *wants, const char *state, 
     return rc == CKPT_OK ? ckpt_uni_files_each(u, wants, fn) : rc;
 }
 
-/* Every trained parameter has its master. */
+/* Report trained parameters without a master. */
 static int ur_check_weights(ckpt_uni *u)
 {
     int rc = CKPT_OK;
@@ -586,7 +586,7 @@ static int ur_check_weights(ckpt_uni *u)
     return rc;
 }
 
-/* Masters in 16 bits: of a run that kept them so, or of files that somebody has cast. */
+/* Warn about masters in 16 bits: the run kept them so, or a tool converted the files. */
 static int ur_say_narrow(ckpt_uni *u)
 {
     if (u->n_narrow == 0)
@@ -598,8 +598,8 @@ static int ur_say_narrow(ckpt_uni *u)
 }
 
 /*
- * fp32.pt of something that the model file holds, a buffer or a second name: the model file's value
- * counts, for float32 is not that of every buffer; but the file must be what it seems.
+ * Check fp32.pt of a buffer or of a tied name.  The model file's value is used, because float32
+ * cannot hold every buffer exactly; but the file must be readable and of the right shape.
  */
 static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
 {
@@ -616,12 +616,12 @@ static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
         return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
                                "%s: the tensor has other sizes than %.200s in the model file",
                                f->want->path, t->name);
-    // Its record is one of the checkpoint's: verify checks it.
+    // Add the file as a source, so that verify checks its record too.
     return v->storage ? ckpt_ds_shard_source(&u->job, f->shard, v->storage->source, &source)
                       : CKPT_OK;
 }
 
-/* Those of all buffers and second names that zero/ has. */
+/* Check fp32.pt of all buffers and tied names. */
 static int ur_redundant(ckpt_uni *u, ckpt_uni_wants *wants)
 {
     const ckpt_map *map = u->job.map;
@@ -645,7 +645,7 @@ static int ur_redundant(ckpt_uni *u, ckpt_uni_wants *wants)
     return ckpt_uni_files_each(u, wants, ur_again);
 }
 
-/* The kinds of state that there are, in the order of their names. */
+/* Collect the kinds of state in zero/, sorted by name. */
 static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
 {
     for (size_t i = 0; i < u->dir.file.n; i++) {
@@ -665,7 +665,7 @@ static int ur_kinds(ckpt_uni *u, ckpt_uni_names *kinds)
     return CKPT_OK;
 }
 
-/* Values of all parameters: masters, tied names, and with_optimizer states and step counts. */
+/* Read the masters and tied names; with with_optimizer the states and step counts too. */
 static int ur_values(ckpt_uni *u)
 {
     ckpt_uni_wants wants = {0};
@@ -678,7 +678,7 @@ static int ur_values(ckpt_uni *u)
         rc = ckpt_ds_module_add_aliases(&u->job, &u->head, &u->module);
     if (rc == CKPT_OK)
         rc = ur_say_narrow(u);
-    // Only who wants to know everything looks at what says nothing new.
+    // Redundant files give no values, so that only a check of the whole checkpoint reads them.
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ur_redundant(u, &wants);
     if (rc == CKPT_OK)
@@ -696,7 +696,7 @@ static int ur_values(ckpt_uni *u)
 
 /* ---- trees ---- */
 
-/* One tree of the two. */
+/* Copy one of the two trees into the map. */
 static int ur_tree(ckpt_uni *u, ckpt_value *root, const char *key, ckpt_ds_shard *s)
 {
     ckpt_value *tree = NULL;
@@ -707,7 +707,7 @@ static int ur_tree(ckpt_uni *u, ckpt_value *root, const char *key, ckpt_ds_shard
     return rc;
 }
 
-/* The trees side by side, as the deepspeed driver has them. */
+/* Copy both trees into the map under the keys of the deepspeed driver. */
 static int ur_trees(ckpt_uni *u)
 {
     ckpt_value *root = ckpt_value_new(u->job.map->arena, CKPT_V_DICT);
@@ -764,7 +764,7 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     return rc;
 }
 
-/* A path to this file means the folder that it names. */
+/* A path to `latest_universal` stands for its folder. */
 static int ur_part(const char *file_name)
 {
     return strcmp(file_name, "latest_universal") == 0 ? 2 : 0;

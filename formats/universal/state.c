@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: the parameter groups and optimizer values of a universal checkpoint in the form that
- * writers take (libckpt/map/state.h), and its step counts as tensors.
+ * state.c: builds the state that writers take (libckpt/map/state.h) from a universal checkpoint:
+ * parameter groups, optimizer values, and step counts as tensors.
  *
- * Groups are those of optimizer_state.pt, their parameters those of param_shapes, one dict per
- * group (stages 1, 2) or per sub-group (stage 3, where 'params' lists the sub-groups of a group).
- * What a group's optimizer keeps is put together from the files of its parameters.
+ * The groups come from optimizer_state.pt, their parameters from param_shapes, which has one dict
+ * per group (stages 1, 2) or per sub-group (stage 3, where 'params' lists a group's sub-groups).  A
+ * group's optimizer entry is assembled from the files of its parameters.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -44,7 +44,7 @@ int ckpt_uni_common_step(ckpt_uni *u)
     return rc;
 }
 
-/* One tensor for each parameter, as native checkpoints are given them. */
+/* Add one step tensor per parameter, as writers of native checkpoints expect. */
 static int us_steps(ckpt_uni *u)
 {
     int rc = CKPT_OK;
@@ -59,8 +59,8 @@ static int us_steps(ckpt_uni *u)
 
 /* ---- groups ---- */
 
-/* A group's optimizer state counts steps alike for all its parameters, as DeepSpeed asks when it
- * loads them. */
+/* Check that all parameters of a group have the same step count, because DeepSpeed requires it at
+ * load. */
 static int us_check_steps(ckpt_uni *u, const ckpt_group *g, const ckpt_uni_param **first)
 {
     *first = NULL;
@@ -79,7 +79,7 @@ static int us_check_steps(ckpt_uni *u, const ckpt_group *g, const ckpt_uni_param
     return CKPT_OK;
 }
 
-/* A flat tensor that stands for a kind of state of the whole group. */
+/* Make the flat tensor that represents one kind of state for a whole group. */
 static ckpt_value *us_flat(ckpt_map *map, const ckpt_tensor *t)
 {
     ckpt_value *v = ckpt_value_new(map->arena, CKPT_V_TENSOR);
@@ -101,7 +101,7 @@ static ckpt_value *us_flat(ckpt_map *map, const ckpt_tensor *t)
     return v;
 }
 
-/* Enter the kinds of state that one parameter has and the ones before it had not. */
+/* Add the kinds of state of one parameter that `entry` lacks. */
 static int us_kinds(ckpt_uni *u, const ckpt_state *state, const ckpt_uni_param *p,
                     ckpt_value *entry)
 {
@@ -120,7 +120,7 @@ static int us_kinds(ckpt_uni *u, const ckpt_state *state, const ckpt_uni_param *
     return CKPT_OK;
 }
 
-/* What the optimizer keeps for a group, as its own state would have it. */
+/* Assemble a group's optimizer entry in the layout of optimizer.state_dict(). */
 static int us_entry(ckpt_uni *u, ckpt_state *state, ckpt_group *g)
 {
     ckpt_value *entry = ckpt_value_new(u->job.map->arena, CKPT_V_DICT);
@@ -136,8 +136,8 @@ static int us_entry(ckpt_uni *u, ckpt_state *state, ckpt_group *g)
     return rc;
 }
 
-/* How many dicts of param_shapes, from `next` on, are of a group; 0 where 'params' does not go on
- * there. */
+/* The number of dicts of param_shapes, from `next` on, that belong to a group; 0 if 'params' does
+ * not continue there. */
 static size_t us_parts_of(const ckpt_uni *u, const ckpt_value *fields, size_t next, size_t n_groups)
 {
     ckpt_seq params = ckpt_value_seq(ckpt_value_get(fields, "params"));
@@ -155,8 +155,7 @@ static size_t us_parts_of(const ckpt_uni *u, const ckpt_value *fields, size_t ne
     return (size_t)params.n;
 }
 
-/* DeepSpeed's order of n parameters under round_robin_gradients; the n-th of it is where the
- * optimizer has number i. */
+/* order[i]: position of the optimizer's parameter i in DeepSpeed's round_robin_gradients order. */
 static void us_round_robin(size_t *order, size_t n, uint32_t world)
 {
     size_t k = 0;
@@ -167,7 +166,7 @@ static void us_round_robin(size_t *order, size_t n, uint32_t world)
     }
 }
 
-/* The parameters of a group, in the order of the optimizer. */
+/* Append a group's parameters in the optimizer's order. */
 static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
 {
     size_t *order = ckpt_alloc((g->n + 1) * sizeof *order);
@@ -189,8 +188,8 @@ static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
 }
 
 /*
- * DeepSpeed's converter takes exp_avg, exp_avg_sq and step alone: what else the settings of a group
- * ask for has no files, and the optimizer's next step fails without it.
+ * Report lost state.  DeepSpeed's converter writes exp_avg, exp_avg_sq and step only, so that an
+ * optimizer whose settings need more state fails at its next step.
  */
 static int us_lost(ckpt_uni *u, const ckpt_group *g)
 {
@@ -243,10 +242,10 @@ static int us_groups(ckpt_uni *u, ckpt_state *state)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the state ---- */
 
-/* optimizer_state.pt in the form of a rank's optimizer file, without what the groups hold already.
- */
+/* Make a rank's optimizer file from optimizer_state.pt, without the entries that the groups
+ * hold. */
 static ckpt_value *us_optim(ckpt_uni *u)
 {
     static const char *const held[] = {"param_groups", "optimizer_state_dict", "fp32_flat_groups"};
@@ -272,7 +271,7 @@ static ckpt_value *us_optim(ckpt_uni *u)
     return fits ? root : NULL;
 }
 
-/* A dict that says "one slice, one stage". */
+/* {pp_degree: 1, tp_degree: 1}. */
 static ckpt_value *us_degrees(ckpt_arena *arena)
 {
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_DICT), *one = ckpt_value_int(arena, 1);
@@ -283,8 +282,8 @@ static ckpt_value *us_degrees(ckpt_arena *arena)
                : NULL;
 }
 
-/* The model file's tree; of a run of several model-parallel ranks, as that of one: tensors are
- * whole now. */
+/* The model file's tree.  For several model-parallel ranks its degrees become 1, because the
+ * tensors are whole. */
 static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
 {
     ckpt_arena *arena = u->job.map->arena;
@@ -303,7 +302,7 @@ static ckpt_value *us_model(ckpt_uni *u, ckpt_value *tree)
     return fits ? root : NULL;
 }
 
-/* What the run's configuration says of a layout that is gone. */
+/* Read from ds_config whether parameters are in round-robin order. */
 static void us_config(const ckpt_uni *u, ckpt_state *state)
 {
     const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
@@ -320,8 +319,8 @@ static void us_config(const ckpt_uni *u, ckpt_state *state)
     else if (ckpt_value_as_int(size, &n) && n > 0)
         state->sub_group_size = (uint64_t)n;
     state->aligned = ckpt_value_as_int(ckpt_value_get(zero, "parameter_alignment"), &n) && n;
-    // param_shapes of such a run are in that order, in the universal checkpoint too; stage 1 knows
-    // the option since 0.13.0, its BF16_Optimizer (fp32 accumulation) does not.
+    // param_shapes of a run with round_robin_gradients has that order, in the universal checkpoint
+    // too. Stage 1 supports the option since 0.13.0, except its BF16_Optimizer (fp32 accumulation).
     (void)ckpt_value_as_int(ckpt_value_get(zero, "stage"), &stage);
     knows = stage == 2 || (stage == 1 && ckpt_ds_version_at_least(version, 0, 13, 0) &&
                            !(accum && ckpt_value_is(accum, "fp32")));
@@ -329,7 +328,7 @@ static void us_config(const ckpt_uni *u, ckpt_state *state)
                          ckpt_value_as_int(ckpt_value_get(zero, "round_robin_gradients"), &n) && n;
 }
 
-/* Optimizer state leaves as F32, whatever a run kept it in. */
+/* Write optimizer state as F32, regardless of the dtype that the run kept. */
 static void us_export(ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -339,7 +338,7 @@ static void us_export(ckpt_map *map)
     }
 }
 
-/* zero_optimization.<key> of the run's configuration is on. */
+/* True if ds_config sets zero_optimization.<key>. */
 static bool us_is_on(const ckpt_uni *u, const char *key)
 {
     const ckpt_value *config = ckpt_value_get(u->head.model.root, "ds_config");
@@ -374,8 +373,7 @@ int ckpt_uni_state_make(ckpt_uni *u)
     rc = ckpt_ds_state_new(&u->job, &u->head, &u->module, &state);
     if (rc != CKPT_OK)
         return rc;
-    // The files are of no stage and no world; what the run had is a proposal for those who write
-    // one.
+    // Universal files have no stage and no world size, so that the source run's are only defaults.
     if (!ckpt_value_as_int(ckpt_value_get(u->head.model.root, "dp_world_size"), &world) ||
         world < 0 || world > UINT32_MAX)
         world = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step.c: a group's step count, as universal checkpoints keep it.
+ * step.c: finds a group's step count and writes it in the form of universal checkpoints.
  */
 #include "formats/universal/universal.h"
 
-/* A group's step count where its optimizer keeps it: in its state, or (FusedAdam) with the
- * hyper-parameters. */
+/* A group's step count from the optimizer's state, or from the hyper-parameters (FusedAdam). */
 static const ckpt_value *ust_step(const ckpt_group *g)
 {
     const ckpt_value *step = ckpt_value_get(g->entry, "step");
@@ -15,7 +14,7 @@ static const ckpt_value *ust_step(const ckpt_group *g)
     return step && step->kind != CKPT_V_NONE ? step : NULL;
 }
 
-/* The same as the map has it, for releases that keep it elsewhere. */
+/* A group's step count as a tensor of the map, for releases that store it per parameter. */
 static const ckpt_tensor *ust_step_tensor(const ckpt_uni_write *w, const ckpt_group *g)
 {
     return g->n ? ckpt_state_moment(w->job.from, w->job.state, "step",

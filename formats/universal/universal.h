@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * universal.h: what the files of the universal checkpoint driver share.  Not for anyone else.
+ * universal.h: the interface between the files of the universal checkpoint driver (private to it).
  *
- *     folder.c   from what the user named to one output folder: its model files, its parameters
- *     files.c    thousands of small torch files, a few at a time by several threads
- *     read.c     the driver's reader: names and roles from the model file, values from zero/
- *     facts.c    what was understood, for `info`
- *     state.c    parameter groups and optimizer values in the form that writers take
- *     write.c    the driver's writer: which files there are, one folder per parameter
- *     model.c    the two model files, written
- *     optim.c    zero/optimizer_state.pt, written
+ *     folder.c    finds the output folder, its model files and its parameters
+ *     files.c     reads thousands of small torch files with several threads
+ *     read.c      the reader: names and roles from the model file, values from zero/
+ *     complete.c  reports missing files of zero/
+ *     facts.c     fills in the facts for `ckpt info`
+ *     state.c     builds parameter groups and optimizer values for writers
+ *     write.c     the writer: chooses the files, one folder per parameter
+ *     model.c     writes the two model files
+ *     optim.c     writes zero/optimizer_state.pt
+ *     step.c      finds and writes step counts
  *
  * The layout, as DeepSpeed 0.7.4 to 0.19.8 write and read it:
  *     run/latest_universal                          text: the name of the folder below
@@ -20,8 +22,8 @@
  *                                exp_avg.pt ...     the same, one file per kind of state
  *                                step.pt            a number or a tensor of one element
  *
- * The model files are DeepSpeed's own, so that what reads them there
- * (formats/deepspeed/module) is used here too.
+ * The model files are DeepSpeed's native ones, so that this driver reads them with the functions of
+ * formats/deepspeed/module.
  */
 #ifndef CKPT_FORMATS_UNIVERSAL_H
 #define CKPT_FORMATS_UNIVERSAL_H
@@ -31,7 +33,7 @@
 #include "formats/deepspeed/write/write.h"
 #include "formats/rules/rules.h"
 
-/* A folder below zero/, by name: nested ones ("a/b") where a parameter's name has slashes. */
+/* A folder below zero/; its name has slashes ("a/b") if the parameter's name has. */
 typedef struct ckpt_uni_entry {
     const char *name;
     const char *path;
@@ -51,7 +53,7 @@ typedef struct ckpt_uni_folder {
     ckpt_uni_names file;    /* names of the .pt files of all entries, without ".pt" */
 } ckpt_uni_folder;
 
-/* A file to read, and what it is of. */
+/* A file to read, and the parameter that it belongs to. */
 typedef struct ckpt_uni_want {
     const char *path;
     const char *state; /* "fp32", "exp_avg", "step" */
@@ -60,16 +62,16 @@ typedef struct ckpt_uni_want {
 
 CKPT_VEC(ckpt_uni_wants, ckpt_uni_want);
 
-/* A parameter, or another entry of zero/, on its way into the map. */
+/* A parameter, or another entry of zero/, before it enters the map. */
 typedef struct ckpt_uni_param {
-    ckpt_ds_param shape; /* name and group; its shape only where shapes are known */
-    size_t entry;        /* in the folder; SIZE_MAX: it has none */
-    ckpt_tensor *t;      /* once fp32.pt was read */
-    bool trained;        /* else a tensor that only zero/ holds: frozen */
+    ckpt_ds_param shape; /* name and group; the shape only if param_shapes gives it */
+    size_t entry;        /* index in dir.entry, or SIZE_MAX */
+    ckpt_tensor *t;      /* NULL until fp32.pt was read */
+    bool trained;        /* false: frozen, a tensor that only zero/ holds */
     bool has_step;
     double step;
-    ckpt_ds_scalar scalar; /* the same as bytes */
-    ckpt_value *step_tree; /* the same as a value of the large map's arena */
+    ckpt_ds_scalar scalar; /* the step as bytes */
+    ckpt_value *step_tree; /* the step as a value in the map's arena */
 } ckpt_uni_param;
 
 CKPT_VEC(ckpt_uni_params, ckpt_uni_param);
@@ -81,25 +83,25 @@ typedef struct ckpt_uni {
     ckpt_ds_module module;
     const char *tag;
     ckpt_uni_folder dir;
-    ckpt_uni_params param; /* those of param_shapes in their order; then what only zero/ knows */
-    size_t n_shapes;       /* how many param_shapes lists */
-    bool shapes_whole; /* its shapes are those of the whole parameters: one model-parallel rank */
-    uint64_t *n_part;  /* parameters of each dict of param_shapes */
+    ckpt_uni_params param; /* param_shapes in its order, then entries that only zero/ has */
+    size_t n_shapes;       /* parameters in param_shapes */
+    bool shapes_whole;     /* one model-parallel rank: shapes are those of whole parameters */
+    uint64_t *n_part;      /* number of parameters in each dict of param_shapes */
     size_t n_parts;
-    size_t last_step; /* the parameter whose step_tree was copied last */
-    size_t n_narrow;  /* masters that are not float32, and the first's file */
+    size_t last_step; /* index of the parameter whose step_tree was copied last */
+    size_t n_narrow;  /* masters that are not float32 */
     const char *narrow;
 } ckpt_uni;
 
 /* ---- folder.c ---- */
 
-/* 0..100 from names, and from what zero/ holds. */
+/* A score of 0 to 100 from the file names and the contents of zero/. */
 int ckpt_uni_probe(const ckpt_listing *list);
 
 /* Find the folder, its model files and its parameters; sets the map's path and u->tag. */
 int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list);
 
-/* Free its lists; names and paths are the map's. */
+/* Free the lists of a folder; its names and paths belong to the map. */
 void ckpt_uni_folder_free(ckpt_uni_folder *dir);
 
 /* Index of a parameter's entry, or SIZE_MAX. */
@@ -108,66 +110,68 @@ size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 /* ---- complete.c ---- */
 
 /*
- * Does every trained parameter have the kinds of state that those of its kind have?
+ * Check that every trained parameter has the kinds of state of its optimizer's other parameters.
  *
- * Errors  CKPT_EMISSING, a finding where they are collected; a warning where only weights are read
+ * Errors  CKPT_EMISSING, recorded as a finding if the map collects them; only a warning if just the
+ *         weights are read
  */
 int ckpt_uni_complete(ckpt_uni *u);
 
 /*
- * Open model files that are not read, those of stage 3 beside whole ones: damage in them, or
- * another step, is worth a finding.
+ * Open the stage 3 model files beside whole ones although their values are not used, because damage
+ * or another step count in them is worth a finding.
  */
 int ckpt_uni_models(ckpt_uni *u);
 
 /* ---- files.c ---- */
 
-/* A file that was read, and what for; its root is of any kind. */
+/* A file that was read, and its request; the root may be of any kind. */
 typedef struct ckpt_uni_file {
     const ckpt_uni_want *want;
     ckpt_ds_shard *shard;
 } ckpt_uni_file;
 
-/* What is done with one file; it is closed afterwards. */
+/* Handles one file; the caller closes it afterwards. */
 typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 
-/* Read the files of a list, all of one state, and hand those that could be read to fn in order;
- * step counts are read with their files. */
+/* Read the files of a list, which all have one kind of state, and call fn in list order for each
+ * readable one.  Step counts are read together with their files. */
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn);
 
 /* ---- facts.c ---- */
 
-/* Stage, world, steps and so on as facts of the map. */
+/* Add stage, world size, steps and so on as facts of the map. */
 int ckpt_uni_facts(ckpt_uni *u);
 
 /* ---- state.c ---- */
 
-/* Stage 3 keeps one step count for all in optimizer_state.pt, that of sub-group 0: give it to the
- * parameters. */
+/* Give every parameter the step of sub-group 0, because stage 3 keeps one step count in
+ * optimizer_state.pt. */
 int ckpt_uni_common_step(ckpt_uni *u);
 
-/* The state of the run for writers, and step counts as tensors (with_optimizer). */
+/* Build the run's state for writers, and with with_optimizer the step tensors. */
 int ckpt_uni_state_make(ckpt_uni *u);
 
 /* ---- write.c ---- */
 
-/* What is being written. */
+/* The output that is being written. */
 typedef struct ckpt_uni_write {
     ckpt_dsw_job job;
     ckpt_dsw_how how; /* stage, release, dtype, new_dtype and fresh are set */
-    bool whole; /* the model file of stages 1 and 2, and what they need of optimizer_state.pt */
-    bool parts; /* the same of stage 3 */
-    bool flat;  /* bare flat tensors: all that stage 3 reads before 0.19.3 */
+    bool whole; /* write the model file of stages 1 and 2 and their entries of optimizer_state.pt */
+    bool parts; /* write those of stage 3 */
+    bool flat;  /* bare flat tensors, because stage 3 reads no other form before 0.19.3 */
     const ckpt_value *info; /* universal_checkpoint_info of the source, or NULL */
     ckpt_uni_rules
-        *rules; /* how tensor-parallel slices are cut; NULL where nothing speaks of any */
+        /* the source's rules for cutting tensor-parallel slices, or NULL */
+        *rules;
 } ckpt_uni_write;
 
-/* The driver's writer: a run folder with one universal checkpoint (ckpt_directory.scatter). */
+/* Write a run folder with one universal checkpoint (ckpt_directory.scatter). */
 int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
-/* The step count of a group as a value of a file, zero for a fresh optimizer; None where the
- * optimizer counts none. */
+/* A group's step count as a value of the output: zero for a fresh optimizer, None for an optimizer
+ * that counts no steps. */
 ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_group *g);
 
 /* True if a group's optimizer counts steps. */
@@ -175,13 +179,13 @@ bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g);
 
 /* ---- model.c ---- */
 
-/* mp_rank_00_model_states.pt with the module, or zero_pp_rank_0_mp_rank_00_model_states.pt with
- * placeholders. */
+/* Write mp_rank_00_model_states.pt with the module or, with `parts`,
+ * zero_pp_rank_0_mp_rank_00_model_states.pt with placeholders. */
 int ckpt_uni_model_file(ckpt_uni_write *w, bool parts, const char *name);
 
 /* ---- optim.c ---- */
 
-/* zero/optimizer_state.pt. */
+/* Write zero/optimizer_state.pt. */
 int ckpt_uni_optim_file(ckpt_uni_write *w, const char *name);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the directory driver of universal checkpoints, written: a folder per parameter, one
- * or two model files, and optimizer_state.pt.
+ * write.c: writes a universal checkpoint: a folder per parameter, one or two model files, and
+ * optimizer_state.pt.
  *
- * From 0.19.3 on DeepSpeed's stage 3 reads the dicts of stages 1 and 2 as well, so that one folder
- * serves all three: full shapes, both model files, and an optimizer_state.pt with what either looks
- * for.  Earlier releases get the form of one stage.  Everything is laid out by names and shapes;
- * what the checkpoint says of fragments (param_slice_mappings) is never used: it is wrong for
+ * From 0.19.3 on DeepSpeed's stage 3 also reads the dicts of stages 1 and 2, so that one folder
+ * serves all three stages: full shapes, both model files, and an optimizer_state.pt with the keys
+ * of both. Earlier releases get the form of one stage.  The layout follows from names and shapes
+ * alone; the source's param_slice_mappings is never used, because it is wrong for
  * round_robin_gradients.
  */
 #include <inttypes.h>
@@ -18,9 +18,9 @@
 
 enum { UW_MAX_LISTED = 5 }; /* names in a message */
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
-/* The one state to write. */
+/* Take the source's only state. */
 static int uw_state(ckpt_uni_write *w)
 {
     const ckpt_map *from = w->job.from;
@@ -53,7 +53,7 @@ static int uw_state(ckpt_uni_write *w)
     return CKPT_OK;
 }
 
-/* The release to write for, and with it the form. */
+/* Choose the target release, and with it the form. */
 static int uw_form(ckpt_uni_write *w)
 {
     const ckpt_target *target = w->job.target;
@@ -82,7 +82,7 @@ static int uw_form(ckpt_uni_write *w)
                          stage == 3 ? "stage 3" : "stages 1 and 2", version);
 }
 
-/* No group counts steps: every one was skipped so far, or the optimizer keeps nothing. */
+/* Warn if no group counts steps: the run skipped every step, or its optimizer has no state. */
 static int uw_no_state(ckpt_uni_write *w)
 {
     const ckpt_state *state = w->job.state;
@@ -98,7 +98,7 @@ static int uw_no_state(ckpt_uni_write *w)
                          "1 and 2 and ckpt reshard read it");
 }
 
-/* What DeepSpeed makes of it in a run that is configured like the source. */
+/* Warn about parameters and options with which DeepSpeed cannot load the output. */
 static int uw_warn(ckpt_uni_write *w)
 {
     const ckpt_state *state = w->job.state;
@@ -107,7 +107,8 @@ static int uw_warn(ckpt_uni_write *w)
     for (size_t i = 0; rc == CKPT_OK && i < state->param.n; i++) {
         if (state->param.at[i]->ndim > 0)
             continue;
-        // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py asks for chunks
+        // load_hp_checkpoint_state of deepspeed/checkpoint/universal_checkpoint.py splits tensors
+        // in chunks
         rc = ckpt_map_note(w->job.to, CKPT_WARNING, w->job.err,
                            "%.200s has no axes: stages 1 and 2 of DeepSpeed (0.19.8 too) fail to "
                            "load universal checkpoints with such a parameter, stage 3 and ckpt "
@@ -123,8 +124,7 @@ static int uw_warn(ckpt_uni_write *w)
         "values of a universal checkpoint into wrong places: turn it off to resume");
 }
 
-/* How slices are cut, where the source says it: loading with tensor parallelism asks for it again.
- */
+/* Read the source's rules for cutting slices, because a load with tensor parallelism needs them. */
 static int uw_rules(ckpt_uni_write *w)
 {
     const ckpt_value *optim = ckpt_value_get(w->job.state->optim, "optimizer_state_dict");
@@ -134,7 +134,7 @@ static int uw_rules(ckpt_uni_write *w)
     if (ckpt_value_map(w->info).n == 0)
         w->info = ckpt_value_get(optim, "universal_checkpoint_info");
     info = ckpt_value_map(w->info);
-    // The version alone is what runs without tensor parallelism put there; AutoEP's, experts too.
+    // Runs without tensor parallelism store only the version; those with AutoEP also their experts.
     if (info.n <= 1 || ckpt_dsw_autoep(w->job.state))
         return CKPT_OK;
     return ckpt_uni_rules_new(&w->rules, w->info, w->job.err);
@@ -142,10 +142,10 @@ static int uw_rules(ckpt_uni_write *w)
 
 /* ---- one parameter ---- */
 
-/* A path below zero/: names become folders, so they must be good for that. */
+/* A path below zero/.  Names become folders, so that an unsafe name must be refused. */
 static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kind)
 {
-    // The one file of that folder would stand in the way of a folder of its name.
+    // a folder of this name would collide with the file of the same name
     bool safe = ckpt_path_part_ok(param, strlen(param)) && strcmp(param, "optimizer_state.pt") != 0;
     const char *path = NULL;
 
@@ -162,7 +162,7 @@ static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kin
     return path;
 }
 
-/* SubparamShape(patterns, shape, partition_dim), the sizes along partition_dim told one by one. */
+/* SubparamShape(patterns, shape, partition_dim), with every size along partition_dim given. */
 static ckpt_value *uw_sub_shape(ckpt_torch_tree *t, const ckpt_slice_rule *rule,
                                 const ckpt_tensor *of)
 {
@@ -183,8 +183,7 @@ static ckpt_value *uw_sub_shape(ckpt_torch_tree *t, const ckpt_slice_rule *rule,
                           CKPT_BY_NEWOBJ, ckpt_tt_new(t, CKPT_V_TUPLE), state);
 }
 
-/* What a load with tensor parallelism must know to cut the tensor again; nothing where there are no
- * rules. */
+/* Add the entries by which a load with tensor parallelism cuts the tensor; none without rules. */
 static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const char *name,
                   const ckpt_tensor *of)
 {
@@ -205,8 +204,8 @@ static int uw_cut(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_value *dict, const
     return CKPT_OK;
 }
 
-/* The tensor of a file, all in F32 as DeepSpeed has it, integers of no parameter too; zeros without
- * a donor. */
+/* The tensor of a file, as F32 like DeepSpeed's (buffers of integers too); zeros without a
+ * donor. */
 static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_tensor *donor,
                              const ckpt_tensor *like)
 {
@@ -222,7 +221,7 @@ static ckpt_value *uw_tensor(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_t
     return ckpt_tt_flat(t, v->as.tensor->storage, 0, like->n_elems);
 }
 
-/* fp32.pt and its kin. */
+/* Write fp32.pt or a state file of a parameter. */
 static int uw_tensor_file(ckpt_uni_write *w, const ckpt_tensor *like, const char *kind,
                           const ckpt_tensor *donor)
 {
@@ -243,8 +242,7 @@ static int uw_tensor_file(ckpt_uni_write *w, const ckpt_tensor *like, const char
     return rc != CKPT_OK ? rc : ended;
 }
 
-/* A kind of state that an entry of the optimizer names: a flat tensor, or None for moments that are
- * all zero. */
+/* True if an entry of the optimizer is a kind of state: a flat tensor, or None for zero moments. */
 static bool uw_is_kind(const ckpt_pair *p)
 {
     return p->key->kind == CKPT_V_STR && !ckpt_value_is(p->key, "step") &&
@@ -252,7 +250,7 @@ static bool uw_is_kind(const ckpt_pair *p)
             p->value->kind == CKPT_V_NONE);
 }
 
-/* A moment that has its parameter's shape, or NULL. */
+/* A moment of the parameter's shape, or NULL. */
 static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, const ckpt_tensor *p)
 {
     const ckpt_tensor *m =
@@ -264,7 +262,7 @@ static const ckpt_tensor *uw_moment(const ckpt_uni_write *w, const char *kind, c
     return m;
 }
 
-/* n experts of AutoEP, one tensor with an axis more; kind: "fp32", or one of their moments. */
+/* Stack n experts of AutoEP along a new first axis; kind is "fp32" or the name of a moment. */
 static ckpt_value *uw_stack(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_tensor *const *param,
                             size_t n, const char *kind)
 {
@@ -285,7 +283,7 @@ static ckpt_value *uw_stack(ckpt_uni_write *w, ckpt_torch_tree *t, ckpt_tensor *
     return ckpt_tt_view(t, s, 0, shape, param[0]->ndim + 1);
 }
 
-/* The file of such a tensor (deepspeed/checkpoint/autoep_universal.py, 0.19.8). */
+/* Write the file of stacked experts (deepspeed/checkpoint/autoep_universal.py, 0.19.8). */
 static int uw_experts_file(ckpt_uni_write *w, ckpt_tensor *const *param, size_t n, const char *kind)
 {
     const char *first = ckpt_state_name(w->job.state, param[0]),
@@ -307,7 +305,8 @@ static int uw_experts_file(ckpt_uni_write *w, ckpt_tensor *const *param, size_t 
     return ckpt_tt_end(&t, root);
 }
 
-/* A parameter's file of one kind of state: zeros, which is said, where it alone has none. */
+/* Write one kind of state of a parameter.  Zeros are written, and reported, if only this parameter
+ * lacks it. */
 static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pair *kind)
 {
     const char *name = kind->key->as.text.at;
@@ -321,7 +320,8 @@ static int uw_moment_file(ckpt_uni_write *w, const ckpt_tensor *p, const ckpt_pa
     return rc == CKPT_OK ? uw_tensor_file(w, p, name, moment) : rc;
 }
 
-/* Any parameter of the group has this kind of state: then DeepSpeed wants it of all. */
+/* True if a parameter of the group has this kind of state, because DeepSpeed then requires it of
+ * all. */
 static bool uw_group_has(const ckpt_uni_write *w, const ckpt_group *g, const ckpt_pair *kind)
 {
     if (w->how.fresh || kind->value->kind == CKPT_V_NONE)
@@ -346,10 +346,10 @@ static int uw_step_file(ckpt_uni_write *w, const char *param, const ckpt_group *
     return rc != CKPT_OK ? rc : ended;
 }
 
-/* ---- all of them ---- */
+/* ---- all parameters ---- */
 
-/* What a group's optimizer keeps that has no file: DeepSpeed reads moments and step counts alone.
- */
+/* Report state of a group's optimizer that is dropped, because DeepSpeed reads only moments and
+ * steps. */
 static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
@@ -369,7 +369,7 @@ static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
     return rc;
 }
 
-/* The folders of a group's parameters. */
+/* Write the folders of a group's parameters. */
 static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
@@ -389,7 +389,7 @@ static int uw_group(ckpt_uni_write *w, const ckpt_group *g)
     return rc;
 }
 
-/* The same of AutoEP's experts, of which all of a layer have one folder. */
+/* Write the folders of a group of AutoEP experts, one per layer. */
 static int uw_experts(ckpt_uni_write *w, const ckpt_group *g)
 {
     ckpt_dict kinds = ckpt_value_map(g->entry);
@@ -411,7 +411,7 @@ static int uw_experts(ckpt_uni_write *w, const ckpt_group *g)
     return rc;
 }
 
-/* A group's parameters are experts of AutoEP's. */
+/* True if the parameters of a group are experts of AutoEP. */
 static bool uw_has_experts(const ckpt_uni_write *w, const ckpt_group *g)
 {
     return ckpt_dsw_autoep(w->job.state) && g->n &&
@@ -419,10 +419,10 @@ static bool uw_has_experts(const ckpt_uni_write *w, const ckpt_group *g)
 }
 
 /*
- * What is in the module and not trained: DeepSpeed's converter (0.19.8) adds fp32.pt of whatever
- * has none, frozen parameters, buffers and second names alike, where it comes from stages 1 and 2.
- * A run that trains a frozen parameter from here on finds its master; of the others no release
- * reads more than that the file is there.
+ * True if an untrained tensor of the module gets an fp32.pt.  DeepSpeed's converter (0.19.8) writes
+ * one for every frozen parameter, buffer and second name, if the source is of stage 1 or 2.  A run
+ * that starts to train a frozen parameter reads its master from there; for the other tensors
+ * DeepSpeed only checks that the file exists.
  */
 static bool uw_adds(const ckpt_uni_write *w, const ckpt_tensor *t)
 {
@@ -446,7 +446,7 @@ static int uw_others(ckpt_uni_write *w)
         const ckpt_tensor *t = w->job.from->tensors.at[i], *of = t->owner ? t->owner : t;
         if (!uw_adds(w, t))
             continue;
-        // A second name shows the module's value, which is rounded.
+        // The module's value of a second name is rounded, so that the master is written instead.
         rc = uw_tensor_file(w, t, "fp32", t->owner && of->twin ? of->twin : of);
     }
     return rc;
@@ -471,7 +471,7 @@ static int uw_files(ckpt_uni_write *w)
 
 /* ---- the folder ---- */
 
-/* Name of the folder, and the file that names it. */
+/* Choose the name of the folder; `latest_universal` will hold it. */
 static int uw_tag(ckpt_uni_write *w)
 {
     static const char end[] = "_universal";
@@ -479,7 +479,7 @@ static int uw_tag(ckpt_uni_write *w)
     const char *of = known ? known : "global_step0";
     ckpt_map *to = w->job.to;
 
-    // A universal checkpoint written anew keeps its name.
+    // a universal source keeps its name
     size_t n = strlen(of), m = sizeof end - 1;
     if (!tag)
         tag = ckpt_arena_printf(to->arena, "%s%s", of,
@@ -500,7 +500,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     ckpt_uni_write w = {.job = {.from = from, .to = to, .target = target}};
     ckpt_dtype d = target->dtype;
 
-    // Codes are passed on through it.
+    // uw_* functions return err->code, so that err must not be NULL
     w.job.err = err ? err : &own;
     int rc = uw_state(&w);
     if (rc == CKPT_OK) {
