@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.c: owns what is the same for every kind of communicator: agreeing on an outcome, knowing a
+ * comm.c: owns the parts that every kind of communicator shares: agreeing on an outcome, reading a
  * launcher's environment, freeing.
  */
 #include "engine/comm/comm.h"
@@ -22,11 +22,11 @@ bool zt_comm_launched(void)
     return ckpt_launch_size() > 1;
 }
 
-/* What launchers tell their processes: how many there are, which one this is. */
+/* The variables in which a launcher passes its number of processes and this process' rank. */
 typedef struct cm_told {
     const char *size, *rank;
-    bool torch; /* MPI's ranks may have these too, as scripts for torch.distributed set them */
-    bool job;   /* of the job around the process: who starts mpirun there does it right */
+    bool torch; /* also set for MPI ranks, by scripts that use torch.distributed */
+    bool job;   /* set for the whole job: inside it, starting mpirun is right */
 } cm_told;
 
 static const cm_told cm_launchers[] = {
@@ -53,10 +53,10 @@ int zt_comm_alone(bool launching, ckpt_err *err)
              n = mpi > 1 ? mpi : 1;
         const char *name = size > 1 ? t->size : t->rank;
 
-        // MPI's launcher, or a step of one task, is nearer than the job around it
+        // MPI's own variables are nearer than those of the job around it
         if ((mpi >= 0 && !t->torch) || (launching && t->job))
             continue;
-        // on several nodes a local number is below the number of all, as it should be
+        // on several nodes local ranks are below the total, which is right
         if (strcmp(t->size, "WORLD_SIZE") == 0 ? size <= 1 || size == n : size <= n) {
             if (rank < n)
                 continue;
@@ -91,7 +91,7 @@ int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err)
     if (bad == CKPT_OK)
         bad = c->ops->broadcast(c, &told, sizeof told, lowest, &failed);
     if (bad != CKPT_OK) {
-        // the others cannot be asked: an own failure is the better explanation
+        // if the broadcast failed, this rank's own failure explains more
         told = rc != CKPT_OK ? told : failed;
     }
     told.text[sizeof told.text - 1] = 0;

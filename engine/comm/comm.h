@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.h: the processes of a run and what they exchange: one table of collective operations per
- * kind of network.
+ * comm.h: declares communicators, one table of collective operations per kind of network.
  *
- * All ranks call the same operations in the same order.  Buffers are device pointers where the
- * communicator says so (`device`), else host memory.  Operations on device pointers come after what
- * the device was told before, and before what it is told after: nobody has to wait for the device,
- * and results are there for its next operation, not for the host.  Counts are elements.  16-bit
- * sums are formed in fp32 from all ranks' values, in rank order, and rounded once, whatever the
- * algorithm: results depend neither on timing nor on the message's size.  NCCL alone differs: it
- * adds along its own path and rounds 16-bit sums at every hop (cuda/nccl.c).
+ * All ranks must call the same operations in the same order.  Buffers are device pointers if the
+ * communicator has a `device`, otherwise host memory.  Operations on device pointers are queued:
+ * they run after the work that the device already has and before later work, so the host does not
+ * wait, and the results are ready for the device's next operation, not for the host.  Counts are
+ * elements.  16-bit sums add the values of all ranks in fp32, in rank order, and round once, so
+ * that results depend neither on timing nor on the size of a message.  NCCL alone differs: it adds
+ * along its own path and rounds 16-bit sums at every hop (cuda/nccl.c).
  *
- * Errors are values: CKPT_EIO with the rank and the operation.  A rank that fails calls abort,
- * which ends all ranks within seconds with its text; a rank that dies is noticed by the others
- * (within 30 s) and named.  Who notices what is told in mpi.c.  Wrong arguments (CKPT_EUSAGE,
- * EUNSUPPORTED, ELIMIT) are refused before anything is sent.
+ * Failures are return values: CKPT_EIO with the rank and the operation.  A rank that fails calls
+ * abort, which ends all ranks within seconds and prints its text.  The other ranks notice a rank
+ * that died within 30 s and name it; mpi.c lists which process notices it.  Wrong arguments
+ * (CKPT_EUSAGE, EUNSUPPORTED, ELIMIT) are refused before any byte is sent.
  */
 #ifndef ZT_COMM_COMM_H
 #define ZT_COMM_COMM_H
@@ -31,9 +30,9 @@ typedef struct zt_comm zt_comm;
 typedef enum zt_reduce { ZT_SUM, ZT_MAX, ZT_MIN } zt_reduce;
 
 /*
- * Bytes that this rank has sent to others and received from them since the communicator was made;
- * what goes to several ranks counts for each of them.  Tensors: fp32, fp16, bf16, and bytes but for
- * broadcasts; words: what ranks tell each other beside them (integers, fp64, broadcasts).
+ * Bytes that this rank has sent and received since the communicator was made; a message to several
+ * ranks counts once for each of them.  Tensors: fp32, fp16, bf16, and bytes outside broadcasts.
+ * Words: control data beside tensors (integers, fp64, broadcasts).
  */
 typedef struct zt_traffic {
     uint64_t sent, received;             /* tensors */
@@ -67,22 +66,24 @@ typedef struct zt_comm_ops {
     /* x [n] of root = sum over ranks of their x [n], which the others keep. */
     int (*reduce)(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err);
     int (*broadcast)(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err);
-    /* to [world * n]: part r is what rank r has for this one; from [world * n]; bytes. */
+    /*
+     * Bytes.  Part r of `to` [world * n] is the part of rank r's `from` [world * n] for this rank.
+     */
     int (*all_to_all)(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err);
     int (*barrier)(zt_comm *c, ckpt_err *err);
 
     /*
      * Begin a reduce_scatter or all_gather that goes on while the caller computes; buffers stay
      * untouched until wait.  At most ZT_COMM_PENDING are under way; wait completes the oldest
-     * first.  A communicator may do it all in wait.
+     * first.  A communicator may do all the work in wait.
      */
     int (*start)(zt_comm *c, const zt_collective *what, ckpt_err *err);
     int (*wait)(zt_comm *c, ckpt_err *err);
 
     /*
-     * Memory that this communicator moves best (a device's, registered with NCCL): 64-byte aligned;
-     * NULL when there is none.  Each rank for itself: other ranks need not allocate the same, nor
-     * at the same time.
+     * Memory that this communicator moves fastest (device memory registered with NCCL), 64-byte
+     * aligned, or NULL. The call is local: other ranks need not allocate at the same time, nor the
+     * same amount.
      */
     void *(*alloc)(zt_comm *c, uint64_t n_bytes);
     void (*release)(zt_comm *c, void *p);
@@ -94,40 +95,41 @@ typedef struct zt_comm_ops {
 
 struct zt_comm {
     const zt_comm_ops *ops;
-    int rank, world;             /* over all processes */
-    int local_rank, local_world; /* among those of this node */
+    int rank, world;             /* number and count of all processes */
+    int local_rank, local_world; /* number and count among the processes of this node */
     const char *host;            /* name of this node */
-    zt_device *device;           /* buffers are its pointers; NULL: host memory */
-    const zt_traffic *traffic;   /* so far; NULL: not counted (NCCL's own paths are its secret) */
+    zt_device *device;           /* its memory holds the buffers; NULL: host memory */
+    const zt_traffic *traffic;   /* so far; NULL: not counted (NCCL does not report its traffic) */
 };
 
-/* One process. */
+/* A communicator of one process. */
 int zt_comm_self(zt_comm **out, ckpt_err *err);
 
 /*
- * The processes that mpirun or srun started (MPI_Init is called here, MPI_Finalize by free).
+ * A communicator of the processes that mpirun or srun started.  Calls MPI_Init; free calls
+ * MPI_Finalize.
  *
  * Errors  CKPT_EUNSUPPORTED: built without MPI; CKPT_EIO
  */
 int zt_comm_mpi(zt_comm **out, ckpt_err *err);
 
 /*
- * The processes of `base`, exchanging the memory of `device` through bounded buffers of the host:
- * for several ranks on one GPU, and what NCCL is compared with.  base stays the caller's and
- * outlives the result.
+ * A communicator that exchanges the memory of `device` between the processes of `base`, through
+ * bounded host buffers.  Several ranks on one GPU need it, because NCCL refuses them; tests compare
+ * NCCL with it. base stays the caller's and must outlive the result.
  */
 int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 
 /*
- * True if this process was started by an MPI launcher as one of several (from its environment;
- * nothing is called).
+ * True if the environment shows that an MPI launcher started this process as one of several.  Calls
+ * no MPI function.
  */
 bool zt_comm_launched(void);
 
 /*
- * Whether what launchers leave in the environment fits the processes that MPI has, or this one
- * alone.  torchrun, srun without PMI and others start several processes that MPI knows nothing of:
- * they would be as many runs, each over the same files.
+ * Check that the launcher's environment variables agree with the number of MPI processes (1 without
+ * MPI). torchrun, srun without PMI and others start several processes without MPI; each would be a
+ * run of its own and write the same files.
  *
  * launching  this process is about to start mpirun itself
  * Errors     CKPT_EUSAGE: the variable, and how to start the run
@@ -137,17 +139,19 @@ int zt_comm_alone(bool launching, ckpt_err *err);
 void zt_comm_free(zt_comm *c); /* NULL is fine */
 
 /*
- * Agree on an outcome: every rank passes its own code; if any failed, all get the code and text of
- * the lowest rank that did.  What every step that may fail on one rank alone (opening files,
- * memory) ends with.
+ * Agree on an outcome.  Every rank passes its own code; if any rank failed, all get the code and
+ * text of the lowest rank that failed.  Every step that can fail on one rank alone (opening files,
+ * allocating) must end with it, because otherwise the other ranks wait in the next collective.
  */
 int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err);
 
 /*
- * What must be equal on all ranks, as lines of a name, a tab and a value: digests are exchanged,
- * and rank 0's text where they differ (same.c).  text NULL: this rank had no memory for it.
+ * Check that all ranks have the same text: lines of a name, a tab and a value.  Ranks exchange
+ * digests, and rank 0's text if the digests differ (same.c). text NULL: this rank had no memory for
+ * it.
  *
- * Errors  CKPT_EMISMATCH: what differs, on which rank, both values; the same on all ranks
+ * Errors  CKPT_EMISMATCH: the first name that differs, the ranks, both values; the same on all
+ *         ranks
  */
 int zt_comm_same(zt_comm *c, const char *text, ckpt_err *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.c: the operations of comm.h for host memory: checks, the cases of one rank or no elements,
- * all_reduce from its halves, and the ring of operations that were begun.
+ * link.c: implements comm.h's operations for host memory: checks, the cases of one rank or no
+ * elements, all_reduce from its two halves, and the ring of begun operations.
  *
- * Begun operations are done in wait.  A helper thread was considered: ranks usually fill the cores
- * of their node already (one rank per core), so a thread that sums takes its time from the
- * computation which it was meant to hide behind, and sums are bound by memory, not by latency.
+ * wait does the work of begun operations.  There is no helper thread, because ranks usually fill
+ * the cores of their node already (one rank per core): a thread that sums would take its time from
+ * the computation behind which it should hide, and sums are bound by memory, not by latency.
  */
 #define _GNU_SOURCE
 #include "engine/comm/link.h"
@@ -46,7 +46,7 @@ void zt_link_name_host(zt_link *l)
     l->base.host = l->host;
 }
 
-/* Ask for huge pages where whole ones lie inside; it is advice, so failing is fine. */
+/* Request huge pages for the whole ones inside.  It is only advice, so failures do not matter. */
 static void lk_advise(unsigned char *p, uint64_t n_bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -67,7 +67,7 @@ void *zt_link_alloc(zt_comm *c, uint64_t n_bytes)
     void *p;
 
     (void)c;
-    // the library's hook counts and caps, but aligns to 16: room for the pointer
+    // ckpt_alloc counts and caps memory but aligns to 16: room for the pointer
     // and for aligning
     if (!ckpt_add(n_bytes, LK_ALIGN + sizeof p, &n) || n > SIZE_MAX / 2)
         return NULL;
@@ -153,7 +153,10 @@ int zt_link_all_gather(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_
     return l->ops ? l->ops->all_gather(l->way, &call, err) : lk_alone(&call);
 }
 
-/* The slices of x, then what is left of it: fewer elements than ranks. */
+/*
+ * Reduce the slices of x with two collectives, then the remainder (fewer elements than ranks) with
+ * a small one.
+ */
 static int lk_reduce_large(zt_link *l, const zt_call *all, ckpt_err *err)
 {
     unsigned char *x = all->to;

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.h: what every communicator of host memory shares, above the way its bytes travel.
+ * link.h: declares the part that all communicators over host memory share, whichever way bytes
+ * travel.
  *
- * link.c checks the arguments of comm.h's operations, does what needs no other rank, and composes
- * the rest from seven primitives that a way of travelling (shm.c: one node, mpi.c: several)
- * supplies.  All_reduce is reduce_scatter and all_gather in place, so that its sums, too, are
- * formed once, in rank order, by the rank that owns the slice.
+ * link.c checks the arguments of comm.h's operations, handles the cases that need no other rank,
+ * and composes the rest from seven primitives, implemented in shm.c (one node) and mpi.c (several).
+ * All_reduce is reduce_scatter and all_gather in place, so that the rank that owns a slice forms
+ * its sums once, in rank order.
  */
 #ifndef ZT_COMM_LINK_H
 #define ZT_COMM_LINK_H
 
 #include "engine/comm/comm.h"
 
-/* Up to this many bytes over all ranks every rank sums everything itself: one exchange, not two. */
+/*
+ * Up to this many bytes over all ranks, every rank sums all values itself, because one exchange is
+ * faster than two.
+ */
 #define ZT_LINK_SMALL (64u << 10)
 
 typedef enum zt_call_kind {
@@ -29,7 +33,7 @@ typedef enum zt_call_kind {
 
 /* One operation.  n counts elements of a rank's part (of x in all_reduce and broadcast). */
 typedef struct zt_call {
-    zt_call_kind kind; /* what the caller of comm.h asked for */
+    zt_call_kind kind; /* the operation that the caller requested */
     uint32_t arg;      /* reduction or root: equal on all ranks */
     uint64_t n;
     ckpt_dtype dt;
@@ -40,7 +44,7 @@ typedef struct zt_call {
     int root;
 } zt_call;
 
-/* Arguments are checked, world > 1, n > 0. */
+/* Callers have checked the arguments; world > 1, n > 0. */
 typedef struct zt_link_ops {
     /* to [n] = from[rank * n ..) of all ranks; to may be from + rank * n. */
     int (*reduce_scatter)(void *way, const zt_call *call, ckpt_err *err);
@@ -56,19 +60,19 @@ typedef struct zt_link_ops {
     int (*barrier)(void *way, const zt_call *call, ckpt_err *err);
 } zt_link_ops;
 
-/* A communicator over host memory; base is first, so that a zt_comm * is one of these. */
+/* A communicator over host memory; base is first, so that a zt_comm * can be cast to it. */
 typedef struct zt_link {
     zt_comm base;
     zt_traffic traffic;     /* base.traffic is this */
-    const zt_link_ops *ops; /* NULL: one rank, nothing travels */
+    const zt_link_ops *ops; /* NULL: one rank, no transport */
     void *way;
     char host[256];
     const void **pointers;                  /* room for one per rank, for sums */
-    zt_collective pending[ZT_COMM_PENDING]; /* a ring: begun, the oldest at `first` */
+    zt_collective pending[ZT_COMM_PENDING]; /* ring of begun operations, the oldest at `first` */
     unsigned first, n_pending;
 } zt_link;
 
-/* The operations of comm.h on a zt_link; alloc and release are of plain memory. */
+/* The operations of comm.h on a zt_link; alloc and release use plain memory. */
 int zt_link_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_reduce op, ckpt_err *err);
 int zt_link_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
                            ckpt_err *err);
@@ -84,12 +88,12 @@ void *zt_link_alloc(zt_comm *c, uint64_t n_bytes);
 void zt_link_release(zt_comm *c, void *p);
 
 /*
- * Fill in the size, and refuse what no memory can hold, `sum` cannot be formed of, or has no
- * buffer.
+ * Set call->size, and refuse sizes that overflow, types that cannot be summed (if `sum`), and NULL
+ * buffers.
  */
 int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err);
 
-/* Bytes of an operation that left for other ranks, and that came from them. */
+/* Add the bytes that an operation sent to and received from other ranks. */
 void zt_link_count(zt_traffic *t, const zt_call *call, uint64_t sent, uint64_t received);
 
 /* "reduce_scatter" */

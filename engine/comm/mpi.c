@@ -2,17 +2,18 @@
 /*
  * mpi.c: owns the communicator of the processes that an MPI launcher started.
  *
- * All ranks on one node: bytes travel through shared memory (shm.c), and MPI only starts and ends
- * the job.  Several nodes, or ranks that cannot share memory, or ZT_COMM_SHARED=0 in the
- * environment: bytes travel by MPI, in bounded messages, and are summed here, in rank order.
+ * If all ranks are on one node, bytes travel through shared memory (shm.c), and MPI only starts and
+ * ends the job.  With several nodes, or if ranks cannot share memory, or with ZT_COMM_SHARED=0 in
+ * the environment, bytes travel in MPI messages of bounded size, and this file sums them in rank
+ * order.
  *
- * Who notices that a rank has ended:
- *   - on its own node, every rank that waits (node.c, mp_wait): within about a second, by its
- * number
- *   - on other nodes, the launcher: mpirun ends the whole job when a process is killed; srun does
- * so with --kill-on-bad-exit=1 (and whenever MPI_Abort is called, which the rank's own node does)
- * A rank that hangs without ending, or is stopped, is named after some seconds where it can be told
- * which one it is (patience.h).
+ * Processes that notice the end of a rank:
+ * - every rank of its own node that waits (node.c, mp_wait): within about a second, by its number
+ * - on other nodes, the launcher: mpirun ends the whole job when a process is killed; srun does so
+ *   with --kill-on-bad-exit=1 (and whenever a rank of its node calls MPI_Abort)
+ *
+ * A rank that hangs without ending, or is stopped, is named after some seconds if the waiting ranks
+ * can tell which one it is (patience.h).
  */
 #define _GNU_SOURCE
 #include "engine/comm/comm.h"
@@ -53,19 +54,19 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 #define MP_EAGER   0.02 /* seconds of waiting without pause */
 #define MP_LOOK    1.0  /* seconds between looks at the node's other processes */
 
-/* link.way is the node, or, when bytes travel by MPI, this struct itself. */
+/* link.way is the node, or this struct if bytes travel by MPI. */
 typedef struct mp_comm {
-    zt_link link; /* first: a zt_comm * is one of these */
+    zt_link link; /* first, so that a zt_comm * can be cast to mp_comm * */
     MPI_Comm comm, local;
     bool began;         /* MPI_Init was called here */
     MPI_Win window;     /* the node's memory */
-    zt_node node;       /* used if its memory is there */
+    zt_node node;       /* used if node.memory is set */
     unsigned char *buf; /* two halves of `half` bytes */
     uint64_t half;
     MPI_Request *req; /* two sets of 2 * world */
-    int *peer;        /* whose message each of them is; -1: of all */
+    int *peer;        /* rank that each request waits for; -1: all */
     zt_mate *mate;    /* local_world of them */
-    ckpt_err broken;  /* the first failure of MPI: messages may be under way for ever */
+    ckpt_err broken;  /* first failure of MPI: messages may stay under way for ever */
 } mp_comm;
 
 /* ---- outcomes and waiting ---- */
@@ -76,7 +77,7 @@ static int mp_broken(mp_comm *m, ckpt_err *err)
                                      : ckpt_fail(err, m->broken.code, "%s", m->broken.text);
 }
 
-/* An MPI function's return value as an outcome of `what`. */
+/* Turn an MPI return value into an error of operation `what`. */
 static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -90,7 +91,7 @@ static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
     return mp_broken(m, err);
 }
 
-/* Look whether the node's other ranks still run. */
+/* Check that the node's other ranks still run. */
 static int mp_look(mp_comm *m, const char *what, ckpt_err *err)
 {
     for (int i = 0; i < m->link.base.local_world; i++) {
@@ -107,8 +108,8 @@ static int mp_look(mp_comm *m, const char *what, ckpt_err *err)
 }
 
 /*
- * Whom requests under way wait for: a rank of this node that is stopped is the one; else the peer
- * of a request that is not complete (collective ones have none).
+ * Find the rank that requests under way wait for: a rank of this node that is stopped, else the
+ * peer of an incomplete request (collective requests have none).
  */
 static zt_missing mp_missing(mp_comm *m, MPI_Request *req, int n)
 {
@@ -130,7 +131,7 @@ static zt_missing mp_missing(mp_comm *m, MPI_Request *req, int n)
     return who;
 }
 
-/* What is looked at about once a second. */
+/* The checks of a wait, to be made about once a second. */
 static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const char *what,
                     ckpt_err *err)
 {
@@ -140,13 +141,13 @@ static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const c
     if (rc != CKPT_OK)
         return rc;
     who = mp_missing(m, req, n);
-    // two of a node speak: one of them may be who is waited for
+    // two ranks of a node print, because one of them may be the missing one
     rc =
         zt_patience_look(p, what, m->link.base.rank, m->link.base.local_rank < 2, &who, &m->broken);
     return rc == CKPT_OK ? rc : mp_broken(m, err);
 }
 
-/* A request's place, and whose message it is for; -1: of all. */
+/* Note which rank a request waits for (-1: all), and return the request. */
 static MPI_Request *mp_at(mp_comm *m, MPI_Request *req, int peer)
 {
     m->peer[req - m->req] = peer;
@@ -154,8 +155,8 @@ static MPI_Request *mp_at(mp_comm *m, MPI_Request *req, int peer)
 }
 
 /*
- * Complete n requests.  Not MPI_Waitall, which keeps the core busy however long it takes, and never
- * returns when a rank has ended.
+ * Complete n requests.  MPI_Waitall cannot be used, because it keeps the core busy throughout and
+ * never returns when a rank has ended.
  */
 static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckpt_err *err)
 {
@@ -194,8 +195,8 @@ static const unsigned char *mp_from(const zt_call *call, int q, uint64_t at)
     return (const unsigned char *)call->from + ((uint64_t)q * call->n + at) * call->size;
 }
 
-/* `count` elements from `at` on of every part go to their ranks; what comes goes where `to` says.
- */
+/* One chunk of an exchange: elements at .. at + count of every part go to their ranks, the received
+ * ones to `to`. */
 typedef struct mp_swap {
     const zt_call *call;
     uint64_t at, count;
@@ -239,7 +240,10 @@ static void mp_add(mp_comm *m, const mp_swap *s)
     zt_sum(mp_to(s->call, 0, s->at), from, world, s->count, s->call->dt, s->call->op);
 }
 
-/* The next chunk's messages are under way while this one's are summed. */
+/*
+ * The next chunk's messages are under way while this chunk is summed, so that the network is not
+ * idle.
+ */
 static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
 {
     mp_comm *m = way;
@@ -274,7 +278,7 @@ static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
     return rc;
 }
 
-/* A small part to everybody, `n_bytes` each, in one exchange. */
+/* Gather one small part of `n_bytes` from every rank, in one exchange. */
 static int mp_gather_small(mp_comm *m, const zt_call *call, void *all, ckpt_err *err)
 {
     int n_bytes = (int)(call->n * call->size);
@@ -288,7 +292,7 @@ static int mp_gather_small(mp_comm *m, const zt_call *call, void *all, ckpt_err 
     return rc == CKPT_OK ? mp_wait(m, m->req, 1, call, err) : rc;
 }
 
-/* Round s of the ring: the part that came in the round before goes on to the right. */
+/* Round s of the ring: pass the part received in the last round on to the right neighbour. */
 static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
 {
     int me = m->link.base.rank, world = m->link.base.world, rc = CKPT_OK;
@@ -318,8 +322,8 @@ static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
 }
 
 /*
- * A ring (each byte enters a node once for each of its ranks at most, and mostly from a neighbour
- * on the same node); small parts go at once.
+ * Gather in a ring, because each byte then enters a node at most once per rank of the node, mostly
+ * from a neighbour on the same node.  Small parts take one exchange.
  */
 static int mp_all_gather(void *way, const zt_call *call, ckpt_err *err)
 {
@@ -355,7 +359,7 @@ static int mp_reduce_small(void *way, const zt_call *call, ckpt_err *err)
     return rc;
 }
 
-/* A chunk of every other rank comes to the root, which sums; count elements from `at` on. */
+/* Send elements at .. at + count of every other rank to the root, which sums them. */
 static int mp_collect(mp_comm *m, const zt_call *call, uint64_t at, uint64_t count, ckpt_err *err)
 {
     const void **from = m->link.pointers;
@@ -479,8 +483,8 @@ static void mp_sleep(long milliseconds)
 }
 
 /*
- * After a failure that all ranks share, all of them come here: the text is wanted once.  On one
- * node the first one prints; otherwise the lowest rank has a moment to end the others.
+ * After a shared failure all ranks come here, but its text should appear once.  On one node the
+ * first rank prints; otherwise the lowest rank gets a moment to end the others.
  */
 static void mp_abort(zt_comm *c, int status, const char *text)
 {
@@ -493,9 +497,9 @@ static void mp_abort(zt_comm *c, int status, const char *text)
     if (first) {
         fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
     } else {
-        mp_sleep(500); // let the first one finish its line
+        mp_sleep(500); // let the first rank finish its line
     }
-    // should the launcher not answer, this process ends all the same
+    // if the launcher does not answer, SIGALRM ends this process
     signal(SIGALRM, SIG_DFL);
     alarm(10);
     MPI_Abort(MPI_COMM_WORLD, status ? status : 1);
@@ -512,7 +516,7 @@ static void mp_release(mp_comm *m)
     ckpt_free(m);
 }
 
-/* MPI_Finalize returns on no rank before all have called it: only when all are here. */
+/* Meet first, because MPI_Finalize returns on no rank before all ranks have called it. */
 static void mp_free(zt_comm *c)
 {
     mp_comm *m = (mp_comm *)(void *)c;
@@ -522,7 +526,8 @@ static void mp_free(zt_comm *c)
     if (rc == CKPT_OK && m->link.ops)
         rc = m->link.ops->barrier(m->link.way, &call, NULL);
     if (rc != CKPT_OK) {
-        // messages may still arrive in these buffers: they stay, unless all went by the node
+        // messages may still arrive in these buffers: free them only if all bytes went through the
+        // node
         if (m->node.memory) {
             zt_node_leave(&m->node);
             mp_release(m);
@@ -557,8 +562,7 @@ static const zt_comm_ops mp_ops = {
 
 /* ---- the beginning ---- */
 
-/* Every rank says whether it is well: the lowest that is not, or as many as there are where they
- * cannot be asked; -1: all are. */
+/* Find the lowest rank that is not well: -1 if none, `world` if the ranks cannot be asked. */
 static int mp_poll(mp_comm *m, bool well)
 {
     int world = m->link.base.world, mine = well ? world : m->link.base.rank, lowest;
@@ -568,7 +572,7 @@ static int mp_poll(mp_comm *m, bool well)
     return lowest == world ? -1 : lowest;
 }
 
-/* MPI itself, and who this is. */
+/* Start MPI, and set rank and world. */
 static int mp_begin(mp_comm *m, ckpt_err *err)
 {
     zt_comm *c = &m->link.base;
@@ -600,7 +604,7 @@ static int mp_begin(mp_comm *m, ckpt_err *err)
     return rc;
 }
 
-/* Buffers, and who is on this node. */
+/* Allocate the buffers, and find the ranks of this node. */
 static int mp_prepare(mp_comm *m, ckpt_err *err)
 {
     zt_comm *c = &m->link.base;
@@ -608,7 +612,7 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
     zt_mate me = {.process = zt_process_self(), .rank = c->rank};
     int bad;
 
-    m->half = least > MP_HALF ? least : MP_HALF; // room for one element of each rank from each
+    m->half = least > MP_HALF ? least : MP_HALF; // at least one element of each rank for each rank
     m->buf = ckpt_alloc(2 * m->half);
     m->req = ckpt_alloc(4 * world * sizeof *m->req);
     m->peer = ckpt_alloc(4 * world * sizeof *m->peer);
@@ -624,9 +628,9 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
 }
 
 /*
- * Open MPI makes a window as a file in /dev/shm.  Where that has no room rank 0 gets an error and
- * the others wait for ever (4.1.4; containers have 64 MiB there), so room for twice as much is
- * looked for first.
+ * Open MPI makes a window as a file in /dev/shm.  If that is too small, rank 0 gets an error and
+ * the others wait for ever (4.1.4; containers have 64 MiB there), so check for twice the room
+ * first.
  */
 static bool mp_room(uint64_t n_bytes)
 {
@@ -637,7 +641,7 @@ static bool mp_room(uint64_t n_bytes)
            (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur / 2 >= n_bytes);
 }
 
-/* Share memory if all ranks are on this node, none was told not to, and it can be had. */
+/* Share memory if all ranks are on this node, no rank has ZT_COMM_SHARED=0, and there is room. */
 static int mp_share(mp_comm *m, ckpt_err *err)
 {
     const zt_comm *c = &m->link.base;
@@ -698,7 +702,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
     m->window = MPI_WIN_NULL;
     rc = mp_connect(m, err);
     if (rc != CKPT_OK) {
-        // MPI is left as it is: the program ends, and the launcher with it
+        // leave MPI as it is: the program ends now, and the launcher with it
         mp_release(m);
         return rc;
     }

@@ -23,27 +23,31 @@
 #define ND_CACHE  64
 #define ND_RANK   (ND_PAGE + 2 * (uint64_t)ZT_NODE_HALF) /* bytes of one rank */
 
-/* Each word that is waited for has a cache line of its own. */
+/*
+ * Each word on which ranks wait has a cache line of its own, so that other writes do not disturb
+ * it.
+ */
 typedef struct nd_meeting {
-    _Alignas(ND_CACHE) _Atomic uint32_t arrived; /* at the meeting under way */
-    _Alignas(ND_CACHE) _Atomic uint32_t met;     /* meetings so far, modulo 2^32; slept on */
+    _Alignas(ND_CACHE) _Atomic uint32_t arrived; /* in the current meeting */
+    _Alignas(ND_CACHE) _Atomic uint32_t met; /* number of meetings, modulo 2^32; the futex word */
     _Alignas(ND_CACHE) _Atomic uint32_t asleep;
-    _Atomic uint32_t ended; /* 1 + a rank found to have ended; 0: none */
-    _Atomic uint32_t late;  /* it has not, but was waited for too long */
+    _Atomic uint32_t ended; /* 1 + number of a rank that ended; 0: none */
+    _Atomic uint32_t late;  /* that rank still runs, but the wait exceeded the limit */
     _Atomic uint32_t spoken;
 } nd_meeting;
 
-/* What a rank is about to do. */
+/* The operation that a rank is about to do. */
 typedef struct nd_call {
     uint32_t kind, arg, dt;
     uint64_t n;
 } nd_call;
 
-/* What a rank tells the others. */
+/* A rank's data for the others. */
 typedef struct nd_record {
     _Atomic uint32_t left;  /* it ended in order */
-    _Atomic uint32_t comes; /* meetings that it came to, modulo 2^32 */
-    // two, used in turns: a rank may start the next operation while another still reads this one's
+    _Atomic uint32_t comes; /* number of meetings it came to, modulo 2^32 */
+    // two, used in turns, because a rank may start the next operation while another reads this
+    // one's
     nd_call call[2];
 } nd_record;
 
@@ -51,7 +55,7 @@ _Static_assert(sizeof(nd_meeting) <= ND_PAGE && sizeof(nd_record) <= ND_PAGE, "a
 
 uint64_t zt_node_bytes(int world)
 {
-    return 2 * ND_PAGE + (uint64_t)world * ND_RANK; // a page to begin on its border
+    return 2 * ND_PAGE + (uint64_t)world * ND_RANK; // the extra page is for alignment
 }
 
 static nd_meeting *nd_shared(const zt_node *n)
@@ -97,7 +101,7 @@ bool zt_node_first(zt_node *n)
 
 void zt_node_leave(zt_node *n)
 {
-    // others see it at their next look
+    // waiting ranks see it at their next check
     atomic_store(&nd_of(n, n->rank)->left, 1);
 }
 
@@ -114,7 +118,7 @@ static int nd_fail_ended(const zt_node *n, const zt_call *call, ckpt_err *err)
                      left ? "left the run before its end" : "ended unexpectedly");
 }
 
-/* Look whether all other ranks still run. */
+/* Check that all other ranks still run. */
 static void nd_look(zt_node *n)
 {
     for (int q = 0; q < n->world; q++) {
@@ -129,7 +133,7 @@ static void nd_look(zt_node *n)
     }
 }
 
-/* Who is not here yet; *first: the lowest rank that is, which speaks for all. */
+/* Find the missing ranks. *first: the lowest rank that is present, which prints for all. */
 static zt_missing nd_missing(const zt_node *n, int *first)
 {
     uint32_t comes = atomic_load(&nd_of(n, n->rank)->comes);
@@ -141,7 +145,7 @@ static zt_missing nd_missing(const zt_node *n, int *first)
 
         if (theirs == comes) {
             *first = q;
-        } else if (theirs == comes - 1) { // more: it has met everybody and gone on
+        } else if (theirs == comes - 1) { // a higher count: it has met all ranks and gone on
             m.more += m.rank >= 0;
             m.rank = q;
             m.process = n->mate[q].process;
@@ -150,7 +154,7 @@ static zt_missing nd_missing(const zt_node *n, int *first)
     return m;
 }
 
-/* A look at the others in the course of a wait: have they ended, are they late. */
+/* During a wait: check whether other ranks have ended or are late. */
 static int nd_watch(zt_node *n, zt_patience *p, const zt_call *call, ckpt_err *err)
 {
     int first = 0, rc;
@@ -201,7 +205,7 @@ static int nd_wait(zt_node *n, uint32_t before, const zt_call *call, ckpt_err *e
         atomic_fetch_sub(&nd_shared(n)->asleep, 1);
         if (zt_process_clock() - patience.looked >= ND_LOOK)
             rc = nd_watch(n, &patience, call, err);
-        // last, so that a rank that met all others and then ended is no failure here
+        // check it last: a rank may have met all others and then ended, which is no failure here
         if (atomic_load(met) != before)
             return CKPT_OK;
         if (rc != CKPT_OK || atomic_load(&nd_shared(n)->ended))

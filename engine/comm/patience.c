@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * patience.c: owns how long ranks wait for each other, and what they say meanwhile.
- */
+/* patience.c: owns the limits on waiting for another rank, and the messages of a long wait. */
 #include "engine/comm/patience.h"
 
 #include <stdio.h>

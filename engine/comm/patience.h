@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patience.h: waiting for ranks that do not come: said after some seconds, ended after
- * --wait-limit.
+ * patience.h: declares the limits on waiting for another rank: a message after some seconds, a
+ * failure after --wait-limit.
  */
 #ifndef ZT_COMM_PATIENCE_H
 #define ZT_COMM_PATIENCE_H
@@ -9,16 +9,15 @@
 #include "engine/comm/process.h"
 #include "libckpt/base/err.h"
 
-/* One wait.  Time in which this process did not run itself (a job that was suspended) does not
- * count. */
+/* One wait.  Time in which this process was suspended does not count. */
 typedef struct zt_patience {
-    double looked, waited, tell; /* seconds; tell: when it is said next */
+    double looked, waited, tell; /* seconds; tell: time of the next message */
 } zt_patience;
 
-/* Whom a rank waits for, as far as it knows. */
+/* The rank that others wait for, as far as it is known. */
 typedef struct zt_missing {
-    int rank;           /* -1: it cannot be told which */
-    int more;           /* others that are missing too */
+    int rank;           /* -1: unknown */
+    int more;           /* number of further missing ranks */
     const char *host;   /* NULL: unknown */
     zt_process process; /* pid 0: unknown, or of another host */
 } zt_missing;
@@ -27,16 +26,16 @@ typedef struct zt_missing {
 void zt_patience_begin(zt_patience *p);
 
 /*
- * To be called about once a second.
+ * To be called about once a second during a wait.
  *
  * what   the operation
- * rank   who waits; tells: it is the one that says so, on standard error
+ * rank   the waiting rank; tells: it prints the message, on standard error
  * Errors CKPT_EIO: longer than the limit
  */
 int zt_patience_look(zt_patience *p, const char *what, int rank, bool tells, const zt_missing *whom,
                      ckpt_err *err);
 
-/* Seconds after which a wait is a failure, of this process; 0 (at first): never. */
+/* Set the seconds after which a wait of this process fails; 0 (default): never. */
 void zt_patience_limit(double seconds);
 
 #endif

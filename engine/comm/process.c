@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * process.c: owns the look at /proc by which a rank learns that another one has ended.
- */
+/* process.c: reads /proc, by which a rank learns that another one has ended. */
 #include "engine/comm/process.h"
 
 #include <errno.h>
@@ -12,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* State letter and start of a process; false: there is no such process, or no /proc. */
+/* Read state letter and start time.  False: there is no such process, or no /proc. */
 static bool ps_look(int64_t pid, char *state, uint64_t *start)
 {
     char path[64], line[1024], *p;
@@ -26,7 +24,7 @@ static bool ps_look(int64_t pid, char *state, uint64_t *start)
     n = fread(line, 1, sizeof line - 1, f);
     fclose(f);
     line[n] = 0;
-    // the name, field 2, may hold anything: fields are counted from its last bracket
+    // count fields from the last bracket, because the name (field 2) may hold any character
     p = strrchr(line, ')');
     if (!p || p[1] != ' ')
         return false;
@@ -59,7 +57,7 @@ bool zt_process_alive(zt_process p)
     if (kill((pid_t)p.pid, 0) != 0 && errno == ESRCH)
         return false;
     if (!ps_look(p.pid, &state, &start)) {
-        return true; // /proc is hidden: the number alone has to do
+        return true; // /proc is hidden, so the pid alone has to do
     }
     return state != 'Z' && state != 'X' && (p.start == 0 || p.start == start);
 }

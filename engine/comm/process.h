@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.h: which process is which, and whether it still runs.  Linux; processes of one node that
- * see each other's numbers.
+ * process.h: declares how to identify a process of this node and to see whether it still runs.
+ * Linux only; the processes must see each other's pids.
  */
 #ifndef ZT_COMM_PROCESS_H
 #define ZT_COMM_PROCESS_H
@@ -9,8 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A number may be given again once its process has ended: the time of its start tells them apart.
- */
+/* The start time is needed because Linux may reuse a pid once its process has ended. */
 typedef struct zt_process {
     int64_t pid;
     uint64_t start; /* clock ticks since the machine's start; 0: unknown */
@@ -22,16 +21,15 @@ typedef struct zt_mate {
     int64_t rank;
 } zt_mate;
 
-/* This one. */
 zt_process zt_process_self(void);
 
-/* False if it has ended (a zombie included); true while it runs, and if that cannot be told. */
+/* False if it has ended (a zombie included).  True while it runs, and if /proc does not show it. */
 bool zt_process_alive(zt_process p);
 
 /* True if it is known to be stopped (SIGSTOP, SIGTSTP, a debugger). */
 bool zt_process_stopped(zt_process p);
 
-/* Seconds that only go forward. */
+/* Seconds of a monotonic clock. */
 double zt_process_clock(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same.c: owns the question whether all ranks mean the same: a digest from each, and where they
- * differ the first lines in which they do.
+ * same.c: checks that all ranks have the same text: a digest from each, and the first lines that
+ * differ if the digests do.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static bool sm_as_first(const uint8_t *all, int rank)
     return memcmp(all, all + (size_t)rank * SM_DIGEST, SM_DIGEST) == 0;
 }
 
-/* Rank 0's text for all; the caller frees it. */
+/* Broadcast rank 0's text; the caller frees it. */
 static int sm_first_text(zt_comm *c, const char *text, size_t n, char **first, ckpt_err *err)
 {
     uint64_t size = n;
@@ -51,13 +51,13 @@ static int sm_first_text(zt_comm *c, const char *text, size_t n, char **first, c
 
 /* ---- what differs ---- */
 
-/* A line: its name and what is behind the tab. */
+/* A line: the name before the tab, the value behind it. */
 typedef struct sm_line {
     const char *name, *value;
     int n_name, n_value;
 } sm_line;
 
-/* The line at *at, which moves behind it; false: there is none. */
+/* Read the line at *at and move *at behind it; false: no line is left. */
 static bool sm_next(const char **at, sm_line *line)
 {
     size_t n = strcspn(*at, "\n"), tab = strcspn(*at, "\t");
@@ -94,7 +94,7 @@ static void sm_ranks(const zt_comm *c, const uint8_t *all, char *to)
     }
 }
 
-/* The first line that differs, with both values, and the names of some more. */
+/* Report the first line that differs, with both values, and the names of some more. */
 static int sm_tell(const zt_comm *c, const uint8_t *all, const char *mine, const char *first,
                    ckpt_err *err)
 {
@@ -112,7 +112,7 @@ static int sm_tell(const zt_comm *c, const uint8_t *all, const char *mine, const
             n += (size_t)snprintf(more + n, sizeof more - n, "%s%.*s", n ? ", " : "; also ",
                                   a.n_name < SM_NAME / 2 - 4 ? a.n_name : SM_NAME / 2 - 4, a.name);
         }
-        // with another set of lines the rest says nothing
+        // the sets of lines differ, so further lines cannot be compared
         if (!sm_equal(a.name, a.n_name, b.name, b.n_name))
             break;
     }

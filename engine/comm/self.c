@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * self.c: owns the communicator of one process: every operation is a copy, or nothing.
+ * self.c: owns the communicator of one process, in which every operation is a copy or does nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void sf_abort(zt_comm *c, int status, const char *text)
 {
     fflush(stdout);
     fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
-    // no exit handlers: other threads may still be computing
+    // skip exit handlers, because other threads may still be computing
     _exit(status ? status : 1);
 }
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shm.c: the collective operations among the ranks of one node.
+ * shm.c: implements the collective operations among the ranks of one node.
  *
  * All bytes go through the staging halves, in chunks: each rank puts its chunk into its half, all
- * meet, each takes from all.  The halves take turns, so that one meeting per chunk is enough:
- * before a rank writes a half again, the others have come to the meeting of the chunk between,
- * hence taken what was there.
+ * ranks meet, and each takes from all halves.  The halves take turns, so that one meeting per chunk
+ * is enough: before a rank writes a half again, the others have come to the meeting of the chunk
+ * between, and have therefore taken the old bytes.
  *
- * Buffers themselves are not shared, so that they can be plain memory: most kernels give huge pages
- * to that alone, and matrix products on 4 KiB pages lose more than a copy through the cache costs.
+ * The callers' buffers are not shared, because most kernels give huge pages to plain memory only,
+ * and matrix products on 4 KiB pages lose more time than a copy through the cache costs.
  */
 #include <string.h>
 
 #include "engine/comm/node.h"
 #include "engine/comm/sum.h"
 
-/* A chunk of an operation: count elements from at on of every part. */
+/* One chunk of an operation: elements at .. at + count of every part. */
 typedef struct sy_chunk {
     zt_node *node;
     const zt_call *call;
@@ -46,7 +46,6 @@ static uint64_t sy_bytes(const sy_chunk *k)
     return k->count * k->call->size;
 }
 
-/* The q-th part of a buffer of world parts, from element `at` on. */
 static const unsigned char *sy_from(const zt_call *call, int q, uint64_t at)
 {
     return (const unsigned char *)call->from + ((uint64_t)q * call->n + at) * call->size;
@@ -57,7 +56,7 @@ static unsigned char *sy_to(const zt_call *call, int q, uint64_t at)
     return (unsigned char *)call->to + ((uint64_t)q * call->n + at) * call->size;
 }
 
-/* The chunk was put where `readers` others take it; it was taken from `writers` others. */
+/* Count a chunk: sent to `readers` other ranks, or received from `writers`. */
 static void sy_sent(const sy_chunk *k, int readers)
 {
     zt_link_count(k->node->traffic, k->call, (uint64_t)readers * sy_bytes(k), 0);
@@ -95,7 +94,7 @@ static void sy_put_parts(const sy_chunk *k)
     int me = k->node->rank;
 
     for (int q = 0; q < k->node->world; q++) {
-        if (q != me) { // the own part is taken from where it is
+        if (q != me) { // the own part needs no staging
             memcpy(sy_half(k, me) + (uint64_t)q * sy_bytes(k), sy_from(k->call, q, k->at),
                    (size_t)sy_bytes(k));
             sy_sent(k, 1);
@@ -139,7 +138,8 @@ static void sy_take_all(const sy_chunk *k)
 {
     int me = k->node->rank, world = k->node->world;
 
-    for (int d = 1; d < world; d++) { // not all from the same rank at once
+    for (int d = 1; d < world; d++) { // start at different ranks, so that not all read the same
+                                      // half at once
         int q = (me + d) % world;
 
         memcpy(sy_to(k->call, q, k->at), sy_half(k, q), (size_t)sy_bytes(k));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * staged.c: owns the exchange of a device's memory through the host: get, operate, put, in bounded
- * pieces.
+ * staged.c: exchanges a device's memory through the host in bounded pieces: get, operate, put.
  *
- * For several ranks on one GPU, which NCCL refuses, and as what NCCL's sums are compared with: sums
- * are those of the communicator below, in fp32, in rank order, rounded once.  Every operation here
- * works element by element, so cutting it into pieces changes no bit.  Operations that were begun
- * are done in wait.
+ * Several ranks on one GPU need it, because NCCL refuses them, and NCCL's sums are compared with
+ * it.  The communicator below forms the sums: in fp32, in rank order, rounded once.  Every
+ * operation here works element by element, so cutting it into pieces changes no bit.  wait does the
+ * work of begun operations.
  *
- * ZT_STAGE_BYTES in the environment sets the size of the buffer: tests cut small messages with it.
+ * ZT_STAGE_BYTES in the environment sets the size of the buffer, so that tests can cut small
+ * messages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define SG_BYTES (UINT64_C(16) << 20)
 
 typedef struct sg_comm {
-    zt_link link; /* first: a zt_comm * is one of these; for its ring of begun operations */
+    zt_link link; /* first: a zt_comm * can be cast to sg_comm *; holds the ring */
     zt_comm *below;
     zt_device *d;
     unsigned char *room; /* of `below`'s memory */
@@ -32,14 +32,13 @@ static sg_comm *sg_of(zt_comm *c)
     return (sg_comm *)(void *)c;
 }
 
-/* How an operation is cut into pieces. */
 typedef struct sg_cut {
     uint64_t size; /* bytes of an element */
     uint64_t step; /* elements of a piece */
 } sg_cut;
 
-/* Elements at a time when the buffer holds `parts` pieces; wrong arguments are refused before
- * anything is sent. */
+/* Compute the elements of a piece if the buffer holds `parts` of them.  Refuses wrong arguments
+ * before any byte is sent. */
 static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t parts, ckpt_err *err)
 {
     bool sum = call->kind == ZT_CALL_ALL_REDUCE || call->kind == ZT_CALL_REDUCE_SCATTER ||
@@ -50,7 +49,7 @@ static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t par
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
                        call->root, s->link.base.world);
     cut->size = call->size;
-    // pieces begin on cache lines: the ranks' sums then run on whole vectors
+    // pieces begin on cache lines, so that the ranks' sums run on whole vectors
     cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);
     return rc;
 }
@@ -60,7 +59,7 @@ static uint64_t sg_least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* n_bytes from the device to the buffer at `at`, and back. */
+/* Copy n_bytes from the device to the buffer at `at`, and back. */
 static void sg_get(sg_comm *s, uint64_t at, const void *from, uint64_t n_bytes)
 {
     s->d->ops->get(s->d, s->room + at, from, n_bytes);
@@ -92,7 +91,7 @@ static int sg_all_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, zt_redu
     return rc;
 }
 
-/* A piece of every rank's part, summed into the first of them in the buffer. */
+/* Gather a piece of every rank's part in the buffer, and sum them into the first. */
 static int sg_reduce_scatter(zt_comm *c, void *to, const void *from, uint64_t n, ckpt_dtype dt,
                              ckpt_err *err)
 {
@@ -174,7 +173,7 @@ static int sg_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_er
     return rc;
 }
 
-/* The buffer has a half for what goes and one for what comes. */
+/* One half of the buffer is for sending, the other for receiving. */
 static int sg_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err)
 {
     sg_comm *s = sg_of(c);
@@ -254,7 +253,7 @@ int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *er
     if (!s || !ckpt_mul((uint64_t)base->world, 2 * 64, &least)) {
         rc = ckpt_fail_memory(err);
     } else {
-        // room for a cache line of each rank, both ways
+        // room for one cache line per rank in each direction
         const char *text = getenv("ZT_STAGE_BYTES");
         uint64_t want = text ? strtoull(text, NULL, 10) : SG_BYTES;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sum.c: owns the loops that join ranks' values.
+ * sum.c: implements the loops that reduce the values of several ranks.
  *
  * Blocks that fit the first-level cache are summed in a local array and then stored, so that `to`
  * may be one of the sources and the compiler still sees loops without aliases, which it vectorises
- * (-O3).  These loops wait for memory: wider vectors than the base instruction set's gained nothing
- * in measurements, so there is one body per type and the same bits on every machine.
+ * (-O3).  There is one body per type for all machines, because the loops wait for memory: wider
+ * vectors gained nothing in measurements.
  */
 #include "engine/comm/sum.h"
 
@@ -15,7 +15,10 @@
 
 enum { SUM_BLOCK = 2048 }; /* elements: at most 16 KiB */
 
-/* A block's running value, and room for a converted source; 64: vectors never straddle lines. */
+/*
+ * A block's running result, and room for a converted source.  Aligned to 64, so that vectors never
+ * straddle cache lines.
+ */
 typedef struct sum_block {
     _Alignas(64) union {
         float f32[SUM_BLOCK];
@@ -27,8 +30,8 @@ typedef struct sum_block {
 } sum_block;
 
 /*
- * acc = acc op x for one type: `sum`, `larger`, `smaller` say how two elements a (so far) and b
- * (the next rank's) join.
+ * acc = acc op x for one type.  `sum`, `larger`, `smaller` are expressions of a (the result so far)
+ * and b (the next rank's element); the latter two are true if b is taken.
  */
 #define SUM_FOLD(name, type, sum, larger, smaller)                                                 \
     static void name(type *restrict acc, const type *restrict x, size_t n, zt_reduce op)           \
@@ -51,17 +54,16 @@ typedef struct sum_block {
         }                                                                                          \
     }
 
-// b is taken when it is a NaN, or beyond a; a NaN in a is kept, since no comparison with it holds
+// a NaN in b is taken; a NaN in a stays, because no comparison with it holds
 SUM_FOLD(sum_fold_f32, float, a + b, b > a || b != b, b < a || b != b)
 SUM_FOLD(sum_fold_f64, double, a + b, b > a || b != b, b < a || b != b)
-// unsigned, so that sums wrap; the order of signed numbers is that of the patterns with the sign
-// flipped
+// unsigned, so that sums wrap; flipping the sign bit gives the order of signed numbers
 SUM_FOLD(sum_fold_i32, uint32_t, a + b, (b ^ 0x80000000u) > (a ^ 0x80000000u),
          (b ^ 0x80000000u) < (a ^ 0x80000000u))
 SUM_FOLD(sum_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),
          (b ^ 1ull << 63) < (a ^ 1ull << 63))
 
-/* The sum of two in one pass: the usual case. */
+/* Sum two sources in one pass, because two are the usual case. */
 static void sum_pair_f32(float *restrict acc, const float *restrict a, const float *restrict b,
                          size_t n)
 {
@@ -73,7 +75,7 @@ static void sum_fold(sum_block *s, const unsigned char *x, size_t n, ckpt_dtype 
 {
     ckpt_cast_fn widen;
 
-    // a source may be where only its rank's alignment holds, that of its type
+    // x may have only the alignment of its type
     if (dt == CKPT_F32) {
         sum_fold_f32(s->acc.f32, (const float *)(const void *)x, n, op);
     } else if (dt == CKPT_F64) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * sum.h: joining the values of several ranks, element by element, in rank order.
- */
+/* sum.h: declares the element-wise reduction of the values of several ranks, in rank order. */
 #ifndef ZT_COMM_SUM_H
 #define ZT_COMM_SUM_H
 
