@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auto.c: owns "auto": which argument each such value comes from, and the defaults of arguments.
+ * auto.c: owns "auto" values: the argument that fills each, and the defaults of arguments.
  *
  * The mapping is that of the Trainer of transformers 5 (integrations/deepspeed.py,
  * trainer_config_process and trainer_config_finalize), with one difference: a value of the file is
- * compared with an argument only if that argument was given, since the command line's defaults say
- * nothing about what the user wants.
+ * compared with an argument only if the user gave that argument, because a default does not show
+ * the user's intention.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,16 +24,17 @@ void zt_arguments_default(zt_arguments *a)
                         .max_grad_norm = 1.0};
 }
 
-/* What fills one key. */
+/* The value for one key. */
 typedef struct au_source {
     const char *path;     /* of the key */
-    const char *argument; /* as the command line has it */
+    const char *argument; /* name on the command line */
     bool given;
-    ckpt_value *value;   /* NULL: out of memory, or not known (see unknown) */
-    const char *unknown; /* NULL, or what must be given first */
+    ckpt_value *value; /* NULL: out of memory, or unknown */
+    const char
+        *unknown; /* if the value is unknown: the setting that the user must give; else NULL */
 } au_source;
 
-/* Disagreements so far: one text for all. */
+/* All disagreements so far, in one text, because one error reports them. */
 typedef struct au_list {
     char text[400];
     size_t n;
@@ -54,7 +55,7 @@ static bool au_equal(const ckpt_value *a, const ckpt_value *b)
         return s.n == t.n;
     }
     if (a->kind == CKPT_V_STR || a->kind == CKPT_V_DICT || a->kind == CKPT_V_LIST) {
-        return false; // arguments are numbers and lists of them
+        return false; // arguments are numbers or flat lists of numbers
     }
     return b->kind != CKPT_V_LIST && x == y;
 }
@@ -70,7 +71,7 @@ static void au_disagree(au_list *list, const au_source *s, const ckpt_value *fou
     list->n += n > 0 && (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Fill the key if it is "auto"; else note a disagreement with an argument that was given. */
+/* Fill the key if it is "auto"; otherwise note a disagreement with a given argument. */
 static int au_apply(const ds_context *x, ckpt_value *json, const au_source *s, au_list *list)
 {
     ckpt_value *found = ds_find(json, s->path);
@@ -102,7 +103,7 @@ static int au_apply_all(const ds_context *x, ckpt_value *json, const au_source *
     return rc;
 }
 
-/* ---- where values come from ---- */
+/* ---- sources of values ---- */
 
 static ckpt_value *au_pair(ckpt_arena *arena, double a, double b)
 {
@@ -161,7 +162,7 @@ static int au_optimizer(const ds_context *x, ckpt_value *json, au_list *list)
     return au_apply_all(x, json, s, sizeof s / sizeof s[0], list);
 }
 
-/* --warmup_steps: a number of steps, or, below 1, a part of them.  At least one step. */
+/* Steps of --warmup_steps: a count, or a fraction of all steps if below 1.  At least one step. */
 static int64_t au_warmup(const zt_arguments *a)
 {
     double n = a->warmup_steps >= 1 ? floor(a->warmup_steps)
@@ -188,7 +189,7 @@ static int au_schedule(const ds_context *x, ckpt_value *json, au_list *list)
     return au_apply_all(x, json, s, sizeof s / sizeof s[0], list);
 }
 
-/* Bucket sizes from the width h of the model: h*h, 0.9*h*h, 10*h; the last two in stage 3 only. */
+/* Bucket sizes from the hidden size h: h*h, and for stage 3 also 0.9*h*h and 10*h. */
 static int au_buckets(const ds_context *x, ckpt_value *json, au_list *list)
 {
     const ckpt_value *stage = ds_find(json, "zero_optimization.stage");
@@ -209,7 +210,7 @@ static int au_buckets(const ds_context *x, ckpt_value *json, au_list *list)
     return au_apply_all(x, json, s, sharded ? 3 : 1, list);
 }
 
-/* save_on_each_node: files of every node are on its own disk. */
+/* save_on_each_node: every node writes its files to a disk of its own. */
 static int au_node_local(const ds_context *x, ckpt_value *json)
 {
     ckpt_value *block = ckpt_value_get(json, "checkpoint");
@@ -217,7 +218,7 @@ static int au_node_local(const ds_context *x, ckpt_value *json)
     ckpt_value *yes = ckpt_value_bool(x->arena, true);
 
     if (!x->args->save_on_each_node || (block && block->kind != CKPT_V_DICT)) {
-        return CKPT_OK; // what is no object is refused when the file is read
+        return CKPT_OK; // reading the file refuses a block that is not an object
     }
     if (!block) {
         block = ckpt_value_new(x->arena, CKPT_V_DICT);
@@ -255,7 +256,7 @@ int ds_fill(ds_context *x, ckpt_value *json)
 
 /* ---- arguments without a key ---- */
 
-/* True if an argument was given that the file says nothing about. */
+/* True if the user gave an argument whose key the file lacks. */
 static bool au_alone(const ds_context *x, zt_argument a, const ckpt_value *json, const char *path)
 {
     return x->args->given[a] && !ds_find(json, path);
@@ -277,7 +278,7 @@ void ds_fill_missing(const ds_context *x, const ckpt_value *json, ds_draft *d)
         d->c.fp16.enabled = a->fp16;
     if (au_alone(x, ZT_ARG_BF16, json, "bf16.enabled") && !ds_find(json, "bfloat16"))
         d->bf16 = a->bf16;
-    // Without any batch size in the file, the arguments' defaults count as well.
+    // Without any batch size in the file, the arguments' defaults count as well, as in the Trainer.
     if (d->c.train_batch == DS_MISSING && d->c.micro_batch == DS_MISSING) {
         d->c.micro_batch = a->per_device_train_batch_size;
         d->c.accumulation =

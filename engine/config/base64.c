@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base64.c: owns the reading of base64 (RFC 4648, both alphabets, with padding) by OpenSSL, which
- * knows the standard alphabet only, passes over white space and takes '=' anywhere.
+ * base64.c: decodes base64 (RFC 4648, both alphabets, with padding).  It checks the text before it
+ * calls OpenSSL, because OpenSSL knows the standard alphabet only, skips white space and takes '='
+ * anywhere.
  */
 #include <limits.h>
 #include <openssl/evp.h>

@@ -2,20 +2,21 @@
 /*
  * batch.c: owns the three batch sizes: total = micro batch x accumulation steps x ranks.
  *
- * Two of them follow from the others by integer division, in the order in which DeepSpeed tries
- * (runtime/config.py, _set_batch_related_parameters); what does not multiply out is an error.
+ * Missing sizes follow from the given ones by integer division, in the order of DeepSpeed
+ * (runtime/config.py, _set_batch_related_parameters).  If the product then differs from the total,
+ * that is an error.
  */
 #include <inttypes.h>
 
 #include "engine/config/fields.h"
 
-/* a * b * c, all of them above 0; false if it does not fit. */
+/* a * b * c, all above 0; false if it overflows. */
 static bool ba_product(int64_t a, int64_t b, int64_t c, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out) && !__builtin_mul_overflow(*out, c, out);
 }
 
-/* Compute what is missing; false when nothing is there to compute from, or it overflows. */
+/* Compute the missing sizes; false if too few are given, or the product overflows. */
 static bool ba_complete(zt_config *c, int64_t world)
 {
     bool total = c->train_batch != DS_MISSING, micro = c->micro_batch != DS_MISSING;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns what the keys of a configuration mean together, and which combinations cannot be.
+ * config.c: owns the rules over several keys of a configuration, and refuses combinations that the
+ * engine does not support.
  *
  * The order is: arguments into "auto" values, the tables, then precision, batch sizes, offload,
- * gradients, and last the blocks that the room of the optimizers reads.  The rules are those of
- * DeepSpeed 0.19.8 (runtime/config.py, runtime/engine.py, runtime/zero/config.py, stage_1_and_2.py,
- * stage3.py), applied when the file is read instead of when training starts.
+ * gradients, and last the optimizer and scheduler blocks, which optim/ reads.  The rules are those
+ * of DeepSpeed 0.19.8 (runtime/config.py, runtime/engine.py, runtime/zero/config.py,
+ * stage_1_and_2.py, stage3.py), but they apply when the file is read instead of when training
+ * starts.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +19,10 @@
 
 /* ---- precision ---- */
 
-/* fp16, bf16 or neither; the window and the floor count only while the scale moves. */
+/*
+ * fp16, bf16 or neither.  The window and the minimum are checked only for dynamic scales, because
+ * static ones ignore them.
+ */
 static int co_precision(ds_context *x, ds_draft *d)
 {
     const zt_fp16 *f = &d->c.fp16;
@@ -36,7 +41,7 @@ static int co_precision(ds_context *x, ds_draft *d)
     return CKPT_OK;
 }
 
-/* What gradients are added up in and what they travel in: the model's dtype unless said. */
+/* Dtypes in which gradients are accumulated and sent: by default the model's dtype. */
 static int co_gradient_dtypes(ds_context *x, ds_draft *d)
 {
     static const ckpt_dtype comm[] = {CKPT_F32, CKPT_F16, CKPT_BF16}; // as comm_names in keys.c
@@ -65,7 +70,7 @@ static int co_gradient_dtypes(ds_context *x, ds_draft *d)
 
 /* ---- offload ---- */
 
-/* Old spellings: true puts the optimizer, or the weights, on the host. */
+/* Deprecated booleans that place the optimizer or the weights on the host. */
 static int co_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     static const char *const both[][2] = {
@@ -94,8 +99,8 @@ static int co_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
 }
 
 /*
- * Where the state and the weights go.  What the stage has no use for stays on the device, with a
- * note, as DeepSpeed leaves it there without one.
+ * Place the optimizer state or the weights.  If the stage cannot offload them, they stay on the
+ * device, as in DeepSpeed; here a note reports it.
  */
 static int co_place(ds_context *x, zt_offload *o, int place, const char *key, int stage)
 {
@@ -145,7 +150,10 @@ static int co_offload(ds_context *x, const ckpt_value *json, ds_draft *d)
 
 /* ---- gradients ---- */
 
-/* Dividing before the sum is only there where gradients are summed whole. */
+/*
+ * Scaling before the sum needs gradients that are summed whole, so with reduce_scatter it is
+ * refused, or ignored with a note.
+ */
 static int co_scaling(ds_context *x, zt_config *c)
 {
     bool changed = c->prescale || c->predivide != 1.0;
@@ -176,7 +184,7 @@ bool zt_config_is_bf16_optimizer(const zt_config *c)
            c->offload_optimizer.place == ZT_ON_DEVICE;
 }
 
-/* Leaving the norm out: only where nothing needs it. */
+/* Skipping the gradient norm is refused if a setting needs the norm. */
 static int co_norm(ds_context *x, const zt_config *c)
 {
     const char *why = NULL;
@@ -198,7 +206,7 @@ static int co_norm(ds_context *x, const zt_config *c)
 
 /* ---- optimizer, schedule, loss scale ---- */
 
-/* A block as if the file had it: AdamW of the arguments, or of the defaults. */
+/* The AdamW block that a file without an optimizer gets, from the arguments or their defaults. */
 static ckpt_value *co_default_optimizer(const ds_context *x)
 {
     ckpt_arena *m = x->arena;
@@ -222,7 +230,7 @@ static ckpt_value *co_default_optimizer(const ds_context *x)
     return ok ? block : NULL;
 }
 
-/* Arguments that were given for settings that the optimizer block leaves out. */
+/* Apply given arguments to settings that the optimizer block leaves out. */
 static void co_given_params(const ds_context *x, const ckpt_value *block, zt_optim *o)
 {
     const zt_arguments *a = x->args;
@@ -242,7 +250,7 @@ static void co_given_params(const ds_context *x, const ckpt_value *block, zt_opt
         o->h.weight_decay = a->weight_decay;
 }
 
-/* Optimizers that ZeRO knows in DeepSpeed; others need the user's word. */
+/* Optimizers that DeepSpeed has not tested with ZeRO need zero_allow_untested_optimizer. */
 static int co_tested(ds_context *x, const zt_config *c)
 {
     zt_optim_type t = c->optim.type;
@@ -285,7 +293,7 @@ static int co_optimizer(ds_context *x, ds_draft *d)
     return rc;
 }
 
-/* The fp16 block as numbers: "auto" and spellings are settled. */
+/* The fp16 block as numbers, because "auto" and other spellings are settled by now. */
 static int co_scaler(ds_context *x, zt_config *c)
 {
     ckpt_arena *m = x->arena;
@@ -307,7 +315,7 @@ static int co_scaler(ds_context *x, zt_config *c)
 
 /* ---- all together ---- */
 
-/* Values that follow from one key each. */
+/* Values that depend on one key each. */
 static void co_simple(const ckpt_value *json, ds_draft *d)
 {
     zt_config *c = &d->c;
@@ -380,7 +388,7 @@ int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const z
     return co_parse(&x, out, json);
 }
 
-/* The file's tree, or that of a configuration that is given as base64 instead of a path. */
+/* Load the tree of a file, or of base64 text that a launcher passes instead of a path. */
 static int co_load(ds_context *x, ckpt_value **json, const char *path)
 {
     char *text;

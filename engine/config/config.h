@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h: what a run is told: the ds_config.json, with every key honoured, or refused by name.
+ * config.h: declares reading ds_config.json; every key is honoured or refused by name.
  *
  *     hjson.c    HJSON as DeepSpeed reads it, into a tree of values
- *     keys.c     the keys, their types, defaults and ranges, and what becomes of each here: a table
- *     fields.c   values of a block, by that table
- *     config.c   files, what keys mean together, which combinations cannot be
+ *     keys.c     tables of the keys: type, default, range, and effect in this engine
+ *     fields.c   reading the values of a block by its table
+ *     config.c   loading files, rules over several keys, refused combinations
  *     batch.c    train_batch_size = micro batch x accumulation x world
- *     auto.c     values that are "auto", from the command line as the Trainer of transformers fills
- *                them
+ *     auto.c     "auto" values, filled from the command line as transformers' Trainer does
  *     print.c    the resolved configuration as JSON
- *     base64.c   in which launchers pass files as arguments
+ *     base64.c   decoding a configuration that a launcher passes as an argument
  *
  * Source: DeepSpeed 0.19.8, runtime/config.py, runtime/zero/config.py, runtime/precision_config.py,
  * launcher/runner.py.
@@ -23,9 +22,9 @@
 #include "engine/optim/optim.h"
 
 /*
- * Parse HJSON text: comments, trailing commas, unquoted keys and strings, missing outer braces; a
- * key twice in one object is an error.  Objects become DICT, numbers INT or FLOAT, null NONE.  name
- * is for messages, which give the line.
+ * Parse HJSON text: comments, trailing commas, unquoted keys and strings, missing outer braces.  A
+ * repeated key in one object is an error.  Objects become DICT, numbers INT or FLOAT, null NONE.
+ * name appears in messages, with the line.
  *
  * Errors  CKPT_EFORMAT, CKPT_ELIMIT (depth over 64, 16 MiB of text)
  */
@@ -33,14 +32,14 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
                    const char *name, ckpt_err *err);
 int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
-/* Bytes that a JSON file beside a model, or one of options, may have. */
+/* Maximum size in bytes of a JSON file beside a model, or of one with options. */
 #define ZT_JSON_BYTES (UINT64_C(16) << 20)
 
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
 
 typedef struct zt_offload {
-    zt_place place;   /* what the stage makes of it */
-    zt_place asked;   /* as the file has it */
+    zt_place place;   /* effective place at this stage */
+    zt_place asked;   /* place given in the file */
     const char *path; /* nvme_path */
     int64_t buffer_count;
     uint64_t buffer_size, max_in_cpu; /* elements */
@@ -48,7 +47,7 @@ typedef struct zt_offload {
     double ratio;
 } zt_offload;
 
-/* The fp16 block as read, whether enabled or not; zt_config.scaler is what follows from it. */
+/* The fp16 block as read, even if fp16 is disabled; zt_config.scaler is derived from it. */
 typedef struct zt_fp16 {
     bool enabled, consecutive;
     double loss_scale; /* 0: dynamic */
@@ -57,21 +56,21 @@ typedef struct zt_fp16 {
 
 typedef enum zt_tag_check { ZT_TAG_WARN, ZT_TAG_IGNORE, ZT_TAG_FAIL } zt_tag_check;
 
-/* A monitor's block: its files are in path/job. */
+/* A monitor's block; the monitor's files go to path/job. */
 typedef struct zt_monitor {
     bool enabled;
-    const char *path, *job; /* path "": where the program was started */
+    const char *path, *job; /* path "": the working directory */
 } zt_monitor;
 
 /* The resolved configuration.  Sizes are elements. */
 typedef struct zt_config {
-    const ckpt_value *json; /* as read, "auto" filled in: goes into checkpoints as ds_config */
+    const ckpt_value *json; /* as read, with "auto" filled in; checkpoints store it as ds_config */
 
     int64_t train_batch, micro_batch, accumulation;
     double clipping;        /* 0: none */
     ckpt_dtype dtype;       /* F32, F16, BF16 */
     ckpt_dtype accum_dtype; /* of accumulated gradients */
-    ckpt_dtype comm_dtype;  /* of gradients on the way */
+    ckpt_dtype comm_dtype;  /* dtype of gradients in collectives */
     bool check_grad_overflow;
     bool prescale;
     double predivide;
@@ -95,37 +94,37 @@ typedef struct zt_config {
     bool node_local; /* checkpoint.use_node_local_storage */
     zt_tag_check tag_validation;
     bool load_universal;
-    bool activation_checkpointing; /* the block is there, or asked for on the command line */
+    bool activation_checkpointing; /* the block is present, or an option asked for it */
     int64_t steps_per_print;       /* 0 or not given: every 10 */
     bool wall_clock;
     zt_fp16 fp16;
     zt_monitor tensorboard, csv_monitor;
 
     /*
-     * Remarks for the user, one line each: keys accepted without effect here, tolerated spellings.
+     * Notes for the user, one line each: keys that have no effect here, tolerated spellings.
      * NULL-terminated.
      */
     const char *const *notes;
-    /* of each note: a key is not known, hence without effect, which also quiet runs say */
+    /* true: the note names an unknown key (no effect); printed even by quiet runs */
     const bool *note_warns;
 } zt_config;
 
 /*
- * Arguments that "auto" values are taken from: the names and defaults of transformers'
+ * Arguments that fill "auto" values.  Names and defaults are those of transformers'
  * TrainingArguments.
  */
 typedef struct zt_arguments {
     int64_t per_device_train_batch_size, gradient_accumulation_steps;
     double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
         warmup_steps;
-    int64_t total_steps; /* of the run: for schedules */
-    int64_t hidden_size; /* of the model; 0: unknown, sizes that need it are an error */
+    int64_t total_steps; /* updates of the run, for schedules */
+    int64_t hidden_size; /* of the model; 0: unknown, so sizes that need it fail */
     bool fp16, bf16;
-    bool given[16];         /* which were given on the command line: indexed by zt_argument */
-    bool save_on_each_node; /* checkpoints are written on every node */
+    bool given[16];         /* true: given on the command line; indexed by zt_argument */
+    bool save_on_each_node; /* every node writes checkpoints */
 } zt_arguments;
 
-/* Places in zt_arguments.given. */
+/* Indices of zt_arguments.given. */
 typedef enum zt_argument {
     ZT_ARG_MICRO_BATCH,
     ZT_ARG_ACCUMULATION,
@@ -142,18 +141,19 @@ typedef enum zt_argument {
     ZT_ARG_N
 } zt_argument;
 
-/* TrainingArguments' defaults; total_steps and hidden_size are 0, nothing is given. */
+/* Set TrainingArguments' defaults; total_steps and hidden_size become 0, `given` all false. */
 void zt_arguments_default(zt_arguments *a);
 
 /*
- * Read, fill and check a configuration.  args NULL: "auto" is as DeepSpeed itself takes it.
+ * Read, fill and check a configuration.  args NULL: "auto" has the meaning that DeepSpeed itself
+ * gives it.
  *
- * With args, a value that is "auto" comes from them; a value that is there and differs from an
- * argument that was given is an error that names all such; and what was given is used where the
- * file has no such key.  json is filled in place and, like every text in *out, must outlive it.
+ * With args, they replace "auto" values.  If the file has other values than arguments that the user
+ * gave, one error names them all.  A given argument also applies if the file lacks its key.  json
+ * is filled in place; json and its texts must outlive *out, which borrows them.
  *
  * Errors  CKPT_EUSAGE: a value (key, found, allowed) or the batch sizes; CKPT_EUNSUPPORTED: a key
- *         or value that is not for this engine; CKPT_EFORMAT: not HJSON
+ *         or value that this engine does not support; CKPT_EFORMAT: not HJSON
  */
 int zt_config_read(zt_config *out, ckpt_arena *arena, const char *path_or_base64,
                    const zt_arguments *args, int world, ckpt_err *err);
@@ -161,25 +161,25 @@ int zt_config_parse(zt_config *out, ckpt_arena *arena, ckpt_value *json, const z
                     int world, ckpt_err *err);
 
 /*
- * True where DeepSpeed makes its optimizer for the processor (DeepSpeedCPUAdam and others): an
- * offload_optimizer block says so, at stage 0 too (engine.py, zero_use_cpu_optimizer).
+ * True if DeepSpeed would choose its CPU optimizer (DeepSpeedCPUAdam and others).  It does so if
+ * there is an offload_optimizer block, even at stage 0 (engine.py, zero_use_cpu_optimizer).
  */
 bool zt_config_is_cpu_optimizer(const zt_config *c);
 /*
- * True where DeepSpeed wraps the optimizer in its BF16_Optimizer (engine.py, _configure_optimizer),
- * which has files of its own form and lays parameters out as they come, whatever
- * round_robin_gradients says.
+ * True if DeepSpeed would wrap the optimizer in its BF16_Optimizer (engine.py,
+ * _configure_optimizer).  That class writes optimizer files of its own form and ignores
+ * round_robin_gradients when it lays out parameters.
  */
 bool zt_config_is_bf16_optimizer(const zt_config *c);
 
 /*
- * The resolved configuration in the shape of ds_config.json, so that what is printed can be read
- * again and means the same; every setting that the optimizer and the schedule have is there.
- * NULL: memory is exhausted.  Texts are borrowed from c.
+ * The resolved configuration in the shape of ds_config.json, so that the output can be read again
+ * with the same meaning.  It has every setting of the optimizer and the schedule.  NULL: out of
+ * memory.  Texts are borrowed from c.
  */
 const ckpt_value *zt_config_tree(const zt_config *c, ckpt_arena *arena);
 
-/* The same as JSON.  Errors: CKPT_EIO, CKPT_ELIMIT. */
+/* Print zt_config_tree as JSON.  Errors: CKPT_EIO, CKPT_ELIMIT. */
 int zt_config_print(const zt_config *c, FILE *out, ckpt_err *err);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fields.c: owns reading the objects of a configuration by their tables: types, ranges, refusals.
+ * fields.c: reads the objects of a configuration by their tables: types, ranges, refusals.
  *
- * What counts as a boolean, an integer or a number follows pydantic, which DeepSpeed checks its
- * typed blocks with: 2e8 is an integer, "2" too, 980.1 is not; "yes" and 1 are true.  Only true and
- * false given for a number are refused here, where pydantic takes them for 1 and 0.
+ * Values are converted as in pydantic, by which DeepSpeed checks its typed blocks: 2e8 and "2" are
+ * integers, 980.1 is not; "yes" and 1 are true.  One difference: true and false given for a number
+ * are refused here, while pydantic reads 1 and 0.
  */
 #include "engine/config/fields.h"
 
@@ -55,7 +55,7 @@ const char *ds_show(const ckpt_value *v, char out[DS_SHOWN])
     return out;
 }
 
-/* "zero_optimization.stage": a key with the name of its block. */
+/* The full name of a key, with its block: "zero_optimization.stage". */
 enum { FD_PATH = 120 };
 static const char *fd_path(const ds_block *b, const char *key, char out[FD_PATH])
 {
@@ -98,7 +98,7 @@ static size_t fd_least(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* Edits (one letter put in, left out or changed) from a to b; FD_WORD for words too long to try. */
+/* Edit distance from a to b (insert, delete, change a letter); FD_WORD if a word is too long. */
 static size_t fd_distance(const char *a, const char *b)
 {
     size_t row[FD_WORD + 1], n = strlen(b);
@@ -121,7 +121,7 @@ static size_t fd_distance(const char *a, const char *b)
     return row[n];
 }
 
-/* The key of the table that an unknown one looks like (a third of it may differ), or NULL. */
+/* The table's key that is nearest to an unknown one (at most a third may differ), or NULL. */
 static const char *fd_nearest(const ds_block *b, const char *key)
 {
     size_t best = strlen(key) / 3 + 1;
@@ -138,14 +138,13 @@ static const char *fd_nearest(const ds_block *b, const char *key)
     return found;
 }
 
-/* Typed blocks refuse a key they do not know; elsewhere DeepSpeed ignores it, and a note says so.
- */
+/* Refuse an unknown key in a typed block; elsewhere DeepSpeed ignores it, so only add a note. */
 static int fd_unknown(ds_context *x, const ds_block *b, const char *key)
 {
     char path[FD_PATH];
     const char *near;
 
-    // A text made of nothing but wrong keys must not cost more than its notes do.
+    // A text with very many wrong keys must not cost more time than its notes.
     if (!b->typed && x->n_notes == DS_NOTES)
         return CKPT_OK;
     near = fd_nearest(b, key);
@@ -212,7 +211,7 @@ static bool fd_as_real(const ckpt_value *v, bool typed, double *out)
     return isfinite(*out);
 }
 
-/* What a value of this key may be, for messages. */
+/* Describe the values that a key accepts, for messages. */
 static const char *fd_expected(const ds_key *k, char *out, size_t room)
 {
     static const char *const plain[] = {
@@ -250,7 +249,7 @@ static int fd_refused(const ds_context *x, const ds_block *b, const ds_key *k)
                      fd_path(b, k->name, path), k->why);
 }
 
-/* A number within the key's range, into an integer or a double at `to` (NULL: only checked). */
+/* Store a number in the key's range at `to`, as integer or double (NULL: only check it). */
 static bool fd_put_number(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 {
     int64_t i = 0;
@@ -264,7 +263,7 @@ static bool fd_put_number(const ds_key *k, bool typed, const ckpt_value *v, void
     if (k->kind == DS_REAL) {
         *(double *)to = f;
     } else if (k->kind == DS_SIZE) {
-        *(uint64_t *)to = (uint64_t)i; // min is never below 0
+        *(uint64_t *)to = (uint64_t)i; // safe, because min is never below 0
     } else {
         *(int64_t *)to = i;
     }
@@ -286,7 +285,7 @@ static bool fd_put_choice(const ds_key *k, const ckpt_value *v, void *to)
     return false;
 }
 
-/* Check a value and store it at `to`, unless that is NULL; false: of the wrong kind or range. */
+/* Check a value and store it at `to` (NULL: only check it); false: wrong kind or range. */
 static bool fd_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 {
     bool b = false;
@@ -323,7 +322,10 @@ static bool fd_put(const ds_key *k, bool typed, const ckpt_value *v, void *to)
 
 /* ---- keys that must be off ---- */
 
-/* True if the value asks for nothing: false, null, "auto", {}, or a number up to the key's max. */
+/*
+ * True if the value switches nothing on: false, null, "auto", {}, or a number up to the key's max
+ * (true instead of false if the key's min is above 0).
+ */
 static bool fd_is_off(const ds_key *k, const ckpt_value *v)
 {
     bool b = false;
@@ -375,7 +377,7 @@ static const ds_key *fd_lookup(const ds_block *b, const ckpt_value *key)
     return NULL;
 }
 
-/* A block of its own; one with a place of its own takes true and false as 1 and 0. */
+/* Read a nested block.  One with an offset of its own also takes true and false, as 1 and 0. */
 static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds_draft *d)
 {
     if (k->at != 0 && v->kind == CKPT_V_BOOL) {
@@ -386,8 +388,8 @@ static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds
     return v->kind == CKPT_V_DICT ? ds_read(x, k->block, v, d) : fd_wrong(x, &ds_file, k, v);
 }
 
-/* "auto" that nothing filled: the default in typed blocks, else there is nothing to take it from.
- */
+/* Handle an "auto" that no argument filled: typed blocks take the default, others fail, because
+ * DeepSpeed has no default for them.  */
 static int fd_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
 {
     char path[FD_PATH];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hjson.c: owns reading HJSON, and JSON with it, into a tree of values.
+ * hjson.c: reads HJSON, and JSON as a subset of it, into a tree of values.
  *
- * The grammar is what the hjson package of Python accepts, since DeepSpeed reads its configuration
- * with that.  Two choices serve plain JSON: NaN, Infinity and -Infinity, as Python writes them, are
+ * The grammar is that of Python's hjson package, because DeepSpeed reads its configuration with it.
+ * Two differences serve plain JSON: NaN, Infinity and -Infinity, as Python writes them, are
  * numbers; and 1.0 stays a FLOAT (the package turns it into an integer).
  *
- * Recursion is bounded by HJ_DEPTH, everything else runs over the text once.
+ * HJ_DEPTH bounds the recursion; every other step passes over the text once.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,13 +21,16 @@
 #define HJ_DEPTH 64
 #define HJ_TEXT  (UINT64_C(16) << 20)
 
-/* The text being read; at end, hj_peek gives 0, which no accepted text contains. */
+/*
+ * The text being read.  hj_peek returns 0 at the end, which is unambiguous because no accepted text
+ * contains 0.
+ */
 typedef struct hj_text {
     const char *s, *name;
     size_t n, at;
     unsigned depth;
     bool bare;         // the last value was a string without quotes
-    size_t line, seen; // start of the line of byte `seen`: only moves on (hj_column)
+    size_t line, seen; // start of the line of byte `seen`; only advances (hj_column)
     ckpt_arena *arena;
     ckpt_err *err;
 } hj_text;
@@ -41,7 +44,7 @@ static char hj_peek(const hj_text *t, size_t ahead)
     return t->n - t->at > ahead ? t->s[t->at + ahead] : '\0';
 }
 
-/* The line of a byte, from 1. */
+/* Line number of a byte, from 1. */
 static size_t hj_line(const hj_text *t, size_t at)
 {
     size_t line = 1;
@@ -66,7 +69,6 @@ static bool hj_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* True at a comment's first byte. */
 static bool hj_at_comment(const hj_text *t)
 {
     char c = hj_peek(t, 0), d = hj_peek(t, 1);
@@ -74,7 +76,7 @@ static bool hj_at_comment(const hj_text *t)
     return c == '#' || (c == '/' && (d == '/' || d == '*'));
 }
 
-/* Step over one comment.  A line comment leaves its line end. */
+/* Skip one comment.  The newline after a line comment stays. */
 static int hj_comment(hj_text *t)
 {
     size_t from = t->at;
@@ -92,7 +94,7 @@ static int hj_comment(hj_text *t)
     return CKPT_OK;
 }
 
-/* Step over blanks and comments. */
+/* Skip blanks and comments. */
 static int hj_skip(hj_text *t)
 {
     for (;;) {
@@ -107,7 +109,7 @@ static int hj_skip(hj_text *t)
 
 /* ---- quoted strings ---- */
 
-/* Four hexadecimal digits at the place, into *out. */
+/* Read four hexadecimal digits at the current position. */
 static bool hj_hex4(hj_text *t, uint32_t *out)
 {
     *out = 0;
@@ -151,7 +153,7 @@ static bool hj_utf8(ckpt_bytes *to, uint32_t c)
     return ckpt_bytes_add(to, b, n);
 }
 
-/* \uXXXX, after the u; two of them where the first is half of a pair. */
+/* Read \uXXXX, after the u; read a second one if the first is half of a surrogate pair. */
 static int hj_unicode(hj_text *t, ckpt_bytes *to)
 {
     uint32_t c, low;
@@ -169,7 +171,7 @@ static int hj_unicode(hj_text *t, ckpt_bytes *to)
     return hj_utf8(to, c) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* What follows a backslash. */
+/* Read an escape, after its backslash. */
 static int hj_escape(hj_text *t, ckpt_bytes *to)
 {
     static const char from[] = "\"'\\/bfnrt", into[] = "\"'\\/\b\f\n\r\t";
@@ -186,7 +188,7 @@ static int hj_escape(hj_text *t, ckpt_bytes *to)
     return ckpt_bytes_add(to, &into[p - from], 1) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* The body of a string whose opening quote was stepped over, and the closing one. */
+/* Read the rest of a quoted string, after its opening quote, including the closing one. */
 static int hj_quoted_into(hj_text *t, char quote, ckpt_bytes *to)
 {
     size_t from = t->at;
@@ -217,7 +219,7 @@ static int hj_quoted_into(hj_text *t, char quote, ckpt_bytes *to)
     }
 }
 
-/* A node of collected bytes, which are freed. */
+/* Make a string value of the collected bytes, and free them. */
 static int hj_text_node(hj_text *t, ckpt_bytes *from, int rc, ckpt_value **out)
 {
     if (rc == CKPT_OK) {
@@ -239,7 +241,7 @@ static int hj_quoted(hj_text *t, ckpt_value **out)
 
 /* ---- strings of several lines ---- */
 
-/* Step over at most `most` blanks of an indentation. */
+/* Skip at most `most` blanks of indentation. */
 static void hj_indent(hj_text *t, size_t most)
 {
     char c = hj_peek(t, 0);
@@ -250,7 +252,7 @@ static void hj_indent(hj_text *t, size_t most)
     }
 }
 
-/* The lines between two ''' ; `indent` blanks are cut from each. */
+/* Read the lines between two ''', and cut `indent` blanks from each. */
 static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
 {
     size_t from = t->at;
@@ -271,7 +273,10 @@ static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
     return CKPT_OK;
 }
 
-/* Column of the place; each byte is looked at once, however many ask on one line. */
+/*
+ * Column of the current position.  Remembers the last line start, so that each byte is examined
+ * once, however many strings a line has.
+ */
 static size_t hj_column(hj_text *t)
 {
     for (; t->seen < t->at; t->seen++)
@@ -279,7 +284,7 @@ static size_t hj_column(hj_text *t)
     return t->at - t->line;
 }
 
-/* ''' at the place: its column is the indentation of the lines. */
+/* Read a ''' string; the column of its ''' gives the indentation to cut. */
 static int hj_lines(hj_text *t, ckpt_value **out)
 {
     ckpt_bytes text = {0};
@@ -296,7 +301,7 @@ static int hj_lines(hj_text *t, ckpt_value **out)
 
 /* ---- words and numbers ---- */
 
-/* Bytes of s[0..n) that are digits, from the start. */
+/* Number of leading digits in s[0..n). */
 static size_t hj_digits(const char *s, size_t n)
 {
     size_t i = 0;
@@ -306,7 +311,7 @@ static size_t hj_digits(const char *s, size_t n)
     return i;
 }
 
-/* True if s[0..n) is a JSON number; *whole tells one without fraction and exponent. */
+/* True if s[0..n) is a JSON number; *whole: it has neither fraction nor exponent. */
 static bool hj_is_number(const char *s, size_t n, bool *whole)
 {
     size_t i = n > 0 && s[0] == '-', d = hj_digits(s + i, n - i);
@@ -332,7 +337,7 @@ static bool hj_is_number(const char *s, size_t n, bool *whole)
     return i == n;
 }
 
-/* Integers beyond 64 bits become the nearest FLOAT. */
+/* Make a number; integers beyond 64 bits become the nearest FLOAT. */
 static int hj_number(hj_text *t, const char *s, size_t n, bool whole, ckpt_value **out)
 {
     const char *copy = ckpt_arena_string(t->arena, s, n); // terminated, for strtoll
@@ -357,7 +362,7 @@ static bool hj_same(const char *s, size_t n, const char *word)
     return strlen(word) == n && memcmp(s, word, n) == 0;
 }
 
-/* A word that stands for a value; *out stays NULL for any other text. */
+/* Make the value of a number, true, false or null; *out stays NULL for any other text. */
 static int hj_word(hj_text *t, const char *s, size_t n, ckpt_value **out)
 {
     bool whole = false;
@@ -378,7 +383,7 @@ static int hj_word(hj_text *t, const char *s, size_t n, ckpt_value **out)
     return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* Bytes of s[0..n) without the blanks at its end. */
+/* Length of s[0..n) without trailing blanks. */
 static size_t hj_trimmed(const char *s, size_t n)
 {
     while (n > 0 && (unsigned char)s[n - 1] <= ' ')
@@ -387,15 +392,15 @@ static size_t hj_trimmed(const char *s, size_t n)
 }
 
 /*
- * A value without quotes.  A number or word ends at a punctuator or comment; anything else is a
- * string up to the end of its line, punctuators included: that is HJSON's rule.
+ * Read a value without quotes.  A number or word ends at a punctuator or comment; HJSON takes any
+ * other text as a string up to the end of its line, punctuators included.
  */
 static int hj_bare(hj_text *t, ckpt_value **out)
 {
     const char *s = t->s + t->at;
     size_t from = t->at;
     char c = hj_peek(t, 0);
-    bool tried = false; // a word cannot come to be later in the line, once one delimiter was met
+    bool tried = false; // after one delimiter, the text up to a later one cannot be a word
 
     if (c == '\0' || strchr("{}[],:", c))
         return hj_fail(t, c == '\0' ? "the text ends where a value is expected"
@@ -421,7 +426,7 @@ static int hj_bare(hj_text *t, ckpt_value **out)
 
 /* ---- objects and arrays ---- */
 
-/* A key without quotes, up to its colon. */
+/* Read a key without quotes, up to its colon. */
 static int hj_bare_key(hj_text *t, ckpt_value **out)
 {
     size_t from = t->at, n;
@@ -445,7 +450,7 @@ static int hj_bare_key(hj_text *t, ckpt_value **out)
     return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* "key": value, at the place.  The key keeps its offset in mark until the object is complete. */
+/* Read "key": value.  The key keeps its offset in mark until the object is complete. */
 static int hj_pair(hj_text *t, ckpt_dict *map)
 {
     ckpt_value *key = NULL, *value = NULL;
@@ -469,7 +474,7 @@ static int hj_pair(hj_text *t, ckpt_dict *map)
     return ckpt_dict_add(t->arena, map, key, value) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* By bytes, then by place: equal keys become neighbours in the order of the text. */
+/* Order by bytes, then by offset, so that equal keys become neighbours in the order of the text. */
 static int hj_by_key(const void *a, const void *b)
 {
     const ckpt_value *x = *(ckpt_value *const *)a, *y = *(ckpt_value *const *)b;
@@ -481,7 +486,7 @@ static int hj_by_key(const void *a, const void *b)
     return order != 0 ? order : (x->mark > y->mark) - (x->mark < y->mark);
 }
 
-/* Refuse a key that comes twice; clears the marks. */
+/* Refuse a repeated key; clears the marks. */
 static int hj_unique(hj_text *t, const ckpt_dict *map)
 {
     ckpt_value **key = map->n > 0 ? ckpt_alloc((size_t)map->n * sizeof *key) : NULL;
@@ -509,7 +514,7 @@ static int hj_unique(hj_text *t, const ckpt_dict *map)
     return rc;
 }
 
-/* Step over blanks, one comma, blanks. */
+/* Skip blanks and at most one comma. */
 static int hj_comma(hj_text *t)
 {
     int rc = hj_skip(t);
@@ -522,8 +527,8 @@ static int hj_comma(hj_text *t)
 }
 
 /*
- * The pairs of an object up to `end`: '}', or 0 for a root without braces, which ends with the text
- * and is not empty.
+ * Read the pairs of an object up to `end`: '}', or 0 for a root without braces, which ends with the
+ * text and must not be empty.
  */
 static int hj_object(hj_text *t, char end, ckpt_value **out)
 {
@@ -566,7 +571,7 @@ static int hj_array(hj_text *t, ckpt_value **out)
     return rc;
 }
 
-/* A value at the place. */
+/* Read a value of any kind. */
 static int hj_value(hj_text *t, ckpt_value **out)
 {
     char c = hj_peek(t, 0);
@@ -622,7 +627,7 @@ static int hj_check_text(const hj_text *t)
     return CKPT_OK;
 }
 
-/* A root that starts with neither brace nor bracket: an object's pairs, or one JSON value. */
+/* Read a root that starts with neither brace nor bracket: one JSON value, or an object's pairs. */
 static int hj_open_root(hj_text *t, ckpt_value **out)
 {
     ckpt_err quiet = {0};
@@ -670,7 +675,9 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
     return rc;
 }
 
-/* Read a file up to one byte more than the limit, into *text. */
+/*
+ * Read a file into *text, up to one byte more than the limit, so that the caller sees the excess.
+ */
 static int hj_slurp(ckpt_bytes *text, FILE *f, const char *path, ckpt_err *err)
 {
     char block[16384];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.c: owns the tables of keys of ds_config.json: type, range, default, what becomes of each.
+ * keys.c: owns the tables of the keys of ds_config.json: type, range, default, effect.
  *
- * The sets of keys, defaults and ranges are those of DeepSpeed 0.19.8 (runtime/config.py,
+ * The keys, defaults and ranges are those of DeepSpeed 0.19.8 (runtime/config.py,
  * runtime/constants.py, runtime/zero/config.py, offload_config.py, precision_config.py,
  * swap_tensor/aio_config.py, activation_checkpointing/config.py).
  */
@@ -11,12 +11,14 @@
 
 #include "engine/config/fields.h"
 
-/* Largest size: what fits an int64_t.  As a double it is 2^63: fields.c takes it as "no limit". */
+/*
+ * Largest size that fits an int64_t.  As a double it is 2^63, which fields.c takes as "no limit".
+ */
 #define TOP 9223372036854775808.0
 
 #define AT(member) offsetof(ds_draft, member)
 
-// One line per form of entry: the formatter would spread each over four.
+// One line per form of entry, because clang-format would spread each over four.
 // clang-format off
 #define BOOL(key, f)          {.name = (key), .kind = DS_BOOL, .at = AT(f)}
 #define BOOL_OR_NULL(key, f)  {.name = (key), .kind = DS_BOOL, .at = AT(f), .nullable = true}
@@ -30,7 +32,7 @@
 #define CHOICE(key, f, list, folded) \
     {.name = (key), .kind = DS_CHOICE, .at = AT(f), .choice = (list), .fold = (folded)}
 
-/* Of stage 3, known with and without the prefix. */
+/* Stage 3 keys, known with and without the prefix. */
 #define SIZE3(key, f) \
     {.name = "stage3_" key, .other = (key), .kind = DS_SIZE, .at = AT(f), .max = TOP}
 #define IDLE3(key, k, w) \
@@ -47,7 +49,7 @@
 #define IDLE_SWITCH(key, member, w) \
     {.name = (key), .other = (member), .kind = DS_SWITCH, .fate = DS_IDLE, .why = (w)}
 
-/* Stored, with a note: the value is kept and printed, and nothing here depends on it. */
+/* Stored and printed, with a note, because the value has no effect here. */
 #define KEPT(key, k, f, w) \
     {.name = (key), .kind = (k), .at = AT(f), .max = TOP, .why = (w)}
 #define KEPT3(key, k, f, w) \
@@ -75,7 +77,7 @@ const char *const ds_dtype_names[] = {"fp32", "float32",  "float",          "tor
 const ckpt_dtype ds_dtypes[] = {CKPT_F32, CKPT_F32, CKPT_F32,  CKPT_F32,  CKPT_F16, CKPT_F16,
                                 CKPT_F16, CKPT_F16, CKPT_BF16, CKPT_BF16, CKPT_BF16};
 
-/* communication_data_type knows only the short names; their places here are set in config.c. */
+/* communication_data_type knows only the short names; config.c depends on their order. */
 static const char *const comm_names[] = {"fp32", "fp16", "bf16", NULL};
 static const char *const op_names[] = {"mean", "sum", NULL};
 static const char *const tag_names[] = {"WARN", "IGNORE", "FAIL", NULL}; // as zt_tag_check
@@ -186,7 +188,7 @@ static const ds_key fp16_keys[] = {
     BOOL("enabled", c.fp16.enabled),
     IDLE("auto_cast", DS_BOOL, "it casts inputs, and tokens are integers"),
     REAL("loss_scale", c.fp16.loss_scale, 0, DBL_MAX),
-    INT("initial_scale_power", c.fp16.power, -1022, 1023), // 2^power must be a double
+    INT("initial_scale_power", c.fp16.power, -1022, 1023), // so that 2^power is a double
     INT("loss_scale_window", c.fp16.window, -TOP, TOP),
     INT("hysteresis", c.fp16.hysteresis, -TOP, TOP),
     BOOL("consecutive_hysteresis", c.fp16.consecutive),
@@ -338,7 +340,7 @@ static const ds_key file_keys[] = {
     {.name = "managed_gradient_accumulation",
      .kind = DS_BOOL,
      .fate = DS_OFF,
-     .min = 1, // "off" is true
+     .min = 1, // makes true the "off" value
      .why = "the engine always counts the micro steps itself; set it to true"},
     GONE("nebula", "the service is gone from DeepSpeed; remove it: checkpoints are local files"),
     GONE("compression_training", "models are trained uncompressed; remove it"),

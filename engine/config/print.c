@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * print.c: owns the resolved configuration as JSON.
+ * print.c: prints the resolved configuration as JSON.
  *
- * The shape is that of ds_config.json, so that what is printed can be read again and means the
- * same.  Optimizer and schedule are printed with every setting they have, from tables.
+ * The shape is that of ds_config.json, so that the output can be read again with the same meaning.
+ * Tables list every setting of the optimizer and the schedule.
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,24 +16,24 @@
 
 enum { PR_DEPTH = 8 };
 
-/* The tree as far as it is made: the objects that are open, the outermost first. */
+/* The tree under construction: the open objects, the outermost first. */
 typedef struct pr_tree {
     ckpt_arena *arena;
     ckpt_value *open[PR_DEPTH];
-    unsigned depth; /* of them; the last one takes the next member */
+    unsigned depth; /* number of open objects; the last one takes the next member */
     bool failed;    /* memory was exhausted */
 } pr_tree;
 
 /* ---- members ---- */
 
-/* A member of the innermost object; v NULL: there was no memory for it. */
+/* Add a member to the innermost object; v NULL: out of memory. */
 static void pr_add(pr_tree *p, const char *key, ckpt_value *v)
 {
     p->failed =
         p->failed || !v || !ckpt_dict_add_cstr(p->arena, &p->open[p->depth - 1]->as.map, key, v);
 }
 
-/* Members up to the next pr_close are those of a new object; key NULL: of the root. */
+/* Begin an object that takes the members up to the next pr_close; key NULL: the root. */
 static void pr_open(pr_tree *p, const char *key)
 {
     ckpt_value *v = ckpt_value_new(p->arena, CKPT_V_DICT);
@@ -78,7 +78,7 @@ static bool pr_item(pr_tree *p, ckpt_value *list, double x)
     return v && ckpt_seq_add(p->arena, &list->as.seq, v);
 }
 
-/* A list of numbers, as schedules have one per parameter group; printed as floats. */
+/* A list of numbers (schedules have one per parameter group), printed as floats. */
 static void pr_list(pr_tree *p, const char *key, const ckpt_value *from)
 {
     ckpt_value *list = ckpt_value_new(p->arena, CKPT_V_LIST);
@@ -101,11 +101,13 @@ static void pr_pair(pr_tree *p, const char *key, double a, double b)
 
 typedef enum pr_kind { PR_REAL, PR_INT, PR_BOOL } pr_kind;
 
-/* One setting of a struct; types: a bit per type that has it; list: NULL or numbers per group. */
+/*
+ * One setting of a struct.  types: one bit per type that has it; list: offset of a list per group.
+ */
 typedef struct pr_setting {
     const char *key;
     pr_kind kind;
-    size_t at, list; /* list 0: there is none */
+    size_t at, list; /* list 0: none */
     unsigned types;
 } pr_setting;
 
@@ -238,7 +240,9 @@ static const char *pr_dtype(ckpt_dtype t)
     return t == CKPT_F16 ? "fp16" : t == CKPT_BF16 ? "bf16" : "fp32";
 }
 
-/* What the file asks for, which the stage may have no use for; null when it does not. */
+/*
+ * The offload block that the file asks for, even if the stage ignores it; null if it asks for none.
+ */
 static void pr_offload(pr_tree *p, const char *key, const zt_offload *o, bool param)
 {
     if (o->asked == ZT_ON_DEVICE) {
@@ -308,7 +312,7 @@ static void pr_precision(pr_tree *p, const zt_config *c)
     pr_close(p);
 }
 
-/* Only where it is on: what is off has no settings that matter. */
+/* Printed only if enabled, because the settings of a disabled monitor have no effect. */
 static void pr_monitor(pr_tree *p, const char *name, const zt_monitor *m)
 {
     if (!m->enabled)
