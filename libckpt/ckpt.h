@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt.h: open, convert, compare and verify checkpoints of large models.
+ * ckpt.h: opens, converts, compares and verifies checkpoints of large models.
  *
- * A checkpoint of any format opens as a map: logical tensors, where their bytes lie, and a tree of
- * values.  Opening reads headers only and never runs anything a file contains.  Converting lays out
- * a target map, makes a plan, and runs it in constant memory; outputs appear complete or not at
- * all.
+ * ckpt opens a checkpoint of any format as a map: its logical tensors, the places of their bytes,
+ * and a tree of values. Opening reads headers only and never runs code that a file contains. A
+ * conversion lays out a target map, makes a plan, and runs the plan in constant memory; an output
+ * appears complete or not at all.
  *
  *     ckpt_map *map = NULL;
  *     ckpt_err err = {0};
@@ -18,19 +18,18 @@
  *     ckpt_map_free(map);
  *
  * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be
- * NULL).  They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
- * reads it.  Out-parameters come first and are owned by the caller; pointers returned otherwise are
- * borrowed from the handle.  What is looked up may be wanted in part: such out-parameters may be
- * NULL.  A path, map, target or callback that is missing is CKPT_EUSAGE, and a NULL handle has no
- * tensors, facts or files.  Handles may be read by many threads at once.  The library never prints,
- * exits or installs handlers.
+ * NULL). They clear err first, so that one ckpt_err serves any number of calls; only
+ * ckpt_team_leave reads it. Out-parameters come first and are owned by the caller; other returned
+ * pointers are borrowed from the handle. A look-up function accepts NULL for each out-parameter
+ * that the caller does not need. A missing path, map, target or callback is CKPT_EUSAGE, and a NULL
+ * handle has no tensors, facts or files. Many threads may read one handle at once. The library
+ * never prints, exits or installs signal handlers.
  *
- * Option structs, and the report, may be NULL or zeroed for defaults.  Each begins with `size`:
- * sizeof the struct as the program was compiled, or 0, which stands for the struct of the first
- * release, 0.1.  Later releases append members, so that programs of before go on working, and
- * refuse members that are set and that they do not have.  Initialise with {.size = sizeof
- * (ckpt_target), ...} to use what was appended.  Structs that the library hands out grow at their
- * ends too.
+ * Option structs and the report may be NULL or zeroed for defaults. Each begins with `size`: sizeof
+ * the struct in the compiled program, or 0 for the struct of the first release, 0.1. Later releases
+ * append members, so that older programs keep working; a library refuses a member that is set and
+ * that it does not know. Initialise with {.size = sizeof (ckpt_target), ...} to use appended
+ * members. Structs that the library hands out grow at their ends too.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -51,49 +50,60 @@ typedef struct ckpt_plan ckpt_plan;
 typedef struct ckpt_reader ckpt_reader;
 typedef struct ckpt_view ckpt_view;
 
-/* Version of the library linked, "0.1.0"; the errors' texts and the tools' exit statuses. */
+/*
+ * The version of the linked library, "0.1.0"; the text of an error code; the tools' exit status for
+ * an error code.
+ */
 CKPT_API const char *ckpt_version(void);
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);
 
-enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* for ckpt_prepare */
+enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* flags of ckpt_prepare */
 
 /*
- * For programs that give up rights (Landlock, seccomp) before they open a checkpoint: does now what
- * would be refused later.  CKPT_TO_READ opens the temporary file without a name, in TMPDIR or else
- * /tmp, for decoded records that are too large for memory; it stays open until the process ends.
- * CKPT_TO_WRITE loads the configuration of OpenSSL, whose digests guard outputs that can be
- * resumed.  CKPT_TO_FETCH loads what reads addresses.  Before other threads use the library.
+ * Acquire resources early, for programs that drop privileges (Landlock, seccomp) before they open a
+ * checkpoint, because the sandbox would refuse these steps later. CKPT_TO_READ opens the unnamed
+ * temporary file, in TMPDIR or else /tmp, for decoded records that are too large for memory; it
+ * stays open until the process ends. CKPT_TO_WRITE loads the configuration of OpenSSL, which
+ * computes the digests of resumable outputs. CKPT_TO_FETCH loads the plugin that reads remote
+ * addresses. Call it before other threads use the library.
  *
- * Errors   CKPT_EIO: there is no place for the file; what needs none still works.  CKPT_ELIMIT;
- *          CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
+ * what      CKPT_TO_* flags
+ * Errors    CKPT_EIO: the temporary file cannot be created; checkpoints that do not need it can
+ *           still be read. CKPT_ELIMIT; CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
  */
 CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
 
 /*
- * Addresses (ckpt-remote(7)): true of paths that are not this machine's, which ckpt_open and all
- * that opens a checkpoint take as well.  Waiting for other machines ends with CKPT_ECANCELED soon
- * after `stop` says true: it is asked several times a second, by any thread that waits; NULL:
- * nobody is asked.
+ * Remote addresses (ckpt-remote(7)): ckpt_path_is_remote is true for a path on another machine;
+ * ckpt_open and every function that opens a checkpoint accept such a path too. A thread that waits
+ * for another machine calls `stop` several times a second and fails with CKPT_ECANCELED soon after
+ * it returns true; NULL: waits cannot be cancelled.
  */
 CKPT_API bool ckpt_path_is_remote(const char *path);
 typedef bool ckpt_remote_stop_fn(void *ctx);
 CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
-/* True while the heads of files on other machines are fetched: n_open of n_all are there.  For
- * `stop`, so that a program can show what it waits for. */
+/*
+ * True while the library fetches the headers of remote files; n_open of n_all have arrived. A
+ * `stop` function can call it to show progress.
+ */
 CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
 
 /*
- * Whether an output may have this path, which need not exist: everything that writes asks this.
+ * Check that an output may have this path, which need not exist. Every function that writes makes
+ * the same check.
  *
- * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a link, unless it leads
- *          to a folder
+ * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a symbolic link, unless
+ *          it leads to a folder
  */
 CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
 
-/* Names of element types: "F32", and what users type ("bf16", "float32", any case; CKPT_DTYPE_NONE:
- * unknown); bits of one element, 0 of CKPT_DTYPE_NONE and of ggml's types; elements of a block (1:
- * they are not packed) and, unless bytes is NULL, its bytes. */
+/*
+ * Element types. ckpt_dtype_name: "F32". ckpt_dtype_parse: reads a user's spelling ("bf16",
+ * "float32", any case); CKPT_DTYPE_NONE: unknown. ckpt_dtype_bits: bits of one element, 0 for
+ * CKPT_DTYPE_NONE and ggml's types. ckpt_dtype_block: elements of a block (1: the type has no
+ * blocks) and, unless bytes is NULL, its size.
+ */
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
@@ -106,31 +116,31 @@ CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 
 typedef struct ckpt_open_opts {
     size_t size;     /* sizeof this struct, or 0: see above */
-    const char *tag; /* DeepSpeed: this tag instead of the one in `latest` */
-    /* a path to one shard means the checkpoint it belongs to, not the file alone */
+    const char *tag; /* DeepSpeed: open this tag instead of the one in `latest` */
+    /* a path to one shard opens the checkpoint that the shard belongs to, not that file alone */
     bool whole_checkpoint;
     bool with_optimizer; /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
     bool no_frozen;      /* leave frozen parameters out */
-    bool collect;        /* keep inconsistencies as findings and go on where possible (verify) */
-    bool require_crc;    /* records without checksum are an error */
-    /* model-parallel ranks stay apart, as "mp_rank_01/<name>", instead of being joined */
+    bool collect;        /* collect inconsistencies as findings and go on where possible (verify) */
+    bool require_crc;    /* a record without a checksum is an error */
+    /* keep the slices of model-parallel ranks apart, as "mp_rank_01/<name>"; false: join them */
     bool keep_slices;
     /*
-     * text of a universal_checkpoint_info (JSON) that says how to join them; NULL: the checkpoint's
-     * own
+     * the text of a universal_checkpoint_info (JSON) with the rules that join them; NULL: use the
+     * checkpoint's own
      */
     const char *slice_rules;
     /*
-     * tensor-parallel slices that nothing says how to join: along their first axis (DeepSpeed's
-     * --inject_missing_state); without it they are refused
+     * join tensor-parallel slices without a rule along their first axis (DeepSpeed's
+     * --inject_missing_state); false: refuse them
      */
     bool join_first_axis;
-    bool ignore_copies; /* DeepSpeed: do not compare masters with the module's 16-bit copies */
-    /* what is opened is to be a run: a torch file with a model and its optimizer is read as one */
+    bool ignore_copies; /* DeepSpeed: do not compare fp32 masters with the module's 16-bit copies */
+    /* the caller wants a training run: read a torch file with a model and its optimizer as one */
     bool training;
     /*
-     * DeepSpeed: the weights that the model files hold whole, in the run's dtype, and nothing of
-     * the optimizer's files, which may be missing; stage 3 has none such (CKPT_EMISSING)
+     * DeepSpeed: read only the whole weights in the model files, in the run's dtype; the
+     * optimizer's files may then be missing. Stage 3 stores no whole weights (CKPT_EMISSING)
      */
     bool weights_only;
 } ckpt_open_opts;
@@ -146,10 +156,10 @@ CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *o
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
 /*
- * Open a file of any known file format whose bytes come from the caller (ckpt_types.h); all that
- * takes a map takes this one.  Options of folders mean nothing to it.
+ * Open a file of any known file format whose bytes the caller provides (ckpt_types.h). Every
+ * function that takes a map accepts the result. Options for folders have no effect.
  *
- * name    of the file, for messages; a single array is named after it
+ * name    of the file, for messages; a single array takes this name
  * Errors  CKPT_EUSAGE; those of ckpt_open
  */
 CKPT_API int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
@@ -161,71 +171,73 @@ typedef struct ckpt_array {
     const char *name;
     ckpt_dtype dtype;
     uint32_t ndim;         /* 0: one element */
-    const uint64_t *shape; /* ndim of them */
+    const uint64_t *shape; /* ndim sizes */
     const void *data;      /* row-major, little-endian; may be NULL where an axis is 0 */
 } ckpt_array;
 
 /*
- * An empty map to put arrays into, and then to convert: what a program has in memory is written to
- * any format.  Names, shapes and texts are copied; data stay the caller's until the map is freed.
+ * Make an empty map to put arrays into, so that a program can convert arrays in memory to any
+ * format. The map copies names, shapes and texts; the data stay the caller's until the map is
+ * freed.
  *
  * name    for messages
- * Errors  CKPT_EUSAGE, CKPT_ELIMIT; CKPT_EFORMAT: a name that is there already or is no UTF-8
+ * Errors  CKPT_EUSAGE, CKPT_ELIMIT; CKPT_EFORMAT: the name exists already or is not UTF-8
  */
 CKPT_API int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err);
 CKPT_API int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err);
 
-/* A pair for formats that carry them beside tensors; errors as above. */
+/* Add a pair of strings, for formats that store metadata beside tensors. Errors as above. */
 CKPT_API int ckpt_map_put_metadata(ckpt_map *map, const char *key, const char *text, ckpt_err *err);
 
-/* what was understood: the file or folder read */
+/* the file or folder that was read */
 CKPT_API const char *ckpt_map_path(const ckpt_map *map);
-/* the name of the format it was read as: "deepspeed" */
+/* the name of its format: "deepspeed" */
 CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
-/* CKPT_TOOK_*: which options changed what was read */
+/* CKPT_TOOK_*: the options that changed the result */
 CKPT_API unsigned ckpt_map_effects(const ckpt_map *map);
 
-/*
- * Tensors in the order of the checkpoint; they live as long as the map.  NULL: i is past the end.
- */
+/* Tensors in the order of the checkpoint; they live as long as the map. NULL: i is past the end. */
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
 CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
 CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 
 /*
- * The files that hold it, or will: path (of targets below the target's path; NULL: i is past the
- * end) and bytes.
+ * The files of the map: those it was read from, or those of a target. The path of a target's file
+ * is relative to the target's path; NULL: i is past the end.
  */
 CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
 /*
- * Target maps: the folder that receives the files: the target's path, or that of its one file; NULL
- * for other maps.
+ * Target maps: the folder that receives the files: the target's path, or the folder of its single
+ * file; NULL for other maps.
  */
 CKPT_API const char *ckpt_map_into(const ckpt_map *map);
 
 /*
- * Target maps: name of the folder below the target's path that all files lie in and that appears
- * complete or not at all, and of the small file beside it that names it ("latest"), each NULL when
- * there is none.
+ * Target maps: the name of the folder below the target's path that holds all files and appears
+ * complete or not at all, and the name of the small file beside it that names this folder
+ * ("latest"). Each is NULL when there is none.
  */
 CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
 CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
 
-/* What was understood ("stage", "3"), in order; false when i is past the end. */
+/*
+ * The facts that ckpt read in the checkpoint ("stage", "3"), in order; false when i is past the
+ * end.
+ */
 CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
                                bool *is_number);
 
-/* The same for programs: those that have a meaning of their own.  A NULL map: nothing is known. */
+/* The facts that programs act on, as members of a struct. A NULL map: nothing is known. */
 CKPT_API void ckpt_map_known(const ckpt_map *map, ckpt_known *out);
 
 /*
- * What was noticed: 0 information, 1 warning, 2 error (only with collect); false when i is past the
- * end.
+ * The findings: severity 0 information, 1 warning, 2 error (only with collect); false when i is
+ * past the end.
  */
 CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code,
                                   const char **text);
@@ -235,13 +247,13 @@ CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **k
                                    const char **text);
 
 /*
- * Where the bytes of an extent (ckpt_tensor_extent) are: path of the file, name of the record (or
- * NULL), offset in the file (UINT64_MAX: compressed).
+ * Where the bytes of an extent (ckpt_tensor_extent) lie: the path of the file, the name of the
+ * record (or NULL), and the offset in the file (UINT64_MAX: compressed).
  */
 CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
                              const char **record, uint64_t *at);
 
-/* Each element of each tensor is covered exactly once, by bytes that exist. */
+/* Check that existing bytes cover each element of each tensor exactly once. */
 CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
 
 /* ---- the tree of values ---- */
@@ -249,8 +261,8 @@ CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
 typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
 
 /*
- * Print the tree of values through a callback, in linear size: shared nodes are printed once and
- * referred to after.  max_depth 0 means 100; max_items (per container) 0 means all.  path
+ * Print the tree of values through a callback, in linear size: a shared node is printed once, later
+ * places refer to it. max_depth 0 means 100; max_items (per container) 0 means all. path
  * ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
  */
 typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
@@ -264,47 +276,49 @@ typedef struct ckpt_tree_opts {
 CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn,
                              void *ctx, ckpt_err *err);
 
-/* What a value is to a program; Python's types of one kind are not told apart. */
+/* The kind of a value for a program; it does not distinguish Python's types of one kind. */
 typedef enum ckpt_kind {
-    CKPT_KIND_NONE, /* None, and what is not there */
+    CKPT_KIND_NONE, /* None, or a missing value */
     CKPT_KIND_BOOL,
-    CKPT_KIND_INT, /* of 64 bits */
+    CKPT_KIND_INT, /* 64 bits */
     CKPT_KIND_FLOAT,
     CKPT_KIND_TEXT, /* UTF-8, terminated */
     CKPT_KIND_BYTES,
     CKPT_KIND_LIST,   /* lists, tuples, sets */
     CKPT_KIND_DICT,   /* in the order of insertion */
-    CKPT_KIND_TENSOR, /* whose values a map's tensors have */
+    CKPT_KIND_TENSOR, /* the map's tensors hold its elements */
     CKPT_KIND_OTHER   /* longer integers, classes, dtypes, objects: ckpt_tree_print shows them */
 } ckpt_kind;
 
 /*
- * The tree of values, node by node: its root, or NULL.  Nodes live as long as the map.  They form a
- * graph, which may share nodes and have cycles: a walk needs a limit of its own.
+ * The root of the tree of values, or NULL. Nodes live as long as the map. They form a graph that
+ * may share nodes and contain cycles, so a walk needs its own limit.
  */
 CKPT_API const ckpt_value *ckpt_map_values(const ckpt_map *map);
 CKPT_API ckpt_kind ckpt_value_type(const ckpt_value *v);
 
 /*
- * The value as a number: false, and 0, when it is none.  Integers are booleans and enumerations
- * too; floats are integers too, rounded where they are beyond 2^53.
+ * The value as a number; false, and 0, when it is not a number. Booleans and enumerations count as
+ * integers; integers count as floats, rounded beyond 2^53.
  */
 CKPT_API bool ckpt_value_to_int(const ckpt_value *v, int64_t *out);
 CKPT_API bool ckpt_value_to_float(const ckpt_value *v, double *out);
 
-/* TEXT and BYTES: n bytes, and a terminator that is not counted; false for others. */
+/*
+ * The n bytes of TEXT and BYTES; a terminator follows that n does not count. False for other kinds.
+ */
 CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t *n);
 
 /*
- * Items of a list or dict: how many (0: none, or no container), the i-th value, its key in a dict,
- * and the value of a text key; NULL: there is none.
+ * Items of a list or dict: their number (0 when the value is not a container), the i-th value, its
+ * key in a dict, and the value of a text key; NULL: there is none.
  */
 CKPT_API size_t ckpt_value_count(const ckpt_value *v);
 CKPT_API const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i);
 CKPT_API const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i);
 CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key);
 
-/* ---- what becomes of a map's tensors before they are written ---- */
+/* ---- changing a map's tensors before they are written ---- */
 
 #include "ckpt_shape.h"
 
@@ -318,135 +332,143 @@ enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
 
 typedef struct ckpt_target {
     size_t size;             /* sizeof this struct, or 0: see above */
-    const char *format;      /* "hf": what ckpt_format_at lists with CKPT_CAN_WRITE */
+    const char *format;      /* "hf": ckpt_format_at lists the names, with CKPT_CAN_WRITE */
     const char *path;        /* the file or folder to write */
     ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
-    /* hf folders: do not copy config.json, tokenizer files ... from beside the source */
+    /* hf folders: do not copy config.json, tokenizer files ... from the source's folder */
     bool no_side_files;
-    bool keep_other_weights; /* hf folders, replaced by force: weights of the other kind
-                                (safetensors, .bin) stay even where loaders would prefer them; else
-                                they go */
+    /*
+     * hf folders, replaced by force: keep the existing weights of the other kind (safetensors,
+     * .bin) even if loaders would prefer them; false: remove them
+     */
+    bool keep_other_weights;
 
     /*
-     * "zero" and "universal": training state.  path is the run folder, the files go into a tag
-     * folder in it
+     * "zero" and "universal": training state. path is the run folder; the files go into a tag
+     * folder inside it
      */
     const char *tag; /* name of the tag folder; NULL: the source's, or "global_step0" */
-    /* 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), of a source that is; 0: the source's */
-    int stage;
-    uint32_t world;          /* data-parallel ranks; 0: the source's; hf-sharded and dcp, too */
-    uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
-    /* release of DeepSpeed to write for, "0.12.6"; NULL: the source's, or the newest known */
-    const char *version;
-    bool fresh_optimizer; /* moments of zero and step 0 instead of the source's */
-    bool objects_kept;    /* objects of unknown classes are written back verbatim ... */
-    bool objects_dropped; /* ... or left out; neither: they are refused (CKPT_EUNSAFE) */
     /*
-     * names of the trained parameters, one a line, in the order in which the optimizer gets them;
-     * '#' begins a comment; '*' stands for all others in the order of the file.  Of weights alone
-     * an empty line begins a new group; the parameters of a run stay in their groups, and those of
-     * one that DeepSpeed has saved in their order
+     * 1, 2, 3; CKPT_STAGE_NONE: without ZeRO ("stage 0"), for a source without ZeRO; 0: the
+     * source's
+     */
+    int stage;
+    uint32_t world;          /* data-parallel ranks; 0: the source's; also for hf-sharded and dcp */
+    uint64_t sub_group_size; /* stage 3, elements; 0: the source's, or DeepSpeed's default 1e9 */
+    /* the DeepSpeed release to write for, "0.12.6"; NULL: the source's, or the newest known */
+    const char *version;
+    bool fresh_optimizer; /* write zero moments and step 0 instead of the source's */
+    bool objects_kept;    /* write objects of unknown classes back verbatim ... */
+    bool objects_dropped; /* ... or drop them; neither: refuse them (CKPT_EUNSAFE) */
+    /*
+     * Names of the trained parameters, one per line, in the order that the optimizer gets them. '#'
+     * begins a comment; '*' stands for all other parameters in the order of the file. For a source
+     * of weights alone an empty line begins a new group. The parameters of a run stay in their
+     * groups, and a group that DeepSpeed has saved keeps its order.
      */
     const char *order_text;
-    bool deflate; /* npz: as numpy.savez_compressed; takes room on the disk for both forms */
-    /* dcp: names and folders of "torch" (get_state_dict; NULL too), "torchtitan", "accelerate" */
+    /* npz: compress, as numpy.savez_compressed; the disk must hold both forms meanwhile */
+    bool deflate;
+    /*
+     * dcp: the names and folders of "torch" (get_state_dict; also NULL), "torchtitan", "accelerate"
+     */
     const char *layout;
     /*
-     * the dtype of floating tensors by their names as they are written, instead of one for all:
-     * "f32:*norm*,bf16:*": DTYPE:GLOB, the first match wins, what matches none keeps its export
-     * dtype; not for training state; or NULL
+     * dtypes by output name instead of one dtype for all floating tensors: "f32:*norm*,bf16:*" is a
+     * list of DTYPE:GLOB. The first match wins; a tensor without a match keeps its export dtype.
+     * Not for training state; or NULL
      */
     const char *dtypes;
-    /* gguf: types by llama.cpp's rules of this name, "q4_k_m", instead of one dtype; or NULL */
+    /* gguf: use llama.cpp's mixture of this name, "q4_k_m", instead of one dtype; or NULL */
     const char *mixture;
 } ckpt_target;
 
 /*
- * Give a map of weights alone (a model folder, a torch or safetensors file) the training state of a
- * run that has not begun, so that "zero" and "universal" targets can be laid out from it: AdamW at
- * step 0, moments of zero.  Formats that hold weights alone (CKPT_TAKES_WEIGHTS) need none, and get
- * none.  A map that has training state is left as it is, but for the order that
- * target->order_text gives to the parameters in its groups.
+ * Add the training state of a run that has not begun to a map of weights alone (a model folder, a
+ * torch or safetensors file), so that "zero" and "universal" targets can be laid out from it: AdamW
+ * at step 0, moments of zero. Formats that hold weights alone (CKPT_TAKES_WEIGHTS) need no state
+ * and get none. A map with training state keeps it; only the order of the parameters in its groups
+ * changes, to target->order_text.
  *
- * The order of the parameters is target->order_text; without it, that of the model type in
- * config.json where it is known, or the file's own for torch files.  Floating tensors that
+ * The order of the parameters is target->order_text. Without it, ckpt uses the known order of the
+ * model type in config.json, or the file's own order for torch files. Floating tensors that
  * order_text does not list become frozen parameters.
  *
- * Errors   CKPT_EUSAGE: a bad order, none that is known, no stage, world size or dtype;
- *          CKPT_EMISSING: nothing to train; CKPT_EUNSUPPORTED: moments without step counts
+ * Errors   CKPT_EUSAGE: a bad order, no known order, no stage, world size or dtype; CKPT_EMISSING:
+ *          nothing to train; CKPT_EUNSUPPORTED: moments without step counts
  */
 CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
 
 /*
- * Can such a target be made: does its format exist, can it be written, does it hold that dtype, and
- * does every field that is set mean something to it?  Layout asks first; ask before opening a
- * source to fail sooner.
+ * Check a target: its format exists, can be written and holds the dtype, and every field that is
+ * set has a meaning for the format. ckpt_layout makes the same check first; call this before
+ * opening a source to fail sooner.
  *
- * Errors   CKPT_EUSAGE, naming what can be had instead
+ * Errors   CKPT_EUSAGE; the text names the possible values
  */
 CKPT_API int ckpt_target_check(const ckpt_target *target, ckpt_err *err);
 
-/* Lay out a target map: names, dtypes, shards and offsets, headers and all; nothing is written. */
+/* Lay out a target map: names, dtypes, shards, offsets and headers. Nothing is written. */
 CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
                          ckpt_err *err);
 
-/* Plan the copy from a map to a map laid out from it, for the buffers that opts allow. */
+/* Plan the copy from a map to a map that was laid out from it, for the buffers that opts allow. */
 CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to,
                            const ckpt_run_opts *opts, ckpt_err *err);
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
-/* Carry it out: ckpt_map_into of the target map receives its files. */
+/* Run the plan: write the target's files into ckpt_map_into of the target map. */
 CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts,
                            ckpt_run_report *report, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 
-/* The four steps in one: layout, plan, run, free. */
+/* Lay out, plan, run and free in one call. */
 CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target,
                           const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
 /* ---- reading values ---- */
 
-/* Reads tensors of a map; one reader per thread. */
+/* A reader of tensors of a map; use one reader per thread. */
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
- * Do not check CRCs of records stored as they are, for a look at a few elements of a large one:
- * without this the whole record is read.  What is read later is not checked either.
+ * Do not check CRCs of records stored uncompressed, for a look at a few elements of a large record:
+ * the check reads the whole record. It also holds for later reads.
  */
 CKPT_API void ckpt_reader_trust(ckpt_reader *r);
 
 /*
- * Elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own), into
- * buf.  The CRC of a record is checked the first time a byte of it is used.
+ * Read elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own),
+ * into buf. The reader checks the CRC of a record before the first use of its bytes.
  */
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /*
- * A part of a tensor with axes: the elements start, start + step ... of each axis, count of them.
+ * Read a part of a tensor with axes: of each axis count elements start, start + step ...
  *
- * part     one for each axis of t
- * dtype    of the elements in buf, row-major and dense; NONE: its own
- * Errors   CKPT_EUSAGE: outside the tensor; CKPT_EUNSUPPORTED: no such conversion, or elements of
- *          less than a byte (F4, F6); those of ckpt_reader_read
+ * part     one per axis of t
+ * dtype    of the elements in buf, row-major and dense; NONE: the tensor's own
+ * Errors   CKPT_EUSAGE: outside the tensor; CKPT_EUNSUPPORTED: no such conversion, or elements
+ *          smaller than a byte (F4, F6); those of ckpt_reader_read
  */
 CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                                ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /*
- * Elements start[k]..start[k]+count[k]-1 of each axis into the caller's layout: a loader reads its
- * slice of a parameter to where it wants it, and nothing else.
+ * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
+ * loader can read its slice of a parameter directly to its place.
  *
- * start    one for each axis of t; count too
+ * start    one per axis of t; count too
  * dtype    of the elements in buf; NONE: the tensor's own
- * stride   bytes from an element to the next of each axis, any order of axes; what lies between is
- *          left as it is.  Of an axis with one element it means nothing.  Elements must not
- *          overlap.  NULL: row-major and dense
- * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or less than an element; more
- *          bytes than a buffer can have; those of ckpt_reader_slice
+ * stride   bytes from one element to the next along each axis, in any order of axes; gaps are not
+ *          written. Ignored for an axis of one element. Elements must not overlap. NULL: row-major
+ *          and dense
+ * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or smaller than an element;
+ *          more bytes than a buffer can hold; those of ckpt_reader_slice
  */
 CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
                                   const uint64_t *count, ckpt_dtype dtype, void *buf,
@@ -456,58 +478,60 @@ CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const ui
 
 typedef struct ckpt_view_opts {
     size_t size;              /* sizeof this struct, or 0: see above */
-    const ckpt_run_opts *run; /* memory, jobs, allow_overflow, no_doubt are heeded; or NULL */
-    /* a record is read whole and its CRC compared before its first byte is given out; else as soon
-     * as all of it was read */
+    const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and no_doubt count; or NULL */
+    /*
+     * read a record whole and compare its CRC before its first byte is handed out; false: compare
+     * it as soon as the whole record was read
+     */
     bool check_first;
 } ckpt_view_opts;
 
 /*
- * The files of a laid-out target, to be read at any offset without being written.  Opening costs
- * what a plan costs; memory is bounded whatever the model's size.  Both maps outlive the view, and
- * the target gets its checksums.
+ * A view of the files of a laid-out target, readable at any offset without writing them. Opening
+ * costs as much as a plan; memory is bounded whatever the model's size. Both maps must outlive the
+ * view, because the view stores checksums in the target map.
  *
  * Torch archives have checksums of 0, as torch writes them after
- * torch.serialization.set_crc32_options(False); everything else is, byte by byte, what
- * ckpt_plan_run writes.  Files that are to be deflated have no view.
+ * torch.serialization.set_crc32_options(False); all other bytes equal those that ckpt_plan_run
+ * writes. A target with deflated files has no view.
  */
 CKPT_API int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to,
                            const ckpt_view_opts *opts, ckpt_err *err);
 CKPT_API void ckpt_view_free(ckpt_view *view);
 
 /*
- * How many files there are; path (relative to where the target would be, the pointer to the newest
- * tag included) and bytes of file i.  NULL: there is no such file.
+ * The number of files; the path of file i, relative to the target's folder and including the
+ * pointer to the newest tag; its size in bytes. NULL: there is no such file.
  */
 CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
 CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
 CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
 
 /*
- * n bytes of file i from offset `at` on, in any order, from any number of threads.
+ * Read n bytes of file i from offset `at`, in any order, from any number of threads.
  *
- * Errors   CKPT_EUSAGE: not all inside the file; CKPT_EFORMAT: a record of the source is not what
- *          was written; CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: values that run refuses;
- *          CKPT_EIO, CKPT_ELIMIT.  The message has file and record; what was read of a bad record
- *          before may be damaged
+ * Errors   CKPT_EUSAGE: not all inside the file; CKPT_EFORMAT: a record of the source fails its
+ *          CRC; CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: values that a run refuses; CKPT_EIO,
+ *          CKPT_ELIMIT. The message names file and record. Earlier reads of a bad record may have
+ *          returned damaged bytes
  */
 CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
                             ckpt_err *err);
 
 /*
- * Make what a read of these bytes will need, in this thread, as far as a worker and memory are free
- * for it: for who reads in order, while somebody looks at what was read before.  Only of a file
- * that was read before.
+ * Read ahead for a sequential reader: prepare these bytes in the calling thread, as far as a worker
+ * and memory are free. Only for a file that was read before.
  *
- * Errors   those of the read, which finds a damaged record again but does not say so in full
+ * Errors   those of the read; the read itself meets a damaged record again and reports it in full
  */
 CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
 
 /*
- * File i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run would
- * write.  Before ckpt_view_read of that file.  At its end all records that were read are whole.
+ * Stream file i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run
+ * would write. Call it before ckpt_view_read of that file. When it ends, every record that it read
+ * has been read whole, and its CRC compared.
  *
- * Errors   as above: bytes that came out before may then be damaged; those of write
+ * Errors   as above: bytes passed to write before may then be damaged; those of write
  */
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
@@ -515,35 +539,41 @@ CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 
 /* ---- checking ---- */
 
-/* Something that was found: 0 information, 1 warning, 2 error, whose code it is (else CKPT_OK).  A
- * non-zero return ends the run (CKPT_ECANCELED), and nothing more is told. */
+/*
+ * Receives a finding: severity 0 information, 1 warning, 2 error with its code (otherwise CKPT_OK).
+ * A non-zero return ends the run (CKPT_ECANCELED); no call follows.
+ */
 typedef int (*ckpt_finding_fn)(void *ctx, int severity, int code, const char *text);
 
 typedef struct ckpt_verify_opts {
     size_t size;                /* sizeof this struct, or 0: see above */
-    const ckpt_open_opts *open; /* collect and with_optimizer are taken as set; or NULL */
+    const ckpt_open_opts *open; /* collect and with_optimizer are always set; or NULL */
     const ckpt_run_opts *run;   /* or NULL */
-    ckpt_finding_fn finding;    /* receives what is found, or NULL */
+    ckpt_finding_fn finding;    /* receives each finding, or NULL */
     void *finding_ctx;
-    /* Sees the map once its structure has held, and gets finding_ctx; or NULL. */
+    /* called with finding_ctx after the map's structure has passed its checks; or NULL */
     void (*opened)(void *ctx, const ckpt_map *map);
 } ckpt_verify_opts;
 
 /*
- * Check everything about a checkpoint: structure, every CRC, what libzip sees in its archives,
- * copies against masters, NaN and infinities.
- * Returns the most severe problem's code (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK;
- * CKPT_ECANCELED when finding or run's progress returned something else than 0.
+ * Verify a checkpoint: structure, every CRC, libzip's view of its archives, copies against masters,
+ * NaN and infinities.
+ *
+ * Returns  the code of the most severe problem (CKPT_EFORMAT before CKPT_EMISMATCH), or CKPT_OK;
+ *          CKPT_ECANCELED when finding or run's progress returned a non-zero value
  */
 CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                          ckpt_err *err);
 
 typedef struct ckpt_diff_opts {
     size_t size; /* sizeof this struct, or 0: see above */
-    /* |a - b| <= tolerance counts as equal; 0: by value (equal bits, or equal after widening) */
+    /*
+     * |a - b| <= tolerance counts as equal; 0: compare by value (equal bits, or equal after
+     * widening)
+     */
     double tolerance;
-    bool ignore_dtype; /* compare values across dtypes silently */
-    /* called now and then with bytes of A compared; of several processes, by this one; or NULL */
+    bool ignore_dtype; /* do not report a difference of dtypes */
+    /* called now and then with the bytes of A compared so far by this process; or NULL */
     ckpt_progress_fn progress;
     void *progress_ctx;
 } ckpt_diff_opts;
@@ -552,15 +582,15 @@ typedef struct ckpt_difference {
     const char *name;
     const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
     const ckpt_tensor *a, *b;
-    uint64_t n_different, first; /* values: how many elements, and the first of them */
-    double max_abs; /* the largest distance; below 0: of values that are compared by bits */
+    uint64_t n_different, first; /* values: number of differing elements, and the first */
+    double max_abs; /* the largest distance; below 0: the dtypes are compared by bits */
 } ckpt_difference;
 
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /*
- * Compare two maps by name and value.  CKPT_EDIFFERS when anything differs; CKPT_ECANCELED when
- * progress returned something else than 0.
+ * Compare two maps by name and value. CKPT_EDIFFERS when anything differs; CKPT_ECANCELED when
+ * progress returned a non-zero value.
  */
 CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
                        ckpt_difference_fn fn, void *ctx, ckpt_err *err);
@@ -569,91 +599,96 @@ CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opt
 
 typedef enum ckpt_tag_health {
     CKPT_TAG_WHOLE,
-    CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy was cut */
-    CKPT_TAG_ROTTEN,  /* files are damaged, or unsafe */
-    /* files of several runs or world sizes lie side by side, or contradict each other */
+    CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy stopped early */
+    CKPT_TAG_ROTTEN,  /* files are damaged or unsafe */
+    /* files of several runs or world sizes lie in one folder, or contradict each other */
     CKPT_TAG_MIXED,
-    CKPT_TAG_UNKNOWN /* not judged: a layout that is not read, or the files could not be read */
+    CKPT_TAG_UNKNOWN /* not judged: an unsupported layout, or unreadable files */
 } ckpt_tag_health;
 
 typedef struct ckpt_tag {
-    const char *name; /* "global_step4"; of a run in the folder: "checkpoint-4/global_step4" */
+    const char *name; /* "global_step4"; for a run inside the folder: "checkpoint-4/global_step4" */
     ckpt_tag_health health;
-    int code;           /* CKPT_OK, or that of the gravest problem */
-    const char *reason; /* its text, paths as seen from the tag; "" when whole */
+    int code;           /* CKPT_OK, or the code of the most severe problem */
+    const char *reason; /* its text, with paths relative to the tag; "" when whole */
     int64_t step;       /* global_steps; -1: not known */
     int stage;          /* -1: not known */
     uint32_t world;     /* 0: not known */
     uint64_t n_bytes;   /* of all its files */
     size_t n_problems;
-    /* `latest` names it, after what was fixed (universal: `latest_universal`) */
+    /* `latest` names it, after a repair (universal: `latest_universal`) */
     bool is_latest;
     bool is_universal;
 } ckpt_tag;
 
-/* What the pointer of one run, `latest`, is good for. */
+/* The state of a run's pointer, the file `latest`. */
 typedef struct ckpt_run_health {
     const char *name; /* "" for the folder itself; "checkpoint-4" for a run in it */
-    /* "latest"; "latest_universal" where nothing but universal checkpoints are */
+    /* "latest"; "latest_universal" if all checkpoints are universal */
     const char *pointer;
-    const char *latest; /* the tag that the pointer names; NULL: it is not there, or names none */
-    const char *newest; /* the newest whole tag, which `latest` could name; NULL: none is whole */
-    const char *fixed;  /* the tag that fix_latest made it name; NULL: it was left alone */
-    int code;           /* CKPT_OK: it names a whole tag (after fixing) */
-    const char *reason; /* "" when it does */
+    /* the tag that the pointer names; NULL: the file is missing, or names no tag */
+    const char *latest;
+    const char *newest; /* the newest whole tag, which `latest` could name; NULL: no tag is whole */
+    const char *fixed;  /* the tag that fix_latest wrote into it; NULL: not changed */
+    int code;           /* CKPT_OK: it names a whole tag (after a repair) */
+    const char *reason; /* "" if so */
 } ckpt_run_health;
 
 /* The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops it. */
 typedef struct ckpt_doctor_opts {
     size_t size;     /* sizeof this struct, or 0: see above */
-    bool deep;       /* check every CRC and value too, not only structure */
-    bool fix_latest; /* let `latest` name the newest whole tag, if it names another or none */
-    const ckpt_run_opts *run; /* progress: called with (0, 0) before each tag, too; or NULL */
+    bool deep;       /* check every CRC and value as well as the structure */
+    bool fix_latest; /* make `latest` name the newest whole tag if it names another tag or none */
+    const ckpt_run_opts *run; /* progress is also called with (0, 0) before each tag; or NULL */
     int (*tag)(void *ctx, const ckpt_tag *tag); /* for each tag of a run, oldest first; or NULL */
-    /* Everything noticed: of a tag after tag() for it, then of the run (tag NULL).  code CKPT_OK: a
-       remark, such as the left-overs of an interrupted conversion. */
+    /*
+     * Receives every problem: those of a tag after tag() for it, then those of the run (tag NULL).
+     * code CKPT_OK: a remark, such as left-overs of an interrupted conversion.
+     */
     int (*problem)(void *ctx, const char *tag, int code, const char *text);
     int (*health)(void *ctx, const ckpt_run_health *run); /* after the tags of each run; or NULL */
     void *ctx;
 } ckpt_doctor_opts;
 
 /*
- * Look at every tag of a run folder, of each run in a folder of runs (checkpoint-N), or at one tag
+ * Examine every tag of a run folder, of each run in a folder of runs (checkpoint-N), or one tag
  * folder.
  *
- * Returns CKPT_OK when `latest` names a whole tag at the end (of several runs: that of the last,
- * which a resume takes; one tag folder: when it is whole), else the code of what is wrong with it,
- * and in err the reason.
- * Errors   CKPT_EMISSING (also: there are no tags here), CKPT_EMISMATCH, CKPT_EFORMAT,
- *          CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EUSAGE, CKPT_ELIMIT, CKPT_EIO, CKPT_ECANCELED
+ * Returns  CKPT_OK when `latest` names a whole tag at the end (of several runs: `latest` of the
+ *          last, because a resume takes that one; one tag folder: when it is whole), otherwise the
+ *          code of the problem, with the reason in err
+ * Errors   CKPT_EMISSING (also: no tags here), CKPT_EMISMATCH, CKPT_EFORMAT, CKPT_EUNSAFE,
+ *          CKPT_EUNSUPPORTED, CKPT_EUSAGE, CKPT_ELIMIT, CKPT_EIO, CKPT_ECANCELED
  */
 CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err);
 
 /*
- * Something that an interrupted run of this library left behind: a temporary file, or a folder of
- * files not yet complete.
+ * A left-over of an interrupted run of this library: a temporary file, or a folder of incomplete
+ * files.
  */
 typedef struct ckpt_leftover {
     const char *name; /* in the folder */
     bool is_dir;
     uint64_t n_bytes, n_files;
-    int64_t age;      /* seconds since it was last written to */
-    const char *kept; /* why it stays; NULL: it was removed (dry_run: would be) */
+    int64_t age;      /* seconds since the last write to it */
+    const char *kept; /* the reason why it stays; NULL: it was removed (dry_run: would be) */
 } ckpt_leftover;
 
 typedef struct ckpt_clean_opts {
     size_t size;  /* sizeof this struct, or 0: see above */
     bool dry_run; /* remove nothing */
-    bool force;   /* young temporary files too; never what a live process holds */
-    /* called for each; non-zero stops; or NULL */
+    /* remove young temporary files too, but never those that a live process has locked */
+    bool force;
+    /* called for each left-over; a non-zero return stops; or NULL */
     int (*leftover)(void *ctx, const ckpt_leftover *l);
     void *ctx;
 } ckpt_clean_opts;
 
 /*
- * Remove what interrupted runs left in a folder: ".NAME.ckpt-XXXXXX.tmp" files that nobody has
- * locked, when the youngest of them is over an hour old; ".NAME.ckpt-partial" folders whose journal
- * nobody has locked: what such a run was replacing is put in order first.  Follows no link.
+ * Remove the left-overs of interrupted runs in a folder: unlocked ".NAME.ckpt-XXXXXX.tmp" files, if
+ * the youngest of them is over an hour old; ".NAME.ckpt-partial" folders with an unlocked journal.
+ * If such a run was replacing an output, ckpt first puts that output in order. It follows no
+ * symbolic link.
  *
  * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */
@@ -661,50 +696,54 @@ CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_er
 
 /* ---- formats ---- */
 
-/* What can be done with a format, and which fields of ckpt_target mean something to it. */
+/* The abilities of a format, and the fields of ckpt_target that it uses. */
 enum {
     CKPT_CAN_READ = 1u,
     CKPT_CAN_WRITE = 2u,
-    CKPT_MAKES_TENSORS = 4u, /* written: training state; tag, stage ... mean something */
+    CKPT_MAKES_TENSORS = 4u, /* written: training state; it uses tag, stage ... */
     CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
     CKPT_TAKES_SIDE = 16u,   /* no_side_files, keep_other_weights */
     CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
-    CKPT_HAS_TAGS = 64u,     /* read: a run with several checkpoints; ckpt_open_opts.tag chooses */
-    CKPT_HOLDS_STATE = 128u, /* read: of runs, with the state of their optimizers */
-    CKPT_KEEPS_ORDER = 256u, /* read: tensors stand in the order in which a model gave them */
-    CKPT_HAS_RANKS = 512u,   /* written: a file for each rank, so that stage and world are needed,
-                                and model-parallel slices (keep_slices) stay apart */
+    /* read: a run with several checkpoints; ckpt_open_opts.tag selects one */
+    CKPT_HAS_TAGS = 64u,
+    CKPT_HOLDS_STATE = 128u, /* read: holds runs, with the state of their optimizers */
+    CKPT_KEEPS_ORDER = 256u, /* read: tensors keep the order that the model gave them */
+    /*
+     * written: one file per rank, so that stage and world are needed, and model-parallel slices
+     * (keep_slices) stay apart
+     */
+    CKPT_HAS_RANKS = 512u,
     CKPT_TAKES_DEFLATE = 1024u, /* deflate */
     CKPT_TAKES_LAYOUT = 2048u,  /* layout */
     CKPT_TAKES_WORLD = 4096u,   /* world */
-    CKPT_TAKES_WEIGHTS = 8192u  /* written: of weights alone, too, which need no order */
+    CKPT_TAKES_WEIGHTS = 8192u  /* written: also takes weights alone, which need no order */
 };
 
-/* What a format's driver says of it; lives as long as the program. */
+/* A driver's description of its format; lives as long as the program. */
 typedef struct ckpt_format_info {
     const char *name;     /* "torch", as in ckpt_target.format and ckpt_map_format */
-    const char *aliases;  /* other names for ckpt_target.format, a space between; or NULL */
-    const char *suffixes; /* ".pt .pth .bin", the usual one first; NULL: names tell nothing */
-    const char *signs;    /* what a folder is known by, for people; or NULL */
+    const char *aliases;  /* other names for ckpt_target.format, separated by spaces; or NULL */
+    const char *suffixes; /* ".pt .pth .bin", the usual one first; NULL: the format has no suffix */
+    const char *signs;    /* how people recognise such a folder; or NULL */
     const char *note;     /* a line for people: versions, limits */
     unsigned caps;        /* the flags above */
-    /* that floats can be written in, up to NONE; NULL: all that they convert to */
+    /* dtypes that floats can be written in, NONE after the last; NULL: all that they convert to */
     const ckpt_dtype *dtypes;
-    /* what ckpt_target.mixture may be, a space between; NULL: it means nothing */
+    /* possible values of ckpt_target.mixture, separated by spaces; NULL: it is ignored */
     const char *mixtures;
-    /* written: the side of layout maps whose names its programs know, "gguf"; NULL: any */
+    /*
+     * written: the side of layout maps with the names that its programs expect, "gguf"; NULL: any
+     */
     const char *layout;
 } ckpt_format_info;
 
 /* The table of formats, files before folders; NULL: i is past the end. */
 CKPT_API const ckpt_format_info *ckpt_format_at(size_t i);
 
-/* A format by its name or another name of it; NULL: unknown. */
+/* A format by its name or alias; NULL: unknown. */
 CKPT_API const ckpt_format_info *ckpt_format_named(const char *name);
 
-/*
- * The format that is written to a file of this name, by its suffix; NULL: the suffix says nothing.
- */
+/* The format to write to a file of this name, by its suffix; NULL: no format has this suffix. */
 CKPT_API const char *ckpt_format_of(const char *path);
 
 /* The flags of one format; 0 for an unknown name. */

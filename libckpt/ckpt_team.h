@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_team.h: several processes that run one program text as one.
+ * ckpt_team.h: lets several processes run one program together.
  *
  * After ckpt_team_join every process calls the same functions of ckpt.h with the same arguments.
- * Headers are read by one process and sent to the others; ckpt_plan_run, ckpt_verify and ckpt_diff
- * share their work; outputs get their names once, when every process has written its part.  All
- * get the same outcome: the first failure's code and text.  A part of ckpt.h, which includes it;
- * installed beside it.
+ * One process reads headers and sends them to the others; ckpt_plan_run, ckpt_verify and ckpt_diff
+ * divide their work; outputs get their final names once, after every process has written its part.
+ * All processes return the same result: the code and text of the first failure. Programs include
+ * ckpt.h, which includes this header; it is installed beside it.
  */
 #ifndef CKPT_TEAM_H
 #define CKPT_TEAM_H
@@ -17,8 +17,8 @@
 #include "ckpt_types.h"
 
 /*
- * How letters travel between the processes: MPI, or whatever else a program has.  The functions are
- * called by one thread, which the library starts; letters from one process arrive in order.
+ * The transport of messages between the processes: MPI, or another of the program's. One thread,
+ * which the library starts, calls these functions; messages from one process arrive in order.
  */
 typedef struct ckpt_mail {
     size_t size; /* sizeof this struct */
@@ -26,91 +26,96 @@ typedef struct ckpt_mail {
     const char *host; /* the same text for all processes of one machine, and only for these */
     void *ctx;
     /*
-     * Begin to send n bytes (at most 2^30), which stay as they are until `sent` says 1.
-     * Returns  something to ask `sent` for; NULL: it failed
+     * Begin to send n bytes (at most 2^30), which stay unchanged until `sent` returns 1.
+     * Returns  a ticket to pass to `sent`; NULL: failure
      */
     void *(*send)(void *ctx, unsigned to, const void *bytes, size_t n);
-    /* 1: the bytes may go, and so may the ticket; 0: not yet; -1: it failed */
+    /* 1: the bytes and the ticket may be released; 0: not yet; -1: failure */
     int (*sent)(void *ctx, void *ticket);
-    /* 1: a letter is there, from whom and how long; 0: none; -1: it failed */
+    /* 1: a message has arrived, from process *from, n bytes long; 0: none; -1: failure */
     int (*look)(void *ctx, unsigned *from, size_t *n);
-    /* Its n bytes.  Returns 0, or -1: it failed */
+    /* Receive its n bytes. Returns 0, or -1: failure */
     int (*take)(void *ctx, void *bytes, size_t n);
-    const char *(*why)(void *ctx); /* what failed */
-    /* End all processes at once, when one of them cannot be waited for; says why */
+    const char *(*why)(void *ctx); /* the reason of the last failure */
+    /* End all processes at once, if one of them cannot be waited for; print `why` */
     void (*abort)(void *ctx, int status, const char *why);
 } ckpt_mail;
 
-/* Seconds without a sign of life after which a process is taken for lost. */
+/* Default seconds without a message after which a process counts as lost. */
 #define CKPT_TEAM_LIMIT 60
 
 /*
- * Become one of mail->n_ranks processes, all of which call this; once in a process's life.
+ * Join a group of mail->n_ranks processes, all of which call this; only once in a process's life.
  *
- * mail   is copied; what it points to stays until ckpt_team_leave has returned
- * limit  seconds as of CKPT_TEAM_LIMIT; 0: that
- * Errors CKPT_EUSAGE: the processes are of different versions; CKPT_EIO, CKPT_ELIMIT
+ * mail     is copied; its members must stay valid until ckpt_team_leave returns
+ * limit    seconds, as CKPT_TEAM_LIMIT; 0: that default
+ * Errors   CKPT_EUSAGE: the processes run different versions; CKPT_EIO, CKPT_ELIMIT
  */
 CKPT_API int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err);
 
-/* Processes that an MPI launcher says it has started, by the environment; -1: none did. */
+/*
+ * The number of processes that an MPI launcher has started, from the environment; -1: no launcher.
+ */
 CKPT_API long ckpt_team_launched(void);
 
-/* Processes, and which one this is: 1 and 0 without a team. */
+/* The number of processes, and the rank of this one: 1 and 0 without a team. */
 CKPT_API unsigned ckpt_team_size(void);
 CKPT_API unsigned ckpt_team_rank(void);
 
 /*
- * All processes call it with what has to be the same for all of them, as text; without a team it
- * does nothing.
+ * Check that all processes have the same text; all of them call it. Without a team it does nothing.
  *
- * what    what the text is, for a message
- * Errors  CKPT_EUSAGE: it is not the same, for all; those of a process that is lost
+ * what     describes the text in messages
+ * Errors   CKPT_EUSAGE: the texts differ, on all processes; those of a lost process
  */
 CKPT_API int ckpt_team_same(const char *what, const char *text, ckpt_err *err);
 
 /*
- * From here on a folder that is opened is that of each machine, and each holds a part of its files:
- * listings are those of all machines.  A file that several have must be the same on all of them.
- * All processes call it alike; without a team it does nothing.
+ * From now on each machine has its own copy of an opened folder, with a part of the files: a
+ * listing combines those of all machines. A file on several machines must be the same on all of
+ * them. All processes make the same call; without a team it does nothing.
  */
 CKPT_API void ckpt_team_local(bool local);
 
 /*
- * From here on outputs go to each machine's own disk, in a folder of the same path: a machine gets
- * the files of its ranks, and those that are of no rank.  All processes call it alike; without a
- * team it does nothing.
+ * From now on outputs go to each machine's own disk, in a folder of the same path: a machine gets
+ * the files of its ranks, and the files that belong to no rank. All processes make the same call;
+ * without a team it does nothing.
  *
- * host    names of n machines, as ckpt_mail.host has them or up to the first dot: that of each rank
- *         of what is written, ranks of model parallelism inner ones; NULL: each process stands for
- *         as many ranks, in their order
- * Errors  CKPT_EMISSING: no process is on a machine of such a name
+ * host     n machine names, as in ckpt_mail.host or up to the first dot: the machine of each rank
+ *          of the output, ranks of model parallelism innermost; NULL: the ranks are divided evenly
+ *          over the processes, in their order
+ * Errors   CKPT_EMISSING: no process runs on a machine of this name
  */
 CKPT_API int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err);
 
 /*
- * The same by a hostfile of a training job: lines of `host slots=N`, the first ranks to the first.
+ * The same from the hostfile of a training job: lines of `host slots=N`; the first ranks go to the
+ * first host.
  *
- * Errors  CKPT_EFORMAT with the line, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, as of ckpt_team_spread
+ * Errors   CKPT_EFORMAT with the line, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, as ckpt_team_spread
  */
 CKPT_API int ckpt_team_hostfile(const char *path, ckpt_err *err);
 
-/* One of the processes, as this one knows it. */
+/* This process's view of one process of the team. */
 typedef struct ckpt_team_member {
     const char *host;
-    uint64_t n_share, n_done; /* bytes read and written in this run: to do, done so far */
-    /* of all runs that have ended: letters and bytes sent, and the bytes of other machines' files
-     * that the plans had it read */
+    uint64_t n_share, n_done; /* bytes read and written in this run: its share, and done so far */
+    /*
+     * over all finished runs: messages and bytes sent, and the bytes that its plans read from files
+     * on other machines
+     */
     uint64_t n_letters, n_sent, n_far;
 } ckpt_team_member;
 
-/* False: there is no such process. */
+/* Returns false if there is no such process. */
 CKPT_API bool ckpt_team_look(unsigned rank, ckpt_team_member *out);
 
 /*
- * Leave with an outcome; the last thing said to the others.  They fail with it if they still work.
+ * Leave with a result, which is the last message to the others; processes that still work fail with
+ * it.
  *
- * Returns  the outcome of all: that of the first process that failed, in err
+ * Returns  the common result: that of the first process that failed, in err
  */
 CKPT_API int ckpt_team_leave(int rc, ckpt_err *err);
 

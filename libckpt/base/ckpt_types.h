@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_types.h: the types that the public header and every room of the library share.
+ * ckpt_types.h: defines the types that the public header and every folder of the library share.
  *
- * Error codes, dtypes, boxes, extents, tensors, and what a run is told and tells.  Installed beside
- * ckpt.h, which includes it.  Compiles alone as C11 and C++17.
+ * Error codes, dtypes, boxes, extents, tensors, and the options and the report of a run. Installed
+ * beside ckpt.h, which includes it. Compiles alone as C11 and C++17.
  */
 #ifndef CKPT_TYPES_H
 #define CKPT_TYPES_H
@@ -24,9 +24,7 @@ extern "C" {
 #define CKPT_PRINTF(fmt, args)
 #endif
 
-/*
- * Every outcome: X(name, value, exit status of the tools, text).  Values never change meaning.
- */
+/* The error codes: X(name, value, exit status of the tools, text). Values never change meaning. */
 #define CKPT_ERRORS(X)                                                                             \
     X(OK, 0, 0, "success")                                                                         \
     X(EDIFFERS, -1, 1, "the compared checkpoints differ")                                          \
@@ -45,16 +43,19 @@ extern "C" {
 enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -12 };
 #undef CKPT_ERROR_ENUM
 
-/* One failure.  The caller's struct: nothing is allocated, so it works when memory is gone. */
+/*
+ * One failure. It lives in the caller's struct, without allocation, so that it works when memory is
+ * exhausted.
+ */
 typedef struct ckpt_err {
     int code;       /* CKPT_OK or one of the codes above */
     int sys;        /* errno of the failed call, or 0 */
-    char text[504]; /* where, what was found, what was expected, what to do; always terminated */
+    char text[504]; /* where, found, expected, what to do; always terminated */
 } ckpt_err;
 
 /*
- * Element types.  The order is part of the ABI: new ones are appended.
- * F4 and F6 are packed without gaps, ggml's types in blocks; shapes always count elements.
+ * Element types. The order is part of the ABI, so new ones are appended. F4 and F6 are packed
+ * without gaps, ggml's types in blocks; shapes always count elements.
  */
 typedef enum ckpt_dtype {
     CKPT_DTYPE_NONE = 0,
@@ -113,14 +114,14 @@ typedef enum ckpt_dtype {
     CKPT_N_DTYPES
 } ckpt_dtype;
 
-/* What a tensor is in its checkpoint. */
+/* The role of a tensor in its checkpoint. */
 typedef enum ckpt_role {
-    /* a plain tensor, or a trained parameter (fp32 masters where there are any) */
+    /* a plain tensor, or a trained parameter (its fp32 master if there is one) */
     CKPT_ROLE_WEIGHT = 0,
     CKPT_ROLE_FROZEN, /* a parameter that is not trained */
     CKPT_ROLE_BUFFER, /* module state that is not a parameter */
     CKPT_ROLE_STATE,  /* optimizer state; its name is "<state>/<parameter>" */
-    CKPT_ROLE_OTHER   /* what a program saved beside model and optimizer */
+    CKPT_ROLE_OTHER   /* a tensor that a program saved beside model and optimizer */
 } ckpt_role;
 
 enum {
@@ -128,51 +129,55 @@ enum {
     CKPT_TENSOR_PARAMETER = 1u << 1, /* torch.nn.Parameter */
     CKPT_TENSOR_CONJ = 1u << 2, /* stored values are the complex conjugate of the logical ones */
     CKPT_TENSOR_NEG = 1u << 3,  /* stored values are the negated logical ones */
-    CKPT_TENSOR_LAGS =
-        1u << 4 /* a copy that need not be equal: differences are counted, not refused */
+    CKPT_TENSOR_LAGS = 1u << 4  /* a copy that may differ: differences are counted, not refused */
 };
 
 #define CKPT_MAX_DIM 64u
 
-/* Options of opening, or of a target, that found something to act on; an option that was set
- * without its flag had no effect. */
+/*
+ * Options of opening, or of a target, that had an effect. An option that was set without its flag
+ * changed nothing.
+ */
 enum {
-    CKPT_TOOK_TAG = 1u << 0,     /* the checkpoint has tags, and was looked up by the one given */
+    CKPT_TOOK_TAG = 1u << 0,     /* the checkpoint has tags, and the given one selected it */
     CKPT_TOOK_STATE = 1u << 1,   /* with_optimizer: there is optimizer state */
     CKPT_TOOK_FROZEN = 1u << 2,  /* no_frozen: some parameters were left out */
-    CKPT_TOOK_SLICES = 1u << 3,  /* keep_slices, or not: there are slices of several ranks */
-    CKPT_TOOK_RULES = 1u << 4,   /* slice_rules: slices were joined by them */
-    CKPT_TOOK_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one shard of several files */
-    CKPT_TOOK_CRC = 1u << 6,     /* require_crc: the files are of a format that has checksums */
+    CKPT_TOOK_SLICES = 1u << 3,  /* keep_slices, set or not: there are slices of several ranks */
+    CKPT_TOOK_RULES = 1u << 4,   /* slice_rules: slices were joined by these rules */
+    CKPT_TOOK_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one of several shards */
+    CKPT_TOOK_CRC = 1u << 6,     /* require_crc: the format of the files has checksums */
     CKPT_TOOK_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
     CKPT_TOOK_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
     CKPT_TOOK_SUB_GROUPS = 1u << 9, /* sub_group_size: the target has sub-groups */
     CKPT_TOOK_NAMES = 1u << 10      /* keep_names: names have prefixes of wrappers */
 };
 
-/* One axis of a box: elements start..start+count-1; in the source they lie stride bytes apart. */
+/* One axis of a box: elements start..start+count-1; in the source they are stride bytes apart. */
 typedef struct ckpt_axis {
     uint64_t start, count; /* elements */
-    int64_t stride;        /* bytes; 0 is a broadcast; never negative in what the readers build */
+    int64_t stride;        /* bytes; 0 is a broadcast; the readers never make it negative */
 } ckpt_axis;
 
 /*
- * Where the elements of one box of a tensor lie.
+ * The place of the elements of one box of a tensor.
  *
  * ndim is the tensor's own number of axes, or 1 for a *flat* extent: an interval of the tensor
- * flattened row-major (the way ZeRO cuts tensors; 1-axis tensors are both).  A tensor without axes
- * has one flat extent of one element.  Packed elements (F4, F6, blocks of ggml's types) have no
- * place of their own: extents begin and end with whole blocks, and the stride of their last axis,
- * along which blocks follow each other, is 0.
+ * flattened row-major (ZeRO partitions tensors this way; a 1-axis tensor has both forms). A tensor
+ * without axes has one flat extent of one element. Packed elements (F4, F6, blocks of ggml's types)
+ * have no byte address, so extents begin and end with whole blocks, and the stride of their last
+ * axis, along which blocks follow each other, is 0.
  */
 typedef struct ckpt_extent {
     uint32_t source; /* index in the map's table of sources */
     uint32_t ndim;
     uint64_t at;           /* byte offset in the source of the box's first element */
-    const ckpt_axis *axis; /* ndim of them, in the map's arena */
+    const ckpt_axis *axis; /* ndim axes, in the map's arena */
 } ckpt_extent;
 
-/* One rank's record of all that is cut alike: bytes of a source, from offset `at` on. */
+/*
+ * One rank's record of all tensors with the same even partition: bytes of a source, from offset
+ * `at` on.
+ */
 typedef struct ckpt_part {
     uint32_t source;
     uint64_t at;
@@ -180,14 +185,14 @@ typedef struct ckpt_part {
 
 typedef struct ckpt_parts {
     uint32_t n;
-    const ckpt_part *part; /* n of them, in the map's arena */
+    const ckpt_part *part; /* n parts, in the map's arena */
 } ckpt_parts;
 
 /*
- * Extents by rule, of a tensor that is cut evenly over ranks (ZeRO-3): extent i is flat and
- * contiguous, holds elements i * count and up, the last one fewer, and lies in part i, `at` bytes
- * further on.  The parts are those of all tensors that are cut alike, so that tensors and ranks add
- * up and do not multiply.
+ * Extents by rule, for a tensor that is partitioned evenly over ranks (ZeRO-3): extent i is flat
+ * and contiguous, holds elements i * count and up, the last one fewer, and lies in part i, `at`
+ * bytes further on. All tensors with the same partition share the parts, so that memory grows with
+ * tensors + ranks instead of tensors * ranks.
  */
 typedef struct ckpt_cut {
     const ckpt_parts *parts;
@@ -198,9 +203,10 @@ typedef struct ckpt_cut {
 
 /* A logical tensor of a map.  Everything it points to lives and dies with the map. */
 typedef struct ckpt_tensor {
-    const char *name;        /* UTF-8, no NUL inside */
-    ckpt_dtype dtype;        /* of the elements as the extents hold them */
-    ckpt_dtype export_dtype; /* what an export without --dtype writes; NONE: the same as dtype */
+    const char *name; /* UTF-8, no NUL inside */
+    ckpt_dtype dtype; /* of the elements as the extents hold them */
+    /* default dtype of an export without --dtype; NONE: the same as dtype */
+    ckpt_dtype export_dtype;
     uint32_t ndim;
     const uint64_t *shape; /* elements; row-major */
     uint64_t n_elems;      /* product of shape */
@@ -209,38 +215,38 @@ typedef struct ckpt_tensor {
     uint32_t n_extents;
     uint32_t file; /* target maps: the output file that holds it */
     /*
-     * n_extents that cover each element exactly once, flat ones ascending: a list, or where cut is
-     * not NULL the rule that they follow.  ckpt_tensor_extent reads both
+     * n_extents extents that cover each element exactly once, flat ones ascending: a list or, if
+     * cut is not NULL, a rule. ckpt_tensor_extent reads both
      */
     const ckpt_extent *extent;
     const ckpt_cut *cut;
     /* tied: the tensor of this map that holds the bytes, or NULL */
     const struct ckpt_tensor *owner;
     /*
-     * a copy of the same or lower precision, equal to this one rounded, or NULL; it may have a twin
-     * in turn; not itself in the map's list
+     * a copy of the same or lower precision, equal to this tensor after rounding, or NULL. It may
+     * have a twin in turn and is not in the map's list
      */
     const struct ckpt_tensor *twin;
     /*
-     * a slice to take the mean with: the values of this tensor are those of its extents plus those
-     * of all addends in turn, divided by their number; or NULL; not itself in the map's list
+     * a slice to average with: the values of this tensor are those of its extents plus those of all
+     * addends in turn, divided by their number; or NULL. It is not in the map's list
      */
     const struct ckpt_tensor *addend;
-    const char *origin; /* target maps: its name in the map it was laid out from */
+    const char *origin; /* target maps: its name in the source map */
     /*
-     * target maps: where the values come from, when that is no tensor of the list of the map it was
-     * laid out from; its extents name that map's sources
+     * target maps: the tensor with the values, if it is not in the source map's list; its extents
+     * refer to the source map's sources
      */
     const struct ckpt_tensor *donor;
 } ckpt_tensor;
 
-/* Room for an extent that follows a rule. */
+/* Storage for an extent that a rule computes. */
 typedef struct ckpt_box {
     ckpt_extent extent;
     ckpt_axis axis;
 } ckpt_box;
 
-/* Extent i of a tensor, i < n_extents; where it follows a rule it is made in *room. */
+/* Extent i of a tensor, i < n_extents; an extent by rule is computed into *room. */
 static inline const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i,
                                                     ckpt_box *room)
 {
@@ -261,11 +267,11 @@ static inline const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32
 }
 
 /*
- * A file that is not one of the file system's: its bytes come from the caller, who keeps ctx until
- * the map is freed.
+ * A file outside of the file system: its bytes come from the caller, who keeps ctx valid until the
+ * map is freed.
  *
- * read_at  n bytes from offset `at`, all of them, into buf; lies within n_bytes.  Called by many
- *          threads at once.  0, or else the errno of what failed
+ * read_at  reads exactly n bytes at offset `at`, within n_bytes, into buf. Many threads call it at
+ *          once. Returns 0, or the errno of the failure
  */
 typedef struct ckpt_input {
     size_t size; /* sizeof this struct, or 0: see ckpt.h */
@@ -274,17 +280,17 @@ typedef struct ckpt_input {
     void *ctx;
 } ckpt_input;
 
-/* Of one axis: elements start, start + step ..., count of them; step 0 is 1. */
+/* A slice of one axis: count elements start, start + step ...; step 0 is 1. */
 typedef struct ckpt_slice {
     uint64_t start, count, step;
 } ckpt_slice;
 
 /*
- * What is known of the training that a checkpoint is of: the facts that programs act on.  Texts
- * live as long as the map; NULL: not known.
+ * The facts about the training run of a checkpoint that programs act on. Texts live as long as the
+ * map; NULL: not known.
  */
 typedef struct ckpt_known {
-    size_t size;              /* sizeof this struct, or 0: see ckpt.h; left as it is */
+    size_t size;              /* sizeof this struct, or 0: see ckpt.h; not changed */
     bool training;            /* the format keeps training state (CKPT_HOLDS_STATE) */
     int stage;                /* of ZeRO; -1: not known */
     uint32_t world;           /* data-parallel ranks; 0: not known */
@@ -293,20 +299,20 @@ typedef struct ckpt_known {
     const char *version;      /* of DeepSpeed: "0.12.6" */
     const char *model_type;   /* config.json: "llama" */
     const char *architecture; /* config.json: "LlamaForCausalLM" */
-    const char *quantized;    /* config.json: "fp8, blocks of 128 x 128"; NULL: it says nothing */
+    const char *quantized;    /* config.json: "fp8, blocks of 128 x 128"; NULL: not quantized */
 } ckpt_known;
 
 /*
- * Called now and then from one thread at a time with bytes done; a non-zero return cancels the run
- * (CKPT_ECANCELED).
+ * Called now and then, by one thread at a time, with the bytes done; a non-zero return cancels the
+ * run (CKPT_ECANCELED).
  */
 typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-/* What becomes of the pages that a run brings into the machine's page cache. */
+/* Whether the pages that a run adds to the page cache stay there. */
 typedef enum ckpt_cache {
-    CKPT_CACHE_AUTO, /* they go if the run reads and writes more than half of the memory */
+    CKPT_CACHE_AUTO, /* drop them if the run reads and writes more than half of the memory */
     CKPT_CACHE_KEEP,
-    CKPT_CACHE_LET_GO /* what was mostly cached before the run stays all the same */
+    CKPT_CACHE_LET_GO /* drop them, except of files that were mostly cached before the run */
 } ckpt_cache;
 
 typedef struct ckpt_run_opts {
@@ -317,53 +323,59 @@ typedef struct ckpt_run_opts {
     bool no_fsync;   /* do not wait for the disk: for scratch use only */
     ckpt_progress_fn progress;
     void *progress_ctx;
-    /* write infinity where a value does not fit its new dtype; otherwise such a value fails the run
-     * (CKPT_EDOUBT) before any output appears */
+    /*
+     * write infinity for a value that overflows its new dtype; false: such a value fails the run
+     * (CKPT_EDOUBT) before any output appears
+     */
     bool allow_overflow;
-    bool no_doubt; /* the same for every warning of the run: values that are not finite ... */
+    /* fail the run (CKPT_EDOUBT) for every warning: values that are not finite ... */
+    bool no_doubt;
     ckpt_cache cache;
 } ckpt_run_opts;
 
-/* What a run did and proved. */
+/* The counts and checks of a run. */
 typedef struct ckpt_run_report {
-    size_t size; /* sizeof this struct, or 0: see ckpt.h; left as it is */
+    size_t size; /* sizeof this struct, or 0: see ckpt.h; not changed */
     uint64_t n_tensors, n_elems;
-    uint64_t n_read, n_written; /* payload bytes; written and deflated: those of the file */
-    uint64_t n_records_checked; /* records whose CRC held */
-    uint64_t n_records_no_crc;  /* records that carry none */
+    uint64_t n_read, n_written; /* payload bytes; a deflated output counts the bytes of its file */
+    uint64_t n_records_checked; /* records with a correct CRC */
+    uint64_t n_records_no_crc;  /* records without one */
     uint64_t n_compared;        /* elements equal to their 16-bit copy */
-    uint64_t n_nan, n_inf;      /* elements as they were written (read only: as they were read) */
+    uint64_t n_nan, n_inf;      /* elements of the output (if only reading: of the source) */
     uint64_t n_files;
     double seconds;
-    uint64_t n_unlike; /* elements that differ from their 16-bit copy in a run that keeps them apart
-                          (ZenFlow) */
-    /* of them, files that an interrupted run had finished; their bytes do not count as written */
+    /* elements that differ from their 16-bit copy in a run that keeps them apart (ZenFlow) */
+    uint64_t n_unlike;
+    /* of n_files: finished by an interrupted run before; their bytes are not in n_written */
     uint64_t n_files_kept;
     /*
-     * Training state, entry by entry: a moment or step count of a parameter, a value of a group, a
+     * Entries of the training state: a moment or step count of a parameter, a value of a group, a
      * scheduler ...
      */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
     uint64_t n_source_nan, n_source_inf; /* of the source's elements, before any conversion */
-    /* elements beyond the range of their new dtype: infinite now, or its largest number */
+    /*
+     * elements beyond the range of their new dtype: written as infinity, or as its largest number
+     */
     uint64_t n_over;
-    uint64_t n_zero; /* elements that were not zero, and were rounded to it */
-    bool let_go;     /* the pages that it had brought in, of what it read and wrote (ckpt_cache) */
-    /* ckpt_verify: bytes of tensors, and those of them that no checksum of their file covers */
+    uint64_t n_zero; /* elements that were not zero and were rounded to zero */
+    /* the run dropped the pages that it had added to the page cache (ckpt_cache) */
+    bool let_go;
+    /* ckpt_verify: bytes of tensors, and the part of them that no checksum of their file covers */
     uint64_t n_payload, n_unvouched;
 } ckpt_run_report;
 
-/* What was read through a view so far.  It grows at its end. */
+/* Counts of the reads through a view so far. It grows at its end. */
 typedef struct ckpt_view_counts {
-    uint64_t n_held;   /* records whose CRCs hold */
-    uint64_t n_bad;    /* do not */
-    uint64_t n_partly; /* of which only a part was read: nothing is known */
-    uint64_t n_no_crc; /* that carry none */
-    /* elements, as in ckpt_run_report; what was made twice counts twice */
+    uint64_t n_held;   /* records with a correct CRC */
+    uint64_t n_bad;    /* records with a wrong CRC */
+    uint64_t n_partly; /* records read only in part, so that the CRC is unknown */
+    uint64_t n_no_crc; /* records without a CRC */
+    /* elements, as in ckpt_run_report; an element that was converted twice counts twice */
     uint64_t n_elems, n_compared, n_nan, n_inf, n_source_nan, n_source_inf, n_over, n_zero;
 } ckpt_view_counts;
 
-/* Gets bytes of a file in order; an error ends the stream, and is returned. */
+/* Receives the bytes of a file in order; an error ends the stream and is returned. */
 typedef int (*ckpt_view_write_fn)(void *ctx, const void *bytes, uint64_t n, ckpt_err *err);
 
 #ifdef __cplusplus
