@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt.hpp: the library for C++17 and later; headers only, over ckpt.h.
+ * ckpt.hpp: wraps ckpt.h for C++17 and later; headers only.
  *
  *     ckpt::map model = ckpt::open("run/checkpoint-500");
  *     for (ckpt::tensor t : model)
@@ -8,12 +8,12 @@
  *     std::vector<float> rows = model["lm_head.weight"]({{10, 20}}).read<float>();
  *     ckpt::convert(model, ckpt::target("hf", "out"));
  *
- * Conventions: ckpt.h says what the functions do; this header says how they look.  Handles are
- * move-only and free what they hold.  What fails throws ckpt::error.  Texts are std::string_view:
- * those given are copied for the call unless a member is a const char *, those returned live as
- * long as their map.  Callbacks are std::function; one that returns false ends the call with
- * CKPT_ECANCELED, and what one throws comes out of the call once the library has returned and
- * cleaned up.  Threads: as in ckpt.h; a program of several is linked with -pthread.
+ * Conventions: ckpt.h documents the functions; this header documents their C++ form. Handles are
+ * move-only and free their resources. Failures throw ckpt::error. Texts are std::string_view: the
+ * library copies arguments for the call unless a member is a const char *; returned texts live as
+ * long as their map. Callbacks are std::function: one that returns false ends the call with
+ * CKPT_ECANCELED, and an exception of a callback leaves the call after the library has returned and
+ * cleaned up. Threads: as in ckpt.h; link a program with several threads with -pthread.
  */
 #ifndef CKPT_HPP
 #define CKPT_HPP
@@ -37,27 +37,27 @@ inline namespace cxx17
 {
 #endif
 
-/* CKPT_TO_READ, CKPT_TO_WRITE: before a program gives up rights. */
+/* CKPT_TO_READ, CKPT_TO_WRITE: call it before the program drops privileges. */
 inline void prepare(unsigned what)
 {
     ckpt_err err = ckpt_err();
     detail::check(ckpt_prepare(what, &err), err);
 }
 
-/* An address, not a path of this machine: see ckpt-remote(7). */
+/* True for a remote address instead of a path on this machine: see ckpt-remote(7). */
 inline bool path_is_remote(std::string_view path)
 {
     return ckpt_path_is_remote(detail::text(path).get());
 }
 
-/* Throws error (CKPT_EUSAGE) of a path that cannot be an output: an address, a device, a pipe. */
+/* Throws error (CKPT_EUSAGE) for a path that cannot be an output: an address, a device, a pipe. */
 inline void check_output(std::string_view path)
 {
     ckpt_err err{};
     detail::check(ckpt_check_output(detail::text(path).get(), &err), err);
 }
 
-/* While the heads of files on other machines are fetched: how many are there, of how many. */
+/* While the library fetches headers of remote files: the number that has arrived, and of all. */
 [[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_opening()
 {
     std::uint64_t n_open = 0, n_all = 0;
@@ -67,8 +67,8 @@ inline void check_output(std::string_view path)
 }
 
 /*
- * While this lives, waiting for other machines ends (CKPT_ECANCELED) soon after `stop` returns true
- * or throws; any thread that waits asks it.  One at a time.
+ * While an object lives, a wait for another machine ends (CKPT_ECANCELED) soon after `stop` returns
+ * true or throws; any waiting thread calls it. Only one object at a time.
  */
 class remote_stop
 {
@@ -119,13 +119,13 @@ inline std::vector<const ckpt_format_info *> formats()
     return out;
 }
 
-/* By its name or another name of it; NULL: unknown. */
+/* The format with this name or alias; NULL: unknown. */
 inline const ckpt_format_info *format_named(std::string_view name)
 {
     return ckpt_format_named(detail::text(name).get());
 }
 
-/* What is written to a file of this name; "": the suffix says nothing. */
+/* The format to write to a file of this name; "": no format has its suffix. */
 inline std::string_view format_of(std::string_view path)
 {
     return detail::view(ckpt_format_of(detail::text(path).get()));
@@ -139,8 +139,7 @@ inline unsigned format_caps(std::string_view name)
 /* ---- converting ---- */
 
 /*
- * What shall be written: the members of ckpt_target; format and path are its own texts, and all
- * other texts stay the caller's.
+ * A target: the members of ckpt_target. It owns format and path; all other texts stay the caller's.
  */
 class target
 {
@@ -159,7 +158,7 @@ class target
     {
         return format_;
     }
-    /* For C, while this lives. */
+    /* The C struct, valid while this object lives. */
     ckpt_target get() const
     {
         ckpt_target out = options;
@@ -170,7 +169,7 @@ class target
         out.path = path_.c_str();
         return out;
     }
-    /* Can it be made?  Asked before a source is opened, this fails sooner. */
+    /* Throws if the target cannot be written; call it before opening a source to fail sooner. */
     void check() const
     {
         const ckpt_target c = get();
@@ -197,7 +196,7 @@ struct plan_sizes {
     std::uint64_t read, write, jobs;
 };
 
-/* How a map's bytes become those of a target map; both outlive it. */
+/* A plan of the copy from a map to a target map; both must outlive it. */
 class plan
 {
   public:
@@ -245,13 +244,13 @@ class plan
 
 struct view_options {
     run_options run; /* memory, jobs, allow_overflow, no_doubt */
-    /* each record is read whole and its CRC compared before its first byte is given out */
+    /* read each record whole and compare its CRC before handing out its first byte */
     bool check_first = false;
 };
 
 /*
- * The files of a target map, read at any offset without being written; both maps outlive it.  Any
- * number of threads may read.
+ * A view of the files of a target map, readable at any offset without writing them; both maps must
+ * outlive it. Any number of threads may read.
  */
 class view
 {
@@ -263,7 +262,7 @@ class view
         ckpt_view *v = nullptr;
         ckpt_err err = ckpt_err();
 
-        run.progress = nullptr; /* of reads there is none */
+        run.progress = nullptr; /* reads have no progress */
         opts.size = sizeof opts;
         opts.run = &run;
         opts.check_first = o.check_first;
@@ -286,7 +285,7 @@ class view
             out.push_back((*this)[i]);
         return out;
     }
-    /* The number of the file with this path, relative to where the target would be. */
+    /* The index of the file with this path, relative to the target's folder. */
     std::optional<std::size_t> find(std::string_view path) const noexcept
     {
         for (std::size_t i = 0; i < size(); i++)
@@ -294,19 +293,22 @@ class view
                 return i;
         return std::nullopt;
     }
-    /* Bytes of file i from offset `at` on, as many as out has. */
+    /* Read out.size() bytes of file i from offset `at`. */
     void read(std::size_t i, span<std::byte> out, std::uint64_t at = 0) const
     {
         ckpt_err err = ckpt_err();
         done(ckpt_view_read(v_.get(), i, out.data(), out.size(), at, &err), err);
     }
-    /* Make what a read of n bytes from `at` on will need, while others look at those before. */
+    /* Read ahead: prepare n bytes from `at` while the caller works on earlier ones. */
     void ahead(std::size_t i, std::uint64_t n, std::uint64_t at = 0) const
     {
         ckpt_err err = ckpt_err();
         done(ckpt_view_ahead(v_.get(), i, n, at, &err), err);
     }
-    /* File i in order, with all checksums, before it is read; `write` says whether to go on. */
+    /*
+     * Stream file i in order, with all checksums, before any read of it; `write` returns false to
+     * stop.
+     */
     void stream(std::size_t i, const std::function<bool(span<const std::byte>)> &write) const
     {
         struct call {
@@ -328,7 +330,7 @@ class view
         c.relay.rethrow();
         done(rc, err);
     }
-    /* Records with a CRC, of those that were read until now. */
+    /* The records read so far, by the result of their CRC. */
     ckpt_view_counts counts() const noexcept
     {
         ckpt_view_counts out = ckpt_view_counts();
@@ -370,7 +372,7 @@ inline ckpt_run_report convert(const map &from, const target &to,
     return report;
 }
 
-/* Give weights alone the training state of a run that has not begun: see ckpt_map_warm_start. */
+/* Add the training state of a run that has not begun to weights alone: see ckpt_map_warm_start. */
 inline void warm_start(map &m, const target &to)
 {
     const ckpt_target c = to.get();
@@ -380,8 +382,8 @@ inline void warm_start(map &m, const target &to)
 }
 
 /*
- * Write training state for another stage or number of ranks: opens the source with its optimizer,
- * keeps model-parallel slices apart where the target has ranks, and converts.
+ * Write training state for another stage or number of ranks: open the source with its optimizer,
+ * keep model-parallel slices apart if the target has ranks, and convert.
  */
 inline ckpt_run_report reshard(std::string_view from, const target &to,
                                const run_options &opts = run_options(),
@@ -404,14 +406,14 @@ struct verify_options {
     open_options open;
     run_options run;
     std::function<bool(const finding &)> on_finding;
-    /* sees the map once its structure has held; it and what it gives end with the call */
+    /*
+     * called after the map's structure has passed its checks; the map and its texts end with the
+     * call
+     */
     std::function<void(const map &)> on_opened;
 };
 
-/*
- * Check everything about a checkpoint; throws the most severe problem's code once all findings have
- * been told.
- */
+/* Verify a checkpoint; after all findings it throws the code of the most severe problem. */
 inline ckpt_run_report verify(std::string_view path, const verify_options &o = verify_options())
 {
     struct call {
@@ -465,7 +467,7 @@ struct diff_options {
     std::function<bool(const difference &)> on_difference;
 };
 
-/* For diff, which makes tensors of C's. */
+/* Gives diff access to tensor's constructor, to wrap C tensors. */
 struct difference_access {
     static std::optional<tensor> see(const map &m, const ckpt_tensor *t)
     {
@@ -473,7 +475,7 @@ struct difference_access {
     }
 };
 
-/* Compare two maps by name and value: whether they are equal. */
+/* Compare two maps by name and value; true if they are equal. */
 inline bool diff(const map &a, const map &b, const diff_options &o = diff_options())
 {
     struct call {
@@ -518,7 +520,7 @@ inline bool diff(const map &a, const map &b, const diff_options &o = diff_option
 
 /* ---- runs ---- */
 
-/* The callbacks see strings that end with the call; tag "": the run itself. */
+/* The strings that the callbacks get end with the call; tag "": the run itself. */
 struct doctor_options {
     bool deep = false, fix_latest = false;
     run_options run;
@@ -527,9 +529,7 @@ struct doctor_options {
     std::function<bool(const ckpt_run_health &)> on_health;
 };
 
-/*
- * Look at every tag of a run; throws what is wrong with its pointer once everything has been told.
- */
+/* Examine every tag of a run; after all callbacks it throws the problem of the run's pointer. */
 inline void doctor(std::string_view path, const doctor_options &o = doctor_options())
 {
     struct call {
@@ -576,7 +576,7 @@ struct clean_options {
     std::function<bool(const ckpt_leftover &)> on_leftover;
 };
 
-/* Remove what interrupted runs left in a folder. */
+/* Remove the left-overs of interrupted runs in a folder. */
 inline void clean(std::string_view folder, const clean_options &o = clean_options())
 {
     struct call {
@@ -609,8 +609,8 @@ inline long team_launched() noexcept
 }
 
 /*
- * One of several processes, as long as this lives: see ckpt_team.h.  Who goes without leave(), as
- * an exception makes it, lets the others fail too.
+ * One of several processes, as long as this object lives: see ckpt_team.h. A process that destroys
+ * it without leave(), for example by an exception, makes the others fail too.
  */
 class team
 {
@@ -631,7 +631,7 @@ class team
         err.code = CKPT_ECANCELED;
         static_cast<void>(ckpt_team_leave(CKPT_ECANCELED, &err));
     }
-    /* The end of work that went well here; throws where it did not for another process. */
+    /* Leave after successful work; throws if another process failed. */
     void leave()
     {
         ckpt_err err = ckpt_err();
@@ -657,7 +657,10 @@ class team
     {
         ckpt_team_local(on);
     }
-    /* hosts: of each rank of what is written; none: each process stands for as many */
+    /*
+     * hosts: the machine of each rank of the output; empty: ranks are divided evenly over the
+     * processes
+     */
     void spread(const std::vector<std::string> &hosts = {})
     {
         const detail::texts names(hosts);

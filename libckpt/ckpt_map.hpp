@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_map.hpp: a checkpoint that is open, its tensors, and reading parts of them.
+ * ckpt_map.hpp: wraps an open checkpoint and its tensors, and reads parts of them.
  *
- * A part of ckpt.hpp, which includes it and is what programs include; installed beside it.
+ * Programs include ckpt.hpp, which includes this header; it is installed beside it.
  */
 #ifndef CKPT_MAP_HPP
 #define CKPT_MAP_HPP
@@ -26,7 +26,7 @@ inline namespace cxx17
 namespace detail
 {
 
-/* What a map's handle holds; tensors point to it, so that the handle may be moved. */
+/* The state of a map's handle. Tensors point to it, so that the handle can be moved. */
 struct origin {
     ckpt_map *map = nullptr;
     bool owned = true;
@@ -40,7 +40,10 @@ struct origin {
         if (owned)
             ckpt_map_free(map);
     }
-    /* The outcome of a call that has read this map. */
+    /*
+     * Throws if a call that read this map failed; an exception of the caller's read function comes
+     * first.
+     */
     void check(int rc, const ckpt_err &err, std::string_view tensor = {}) const
     {
         if (rc == CKPT_EIO && bytes)
@@ -60,19 +63,22 @@ struct reader_free {
 
 class tensor;
 
-/* Where a piece of a tensor lies; axes as in ckpt_extent: one of a flat piece, else the tensor's. */
+/*
+ * The place of a piece of a tensor. It has one axis if the piece is flat, else the tensor's axes
+ * (ckpt_extent).
+ */
 struct piece {
     static constexpr std::uint64_t compressed = std::numeric_limits<std::uint64_t>::max();
-    std::string_view path, record; /* record "": the file has none */
+    std::string_view path, record; /* record "": the format has no records */
     std::uint64_t at;              /* byte offset in the file, or compressed */
     std::vector<ckpt_axis> axes;
 };
 
-/* A part of a tensor, of which nothing is read yet. */
+/* A part of a tensor; constructing it reads nothing. */
 class part
 {
   public:
-    /* Elements of each axis. */
+    /* The size of each axis. */
     std::vector<std::uint64_t> shape() const
     {
         std::vector<std::uint64_t> out;
@@ -84,13 +90,13 @@ class part
     {
         std::uint64_t n = 1;
         for (const ckpt_slice &s : slices_)
-            n *= s.count; /* at most those of the tensor */
+            n *= s.count; /* cannot overflow: at most the tensor's elements */
         return n;
     }
     /* Its elements, row-major, as T. */
     template <class T> std::vector<T> read() const;
     template <class T> void read_into(span<T> out) const;
-    /* The same in the tensor's own dtype. */
+    /* The same in the tensor's own dtype, as bytes. */
     std::vector<std::byte> read_bytes() const;
 
   private:
@@ -121,7 +127,7 @@ class part
     std::vector<ckpt_slice> slices_;
 };
 
-/* A tensor of a map, as long as the map lives; nothing of its values is read until asked for. */
+/* A tensor of a map, valid as long as the map; only the read functions read its values. */
 class tensor
 {
   public:
@@ -154,7 +160,7 @@ class tensor
     {
         return t_->owner ? std::optional<tensor>(tensor(from_, t_->owner)) : std::nullopt;
     }
-    /* All that ckpt_types.h has of it. */
+    /* The C struct with all members (ckpt_types.h). */
     const ckpt_tensor &raw() const noexcept
     {
         return *t_;
@@ -173,7 +179,7 @@ class tensor
         }
         return out;
     }
-    /* t({{0, 2}, {}, slice::at(3)}): axes that are not named are whole. */
+    /* t({{0, 2}, {}, slice::at(3)}): a part; axes that are not listed are whole. */
     part operator()(std::initializer_list<slice> want) const
     {
         return part(from_, t_, span<const slice>(want.begin(), want.size()));
@@ -182,10 +188,10 @@ class tensor
     {
         return part(from_, t_, want);
     }
-    /* All elements, row-major, as T: converted where the dtype is another. */
+    /* All elements, row-major, converted to T. */
     template <class T> std::vector<T> read() const;
     template <class T> void read_into(span<T> out) const;
-    /* In its own dtype. */
+    /* All elements in the tensor's own dtype, as bytes. */
     std::vector<std::byte> read_bytes() const;
 
   private:
@@ -200,7 +206,7 @@ class tensor
     const ckpt_tensor *t_;
 };
 
-/* Through a map's tensors; what it gives are values. */
+/* Iterates over a map's tensors and returns them by value. */
 class map_iterator
 {
   public:
@@ -245,7 +251,7 @@ class map_iterator
     std::size_t i_ = 0;
 };
 
-/* A node of the tree of values; false: it is not there. */
+/* A node of the tree of values; false: there is no such node. */
 class value
 {
   public:
@@ -279,7 +285,7 @@ class value
             return std::nullopt;
         return std::string_view(s, n);
     }
-    /* Of a list or dict: items, the i-th, its key, and the value of a text key. */
+    /* Of a list or dict: number of items, the i-th, its key, and the value of a text key. */
     std::size_t size() const noexcept
     {
         return ckpt_value_count(v_);
@@ -309,7 +315,7 @@ struct fact {
     std::string_view key, text;
     bool is_number;
 };
-/* severity 0: information, 1: warning, 2: error, whose code it is */
+/* severity 0: information, 1: warning, 2: error with its code */
 struct finding {
     int severity, code;
     std::string_view text;
@@ -325,8 +331,8 @@ struct tree_options {
 };
 
 /*
- * A checkpoint that is open, or a target map.  Texts, spans, tensors and values that it gives live
- * as long as it does, and outlive a move of it.  One that was moved away has nothing.
+ * An open checkpoint, or a target map. Its texts, spans, tensors and values live as long as it
+ * does, and survive a move of it. A map that was moved from is empty.
  */
 class map
 {
@@ -338,12 +344,12 @@ class map
     {
         return map(m, true);
     }
-    /* See a handle that stays somebody else's. */
+    /* Use a C handle without owning it. */
     static map borrow(const ckpt_map *m)
     {
         return map(const_cast<ckpt_map *>(m), false);
     }
-    /* An empty one, to put arrays into; name is for messages. */
+    /* An empty map, to put arrays into; name is for messages. */
     static map of_memory(std::string_view name)
     {
         ckpt_map *m = nullptr;
@@ -353,7 +359,7 @@ class map
         detail::check(rc, err, name);
         return adopt(m);
     }
-    /* C's handle; NULL once this was moved away. */
+    /* The C handle; NULL after a move from this object. */
     ckpt_map *get() const noexcept
     {
         return from_ ? from_->map : nullptr;
@@ -449,7 +455,7 @@ class map
     {
         return value(ckpt_map_values(get()));
     }
-    /* Print the tree, piece by piece; false ends it (CKPT_ECANCELED). */
+    /* Print the tree, piece by piece; fn returns false to stop (CKPT_ECANCELED). */
     void print_tree(const tree_options &o, const std::function<bool(std::string_view)> &fn) const;
     std::string tree_text(const tree_options &o = tree_options()) const
     {
@@ -460,14 +466,14 @@ class map
         });
         return out;
     }
-    /* Each element is covered once, by bytes that exist; throws where not. */
+    /* Throws unless existing bytes cover each element exactly once. */
     void check() const
     {
         ckpt_err err = ckpt_err();
         done(ckpt_map_check(get(), &err), err);
     }
 
-    /* Target maps: what ckpt_map_into, _folder and _pointer say; "": there is none. */
+    /* Target maps: as ckpt_map_into, _folder and _pointer; "": there is none. */
     std::string_view into() const noexcept
     {
         return detail::view(ckpt_map_into(get()));
@@ -482,8 +488,8 @@ class map
     }
 
     /*
-     * Maps of memory: an array, whose data stay the caller's until the map is gone; a number of
-     * elements that shape does not say is CKPT_EUSAGE.
+     * Maps of memory: add an array. Its data stay the caller's until the map is gone. CKPT_EUSAGE
+     * if shape and data have different numbers of elements.
      */
     template <class T>
     void put(std::string_view name, span<const T> data, span<const std::uint64_t> shape)
@@ -499,7 +505,7 @@ class map
              err);
     }
 
-    /* For ckpt.hpp: the outcome of a call that has read this map. */
+    /* For ckpt.hpp: throws if a call that read this map failed. */
     void done(int rc, const ckpt_err &err, std::string_view name = {}) const
     {
         if (from_)
@@ -577,7 +583,7 @@ inline void map::put_bytes(std::string_view name, ckpt_dtype dtype, span<const s
 }
 
 /*
- * Open a checkpoint of any format: headers only are read.
+ * Open a checkpoint of any format; it reads only headers.
  *
  * Errors   those of ckpt_open, with the path
  */
@@ -591,7 +597,10 @@ inline map open(std::string_view path, const open_options &opts = open_options()
     return map::adopt(m);
 }
 
-/* Open a file of n_bytes whose bytes a function gives; what that throws comes out of whatever reads. */
+/*
+ * Open a file of n_bytes that a function reads; an exception of it leaves every function that reads
+ * the map.
+ */
 inline map open(std::string_view name, std::uint64_t n_bytes, read_at_fn read,
                 const open_options &opts = open_options())
 {
@@ -611,19 +620,19 @@ inline map open(std::string_view name, std::uint64_t n_bytes, read_at_fn read,
     return out;
 }
 
-/* Reads values of one map, which outlives it; one for each thread. */
+/* Reads values of one map, which must outlive it; use one reader per thread. */
 class reader
 {
   public:
     explicit reader(const map &m) : reader(m.from())
     {
     }
-    /* Do not check CRCs of records stored as they are: see ckpt_reader_trust. */
+    /* Do not check CRCs of records stored uncompressed: see ckpt_reader_trust. */
     void trust() noexcept
     {
         ckpt_reader_trust(r_.get());
     }
-    /* Elements first ... of the tensor flattened row-major, as many as out has. */
+    /* Read out.size() elements from `first` of the tensor flattened row-major. */
     template <class T> void read(const tensor &t, span<T> out, std::uint64_t first = 0)
     {
         stretch(t, first, out.size(), dtype_of<T>(), out.data());
@@ -650,8 +659,8 @@ class reader
         return out;
     }
     /*
-     * Elements start[k] ... of each axis, count[k] of them, into out, as ckpt_reader_read_box has
-     * it: strides are bytes, of each axis; {}: row-major and dense.
+     * Read elements start[k]..start[k]+count[k]-1 of each axis k into out, as ckpt_reader_read_box:
+     * strides are bytes per axis; {}: row-major and dense.
      */
     template <class T>
     void read_box(const tensor &t, span<const std::uint64_t> start, span<const std::uint64_t> count,
@@ -711,7 +720,10 @@ class reader
             return;
         from_->check(ckpt_reader_read(r_.get(), t.t_, first, n, dtype, out, &err), err, t.name());
     }
-    /* There is a number for each axis, and room for the last element; C looks at the rest. */
+    /*
+     * Throws unless each axis has a number and the last element fits into `room`; the C function
+     * checks the rest.
+     */
     void box_fits(const tensor &t, span<const std::uint64_t> start, span<const std::uint64_t> count,
                   span<const std::int64_t> stride, std::uint64_t wide, std::uint64_t room) const
     {
@@ -725,7 +737,7 @@ class reader
                 return;
         fits = fits && end <= room;
         for (std::size_t k = n; fits && k-- > 0;) {
-            std::uint64_t by = end; /* dense: behind all that was before */
+            std::uint64_t by = end; /* dense: after all elements of the axes behind this one */
             if (!stride.empty())
                 by = stride[k] > 0 ? static_cast<std::uint64_t>(stride[k]) : 0;
             fits = by == 0 || (room - end) / by >= count[k] - 1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_shape.hpp: what becomes of a map's tensors between opening and writing, as ckpt_shape.h has
- * it.
+ * ckpt_shape.hpp: wraps ckpt_shape.h, which changes a map's tensors between opening and writing.
  *
- * All change the map in place and throw ckpt::error with the codes that ckpt_shape.h names.  A part
- * of ckpt.hpp, which includes it and is what programs include; installed beside it.
+ * All functions change the map in place and throw ckpt::error with the codes of ckpt_shape.h.
+ * Programs include ckpt.hpp, which includes this header; it is installed beside it.
  */
 #ifndef CKPT_SHAPE_HPP
 #define CKPT_SHAPE_HPP
@@ -23,11 +22,11 @@ inline namespace cxx17
 
 struct filter {
     std::vector<std::string> include, exclude; /* globs; no include: everything */
-    std::string rename;                        /* rules, one a line: PATTERN REPLACEMENT */
+    std::string rename;                        /* rules, one per line: PATTERN REPLACEMENT */
     bool no_state = false;
 };
 
-/* Keep and rename tensors.  Those that were looked up before are gone. */
+/* Keep and rename tensors. Invalidates tensor objects of the map. */
 inline void select(map &m, const filter &f)
 {
     const detail::texts include(f.include), exclude(f.exclude);
@@ -45,11 +44,11 @@ inline void select(map &m, const filter &f)
 
 struct model_options {
     bool keep_names = false;
-    bool run = false;                /* it is to become a run */
+    bool run = false;                /* the map will become a training run */
     std::string config, config_name; /* text of a config.json, and its name for messages */
 };
 
-/* Keep the model alone, under its names.  Tensors that were looked up before are gone. */
+/* Keep only the model, under its own names. Invalidates tensor objects of the map. */
 inline void model(map &m, const model_options &o = model_options())
 {
     const detail::text text(o.config), name(o.config_name);
@@ -76,7 +75,7 @@ struct remap_options {
     std::vector<std::string> sizes;  /* "heads=32" */
 };
 
-/* A layout map: a text that says how the tensors of one layout are those of another. */
+/* A layout map: the rules that turn the tensors of one layout into those of another. */
 class remap
 {
   public:
@@ -113,7 +112,7 @@ class remap
     {
         return ckpt_remap_keeps_slices(get(), right);
     }
-    /* The map is of the architecture that the text is for. */
+    /* True if the map has the architecture that the layout map is for. */
     bool matches(map &m, const remap_options &o = remap_options()) const
     {
         bool yes = false;
@@ -123,7 +122,7 @@ class remap
         m.done(ckpt_remap_matches(m.get(), get(), &c.opts, &yes, &err), err);
         return yes;
     }
-    /* Make the map's tensors those of the other layout. */
+    /* Turn the map's tensors into those of the other layout. */
     void apply(map &m, const remap_options &o = remap_options()) const
     {
         ckpt_err err = ckpt_err();
@@ -167,7 +166,9 @@ inline void dequantize(map &m, bool rounded)
     m.done(ckpt_map_dequantize(m.get(), rounded, &err), err);
 }
 
-/* form  "fp8-block", "fp8-block:64x64", "fp8-channel";  skip  globs of weights that stay */
+/*
+ * form  "fp8-block", "fp8-block:64x64", "fp8-channel";  skip  globs of weights to leave unchanged
+ */
 inline void quantize(map &m, std::string_view form, const std::vector<std::string> &skip = {},
                      ckpt_dtype dtype = CKPT_DTYPE_NONE)
 {
@@ -183,7 +184,9 @@ inline void quantize(map &m, std::string_view form, const std::vector<std::strin
     m.done(ckpt_map_quantize(m.get(), &c, &err), err);
 }
 
-/* rows  tokens that the tables shall have;  tensors  globs of the tables, or none: by config.json */
+/*
+ * rows  number of tokens after the change;  tensors  globs of the tables, or none: by config.json
+ */
 inline void vocab(map &m, std::uint64_t rows, const std::vector<std::string> &tensors = {},
                   std::string_view config = {}, std::string_view config_name = {})
 {
@@ -229,7 +232,7 @@ inline void adapt(map &m, std::string_view path, double weight = 1, bool untie_h
     m.done(ckpt_map_adapt(m.get(), &c, &err), err);
 }
 
-/* config  path of the run's adapter_config.json;  name  where the run has several adapters */
+/* config  path of the run's adapter_config.json;  name  needed if the run has several adapters */
 inline void adapter_only(map &m, std::string_view config, std::string_view name = {})
 {
     const detail::text path(config), one(name);
@@ -248,7 +251,7 @@ struct merge_model {
     std::string tag; /* of a run, or "" */
 };
 
-/* Members as in ckpt_merge; "" stands for its NULL. */
+/* Members as in ckpt_merge; "" means its NULL. */
 struct merge_options {
     std::string method;
     std::vector<merge_model> models;
@@ -256,14 +259,14 @@ struct merge_options {
     double density = 0, lambda = 0, t = 0;
     bool no_normalize = false;
     std::uint64_t seed = 0;
-    std::string config, config_name; /* text of a configuration of mergekit's instead */
+    std::string config, config_name; /* text of a mergekit configuration instead */
     open_options open;
     bool keep_names = false;
 };
 
 namespace detail
 {
-/* Calls f with the C form of the options, which lasts that long. */
+/* Calls f with the C form of the options, which lives only for that call. */
 template <class F> void with_merge(const merge_options &o, F &&f)
 {
     const detail::text method(o.method), base(o.base), config(o.config), name(o.config_name);

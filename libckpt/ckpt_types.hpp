@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckpt_types.hpp: what all of ckpt.hpp shares: errors, spans, slices, options of a run,
- * bytes that the caller gives.
+ * ckpt_types.hpp: defines the types that all of ckpt.hpp shares: errors, spans, slices, options of
+ * a run, and the callback for the caller's bytes.
  *
- * A part of ckpt.hpp, which includes it and is what programs include; installed beside it.
+ * Programs include ckpt.hpp, which includes this header; it is installed beside it.
  */
 #ifndef CKPT_TYPES_HPP
 #define CKPT_TYPES_HPP
@@ -36,13 +36,13 @@ namespace ckpt
 {
 
 /*
- * What a function of the library failed with.
+ * A failure of a library function.
  *
- * code    CKPT_EFORMAT ...; status() is the exit status of the tools for it
- * sys     errno of the failed call, or 0
- * path    of the checkpoint that was asked for; "": none
- * tensor  name of the tensor that was asked for; "": none
- * what    where, what was found, what was expected
+ * code     CKPT_EFORMAT ...; status() is the exit status of the tools for it
+ * sys      errno of the failed call, or 0
+ * path     of the checkpoint in question; "": none
+ * tensor   name of the tensor in question; "": none
+ * what     where, found, expected
  */
 class error : public std::runtime_error
 {
@@ -79,13 +79,19 @@ class error : public std::runtime_error
         std::string path, tensor;
     };
     int code_, sys_;
-    std::shared_ptr<const about> about_; /* copies of an exception must not throw */
+    std::shared_ptr<const about> about_; /* shared, because copying an exception must not throw */
 };
 
-/* Told how many bytes are done, from one thread at a time; false ends the run (CKPT_ECANCELED). */
+/*
+ * Receives the number of bytes done, from one thread at a time; false ends the run
+ * (CKPT_ECANCELED).
+ */
 using progress_fn = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-/* Names differ by standard, since span does: objects compiled for several can be linked together. */
+/*
+ * The names depend on the C++ standard because span does, so that objects compiled for several
+ * standards can be linked together.
+ */
 #if defined(__cpp_lib_span)
 inline namespace cxx20
 {
@@ -93,7 +99,7 @@ template <class T> using span = std::span<T>;
 #else
 inline namespace cxx17
 {
-/* As much of std::span as is needed here: n elements that belong to somebody else. */
+/* The subset of std::span that this header needs: n elements owned by others. */
 template <class T> class span
 {
   public:
@@ -149,7 +155,9 @@ template <class T> class span
 };
 #endif
 
-/* The dtype of C++ numbers: float is CKPT_F32, std::uint8_t CKPT_U8; others do not compile. */
+/*
+ * The dtype of a C++ number: float is CKPT_F32, std::uint8_t CKPT_U8; other types do not compile.
+ */
 template <class T> constexpr ckpt_dtype dtype_of() noexcept
 {
     using U = std::remove_cv_t<T>;
@@ -177,17 +185,17 @@ inline std::string_view dtype_name(ckpt_dtype d) noexcept
     return name ? name : "";
 }
 
-/* Elements start, start + step ... before stop of one axis; clipped to it, as Python does. */
+/* Elements start, start + step ... before stop of one axis, clipped to its size as in Python. */
 struct slice {
     static constexpr std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
     std::uint64_t start, stop, step;
-    bool single = false; /* start must be there */
+    bool single = false; /* start must be inside the axis */
 
     constexpr slice(std::uint64_t from = 0, std::uint64_t to = end, std::uint64_t by = 1) noexcept
         : start(from), stop(to), step(by)
     {
     }
-    /* One element; its axis stays, with 1. */
+    /* One element; the axis stays, with size 1. */
     static constexpr slice at(std::uint64_t i) noexcept
     {
         slice s(i, i == end ? end : i + 1);
@@ -196,7 +204,7 @@ struct slice {
     }
 };
 
-/* Options of a run: those of ckpt_run_opts, and progress as a function, which comes first. */
+/* Options of a run: ckpt_run_opts, and first a progress function. */
 struct run_options : ckpt_run_opts {
     progress_fn on_progress;
 
@@ -206,7 +214,7 @@ struct run_options : ckpt_run_opts {
     }
 };
 
-/* Options of opening: those of ckpt_open_opts, whose texts stay the caller's. */
+/* Options of opening: ckpt_open_opts; its texts stay the caller's. */
 struct open_options : ckpt_open_opts {
     open_options() : ckpt_open_opts()
     {
@@ -215,8 +223,8 @@ struct open_options : ckpt_open_opts {
 };
 
 /*
- * Bytes of a file that is not one of the file system's: fills all of `into` from offset `at` on, or
- * throws.  Called by many threads at once.
+ * Reads a file outside of the file system: fills all of `into` from offset `at`, or throws. Many
+ * threads call it at once.
  */
 using read_at_fn = std::function<void(span<std::byte> into, std::uint64_t at)>;
 
@@ -225,7 +233,7 @@ using read_at_fn = std::function<void(span<std::byte> into, std::uint64_t at)>;
 namespace detail
 {
 
-/* A text for C: terminated, and without a NUL inside, which would cut it. */
+/* A C string. It refuses an inner NUL, because C would cut the text there. */
 class text
 {
   public:
@@ -238,7 +246,7 @@ class text
     {
         return s_.c_str();
     }
-    /* For options: "" is none. */
+    /* For options: "" becomes NULL. */
     const char *or_null() const noexcept
     {
         return s_.empty() ? nullptr : s_.c_str();
@@ -276,13 +284,14 @@ inline std::string_view view(const char *s) noexcept
 }
 
 /*
- * Carries what a callback throws past C: it is kept, the callback says "stop", and rethrow lets it
- * out when the C function has returned.  Callbacks of one call never run at the same time.
+ * Carries an exception of a callback through C code: `call` stores it and makes the callback stop
+ * the C function; rethrow throws it after that function has returned. Callbacks of one call never
+ * run at the same time.
  */
 class relay
 {
   public:
-    /* f says whether to go on; 0: yes */
+    /* f returns true to go on; the result is then 0 */
     template <class F> int call(F &&f) noexcept
     {
         try {
@@ -341,7 +350,10 @@ class run
     ckpt_run_opts opts_;
 };
 
-/* The caller's side of ckpt_open_input; what it throws is kept for the call that fails of it. */
+/*
+ * The caller's side of ckpt_open_input. It stores an exception of the read function for the C++
+ * call that fails because of it.
+ */
 class input
 {
   public:
@@ -402,7 +414,7 @@ inline ckpt_run_report new_report() noexcept
     return r;
 }
 
-/* a * b as a number of elements or bytes in memory. */
+/* a * b as a number of elements or bytes; throws if memory cannot have that many. */
 inline std::size_t product(std::uint64_t a, std::uint64_t b)
 {
     if (b != 0 && a > std::numeric_limits<std::size_t>::max() / 2 / b)
@@ -410,7 +422,7 @@ inline std::size_t product(std::uint64_t a, std::uint64_t b)
     return static_cast<std::size_t>(a * b);
 }
 
-/* Bytes of n elements, dense. */
+/* Bytes of n elements without gaps. */
 inline std::size_t bytes_of(ckpt_dtype d, std::uint64_t n)
 {
     unsigned bytes = 0, bits = ckpt_dtype_bits(d), block = ckpt_dtype_block(d, &bytes);

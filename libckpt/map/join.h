@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.h: the join of boxes: which bytes of which source fill a region of a logical tensor.
+ * join.h: finds the source bytes that fill a region of a logical tensor, by intersecting boxes.
  */
 #ifndef CKPT_MAP_JOIN_H
 #define CKPT_MAP_JOIN_H
@@ -10,9 +10,9 @@
 /*
  * One copy: a box of elements, from a source to a region.
  *
- * Axes are merged where both sides allow it, so a contiguous copy has ndim 1 and stride == item
- * size.  Axis 0 is the slowest.  Of packed dtypes (F4, ggml's blocks) it counts blocks where it
- * says elements.
+ * Axes are merged if both sides allow it, so that a contiguous copy has ndim 1 and stride == item
+ * size. Axis 0 is the slowest. For packed dtypes (F4, ggml's blocks) all element counts are block
+ * counts.
  */
 typedef struct ckpt_piece {
     uint32_t source; /* index in the map's sources */
@@ -28,7 +28,7 @@ typedef struct ckpt_piece {
 } ckpt_piece;
 
 /*
- * Receives the pieces in ascending order of region offset where the extents are flat; a non-zero
+ * Receives the pieces, in ascending order of region offset if the extents are flat; a non-zero
  * return stops the join.
  */
 typedef int (*ckpt_piece_fn)(void *ctx, const ckpt_piece *piece, ckpt_err *err);
@@ -41,7 +41,7 @@ typedef int (*ckpt_piece_fn)(void *ctx, const ckpt_piece *piece, ckpt_err *err);
  *         tensor
  * fn      called for each piece; together they cover the region exactly once
  * Errors  CKPT_EMISMATCH if the extents leave elements of the region uncovered or cover them twice;
- *         CKPT_EUNSUPPORTED if one begins or ends inside a block; whatever fn returned.
+ *         CKPT_EUNSUPPORTED if one begins or ends inside a block; any return value of fn.
  * Cost    flat extents, flat region: logarithmic in the number of extents plus the pieces found.
  */
 int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ckpt_piece_fn fn,

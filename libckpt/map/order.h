@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.h: in which order a model gives its parameters to an optimizer.
+ * order.h: finds the order in which a model gives its parameters to an optimizer.
  *
- * DeepSpeed finds masters by position, and torch numbers an optimizer's state, so a wrong order
- * puts each weight in another's place without an error.
+ * DeepSpeed finds masters by position, and torch numbers an optimizer's state, so that a wrong
+ * order puts each weight in another's place without an error.
  *
- *     order.c     the orders of known architectures
- *     walk.c      whether names stand as a model is walked
- *     sequence.c  the order of the parameters in an optimizer's groups
+ * order.c     the orders of known architectures walk.c      tests whether names have the order of a
+ * walk over a model sequence.c  the order of the parameters in an optimizer's groups
  */
 #ifndef CKPT_MAP_ORDER_H
 #define CKPT_MAP_ORDER_H
 
 #include "libckpt/map/state.h"
 
-/* What to do about an order that is not known. */
+/* The advice in messages about an unknown order. */
 #define CKPT_ORDER_HELP                                                                            \
     "; write the names to a file (order_text, --order FILE) with: python -c \"from transformers "  \
     "import AutoModelForCausalLM as M; [print(n) for n, p in "                                     \
@@ -22,86 +21,84 @@
     "'*', "                                                                                        \
     "--order stored)"
 
-/* A tensor that an optimizer may be given: floating, with elements and bytes of its own, and not
- * known by its name to be a buffer. */
+/*
+ * True if an optimizer may have trained a tensor: it is floating, has elements and bytes of its
+ * own, and its name is not that of a known buffer.
+ */
 bool ckpt_order_trains(const ckpt_map *map, const ckpt_tensor *t);
 
 /*
- * The parameters of a map in the order in which the model registers them, by a table of the
- * architectures that config.json's model_type names.
+ * The parameters of a map in the order in which the model registers them, from a table of the
+ * architectures, which config.json's model_type selects.
  *
- * *known is false, and *odd the tensor that is in the way or NULL, when the map has no model type,
- * or one that is not in the table, or tensors that such a model does not have.
+ * *known is false if the map has no model type, or one that is not in the table, or tensors that
+ * such a model does not have; *odd is then the first such tensor, or NULL.
  */
 int ckpt_order_known(ckpt_tensors *out, const ckpt_map *map, bool *known, const ckpt_tensor **odd,
                      ckpt_err *err);
 
 /*
- * The same of a list of parameters.  Where no config.json names a model type, the architectures
- * that have all of these names tell the order, if they agree; a prefix that all names share may
- * stand before.
+ * The same for a list of parameters. Without a model type in config.json, the architectures that
+ * have all of these names decide, if they agree; all names may share a prefix.
  *
  * list   n parameters, sorted in place if *known becomes true
  */
 int ckpt_order_named(const ckpt_map *map, ckpt_tensor **list, size_t n, bool *known, ckpt_err *err);
 
 /*
- * Enter the names that such a model ties and saves once ("lm_head.weight") as aliases: a run that
- * loads the checkpoint asks for them.
+ * Add the names that such a model ties and saves once ("lm_head.weight") as aliases, because a run
+ * that loads the checkpoint asks for them.
  */
 int ckpt_order_ties(ckpt_map *map, ckpt_err *err);
 
-/* The table knows the names of this model_type (NULL: no). */
+/* True if the table has this model_type (NULL: false). */
 bool ckpt_order_has(const char *type);
 
 /*
- * How many of n names, without their first `skip` bytes, are of modules of this model_type; where
- * the table lacks it, of the type in the table that has most of them.
+ * The number of the n names, without their first `skip` bytes, that belong to modules of this
+ * model_type. If the table lacks it, the type in the table with the most of them counts.
  */
 size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_t skip);
 
 /* ---- walk.c ---- */
 
 /*
- * A module whose names do not stand together: named_parameters() meets each module once.
+ * Find a module whose names are not adjacent; named_parameters() visits each module once, so that
+ * such a list is not a walk over a model.
  *
- * *odd   a name of it, or NULL: the list may be a walk of a model
+ * *odd     a name of the module, or NULL: the list may be a walk
  */
 int ckpt_order_twice(ckpt_tensor *const *list, size_t n, const char **odd, ckpt_err *err);
 
-/* Bytes of a prefix, its dot included, that all names share and that leaves none empty. */
+/* Bytes of the longest prefix, with its dot, that all names share without one becoming empty. */
 size_t ckpt_order_prefix(ckpt_tensor *const *list, size_t n);
 
-/* Bytes of a name up to its first number, the number included ("h.0"); 0: it has none. */
+/* Bytes of a name up to and including its first number ("h.0"); 0: it has none. */
 size_t ckpt_order_layer(const char *name);
 
 /* ---- sequence.c ---- */
 
 /*
- * Bring the parameters of each group into the order in which the model registers them.
+ * Sort the parameters of each group into the order in which the model registers them.
  *
- * The optimizer's own order, which the state comes with, may be that of FSDP1's units (what is in
- * no unit first); the model's dict may have been put together anew by torch's get_state_dict (what
- * torch.compile or checkpoint_wrapper has wrapped last).  The one that can be a walk of a model
- * counts; in doubt the model's, with a warning.  state->no_order says why where neither can be.
+ * The optimizer's own order, which the state comes with, may be that of FSDP1's units (parameters
+ * outside of units first); torch's get_state_dict may have rebuilt the model's dict (parameters
+ * wrapped by torch.compile or checkpoint_wrapper last). The order that can be a walk over a model
+ * wins; in doubt the model's, with a warning. state->no_order gets the reason if neither can be.
  *
- * in_order  the map's tensors stand as the model's dict has them
+ * in_order  the map's tensors have the order of the model's dict
  * Errors    CKPT_ELIMIT
  */
 int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_err *err);
 
-/*
- * The first parameter of a state that does not stand where ckpt_state_sequence would have put it,
- * or NULL.
- */
+/* The first parameter of a state that ckpt_state_sequence would move, or NULL. */
 int ckpt_state_misplaced(const ckpt_map *map, const ckpt_state *state, const ckpt_tensor **out,
                          ckpt_err *err);
 
 /*
- * The refusal of a target whose reader finds parameters by position, where their order is not
- * known.
+ * Refuse a target whose reader finds parameters by position if their order is unknown.
  *
- * Errors  CKPT_EUSAGE
+ * Errors   CKPT_EUSAGE
  */
 int ckpt_state_ordered(const ckpt_map *map, const ckpt_state *state, ckpt_err *err);
 

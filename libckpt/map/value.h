@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value.h: the tree of everything in a checkpoint that is not tensor bytes.
+ * value.h: holds the tree of everything in a checkpoint that is not tensor bytes.
  *
- * Python's data model as far as checkpoints need it, inert: an unknown class stays a node with its
- * name, arguments and state, and can be written back, but nothing is ever resolved or called.
- * Nodes live in an arena and are shared by pointer: the tree is a graph (possibly cyclic) whose
- * identities are the pickle's.  Walk it with a visited mark or a depth limit, never by plain
- * recursion.
+ * It is Python's data model as far as checkpoints need it, but inert: an unknown class stays a node
+ * with its name, arguments and state, and can be written back; ckpt never resolves or calls
+ * anything. Nodes live in an arena and are shared by pointer: the tree is a graph (possibly cyclic)
+ * with the identities of the pickle. Walk it with a visited mark or a depth limit, never by plain
+ * recursion, because that would not end.
  */
 #ifndef CKPT_MAP_VALUE_H
 #define CKPT_MAP_VALUE_H
@@ -19,7 +19,7 @@ typedef enum ckpt_value_kind {
     CKPT_V_INT,   /* as.i */
     CKPT_V_LONG,  /* beyond 64 bits: as.text holds two's complement bytes, little-endian */
     CKPT_V_FLOAT, /* as.f */
-    /* as.text: UTF-8 (lone surrogates only where a pickle had them), may hold NULs */
+    /* as.text: UTF-8 (lone surrogates only if the pickle had them), may contain NULs */
     CKPT_V_STR,
     CKPT_V_BYTES,     /* as.text */
     CKPT_V_BYTEARRAY, /* as.text */
@@ -29,26 +29,26 @@ typedef enum ckpt_value_kind {
     CKPT_V_SET,       /* as.seq */
     CKPT_V_FROZENSET, /* as.seq */
     CKPT_V_DICT,      /* as.map, insertion order */
-    /* collections.OrderedDict: as.map; state = what BUILD gave it (_metadata), or NULL */
+    /* collections.OrderedDict: as.map; state = the argument of BUILD (_metadata), or NULL */
     CKPT_V_ODICT,
-    CKPT_V_GLOBAL, /* a class or function merely named: as.global */
-    /* torch.<dtype>: as.dtype, or, when this build does not know it, a GLOBAL instead */
+    CKPT_V_GLOBAL, /* a class or function that is only named: as.global */
+    /* torch.<dtype>: as.dtype; a dtype unknown to this build is a GLOBAL instead */
     CKPT_V_DTYPE,
     CKPT_V_STORAGE, /* a bare storage: as.storage */
     CKPT_V_TENSOR,  /* as.tensor */
-    CKPT_V_OBJECT   /* anything made by a call or a class: as.object */
+    CKPT_V_OBJECT   /* an object made by a call or a class: as.object */
 } ckpt_value_kind;
 
 typedef struct ckpt_value ckpt_value;
 
 typedef struct ckpt_text {
-    const char *at; /* n bytes, and a terminator that is not counted */
+    const char *at; /* n bytes, and a terminator that n does not count */
     uint64_t n;
 } ckpt_text;
 
 /*
- * Containers.  room is the array's size where ckpt_seq_add or ckpt_dict_add made it; whoever sets
- * at and n to an array of exactly n leaves it 0, and adding to it then copies first.
+ * Containers. room is the array's capacity if ckpt_seq_add or ckpt_dict_add allocated it. Code that
+ * sets at and n to its own array of exactly n leaves room 0, so that adding to it copies first.
  */
 typedef struct ckpt_seq {
     ckpt_value **at;
@@ -74,7 +74,7 @@ typedef struct ckpt_global {
 /* The bytes behind one or more tensors: a record of the file. */
 typedef struct ckpt_storage {
     ckpt_text key;      /* "0": record data/<key> of a zip, or the key of a legacy file */
-    ckpt_text location; /* "cpu", "cuda:0": kept for writing back, without meaning to us */
+    ckpt_text location; /* "cpu", "cuda:0": only kept for writing back */
     ckpt_dtype dtype;   /* CKPT_DTYPE_NONE: untyped; n_elems then counts bytes */
     uint64_t n_elems;
     uint64_t n_bytes;
@@ -112,7 +112,7 @@ typedef struct ckpt_object {
 
 struct ckpt_value {
     ckpt_value_kind kind;
-    uint32_t mark;     /* for walkers: 0 between walks */
+    uint32_t mark;     /* for walkers; 0 between walks */
     ckpt_value *state; /* ODICT and other containers that got a BUILD; or NULL */
     union {
         int64_t i;
@@ -128,7 +128,7 @@ struct ckpt_value {
     } as;
 };
 
-/* Makers: in the arena; NULL when it is exhausted.  Strings are copied. */
+/* Constructors, in the arena; NULL when it is exhausted. Strings are copied. */
 ckpt_value *ckpt_value_new(ckpt_arena *a, ckpt_value_kind kind);
 ckpt_value *ckpt_value_int(ckpt_arena *a, int64_t i);
 ckpt_value *ckpt_value_float(ckpt_arena *a, double f);
@@ -137,12 +137,12 @@ ckpt_value *ckpt_value_str(ckpt_arena *a, const char *s, uint64_t n);
 ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s);
 
 /*
- * A whole number in decimal digits, perhaps after '-': INT where 64 bits hold it, else LONG.
- * NULL: the arena is exhausted, or the number takes more than 255 bytes.
+ * A whole number in decimal digits, perhaps after '-': INT if 64 bits hold it, else LONG. NULL: the
+ * arena is exhausted, or the number takes more than 255 bytes.
  */
 ckpt_value *ckpt_value_decimal(ckpt_arena *a, const char *digits);
 
-enum { CKPT_VALUE_DIGITS = 640 }; /* room for what 256 bytes hold, a sign and a terminator */
+enum { CKPT_VALUE_DIGITS = 640 }; /* room for 256 bytes in decimal, a sign and a terminator */
 
 /* The bytes of a LONG as decimal digits, terminated; returns their number. */
 size_t ckpt_value_digits(char out[CKPT_VALUE_DIGITS], ckpt_text bytes);
@@ -155,7 +155,7 @@ bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_val
 /* The value of a str key in a DICT or ODICT; NULL if v is NULL, no dict, or lacks it.  Linear. */
 ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key);
 
-/* True for nodes that may hold others: what a walk of the graph must visit once. */
+/* True for nodes that may hold others, which a walk of the graph must visit only once. */
 bool ckpt_value_has_children(const ckpt_value *v);
 
 /* True if v is a STR equal to s. */
@@ -171,14 +171,14 @@ ckpt_seq ckpt_value_seq(const ckpt_value *v);
 ckpt_dict ckpt_value_map(const ckpt_value *v);
 
 /*
- * INT or BOOL into *out, or, where a checkpoint may keep it so, an OBJECT enum whose one argument
- * is an int.
+ * Read an INT or BOOL into *out, or an OBJECT of an enum class whose one argument is an int,
+ * because some checkpoints store it that way.
  */
 bool ckpt_value_as_int(const ckpt_value *v, int64_t *out);
 
 /*
- * Equality by content of two trees without tensors, bounded: false as soon as more than max_nodes
- * pairs were compared.  Tensors compare by dtype and shape only.
+ * Compare two trees without tensors by content, bounded: false as soon as more than max_nodes pairs
+ * were compared. Tensors compare by dtype and shape only.
  */
 bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value_copy.h: a tree of values, copied into another arena.
+ * value_copy.h: copies a tree of values into another arena.
  *
- * What is shared stays shared and cycles end.  Nothing is written to the source, so that several
- * threads may copy one tree.
+ * Shared nodes stay shared, and cycles end. It never writes to the source, so that several threads
+ * may copy one tree.
  */
 #ifndef CKPT_MAP_VALUE_COPY_H
 #define CKPT_MAP_VALUE_COPY_H
@@ -12,21 +12,23 @@
 
 typedef struct ckpt_value_copier {
     ckpt_arena *arena; /* where the copy goes */
-    /* the source may go before the copy: texts, shapes and strides are copied too */
+    /* the copy may outlive the source: copy texts, shapes and strides too */
     bool whole;
-    void *ctx; /* of the functions below */
+    void *ctx; /* argument of the functions below */
 
-    /* The storage that stands for one of the source's; false: it cannot be had. */
+    /* Finds the storage for one of the source's; false: it is not available. */
     bool (*storage)(void *ctx, const ckpt_storage *from, ckpt_storage **to);
 
-    /* True: the value becomes None, an entry of a dict goes with its key.  NULL: nothing does. */
+    /*
+     * True: the value becomes None, and an entry of a dict is dropped with its key. NULL: keep all.
+     */
     bool (*drop)(const void *ctx, const ckpt_value *from);
 
-    /* Called once for each value below; false: stop.  NULL: nobody looks. */
+    /* Called once for each value below v; false: stop. NULL: no calls. */
     bool (*meet)(void *ctx, const ckpt_value *from);
 } ckpt_value_copier;
 
-/* The copy; NULL where memory is exhausted or a function has said no. */
+/* The copy; NULL if memory is exhausted or a function returned false. */
 ckpt_value *ckpt_value_copy(const ckpt_value_copier *copier, const ckpt_value *v);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.h: what the members of a program's whole dict are: {"model": ..., "optimizer": ...}.
+ * whole.h: identifies the members of a dict that a program saved whole: {"model": ..., "optimizer":
+ * ...}.
  *
- * The form of a member decides, wherever it stands: an optimizer has `state` and `param_groups`, a
- * model is a dict of named tensors.  Names of keys only choose between several models: `model` and
- * its kin before others, of which those with the model's own names and shapes are copies (EMA).
+ * The form of a member decides, wherever it is: an optimizer has `state` and `param_groups`, a
+ * model is a dict of named tensors. Key names only choose between several models: `model` and
+ * similar keys win, and others with the same names and shapes are copies (EMA).
  */
 #ifndef CKPT_MAP_WHOLE_H
 #define CKPT_MAP_WHOLE_H
@@ -14,44 +15,47 @@
 
 typedef enum ckpt_whole_kind {
     CKPT_WHOLE_MODEL,     /* a dict of named tensors */
-    CKPT_WHOLE_COPY,      /* one with the names and shapes of the model that was chosen */
+    CKPT_WHOLE_COPY,      /* a dict with the names and shapes of the chosen model */
     CKPT_WHOLE_OPTIMIZER, /* a dict with `state` and `param_groups` */
 } ckpt_whole_kind;
 
 typedef struct ckpt_whole_part {
     ckpt_whole_kind kind;
-    const char *path; /* keys joined by '.', as names of tensors begin; "": the root itself */
+    /* keys joined by '.', the prefix of its tensors' names; "": the root itself */
+    const char *path;
     ckpt_value *value;
-    uint64_t n; /* its tensors; of an optimizer, its parameters */
+    uint64_t n; /* number of tensors; of an optimizer, of parameters */
 } ckpt_whole_part;
 
 CKPT_VEC(ckpt_whole_parts, ckpt_whole_part);
 
 typedef struct ckpt_whole {
     ckpt_whole_parts part;
-    size_t model; /* in part; SIZE_MAX: none, or none that is certain */
+    size_t model; /* index in part; SIZE_MAX: none, or none for certain */
     unsigned n_models, n_copies, n_optimizers; /* n_models: without copies */
-    bool named; /* the model stands under a key that programs use for it */
+    bool named; /* the model has a key that programs use for models */
 } ckpt_whole;
 
 /*
- * Take a tree apart; a zeroed struct is to be given, and freed with ckpt_whole_free.
+ * Find the parts of a tree. The caller passes a zeroed struct and frees it with ckpt_whole_free.
  *
  * Errors   CKPT_ELIMIT
  */
 int ckpt_whole_of(ckpt_whole *out, ckpt_value *root, ckpt_arena *arena, ckpt_err *err);
 
 /*
- * Choose the model among the parts that are there: called by ckpt_whole_of, and again by a caller
- * that has removed parts.
+ * Choose the model among the parts: called by ckpt_whole_of, and again by a caller that has removed
+ * parts.
  */
 int ckpt_whole_choose(ckpt_whole *whole, ckpt_err *err);
 
-/* "2 optimizers (optimizer_states.0, optimizer_states.1) and a model (state_dict)"; NULL: no
- * memory. */
+/*
+ * "2 optimizers (optimizer_states.0, optimizer_states.1) and a model (state_dict)"; NULL: out of
+ * memory.
+ */
 const char *ckpt_whole_text(const ckpt_whole *whole, ckpt_arena *arena);
 
-/* What a kind is called in messages: "an optimizer". */
+/* The name of a kind in messages: "an optimizer". */
 const char *ckpt_whole_kind_text(ckpt_whole_kind kind);
 
 /* Free the list of parts; values and paths are the caller's. */
@@ -60,10 +64,10 @@ void ckpt_whole_free(ckpt_whole *whole);
 /* ---- wrappers ---- */
 
 /*
- * A name without the parts that wrappers of torch add and no model has of its own, wherever they
- * stand: "_orig_mod." (torch.compile), "_fsdp_wrapped_module." and others.
+ * Remove the parts that wrappers of torch insert into a name and no model uses, wherever they are:
+ * "_orig_mod." (torch.compile), "_fsdp_wrapped_module." and others.
  *
- * out   room for the name and its terminator
+ * out      room for the name and its terminator
  */
 void ckpt_wrapper_strip(char *out, const char *name);
 

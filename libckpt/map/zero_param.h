@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_param.h: where ZeRO stage 3 puts element i: every parameter cut alone, partitions gathered
- * in sub-groups.
+ * zero_param.h: computes the place of each element in ZeRO stage 3: every parameter is partitioned
+ * alone, and partitions are gathered in sub-groups.
  *
  * Source: deepspeed/runtime/zero/stage3.py and partition_parameters.py, releases 0.3.16 to 0.19.8.
  * All numbers are elements.
@@ -15,8 +15,8 @@
 uint64_t ckpt_zero_partition(uint64_t numel, uint32_t world);
 
 /*
- * The runs of one parameter, ascending by rank; run.at counts from the start of its partition.
- * Cursor as in zero_flat.
+ * Iterate over the runs of one parameter, ascending by rank; run.at counts from the start of its
+ * partition. Cursor as in zero_flat.
  */
 bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt_zero_run *run);
 
@@ -24,8 +24,8 @@ bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt
  * Assign one parameter group's parameters to sub-groups.
  *
  * numel           n sizes in layout order
- * sub_group_size  elements (config key sub_group_size, default 1e9): a sub-group is closed after
- *                 the parameter whose partition makes the count reach it
+ * sub_group_size  elements (config key sub_group_size, default 1e9): a sub-group ends after the
+ *                 parameter whose partition makes the count reach it
  * group           n results: sub-group of each parameter, from *next up; *next is advanced past the
  *                 last
  */
