@@ -162,9 +162,8 @@ typedef struct ckpt_uni_write {
     bool parts; /* write those of stage 3 */
     bool flat;  /* bare flat tensors, because stage 3 reads no other form before 0.19.3 */
     const ckpt_value *info; /* universal_checkpoint_info of the source, or NULL */
-    ckpt_uni_rules
-        /* the source's rules for cutting tensor-parallel slices, or NULL */
-        *rules;
+    /* the source's rules for cutting tensor-parallel slices, or NULL */
+    ckpt_uni_rules *rules;
 } ckpt_uni_write;
 
 /* Write a run folder with one universal checkpoint (ckpt_directory.scatter). */
