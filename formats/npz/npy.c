@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * npy.c: the header of numpy's arrays, read and written.
+ * npy.c: reads and writes the header of a numpy array.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,14 +10,16 @@
 
 static const char npy_magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-/* What numpy writes of a type; that of the native order, bytes without order begin with '|'. */
+/* numpy's `descr` of a dtype.  Little-endian types begin with '<'; single bytes, which have no byte
+ * order, with '|'. */
 typedef struct npy_type {
     ckpt_dtype dtype;
     const char *descr;
     bool as_bits;
 } npy_type;
 
-/* Types that numpy lacks come last: they are written as bits, and never found by their descr. */
+/* Dtypes that numpy lacks come last, because a search by descr must find numpy's own type.  They
+ * are written as integers of the same size. */
 static const npy_type npy_types[] = {
     {CKPT_F64, "<f8", false},    {CKPT_F32, "<f4", false},        {CKPT_F16, "<f2", false},
     {CKPT_I64, "<i8", false},    {CKPT_I32, "<i4", false},        {CKPT_I16, "<i2", false},
@@ -75,7 +77,7 @@ static void npy_space(npy_text *t)
         t->at++;
 }
 
-/* Take a character that may come next; spaces before it do not count. */
+/* Skip spaces, then take the character c if it comes next. */
 static bool npy_take(npy_text *t, char c)
 {
     npy_space(t);
@@ -85,11 +87,11 @@ static bool npy_take(npy_text *t, char c)
     return true;
 }
 
-/* A quoted string without escapes; it stays in the header. */
+/* Read a quoted string without escapes; *out points into the header. */
 static int npy_string(npy_text *t, ckpt_text *out)
 {
     npy_space(t);
-    if (t->at < t->end && (*t->at == 'u' || *t->at == 'b')) // Python 2 and bytes
+    if (t->at < t->end && (*t->at == 'u' || *t->at == 'b')) // prefixes of Python 2 and of bytes
         t->at++;
     if (t->at == t->end || (*t->at != '\'' && *t->at != '"'))
         return npy_bad(t, "lacks a quoted string where one is expected");
@@ -115,7 +117,7 @@ static int npy_number(npy_text *t, uint64_t *out)
     }
     if (!any)
         return npy_bad(t, "lacks a size in its shape");
-    if (t->at < t->end && *t->at == 'L') // Python 2
+    if (t->at < t->end && *t->at == 'L') // a Python 2 long
         t->at++;
     return CKPT_OK;
 }
@@ -130,7 +132,7 @@ static int npy_shape(npy_text *t, ckpt_npy *out)
                              t->name, CKPT_MAX_DIM);
         rc = npy_number(t, &out->shape[out->ndim++]);
         if (rc == CKPT_OK && !npy_take(t, ',')) {
-            // (3) is a number, (3,) a tuple: numpy writes the latter
+            // "(3)" is a number in Python and "(3,)" a tuple; numpy writes the latter
             if (!npy_take(t, ')') || out->ndim == 1)
                 return npy_bad(t, "has a shape that is no tuple");
             return CKPT_OK;
@@ -155,7 +157,7 @@ static int npy_bool(npy_text *t, bool *out)
     return npy_bad(t, "has a fortran_order that is neither True nor False");
 }
 
-/* The type of elements: the order's sign apart, as the table has it. */
+/* Read the element type.  The table has one entry for both byte orders. */
 static int npy_descr(npy_text *t, ckpt_npy *out)
 {
     ckpt_text s;
@@ -188,7 +190,7 @@ static int npy_descr(npy_text *t, ckpt_npy *out)
                      t->name, s.n > 40 ? 40 : (int)s.n, s.at);
 }
 
-/* One entry of the dict; each key stands there once. */
+/* Read one entry of the dict; a repeated key is an error. */
 static int npy_entry(npy_text *t, ckpt_npy *out, unsigned *seen)
 {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
@@ -266,7 +268,7 @@ bool ckpt_npy_put(ckpt_bytes *out, const char *descr, const uint64_t *shape, uin
     ok = ok && ckpt_bytes_add(out, "\n", 1);
     if (!ok)
         return false;
-    length = out->n - from - sizeof lead; // CKPT_MAX_DIM axes of 20 digits stay below 64 KiB
+    length = out->n - from - sizeof lead; // CKPT_MAX_DIM axes of 20 digits fit 64 KiB
     out->at[from + 8] = (uint8_t)length;
     out->at[from + 9] = (uint8_t)(length >> 8);
     return true;

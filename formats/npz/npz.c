@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * npz.c: the driver of numpy's files, and its reader: arrays of a zip, or a single one.
+ * npz.c: reads numpy files: the arrays of a zip archive, or a single array.
  *
- * Arrays of Python objects are pickles, of which nothing is run.  They and what is no number
- * (strings, dates, records) are named as left out of an archive, and refused where nothing else is
- * there.
+ * Arrays of Python objects are pickles, and ckpt never runs a pickle.  These arrays and those
+ * without numbers (strings, dates, records) are reported and left out of an archive; a file that
+ * holds nothing else is refused.
  */
 #include "formats/npz/npz.h"
 
@@ -16,7 +16,7 @@
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/copy/inflate.h"
 
-enum { NPZ_CHUNK = 4096 }; /* bytes read at once to inflate a header */
+enum { NPZ_CHUNK = 4096 }; /* bytes per read when a header is inflated */
 
 static const char npz_end[] = ".npy";
 
@@ -25,7 +25,7 @@ typedef struct npz_file {
     ckpt_io *io;
     uint32_t file;
     ckpt_err *err;
-    ckpt_err first; /* why the first array that was left out was */
+    ckpt_err first; /* the error of the first array that was left out */
     uint8_t head[CKPT_NPY_HEADER];
 } npz_file;
 
@@ -38,7 +38,7 @@ static int npz_probe(const uint8_t *head, size_t n, uint64_t size)
     (void)size;
     if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
         return 100;
-    // the first member's name; torch's archives have a folder in every name and no such end
+    // the name of the first member; torch's archives do not use names that end in .npy
     if (len < 4 || len > n - 30 || memcmp(head, "PK\3\4", 4) != 0)
         return 0;
     return memcmp(head + 30 + len - 4, npz_end, 4) == 0 ? 100 : 0;
@@ -59,7 +59,7 @@ static ckpt_source npz_source(const npz_file *f, const ckpt_zip_record *r)
                          .name = r->name};
 }
 
-/* The first n decoded bytes of a deflated member; *got: those that there are. */
+/* Inflate the first n bytes of a member into f->head; *got is the number available. */
 static int npz_inflate(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
 {
     ckpt_inflater *z = NULL;
@@ -83,7 +83,7 @@ static int npz_inflate(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
     return rc;
 }
 
-/* The first n bytes of a member, as far as it has them, into f->head. */
+/* Read the first n bytes of a member into f->head, or all if it is shorter. */
 static int npz_peek(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
 {
     *got = s->n_bytes < n ? (size_t)s->n_bytes : n;
@@ -107,16 +107,16 @@ static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
     return rc == CKPT_OK ? ckpt_npy_parse(out, f->head, got, name, f->err) : rc;
 }
 
-/* ---- members that are left out ---- */
+/* ---- members left out ---- */
 
-/* A member's decoded bytes, summed; their number is the directory's. */
+/* A running CRC-32 over a member's decoded bytes, `most` of them by the zip directory. */
 typedef struct npz_sums {
-    ckpt_inflater *z; /* NULL: stored as they are */
+    ckpt_inflater *z; /* NULL for a stored member */
     uint32_t crc;
     uint64_t n, most;
 } npz_sums;
 
-/* Inflate what a chunk holds, and sum it. */
+/* Inflate a chunk and add its bytes to the sum. */
 static int npz_sum_chunk(npz_sums *sum, const uint8_t *in, size_t n_in, ckpt_err *err)
 {
     uint8_t plain[NPZ_CHUNK];
@@ -124,7 +124,7 @@ static int npz_sum_chunk(npz_sums *sum, const uint8_t *in, size_t n_in, ckpt_err
     size_t room = 0;
     int rc = CKPT_OK;
 
-    // room that is left means that the chunk is used up
+    // the chunk is used up once the inflater leaves room in its output
     while (rc == CKPT_OK && !ended && room == 0 && sum->n <= sum->most) {
         uint8_t *out = plain;
         room = sizeof plain;
@@ -157,7 +157,8 @@ static int npz_sum(npz_file *f, const ckpt_source *s, uint32_t *crc)
     return rc;
 }
 
-/* A member whose bytes nobody will read must be what its writer wrote: its header alone counts. */
+/* Check the CRC of a member whose header was rejected: the copy never reads it, so that nothing
+ * else would notice damage. */
 static int npz_held(npz_file *f, const ckpt_source *s)
 {
     uint32_t crc = 0;
@@ -172,8 +173,8 @@ static int npz_held(npz_file *f, const ckpt_source *s)
 }
 
 /*
- * A changed bit in a member's header may be the reason why it cannot be read.  The record of what
- * is left out stays one of the file's, for who demands CRCs.
+ * Leave out a member.  Its CRC is checked first, because a changed bit in its header may be the
+ * reason for the rejection.  The member is still added as a source, so that verify covers it.
  */
 static int npz_leave_out(npz_file *f, const ckpt_source *s, const char *why)
 {
@@ -187,7 +188,7 @@ static int npz_leave_out(npz_file *f, const ckpt_source *s, const char *why)
 
 /* ---- arrays ---- */
 
-/* Column-major: a box whose first axis has the smallest stride. */
+/* Back a column-major array by one box; its first axis has the smallest stride. */
 static int npz_back_columns(npz_file *f, ckpt_tensor *t, uint32_t source, const ckpt_npy *a)
 {
     int64_t stride = ckpt_dtype_get(a->dtype)->bits / 8;
@@ -196,7 +197,7 @@ static int npz_back_columns(npz_file *f, ckpt_tensor *t, uint32_t source, const 
 
     for (uint32_t k = 0; k < a->ndim; k++) {
         axis[k] = (ckpt_axis){.start = 0, .count = a->shape[k], .stride = stride};
-        stride *= (int64_t)a->shape[k]; // all of them fit the file
+        stride *= (int64_t)a->shape[k]; // no overflow, because all elements fit the file
     }
     return ckpt_map_back(f->map, t, &e, 1, f->err);
 }
@@ -223,7 +224,7 @@ static int npz_back(npz_file *f, ckpt_tensor *t, ckpt_source s, const ckpt_npy *
     return ckpt_map_back_whole(f->map, t, index, a->n_header, f->err);
 }
 
-/* An array under its name, n bytes of it. */
+/* Add the array of a member under the first n bytes of `name`. */
 static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64_t n)
 {
     ckpt_err own = {0}, *err = f->err;
@@ -237,7 +238,7 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
         rc = ckpt_fail(&own, CKPT_EUNSAFE,
                        "%s: %.*s: Python objects, kept as a pickle, which is not read", f->io->name,
                        (int)n, name);
-    // What else an archive holds can be read without it.
+    // The other members of an archive can be read without this one.
     if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name) {
         const char *why = ckpt_arena_printf(f->map->arena, "left out: %s", own.text);
         f->first = f->first.code ? f->first : own;
@@ -259,7 +260,7 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
 
 /* ---- files ---- */
 
-/* The name of an array: its member's, without the end. */
+/* Add a zip member; its array is named like the member without ".npy". */
 static int npz_member(npz_file *f, const ckpt_zip_record *r)
 {
     const uint64_t end = sizeof npz_end - 1;
@@ -291,7 +292,7 @@ static int npz_zip(npz_file *f)
     return rc;
 }
 
-/* A single array has no name but its file's. */
+/* Add a single .npy file; its array is named like the file. */
 static int npz_single(npz_file *f)
 {
     const char *slash = strrchr(f->io->name, '/'), *name = slash ? slash + 1 : f->io->name;
@@ -336,7 +337,7 @@ static int npz_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* Every member, whether it is an array or not. */
+/* Add every member as a source, also members that hold no array. */
 static int npz_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     npz_file *f = NULL;

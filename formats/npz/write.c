@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: lays out npz archives as numpy.savez does: a stored member NAME.npy for each array; and
- * has them deflated, as numpy.savez_compressed does.
+ * write.c: lays out npz archives as numpy.savez does, with a stored member NAME.npy per array, and
+ * compresses them on request as numpy.savez_compressed does.
  *
- * Headers and data begin at multiples of 64, so that the arrays can be mapped.  Members have no
- * ties: each name gets its own bytes.
+ * Headers and data begin at multiples of 64, so that programs can map the arrays.  The format
+ * cannot express tied tensors: each name gets its own bytes.
  */
 #include "formats/npz/npz.h"
 
@@ -16,20 +16,20 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
 
-/* One array, between place and seal, in the map's arena. */
+/* One array between place and seal; lives in the map's arena. */
 typedef struct nw_array {
     const char *header;
     uint64_t n_header, n_data;
-    uint32_t source; /* in the map; without meaning when n_data is 0 */
+    uint32_t source; /* index in the map; undefined if n_data is 0 */
 } nw_array;
 
-/* Kept in the file's `state`. */
+/* The state of an output file between place and seal. */
 typedef struct nw_plan {
     ckpt_zip_item *item;
     nw_array *array;
     uint64_t n, directory_at;
-    uint64_t n_begun; /* arrays whose headers are literals by now */
-    bool sealed;      /* everything is */
+    uint64_t n_begun; /* arrays whose headers are literals already */
+    bool sealed;      /* all literals are made */
 } nw_plan;
 
 typedef struct nw_writer {
@@ -38,11 +38,11 @@ typedef struct nw_writer {
     ckpt_err *err;
     nw_plan *plan;
     ckpt_bytes header;      /* scratch */
-    uint64_t n_bits;        /* arrays of types that numpy lacks */
-    const char *first_bits; /* the name of one of them */
+    uint64_t n_bits;        /* number of arrays of dtypes that numpy lacks */
+    const char *first_bits; /* the name of the first one */
 } nw_writer;
 
-/* Whoever unpacks the archive must find every member inside the folder. */
+/* False for a name that would leave the folder in which the archive is unpacked. */
 static bool nw_name_ok(const char *name)
 {
     for (;;) {
@@ -55,7 +55,7 @@ static bool nw_name_ok(const char *name)
     }
 }
 
-/* Header and sizes of an array. */
+/* Make the header of an array and compute its sizes. */
 static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip_item *item)
 {
     bool as_bits = false;
@@ -90,7 +90,7 @@ static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip
     return CKPT_OK;
 }
 
-/* A source behind the header, and the tensor's extent. */
+/* Add a source for the array's data, and the tensor's extent. */
 static int nw_back(nw_writer *w, ckpt_tensor *t, nw_array *a, const ckpt_zip_item *item)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE,
@@ -107,7 +107,7 @@ static int nw_back(nw_writer *w, ckpt_tensor *t, nw_array *a, const ckpt_zip_ite
     return rc == CKPT_OK ? ckpt_map_back_whole(w->to, t, a->source, 0, w->err) : rc;
 }
 
-/* Every array of the file in order: its place follows from names, types and shapes. */
+/* Place the file's arrays in order; offsets follow from names, dtypes and shapes alone. */
 static int nw_arrays(nw_writer *w)
 {
     nw_plan *p = w->plan;
@@ -171,9 +171,9 @@ int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* ---- what waits for the data ---- */
+/* ---- parts that depend on the data ---- */
 
-/* Where the data of the arrays that have begun end. */
+/* The end of the data of the arrays begun so far. */
 static uint64_t nw_behind(const nw_plan *p)
 {
     const ckpt_zip_item *item = p->n_begun > 0 ? &p->item[p->n_begun - 1] : NULL;
@@ -181,7 +181,8 @@ static uint64_t nw_behind(const nw_plan *p)
     return item ? item->at + item->n_bytes : 0;
 }
 
-/* The descriptor of an array, whose data have ended: its member is header and data. */
+/* Append the zip descriptor of an array once its data are complete; its CRC covers header and
+ * data. */
 static bool nw_put_descriptor(const ckpt_map *to, const nw_plan *p, uint64_t k, ckpt_bytes *out)
 {
     const nw_array *a = &p->array[k];
@@ -194,8 +195,8 @@ static bool nw_put_descriptor(const ckpt_map *to, const nw_plan *p, uint64_t k, 
 }
 
 /*
- * What lies between the data of two arrays, or behind the last: one's descriptor, headers up to the
- * next that has data.
+ * Append the bytes between two arrays' data, or behind the last: the descriptor of the previous
+ * array, and headers up to the next array with data.
  */
 static bool nw_put_gap(const ckpt_map *to, nw_plan *p, ckpt_bytes *out)
 {
@@ -244,7 +245,7 @@ static int nw_packed_write(void *ctx, const void *bytes, uint64_t n, uint64_t at
     return ckpt_packing_write(ctx, bytes, n, at, err);
 }
 
-/* Our reader and libzip find in the archive what was to be written. */
+/* Reopen the archive with ckpt's reader and libzip, and compare its members with the plan. */
 static int nw_check_packed(const ckpt_map *to, const nw_plan *p, ckpt_io *packed, ckpt_err *err)
 {
     ckpt_zip zip = {0};
@@ -270,7 +271,8 @@ static int nw_check_packed(const ckpt_map *to, const nw_plan *p, ckpt_io *packed
     return rc;
 }
 
-/* Without arrays there is nothing to pack (layout.c), and libzip would write nothing. */
+/* layout.c does not call this for a file without arrays, because libzip would write an empty
+ * file. */
 int ckpt_npz_pack(ckpt_map *to, uint32_t file, ckpt_packing *packing, ckpt_err *err)
 {
     const nw_plan *p = to->files.at[file].state;
