@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * consolidated.c: folders with one torch file for each tensor-parallel rank, as Meta publishes
- * Llama: consolidated.00.pth, consolidated.01.pth ...
+ * consolidated.c: reads and writes folders with one torch file per tensor-parallel rank, the form
+ * in which Meta publishes Llama: consolidated.00.pth, consolidated.01.pth ...
  *
- * Each file has all names, and of each tensor the rank's slice.  How slices join is nowhere in the
- * files: a layout map says it (`right keeps slices`).  Several ranks stay apart here, under the
- * names that slices have everywhere: "mp_rank_01/<name>".
+ * Each file has all names, and the rank's slice of each tensor.  The files do not record along
+ * which axis slices join; a layout map does (`right keeps slices`).  Slices of several ranks
+ * therefore stay separate here, under ckpt's usual names of slices: "mp_rank_01/<name>".
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@
 #include "libckpt/format.h"
 #include "libckpt/map/adopt.h"
 
-/* Bytes of a tokenizer. */
+/* Largest tokenizer that is copied, in bytes. */
 #define CON_TOKENIZER (UINT64_C(64) << 20)
 
-/* Rank of a file's name; false: it is no such file. */
+/* Parse the rank from a file name; false if it is not of this format. */
 static bool con_parse(const char *name, uint32_t *rank)
 {
     static const char lead[] = "consolidated.";
@@ -53,7 +53,7 @@ static int con_probe(const ckpt_listing *list)
     return 0;
 }
 
-/* One rank's file, under its prefix. */
+/* Read one rank's file into the map, under its prefix. */
 static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, const char *prefix,
                     ckpt_err *err)
 {
@@ -70,7 +70,7 @@ static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, c
     return rc;
 }
 
-/* The files in the order of their ranks, which must be 0 to n - 1. */
+/* List the files by rank; ranks must be 0 to n - 1. */
 static int con_ranks(const char ***out, uint32_t *n, ckpt_map *map, const ckpt_listing *list,
                      ckpt_err *err)
 {
@@ -122,9 +122,9 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc == CKPT_OK ? ckpt_map_check(map, err) : rc;
 }
 
-/* ---- written: one rank ---- */
+/* ---- the writer (one rank) ---- */
 
-/* Programs take all files of this name that are there. */
+/* Every file of this name belongs to the set, because loaders open all of them. */
 static ckpt_set_name con_look(const char *file_name)
 {
     uint32_t rank;
@@ -132,7 +132,7 @@ static ckpt_set_name con_look(const char *file_name)
     return (ckpt_set_name){.what = con_parse(file_name, &rank) ? CKPT_SET_HEAD : CKPT_SET_OTHER};
 }
 
-/* What the layout map says of the model; without a map nothing does. */
+/* Write params.json from the layout map's model configuration, if there is a map. */
 static int con_params(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     ckpt_bytes text = {0};
@@ -144,7 +144,7 @@ static int con_params(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return rc;
 }
 
-/* SentencePiece's model, or Llama 3's file of ranks, which has the same name. */
+/* Copy tokenizer.model: SentencePiece's model, or Llama 3's list of token ranks. */
 static int con_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     static const char name[] = "tokenizer.model";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: are the files of all ranks there?
+ * whole.c: checks that the files of all ranks are there.
  *
- * Nothing in a file says how many there are.  params.json says how large the whole model is;
- * without it, the norms say it, which no rank cuts.  Source: model.py of Meta's llama and llama3
+ * No file records the number of ranks.  The size of the whole model comes from params.json;
+ * otherwise from the norms, because no rank cuts them.  Source: model.py of Meta's llama and llama3
  * repositories: wq, wk, wv and output are cut by rows, wo by columns, the embedding by columns
  * (Llama 2) or rows (Llama 3).
  */
@@ -16,17 +16,17 @@
 
 #include "libckpt/codec/json/json.h"
 
-#define CONW_PARAMS (UINT64_C(1) << 20) /* bytes of params.json worth reading */
+#define CONW_PARAMS (UINT64_C(1) << 20) /* largest params.json, in bytes */
 
 typedef struct conw_model {
     ckpt_map *map;
     const ckpt_listing *list;
     uint32_t n; /* ranks */
     ckpt_err *err;
-    const ckpt_value *params; /* NULL: there is no params.json */
+    const ckpt_value *params; /* NULL without params.json */
 } conw_model;
 
-/* A tensor of the first rank with so many axes, or NULL. */
+/* A tensor of the first rank with ndim axes, or NULL. */
 static const ckpt_tensor *conw_find(const conw_model *m, const char *name, uint32_t ndim)
 {
     char full[128];
@@ -37,7 +37,7 @@ static const ckpt_tensor *conw_find(const conw_model *m, const char *name, uint3
     return t && t->ndim == ndim ? t : NULL;
 }
 
-/* A number above zero of params.json; 0: it says nothing (Meta writes -1 for an unknown one). */
+/* A positive number of params.json, or 0 (Meta writes -1 for an unknown one). */
 static uint64_t conw_said(const conw_model *m, const char *key)
 {
     int64_t n = 0;
@@ -48,13 +48,13 @@ static uint64_t conw_said(const conw_model *m, const char *key)
 }
 
 /*
- * Slices of `each` along an axis that has `all` in the whole model, by what `says` so: are the
- * slices of all ranks there?
+ * Compare the slices' sum with the whole: n ranks of `each` elements along an axis that has `all`
+ * elements according to `says`.
  */
 static int conw_slices(const conw_model *m, const char *name, uint64_t each, uint64_t all,
                        const char *says)
 {
-    uint64_t here = each * m->n; // 2^31 of each at most, and 10^4 ranks
+    uint64_t here = each * m->n; // no overflow: each < 2^31, and at most 10^4 ranks
 
     if (each == 0 || each >= INT32_MAX || all == 0 || here == all)
         return CKPT_OK;
@@ -66,14 +66,14 @@ static int conw_slices(const conw_model *m, const char *name, uint64_t each, uin
             m->list->folder, m->n, all / each, name, each, all, says, all / each - 1,
             m->params ? "" : ", and params.json, which says how large the model is");
     if (!m->params)
-        return CKPT_OK; // heads may be wider than the model, or narrower
+        return CKPT_OK; // no error, because attention heads may be wider or narrower than the model
     return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                             "%s: %s has %" PRIu64 " in each of %" PRIu32 " files, %s says %" PRIu64
                             " in all: files of two models?",
                             m->list->folder, name, each, m->n, says, all);
 }
 
-/* The ranks, by the projection of queries, which every kind of Llama cuts by rows. */
+/* Count the ranks by wq, because every Llama cuts it by rows. */
 static int conw_heads(const conw_model *m, uint64_t dim)
 {
     static const char name[] = "layers.0.attention.wq.weight";
@@ -88,7 +88,7 @@ static int conw_heads(const conw_model *m, uint64_t dim)
                        m->params ? "n_heads and dim in params.json" : "the size of its input");
 }
 
-/* The ranks, by the embedding, which is cut along one of its axes. */
+/* Count the ranks by the embedding, cut along one of its axes, and by the output layer. */
 static int conw_table(const conw_model *m, uint64_t dim)
 {
     static const char name[] = "tok_embeddings.weight";
@@ -106,7 +106,7 @@ static int conw_table(const conw_model *m, uint64_t dim)
                : rc;
 }
 
-/* Layers of the first rank, and whether one is missing before the last. */
+/* Report layers of the first rank that are missing, also inside the stack. */
 static int conw_layers(const conw_model *m)
 {
     uint64_t said = conw_said(m, "n_layers"), most = 0, seen = 0;
@@ -137,7 +137,7 @@ static int conw_layers(const conw_model *m)
                             m->list->folder, seen, said);
 }
 
-/* params.json, or NULL; that it cannot be read is worth a warning. */
+/* Read params.json into m->params; if it is unreadable, only warn. */
 static int conw_params(conw_model *m, ckpt_arena *arena)
 {
     const char *path = ckpt_path_join(arena, m->list->folder, "params.json");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.h: are the files of all ranks there, by params.json and by the shapes of their slices?
+ * whole.h: declares the check that a folder has the files of all ranks.
  */
 #ifndef CKPT_FORMATS_CONSOLIDATED_WHOLE_H
 #define CKPT_FORMATS_CONSOLIDATED_WHOLE_H
@@ -8,12 +8,12 @@
 #include "libckpt/format.h"
 
 /*
- * Hold what is in a map against what says how large the model is.
+ * Compare the tensors of a map with the size of the whole model, to find missing ranks.
  *
- * map   tensors of n ranks; of several ones under "mp_rank_RR/"
- * list  the folder; params.json is read where it is there
- * Errors  CKPT_EMISSING: ranks, layers or rows that should be there are not; CKPT_EMISMATCH:
- *         params.json is of another model; both are findings where the map collects them
+ * map   tensors of n ranks; with several ranks under "mp_rank_RR/" list  the folder; its
+ * params.json is used if present Errors  CKPT_EMISSING: ranks, layers or rows are missing;
+ * CKPT_EMISMATCH: params.json belongs to
+ *         another model; the map records both as findings if it collects them
  */
 int ckpt_con_whole(ckpt_map *map, const ckpt_listing *list, uint32_t n, ckpt_err *err);
 
