@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.c: reads the headers of safetensors files, as strictly as the library or more.
+ * safetensors.c: reads the headers of safetensors files, at least as strictly as the library.
  *
- * Stricter than safetensors 0.8.0 in: the header must begin with '{' and only spaces may follow its
- * object (both as the specification says), and no name may be there twice.
+ * Stricter than safetensors 0.8.0 in three points: the header must begin with '{', only spaces may
+ * follow its object (both required by the specification), and a name must not occur twice.
  */
 #include "formats/safetensors/safetensors.h"
 
@@ -14,11 +14,11 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 
-/* One tensor's entry, checked but for its place among the others. */
+/* One tensor's entry; everything is checked except the tiling of the data. */
 typedef struct st_entry {
     const ckpt_value *name;
     uint64_t begin, end; /* bytes from the start of the data */
-    uint32_t index;      /* in the header: makes the sorted order one */
+    uint32_t index;      /* index in the header, to make the sort deterministic */
 } st_entry;
 
 typedef struct st_reader {
@@ -27,16 +27,16 @@ typedef struct st_reader {
     ckpt_err *err;
     uint32_t file;
     uint64_t n_header; /* bytes of JSON, padding included */
-    uint64_t n_data;   /* bytes behind it */
-    uint32_t source;   /* the data section */
-    ckpt_arena *arena; /* of the parsed header; gone after reading */
+    uint64_t n_data;   /* bytes after the header */
+    uint32_t source;   /* index of the source for the data section */
+    ckpt_arena *arena; /* for the parsed header; freed after reading */
     ckpt_value *header;
-    const ckpt_value *metadata; /* of the header, or NULL */
+    const ckpt_value *metadata; /* "__metadata__", or NULL */
     st_entry *entry;
     uint64_t n;
 } st_reader;
 
-/* Little-endian, whatever this machine is. */
+/* Decode a little-endian number on any machine. */
 static uint64_t st_u64(const uint8_t *p)
 {
     uint64_t v = 0;
@@ -47,8 +47,8 @@ static uint64_t st_u64(const uint8_t *p)
 }
 
 /*
- * The first eight bytes are a length that fits and the header begins with '{': surely ours.  One of
- * the two alone: ours, but damaged, if nobody else claims it.
+ * Score 95 if the header's length fits the file and it begins with '{'.  One of the two alone means
+ * a damaged file; a low score lets other drivers take it first.
  */
 static int st_probe(const uint8_t *head, size_t n, uint64_t size)
 {
@@ -65,7 +65,7 @@ static int st_probe(const uint8_t *head, size_t n, uint64_t size)
 
 /* ---- header ---- */
 
-/* Read and parse the JSON. */
+/* Read and parse the header's JSON. */
 static int st_parse(st_reader *r)
 {
     char *text = ckpt_alloc((size_t)r->n_header);
@@ -91,7 +91,7 @@ static int st_parse(st_reader *r)
     return rc;
 }
 
-/* The length before the header, against the file's size. */
+/* Check the header's length against the file's size. */
 static int st_header(st_reader *r)
 {
     uint8_t head[8];
@@ -120,14 +120,14 @@ static int st_header(st_reader *r)
 
 /* ---- entries ---- */
 
-/* A failure that is about one tensor. */
+/* Fail with a message about one tensor. */
 static int st_bad(st_reader *r, const st_entry *e, const char *what)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: tensor \"%.200s\": %s", r->io->name,
                      e->name->as.text.at, what);
 }
 
-/* A list of whole numbers >= 0, for at most n of which there is room. */
+/* Read a list of at most n integers >= 0. */
 static bool st_numbers(const ckpt_value *list, uint64_t *out, uint64_t n)
 {
     if (list->as.seq.n > n)
@@ -141,7 +141,7 @@ static bool st_numbers(const ckpt_value *list, uint64_t *out, uint64_t n)
     return true;
 }
 
-/* dtype, shape and data_offsets of an entry; other keys are let be, as the library does. */
+/* Read dtype, shape and data_offsets of an entry; other keys are ignored, as the library does. */
 static int st_fields(st_reader *r, st_entry *e, const ckpt_value *v, ckpt_tensor *like,
                      uint64_t *shape)
 {
@@ -169,7 +169,7 @@ static int st_fields(st_reader *r, st_entry *e, const ckpt_value *v, ckpt_tensor
     return CKPT_OK;
 }
 
-/* The bytes an entry claims: inside the data, and as many as its shape and dtype need. */
+/* Check an entry's byte range: inside the data, and as long as shape and dtype require. */
 static int st_range(st_reader *r, const st_entry *e, ckpt_tensor *like)
 {
     uint64_t n_bytes = 0;
@@ -208,8 +208,8 @@ static int st_tensor(st_reader *r, st_entry *e, const ckpt_value *v)
 }
 
 /*
- * For qsort: by place in the data; a tensor without bytes before the one that begins where it lies,
- * as the library sorts them.
+ * For qsort: by offset.  A tensor without bytes sorts before the tensor at the same offset, as in
+ * the library.
  */
 static int st_order(const void *pa, const void *pb)
 {
@@ -222,7 +222,7 @@ static int st_order(const void *pa, const void *pb)
     return a->index < b->index ? -1 : 1;
 }
 
-/* No holes, no overlaps, nothing behind the last one. */
+/* Check that the tensors cover the data section without holes and overlaps. */
 static int st_tiling(st_reader *r)
 {
     const st_entry *last = NULL;
@@ -250,8 +250,8 @@ static int st_tiling(st_reader *r)
 }
 
 /*
- * All tensors of the header, in its order.  One source stands for the whole data section; extents
- * are offsets in it.
+ * Add all tensors in the header's order.  One source covers the whole data section; extents are
+ * offsets in it.
  */
 static int st_entries(st_reader *r)
 {
@@ -282,8 +282,8 @@ static int st_entries(st_reader *r)
 /* ---- metadata ---- */
 
 /*
- * Writers that store a tied tensor once record "removed name": "kept name" (huggingface_hub's
- * helper). True and a tied tensor in the map, if this pair is that.
+ * Add a tied tensor for a pair "removed name": "kept name", which huggingface_hub writes for a
+ * tensor stored once.  *done: the pair was one.
  */
 static int st_alias(st_reader *r, const ckpt_pair *p, bool *done)
 {
@@ -312,8 +312,8 @@ static int st_alias(st_reader *r, const ckpt_pair *p, bool *done)
 }
 
 /*
- * String pairs into the map's metadata, tied names into its tensors.  null counts as none, as in
- * the library.
+ * Copy string pairs into the map's metadata, and add tied tensors.  A null "__metadata__" counts as
+ * absent, as in the library.
  */
 static int st_metadata(st_reader *r)
 {
@@ -346,14 +346,14 @@ static int st_metadata(st_reader *r)
     return rc;
 }
 
-/* ckpt_format.read: what the header says goes into the map; nothing of its text is kept. */
+/* ckpt_format.read: fills the map from the header, which is freed afterwards. */
 static int st_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     st_reader r = {.map = map, .io = io, .err = err, .file = file, .arena = ckpt_arena_new(0)};
     int rc = r.arena ? st_header(&r) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = st_entries(&r); // the header began with '{': it is an object
+        rc = st_entries(&r); // the root is an object, because the header begins with '{'
     if (rc == CKPT_OK)
         rc = st_metadata(&r);
     ckpt_arena_free(r.arena);

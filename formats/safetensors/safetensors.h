@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.h: what the reader and the writer of safetensors files share.
+ * safetensors.h: the interface between the reader and the writer of safetensors files.
  *
  * Layout (the library's format, as of safetensors 0.8.0):
  *
@@ -18,10 +18,10 @@
 
 extern const ckpt_format ckpt_format_safetensors;
 
-#define CKPT_ST_HEADER_MAX UINT64_C(100000000) /* bytes of JSON that the library accepts */
+#define CKPT_ST_HEADER_MAX UINT64_C(100000000) /* limit of the library, in bytes of JSON */
 #define CKPT_ST_METADATA   "__metadata__"
 
-/* ckpt_format.place of safetensors: header and offsets as the library's own writer makes them. */
+/* ckpt_format.place: makes the same header and offsets as the library's writer. */
 int ckpt_safetensors_place(ckpt_map *to, uint32_t file, ckpt_err *err);
 
 extern const ckpt_format ckpt_format_safetensors;

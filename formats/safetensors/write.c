@@ -2,8 +2,9 @@
 /*
  * write.c: lays out safetensors files byte for byte as the library writes them.
  *
- * Tensors sorted by dtype, the larger first, then by name; no gaps; "__metadata__" first in the
- * header; compact JSON, padded with spaces to a multiple of 8.  Checked against safetensors 0.8.0.
+ * Tensors are sorted by dtype, larger dtypes first, then by name, without gaps; "__metadata__" is
+ * first in the header; the JSON is compact and padded with spaces to a multiple of 8.  Checked
+ * against safetensors 0.8.0.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,10 +27,10 @@ typedef struct stw_writer {
     ckpt_err *err;
     ckpt_tensors tensors; /* of this file, in the order of the data */
     stw_pairs pairs;
-    ckpt_bytes header; /* from the length on */
+    ckpt_bytes header; /* with the length field */
 } stw_writer;
 
-/* For qsort: by the library's rank of dtypes, the larger (more aligned) first, then by name. */
+/* For qsort: by the library's rank of dtypes, larger (more aligned) dtypes first, then by name. */
 static int stw_tensor_order(const void *pa, const void *pb)
 {
     const ckpt_tensor *a = *(ckpt_tensor *const *)pa, *b = *(ckpt_tensor *const *)pb;
@@ -44,7 +45,7 @@ static int stw_pair_order(const void *pa, const void *pb)
     return strcmp(((const stw_pair *)pa)->key, ((const stw_pair *)pb)->key);
 }
 
-/* Borrowed strings: they live as long as the map. */
+/* Append a pair; its strings are borrowed and live as long as the map. */
 static int stw_add_pair(stw_writer *w, const char *key, const char *text)
 {
     stw_pair *p = ckpt_vec_push(&w->pairs);
@@ -55,7 +56,7 @@ static int stw_add_pair(stw_writer *w, const char *key, const char *text)
     return CKPT_OK;
 }
 
-/* Take a tensor of this file: into the data, or, tied to one that is there, into the metadata. */
+/* Add a tensor of this file to the data; one that is tied to another goes into the metadata. */
 static int stw_take(stw_writer *w, ckpt_tensor *t)
 {
     if (strcmp(t->name, CKPT_ST_METADATA) == 0)
@@ -85,8 +86,8 @@ static int stw_take(stw_writer *w, ckpt_tensor *t)
 }
 
 /*
- * "format": "pt" (what loaders ask for), the tied names, and what the checkpoint carried already;
- * sorted, and of pairs with one key the first one named here.
+ * Collect the metadata: "format": "pt", because loaders require it, the tied names, and the
+ * checkpoint's own pairs.  The result is sorted; of equal keys the first in this list wins.
  */
 static int stw_metadata(stw_writer *w)
 {
@@ -101,14 +102,14 @@ static int stw_metadata(stw_writer *w)
         stw_pair p = {carried.at[i].key->as.text.at, carried.at[i].value->as.text.at};
         if (!bsearch(&p, w->pairs.at, n, sizeof p, stw_pair_order))
             rc = stw_add_pair(w, p.key, p.text);
-        // the vector's sorted part must stay where bsearch looks: new pairs only follow it
+        // append only, because bsearch needs the first n pairs sorted
     }
     if (rc == CKPT_OK)
         qsort(w->pairs.at, w->pairs.n, sizeof *w->pairs.at, stw_pair_order);
     return rc;
 }
 
-/* "__metadata__": the header's first member, so that every other one begins with a comma. */
+/* Write "__metadata__" as the first member, so that every tensor's entry begins with a comma. */
 static bool stw_write_metadata(stw_writer *w)
 {
     bool ok = ckpt_bytes_printf(&w->header, "{\"" CKPT_ST_METADATA "\":{");
@@ -125,7 +126,7 @@ static bool stw_write_metadata(stw_writer *w)
     return ok && ckpt_bytes_add(&w->header, "}", 1);
 }
 
-/* The entry of a tensor whose bytes begin..end-1 of the data are. */
+/* Append the entry of a tensor with bytes begin..end-1 of the data. */
 static bool stw_write_entry(ckpt_bytes *out, const ckpt_tensor *t, uint64_t begin, uint64_t end)
 {
     bool ok = ckpt_bytes_add(out, ",", 1) &&
@@ -139,9 +140,9 @@ static bool stw_write_entry(ckpt_bytes *out, const ckpt_tensor *t, uint64_t begi
 }
 
 /*
- * The header, its length first; *n_data is what follows it.
+ * Make the header with its length field; *n_data is the size of the data.
  *
- * Padding it to a multiple of 8 makes the data begin at one too, as readers that map files like it.
+ * It is padded to a multiple of 8, so that readers which map the file find aligned data.
  */
 static int stw_header(stw_writer *w, uint64_t *n_data)
 {
@@ -175,7 +176,7 @@ static int stw_header(stw_writer *w, uint64_t *n_data)
     return rc;
 }
 
-/* A source for each tensor, and its extent. */
+/* Add a source and an extent for each tensor. */
 static int stw_back(stw_writer *w)
 {
     uint64_t at = w->header.n;
@@ -185,7 +186,7 @@ static int stw_back(stw_writer *w)
         ckpt_tensor *t = w->tensors.at[i];
         uint64_t n = 0;
         uint32_t source = 0;
-        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // held when the header was made
+        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // cannot fail: checked for the header
         if (n == 0)
             continue;
         ckpt_source s = {.kind = CKPT_SOURCE_FILE,
@@ -202,7 +203,7 @@ static int stw_back(stw_writer *w)
     return rc;
 }
 
-/* Everything follows from names, dtypes and shapes: no offset depends on the values. */
+/* Offsets follow from names, dtypes and shapes alone; none depends on the values. */
 int ckpt_safetensors_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
     stw_writer w = {.to = to, .file = file, .err = err};
