@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entry.c: owns the reading of sub-parameter and affine entries into rules.
+ * entry.c: reads sub-parameter and affine entries of universal_checkpoint_info into rules.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,14 +11,14 @@ enum { UE_MAX_SUBS = 65536 }; /* sub-parameters of one parameter */
 
 /* ---- numbers ---- */
 
-/* Integers >= 0. */
+/* A list of integers >= 0. */
 typedef struct ue_counts {
     uint64_t *at; /* in the arena */
     uint64_t n;
 } ue_counts;
 
-/* Read a list of integers >= 0: false if it is something else, or (at is NULL then) memory is
- * exhausted. */
+/* Read a list of integers >= 0.  False if v is something else, or if memory is exhausted; `at` is
+ * NULL then. */
 static bool ue_read_counts(ue_counts *out, ckpt_arena *arena, const ckpt_value *v)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -46,13 +46,14 @@ static int ue_bad_sub(const ckpt_slice_rule *rule, const char *what, ckpt_err *e
                      what);
 }
 
-/* True if a value is a list or tuple, as sizes of sub-parameters are. */
+/* True for a list or tuple, the form of a list of sub-parameter sizes. */
 static bool ue_is_list(const ckpt_value *v)
 {
     return v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE;
 }
 
-/* One entry of the shape: a number, or sizes of sub-parameters, which count by their sum. */
+/* Read one entry of the shape: a number, or a list of sub-parameter sizes, which counts as its
+ * sum. */
 static bool ue_view_entry(const ckpt_value *v, int64_t *out)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -72,7 +73,7 @@ static bool ue_view_entry(const ckpt_value *v, int64_t *out)
     return true;
 }
 
-/* The shape as a view, and the sizes or the number of sub-parameters at the cut axis. */
+/* Read the shape as a view, and the sizes or the number of sub-parameters at the cut axis. */
 static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value *shape,
                         int64_t axis, ckpt_err *err)
 {
@@ -101,7 +102,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
         ue_counts size;
 
         if (!ue_read_counts(&size, arena, cut))
-            return ckpt_fail_memory(err); // they were seen to be integers above
+            return ckpt_fail_memory(err); // the values are integers: see above
         rule->sub_size = size.at;
         n_subs = size.n;
     }
@@ -115,7 +116,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
     return CKPT_OK;
 }
 
-/* Widths: a list for each sub-parameter, with a number for each rank. */
+/* Read the widths: one list per sub-parameter, with one number per rank. */
 static int ue_sub_width(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value *width,
                         ckpt_err *err)
 {
@@ -161,7 +162,7 @@ typedef struct ue_affine {
     ckpt_arena *arena;
     const char *pattern;
     ckpt_affine *map;
-    const ckpt_value **pieces; /* per rank: its list */
+    const ckpt_value **pieces; /* each rank's list */
     uint64_t n_room;
     ckpt_affine_piece *piece;
     ckpt_err *err;
@@ -169,13 +170,13 @@ typedef struct ue_affine {
 
 static int ue_bad(const ue_affine *a, const char *what)
 {
-    // `what` is NULL where memory was exhausted
+    // `what` is NULL if memory is exhausted
     if (!what)
         return ckpt_fail_memory(a->err);
     return ckpt_fail(a->err, CKPT_EFORMAT, "affine_map: '%.150s': %s", a->pattern, what);
 }
 
-/* The key of a rank: an int, or its digits where JSON wrote the dict. */
+/* Parse a rank key: an int, or digits if the dict came from JSON. */
 static bool ue_rank(const ckpt_value *key, uint64_t n_ranks, uint64_t *rank)
 {
     int64_t x = -1;
@@ -198,7 +199,7 @@ static bool ue_rank(const ckpt_value *key, uint64_t n_ranks, uint64_t *rank)
     return x >= 0 && *rank < n_ranks;
 }
 
-/* ranks: {0: {...}, 1: {...}}: each from 0 on, once. */
+/* Read ranks: {0: {...}, 1: {...}}.  Every rank from 0 on must occur once. */
 static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
 {
     ckpt_dict map = ckpt_value_map(ranks);
@@ -215,7 +216,7 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
         if (!ue_rank(map.at[i].key, map.n, &rank) || a->pieces[rank] || !list || !ue_is_list(list))
             return ue_bad(a, "its ranks are not numbered from 0 on, or lack their pieces");
         a->pieces[rank] = list;
-        // a list may be shared by many ranks: the sum is bounded before anything is made of it
+        // bound the sum before allocating, because many ranks may share one list
         a->n_room += list->as.seq.n;
         if (a->n_room > CKPT_SLICES_MAX_BOXES)
             return ckpt_fail(a->err, CKPT_ELIMIT, "affine_map: '%.150s': more than %u pieces",
@@ -225,7 +226,7 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
     return CKPT_OK;
 }
 
-/* source or dest: [offset, [stride, stride]]. */
+/* Read source or dest of a piece: [offset, [stride, stride]]. */
 static int ue_side(const ue_affine *a, const ckpt_value *v, uint32_t ndim, uint64_t *at,
                    const uint64_t **by)
 {
@@ -242,7 +243,7 @@ static int ue_side(const ue_affine *a, const ckpt_value *v, uint32_t ndim, uint6
     return CKPT_OK;
 }
 
-/* True if a piece is stored as it is: scale absent, 1 or 1.0. */
+/* True if a piece is unscaled: scale is absent, 1 or 1.0. */
 static bool ue_unscaled(const ckpt_value *v)
 {
     int64_t x = 0;
@@ -250,7 +251,7 @@ static bool ue_unscaled(const ckpt_value *v)
     if (!v)
         return true;
     if (v->kind == CKPT_V_FLOAT)
-        return v->as.f >= 1 && v->as.f <= 1; // NaN is neither
+        return v->as.f >= 1 && v->as.f <= 1; // false for NaN too
     return ckpt_value_as_int(v, &x) && x == 1;
 }
 

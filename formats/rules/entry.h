@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entry.h: entries of universal_checkpoint_info that are more than a pattern: sub-parameters
+ * entry.h: declares the reading of structured entries of universal_checkpoint_info: sub-parameters
  * and affine maps.
  */
 #ifndef CKPT_FORMATS_UNI_ENTRY_H
@@ -9,20 +9,20 @@
 #include "libckpt/map/slices.h"
 
 /*
- * Sub-parameters: {shape, partition_dim} and, or NULL, their widths on each rank.  rule->pattern is
- * set already, for messages.
+ * Read a sub-parameter entry: {shape, partition_dim} and optionally (else NULL) the widths on each
+ * rank.  rule->pattern must be set, because messages quote it.
  *
- * Errors   CKPT_EFORMAT: not what the keys are documented to hold; CKPT_ELIMIT
+ * Errors   CKPT_EFORMAT: a value differs from the documented form; CKPT_ELIMIT
  */
 int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value *fields,
                       const ckpt_value *width, ckpt_err *err);
 
 /*
- * One parameter's affine map: {logical_shape, ranks: {rank: {shard_shape, pieces}}}.
+ * Read one parameter's affine map: {logical_shape, ranks: {rank: {shard_shape, pieces}}}.
  *
- * pattern  for messages
- * Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: a piece with a scale, which only weights could be
- *          given, not their moments; CKPT_ELIMIT
+ * pattern  for messages Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: a piece with a scale, because it
+ * would apply to weights
+ *          but not to their moments; CKPT_ELIMIT
  */
 int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_value *v,
                          const char *pattern, ckpt_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pattern.c: owns the matching of names against Python patterns: the one user of PCRE2.
+ * pattern.c: matches names against Python patterns; the only user of PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <inttypes.h>
@@ -13,23 +13,23 @@
 
 enum {
     PAT_MAX_TEXT = 4096,     /* bytes of one pattern; a parameter's name has about 60 */
-    PAT_MAX_TEXTS = 1 << 20, /* patterns in all: one for each parameter is usual */
-    PAT_MAX_REGEX = 4096,    /* of them not plain names: each is tried on every name */
+    PAT_MAX_TEXTS = 1 << 20, /* patterns in all; one per parameter is usual */
+    PAT_MAX_REGEX = 4096,    /* non-plain patterns, each tried on every name */
     PAT_MAX_CODE = 64 << 20, /* bytes of compiled patterns */
-    PAT_FIRST_STEPS = 32,    /* that one match is given at first ... */
-    PAT_MAX_STEPS = 32768,   /* ... and at last; names like a.0.b take some hundreds */
-    PAT_ALL_STEPS = 1 << 28, /* of all matches together: a second or two */
+    PAT_FIRST_STEPS = 32,    /* first limit of steps for one match ... */
+    PAT_MAX_STEPS = 32768,   /* ... and the last; names like a.0.b take some hundreds */
+    PAT_ALL_STEPS = 1 << 28, /* limit for all matches together: a second or two */
     PAT_MAX_DEPTH = 1000,    /* nested backtracking points */
     PAT_MAX_HEAP = 1024,     /* KiB for one match */
-    PAT_MAX_NEST = 50        /* parentheses inside each other */
+    PAT_MAX_NEST = 50        /* nested parentheses */
 };
 
-/* How a pattern is tried. */
+/* How a pattern is compared with a name. */
 typedef enum pat_kind { PAT_EXACT, PAT_PREFIX, PAT_REGEX } pat_kind;
 
 typedef struct pat_text {
     char *text;    /* as written */
-    char *literal; /* EXACT, PREFIX: what the name must be or begin with */
+    char *literal; /* EXACT, PREFIX: the unescaped text */
     uint64_t n_text, n_literal;
     pcre2_code *code; /* REGEX */
     pat_kind kind;
@@ -46,11 +46,11 @@ struct ckpt_uni_patterns {
     pcre2_match_context *match;
     pcre2_match_data *data;
     uint64_t n_code; /* bytes of compiled patterns */
-    uint64_t spent;  /* steps that matches may have taken */
+    uint64_t spent;  /* steps granted to matches so far */
     uint32_t n_regex;
 };
 
-/* ---- PCRE2's memory goes through our door ---- */
+/* ---- PCRE2 allocates through ckpt_alloc ---- */
 
 static void *pat_alloc(size_t n, void *ctx)
 {
@@ -107,7 +107,7 @@ void ckpt_uni_patterns_free(ckpt_uni_patterns *p)
     ckpt_free(p);
 }
 
-/* ---- understanding a pattern ---- */
+/* ---- parsing a pattern ---- */
 
 static bool pat_letter(char c)
 {
@@ -115,8 +115,8 @@ static bool pat_letter(char c)
 }
 
 /*
- * If a pattern is plain text, optionally between ^ and $: write the text to `to` (n bytes of room)
- * and its length, and return true.  Python's re.escape makes such patterns of names.
+ * True if a pattern is plain text, optionally between ^ and $, as Python's re.escape makes it of a
+ * name.  Sets t->kind and t->literal.
  */
 static bool pat_plain(pat_text *t)
 {
@@ -146,16 +146,15 @@ static bool pat_plain(pat_text *t)
 }
 
 /*
- * What PCRE2 accepts with another meaning than Python, or Python does not accept at all: the place
- * of the first such thing; NULL if there is none.
+ * Find the first construct that PCRE2 accepts with another meaning than Python, or that Python
+ * rejects.  Returns NULL if there is none.
  */
 static const char *pat_foreign(const char *s)
 {
     for (; *s != '\0'; s++) {
         if (*s == '\\') {
             s++;
-            // \v is one character to Python and a class to PCRE2; \K, \Q, \R, \h ... are PCRE2's
-            // own
+            // \v is one character to Python and a class to PCRE2; Python lacks \K, \Q, \R, \h ...
             if (*s == '\0' || (pat_letter(*s) && !strchr("AbBdDsSwWZafnrtx", *s)))
                 return s - 1;
         } else if (strncmp(s, "(*", 2) == 0 || strncmp(s, "[:", 2) == 0 ||
@@ -245,7 +244,7 @@ int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, ui
     return pat_compile(p, t, err);
 }
 
-/* Take steps out of what all matches have together. */
+/* Take n steps out of the common budget. */
 static int pat_spend(ckpt_uni_patterns *p, const pat_text *t, uint64_t n, ckpt_err *err)
 {
     p->spent += n;
@@ -258,8 +257,8 @@ static int pat_spend(ckpt_uni_patterns *p, const pat_text *t, uint64_t n, ckpt_e
 }
 
 /*
- * PCRE2 does not tell how many steps a match took, but stops at a limit: it is given few, then
- * four times as many, and what it was given is spent.
+ * Match with growing step limits: PCRE2 stops at a limit but does not report the steps it took.
+ * Each attempt gets four times as many as the last, and its whole limit is charged.
  */
 static int pat_regex(ckpt_uni_patterns *p, const pat_text *t, const char *name, uint64_t n,
                      int *found, ckpt_err *err)
@@ -269,7 +268,7 @@ static int pat_regex(ckpt_uni_patterns *p, const pat_text *t, const char *name, 
     *found = PCRE2_ERROR_MATCHLIMIT;
     for (uint32_t steps = PAT_FIRST_STEPS;
          rc == CKPT_OK && *found == PCRE2_ERROR_MATCHLIMIT && steps <= PAT_MAX_STEPS; steps *= 4) {
-        // running over a name is no step of PCRE2's, and takes time too
+        // scanning a name takes time too, which PCRE2 does not count as steps
         rc = pat_spend(p, t, steps + n / 16, err);
         (void)pcre2_set_match_limit(p->match, steps);
         if (rc == CKPT_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.c: owns the reading of universal_checkpoint_info, and finding a parameter's rule in it.
+ * rules.c: reads universal_checkpoint_info, and finds the rule for a parameter.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { RU_MAX_JSON = 64 << 20 }; /* bytes of rules given as text */
 
-/* The lists of patterns, in the order in which they are read. */
+/* The lists of patterns, in the order of reading. */
 typedef enum ru_list {
     RU_REFUSED,
     RU_AFFINE,
@@ -40,15 +40,15 @@ static const char *const ru_keys[RU_N_LISTS] = {
     [RU_PIPELINE] = "pipeline_replicated_parameter_patterns",
 };
 
-/* One pattern of a list, with what the list says about it. */
+/* One pattern of a list, with the list's data for it. */
 typedef struct ru_entry {
     uint32_t pattern;
-    bool twice; /* the list holds the text once more */
-    const ckpt_value
-        *value; /* REFUSED: reason; AFFINE: the parameter's map; SUB: the list's entry */
-    const ckpt_value *width;     /* SUB: of sub_param_shard_widths, or NULL */
-    const ckpt_affine *affine;   /* AFFINE: made when first needed */
-    const ckpt_slice_rule *rule; /* SUB: made when first needed */
+    bool twice; /* the list has the same text again */
+    /* REFUSED: reason; AFFINE: the parameter's map; SUB: the list's entry */
+    const ckpt_value *value;
+    const ckpt_value *width;     /* SUB: its sub_param_shard_widths, or NULL */
+    const ckpt_affine *affine;   /* AFFINE: made on first use */
+    const ckpt_slice_rule *rule; /* SUB: made on first use */
 } ru_entry;
 
 CKPT_VEC(ru_entries, ru_entry);
@@ -56,17 +56,17 @@ CKPT_VEC(ru_numbers, uint32_t);
 
 typedef struct ru_table {
     ru_entries entry;
-    ckpt_index exact; /* entries that match one name, by that name */
-    ru_numbers open;  /* entries that must be tried */
+    ckpt_index exact; /* entries that match a single name, by that name */
+    ru_numbers open;  /* entries to be matched as patterns */
 } ru_table;
 
 struct ckpt_uni_rules {
     ckpt_arena *arena;
-    ckpt_arena *text; /* values parsed from JSON, or NULL */
+    ckpt_arena *text; /* holds values parsed from JSON; else NULL */
     ckpt_uni_patterns *patterns;
     ru_table list[RU_N_LISTS];
-    ckpt_bytes used;    /* per pattern: 1 once it has matched in a list that must be used up */
-    ckpt_bytes counted; /* per pattern: 1 if it stands in such a list */
+    ckpt_bytes used;    /* per pattern: 1 once it matched in a list whose patterns must all match */
+    ckpt_bytes counted; /* per pattern: 1 if it is in such a list */
     double version;
     uint64_t vocabulary;
 };
@@ -80,7 +80,7 @@ typedef struct ru_key {
     uint64_t n;
 } ru_key;
 
-/* Entry `number` matches exactly the key's name. */
+/* True if entry `number` matches exactly the key's name. */
 static bool ru_same(const void *ctx, uint32_t number, const void *key)
 {
     const ru_key *k = key;
@@ -133,7 +133,7 @@ static int ru_add(ckpt_uni_rules *r, ru_list which, const ckpt_value *text, cons
     return ckpt_index_add(&list->exact, hash, number) ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* A value that must be a list of patterns, if it is there. */
+/* Append the patterns of a value, which must be a list if present. */
 static int ru_read_list(ckpt_uni_rules *r, ru_list which, const ckpt_value *v,
                         const ckpt_value *value, ckpt_err *err)
 {
@@ -149,7 +149,7 @@ static int ru_read_list(ckpt_uni_rules *r, ru_list which, const ckpt_value *v,
     return rc;
 }
 
-/* A value that must be a dict of patterns, if it is there. */
+/* Append the patterns of a value, which must be a dict if present. */
 static int ru_read_dict(ckpt_uni_rules *r, ru_list which, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -182,13 +182,13 @@ static int ru_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     return ru_read_dict(r, RU_AFFINE, ckpt_value_get(v, "params"), err);
 }
 
-/* The fields of a SubparamShape: an entry is a dict of them or an object with such a state. */
+/* The fields of a SubparamShape, which is a dict or a pickled object. */
 static const ckpt_value *ru_fields(const ckpt_value *entry)
 {
     return entry->kind == CKPT_V_OBJECT ? entry->as.object->state : entry;
 }
 
-/* sub_param_shard_widths: {pattern: widths}, for entries of the list of sub-parameters. */
+/* Set the widths of sub-parameters from sub_param_shard_widths: {pattern: widths}. */
 static int ru_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
 {
     ru_entries *entry = &r->list[RU_SUB].entry;
@@ -212,7 +212,7 @@ static int ru_read_widths(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     return rc;
 }
 
-/* parameter_with_sub_params, with the widths that stand beside it. */
+/* Read parameter_with_sub_params, with their widths. */
 static int ru_read_subs(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 {
     const ckpt_value *v = ckpt_value_get(info, ru_keys[RU_SUB]);
@@ -252,7 +252,7 @@ static int ru_read_numbers(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *
     return CKPT_OK;
 }
 
-/* All lists. */
+/* Read all lists. */
 static int ru_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 {
     static const ru_list plain[] = {RU_SAME, RU_MEAN, RU_TWO, RU_ROW, RU_VOCABULARY, RU_PIPELINE};
@@ -331,7 +331,7 @@ void ckpt_uni_rules_free(ckpt_uni_rules *r)
     ckpt_free(r);
 }
 
-/* ---- finding ---- */
+/* ---- look-up ---- */
 
 /* A parameter's name. */
 typedef struct ru_name {
@@ -349,8 +349,8 @@ static int ru_two(const ckpt_uni_rules *r, ru_list which, ru_name name, const ru
 }
 
 /*
- * The entry of a list that matches a name, or NULL.  More than one is an error, but for
- * sub-parameters and pipeline patterns, where the first one counts.
+ * Find the entry of a list that matches a name, or NULL.  Several matches are an error, except for
+ * sub-parameters and pipeline patterns, where the first match wins.
  */
 static int ru_match(const ckpt_uni_rules *r, ru_list which, ru_name name, ru_entry **out,
                     ckpt_err *err)
@@ -381,7 +381,7 @@ static int ru_match(const ckpt_uni_rules *r, ru_list which, ru_name name, ru_ent
     return CKPT_OK;
 }
 
-/* The same, and the pattern has been of use. */
+/* Like ru_match, and mark the pattern as used. */
 static int ru_use(ckpt_uni_rules *r, ru_list which, ru_name name, ru_entry **out, ckpt_err *err)
 {
     int rc = ru_match(r, which, name, out, err);
@@ -391,7 +391,7 @@ static int ru_use(ckpt_uni_rules *r, ru_list which, ru_name name, ru_entry **out
     return rc;
 }
 
-/* Failure: what the checkpoint itself says cannot be converted. */
+/* Fail, because the checkpoint declares that this parameter cannot be converted. */
 static int ru_refuse(ru_name name, const ru_entry *e, ckpt_err *err)
 {
     bool said = e->value->kind == CKPT_V_STR;
@@ -403,7 +403,8 @@ static int ru_refuse(ru_name name, const ru_entry *e, ckpt_err *err)
         said ? e->value->as.text.at : "");
 }
 
-/* An affine map was found: it stands instead of the lists, whose patterns are used up by it. */
+/* Apply an affine map.  It replaces the other lists, so that their matching patterns count as
+ * used. */
 static int ru_affine(ckpt_uni_rules *r, ru_name name, ru_entry *e, ckpt_slice_rule *rule,
                      ckpt_err *err)
 {
@@ -424,7 +425,7 @@ static int ru_affine(ckpt_uni_rules *r, ru_name name, ru_entry *e, ckpt_slice_ru
     return rc;
 }
 
-/* Sub-parameters: the entry's rule, made when first needed. */
+/* Apply a sub-parameter entry; its rule is made on first use. */
 static int ru_sub(ckpt_uni_rules *r, ru_entry *e, ckpt_slice_rule *rule, ckpt_err *err)
 {
     const char *text = ckpt_uni_patterns_text(r->patterns, e->pattern);
@@ -451,7 +452,7 @@ static int ru_sub(ckpt_uni_rules *r, ru_entry *e, ckpt_slice_rule *rule, ckpt_er
     return CKPT_OK;
 }
 
-/* The lists in the order of their precedence. */
+/* Try the lists in the order of their precedence. */
 static int ru_lists(ckpt_uni_rules *r, ru_name name, ckpt_slice_rule *rule, ckpt_err *err)
 {
     static const struct {
