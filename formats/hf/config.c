@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns the dtype that a config.json states for its model, and members that are to say
- * something else.
+ * config.c: changes the dtype and other members of a config.json in place.
  *
- * transformers creates a model in the dtype that config.json names ("dtype", before 4.56
- * "torch_dtype") and casts the weights to it while loading, so weights that were converted need
- * the name changed with them, as save_pretrained does it.  The text is edited in place, not parsed
- * and written anew: what stands around the name stays byte for byte, NaN and Infinity included,
- * which Python writes into configurations and JSON does not have.  Checked against transformers
- * 5.23 (configuration_utils.py, dict_dtype_to_str; modeling_utils.py, _get_dtype).
+ * transformers creates a model in the dtype of config.json ("dtype", before 4.56 "torch_dtype") and
+ * casts the weights to it while loading, so that a conversion must change the dtype there too, as
+ * save_pretrained does.  The text is edited instead of parsed and rewritten, so that everything
+ * else stays byte for byte, NaN and Infinity included, which Python writes although JSON has no
+ * such values.  Checked against transformers 5.23 (configuration_utils.py, dict_dtype_to_str;
+ * modeling_utils.py, _get_dtype).
  */
 #include <string.h>
 
 #include "formats/hf/config.h"
 
-#define HC_DEPTH 64u /* containers inside each other */
-#define HC_TAIL  24u /* letters at the end of a key that are looked at */
+#define HC_DEPTH 64u /* nested containers */
+#define HC_TAIL  24u /* letters at the end of a key that are compared */
 
 /* An open container. */
 typedef struct hc_frame {
     bool is_object;
-    bool is_config; /* an object whose "dtype" is that of a model */
-    bool is_dtypes; /* an object in the place of a model's dtype: one for each part */
+    bool is_config; /* an object whose "dtype" is a model's */
+    bool is_dtypes; /* an object as the value of a dtype, with one entry per part */
     bool wants_key; /* the next string is a key */
     const char *key;
     uint64_t n_key;
@@ -30,23 +29,23 @@ typedef struct hc_frame {
 typedef struct hc_scan {
     const char *at;
     uint64_t n, i;
-    uint64_t copied; /* bytes of the text that have been copied to out, or replaced */
+    uint64_t copied; /* bytes of the text copied to out, or replaced, so far */
     const char *dtype;
     ckpt_bytes *out;
     hc_frame frame[HC_DEPTH];
     unsigned depth;
-    uint64_t opened;  /* offset behind the outermost brace; 0: not met yet */
-    const char *key;  /* the member to be set to `dtype`, a value as it is; NULL: dtypes */
-    const char *old;  /* only where it has this value; NULL: whatever it is */
-    const char *drop; /* the member to be left out, key and all; NULL: none */
-    uint64_t cut;     /* where it begins; 0: it has not been met */
+    uint64_t opened;  /* offset behind the outermost brace; 0 before it */
+    const char *key;  /* the member to set to the JSON value `dtype`; NULL: change dtypes */
+    const char *old;  /* change only this value; NULL: change any */
+    const char *drop; /* the member to remove; NULL: none */
+    uint64_t cut;     /* offset of that member; 0 before it */
     unsigned cut_depth;
-    bool found;  /* the outermost object names a dtype, or a member was set */
-    bool odd;    /* a dtype is stated in a way that is not known */
+    bool found;  /* the outermost object has a dtype, or a member was set */
+    bool odd;    /* a dtype has an unknown form */
     bool failed; /* out of memory */
 } hc_scan;
 
-/* The letter that stands at p, n bytes before the key's end; beyond ASCII '?'. */
+/* Decode the character at p, n bytes before the key's end; '?' outside ASCII. */
 static char hc_letter(const char *p, uint64_t n, uint64_t *used)
 {
     unsigned code = 0;
@@ -66,7 +65,7 @@ static char hc_letter(const char *p, uint64_t n, uint64_t *used)
     return code > 0 && code < 128 ? (char)code : '?';
 }
 
-/* How many letters a key has, escapes counted as what they mean, and its last ones. */
+/* Count the characters of a key, with escapes decoded, and copy its last ones to tail. */
 static uint64_t hc_letters(const hc_frame *f, char tail[HC_TAIL + 1])
 {
     uint64_t n = 0, used;
@@ -95,13 +94,13 @@ static bool hc_key_is(const hc_frame *f, const char *name)
     return hc_letters(f, tail) == n && memcmp(tail + HC_TAIL - n, name, n) == 0;
 }
 
-/* The next value of the object is the dtype of a model. */
+/* True if the next value of the object is a model's dtype. */
 static bool hc_at_dtype(const hc_frame *f)
 {
     return f->is_object && f->is_config && (hc_key_is(f, "dtype") || hc_key_is(f, "torch_dtype"));
 }
 
-/* The value of the member is that which is to be replaced. */
+/* True if the current value is the one to replace. */
 static bool hc_at_member(const hc_scan *s, const hc_frame *f, uint64_t first)
 {
     return f->is_object && f->is_config && hc_key_is(f, s->key) &&
@@ -109,7 +108,7 @@ static bool hc_at_member(const hc_scan *s, const hc_frame *f, uint64_t first)
             (s->i - first == strlen(s->old) && memcmp(s->at + first, s->old, s->i - first) == 0));
 }
 
-/* Copy the text up to `to`, then put in text of our own for what lies before `next`. */
+/* Copy the text up to `to`, then write the parts instead of the text before `next`. */
 static void hc_replace(hc_scan *s, uint64_t to, uint64_t next, const char *const part[3])
 {
     bool ok = ckpt_bytes_add(s->out, s->at + s->copied, to - s->copied);
@@ -120,7 +119,7 @@ static void hc_replace(hc_scan *s, uint64_t to, uint64_t next, const char *const
     s->failed = s->failed || !ok;
 }
 
-/* A string or a word from `first` to s->i, in quotes where it has some. */
+/* Handle a string or word from `first` to s->i, with its quotes. */
 static void hc_token(hc_scan *s, uint64_t first)
 {
     hc_frame *f = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
@@ -148,13 +147,13 @@ static void hc_token(hc_scan *s, uint64_t first)
     s->found = s->found || s->depth == 1;
 }
 
-/* Parts of a model have configurations of their own: "text_config", "vision_config". */
+/* True for a part's own configuration: "text_config", "vision_config". */
 static bool hc_is_part(const hc_frame *f)
 {
     return f->is_config && hc_key_ends(f, "_config") && !hc_key_is(f, "quantization_config");
 }
 
-/* A bracket; false when it closes nothing, or too many are open. */
+/* Handle a bracket; false if it is unbalanced or nested too deeply. */
 static bool hc_bracket(hc_scan *s, char c)
 {
     const hc_frame *above = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
@@ -180,7 +179,7 @@ static bool hc_bracket(hc_scan *s, char c)
     return true;
 }
 
-/* Move s->i behind the string or word that begins there; false for a string without an end. */
+/* Move s->i behind the string or word at s->i; false if a string does not end. */
 static bool hc_skip(hc_scan *s)
 {
     bool quoted = s->at[s->i] == '"';
@@ -200,7 +199,7 @@ static bool hc_skip(hc_scan *s)
     return !quoted;
 }
 
-/* The value of the member that is to be left out begins at s->i. */
+/* Note the start of the member to remove if its value begins at s->i. */
 static void hc_begin_cut(hc_scan *s)
 {
     const hc_frame *f = s->depth > 0 ? &s->frame[s->depth - 1] : NULL;
@@ -212,7 +211,7 @@ static void hc_begin_cut(hc_scan *s)
     s->cut_depth = s->depth;
 }
 
-/* That value has ended before s->i: it goes with its key, and with a comma beside it. */
+/* Remove that member, whose value ends at s->i, with its key and one adjacent comma. */
 static void hc_end_cut(hc_scan *s)
 {
     hc_frame *f = &s->frame[s->depth - 1];
@@ -237,7 +236,7 @@ static void hc_end_cut(hc_scan *s)
     s->cut = 0;
 }
 
-/* Walk over the whole text; false when it is no JSON object. */
+/* Walk over the whole text; false if it is not a JSON object. */
 static bool hc_walk(hc_scan *s)
 {
     while (s->i < s->n) {
@@ -268,7 +267,7 @@ static bool hc_walk(hc_scan *s)
     return s->opened > 0 && s->depth == 0;
 }
 
-/* What follows a member that is put before all others: they have no comma before the first. */
+/* The separator behind a member inserted as the first: a comma unless the object is empty. */
 static const char *hc_comma(const hc_scan *s)
 {
     uint64_t i = s->opened;
@@ -278,10 +277,10 @@ static const char *hc_comma(const hc_scan *s)
     return s->at[i] == '}' ? "\n" : ",";
 }
 
-/* No dtype was stated: state one, as the first member. */
+/* Insert the dtype as the first member, because none was stated. */
 static void hc_insert(hc_scan *s)
 {
-    // parts may have been replaced already: begin anew, their names are found again
+    // start again with an empty output, because parts may have been replaced already
     hc_replace(s, s->opened, s->opened,
                (const char *const[3]){"\n  \"dtype\": \"", s->dtype,
                                       *hc_comma(s) == ',' ? "\"," : "\"\n"});
@@ -317,7 +316,7 @@ int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt
         return CKPT_EMISSING;
     if (!s.found) {
         const char *comma = hc_comma(&s);
-        // begin anew: parts that have it are found again
+        // start again: the second walk replaces the member in parts
         out->n = 0;
         s = (hc_scan){
             .at = text, .n = n, .dtype = m->value, .key = m->key, .out = out, .opened = s.opened};
@@ -333,7 +332,7 @@ int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt
 
 int ckpt_hf_config_drop(ckpt_bytes *out, const char *text, uint64_t n, const char *key)
 {
-    // no member is set: the key that is looked for has a blank, which none has
+    // the walk must not set a member, so that it gets a key that no file has
     hc_scan s = {.at = text, .n = n, .dtype = "", .key = " ", .old = " ", .drop = key, .out = out};
 
     if (!hc_walk(&s) || s.failed)

@@ -2,9 +2,9 @@
 /*
  * hf.c: reads Hugging Face folders: one weight file, or shards and their index.
  *
- * The index is believed in nothing: every listed tensor must be in exactly the shard it is listed
- * in, and shards may hold no other; its file names must be plain names in the folder (links are
- * followed: the hub's cache is made of them).
+ * The index is untrusted: every listed tensor must be in exactly the listed shard, and shards must
+ * not hold others.  Its file names must be plain names in the folder; links are followed, because
+ * the hub's cache consists of links.
  */
 #include "formats/hf/hf.h"
 #include "formats/hf/whole.h"
@@ -17,19 +17,19 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/merge.h"
 
-#define HF_INDEX_MAX  (UINT64_C(128) << 20) /* bytes of an index: a million names and more */
-#define HF_CONFIG_MAX (UINT64_C(16) << 20)  /* bytes of a config.json worth reading */
+#define HF_INDEX_MAX  (UINT64_C(128) << 20) /* bytes of an index: over a million names */
+#define HF_CONFIG_MAX (UINT64_C(16) << 20)  /* largest config.json, in bytes */
 
 /* A tensor as the index lists it. */
 typedef struct hf_listed {
     const char *name, *file;
     uint32_t shard; /* index in hf_reader.shards */
-    bool found;     /* its shard has it */
+    bool found;     /* its shard holds it */
 } hf_listed;
 
 typedef struct hf_shard {
     const char *file;
-    bool broken; /* could not be read: already reported */
+    bool broken; /* unreadable, and already reported */
 } hf_shard;
 
 CKPT_VEC(hf_shards, hf_shard);
@@ -38,10 +38,10 @@ typedef struct hf_reader {
     ckpt_map *map;
     const ckpt_listing *list;
     ckpt_err *err;
-    const char *name; /* of the weight file or index chosen */
+    const char *name; /* of the chosen weight file or index */
     ckpt_hf_name kind;
-    ckpt_arena *arena; /* of the parsed index; gone after reading */
-    hf_listed *listed; /* sorted by name once shards are known */
+    ckpt_arena *arena; /* for the parsed index; freed after reading */
+    hf_listed *listed; /* sorted by name once shards are numbered */
     size_t n_listed;
     hf_shards shards;        /* sorted by file name */
     const ckpt_value *total; /* metadata.total_size, or NULL */
@@ -49,15 +49,15 @@ typedef struct hf_reader {
 
 /* ---- choosing ---- */
 
-/* No variant is a variant of its own. */
+/* Compare variants; two names without a variant are equal too. */
 static bool hf_same_variant(const ckpt_hf_name *a, const ckpt_hf_name *b)
 {
     return a->n_variant == b->n_variant &&
            memcmp(a->variant ? a->variant : "", b->variant ? b->variant : "", a->n_variant) == 0;
 }
 
-/* Loaders' preference: no variant before variants, then the family, then single file before index;
- * less is better. */
+/* Rank a name by the loaders' preference, less is better: no variant before variants, then the
+ * family, then a single file before an index. */
 static unsigned hf_rank(const ckpt_hf_name *n)
 {
     if (n->role == CKPT_HF_OTHER)
@@ -66,7 +66,7 @@ static unsigned hf_rank(const ckpt_hf_name *n)
     return role + 2 * n->family + (n->n_variant ? 100u : 0u);
 }
 
-/* The best entry of the folder, or NULL; *rank as of hf_rank. */
+/* The best entry of the folder, or NULL; *rank is its hf_rank. */
 static const ckpt_entry *hf_best(const ckpt_listing *list, ckpt_hf_name *kind, unsigned *rank)
 {
     const ckpt_entry *best = NULL;
@@ -84,7 +84,8 @@ static const ckpt_entry *hf_best(const ckpt_listing *list, ckpt_hf_name *kind, u
 }
 
 /*
- * Below what a DeepSpeed run gets: the Trainer writes model.safetensors into the folder of a run.
+ * Score below the DeepSpeed driver, because the Trainer puts model.safetensors into the folder of a
+ * run.
  */
 static int hf_probe(const ckpt_listing *list)
 {
@@ -96,7 +97,7 @@ static int hf_probe(const ckpt_listing *list)
     return kind.role == CKPT_HF_SHARD ? 30 : kind.n_variant ? 50 : 70;
 }
 
-/* hf reads the .bin folders too. */
+/* hf-bin is never detected, because hf reads .bin folders too. */
 static int hf_probe_none(const ckpt_listing *list)
 {
     (void)list;
@@ -104,7 +105,7 @@ static int hf_probe_none(const ckpt_listing *list)
 }
 
 /*
- * A shard alone is a fragment, an index alone nothing; a single file is whole and is opened as a
+ * A shard is a fragment and an index has no data: open the folder.  A single file is opened as a
  * file.
  */
 static int hf_part(const char *file_name)
@@ -114,7 +115,7 @@ static int hf_part(const char *file_name)
     return n.role == CKPT_HF_INDEX ? 2 : n.role == CKPT_HF_SHARD ? 1 : 0;
 }
 
-/* The index that belongs to the shard or index which the caller named. */
+/* The index of the shard or index that the caller named. */
 static const ckpt_entry *hf_best_of_part(const hf_reader *r, ckpt_hf_name *kind)
 {
     ckpt_hf_name asked = ckpt_hf_parse_name(r->list->part);
@@ -129,7 +130,7 @@ static const ckpt_entry *hf_best_of_part(const hf_reader *r, ckpt_hf_name *kind)
     return NULL;
 }
 
-/* Which file to begin with. */
+/* Choose the file to begin with. */
 static int hf_choose(hf_reader *r)
 {
     unsigned rank = 0;
@@ -158,7 +159,7 @@ static int hf_choose(hf_reader *r)
 
 /* ---- shards ---- */
 
-/* Read the headers of one file of the folder, which must be a weight file. */
+/* Read the headers of one file of the folder; it must be a weight file. */
 static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err *err)
 {
     const char *path = ckpt_path_join(r->arena, r->list->folder, name);
@@ -177,13 +178,13 @@ static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err
                      "%s: a %s file among weights; expected safetensors or torch", path, format);
 }
 
-/* For qsort and bsearch: by tensor name; the gate has seen to it that none is there twice. */
+/* For qsort and bsearch: by tensor name; names are unique, because the index was checked. */
 static int hf_listed_order(const void *pa, const void *pb)
 {
     return strcmp(((const hf_listed *)pa)->name, ((const hf_listed *)pb)->name);
 }
 
-/* Should this tensor of shard s enter the map?  Problems are reported. */
+/* Decide whether a tensor of shard s enters the map; report a mismatch with the index. */
 static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
 {
     const hf_listed key = {.name = t->name};
@@ -195,7 +196,7 @@ static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
         listed->found = true;
         return CKPT_OK;
     }
-    // names that a shard's metadata records as tied need not be listed
+    // the index need not list names that a shard's metadata records as tied
     if (t->owner) {
         *yes = !listed && ckpt_map_index(r->map, t->name, strlen(t->name)) == SIZE_MAX;
         return CKPT_OK;
@@ -209,7 +210,7 @@ static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
                             r->list->folder, file, t->name, r->name);
 }
 
-/* Move everything of a file's map into the folder's; with an index, tensors as it lists them. */
+/* Move a file's map into the folder's; with an index only the tensors that it lists. */
 static int hf_merge(hf_reader *r, const ckpt_map *sub, uint32_t s)
 {
     uint32_t file_base, source_base;
@@ -227,8 +228,7 @@ static int hf_merge(hf_reader *r, const ckpt_map *sub, uint32_t s)
     return rc == CKPT_OK ? ckpt_map_merge_notes(r->map, sub, r->err) : rc;
 }
 
-/* Read shard s; one that cannot be read is a problem of the folder, not the end when problems are
- * collected. */
+/* Read shard s.  An unreadable shard is a finding if the map collects them, otherwise an error. */
 static int hf_read_shard(hf_reader *r, uint32_t s)
 {
     ckpt_err local = {0};
@@ -249,7 +249,7 @@ static int hf_read_shard(hf_reader *r, uint32_t s)
     return rc;
 }
 
-/* One file with everything; its problems are its own, there is no index to disagree with. */
+/* Read a single weight file; there is no index to compare with. */
 static int hf_read_single(hf_reader *r)
 {
     ckpt_map *sub = NULL;
@@ -263,7 +263,7 @@ static int hf_read_single(hf_reader *r)
 
 /* ---- the index ---- */
 
-/* A small JSON file of the folder, into r's arena. */
+/* Read a small JSON file of the folder into r's arena. */
 static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value **out,
                         ckpt_err *err)
 {
@@ -273,7 +273,7 @@ static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value
     return path ? ckpt_json_read(out, r->arena, path, max, err) : ckpt_fail_memory(err);
 }
 
-/* One pair of weight_map. */
+/* Enter one pair of weight_map. */
 static int hf_list(hf_reader *r, const ckpt_pair *p)
 {
     const ckpt_text name = p->key->as.text;
@@ -295,7 +295,7 @@ static int hf_list(hf_reader *r, const ckpt_pair *p)
     return CKPT_OK;
 }
 
-/* For qsort: by shard, so that equal ones are neighbours. */
+/* For qsort: by shard, so that entries of a shard are neighbours. */
 static int hf_file_order(const void *pa, const void *pb)
 {
     return strcmp(((const hf_listed *)pa)->file, ((const hf_listed *)pb)->file);
@@ -321,8 +321,7 @@ static int hf_number_shards(hf_reader *r)
 }
 
 /*
- * Read the index and check its form; no shard is opened before every file name has been found
- * safe.
+ * Read the index and check its form.  All file names are checked before the first shard is opened.
  */
 static int hf_parse_index(hf_reader *r)
 {
@@ -344,7 +343,7 @@ static int hf_parse_index(hf_reader *r)
     return rc == CKPT_OK ? hf_number_shards(r) : rc;
 }
 
-/* What the index lists and no shard holds. */
+/* Report tensors that the index lists but no shard holds. */
 static int hf_check_found(hf_reader *r)
 {
     int rc = CKPT_OK;
@@ -359,7 +358,7 @@ static int hf_check_found(hf_reader *r)
     return rc;
 }
 
-/* Weight files of the same set that the index does not name: of an older save, most often. */
+/* Warn about shards of the same set that the index does not name, mostly of an older save. */
 static int hf_check_unlisted(hf_reader *r)
 {
     const char *first = NULL;
@@ -389,7 +388,7 @@ static int hf_check_unlisted(hf_reader *r)
                          r->list->folder, n, n == 1 ? " is" : "s are", r->name, first);
 }
 
-/* Shard after shard in the order of their names, then what only all of them together show. */
+/* Read the shards in the order of their names, then check the set as a whole. */
 static int hf_read_index(hf_reader *r)
 {
     int rc = hf_parse_index(r);
@@ -403,7 +402,7 @@ static int hf_read_index(hf_reader *r)
 
 /* ---- facts ---- */
 
-/* A string, or the first of a list of strings, as a fact. */
+/* Add a string, or the first of a list of strings, as a fact. */
 static int hf_fact(hf_reader *r, const ckpt_value *config, const char *key, const char *fact)
 {
     const ckpt_value *v = ckpt_value_get(config, key);
@@ -415,7 +414,7 @@ static int hf_fact(hf_reader *r, const ckpt_value *config, const char *key, cons
     return ckpt_map_fact(r->map, r->err, fact, "%.200s", v->as.text.at);
 }
 
-/* The number at a place of a list, for messages; -1: there is none. */
+/* The integer at index i of a list, for messages; -1 if there is none. */
 static int64_t hf_number(const ckpt_value *list, uint64_t i)
 {
     const ckpt_value *v =
@@ -425,8 +424,8 @@ static int64_t hf_number(const ckpt_value *list, uint64_t i)
 }
 
 /*
- * How the weights are quantized, as a fact; the configuration of a model with parts may say it of
- * its text model alone, and older files of compressed-tensors under another name.
+ * Add the quantization method as a fact.  A model with parts may state it only for its text model,
+ * and older compressed-tensors files use another key.
  */
 static int hf_quantized(hf_reader *r, const ckpt_value *config)
 {
@@ -452,7 +451,7 @@ static int hf_quantized(hf_reader *r, const ckpt_value *config)
     return ckpt_map_fact(r->map, r->err, "quantized", "%.100s", name);
 }
 
-/* A number that families of models have different names for, as a fact. */
+/* Add a number as a fact; its key differs between model families. */
 static int hf_count(hf_reader *r, const ckpt_value *config, const char *const *keys,
                     const char *fact)
 {
@@ -467,7 +466,7 @@ static int hf_count(hf_reader *r, const ckpt_value *config, const char *const *k
     return ckpt_map_fact_int(r->map, fact, v->as.i, r->err);
 }
 
-/* How large the model's layers are. */
+/* Add the number and size of the model's layers. */
 static int hf_layers(hf_reader *r, const ckpt_value *config)
 {
     static const char *const layers[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
@@ -482,7 +481,7 @@ static int hf_layers(hf_reader *r, const ckpt_value *config)
     return rc == CKPT_OK ? hf_count(r, config, heads, "attention heads") : rc;
 }
 
-/* What a config says of the model; that it cannot be read is worth a warning only. */
+/* Add the facts of a config; an unreadable config is only worth a warning. */
 static int hf_config(hf_reader *r, const char *name)
 {
     ckpt_err local = {0};
@@ -503,7 +502,7 @@ static int hf_config(hf_reader *r, const char *name)
         rc = hf_layers(r, config);
     if (rc == CKPT_OK)
         rc = hf_quantized(r, config);
-    // an adapter is a part of a model
+    // an adapter never has the whole model
     const char *path = ckpt_path_join(r->map->arena, r->list->folder, r->name);
     bool adapter =
         r->kind.family == CKPT_HF_ADAPTER || r->kind.family == (unsigned)CKPT_HF_ADAPTER + 1;
@@ -512,8 +511,8 @@ static int hf_config(hf_reader *r, const char *name)
     return rc;
 }
 
-/* Sizes: as facts, and against the index's total_size (shared bytes once, or once for each name).
- */
+/* Add sizes as facts, and compare them with total_size, which counts tied bytes once or per
+ * name. */
 static int hf_sizes(hf_reader *r)
 {
     uint64_t once = 0, each = 0, n = 0;
@@ -521,7 +520,7 @@ static int hf_sizes(hf_reader *r)
     for (size_t i = 0; i < r->map->tensors.n; i++) {
         const ckpt_tensor *t = r->map->tensors.at[i];
         n = 0;
-        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // held when the tensor was added
+        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // checked when the tensor was added
         each += n;
         once += t->owner ? 0 : n;
     }
@@ -531,7 +530,7 @@ static int hf_sizes(hf_reader *r)
         rc = ckpt_map_fact_int(r->map, "total bytes", (int64_t)once, r->err);
     if (rc != CKPT_OK || !r->total)
         return rc;
-    // some writers kept this number as a float
+    // some writers stored total_size as a float
     double said = r->total->kind == CKPT_V_INT     ? (double)r->total->as.i
                   : r->total->kind == CKPT_V_FLOAT ? r->total->as.f
                                                    : -1;
@@ -542,7 +541,7 @@ static int hf_sizes(hf_reader *r)
     return rc;
 }
 
-/* Files of an optimizer that a trainer has put beside the weights. */
+/* Note optimizer files that a trainer put beside the weights. */
 static int hf_optimizer(hf_reader *r)
 {
     int rc = CKPT_OK;
@@ -556,7 +555,7 @@ static int hf_optimizer(hf_reader *r)
     return rc;
 }
 
-/* ckpt_directory.gather: choose, read, and say what was found. */
+/* ckpt_directory.gather: chooses the files, reads them and adds facts. */
 static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hf.h: what the reader and the writer of Hugging Face folders share: the names of weight
+ * hf.h: the interface between the reader and the writer of Hugging Face folders: names of weight
  * files.
  *
  * <stem> is model, pytorch_model, adapter_model (PEFT) or diffusion_pytorch_model; a variant
@@ -28,15 +28,15 @@ typedef enum ckpt_hf_role {
 
 enum { CKPT_HF_ADAPTER = 2 /* family of adapter_model.safetensors; the next one is its .bin */ };
 
-/* A file name understood. */
+/* A parsed file name. */
 typedef struct ckpt_hf_name {
     ckpt_hf_role role;
-    unsigned family;     /* rank of stem and suffix in the loaders' order of look-up */
-    const char *variant; /* n_variant bytes inside the name, 0 for none */
+    unsigned family;     /* position of stem and suffix in the loaders' search order */
+    const char *variant; /* points into the name, n_variant bytes */
     size_t n_variant;
 } ckpt_hf_name;
 
-/* Understand a file name; role OTHER if it is none of the above. */
+/* Parse a file name; role OTHER if it is not a weight file's. */
 ckpt_hf_name ckpt_hf_parse_name(const char *name);
 
 /* ckpt_directory.scatter of "hf" and "hf-bin". */

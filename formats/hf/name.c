@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: understands the names of weight files in Hugging Face folders.
+ * name.c: parses the names of weight files in Hugging Face folders.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef struct hfn_family {
     const char *stem, *suffix;
 } hfn_family;
 
-/* In the order in which loaders look. */
+/* In the search order of loaders. */
 static const hfn_family hfn_families[] = {
     {"model", ".safetensors"},
     {"pytorch_model", ".bin"},
@@ -20,13 +20,13 @@ static const hfn_family hfn_families[] = {
     {"diffusion_pytorch_model", ".bin"},
 };
 
-/* Without asking the locale. */
+/* Unlike isdigit, independent of the locale. */
 static bool hfn_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* Skip a literal text; NULL if it is not there (or p is NULL). */
+/* Skip a literal text; NULL if it does not match or p is NULL. */
 static const char *hfn_skip(const char *p, const char *text)
 {
     size_t n = strlen(text);
@@ -44,7 +44,7 @@ static const char *hfn_skip_number(const char *p)
     return q && q - p >= 5 ? q : NULL;
 }
 
-/* Skip "." and a variant, which has neither '.' nor '-'; NULL if it is empty. */
+/* Skip "." and a variant, which cannot contain '.' or '-'; NULL if it is empty. */
 static const char *hfn_skip_variant(const char *p, ckpt_hf_name *out)
 {
     size_t n = strcspn(p + 1, ".-");
@@ -56,7 +56,7 @@ static const char *hfn_skip_variant(const char *p, ckpt_hf_name *out)
     return p + 1 + n;
 }
 
-/* What stands after the stem: is it a name of this family? */
+/* Parse the rest of a name after the stem. */
 static ckpt_hf_role hfn_rest(const char *rest, const hfn_family *f, ckpt_hf_name *out)
 {
     const char *index = hfn_skip(hfn_skip(rest, f->suffix), ".index");
@@ -80,8 +80,7 @@ static ckpt_hf_role hfn_rest(const char *rest, const hfn_family *f, ckpt_hf_name
 }
 
 /*
- * Families are tried in turn: "model" is not a prefix of the other stems, so the first hit is the
- * one.
+ * The first family that matches is the only one, because no stem is a prefix of another.
  */
 ckpt_hf_name ckpt_hf_parse_name(const char *name)
 {

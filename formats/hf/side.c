@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * side.c: chooses and copies the files that go along with weights, and names those that do not.
+ * side.c: chooses and copies the files beside the weights, and lists those it leaves out.
  */
 #define _POSIX_C_SOURCE 200809L // readlink
 #include "formats/hf/side.h"
@@ -20,14 +20,14 @@
 
 enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
 
-#define SIDE_MAX   (UINT64_C(64) << 20) /* bytes of a file that models are known to have */
-#define SIDE_SMALL (UINT64_C(4) << 20)  /* bytes of one of another name */
+#define SIDE_MAX   (UINT64_C(64) << 20) /* largest file with a name that models use, in bytes */
+#define SIDE_SMALL (UINT64_C(4) << 20)  /* largest file with another name */
 
 typedef enum side_kind {
     SIDE_COPIED,
     SIDE_COPIED_SMALL, /* unless it is too large to be what its name says */
-    SIDE_LEFT,         /* stays, and is named */
-    SIDE_SILENT        /* stays, as everybody expects: weights that are converted, tags */
+    SIDE_LEFT,         /* left out and listed */
+    SIDE_SILENT        /* left out without a note: converted weights, tags */
 } side_kind;
 
 typedef struct side_work {
@@ -35,12 +35,12 @@ typedef struct side_work {
     const ckpt_map *from;
     const char *dtype;
     bool adapter;
-    ckpt_listing list; /* the folder */
-    bool is_model;     /* it says that it holds a model */
-    bool has_code;     /* of its own, which its configuration names */
-    /* for listings: a folder of many files must not stay in the target's arena */
+    ckpt_listing list; /* the source's folder */
+    bool is_model;     /* the folder declares a model */
+    bool has_code;     /* the model has its own code, named by its configuration */
+    /* for listings, because the target's arena must not keep those of a folder with many files */
     ckpt_map *scratch;
-    const char *left; /* what stays, as text */
+    const char *left; /* names of files left out, as text */
     size_t n_left;
     ckpt_err *err;
 } side_work;
@@ -81,7 +81,7 @@ const char *ckpt_hf_base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Names that nothing but models have: copied from any folder. */
+/* True for names that only models use: copied from any folder. */
 static bool side_is_known(const char *name)
 {
     static const char *const names[] = {"config.json",
@@ -106,7 +106,8 @@ static bool side_is_known(const char *name)
            side_ends(name, ".model") || side_ends(name, ".tiktoken");
 }
 
-/* State and records of a training run, which would make a model folder look like one. */
+/* True for state and records of a training run: in a model folder they would make it look like a
+ * run. */
 static bool side_is_of_run(const char *name)
 {
     static const char *const begins[] = {
@@ -116,7 +117,7 @@ static bool side_is_of_run(const char *name)
     return side_any(name, begins, side_begins) || side_ends(name, "_results.json");
 }
 
-/* What says of a folder that its weights are quantized, and how they were. */
+/* True for files that describe how the folder's weights are quantized. */
 static bool side_is_of_quantizer(const char *name)
 {
     static const char *const names[] = {"quantize_config.json", "quantization_config.json",
@@ -125,7 +126,7 @@ static bool side_is_of_quantizer(const char *name)
     return side_any(name, names, side_equals);
 }
 
-/* Text of a kind that a model's folder may have. */
+/* True for text files that a model's folder may have. */
 static bool side_is_text(const char *name)
 {
     static const char *const ends[] = {".json",  ".txt",  ".jinja", ".bpe", ".spm",
@@ -136,7 +137,7 @@ static bool side_is_text(const char *name)
            side_any(name, begins, side_begins);
 }
 
-/* Code of a model, by the names that transformers gives it. */
+/* True for a model's code, by transformers' file names. */
 static bool side_is_code(const side_work *w, const char *name)
 {
     static const char *const begins[] = {
@@ -156,7 +157,7 @@ static bool side_was_read(const side_work *w, const char *name)
     return false;
 }
 
-/* What becomes of a file of the folder. */
+/* Decide what happens to a file of the folder. */
 static side_kind side_of_file(const side_work *w, const char *name)
 {
     ckpt_hf_name weights = ckpt_hf_parse_name(name);
@@ -169,7 +170,7 @@ static side_kind side_of_file(const side_work *w, const char *name)
         return weights.n_variant == 0 && adapters == w->adapter ? SIDE_SILENT : SIDE_LEFT;
     if (strcmp(name, "adapter_config.json") == 0)
         return w->from->adapter_config ? SIDE_SILENT : w->adapter ? SIDE_COPIED : SIDE_LEFT;
-    // one that was given with --config goes before it
+    // a configuration given with --config replaces this one
     if (w->from->config.text && strcmp(name, w->from->config.file) == 0)
         return SIDE_SILENT;
     if (w->from->dequantized && side_is_of_quantizer(name))
@@ -183,7 +184,7 @@ static side_kind side_of_file(const side_work *w, const char *name)
     return side_is_text(name) || side_is_code(w, name) ? SIDE_COPIED_SMALL : SIDE_LEFT;
 }
 
-/* A folder whose files are part of the model. */
+/* Decide whether a folder's files are part of the model. */
 static side_kind side_of_folder(const side_work *w, const char *name)
 {
     size_t digits = strspn(name, "0123456789");
@@ -191,7 +192,7 @@ static side_kind side_of_folder(const side_work *w, const char *name)
 
     if (strcmp(name, "additional_chat_templates") == 0)
         return SIDE_COPIED;
-    // "1_Pooling", "2_Dense": those that modules.json of sentence-transformers names
+    // "1_Pooling", "2_Dense": folders that modules.json of sentence-transformers lists
     if (digits > 0 && name[digits] == '_' && ckpt_listing_find(&w->list, "modules.json"))
         return SIDE_COPIED;
     if (!w->is_model || name[0] == '.' || side_begins(name, "global_step") ||
@@ -215,7 +216,7 @@ int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint6
     return rc;
 }
 
-/* Name what stays. */
+/* Add a name to the list of files left out. */
 static int side_leave(side_work *w, const char *name, const char *end)
 {
     if (w->n_left++ < SIDE_MAX_LISTED) {
@@ -227,8 +228,9 @@ static int side_leave(side_work *w, const char *name, const char *end)
 }
 
 /*
- * True for a file that is in its folder, or in the blobs of a hub cache, whose snapshots are
- * folders of links: a stranger's link could lead to anything of ours.
+ * True for a file in its folder, or in the blobs of a hub cache, because its snapshots are folders
+ * of links.  Other links are not followed: in a downloaded folder they could lead to a private
+ * file.
  */
 static bool side_is_inside(const side_work *w, const char *path)
 {
@@ -239,7 +241,7 @@ static bool side_is_inside(const side_work *w, const char *path)
     ssize_t n;
 
     if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
-        return true; // what is not there is told when it is opened
+        return true; // opening it will report a missing file
     n = S_ISLNK(st.st_mode) ? readlink(path, text, sizeof text - 1) : -1;
     if (n < 0)
         return false;
@@ -255,7 +257,7 @@ static bool side_is_inside(const side_work *w, const char *path)
            S_ISREG(st.st_mode);
 }
 
-/* The n bytes of a side file, changed where they would not be true of the output. */
+/* Add a side file of n bytes; config.json gets the output's dtype. */
 static int side_add(side_work *w, const char *name, const char *text, uint64_t n)
 {
     ckpt_bytes changed = {0};
@@ -283,7 +285,7 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     return rc;
 }
 
-/* One member of config.json is to say something else, then the rest: n_members in all. */
+/* Set the first of n_members members in config.json, then the others by recursion. */
 static int side_add_config(side_work *w, const char *text, uint64_t n, const ckpt_hf_member *m,
                            size_t n_members)
 {
@@ -302,7 +304,7 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
     return rc;
 }
 
-/* What was changed of the model, and config.json says. */
+/* Add config.json with the members changed that this conversion made wrong. */
 static int side_members(side_work *w, const char *text, uint64_t n)
 {
     ckpt_hf_member member[3];
@@ -325,7 +327,7 @@ static int side_members(side_work *w, const char *text, uint64_t n)
     return side_add_config(w, text, n, member, k);
 }
 
-/* The configuration without what it says of quantization, of weights that are floats now. */
+/* Add config.json without its quantization entries, because the weights are floats now. */
 static int side_plain(side_work *w, const char *text, uint64_t n)
 {
     ckpt_bytes plain = {0}, older = {0};
@@ -342,7 +344,7 @@ static int side_plain(side_work *w, const char *text, uint64_t n)
     return rc;
 }
 
-/* Copied whole: the output says of the model what its source said. */
+/* Copy a side file unchanged. */
 static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e, const char *name)
 {
     char *bytes = NULL;
@@ -376,7 +378,7 @@ static int side_take_file(side_work *w, const ckpt_entry *e)
     return kind == SIDE_SILENT ? CKPT_OK : side_leave(w, e->name, "");
 }
 
-/* The files of a folder within, but not what is in folders in it. */
+/* Copy the files of a subfolder, without its own subfolders. */
 static int side_take_folder(side_work *w, const char *name)
 {
     side_kind kind = side_of_folder(w, name);
@@ -408,8 +410,8 @@ static int side_take_folder(side_work *w, const char *name)
 /* ---- the folder ---- */
 
 /*
- * The folder a path stands in ("." when it has none), in the map's arena; of "." and "..", which
- * are no names, the folder above.
+ * The parent folder of a path, in the map's arena; "." for a plain name.  For "." and ".." it is
+ * "<path>/..", because these are not names.
  */
 static char *side_parent(ckpt_map *map, const char *path)
 {
@@ -427,7 +429,7 @@ static char *side_parent(ckpt_map *map, const char *path)
     return ckpt_arena_string(map->arena, n ? path : ".", n ? n : 1);
 }
 
-/* A folder says that it holds a model. */
+/* True if a folder declares that it holds a model. */
 static bool side_says_model(const ckpt_listing *list)
 {
     return ckpt_listing_find(list, "config.json") ||
@@ -436,9 +438,9 @@ static bool side_says_model(const ckpt_listing *list)
 }
 
 /*
- * Where the side files of a source are: where the caller says, or its folder (arrays in memory have
- * none); a DeepSpeed tag (its
- * parent has `latest`, or holds a model): the folder above.
+ * Find the folder with a source's side files: the caller's choice, else the source's folder (arrays
+ * in memory have none).  For a DeepSpeed tag it is the parent folder, which has `latest` or a
+ * model.
  */
 int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
 {
@@ -449,12 +451,12 @@ int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, c
     if (from->model_folder)
         return ckpt_listing_read(out, scratch, from->model_folder, err);
     *out = (ckpt_listing){0};
-    // the path of arrays in memory is a name for messages
+    // the path of arrays in memory is only a name for messages
     if (!from->path || (from->format && strcmp(from->format, "memory") == 0))
         return CKPT_OK;
     int rc = ckpt_listing_read(out, scratch, folder, &ignored);
 
-    if (rc == CKPT_EMISSING) { // a file: the folder it is in
+    if (rc == CKPT_EMISSING) { // a file: use its folder
         folder = side_parent(scratch, folder);
         return folder ? ckpt_listing_read(out, scratch, folder, err) : ckpt_fail_memory(err);
     }
@@ -471,7 +473,7 @@ int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, c
     return CKPT_OK;
 }
 
-/* A configuration names classes of code that stands beside it. */
+/* True if a configuration names classes of code in the folder. */
 static bool side_names_code(const side_work *w)
 {
     static const char *const names[] = {"config.json", "tokenizer_config.json",
@@ -513,7 +515,7 @@ int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, con
     return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
 }
 
-/* What the layout map says of the model, where no configuration beside the source does. */
+/* Write config.json from the layout map, if no configuration is beside the source. */
 static int side_made(side_work *w)
 {
     ckpt_bytes text = {0};
@@ -556,7 +558,7 @@ bool ckpt_hf_has_config(const ckpt_map *to)
     return false;
 }
 
-/* The output has a file that tokenizers are loaded from. */
+/* True if the output has a file from which tokenizers are loaded. */
 static bool side_has_tokenizer(const ckpt_map *to)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
@@ -568,7 +570,7 @@ static bool side_has_tokenizer(const ckpt_map *to)
     return has;
 }
 
-/* What programs ask of a model folder, and this one does not get. */
+/* Note files that loaders of a model folder require and this output lacks. */
 static int side_lacks(const side_work *w)
 {
     bool gguf = w->from->format && strcmp(w->from->format, "gguf") == 0;

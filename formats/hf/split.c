@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * split.c: the splitting rule of huggingface_hub.
+ * split.c: divides tensors into shards by the rule of huggingface_hub.
  */
 #include "formats/hf/split.h"
 
@@ -8,17 +8,17 @@
 
 #define SPLIT_NONE UINT32_MAX
 
-/* The walk: ids are given to shards when they are begun, numbers when they are closed. */
+/* The state of the walk: a shard gets an id when it is opened, and its number when it is closed. */
 typedef struct split_walk {
     uint64_t limit;
     uint64_t open_bytes;
     uint32_t open;     /* id of the open shard, or SPLIT_NONE */
-    uint32_t n_ids;    /* shards begun */
-    uint32_t n_closed; /* shards numbered */
-    uint32_t *number;  /* of each id */
+    uint32_t n_ids;    /* shards opened */
+    uint32_t n_closed; /* shards closed */
+    uint32_t *number;  /* by id */
 } split_walk;
 
-/* The id of the shard that a storage of n bytes goes to. */
+/* Choose the shard for a storage of n bytes; returns its id. */
 static uint32_t split_take(split_walk *w, uint64_t n)
 {
     uint64_t sum = 0;
@@ -28,7 +28,7 @@ static uint32_t split_take(split_walk *w, uint64_t n)
         return w->n_ids++;
     }
     if (!ckpt_add(w->open_bytes, n, &sum) || sum > w->limit) {
-        // cannot be empty: n alone is within the limit
+        // the open shard cannot be empty, because n alone is within the limit
         w->number[w->open] = w->n_closed++;
         w->open = SPLIT_NONE;
         sum = n;
@@ -43,11 +43,11 @@ int ckpt_hf_split(const ckpt_hf_item *item, size_t n, uint64_t limit, uint32_t *
                   ckpt_hf_sums *sums, ckpt_err *err)
 {
     split_walk w = {.limit = limit ? limit : UINT64_MAX, .open = SPLIT_NONE};
-    uint32_t *id = ckpt_alloc(n * sizeof *id); // by storage: its shard's id + 1, 0: not met yet
+    uint32_t *id = ckpt_alloc(n * sizeof *id); // by storage: id of its shard + 1, or 0
     int rc = CKPT_OK;
 
     *sums = (ckpt_hf_sums){.n_shards = 1};
-    w.number = ckpt_alloc(n * sizeof *w.number); // as many shards as items at most
+    w.number = ckpt_alloc(n * sizeof *w.number); // at most one shard per item
     if (!id || !w.number || n >= SPLIT_NONE)
         rc = ckpt_fail_memory(err);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {

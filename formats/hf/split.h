@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * split.h: which shard of a Hugging Face folder each tensor goes to.
+ * split.h: declares the division of a Hugging Face folder's tensors into shards.
  *
  * The rule of huggingface_hub 2.4 (and of zero_to_fp32, which uses it): walk the tensors in order.
- * One that shares the bytes of an earlier one goes with it and counts nothing.  One larger than the
- * limit becomes a shard of its own at once, while the shard that is open stays open.  If the open
- * shard and the tensor exceed the limit together, the open one is closed first.  Shards are
- * numbered in the order of closing.
+ * A tensor that shares the bytes of an earlier one joins its shard and adds no size.  A tensor
+ * larger than the limit becomes a shard of its own at once, while the open shard stays open.  If
+ * the open shard and the tensor together exceed the limit, the open one is closed first.  Shards
+ * are numbered in the order of closing.
  */
 #ifndef CKPT_FORMATS_HF_SPLIT_H
 #define CKPT_FORMATS_HF_SPLIT_H
@@ -14,13 +14,13 @@
 #include "libckpt/base/err.h"
 
 typedef struct ckpt_hf_item {
-    uint64_t n_bytes; /* of its storage */
-    size_t
-        storage; /* index of the item that stands for the storage: itself, or what it is tied to */
+    uint64_t n_bytes; /* size of its storage */
+    /* index of the item that owns the storage: itself, or the tensor that it is tied to */
+    size_t storage;
 } ckpt_hf_item;
 
 typedef struct ckpt_hf_sums {
-    uint32_t n_shards; /* at least 1, also when there is nothing to write */
+    uint32_t n_shards; /* at least 1, even without tensors */
     uint64_t total;    /* bytes, each storage counted once */
 } ckpt_hf_sums;
 

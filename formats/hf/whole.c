@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: are the tensors of a folder those of the model that its config.json describes?
+ * whole.c: checks that a folder's tensors make the whole model that its config.json describes.
  *
- * Only what no loader accepts is an error: fewer layers than num_hidden_layers, and an embedding
- * that is a whole fraction of vocab_size x hidden_size.  Configurations that let layers share
- * tensors, or have none, are not judged.
+ * Only cases that every loader rejects are errors: fewer layers than num_hidden_layers, and an
+ * embedding that is 1/n of vocab_size x hidden_size.  Configurations whose layers share tensors, or
+ * have none, are not checked.
  */
 #include "formats/hf/whole.h"
 
@@ -16,11 +16,11 @@
 
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
-/* Keys of models whose layers share tensors, or have none; and of diffusers' parts. */
+/* Keys of models whose layers share tensors or have none, and of diffusers' parts. */
 static const char *const hfc_unlike[] = {"num_hidden_groups",     "block_configs", "block_sizes",
                                          "share_repeated_layers", "_class_name",   NULL};
 
-/* A number above zero, of the model or of its part for text, under the first name that has one. */
+/* A positive number of the model or of its text part, by the first key that has one. */
 static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
@@ -35,17 +35,17 @@ static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
     return 0;
 }
 
-/* The layers that names have a number for: of "<prefix>.<number>." the prefix with most numbers. */
+/* The numbered layers "<prefix>.<number>." of one prefix; the prefix with most numbers counts. */
 typedef struct hfc_stack {
     const char *prefix;
     size_t n_prefix;
     uint64_t n;
-    uint8_t *is; /* by number */
+    uint8_t *is; /* bit set of the numbers seen */
 } hfc_stack;
 
 CKPT_VEC(hfc_stacks, hfc_stack);
 
-/* The stack of a prefix, made when it is new; NULL: out of memory. */
+/* Find or make the stack of a prefix; NULL: out of memory. */
 static hfc_stack *hfc_stack_of(hfc_stacks *all, const char *prefix, size_t n)
 {
     for (size_t i = 0; i < all->n; i++) {
@@ -58,7 +58,7 @@ static hfc_stack *hfc_stack_of(hfc_stacks *all, const char *prefix, size_t n)
     return s && s->is ? s : NULL;
 }
 
-/* Note the first number in a name as that of a layer. */
+/* Record the first number in a name as a layer's. */
 static bool hfc_note(hfc_stacks *all, const char *name)
 {
     for (const char *s = strchr(name, '.'); s; s = strchr(s + 1, '.')) {
@@ -105,7 +105,7 @@ static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name,
                             name, most, said);
 }
 
-/* The table of tokens, if there is one that is not quantized. */
+/* The token embedding, or NULL if there is none or it is quantized. */
 static const ckpt_tensor *hfc_table(const ckpt_map *map)
 {
     static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
@@ -125,7 +125,7 @@ static const ckpt_tensor *hfc_table(const ckpt_map *map)
     return NULL;
 }
 
-/* One axis of the table: a half, a third ... of what it should be is a rank's slice. */
+/* Check one axis of the embedding: 1/n of the expected size means one rank's slice. */
 static int hfc_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const char *key,
                     const char *name, ckpt_err *err)
 {

@@ -3,8 +3,8 @@
  * write.c: distributes tensors over the files of a Hugging Face folder.
  *
  * Names, order and bytes of the index are those of transformers and zero_to_fp32: indent 2, sorted
- * keys, a newline at the end.  The index is the last file, so that it appears when all others are
- * there.
+ * keys, a newline at the end.  The index is written last, so that it appears only when all other
+ * files are there.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,11 +18,11 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"
 
-/* What differs between the two ways to write. */
+/* The differences between hf and hf-bin. */
 typedef struct hfw_style {
     const ckpt_format *format; /* of the shards */
     const char *stem, *suffix;
-    bool list_tied; /* tied names stand in the index (and in the files) */
+    bool list_tied; /* tied names are listed in the index (and stored in the files) */
 } hfw_style;
 
 typedef struct hfw_writer {
@@ -32,9 +32,9 @@ typedef struct hfw_writer {
     uint32_t *shard; /* of each tensor */
     ckpt_hf_sums sums;
     uint32_t first;    /* index of the first shard in to->files */
-    const char *dtype; /* what config.json is to state, as torch spells it; NULL: as it is */
-    bool adapter;      /* the source is one of PEFT's, and so is what is written */
-    bool diffusers;    /* of diffusers, which looks for weights under a name of its own */
+    const char *dtype; /* new dtype of config.json, as torch spells it; NULL: unchanged */
+    bool adapter;      /* source and output are a PEFT adapter */
+    bool diffusers;    /* a diffusers model, which has another file name */
 } hfw_writer;
 
 static bool hfw_is_scale(const char *name)
@@ -45,9 +45,9 @@ static bool hfw_is_scale(const char *name)
 }
 
 /*
- * The dtype that config.json must state: that of most elements, where it is not the source's own.
- * NULL: the source's stays true, or transformers can make no model in this one (8 bits and less),
- * and loads these weights into the dtype that is stated.
+ * The dtype to write into config.json: that of most elements.  NULL if the source's entry stays
+ * true, or if transformers cannot create a model in this dtype (8 bits and less) and therefore
+ * casts the weights to the dtype of the source's entry.
  */
 static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
                                     const ckpt_target *target)
@@ -56,8 +56,9 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     uint64_t n[CKPT_N_DTYPES] = {0};
     ckpt_dtype most = CKPT_DTYPE_NONE;
 
-    // weights of a training checkpoint are its fp32 masters, whatever the model trained in; a
-    // configuration that a layout map made or was given says nothing of these
+    // The weights of a training checkpoint are its fp32 masters, in whatever dtype the model
+    // trained, so that the source's entry may be wrong.  The same holds for a configuration from a
+    // layout map.
     if (!from->config.file && !from->quantization && target->dtype == CKPT_DTYPE_NONE &&
         !target->dtypes &&
         (!from->format ||
@@ -66,7 +67,7 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     for (size_t i = 0; i < to->tensors.n; i++) {
         const ckpt_tensor *t = to->tensors.at[i];
 
-        // quantized weights are no values, and their scales of no matter
+        // the dtypes of quantized weights and of their scales do not count
         if (!t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT &&
             !(from->quantization && (t->dtype == CKPT_F8_E4M3 || hfw_is_scale(t->name))))
             n[t->dtype] += t->n_elems;
@@ -82,7 +83,7 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
 
 /* ---- adapters ---- */
 
-/* It was made one, or all of the source's files have names of adapters. */
+/* True for an adapter that ckpt extracted, or if all source files have names of adapters. */
 static bool hfw_is_adapter(const ckpt_map *from)
 {
     if (from->adapter_config)
@@ -103,7 +104,7 @@ static const char *hfw_stem(const hfw_writer *w)
 
 /* ---- shards ---- */
 
-/* Shards by the hub's rule; a tied name goes where its bytes go. */
+/* Divide the tensors by the hub's rule; a tied name goes to the shard with its bytes. */
 static int hfw_split(hfw_writer *w, uint64_t limit)
 {
     size_t n = w->to->tensors.n;
@@ -141,7 +142,7 @@ static void hfw_shard_name(const hfw_writer *w, uint32_t i, bool suffix, char ou
                  w->sums.n_shards, end);
 }
 
-/* One file for each shard; their sizes are set when their formats place the tensors. */
+/* Add one file per shard; its size is set when its format places the tensors. */
 static int hfw_add_shards(hfw_writer *w)
 {
     int rc = CKPT_OK;
@@ -152,7 +153,7 @@ static int hfw_add_shards(hfw_writer *w)
         uint32_t index = 0;
         hfw_shard_name(w, i, true, name);
         hfw_shard_name(w, i, false, prefix);
-        // torch names an archive's top folder like its file, without the last suffix
+        // torch names an archive's top folder after its file, without the last suffix
         ckpt_map_file file = {.path = name, .prefix = prefix, .format = w->style->format};
         rc = ckpt_map_add_file(w->to, &file, &index, w->err);
     }
@@ -164,7 +165,7 @@ static int hfw_add_shards(hfw_writer *w)
 /* ---- index ---- */
 
 /*
- * {"metadata": {"total_size": n}, "weight_map": {...}} in the arena, or NULL.  hidden: of the
+ * Make {"metadata": {"total_size": n}, "weight_map": {...}} in the arena, or NULL.  hidden: use the
  * shards' hidden names.
  */
 static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a, bool hidden)
@@ -207,7 +208,8 @@ static int hfw_index_text(const hfw_writer *w, bool hidden, ckpt_bytes *text)
     return rc;
 }
 
-/* The index, only where there is more than one shard: loaders look for the plain name first. */
+/* Add the index, only if there are several shards, because loaders look for the plain name
+ * first. */
 static int hfw_add_index(hfw_writer *w)
 {
     ckpt_bytes text = {0};
@@ -223,14 +225,15 @@ static int hfw_add_index(hfw_writer *w)
 
 /* ---- the set ---- */
 
-/* How loaders choose: the families in their order, a single file before an index. */
+/* Classify a file name by the order in which loaders search: families first, a single file before
+ * an index. */
 static ckpt_set_name hfw_look_at(const char *file_name, bool adapters)
 {
     ckpt_hf_name n = ckpt_hf_parse_name(file_name);
     ckpt_set_name out = {.order = 2 * n.family + (n.role == CKPT_HF_INDEX), .kind = n.family};
     bool is_adapter = n.family >= CKPT_HF_ADAPTER && n.family < CKPT_HF_ADAPTER + 2;
 
-    // variants are asked for by name, and an adapter is no rival of its model
+    // users select variants by name, and an adapter does not replace its model
     if (n.role != CKPT_HF_OTHER && is_adapter == adapters)
         out.what = n.n_variant               ? CKPT_SET_NEAR
                    : n.role == CKPT_HF_SHARD ? CKPT_SET_PART
@@ -248,7 +251,7 @@ static ckpt_set_name hfw_look_adapter(const char *file_name)
     return hfw_look_at(file_name, true);
 }
 
-/* All files of the folder belong together. */
+/* Declare all weight files as one set that is published together. */
 static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
 {
     ckpt_bytes text = {0};
@@ -270,7 +273,7 @@ static int hfw_make_set(hfw_writer *w, const ckpt_target *target)
     return rc;
 }
 
-/* A table of names was asked, and has an answer for this model. */
+/* True if a layout map matched this model. */
 static bool hfw_is_named(const ckpt_map *from)
 {
     for (size_t i = 0; i < from->facts.n; i++) {
@@ -280,7 +283,7 @@ static bool hfw_is_named(const ckpt_map *from)
     return false;
 }
 
-/* Experts with biases are gpt-oss', which the hub has packed. */
+/* True if experts have biases: gpt-oss, whose experts are packed on the hub too. */
 static bool hfw_has_bias(const ckpt_map *map, const char *name)
 {
     const char *bias = ckpt_arena_printf(map->arena, "%s_bias", name);
@@ -288,7 +291,8 @@ static bool hfw_has_bias(const ckpt_map *map, const char *name)
     return bias && ckpt_map_index(map, bias, strlen(bias)) != SIZE_MAX;
 }
 
-/* transformers 5 holds a layer's experts in one tensor; save_pretrained takes them apart again. */
+/* Warn about packed experts: transformers 5 holds a layer's experts in one tensor, but
+ * save_pretrained splits them. */
 static int hfw_note_packed(hfw_writer *w, const ckpt_map *from)
 {
     static const char end[] = ".experts.gate_up_proj";
@@ -311,7 +315,7 @@ static int hfw_note_packed(hfw_writer *w, const ckpt_map *from)
     return CKPT_OK;
 }
 
-/* A configuration states one dtype, and transformers loads all weights in that. */
+/* Note tensors of other dtypes, because transformers loads all weights in config.json's dtype. */
 static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
 {
     uint64_t n = 0;
@@ -330,19 +334,19 @@ static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
 }
 
 /*
- * Side files, shards, index: files appear in this order, so whoever sees the last one sees them
- * all.
+ * Write side files, then shards, then the index.  Files appear in this order, so that a reader
+ * which sees the last one sees them all.
  */
 static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *target)
 {
     w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
     w->adapter = hfw_is_adapter(from);
-    // PEFT reads no shards
+    // PEFT cannot read shards
     uint64_t limit = w->adapter ? 0 : target->max_shard_size;
     int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
 
     w->diffusers = !w->adapter && ckpt_hf_is_diffusers(from);
-    // diffusers' configurations state no dtype
+    // diffusers' configurations have no dtype
     w->dtype = w->diffusers ? NULL : hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && !target->no_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
@@ -364,8 +368,8 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
 }
 
 /*
- * safetensors stores a tied name as metadata of its shard; loaders that tie weights do not look
- * for it.
+ * A tied name is not listed in the index: safetensors stores it as metadata of its shard, and
+ * loaders that tie weights do not look it up.
  */
 int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
