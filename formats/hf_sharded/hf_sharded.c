@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hf_sharded.c: reads folders of sharded safetensors: the boxes of all ranks become whole tensors.
+ * hf_sharded.c: reads folders of sharded safetensors and joins the boxes of all ranks into whole
+ * tensors.
  *
- * Only headers are read.  A rank writes only files for which it has boxes, so a file that is not
- * there is judged by how other tensors are cut.  A last rank of which nothing is there shortens all
- * tensors alike: only the last pieces of uneven cuts exclude it, else there is a warning.
+ * Only headers are read.  A rank writes a file only if it has boxes for it, so that a missing file
+ * can be detected only by the way other tensors are cut.  If all files of the last rank are
+ * missing, every tensor is shorter; only a smaller last piece of an uneven cut excludes that,
+ * otherwise ckpt warns.
  */
 #include "formats/hf_sharded/hf_sharded.h"
 
@@ -29,19 +31,19 @@ CKPT_VEC(hfs_files, hfs_file);
 /* A box of a tensor. */
 typedef struct hfs_box {
     uint32_t item, source;
-    uint64_t at; /* bytes into the source */
+    uint64_t at; /* byte offset in the source */
     const uint64_t *start, *count;
     const char *file;
 } hfs_box;
 
 CKPT_VEC(hfs_boxes, hfs_box);
 
-/* A tensor, in the order in which names came up. */
+/* A tensor, in the order of first appearance. */
 typedef struct hfs_item {
     const char *name;
     ckpt_dtype dtype;
     uint32_t ndim;
-    uint64_t *shape; /* as far as boxes reached */
+    uint64_t *shape; /* upper bounds of its boxes so far */
     const char *file;
 } hfs_item;
 
@@ -50,11 +52,11 @@ CKPT_VEC(hfs_items, hfs_item);
 typedef struct hfs_reader {
     ckpt_map *map;
     const ckpt_listing *list;
-    hfs_files files; /* by file, then rank */
+    hfs_files files; /* sorted by file, then rank */
     hfs_items item;
     ckpt_index index; /* of items, by name */
     hfs_boxes box;
-    bool sorted; /* a file without sharding info, whose tensors stand as safetensors sorts them */
+    bool sorted; /* a file has no sharding info, so that its tensors are in safetensors' order */
     ckpt_err *err;
 } hfs_reader;
 
@@ -71,7 +73,7 @@ static int hfs_probe(const ckpt_listing *list)
     return 0;
 }
 
-/* A file alone has pieces under the names of whole tensors: always the folder is meant. */
+/* Always open the folder, because a single file has pieces under the names of whole tensors. */
 static int hfs_part(const char *file_name)
 {
     ckpt_hfs_name is;
@@ -81,7 +83,7 @@ static int hfs_part(const char *file_name)
 
 /* ---- files ---- */
 
-/* For qsort: by file, then rank; so names come up in the order of the model. */
+/* For qsort: by file, then rank, so that tensors appear in the model's order. */
 static int hfs_file_order(const void *pa, const void *pb)
 {
     const hfs_file *a = pa, *b = pb;
@@ -92,8 +94,8 @@ static int hfs_file_order(const void *pa, const void *pb)
 }
 
 /*
- * Are there all that the names tell of?  A rank without a box in some file does not write it, so
- * only a number that no file has is amiss.
+ * Check that file names are complete.  A rank without a box in some file does not write it, so that
+ * only a rank or file number that no file name has is an error.
  */
 static int hfs_check_files(hfs_reader *r)
 {
@@ -119,7 +121,7 @@ static int hfs_check_files(hfs_reader *r)
         bool there = false;
         for (size_t i = 0; !there && i < r->files.n; i++)
             there = f[i].is.rank == rank;
-        // numbers may be as large as they like: the first that is missing ends the search
+        // numbers are untrusted and may be huge: stop at the first missing one
         if (!there)
             return ckpt_fail(r->err, CKPT_EMISSING,
                              "%s: no file of rank %" PRIu32 " (shard-%05" PRIu32
@@ -156,7 +158,7 @@ static bool hfs_is(const void *ctx, uint32_t number, const void *key)
     return strcmp(((const hfs_item *)ctx)[number].name, key) == 0;
 }
 
-/* The item of a tensor's name, made when it is new. */
+/* Find the item of a tensor's name, or make it. */
 static int hfs_item_of(hfs_reader *r, const ckpt_tensor *t, const char *file, uint32_t *out)
 {
     uint32_t hash = ckpt_hash_bytes(t->name, strlen(t->name), 0);
@@ -185,7 +187,7 @@ static int hfs_item_of(hfs_reader *r, const ckpt_tensor *t, const char *file, ui
     return ckpt_index_add(&r->index, hash, *out) ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* The first element of a box on each axis; NULL offsets: the box is all of the tensor. */
+/* Read the first element of a box on each axis; NULL offsets mean a whole tensor. */
 static bool hfs_starts(const ckpt_value *offsets, const ckpt_tensor *t, uint64_t *start)
 {
     bool good = !offsets || (offsets->kind == CKPT_V_LIST && offsets->as.seq.n == t->ndim);
@@ -198,7 +200,7 @@ static bool hfs_starts(const ckpt_value *offsets, const ckpt_tensor *t, uint64_t
     return good;
 }
 
-/* One tensor of a file: a box of the tensor that it names. */
+/* Add one tensor of a file as a box of the whole tensor of that name. */
 static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uint32_t source_base,
                       const ckpt_value *offsets)
 {
@@ -222,8 +224,9 @@ static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uin
                              r->list->folder, file, t->name);
         shape[k] = end > shape[k] ? end : shape[k];
     }
-    count[t->ndim] = 0; // where hfs_box_order stops
-    // what has no elements reaches as far as it says, and needs no bytes
+    count[t->ndim] = 0; // the sentinel of hfs_box_order
+
+    // A tensor without elements extends the shape but needs no bytes.
     if (t->n_elems == 0)
         return CKPT_OK;
     assert(t->n_extents == 1);
@@ -239,8 +242,8 @@ static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uin
 }
 
 /*
- * Tensors of a file in the order of its sharding info, which is the model's (the header's is
- * sorted), and what is only in one of the two.
+ * Add a file's boxes in the order of its sharding info, which is the model's order (the header is
+ * sorted), and report names that only one of the two has.
  */
 static int hfs_boxes_by_info(hfs_reader *r, const char *file, const ckpt_map *sub,
                              uint32_t source_base, const ckpt_value *info)
@@ -271,7 +274,7 @@ static int hfs_boxes_by_info(hfs_reader *r, const char *file, const ckpt_map *su
     return rc;
 }
 
-/* All tensors of a file. */
+/* Add all boxes of a file. */
 static int hfs_boxes_of(hfs_reader *r, const char *file, const ckpt_map *sub, uint32_t source_base,
                         ckpt_arena *arena)
 {
@@ -289,14 +292,14 @@ static int hfs_boxes_of(hfs_reader *r, const char *file, const ckpt_map *sub, ui
         rc = ckpt_json_parse(&info, arena, &json, r->err);
         return rc == CKPT_OK ? hfs_boxes_by_info(r, file, sub, source_base, info) : rc;
     }
-    // As torch reads it: what has no info begins at 0.
+    // A tensor without sharding info begins at 0, as in torch's reader.
     r->sorted = true;
     for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++)
         rc = hfs_box_of(r, file, sub->tensors.at[i], source_base, NULL);
     return rc;
 }
 
-/* One file's header: its bytes become sources of the map, its tensors boxes. */
+/* Read one file's header: its data become sources of the map, its tensors boxes. */
 static int hfs_read_file(hfs_reader *r, const char *name)
 {
     const char *path = ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
@@ -326,7 +329,7 @@ static int hfs_read_file(hfs_reader *r, const char *name)
 
 /* ---- tensors ---- */
 
-/* For qsort: by tensor, then by where boxes begin, row-major. */
+/* For qsort: by tensor, then by the first element in row-major order. */
 static int hfs_box_order(const void *pa, const void *pb)
 {
     const hfs_box *a = pa, *b = pb;
@@ -340,7 +343,8 @@ static int hfs_box_order(const void *pa, const void *pb)
     return 0;
 }
 
-/* A box as an extent: whole rows are an interval of the flattened tensor, which is found faster. */
+/* Make the extent of a box.  A box of whole rows becomes a flat interval, because that is faster to
+ * look up. */
 static void hfs_extent(const hfs_item *item, const hfs_box *box, ckpt_axis *axis, ckpt_extent *e)
 {
     int64_t by = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
@@ -349,7 +353,7 @@ static void hfs_extent(const hfs_item *item, const hfs_box *box, ckpt_axis *axis
 
     *e = (ckpt_extent){.source = box->source, .at = box->at, .ndim = item->ndim, .axis = axis};
     for (uint32_t k = item->ndim; k-- > 0;) {
-        // no overflow: as many elements are in the file
+        // no overflow, because the file has all these elements
         axis[k] = (ckpt_axis){box->start[k], box->count[k], by * (int64_t)row};
         rows &= k == 0 || box->count[k] == item->shape[k];
         row *= k > 0 ? box->count[k] : 1;
@@ -361,7 +365,7 @@ static void hfs_extent(const hfs_item *item, const hfs_box *box, ckpt_axis *axis
     e->ndim = rows ? 1 : item->ndim;
 }
 
-/* A tensor with n boxes. */
+/* Add a tensor with n boxes. */
 static int hfs_tensor(hfs_reader *r, const hfs_item *item, const hfs_box *box, size_t n)
 {
     const ckpt_tensor like = {
@@ -400,15 +404,16 @@ static int hfs_tensors(hfs_reader *r)
     return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
 }
 
-/* ---- what is missing ---- */
+/* ---- missing files ---- */
 
 /* How the boxes of a tensor cut it. */
 typedef struct hfs_cut {
-    size_t n;            /* boxes */
-    uint64_t each, rows; /* along the axis that is cut: of the first box, of all */
+    size_t n;            /* number of boxes */
+    uint64_t each, rows; /* along the cut axis: elements of the first box, and of all */
 } hfs_cut;
 
-/* Of boxes in order: the axis along which the last one begins behind the first, else the first. */
+/* Derive a tensor's cut from its sorted boxes.  The cut axis is the one along which the last box
+ * begins behind the first, or else axis 0. */
 static hfs_cut hfs_cut_of(const hfs_item *item, const hfs_box *box, size_t n)
 {
     hfs_cut cut = {.n = n};
@@ -425,18 +430,17 @@ static hfs_cut hfs_cut_of(const hfs_item *item, const hfs_box *box, size_t n)
     return cut;
 }
 
-/* Rows that each of so many ranks has, as torch cuts. */
+/* Rows per rank, as torch.chunk divides them. */
 static uint64_t hfs_share(uint64_t rows, uint64_t ranks)
 {
     return rows / ranks + (rows % ranks > 0);
 }
 
 /*
- * What tensors tell of the ranks.
+ * Conclusions from all tensors about the number of ranks.
  *
- * cuts  one for each tensor, in order
- * most  boxes of one tensor
- * sure  a tensor is cut as only this number of ranks cuts it
+ * cuts  one for each tensor, in order most  largest number of boxes of one tensor sure  some
+ * tensor's cut is only possible with this number of ranks
  */
 typedef struct hfs_census {
     hfs_cut *cuts;
@@ -460,7 +464,8 @@ static int hfs_count(hfs_reader *r, hfs_census *c)
         hfs_cut cut = hfs_cut_of(&r->item.at[i], r->box.at + first, end - first);
         c->cuts[i] = cut;
         c->most = cut.n > c->most ? cut.n : c->most;
-        // pieces of one size may go on; where the last one is smaller, more ranks had cut finer
+        // A smaller last piece proves that no rank follows, because more ranks would have smaller
+        // pieces.
         c->sure |= cut.n > 1 && cut.n == c->ranks && cut.each * cut.n != cut.rows &&
                    hfs_share(cut.rows, c->ranks) == cut.each &&
                    hfs_share(cut.rows, (uint64_t)c->ranks + 1) < cut.each;
@@ -468,7 +473,7 @@ static int hfs_count(hfs_reader *r, hfs_census *c)
     return CKPT_OK;
 }
 
-/* A file that a rank, which has others, does not have: did it have pieces to write there? */
+/* Report a file that one rank lacks, if that rank must have had pieces for it. */
 static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, uint32_t file)
 {
     const char *sign = NULL;
@@ -478,7 +483,7 @@ static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, u
     for (size_t i = 0; i < r->item.n && !wide; i++) {
         const hfs_item *item = &r->item.at[i];
         const hfs_cut *cut = &c->cuts[i];
-        // as many ranks as cut the other tensors would have cut this one finer
+        // with as many ranks as other tensors have, this one's pieces would be smaller
         if (!ckpt_hfs_parse(item->file, &is) || is.file != file || cut->rows == 0 ||
             cut->n >= c->most || hfs_share(cut->rows, c->most) == cut->each)
             continue;
@@ -499,10 +504,10 @@ static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, u
                          r->list->folder, rank, file, r->files.at[0].is.of, sign);
 }
 
-/* Of each file the first rank that does not have it. */
+/* For each file, find the first rank that lacks it. */
 static int hfs_files_missing(hfs_reader *r, const hfs_census *c)
 {
-    size_t i = 0, end; // files stand by number, then rank
+    size_t i = 0, end; // files are sorted by file number, then rank
     int rc = CKPT_OK;
 
     for (; rc == CKPT_OK && i < r->files.n; i = end) {
@@ -516,7 +521,8 @@ static int hfs_files_missing(hfs_reader *r, const hfs_census *c)
     return rc;
 }
 
-/* Boxes are in order.  A last rank of which nothing is here shortens all tensors alike. */
+/* Report missing files; boxes must be sorted.  Warn if the files of a last rank could be
+ * missing. */
 static int hfs_missing(hfs_reader *r)
 {
     hfs_census c = {0};
@@ -536,7 +542,7 @@ static int hfs_missing(hfs_reader *r)
 
 /* ---- the order ---- */
 
-/* Bits of a whole tensor; no overflow: the map has it. */
+/* Bits of a whole tensor; no overflow, because the map has it. */
 static uint64_t hfs_size(const hfs_item *item)
 {
     uint64_t n = ckpt_dtype_get(item->dtype)->bits;
@@ -546,7 +552,7 @@ static uint64_t hfs_size(const hfs_item *item)
     return n;
 }
 
-/* Sizes of tensors that nowhere fall, and rise somewhere. */
+/* True if the sizes of the tensors never fall and rise at least once. */
 static bool hfs_by_size(const hfs_reader *r)
 {
     uint64_t last = 0;
@@ -563,12 +569,13 @@ static bool hfs_by_size(const hfs_reader *r)
 }
 
 /*
- * Why the order in which names came up is not that of the model's state_dict; NULL: it is.
+ * The reason why the order of first appearance is not that of the model's state_dict, or NULL if it
+ * is.
  *
- * torch writes DCP_SHARDING_INFO as it goes through the dict, unless it copies from a GPU: then by
- * size (_OverlappingCpuLoader).  Ranks that share out what all have, and several files of each, are
- * parts of one order, but do not say how these go together.  What has no elements is not trained,
- * and may be any rank's.
+ * torch writes DCP_SHARDING_INFO in the order of the dict, except that it sorts by size when it
+ * copies from a GPU (_OverlappingCpuLoader).  If ranks divide replicated tensors among them, or
+ * have several files each, the parts cannot be put back into one order.  Tensors without elements
+ * do not count, because any rank may have written them.
  */
 static const char *hfs_no_order(const hfs_reader *r)
 {
@@ -585,9 +592,9 @@ static const char *hfs_no_order(const hfs_reader *r)
     return hfs_by_size(r) ? "they stand by size, as torch saves from GPUs" : NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the driver ---- */
 
-/* What was said of pieces is not true of the whole. */
+/* Drop the metadata of the pieces, because it is wrong for whole tensors. */
 static void hfs_drop_info(ckpt_dict *pairs)
 {
     uint64_t n = 0;
@@ -606,7 +613,7 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     hfs_reader r = {.map = map, .list = list, .err = err};
     int rc = hfs_find_files(&r);
 
-    (void)opts; // the model alone: no tags, no optimizer
+    (void)opts; // the format holds only the model: no tags, no optimizer
     for (size_t i = 0; rc == CKPT_OK && i < r.files.n; i++)
         rc = hfs_read_file(&r, r.files.at[i].name);
     hfs_drop_info(&map->metadata);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: owns the names of the ranks' files.
+ * name.c: parses the names of the ranks' files.
  */
 #include <string.h>
 
 #include "formats/hf_sharded/hf_sharded.h"
 
-/* Five digits or more, as "%05d" writes them; 0: none. */
+/* Parse a number of five digits or more ("%05d"); 0 if there is none. */
 static uint32_t hsn_number(const char **text)
 {
     const char *p = *text;

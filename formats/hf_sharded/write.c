@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the driver's writer: for each rank the files that HuggingFaceStorageWriter leaves of a
- * model under FSDP2.
+ * write.c: writes, for each rank, the files that HuggingFaceStorageWriter makes of a model under
+ * FSDP2.
  *
- * Tensors are cut along their first axis (ckpt_dcp_rows); a rank without rows of a tensor does not
- * have it, and without any of a file's tensors has no such file.  The first rank has a piece of
- * each.  What a file of several is (fqn_to_index_mapping) is the hub's split of whole tensors, so
- * that torch's consolidation makes shards of the size asked for.
+ * Tensors are cut along their first axis (ckpt_dcp_rows).  A rank without rows of a tensor does not
+ * store it, and without tensors of a file it does not write the file.  The first rank has a piece
+ * of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
+ * tensors, so that torch's consolidation makes shards of the requested size.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,26 +20,28 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 
-/* The pieces of a tensor: files are laid out from the last rank's on, and fill it from its end. */
+/* The pieces of a tensor.  Files are laid out from the last rank down, so that extents fill from
+ * the end. */
 typedef struct hsw_cut {
-    ckpt_extent *extent; /* room for all ranks */
-    uint32_t n;          /* that are made: the last ones */
+    ckpt_extent *extent; /* capacity: one per rank */
+    uint32_t n;          /* number of extents made, the last n */
 } hsw_cut;
 
 typedef struct hsw_writer {
     ckpt_map *to;
     ckpt_err *err;
     uint32_t ranks;
-    uint32_t *shard; /* of each tensor: number of its file, from 0 */
+    uint32_t *shard; /* each tensor's file, from 0 */
     uint32_t n_shards;
-    hsw_cut *cut;  /* of each tensor */
-    size_t *order; /* tensors as DCP_SHARDING_INFO names them */
+    hsw_cut *cut;  /* one per tensor */
+    size_t *order; /* tensors in the order of DCP_SHARDING_INFO */
     ckpt_arena *scratch;
 } hsw_writer;
 
-/* ---- what is written ---- */
+/* ---- contents ---- */
 
-/* Moments have no place here, and what of a run is no weight stays behind. */
+/* Refuse moments, and report other state of the run as dropped, because the format holds a model
+ * only. */
 static int hsw_weights(hsw_writer *w, const ckpt_map *from)
 {
     uint64_t n_tied = 0;
@@ -52,7 +54,7 @@ static int hsw_weights(hsw_writer *w, const ckpt_map *from)
                              "%.200s: hf-sharded holds a model alone: leave its optimizer state "
                              "out, or write dcp",
                              t->name);
-        // torch's loader asks for each name that the model has
+        // torch's loader looks up every name of the model, so that tied names are written in full
         n_tied += t->owner != NULL;
         t->owner = NULL;
     }
@@ -67,7 +69,7 @@ static int hsw_weights(hsw_writer *w, const ckpt_map *from)
     return rc;
 }
 
-/* Some of torch's functions are narrower than its files. */
+/* Note tensors that the format can hold but some of torch's functions cannot read. */
 static int hsw_tell_limits(hsw_writer *w)
 {
     const ckpt_tensor *scalar = NULL, *whole = NULL;
@@ -94,7 +96,7 @@ static int hsw_tell_limits(hsw_writer *w)
 
 /* ---- files ---- */
 
-/* The files of a rank, by the hub's rule. */
+/* Divide the tensors into files by the hub's rule. */
 static int hsw_split(hsw_writer *w, uint64_t limit)
 {
     size_t n = w->to->tensors.n;
@@ -123,7 +125,7 @@ static int hsw_name_order(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-/* The model's order where the source has it; else names are sorted, so that none is made up. */
+/* Choose the model's order if the source has it; otherwise sort names, to have a stable order. */
 static int hsw_order(hsw_writer *w, const ckpt_map *from)
 {
     size_t n = w->to->tensors.n;
@@ -140,7 +142,7 @@ static int hsw_order(hsw_writer *w, const ckpt_map *from)
     return CKPT_OK;
 }
 
-/* A rank's rows of a tensor; false: it has none.  Packed elements are not cut. */
+/* Compute a rank's rows of a tensor; false if it has none.  Packed dtypes are not cut. */
 static bool hsw_rows(const hsw_writer *w, const ckpt_tensor *t, uint32_t rank, uint64_t *start,
                      uint64_t *count)
 {
@@ -165,7 +167,7 @@ static bool hsw_place(ckpt_bytes *info, const ckpt_tensor *t, uint64_t start)
     return ok && ckpt_bytes_add(info, "]}", 2);
 }
 
-/* A rank's pieces of a file's tensors, each a tensor of a map of their own. */
+/* Add a rank's pieces of one file as tensors of a separate map. */
 static int hsw_pieces(hsw_writer *w, ckpt_map *part, uint32_t rank, uint32_t shard,
                       ckpt_bytes *info)
 {
@@ -190,7 +192,7 @@ static int hsw_pieces(hsw_writer *w, ckpt_map *part, uint32_t rank, uint32_t sha
     return rc == CKPT_OK && !ok ? ckpt_fail_memory(w->err) : rc;
 }
 
-/* What the source carries, and what is to be said of the pieces. */
+/* Add the source's metadata and the sharding info of the pieces. */
 static int hsw_metadata(hsw_writer *w, ckpt_map *part, const ckpt_bytes *info)
 {
     ckpt_arena *a = part->arena;
@@ -206,7 +208,7 @@ static int hsw_metadata(hsw_writer *w, ckpt_map *part, const ckpt_bytes *info)
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The rows that a piece has, as an interval of the flattened tensor. */
+/* Add a piece's rows as an interval of the flattened tensor. */
 static bool hsw_cut_add(hsw_writer *w, size_t i, uint32_t source, uint64_t start, uint64_t count)
 {
     const ckpt_tensor *t = w->to->tensors.at[i];
@@ -223,7 +225,7 @@ static bool hsw_cut_add(hsw_writer *w, size_t i, uint32_t source, uint64_t start
     return true;
 }
 
-/* Take a file that was laid out over: its header, and where pieces lie. */
+/* Copy a laid out file into the output map: its header, and the extents of its pieces. */
 static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
 {
     const ckpt_map_file *laid = &part->files.at[0];
@@ -242,7 +244,7 @@ static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
         const ckpt_tensor *piece = part->tensors.at[k];
         size_t i = ckpt_map_index(w->to, piece->name, strlen(piece->name));
         uint64_t start, count;
-        // the last rank that is laid out has some of each
+        // rank 0 is laid out last and has a piece of every tensor
         w->to->tensors.at[i]->file = index;
         if (piece->n_elems == 0)
             continue;
@@ -256,7 +258,7 @@ static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
     return rc;
 }
 
-/* A rank's file: laid out as any safetensors file is, with the pieces for tensors. */
+/* Lay out a rank's file with the safetensors driver, with the pieces as its tensors. */
 static int hsw_file(hsw_writer *w, uint32_t rank, uint32_t shard)
 {
     char name[96];
@@ -271,7 +273,7 @@ static int hsw_file(hsw_writer *w, uint32_t rank, uint32_t shard)
                    shard + 1, w->n_shards);
     if (rc == CKPT_OK)
         rc = hsw_pieces(w, part, rank, shard, &info);
-    // a source without tensors makes one file all the same
+    // write one file even if the source has no tensors
     if (rc == CKPT_OK && (part->tensors.n > 0 || rank == 0)) {
         rc = hsw_metadata(w, part, &info);
         if (rc == CKPT_OK)
@@ -287,8 +289,8 @@ static int hsw_file(hsw_writer *w, uint32_t rank, uint32_t shard)
 }
 
 /*
- * All files, the first rank's first one last: until it is there, readers see that ranks or rows are
- * missing.
+ * Lay out all files, the first rank's first file last, so that until it appears readers notice
+ * missing ranks or rows.
  */
 static int hsw_files(hsw_writer *w)
 {
@@ -309,7 +311,7 @@ static int hsw_files(hsw_writer *w)
 
 /* ---- the set ---- */
 
-/* torch's reader takes every safetensors file of the folder. */
+/* All safetensors files belong to the set, because torch's reader loads every one in the folder. */
 static ckpt_set_name hsw_look(const char *file_name)
 {
     const char *end = strstr(file_name, ".safetensors");
@@ -334,7 +336,7 @@ static int hsw_make_set(hsw_writer *w)
     return CKPT_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the driver ---- */
 
 int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
