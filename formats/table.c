@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c: the one list of format drivers.  Adding a format is one line here and one file beside
- * it.
+ * table.c: lists the format drivers.  A new format is one line here and one file beside this one.
  */
 #include "formats/gguf/gguf.h"
 #include "formats/npz/npz.h"
