@@ -116,7 +116,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err);
 /*
  * A communicator that exchanges the memory of `device` between the processes of `base`, through
  * bounded host buffers.  Several ranks on one GPU need it, because NCCL refuses them; tests compare
- * NCCL with it. base stays the caller's and must outlive the result.
+ * NCCL with it.  base stays the caller's and must outlive the result.
  */
 int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 

@@ -256,7 +256,7 @@ int ds_fill(ds_context *x, ckpt_value *json)
 
 /* ---- arguments without a key ---- */
 
-/* True if the user gave an argument whose key the file lacks. */
+/* True if the user gave the argument and the file lacks its key. */
 static bool au_alone(const ds_context *x, zt_argument a, const ckpt_value *json, const char *path)
 {
     return x->args->given[a] && !ds_find(json, path);

@@ -389,7 +389,7 @@ static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds
 }
 
 /* Handle an "auto" that no argument filled: typed blocks take the default, others fail, because
- * DeepSpeed has no default for them.  */
+ * DeepSpeed has no default for them. */
 static int fd_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
 {
     char path[FD_PATH];

@@ -55,8 +55,8 @@ typedef enum ds_kind {
 typedef enum ds_fate {
     DS_USED, /* stored; with `why`: no effect, and a note gives that reason */
     DS_IDLE, /* checked but not stored; a note gives the reason */
-    DS_OFF, /* accepted while false, null, empty or at most max; otherwise refused with the reason */
-    DS_GONE /* refused wherever it appears */
+    DS_OFF,  /* accepted while false, null, empty or at most max; else refused with the reason */
+    DS_GONE  /* refused wherever it appears */
 } ds_fate;
 
 typedef struct ds_block ds_block;
@@ -124,7 +124,7 @@ int ds_batch(ds_context *x, zt_config *c);
  */
 int ds_fill(ds_context *x, ckpt_value *json);
 
-/* Apply the given arguments whose keys the file lacks.  Must run after the tables. */
+/* Apply the given arguments that have no key in the file.  Must run after the tables. */
 void ds_fill_missing(const ds_context *x, const ckpt_value *json, ds_draft *d);
 
 /*

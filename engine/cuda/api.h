@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api.h: what the plugin libzerotrain-cuda.so exports: devices, and the communicator of NCCL.
+ * api.h: declares the interface of the plugin libzerotrain-cuda.so: devices, and the NCCL
+ * communicator.
  *
- * The plugin is opened by load.c when a run asks for a GPU, so the program itself starts where
- * no CUDA library is installed.  Both sides share the structs of device.h and comm.h: they must
- * come from one build, which zt_cuda_api() tells.  Memory and errors do not cross: each side frees
- * what it has allocated, through the tables.
+ * load.c opens the plugin when a run asks for a GPU, so that the program itself starts on machines
+ * without CUDA libraries.  Program and plugin share the structs of device.h and comm.h, so both
+ * must come from one build; zt_cuda_api() tests this.  Memory and errors do not cross: each side
+ * frees its own allocations, through the tables.
  */
 #ifndef ZT_CUDA_API_H
 #define ZT_CUDA_API_H
@@ -17,32 +18,32 @@ extern "C" {
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
 
-/* Counted up when a struct of device.h or comm.h, or a function here, changes. */
+/* Must be incremented when a struct of device.h or comm.h, or a function here, changes. */
 #define ZT_CUDA_API 3
 
 #define ZT_CUDA_EXPORT __attribute__((visibility("default")))
 
-/* ZT_CUDA_API of the build that the plugin comes from. */
+/* The plugin's ZT_CUDA_API. */
 ZT_CUDA_EXPORT int zt_cuda_api(void);
 
-/* Bytes that tell one GPU from any other, of this machine or another. */
+/* Length of a UUID, which identifies a GPU across machines. */
 #define ZT_CUDA_UUID 16
 
 /*
  * The number of GPUs that this process may use (CUDA_VISIBLE_DEVICES counts), 0: none, or no
  * driver.
  *
- * uuid  the identity of number `ordinal`, which must be below the number; NULL: not wanted
+ * uuid  filled with the identity of GPU `ordinal`, which must be below the number; may be NULL
  */
 ZT_CUDA_EXPORT int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID]);
 
 /*
- * GPU number `ordinal` as a device.
+ * A device for GPU number `ordinal`.
  *
- * deterministic  also where it costs time: libraries' algorithms are chosen so that repeated runs
- *                have equal bits
+ * deterministic  use library algorithms whose repeated runs have equal bits, even if they are
+ *                slower
  * Errors         CKPT_EUNSUPPORTED: no GPU, a driver that is too old, compute capability below 8.0
- *                (the text says what was found and what is needed); CKPT_ELIMIT
+ *                (the text gives the found and the needed version); CKPT_ELIMIT
  */
 ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic,
                                       ckpt_err *err);
@@ -51,12 +52,12 @@ ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool determi
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);
 
 /*
- * Collectives over the memory of `device`, by NCCL.  All ranks call it.
+ * A communicator over the memory of `device`, by NCCL.  All ranks must call it.
  *
- * base    the processes: spreads NCCL's id and is what abort ends; it stays the caller's, and
- *         outlives the result
- * Errors  CKPT_EUNSUPPORTED: built without NCCL; CKPT_EIO: NCCL's own (two ranks on one GPU are one
- *         of them)
+ * base    communicator of the processes: it distributes NCCL's id, and abort ends its processes; it
+ *         stays the caller's and must outlive the result
+ * Errors  CKPT_EUNSUPPORTED: built without NCCL; CKPT_EIO: an NCCL error (for example, two ranks on
+ *         one GPU)
  */
 ZT_CUDA_EXPORT int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err);
 

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.cu: owns attention on the GPU, forward, and what both directions do on the host.
+ * attention.cu: computes attention on the GPU, forward, and has the host code of both directions.
  *
- * A block takes some queries of one head and meets the keys tile by tile; a running maximum and sum
- * are kept per query, and what was summed so far is scaled down when the maximum grows (Milakov &
- * Gimelshein 2018).  The next tile is on its way while one is worked on.
+ * A block takes some queries of one head and passes over the keys tile by tile.  It keeps a running
+ * maximum and sum per query, and scales the sums down when the maximum grows (Milakov & Gimelshein
+ * 2018).  The next tile loads while one is used.
  *
- *     s = scale q k'            top' = max(top, max s)        shrink = exp(top - top')
- *     sum' = sum shrink + sum of exp(s - top')                o' = o shrink + exp(s - top') v
+ *     s = scale q k'      top' = max(top, max s)     shrink = exp(top - top')
+ *     sum' = sum shrink + sum of exp(s - top')       o' = o shrink + exp(s - top') v
  *     in the end  o / sum,  lse = top + log sum
  *
- * Exponents are powers of 2 in the tensor family (one instruction each): log2 e is a factor of the
- * scores there, and comes off again in lse.  Dropped probabilities leave o, not the sum; what is
- * kept is multiplied by 1 / (1 - p) once, with the division.
+ * Exponents are powers of 2 in the tensor family, because those take one instruction each: scores
+ * have log2 e as a factor there, and lse divides it out again.  Dropped probabilities are left out
+ * of o, not of the sum; kept ones are multiplied by 1 / (1 - p) once, together with the division.
  */
 #include "engine/cuda/attention.h"
 
 /* ---- tensor family ----------------------------------------------------------------------- */
 
-/* Where things lie in shared memory, in bytes; the queries come first. */
+/* Layout of shared memory: byte offsets, with the queries first. */
 typedef struct ck_fw_lay {
     int k, v, valid, keep, bytes;
 } ck_fw_lay;
 
-/* M: 16 M queries a warp.  K: keys of a tile.  stages: tiles of keys at a time. */
+/* M: 16 M queries a warp.  K: keys of a tile.  stages: tiles of keys in flight. */
 template <int W, int M, int K>
 static __host__ __device__ ck_fw_lay ck_fw_plan(int stages, bool drop)
 {
@@ -39,14 +39,15 @@ static __host__ __device__ ck_fw_lay ck_fw_plan(int stages, bool drop)
     return l;
 }
 
-/* What a warp works with.  Four lanes share a row: row m * 16 + half * 8 + lane / 4 for each m and
- * half. */
+/*
+ * State of a warp.  Four lanes share a row: row m * 16 + half * 8 + lane / 4 for each m and half.
+ */
 template <typename T, int M> struct ck_fw_warp {
-    T *q;                /* its rows; in the end the room for o */
-    const uint8_t *keep; /* of its rows, or unused */
+    T *q;                /* its rows; at the end room for o */
+    const uint8_t *keep; /* dropout flags of its rows, or unused */
     int q0;              /* its first query */
     float top[M][2];     /* maximum so far, times log2 e */
-    float sum[M][2];     /* what this lane has of the sum so far */
+    float sum[M][2];     /* this lane's part of the sum so far */
 };
 
 /* A tile of keys. */
@@ -56,7 +57,7 @@ template <typename T> struct ck_fw_keys {
     int k0;
 };
 
-/* The tile from key k0 on, in stage `at`. */
+/* The tile of keys from k0 on, in stage `at`. */
 template <typename T, int W, int K>
 static __device__ __forceinline__ ck_fw_keys<T> ck_fw_view(char *room, const ck_fw_lay &l, int at,
                                                            int k0)
@@ -67,7 +68,6 @@ static __device__ __forceinline__ ck_fw_keys<T> ck_fw_view(char *room, const ck_
             (const int *)(void *)(room + l.valid) + at * K, k0};
 }
 
-/* Copy it there. */
 template <typename T, int W, int K>
 static __device__ __forceinline__ void ck_fw_load(const cu_at_call &a, const ck_at_head &h,
                                                   const ck_fw_keys<T> &to)
@@ -82,9 +82,9 @@ static __device__ __forceinline__ void ck_fw_load(const cu_at_call &a, const ck_
 }
 
 /*
- * One step of the running softmax over one row of the warp's scores (row = 2 m + half), which still
- * lack `factor`: they become probabilities relative to the new maximum.  Returns by what earlier
- * sums shrink.
+ * One step of the running softmax over one row of the warp's scores (row = 2 m + half), not yet
+ * multiplied by `factor`.  Scores become probabilities relative to the new maximum.  Returns the
+ * factor by which earlier sums shrink.
  */
 template <typename T, int M, int K>
 static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, float factor,
@@ -96,21 +96,21 @@ static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, float fac
 
 #pragma unroll
     for (int e = 0; e < K / 4; e++) {
-        // passes NaN over; such a score makes the sum NaN below
+        // fmaxf ignores NaN; a NaN score makes the sum NaN below
         top = fmaxf(top, s[m][e / 2].x[half * 2 + e % 2]);
     }
     top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
     top = fmaxf(before, top * factor); // factor > 0
     w->top[m][half] = top;
-    // -inf: a row that has seen no key yet; 2^(-inf - 0) = 0
+    // -inf: the row has seen no key yet; 2^(-inf - 0) = 0
     top = top > -INFINITY ? top : 0.0F;
 #pragma unroll
     for (int e = 0; e < K / 4; e++) {
         float &x = s[m][e / 2].x[half * 2 + e % 2];
 
         x = ck_at_exp2(fmaf(x, factor, -top));
-        sum += x; // not rounded to T, and before dropout
+        sum += x; // the sum is of values before rounding to T and before dropout
     }
     const float shrink = ck_at_exp2(before - top);
 
@@ -118,7 +118,7 @@ static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, float fac
     return shrink;
 }
 
-/* Dropped probabilities become 0. */
+/* Set dropped probabilities to 0. */
 template <int M, int K>
 static __device__ __forceinline__ void ck_fw_drop(const uint8_t *keep, ck_tc_sums (&s)[M][K / 8])
 {
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void ck_fw_drop(const uint8_t *keep, ck_tc_sum
     }
 }
 
-/* One tile of keys for the warp's queries. */
+/* Process one tile of keys for the warp's queries. */
 template <typename T, int W, int M, int K>
 static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_at_head &h,
                                                   ck_fw_warp<T, M> *w, const ck_fw_keys<T> &t,
@@ -142,7 +142,7 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
     bool grown = false;
 
     ck_tc_scores<T, W>(s, w->q, t.k);
-    // below the diagonal, and without a mask, no score needs a look
+    // below the diagonal, and without a mask, no score is hidden
     if (!ck_at_open(a, w->q0, 16 * M, t.k0, K))
         ck_at_hide(a, h, make_int2(w->q0, t.k0), t.valid, s);
 #pragma unroll
@@ -150,7 +150,7 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
         shrink[row] = ck_fw_row<T, M, K>(w, a.scale * AT_LOG2E, s, row);
         grown = grown || shrink[row] != 1.0F;
     }
-    // after a few tiles the maxima seldom grow
+    // a branch pays, because after a few tiles the maxima seldom grow
     if (__any_sync(0xFFFFFFFFu, grown)) {
 #pragma unroll
         for (int e = 0; e < M * (W / 8) * 4; e++) {
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
     ck_tc_gather<T, W>(o, s, t.v);
 }
 
-/* o and lse of the warp's queries, from the sums. */
+/* Write o and lse of the warp's queries. */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const ck_at_head &h,
                                                     const ck_fw_warp<T, M> &w,
@@ -179,17 +179,17 @@ static __device__ __forceinline__ void ck_fw_finish(const cu_at_call &a, const c
 
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-        // one lane of each row writes
+        // one lane per row writes
         if (a.lse && q < a.queries && threadIdx.x % 4 == 0)
             a.lse[ck_at_list(a, h.batch, h.head) + q] = w.top[m][half] * AT_LN2 + logf(sum);
-        // rows beyond the last query may divide by 0: they are not written
+        // rows beyond the last query may divide by 0, but are not written
         factor[m][half] = a.factor / sum;
     }
     ck_at_write<T, W, M>(a, o, factor, w.q,
                          ck_at_queries_of<T>(a, a.o, make_int4(h.batch, w.q0, h.head, 0), a.ldo));
 }
 
-/* A block: 16 M AT_WARPS queries of one head. */
+/* Kernel: a block computes 16 M AT_WARPS queries of one head. */
 template <typename T, int W, int M, int K>
 static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int stages)
 {
@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
     ck_fw_warp<T, M> w = {q + first * (W + CK_TC_PAD), keep + first * K, q0 + first, {}, {}};
     ck_tc_sums o[M][W / 8];
 
-    ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid)); // its room: not in use yet
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid)); // its memory is not in use yet
     for (int m = 0; m < M; m++)
         w.top[m][0] = w.top[m][1] = -INFINITY;
     ck_tc_clear(o);
@@ -217,17 +217,17 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
         const int at = stages == 2 ? i % 2 : 0;
         const bool more = k0 + K < range.y;
 
-        // with two stages the copies of the next tile go on during this one's products
+        // with two stages, the next tile's copies run during this tile's products
         if (stages == 2 && more)
             ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 1 - at, k0 + K));
         ck_at_arrive(stages == 2 && more);
         if (a.drop)
             ck_at_keep(a, h, q0, rows, k0, K, keep);
-        __syncthreads(); // everybody's copies have arrived
-        // with `causal` the block's first warps have nothing to do in its last tile
+        __syncthreads(); // all threads' copies have arrived
+        // with `causal`, a block's first warps need not see its last tile
         if (ck_at_meets(a, h, w.q0, 16 * M, k0, K))
             ck_fw_step<T, W, M, K>(a, h, &w, ck_fw_view<T, W, K>(room, l, at, k0), o);
-        __syncthreads(); // before this tile's place is used again
+        __syncthreads(); // until then threads may read this tile
         if (stages == 1 && more)
             ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 0, k0 + K));
     }
@@ -236,12 +236,15 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
 
 /* ---- plain family ------------------------------------------------------------------------ */
 
-/* The running softmax of a thread's four queries; all 16 threads of a row have the same. */
+/* The running softmax of a thread's four queries; all 16 threads of a row hold the same values. */
 typedef struct ck_fw_stats {
     float top[4], sum[4], shrink[4];
 } ck_fw_stats;
 
-/* One step of it: the thread's scores (queries q0.. , keys k0..) become dropped probabilities. */
+/*
+ * One step of it: this thread's scores (queries q0.., keys k0..) become probabilities with dropout
+ * applied.
+ */
 static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, const ck_at_head &h,
                                                            const ck_at_plain &r, const int2 &q0_k0,
                                                            float (&s)[4][4], ck_fw_stats *m)
@@ -258,10 +261,10 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
                                   s[i][j] * a.scale);
             m->top[i] = fmaxf(m->top[i], s[i][j]);
         }
-        // 16 neighbours have the row: half a warp
+        // 16 neighbouring threads share the row: half a warp
         for (int offset = 8; offset > 0; offset /= 2)
             m->top[i] = fmaxf(m->top[i], __shfl_xor_sync(0xFFFFFFFFu, m->top[i], offset));
-        // -inf: a row that has seen no key yet; exp(-inf - 0) = 0
+        // -inf: the row has seen no key yet; exp(-inf - 0) = 0
         const float top = m->top[i] > -INFINITY ? m->top[i] : 0.0F;
 
         for (int j = 0; j < 4; j++) {
@@ -276,8 +279,8 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
     }
 }
 
-/* All keys for the block's queries q0 .. q0 + 64: columns c0 .. of o, not yet divided by the sums.
- */
+/* Pass over all keys for the block's queries q0 .. q0 + 64: columns c0 .. of o, not yet divided by
+ * the sums. */
 template <typename T, int N>
 static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, const ck_at_head &h,
                                                         const ck_at_plain &r, int q0,
@@ -293,7 +296,7 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
         ck_at_valid(a, h, k0, 64, r.valid);
         if (a.drop)
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
-        // its barriers are also those between valid, keep and their readers
+        // its barriers also separate the writes of valid and keep from their reads
         ck_at_plain_scores(s, q, ck_at_keys_of<T>(a, a.k, at, a.ldk), a.width, r);
         ck_fw_plain_softmax(a, h, r, make_int2(q0, k0), s, m);
 #pragma unroll
@@ -304,8 +307,8 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
     }
 }
 
-/* A block: 64 queries of one head, and columns blockIdx.y * 64 N .. of their outputs (of a head
- * wider than that each block computes the scores again). */
+/* Kernel: a block computes 64 queries of one head, columns blockIdx.y * 64 N .. of their outputs.
+ * The blocks of a wider head each compute the scores again. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(AT_PLAIN, N == 1 ? 2 : 1) ck_fw_plain(cu_at_call a)
 {
@@ -336,7 +339,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
 {
     const uint64_t most = INT32_MAX / 2; // kernels count rows, heads and blocks in 32 bits
 
-    memset(c, 0, sizeof *c); // c is read, too, where it was refused
+    memset(c, 0, sizeof *c); // callers read c even if the call is refused
     if (!zt_ok_attention(a) || a->seq > most || a->width > most || a->batch > most ||
         a->heads > most || a->batch * a->heads > most ||
         a->batch * a->heads * (a->seq / AT_WARPS + 1) > most)
@@ -368,7 +371,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     return true;
 }
 
-/* A thread for each sequence: as much work as reading the mask once. */
+/* One thread per sequence, which is enough: the work equals reading the mask once. */
 static __global__ void __launch_bounds__(32) ck_at_near(cu_at_call a)
 {
     const int batch = (int)(blockIdx.x * 32 + threadIdx.x);
@@ -390,7 +393,7 @@ void cu_at_near(zt_device *d, const cu_at_call &c)
 
 bool cu_at_whole(const cu_at_call *c, uint64_t size)
 {
-    // NULL for what a forward call does not have
+    // NULL for tensors that a forward call lacks
     const void *const p[] = {c->q, c->k, c->v, c->o, c->dout, c->dq, c->dk, c->dv};
     uint64_t bits = (c->ldq | c->ldk | c->ldv | c->ldo | c->lddo | (uint64_t)c->width) * size;
 
@@ -425,7 +428,7 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
     ZT_LAUNCH(kernel, grid, AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
-/* By width: tiles whose sums and scores fit into registers (255 of a thread). */
+/* Choose tiles by head width, so that sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32)

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.h: what attention's kernels share, forward (attention.cu) and backward
- * (attention_grad.cu): a call's description, which keys a query sees, dropout, and tiles.
+ * attention.h: declares the parts that attention's kernels share, forward (attention.cu) and
+ * backward (attention_grad.cu): the description of a call, the keys that a query sees, dropout,
+ * tiles.
  *
- * Scores exist for one pair of tiles at a time (Dao et al. 2022, Dao 2023).  There are two families
- * of kernels, each forward and backward:
+ * Scores exist for one pair of tiles at a time (Dao et al. 2022, Dao 2023).  There are two
+ * families of kernels, each forward and backward:
  *
  *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
  *              each warp with 16 or 32 rows of its own, so that warps meet only at the loads
  *     plain    fp32 and wider heads: fused multiply-adds, 256 threads a block with 4 x 4 products
  *              each
  *
- * Difference to the processor's attention: what goes into a tensor core has dt, so probabilities
- * (and, backward, gradients of scores) are rounded to dt before they are multiplied; the processor
- * keeps them in fp32.  With e the relative rounding of dt (2^-8 bf16, 2^-11 fp16), o moves by at
- * most e times the largest |v|, dv by e times the sum of p |dout|, dq and dk by e times the sums of
- * |ds k| and |ds q|; sums themselves are fp32.  A gradient of a score beyond dt's range (fp16:
- * 65504, before `scale`) becomes infinite, and the loss scaler then sees it.  Where a row of scores
- * is not finite, dv of later keys of its tile becomes NaN too, as dk does on both.
- * The plain family rounds its outputs only, as the processor does.
+ * Unlike the CPU's attention, the tensor family rounds probabilities (and, backward, gradients of
+ * scores) to dt before it multiplies them, because factors of a tensor core have dt; the CPU keeps
+ * them in fp32.  With e the relative rounding of dt (2^-8 bf16, 2^-11 fp16), o moves by at most e
+ * times the largest |v|, dv by e times the sum of p |dout|, dq and dk by e times the sums of |ds k|
+ * and |ds q|; sums themselves are fp32.  A gradient of a score beyond dt's range (fp16: 65504,
+ * before `scale`) becomes infinite, and the loss scaler then sees it.  If a row of scores is not
+ * finite, dv of later keys of its tile becomes NaN too, as dk does on both.  The plain family
+ * rounds its outputs only, as the CPU does.
  */
 #ifndef ZT_CUDA_ATTENTION_H
 #define ZT_CUDA_ATTENTION_H
@@ -27,7 +28,7 @@
 
 #include "engine/cuda/tensor.h"
 
-/* Threads of a block of the tensor family and of the plain one; widest head of the first. */
+/* Threads per block of the tensor family and of the plain one; widest head of the tensor family. */
 #define AT_WARPS   4
 #define AT_THREADS 128
 #define AT_PLAIN   256
@@ -36,29 +37,31 @@
 #define AT_LOG2E 1.4426950408889634F
 #define AT_LN2   0.6931471805599453F
 
-/* A call as kernels see it: strides filled in (elements). */
+/* A call as the kernels see it, with all strides set (elements). */
 typedef struct cu_at_call {
     int batch, seq, queries, heads, kv_heads, width;
-    int group; /* query heads of a key head */
+    int group; /* query heads per key head */
     uint64_t ldq, ldk, ldv, ldo, lddo;
     float scale;
     bool causal;
-    bool vector; /* all rows start at multiples of 16 bytes, and width is whole in them */
+    bool vector; /* all rows start at multiples of 16 bytes, and width is a multiple of 16 bytes */
     bool drop;
     uint64_t seed;
-    int least; /* of zt_keep, as factor is */
+    int least; /* threshold of zt_keep, as factor is its factor */
     float factor;
-    int window; /* keys that a query sees, itself the last; without one more than there are */
+    int window; /* keys that a query sees, itself the last; at most seq (no window) */
     const int32_t *mask;
-    /* [batch, seq], with a mask and a window: the last key up to here that counts, or -1 */
+    /* [batch, seq], with a mask and a window: the last unmasked key up to this one, or -1 */
     int32_t *near;
     const void *q, *k, *v, *dout;
     void *o, *dq, *dk, *dv;
     float *lse, *delta; /* [batch, heads, queries] */
 } cu_at_call;
 
-/* One head of one sequence: the keys that count are in first .. last; queries below `blind` see
- * no key and look at all of them equally (with a window others may, too: ck_at_is_blind). */
+/*
+ * One head of one sequence.  Keys that count lie in first .. last.  Queries below `blind` see no
+ * key, so they attend to all keys equally (with a window, other queries may too: ck_at_is_blind).
+ */
 typedef struct ck_at_head {
     int batch, head, key_head;
     int first, last, blind;
@@ -66,31 +69,32 @@ typedef struct ck_at_head {
 
 /* ---- host -------------------------------------------------------------------------------- */
 
-/* Fill in a call; false: it has an argument that cannot be. */
+/* Fill in a call; false: an argument is out of range. */
 bool cu_at_set(cu_at_call *c, const zt_attention *a);
 
-/* Nothing to compute. */
+/* True if the call has nothing to compute. */
 static inline bool cu_at_nothing(const cu_at_call &c)
 {
     return c.batch == 0 || c.seq == 0 || c.heads == 0 || c.width == 0;
 }
 
-/* How many numbers `near` has room for; 0: the call needs none. */
+/* Elements that `near` needs; 0: the call does not use it. */
 static inline uint64_t cu_at_near_count(const cu_at_call &c)
 {
     return c.mask && c.window < c.seq ? (uint64_t)c.batch * (uint64_t)c.seq : 0;
 }
 
-/* Fill c->near, which has that much room. */
+/* Fill c->near, which has cu_at_near_count elements. */
 void cu_at_near(zt_device *d, const cu_at_call &c);
 
-/* Whether every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
+/* True if every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
 bool cu_at_whole(const cu_at_call *c, uint64_t size);
 
 /*
- * How many tiles a kernel has in flight, and leave to use that much shared memory: 2 (one is loaded
- * while the other is worked on) of bytes[1], else 1 of bytes[0].  Two blocks on a multiprocessor
- * hide more than two tiles of one.  0: the device has failed.
+ * Choose how many tiles a kernel has in flight, and allow it that much shared memory: 2 tiles (one
+ * loads while the other is used) need bytes[1], 1 needs bytes[0].  Prefers 1 if two blocks then fit
+ * on a multiprocessor, because two blocks hide more latency than two tiles of one.  0: the device
+ * has failed.
  */
 template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int (&bytes)[2])
 {
@@ -106,7 +110,7 @@ template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int
 
 /* ---- places ------------------------------------------------------------------------------ */
 
-/* Element where the row of key `row` of a head starts in a tensor with this stride. */
+/* Offset (elements) of key `row` of a head in a tensor with this stride. */
 static __device__ __forceinline__ uint64_t ck_at_key(const cu_at_call &a, int batch, int row,
                                                      int head, uint64_t ld)
 {
@@ -120,20 +124,20 @@ static __device__ __forceinline__ uint64_t ck_at_query(const cu_at_call &a, int 
     return ((uint64_t)batch * a.queries + row) * ld + (uint64_t)head * a.width;
 }
 
-/* Where the statistics of a head's queries start. */
+/* Offset of the statistics of a head's queries. */
 static __device__ __forceinline__ uint64_t ck_at_list(const cu_at_call &a, int batch, int head)
 {
     return ((uint64_t)batch * a.heads + head) * a.queries;
 }
 
-/* Rows of a head, the first `there` of which exist (0 or less: none). */
+/* Rows of a head, of which the first `there` exist (0 or less: none). */
 template <typename T> struct ck_at_rows {
     const T *at;
     uint64_t ld;
     int there;
 };
 
-/* Rows of keys.  what: {batch, row, head, -} */
+/* Rows of keys.  `what` is {batch, row, head, -}. */
 template <typename T>
 static __device__ __forceinline__ ck_at_rows<T> ck_at_keys_of(const cu_at_call &a, const void *x,
                                                               const int4 &what, uint64_t ld)
@@ -149,8 +153,8 @@ static __device__ __forceinline__ ck_at_rows<T> ck_at_queries_of(const cu_at_cal
     return {(const T *)x + ck_at_query(a, what.x, what.y, what.z, ld), ld, a.queries - what.y};
 }
 
-/* The head of a block that has queries; *q0: its first one.  Late queries come first: with `causal`
- * they have the most keys, and short blocks then fill the end. */
+/* The head of a block of queries; *q0: the block's first query.  Late queries come first: with
+ * `causal` they see the most keys, so that short blocks fill the end. */
 static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &a, int rows,
                                                               int *q0)
 {
@@ -162,9 +166,12 @@ static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &
     return h;
 }
 
-/* ---- which keys count -------------------------------------------------------------------- */
+/* ---- keys that count --------------------------------------------------------------------- */
 
-/* Read the mask of the head's sequence, all threads together.  room: 2 ints for each warp. */
+/*
+ * Find the head's first and last key in its sequence's mask; all threads must call it.  room: 2
+ * ints per warp.
+ */
 static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_at_head *h,
                                                        int *room)
 {
@@ -194,13 +201,13 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
         first = min(first, room[2 * w]);
         last = max(last, room[2 * w + 1]);
     }
-    __syncthreads(); // before `room` is used for something else
+    __syncthreads(); // the caller may use `room` for other data
     h->first = first;
     h->last = last;
     h->blind = a.causal || first == a.seq ? first : 0;
 }
 
-/* Whether a query sees no key. */
+/* True if query q sees no key. */
 static __device__ __forceinline__ bool ck_at_is_blind(const cu_at_call &a, const ck_at_head &h,
                                                       int q)
 {
@@ -214,8 +221,8 @@ static __device__ __forceinline__ bool ck_at_is_blind(const cu_at_call &a, const
 }
 
 /*
- * Whether some query of q0 .. q0 + rows sees some key of k0 .. k0 + cols.  With a mask and a window
- * any query may be blind, and look at all keys.
+ * True if some query of q0 .. q0 + rows sees some key of k0 .. k0 + cols.  With a mask and a window
+ * any query may be blind, and then sees all keys.
  */
 static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int k0, int cols)
@@ -228,19 +235,18 @@ static __device__ __forceinline__ bool ck_at_meets(const cu_at_call &a, const ck
            (!a.causal || k0 < min(q0 + rows, a.queries));
 }
 
-/* The keys that some of queries q0 .. q0 + rows see, from a whole tile of `cols` on. */
+/* The keys that queries q0 .. q0 + rows see, rounded down to a whole tile of `cols`. */
 static __device__ __forceinline__ int2 ck_at_range(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int rows, int cols)
 {
     if (q0 < h.blind || a.near) {
-        return make_int2(0, a.seq); // a query without keys looks at all of them
+        return make_int2(0, a.seq); // a query without keys attends to all of them
     }
     return make_int2(max(h.first, q0 - a.window + 1) / cols * cols,
                      a.causal ? min(h.last, min(q0 + rows, a.queries)) : h.last);
 }
 
-/* Whether each of queries q0 .. q0 + rows sees each of these keys; queries that are none count for
- * nothing. */
+/* True if every query of q0 .. q0 + rows that exists sees all these keys. */
 static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, int rows, int k0,
                                                   int cols)
 {
@@ -248,14 +254,14 @@ static __device__ __forceinline__ bool ck_at_open(const cu_at_call &a, int q0, i
            (!a.causal || k0 + cols <= q0 + 1);
 }
 
-/* Key k exists and is not masked out. */
+/* True if key k exists and is not masked out. */
 static __device__ __forceinline__ bool ck_at_is_valid(const cu_at_call &a, const ck_at_head &h,
                                                       int k)
 {
     return k < a.seq && (!a.mask || a.mask[(uint64_t)h.batch * a.seq + k] != 0);
 }
 
-/* valid[c]: key k0 + c is.  Without a mask nobody asks. */
+/* Set valid[c] to whether key k0 + c is valid.  Not needed without a mask. */
 static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck_at_head &h, int k0,
                                                    int cols, int *valid)
 {
@@ -263,7 +269,7 @@ static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck
         valid[c] = ck_at_is_valid(a, h, k0 + c);
 }
 
-/* 2^x by the one instruction that there is: relative error 2^-22, results below 2^-126 are 0. */
+/* 2^x by the ex2 instruction: relative error 2^-22, results below 2^-126 become 0. */
 static __device__ __forceinline__ float ck_at_exp2(float x)
 {
 #ifdef ZT_EMULATED
@@ -276,7 +282,7 @@ static __device__ __forceinline__ float ck_at_exp2(float x)
 #endif
 }
 
-/* The score of query q and key k as the softmax takes it. */
+/* The score of query q and key k for the softmax: -inf if q does not see k. */
 static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const ck_at_head &h, int q,
                                                     int k, int valid, float s)
 {
@@ -288,11 +294,12 @@ static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const c
 /* ---- dropout ----------------------------------------------------------------------------- */
 
 /*
- * keep[r * cols + c] = 1 where the probability of query q0 + r and key k0 + c stays, all threads
- * together.  Its number is its place in [batch, heads, queries, seq]; 64 numbers in a row share 16
- * blocks of Philox, and a row of a tile lies in one such group more than it would fill.
- * LIMIT: seven parameters: a corner, two sides and a place, each a constant or in a register where
- * it is called
+ * Set keep[r * cols + c] to 1 if dropout keeps the probability of query q0 + r and key k0 + c; all
+ * threads must call it.  A probability's number is its offset in [batch, heads, queries, seq].  64
+ * numbers in a row share 16 blocks of Philox; a row of a tile may touch one such group more than it
+ * fills, because it need not start at a multiple of 64.
+ * LIMIT: seven parameters: a corner, two sides and an offset, each a constant or in a register at
+ * the call
  */
 static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_at_head &h, int q0,
                                                   int rows, int k0, int cols, uint8_t *keep)
@@ -318,8 +325,8 @@ static __device__ __forceinline__ void ck_at_keep(const cu_at_call &a, const ck_
 
 /* ---- loads ------------------------------------------------------------------------------- */
 
-/* Copy 16 bytes from device to shared memory, or zero them; done after ck_at_arrive.  Where nothing
- * is read, `from` may point anywhere. */
+/* Copy 16 bytes from device to shared memory, or zero them if not `there` (`from` may then be any
+ * address); complete after ck_at_arrive. */
 static __device__ __forceinline__ void ck_at_copy16(void *to, const void *from, bool there)
 {
 #ifdef ZT_EMULATED
@@ -327,14 +334,14 @@ static __device__ __forceinline__ void ck_at_copy16(void *to, const void *from, 
 #else
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
-    // beside the arithmetic, without registers; what is not read of the 16 bytes becomes 0
+    // asynchronous and without registers; bytes beyond the source size become 0
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
                  "r"(there ? 16 : 0)
                  : "memory");
 #endif
 }
 
-/* Copies so far are one batch. */
+/* Close a batch: it has all copies since the last one. */
 static __device__ __forceinline__ void ck_at_batch(void)
 {
 #ifdef ZT_EMULATED
@@ -344,7 +351,7 @@ static __device__ __forceinline__ void ck_at_batch(void)
 #endif
 }
 
-/* Wait for this thread's batches, but for the latest one (`but_one`). */
+/* Wait for this thread's batches (all except the latest if `but_one`). */
 static __device__ __forceinline__ void ck_at_arrive(bool but_one)
 {
 #ifdef ZT_EMULATED
@@ -357,7 +364,7 @@ static __device__ __forceinline__ void ck_at_arrive(bool but_one)
 #endif
 }
 
-/* The same element by element, where rows do not start at multiples of 16 bytes. */
+/* ck_at_tile element by element, for rows that do not start at multiples of 16 bytes. */
 template <typename T, int W>
 static __device__ __forceinline__ void ck_at_tile_each(int width, T *to, const ck_at_rows<T> &from,
                                                        int rows)
@@ -371,14 +378,14 @@ static __device__ __forceinline__ void ck_at_tile_each(int width, T *to, const c
 }
 
 /*
- * Load `rows` rows of one head into shared memory, W + CK_TC_PAD elements a row; zeros beyond the
- * rows that are there and beyond the head's width.  `rows` is a multiple of 32.
+ * Load `rows` rows of one head into shared memory, W + CK_TC_PAD elements a row, with zeros beyond
+ * the existing rows and beyond the head's width.  `rows` is a multiple of 32.
  */
 template <typename T, int W>
 static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to,
                                                   const ck_at_rows<T> &from, int rows)
 {
-    // pieces of 16 bytes: each thread has one column of them, or (W 96) three
+    // pieces of 16 bytes: each thread copies one column of them, or (W 96) three
     constexpr int pieces = W / 8, by = AT_THREADS % pieces == 0 ? pieces : 4;
     constexpr int step = AT_THREADS / by, columns = pieces / by;
     const int r = (int)threadIdx.x / by, c = (int)threadIdx.x % by * 8;
@@ -403,8 +410,8 @@ static __device__ __forceinline__ void ck_at_tile(const cu_at_call &a, T *to,
 /* ---- scores ------------------------------------------------------------------------------ */
 
 /*
- * Products of 16 M queries from q0 on (this warp's) and 8 N keys from k0 on: those that count
- * nothing become -inf, those of blind queries 0 (ck_at_score).
+ * Mask the scores of 16 M queries from q0 on (this warp's) and 8 N keys from k0 on: scores of
+ * hidden keys become -inf, those of blind queries 0 (ck_at_score).
  *
  * valid  of the tile's keys (ck_at_valid); not read without a mask
  */
@@ -437,19 +444,19 @@ static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_
 /* ---- writing ----------------------------------------------------------------------------- */
 
 /*
- * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows: through shared memory, so
- * that a row goes in pieces of 16 bytes.
+ * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows.  They pass through shared
+ * memory, so that a row is written in pieces of 16 bytes.
  *
- * factor  by which the rows m * 16 + half * 8 + lane / 4 are multiplied
- * room    16 M rows of W + CK_TC_PAD of this warp in shared memory, that no other warp uses, and to
- *         which no copy is under way
+ * factor  multipliers of the rows m * 16 + half * 8 + lane / 4
+ * room    16 M rows of W + CK_TC_PAD in shared memory, used by this warp alone, without copies
+ *         under way
  */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void
 ck_at_write(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], const float (&factor)[M][2],
             T *room, const ck_at_rows<T> &to)
 {
-    __syncwarp(); // nobody reads what was there any more
+    __syncwarp(); // no thread still reads the old content
     ck_tc_put<T, W, M>(room, acc, factor);
     __syncwarp();
     for (int i = (int)threadIdx.x % 32; i < 16 * M * (W / 8); i += 32) {
@@ -468,7 +475,7 @@ ck_at_write(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], const float 
     }
 }
 
-/* The same with one factor for all rows. */
+/* ck_at_write with one factor for all rows. */
 template <typename T, int W, int M>
 static __device__ __forceinline__ void
 ck_at_write_all(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], float factor, T *room,
@@ -483,13 +490,13 @@ ck_at_write_all(const cu_at_call &a, const ck_tc_sums (&acc)[M][W / 8], float fa
 
 /* ---- plain products ---------------------------------------------------------------------- */
 
-/* Floats from one row of a tile in shared memory to the next. */
+/* Stride in floats between rows of a tile in shared memory. */
 #define AT_LD 68
 
 /* Shared memory of the plain family, AT_PLAIN_BYTES. */
 typedef struct ck_at_plain {
     float *x, *y;  /* 32 columns of 64 rows each, by columns: the factors of scores */
-    float *v;      /* in their place: 64 rows of 64 columns */
+    float *v;      /* shares their memory: 64 rows of 64 columns */
     float *p;      /* 64 x 64, by columns: probabilities, or gradients of scores */
     int *valid;    /* [64] */
     uint8_t *keep; /* [64, 64] */
@@ -509,7 +516,7 @@ static __device__ __forceinline__ ck_at_plain ck_at_plain_room(float *base)
     return r;
 }
 
-/* Columns c0 .. c0 + 32 into shared memory, by columns. */
+/* Load columns c0 .. c0 + 32 into shared memory, transposed. */
 template <typename T>
 static __device__ __forceinline__ void ck_at_plain_turn(float *to, const ck_at_rows<T> &x, int c0,
                                                         int width)
@@ -523,7 +530,7 @@ static __device__ __forceinline__ void ck_at_plain_turn(float *to, const ck_at_r
     }
 }
 
-/* s[i][j] += u[i] v[j]: 16 products from two loads of 16 bytes. */
+/* s[i][j] += u[i] v[j]: 16 products need only two loads of 16 bytes. */
 static __device__ __forceinline__ void ck_at_plain_outer(float (&s)[4][4], const float *u,
                                                          const float *v)
 {
@@ -535,8 +542,8 @@ static __device__ __forceinline__ void ck_at_plain_outer(float (&s)[4][4], const
         s[i / 4][i % 4] += a[i / 4] * b[i % 4];
 }
 
-/* s = x y' for 64 rows of each: this thread's rows threadIdx.x / 16 * 4 .. of x, % 16 * 4 .. of y.
- */
+/* s = x y' for 64 rows of each.  This thread computes rows threadIdx.x / 16 * 4 .. of x by rows
+ * threadIdx.x % 16 * 4 .. of y. */
 template <typename T>
 static __device__ __forceinline__ void ck_at_plain_scores(float (&s)[4][4], const ck_at_rows<T> &x,
                                                           const ck_at_rows<T> &y, int width,
@@ -547,7 +554,7 @@ static __device__ __forceinline__ void ck_at_plain_scores(float (&s)[4][4], cons
     for (int i = 0; i < 16; i++)
         s[i / 4][i % 4] = 0;
     for (int c0 = 0; c0 < width; c0 += 32) {
-        __syncthreads(); // nobody reads what was there any more
+        __syncthreads(); // no thread still reads the old columns
         ck_at_plain_turn(r.x, x, c0, width);
         ck_at_plain_turn(r.y, y, c0, width);
         __syncthreads();
@@ -557,12 +564,12 @@ static __device__ __forceinline__ void ck_at_plain_scores(float (&s)[4][4], cons
     }
 }
 
-/* Keep s as the left factor of ck_at_plain_gather. */
+/* Store s as the left factor of ck_at_plain_gather. */
 static __device__ __forceinline__ void ck_at_plain_put(const ck_at_plain &r, const float (&s)[4][4])
 {
     float *to = r.p + threadIdx.x % 16 * 4 * AT_LD + threadIdx.x / 16 * 4;
 
-    __syncthreads(); // nobody reads the ones before any more
+    __syncthreads(); // no thread still reads the old factor
     for (int j = 0; j < 4; j++)
         *(float4 *)(void *)(to + j * AT_LD) = make_float4(s[0][j], s[1][j], s[2][j], s[3][j]);
 }
@@ -578,7 +585,7 @@ ck_at_plain_gather(float (&o)[N][4][4], const ck_at_rows<T> &x, int width, const
     for (int n = 0; n < N; n++) {
         const int c0 = ((int)blockIdx.y * N + n) * 64;
 
-        __syncthreads(); // p is there; nobody reads what was in the place of v
+        __syncthreads(); // p is complete, and no thread still reads the old v
 #pragma unroll 4
         for (int i = (int)threadIdx.x; i < 64 * 64; i += AT_PLAIN) {
             const int row = i / 64, c = i % 64;
@@ -593,7 +600,7 @@ ck_at_plain_gather(float (&o)[N][4][4], const ck_at_rows<T> &x, int width, const
     }
 }
 
-/* Write o, row i of this thread multiplied by factor[i]; the first `rows` of the block's. */
+/* Write o, with row i of this thread multiplied by factor[i], as far as `to` has rows. */
 template <typename T, int N>
 static __device__ __forceinline__ void ck_at_plain_write(const float (&o)[N][4][4],
                                                          const float (&factor)[4],

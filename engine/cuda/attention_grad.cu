@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention_grad.cu: owns attention on the GPU, backward.
+ * attention_grad.cu: computes attention on the GPU, backward.
  *
- * Probabilities come back from the kept log of the sum (Dao et al. 2022).  Two passes compute them:
- * one has a block for some queries and loops over keys (dq), one has a block for some keys and
- * loops over the queries of all heads that share them (dk and dv).  So every sum belongs to one
- * block and is added up in one order: results are the same each time.  A small kernel before them
- * sums delta = dout * o for each query.
+ * Probabilities are recomputed from the stored log of the sum (Dao et al. 2022).  Two passes
+ * compute them: in one, a block has some queries and loops over keys (dq); in the other, a block
+ * has some keys and loops over the queries of all heads that share them (dk and dv).  So every sum
+ * belongs to one block and is added up in one order, and repeated runs have equal bits.  A small
+ * kernel before them computes delta = dout * o, summed for each query.
  *
- *     p  = exp(scale q k' - lse)          keep = 1 / (1 - p_drop) or 0
- *     dv = (p keep)' dout                 dp = dout v'
- *     ds = p (dp keep - delta)            dq = scale ds k,  dk = scale ds' q
+ *     p  = exp(scale q k' - lse)      keep = 1 / (1 - p_drop) or 0
+ *     dv = (p keep)' dout             dp = dout v'
+ *     ds = p (dp keep - delta)        dq = scale ds k,  dk = scale ds' q
  *
- * Seven products, two of them a second time: the price of sums without atomic additions.  Factors
- * that are the same for all (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
+ * Of the seven products, two are computed twice: the price of sums without atomic additions.
+ * Factors common to all elements (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
  *
- * In the tensor family p and ds stay in the registers where the products leave scores and their
+ * In the tensor family p and ds stay in the registers in which the products leave scores and their
  * gradients: rounded to T they are the left factors of the next products (tensor.h).
  */
 #include "engine/cuda/attention.h"
 
-/* ---- what both families share ------------------------------------------------------------ */
+/* ---- shared by both families ------------------------------------------------------------- */
 
-/* delta[b, h, t] = sum of dout * o: `lanes` neighbouring threads (a power of two, up to 32) for
- * each query, heads of one row side by side. */
+/* delta[b, h, t] = sum of dout * o.  `lanes` neighbouring threads (a power of two, up to 32) share
+ * a query; heads of one row are side by side. */
 template <typename T>
 static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsigned lanes)
 {
@@ -50,7 +50,10 @@ static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsi
         a.delta[ck_at_list(a, row / a.queries, head) + row % a.queries] = sum;
 }
 
-/* The key head of this block in the pass over keys; *k0: its first key (early ones first). */
+/*
+ * The key head of this block in the pass over keys; *k0: the block's first key (early keys come
+ * first).
+ */
 static __device__ __forceinline__ ck_at_head ck_dkv_head(const cu_at_call &a, int rows, int *k0)
 {
     const unsigned n = (unsigned)a.batch * a.kv_heads;
@@ -61,13 +64,13 @@ static __device__ __forceinline__ ck_at_head ck_dkv_head(const cu_at_call &a, in
     return h;
 }
 
-/* What a block of keys meets next: a query head of the group (its end: nothing) and the first query
- * of a tile. */
+/* The next step of a block of keys: a query head of the group (group: no step is left) and the
+ * first query of a tile. */
 typedef struct ck_dkv_pair {
     int head, q0;
 } ck_dkv_pair;
 
-/* h, of the pair's query head. */
+/* h with the pair's query head. */
 static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_at_head h,
                                                        const ck_dkv_pair &p)
 {
@@ -75,8 +78,8 @@ static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_a
     return h;
 }
 
-/* The first such pair from `p` on whose queries meet keys k0 .. .  rows_cols: keys and queries of a
- * tile. */
+/* The first pair from `p` on in which a query sees a key of k0 .. . rows_cols: keys and queries of
+ * a tile. */
 static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, const ck_at_head &h,
                                                           int k0, const int2 &rows_cols,
                                                           ck_dkv_pair p)
@@ -84,7 +87,7 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
     const int cols = rows_cols.y, diagonal = a.causal ? k0 / cols * cols : 0;
 
     for (; p.head < a.group; p.head++, p.q0 = 0) {
-        // above the diagonal only blind queries meet anything
+        // before the diagonal only blind queries see these keys
         p.q0 = p.q0 >= h.blind && !a.near ? max(p.q0, diagonal) : p.q0;
         while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x))
             p.q0 += cols;
@@ -97,18 +100,19 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
 /* ---- tensor family ----------------------------------------------------------------------- */
 
 /*
- * Where things lie in shared memory, in bytes: first the block's 16 M AT_WARPS rows (of q and dout,
- * or of k and v), then the stages, each with 16 N rows of what the block loops over; with constant
- * places, the compiler needs few registers for them.
+ * Layout of shared memory in bytes: first the block's 16 M AT_WARPS rows (of q and dout, or of k
+ * and v), then the stages, each with 16 N rows of the operand of the loop.  Offsets are constants,
+ * so that the compiler needs few registers for them.
  */
 typedef struct ck_bw_lay {
     int mine_1;
-    int stages, each;      /* where they begin, and bytes of one */
-    int y, note_0, note_1; /* in a stage: second tile; lse and delta of its queries, or valid */
+    int stages, each; /* offset of the first stage, and bytes of each */
+    int y, note_0,
+        note_1; /* in a stage: second tile; then lse and delta of its queries, or valid */
     int keep, bytes;
 } ck_bw_lay;
 
-/* keys: the block's rows are keys (then statistics go with the tiles). */
+/* keys: the block's rows are keys, so a stage holds the queries' statistics. */
 template <int W, int M, int N>
 static __host__ __device__ __forceinline__ ck_bw_lay ck_bw_plan(bool keys, int stages, bool drop)
 {
@@ -126,8 +130,7 @@ static __host__ __device__ __forceinline__ ck_bw_lay ck_bw_plan(bool keys, int s
     return l;
 }
 
-/* A tile of what a block loops over: keys and values (with valid), or queries and dout (with their
- * statistics). */
+/* A tile of the loop: keys and values (with valid), or queries and dout (with their statistics). */
 template <typename T> struct ck_bw_tile {
     const T *x, *y;
     const int *valid;
@@ -136,18 +139,21 @@ template <typename T> struct ck_bw_tile {
 };
 
 /*
- * What a warp works with: its rows of mine_0 and mine_1, which in the end are the room for its
- * results.  Row m * 16 + half * 8 + lane / 4 has number [m][half].
+ * State of a warp: its rows of both operands, whose memory is at the end the room for its results.
+ * Row m * 16 + half * 8 + lane / 4 has index [m][half].
  */
 template <typename T, int M> struct ck_bw_warp {
     T *x, *y;
     int at; /* its first row in the sequence */
     const uint8_t *keep;
-    float lse[M][2], delta[M][2]; /* rows are queries: as ck_bw_stats has them */
-    int valid[M][2];              /* rows are keys */
+    float lse[M][2], delta[M][2]; /* if rows are queries: as ck_bw_stats has them */
+    int valid[M][2];              /* if rows are keys */
 };
 
-/* lse (times log2 e) and delta of a query; beyond the last one: such that it counts nothing. */
+/*
+ * lse (times log2 e) and delta of a query; beyond the last query lse is infinite, so that p becomes
+ * 0.
+ */
 static __device__ __forceinline__ float2 ck_bw_stat(const cu_at_call &a, const ck_at_head &h, int q)
 {
     const uint64_t i = ck_at_list(a, h.batch, h.head) + q;
@@ -156,7 +162,7 @@ static __device__ __forceinline__ float2 ck_bw_stat(const cu_at_call &a, const c
                          : make_float2(INFINITY, 0.0F);
 }
 
-/* Those of queries q0 .. q0 + n, into shared memory. */
+/* Load the statistics of queries q0 .. q0 + n into shared memory. */
 static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck_at_head &h, int q0,
                                                    int n, float *lse, float *delta)
 {
@@ -168,7 +174,10 @@ static __device__ __forceinline__ void ck_bw_stats(const cu_at_call &a, const ck
     }
 }
 
-/* The tile in a stage whose first row is `at`; keys: it has queries, with their statistics. */
+/*
+ * The tile in a stage, from row `at` on; keys: the block has keys, so the tile has queries and
+ * their statistics.
+ */
 template <typename T>
 static __device__ __forceinline__ ck_bw_tile<T> ck_bw_view(const ck_bw_lay &l, const char *stage,
                                                            bool keys, int at)
@@ -204,7 +213,10 @@ static __device__ __forceinline__ void ck_dq_load(const cu_at_call &a, const ck_
     ck_at_batch();
 }
 
-/* One tile of keys: the warp's scores s become ds, from their gradients. */
+/*
+ * For one tile of keys: turn the warp's scores s into ds, with the gradients dp of the
+ * probabilities.
+ */
 template <typename T, int M, int N>
 static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const ck_bw_warp<T, M> &w,
                                                     ck_tc_sums (&s)[M][2 * N],
@@ -231,7 +243,7 @@ static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const c
     }
 }
 
-/* One tile of keys for the warp's queries. */
+/* Process one tile of keys for the warp's queries. */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_at_head &h,
                                                   const ck_bw_warp<T, M> &w, const ck_bw_tile<T> &t,
@@ -247,8 +259,8 @@ static __device__ __forceinline__ void ck_dq_step(const cu_at_call &a, const ck_
     ck_tc_gather<T, W>(dq, s, t.x);
 }
 
-/* The block's own rows into mine_0 and mine_1, and the warp's view of them; `at` counts from the
- * block's first one yet. */
+/* Load the block's own rows, and return the warp's view of them; `at` is still relative to the
+ * block's first row. */
 template <typename T, int W, int M>
 static __device__ __forceinline__ ck_bw_warp<T, M>
 ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_rows<T> &x,
@@ -267,7 +279,7 @@ ck_bw_begin(const cu_at_call &a, char *room, const ck_bw_lay &l, const ck_at_row
     return w;
 }
 
-/* A block: dq of 16 M AT_WARPS queries of one head. */
+/* Kernel: a block computes dq of 16 M AT_WARPS queries of one head. */
 template <typename T, int W, int M, int N>
 static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int stages)
 {
@@ -307,7 +319,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         __syncthreads();
         if (ck_at_meets(a, h, w.at, 16 * M, k0, cols))
             ck_dq_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, false, k0), dq);
-        __syncthreads(); // before this tile's place is used again
+        __syncthreads(); // until then threads may read this tile
         if (stages == 1 && more)
             ck_dq_load<T, W, N>(a, h, l, room + l.stages, k0 + cols);
     }
@@ -316,7 +328,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
         ck_at_queries_of<T>(a, a.dq, make_int4(h.batch, w.at, h.head, 0), a.ldq));
 }
 
-/* Copy the pair's 16 N queries and what belongs to them to the stage at `to`. */
+/* Copy the pair's 16 N queries, their dout and statistics to the stage at `to`. */
 template <typename T, int W, int N>
 static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck_at_head &key_head,
                                                    const ck_bw_lay &l, char *to,
@@ -333,7 +345,7 @@ static __device__ __forceinline__ void ck_dkv_load(const cu_at_call &a, const ck
     ck_at_batch();
 }
 
-/* ck_at_hide where rows are keys (this warp's) and columns queries from q0 on. */
+/* ck_at_hide for transposed scores: rows are keys (this warp's), columns are queries from q0 on. */
 template <typename T, int M, int N>
 static __device__ __forceinline__ void ck_dkv_hide(const cu_at_call &a, const ck_at_head &h,
                                                    const ck_bw_warp<T, M> &w, int q0,
@@ -359,7 +371,7 @@ static __device__ __forceinline__ void ck_dkv_hide(const cu_at_call &a, const ck
     }
 }
 
-/* The warp's scores s become p, their gradients ds. */
+/* Turn the warp's scores s into p, and their gradients into ds. */
 template <typename T, int M, int N>
 static __device__ __forceinline__ void ck_dkv_factor(float factor, const ck_bw_tile<T> &t,
                                                      ck_tc_sums (&s)[M][N], ck_tc_sums (&ds)[M][N])
@@ -374,7 +386,10 @@ static __device__ __forceinline__ void ck_dkv_factor(float factor, const ck_bw_t
     }
 }
 
-/* The same with dropout; the block's keep is [queries, keys], as its numbers are. */
+/*
+ * ck_dkv_factor with dropout; the block's keep is [queries, keys], like the numbers of
+ * probabilities.
+ */
 template <typename T, int M, int N>
 static __device__ __forceinline__ void ck_dkv_drop(const cu_at_call &a, const ck_bw_warp<T, M> &w,
                                                    const ck_bw_tile<T> &t, ck_tc_sums (&s)[M][N],
@@ -399,8 +414,10 @@ template <int W, int M> struct ck_dkv_sums {
     ck_tc_sums k[M][W / 8], v[M][W / 8];
 };
 
-/* One tile of queries for the warp's keys.
- * LIMIT: five parameters; the commas of their templates are counted along */
+/*
+ * Process one tile of queries for the warp's keys.
+ * LIMIT: five parameters; the commas of their templates are counted along
+ */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck_at_head &h,
                                                    const ck_bw_warp<T, M> &w,
@@ -408,7 +425,7 @@ static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck
 {
     ck_tc_sums s[M][2 * N], ds[M][2 * N];
 
-    // rows are keys: p and ds come out turned, as dv and dk need them
+    // rows are keys, so p and ds come out transposed, as dv and dk need them
     ck_tc_scores<T, W>(s, w.x, t.x);
     ck_tc_scores<T, W>(ds, w.y, t.y);
     if (!ck_at_open(a, t.at, 16 * N, w.at, 16 * M))
@@ -421,7 +438,10 @@ static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck
     ck_tc_gather<T, W>(sums->k, ds, t.x);
 }
 
-/* A block: dk and dv of 16 M AT_WARPS keys of one key head, from all its query heads in order. */
+/*
+ * Kernel: a block computes dk and dv of 16 M AT_WARPS keys of one key head, from all its query
+ * heads in order.
+ */
 template <typename T, int W, int M, int N>
 static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int stages)
 {
@@ -463,11 +483,11 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
         __syncthreads();
         if (ck_at_meets(a, h, now.q0, cols, w.at, 16 * M))
             ck_dkv_step<T, W, M, N>(a, h, w, ck_bw_view<T>(l, stage, true, now.q0), &sums);
-        __syncthreads(); // before this tile's place is used again
+        __syncthreads(); // until then threads may read this tile
         if (stages == 1 && more)
             ck_dkv_load<T, W, N>(a, h, l, room + l.stages, next);
     }
-    // the block's own rows, where no query sees them: nothing has waited for them yet
+    // if no query sees these keys, the loop has not waited for the block's own rows
     ck_at_batch();
     ck_at_arrive(false);
     __syncthreads();
@@ -480,8 +500,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
 /* ---- plain family ------------------------------------------------------------------------ */
 
 /*
- * A thread's 4 x 4 scores s and their gradients dp become dropped probabilities and the gradients
- * before scaling.  at: {first query, first key, whether rows are keys (else queries), -}.
+ * Turn a thread's 4 x 4 scores s into probabilities with dropout, and dp into gradients before
+ * scaling.  at: {first query, first key, whether rows are keys (else queries), -}.
  */
 static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, const ck_at_head &h,
                                                           const ck_at_plain &r, const int4 &at,
@@ -495,7 +515,7 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
     for (int e = 0; e < 16; e++) {
         const int i = e / 4, j = e % 4, q = turned ? x + j : y + i, k = turned ? y + i : x + j;
         const bool there = at.x + q < a.queries;
-        // no query: p is 0
+        // INFINITY makes p 0 beyond the last query
         const float lse = there ? a.lse[list + at.x + q] : INFINITY;
         const float delta = there ? a.delta[list + at.x + q] : 0.0F;
         const float score = ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale);
@@ -507,7 +527,7 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
     }
 }
 
-/* A block: columns blockIdx.y * 64 N .. of dq of 64 queries of one head. */
+/* Kernel: a block computes columns blockIdx.y * 64 N .. of dq of 64 queries of one head. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
 {
@@ -539,7 +559,7 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
     ck_at_plain_write<T, N>(dq, factor, ck_at_queries_of<T>(a, a.dq, at, a.ldq), a.width);
 }
 
-/* A block: columns blockIdx.y * 64 N .. of dk and dv of 64 keys of one key head. */
+/* Kernel: a block computes columns blockIdx.y * 64 N .. of dk and dv of 64 keys of one key head. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
 {
@@ -568,7 +588,7 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
         ck_at_plain_scores(s, ck_at_keys_of<T>(a, a.k, key, a.ldk), q, a.width, r);
         ck_at_plain_scores(dp, ck_at_keys_of<T>(a, a.v, key, a.ldv), dout, a.width, r);
         ck_bw_plain_factor(a, h, r, make_int4(at.y, k0, 1, 0), s, dp);
-        // one place for both factors, one after the other
+        // both factors use the same memory, one after the other
         ck_at_plain_put(r, s);
         ck_at_plain_gather<T, N>(dv, dout, a.width, r);
         ck_at_plain_put(r, dp);
@@ -580,19 +600,21 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dkv_plain(cu_at_call a)
 
 /* ---- launching --------------------------------------------------------------------------- */
 
-/* A block for each tile of `rows` queries of each head. */
+/* One block for each tile of `rows` queries of each head. */
 static unsigned cu_dq_blocks(const cu_at_call &c, int rows)
 {
     return (unsigned)((c.queries + rows - 1) / rows) * (unsigned)(c.batch * c.heads);
 }
 
-/* A block for each tile of `rows` keys of each key head. */
+/* One block for each tile of `rows` keys of each key head. */
 static unsigned cu_dkv_blocks(const cu_at_call &c, int rows)
 {
     return (unsigned)((c.seq + rows - 1) / rows) * (unsigned)(c.batch * c.kv_heads);
 }
 
-/* M: 16 M rows a warp, N: 16 N rows of what it loops over; for dq and for dk and dv. */
+/*
+ * M: 16 M rows a warp; N: 16 N rows of the operand of the loop; for dq (Q) and for dk and dv (K).
+ */
 template <typename T, int W, int M_Q, int N_Q, int M_K, int N_K>
 static void cu_bw_tensor(zt_device *d, const cu_at_call &c)
 {
@@ -624,20 +646,19 @@ template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
     ZT_LAUNCH(dkv, dim3(cu_dkv_blocks(c, 64), parts), AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
-/* Fill c.delta. */
 template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 {
     const uint64_t n = (uint64_t)c.batch * c.queries * c.heads;
     unsigned lanes = 32;
 
-    // a pack for each lane, where rows have fewer than 32
+    // with fewer than 32 packs in a row, one lane per pack
     while (c.vector && lanes > 1 && lanes / 2 * CK_PACK >= (unsigned)c.width)
         lanes /= 2;
     ZT_LAUNCH(ck_delta<T>, (unsigned)((n * lanes + AT_THREADS - 1) / AT_THREADS), AT_THREADS, 0,
               cu_stream(d), c, lanes);
 }
 
-/* By width: tiles such that sums stay in registers (255 of a thread). */
+/* Choose tiles by head width, so that sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h: what the files of the CUDA device share: the device, launching, and what kernels begin
- * with.
+ * cuda.h: declares the internals that the files of the CUDA device share: the device struct, launch
+ * macros, helpers of kernels.
  *
- *     device.cu     the table, memory, capability
- *     vector.cu     vectors and optimizer steps (compiled without fused multiply-add)
- *     matmul.cu     linear, linear_grad, matmul by cuBLASLt
- *     layers.cu     activations, rotation, dropout
+ *     device.cu  the table, memory, capability
+ *     vector.cu  vectors and optimizer steps (compiled without fused multiply-add)
+ *     matmul.cu  linear, linear_grad, matmul by cuBLASLt
+ *     layers.cu  activations, rotation, dropout
  *     norm.cu embed.cu loss.cu attention.cu attention_grad.cu
- *     place.cu      which GPUs there are
+ *     place.cu   listing the GPUs
  *
- * What operations mean is said at their structs in device.h.  Everything runs on one stream; sums
- * have an order that depends on sizes alone.  The same sources run on the processor in tests
- * (tests/gpu/emulate): kernels are therefore launched by ZT_LAUNCH and declare shared memory by
- * ZT_SHARED only.
+ * device.h documents the operations at their structs.  All work runs on one stream; sums have an
+ * order that depends on sizes alone.  Tests run the same sources on the CPU (tests/gpu/emulate), so
+ * kernels must be launched by ZT_LAUNCH and declare shared memory by ZT_SHARED only.
  *
  * Names: cu_ on the host, ck_ in kernels.
  */
@@ -38,7 +37,7 @@ extern "C" {
 
 /*
  * ZT_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): a template with commas goes
- * in parentheses. ZT_SHARED: dynamic shared memory, aligned to 16 bytes.  ZT_SHARED_ARRAY: a fixed
+ * in parentheses.  ZT_SHARED: dynamic shared memory, aligned to 16 bytes.  ZT_SHARED_ARRAY: a fixed
  * number of elements.
  */
 #ifdef ZT_EMULATED
@@ -63,7 +62,7 @@ extern "C" {
 #define ZT_SHARED_ARRAY(type, name, n) __shared__ __align__(32) type name[n]
 #endif
 
-/* Run a statement with T as the type of dt (F32, BF16, F16: cu_ready has made sure). */
+/* Run a statement with T as the type of dt (F32, BF16, F16; cu_ready has refused all others). */
 #define CU_DTYPE(dt, T, ...)                                                                       \
     do {                                                                                           \
         if ((dt) == CKPT_F32) {                                                                    \
@@ -80,36 +79,36 @@ extern "C" {
 
 /* ---- the device ---- */
 
-/* What kernels tell the host; fetched by cu_fetch. */
+/* Results of kernels for the host; cu_fetch copies them. */
 typedef struct cu_notes {
     double sum, count;
-    float ratio;  /* LAMB's step, for a later kernel */
-    unsigned bad; /* what was wrong with an index: CU_BAD_*, or'ed */
+    float ratio;  /* LAMB's trust ratio times step size, for a later kernel */
+    unsigned bad; /* errors of indices: CU_BAD_* bits */
 } cu_notes;
 
 enum { CU_BAD_INDEX = 1, CU_BAD_LABEL = 2 };
 
-/* Copies from and to ordinary host memory go through these pinned slots, one after another. */
+/* Copies from and to pageable host memory go through these pinned slots, in turn. */
 #define CU_SLOTS      8u
 #define CU_SLOT_BYTES (512u << 10)
 
-/* Shared memory that each block takes beside its own (CUDA C++ programming guide, 8.x and 9.0). */
+/* Shared memory that CUDA reserves in each block (CUDA C++ programming guide, 8.x and 9.0). */
 #define CU_SHARED_OWN 1024u
 
 typedef struct cu_table cu_table; /* live allocations and their sizes */
-typedef struct cu_blas cu_blas;   /* matmul.cu's own */
+typedef struct cu_blas cu_blas;   /* private to matmul.cu */
 
 typedef struct zt_cuda {
-    zt_device device; /* first: a zt_device * is a zt_cuda * */
+    zt_device device; /* first, so that a zt_device * can be cast to zt_cuda * */
     int ordinal;
     unsigned multiprocessors;
-    size_t max_shared; /* bytes of shared memory that a block may ask for */
-    size_t all_shared; /* of a multiprocessor */
+    size_t max_shared; /* bytes of shared memory that a block may request */
+    size_t all_shared; /* bytes of a multiprocessor */
     bool deterministic;
-    bool pools; /* memory comes from the driver's pool, which keeps what is freed */
+    bool pools; /* memory comes from the driver's pool, which keeps freed blocks */
     cudaStream_t stream;
     cu_table *table;
-    void *scratch; /* of the operation in progress */
+    void *scratch; /* of the current operation */
     uint64_t scratch_bytes;
     cu_notes *notes, *host_notes; /* on the device; pinned */
     char *slots;                  /* CU_SLOTS x CU_SLOT_BYTES, pinned */
@@ -128,31 +127,30 @@ static inline cudaStream_t cu_stream(zt_device *d)
     return ((zt_cuda *)d)->stream;
 }
 
-/* zt_ready (arguments.h), and the GPU becomes the calling thread's. */
+/* zt_ready (arguments.h), and make the GPU current in the calling thread. */
 bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
 
-/* False, and the device has failed, unless e is cudaSuccess. */
+/* True if e is cudaSuccess; otherwise mark the device as failed. */
 bool cu_try(zt_device *d, cudaError_t e, const char *what);
 
-/* After ZT_LAUNCH: were the launches accepted? */
+/* Check after ZT_LAUNCH that the launches were accepted. */
 bool cu_launched(zt_device *d, const char *operation);
 
 /*
- * Device memory for the time of one operation, aligned to 256; the next call may return the same.
- * NULL: none left, and the device has failed.
+ * Scratch device memory for one operation, aligned to 256 bytes.  The next call may return the same
+ * block.  NULL: no memory, and the device has failed.
  */
 void *cu_scratch(zt_device *d, uint64_t n_bytes);
 
-/* Wait for the stream; d's host_notes are fresh then.  False, and the device has failed, if
- * something went wrong. */
+/* Wait for the stream, and update d->host_notes.  False: an error, and the device has failed. */
 bool cu_fetch(zt_device *d);
 
-/* Blocks for n items of work, at most enough to fill the GPU a few times: kernels go on in strides.
- */
+/* Blocks for n items of work, at most enough to fill the GPU a few times, because kernels loop in
+ * strides. */
 unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block);
 
-/* Whether whole packs can be moved at once: pointers (NULL is fine) are multiples of 16, lengths
- * of 8. */
+/* True if whole packs can be moved in one access: pointers (or NULL) are multiples of 16 bytes,
+ * lengths are multiples of 8. */
 static inline bool cu_wide(const void *a, const void *b, const void *c, uint64_t length)
 {
     return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0 && length % 8 == 0;
@@ -161,8 +159,8 @@ static inline bool cu_wide(const void *a, const void *b, const void *c, uint64_t
 cu_blas *cu_blas_new(zt_cuda *c); /* NULL: the device has failed */
 void cu_blas_free(cu_blas *b);
 
-/* The operations of the table: what they compute and which shapes they take is said at their
- * structs in device.h; all return at once, the work is queued on the stream. */
+/* The operations of the table.  device.h documents results and shapes at their structs.  All only
+ * queue their work on the stream and return. */
 void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
              ckpt_dtype from_dtype);
 void cu_accumulate(zt_device *d, const zt_accumulate *a);
@@ -188,12 +186,14 @@ void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a);
 void cu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a);
 void cu_update(zt_device *d, const zt_update *a);
 
-/* y = act(x) for rows of `width`, x dense, y with stride ldy (linear's second half). */
+/* y = act(x) for rows of `width`, x dense, y with stride ldy: the second half of cu_linear. */
 void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a);
 
 /* ---- elements in kernels ---- */
 
-/* Elements that a thread moves at once: 16 bytes of a 16-bit type, twice 16 bytes of fp32. */
+/*
+ * Elements that a thread moves at once: 16 bytes of a 16-bit type, or two times 16 bytes of fp32.
+ */
 #define CK_PACK 8u
 
 static __device__ __forceinline__ float ck_up(float x)
@@ -229,14 +229,15 @@ template <> __device__ __forceinline__ __nv_bfloat16 ck_down<__nv_bfloat16>(floa
     return __float2bfloat16_rn(x);
 }
 
-/* The value that is left of x after it was stored as a T. */
+/* x after rounding to T. */
 template <typename T> static __device__ __forceinline__ float ck_round(float x)
 {
     return ck_up(ck_down<T>(x));
 }
 
-/* The first of the pack's elements of p that lie below n; others are 0.  wide: one access, where
- * the pack is whole. */
+/*
+ * Read the pack at `at`; elements from n on become 0.  wide: use one access if the pack is whole.
+ */
 template <typename T>
 static __device__ __forceinline__ void ck_read(float *x, const T *p, uint64_t at, uint64_t n,
                                                bool wide)
@@ -258,7 +259,7 @@ static __device__ __forceinline__ void ck_read(float *x, const T *p, uint64_t at
         x[i] = at + i < n ? ck_up(p[at + i]) : 0.0F;
 }
 
-/* The reverse: each element is rounded; nothing is written from n on. */
+/* Round and write the pack at `at`; writes no element from n on. */
 template <typename T>
 static __device__ __forceinline__ void ck_write(T *p, uint64_t at, uint64_t n, bool wide,
                                                 const float *x)
@@ -282,7 +283,10 @@ static __device__ __forceinline__ void ck_write(T *p, uint64_t at, uint64_t n, b
     }
 }
 
-/* For kernels that take several dtypes: the branch is the same for all threads. */
+/*
+ * ck_read for kernels with several dtypes; the branch is cheap, because all threads take the same
+ * one.
+ */
 static __device__ __forceinline__ void ck_read_as(ckpt_dtype dt, float *x, const void *p,
                                                   uint64_t at, uint64_t n, bool wide)
 {
@@ -316,14 +320,14 @@ static __device__ __forceinline__ uint64_t ck_threads(void)
     return (uint64_t)gridDim.x * blockDim.x;
 }
 
-/* Sum over the block, the same for all its threads; the order is fixed.  Blocks are whole warps,
+/* Sum over the block, for all its threads, in a fixed order.  Blocks must be whole warps and
  * one-dimensional. */
 template <typename V> static __device__ __forceinline__ V ck_block_sum(V x)
 {
     ZT_SHARED_ARRAY(V, part, 32);
     for (int by = 16; by > 0; by /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, by);
-    __syncthreads(); // an earlier sum may still be read
+    __syncthreads(); // other threads may still read an earlier sum
     if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = x;
     __syncthreads();
@@ -333,7 +337,10 @@ template <typename V> static __device__ __forceinline__ V ck_block_sum(V x)
     return sum;
 }
 
-/* Gradient put as zt_cpu_put_sum does: rounded, then added to what is there and rounded again. */
+/*
+ * Store a gradient as zt_cpu_put_sum does: round it, then (if `add`) add it to the old value and
+ * round again.
+ */
 template <typename T> static __device__ __forceinline__ void ck_put_sum(T *p, float x, bool add)
 {
     *p = add ? ck_down<T>(ck_up(*p) + ck_round<T>(x)) : ck_down<T>(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.cu: the CUDA device: its table of operations, its memory, its errors, and which GPUs it
- * runs on.
+ * device.cu: owns the CUDA device: its table of operations, memory, errors, and the check that a
+ * GPU is new enough.
  */
 #include <new>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 
 #include "engine/cuda/cuda.h"
 
-/* The least that the kernels need: bfloat16 on tensor cores and cp.async came with 8.0. */
+/* Lowest compute capability: bfloat16 on tensor cores and cp.async need 8.0. */
 #define CD_CAPABILITY 80
 
-/* Device memory comes in multiples of this; the runtime aligns as much. */
+/* Device memory is allocated in multiples of this, the runtime's own alignment. */
 #define CD_ALIGN 256u
 
 /* ---- errors ---- */
@@ -33,8 +33,8 @@ bool cu_launched(zt_device *d, const char *operation)
     return cu_try(d, cudaGetLastError(), operation);
 }
 
-/* The runtime's "current device" belongs to a thread; calling cudaSetDevice each time would cost
- * more. */
+/* Make the GPU current in this thread.  The last choice is remembered, because calling
+ * cudaSetDevice each time would cost more. */
 static bool cd_select(zt_device *d)
 {
     static thread_local int selected = -1;
@@ -57,7 +57,7 @@ struct cu_table {
     std::unordered_map<void *, uint64_t> bytes;
 };
 
-/* Enter one; false: no memory. */
+/* Add an allocation; false: no memory. */
 static bool cd_enter(cu_table *t, void *p, uint64_t n_bytes)
 {
     try {
@@ -71,9 +71,9 @@ static bool cd_enter(cu_table *t, void *p, uint64_t n_bytes)
 /* ---- memory ---- */
 
 /*
- * The driver's pool keeps what is freed (see cd_keep_pool) and hands it out again in the order of
- * the stream, so neither call waits for the GPU; it also remaps pages when free memory lies in
- * pieces.
+ * The driver's pool keeps freed blocks (see cd_keep_pool) and reuses them in the order of the
+ * stream, so that neither call waits for the GPU.  It also remaps pages if free memory is
+ * fragmented.
  */
 static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
 {
@@ -88,7 +88,8 @@ static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
         cudaDeviceGetDefaultMemPool(&pool, c->ordinal) == cudaSuccess &&
         cudaMemPoolTrimTo(pool, 0) == cudaSuccess) {
         (void)cudaGetLastError();
-        e = cudaMallocAsync(p, (size_t)n, c->stream); // now that what was freed has gone back
+        e = cudaMallocAsync(p, (size_t)n, c->stream); // again, because freed memory has gone back
+                                                      // now
     }
     return e;
 }
@@ -98,7 +99,7 @@ static void cd_give(zt_cuda *c, void *p)
     if (p && c->pools) {
         (void)cudaFreeAsync(p, c->stream);
     } else if (p) {
-        (void)cudaStreamSynchronize(c->stream); // cudaFree need not wait for what uses it
+        (void)cudaStreamSynchronize(c->stream); // cudaFree might not wait for kernels that use it
         (void)cudaFree(p);
     }
 }
@@ -153,7 +154,7 @@ void *cu_scratch(zt_device *d, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
     if (n_bytes > c->scratch_bytes) {
-        // what earlier operations still do with the old one comes first in the stream
+        // the stream frees the old block after earlier operations that use it
         cd_give(c, c->scratch);
         c->scratch = NULL;
         c->scratch_bytes = 0;
@@ -183,7 +184,7 @@ static void cd_release_host(zt_device *d, void *p)
 
 /* ---- copies ---- */
 
-/* The next slot, once the GPU is done with what it had. */
+/* The next slot, once the GPU has finished the slot's last copy. */
 static char *cd_slot(zt_device *d, unsigned *which)
 {
     zt_cuda *c = cu_of(d);
@@ -208,13 +209,16 @@ static bool cd_is_pinned(const void *p)
     return a.type == cudaMemoryTypeHost;
 }
 
-/* Without a slot, where that is worth a question and the GPU can reach the host's bytes itself. */
+/*
+ * True if a copy needs no slot: it is large enough to be worth the query, and the host memory is
+ * pinned.
+ */
 static bool cd_is_direct(const void *host, uint64_t n_bytes)
 {
     return n_bytes > CU_SLOT_BYTES && cd_is_pinned(host);
 }
 
-/* Such a copy; it is done when this returns. */
+/* Copy from or to pinned memory, and wait for it. */
 static void cd_direct(zt_device *d, void *to, const void *from, uint64_t n_bytes,
                       cudaMemcpyKind kind, const char *what)
 {
@@ -223,7 +227,10 @@ static void cd_direct(zt_device *d, void *to, const void *from, uint64_t n_bytes
         (void)cu_try(d, cudaStreamSynchronize(c->stream), what);
 }
 
-/* The host's bytes are taken before this returns; the GPU gets them in the order of the stream. */
+/*
+ * Copy the host's bytes to slots before returning, so that the caller may reuse them; the GPU gets
+ * them in the order of the stream.
+ */
 static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
@@ -247,7 +254,7 @@ static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
     }
 }
 
-/* What lies in pinned slots, on its way to ordinary memory. */
+/* A slot with bytes on their way to pageable memory. */
 typedef struct cd_coming {
     char *room, *to;
     size_t n;
@@ -265,7 +272,10 @@ static bool cd_arrive(zt_device *d, cd_coming *k)
     return true;
 }
 
-/* Copies into slots and out of them overlap: half of the slots are on their way. */
+/*
+ * Half of the slots are filled by the GPU while the host empties the others, so that both copies
+ * overlap.
+ */
 static void cd_get_pieces(zt_device *d, char *host, const char *from, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
@@ -356,7 +366,7 @@ unsigned cu_grid(zt_device *d, uint64_t n, unsigned per_block)
     return blocks > 0 ? (unsigned)blocks : 1;
 }
 
-/* ---- the end, and the beginning ---- */
+/* ---- creating and freeing ---- */
 
 static void cd_free_pinned(zt_cuda *c)
 {
@@ -431,7 +441,7 @@ static zt_device_ops cd_table(void)
     return t;
 }
 
-/* Is there a GPU of that number that can do it? */
+/* Check that the GPU exists and is new enough. */
 static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
 {
     int n = 0, driver = 0, built = CUDART_VERSION;
@@ -469,7 +479,7 @@ static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Freed memory stays in the pool instead of going back at each wait. */
+/* Make the pool keep freed memory; otherwise it goes back to the driver at each wait. */
 static bool cd_keep_pool(zt_device *d)
 {
     cudaMemPool_t pool;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embed.cu: embeddings on the GPU, forward and backward.
+ * embed.cu: computes embeddings on the GPU, forward and backward.
  *
- * Backward, rows of dy that go to the same row of a table add up.  They are sorted by that row
- * (index << 32 | row of dy: no two keys are equal, so any sort gives one order), cut into chunks of
- * equal length, and summed chunk by chunk; rows of the table that span chunks are put together from
- * the chunks' sums, in order.  No atomics, no waiting.
+ * Backward, rows of dy for the same row of a table add up.  They are sorted by that row (index <<
+ * 32 | row of dy: no two keys are equal, so any sort gives one order), cut into chunks of equal
+ * length, and summed chunk by chunk.  Rows of the table that span chunks are then summed from the
+ * chunks' sums, in order.  So no atomics are needed, and no block waits for another.
  */
 #include "engine/cuda/cuda.h"
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(EM_THREADS)
         int32_t token = a.token[row], kind = a.kind ? a.kind[row] : 0;
         float x[CK_PACK], y[CK_PACK];
         if (!ck_in_table(token, a.vocab) || (a.type && !ck_in_table(kind, a.n_types))) {
-            notes->bad = CU_BAD_INDEX; // every thread that finds one writes the same
+            notes->bad = CU_BAD_INDEX; // every thread that finds one writes the same value
             continue;
         }
         ck_read(x, (const T *)a.word + (uint64_t)token * n, at, n, wide);
@@ -67,14 +67,14 @@ void cu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 
 /* ---- sorting (Batcher 1968: bitonic) ---- */
 
-/* Which row of a table each gradient goes to. */
+/* The row of a table to which each gradient belongs. */
 typedef struct em_indices {
     const int32_t *index;  /* [rows]; NULL: all 0 */
-    uint64_t rows, n_rows; /* gradients; rows of the table */
-    int64_t skip;          /* gets none; -1: all do */
+    uint64_t rows, n_rows; /* number of gradients; rows of the table */
+    int64_t skip;          /* index without gradients (padding); -1: none */
 } em_indices;
 
-/* Keys from indices; what is skipped or added up to a power of two sorts to the end. */
+/* Make keys from indices; skipped ones and the padding up to a power of two sort to the end. */
 static __global__ void __launch_bounds__(EM_THREADS)
     ck_keys(uint64_t *key, uint64_t n, em_indices x, cu_notes *notes)
 {
@@ -87,7 +87,7 @@ static __global__ void __launch_bounds__(EM_THREADS)
     }
 }
 
-/* Keys `i` and its partner at distance `by`; runs of `run` go up and down in turn. */
+/* Compare key `i` with its partner at distance `by`; runs of `run` ascend and descend in turn. */
 static __device__ __forceinline__ void ck_compare(uint64_t *low, uint64_t *high, bool up)
 {
     if ((*low > *high) == up) {
@@ -97,13 +97,13 @@ static __device__ __forceinline__ void ck_compare(uint64_t *low, uint64_t *high,
     }
 }
 
-/* Place of the lower partner of pair number i at distance `by`. */
+/* Index of the lower partner of pair i at distance `by`. */
 static __device__ __forceinline__ uint64_t ck_pair(uint64_t i, uint64_t by)
 {
     return i / by * (2 * by) + i % by;
 }
 
-/* Within tiles: sort them all (run 2 to EM_TILE), or finish a longer run (first = run). */
+/* Within tiles: sort them completely (run 2 to EM_TILE), or finish a longer run (first = run). */
 static __global__ void __launch_bounds__(EM_TILE / 2)
     ck_sort_tile(uint64_t *key, uint64_t first, uint64_t last)
 {
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(EM_TILE / 2)
         key[base + i] = tile[i];
 }
 
-/* One step at a distance beyond a tile. */
+/* One step at a distance that exceeds a tile. */
 static __global__ void __launch_bounds__(EM_THREADS)
     ck_sort_step(uint64_t *key, uint64_t n, uint64_t run, uint64_t by)
 {
@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(EM_THREADS)
     }
 }
 
-/* n is a power of two, EM_TILE at least. */
+/* n must be a power of two, at least EM_TILE. */
 static void em_sort(zt_device *d, uint64_t *key, uint64_t n)
 {
     unsigned tiles = (unsigned)(n / EM_TILE);
@@ -150,16 +150,15 @@ static void em_sort(zt_device *d, uint64_t *key, uint64_t n)
 
 /* One table. */
 typedef struct em_table {
-    const uint64_t *key; /* sorted; EM_NONE from some place on */
+    const uint64_t *key; /* sorted; EM_NONE at the end */
     uint64_t n, width, chunks;
     const void *dy;
     void *grad;
-    float *part; /* [chunks, 2, width]: sums of a chunk's first and last row of the table, if others
-                    share it */
+    float *part; /* [chunks, 2, width]: sums of chunks' first and last rows */
     bool add, wide;
 } em_table;
 
-/* The row of the table that key number i is for, -1 beyond the keys. */
+/* The table's row of key number i; -1 beyond the keys. */
 static __device__ __forceinline__ int64_t ck_row_of(const em_table &t, uint64_t i)
 {
     return i >= t.n || t.key[i] == EM_NONE ? -1 : (int64_t)(t.key[i] >> 32);
@@ -180,9 +179,9 @@ static __device__ __forceinline__ void ck_put_pack(const em_table &t, int64_t ro
 }
 
 /*
- * A chunk's sums, one pack of columns per thread.  A row of the table whose keys all lie in the
- * chunk is done; else its sum goes to `part`: place 0 if it goes on from the chunk before (or ends
- * in one after it, too), else place 1.
+ * Sum a chunk, one pack of columns per thread.  A table row whose keys all lie in the chunk is
+ * complete.  Otherwise its sum goes to `part`: index 0 if the row began in an earlier chunk, index
+ * 1 if it begins here and goes on.
  */
 template <typename T>
 static __device__ __forceinline__ void ck_chunk(const em_table &t, uint64_t chunk, uint64_t at)
@@ -200,7 +199,7 @@ static __device__ __forceinline__ void ck_chunk(const em_table &t, uint64_t chun
             ck_put_pack<T>(t, row, at, sum);
         else
             ck_write(t.part + (2 * chunk + (row != before)) * t.width, at, t.width, t.wide, sum);
-        before = -1; // only the first row of the chunk can go on
+        before = -1; // only the chunk's first row can have begun earlier
         row = next;
     }
 }
@@ -212,7 +211,7 @@ template <typename T> static __global__ void __launch_bounds__(EM_THREADS) ck_ch
         ck_chunk<T>(t, i / packs, i % packs * CK_PACK);
 }
 
-/* Put together the row that begins in this chunk (at its end) and goes on. */
+/* Complete the row that begins in this chunk and goes on, from the sums of all its chunks. */
 template <typename T>
 static __device__ __forceinline__ void ck_join(const em_table &t, uint64_t chunk, uint64_t at)
 {
@@ -220,7 +219,7 @@ static __device__ __forceinline__ void ck_join(const em_table &t, uint64_t chunk
     int64_t row = ck_row_of(t, end - 1);
     if (row < 0 || ck_row_of(t, end) != row ||
         (chunk > 0 && ck_row_of(t, chunk * EM_CHUNK - 1) == row)) {
-        return; // nothing goes on, or it began earlier
+        return; // no row goes on, or it began earlier
     }
     float sum[CK_PACK], x[CK_PACK];
     ck_read(sum, (const float *)t.part + (2 * chunk + 1) * t.width, at, t.width, t.wide);
@@ -238,7 +237,7 @@ template <typename T> static __global__ void __launch_bounds__(EM_THREADS) ck_jo
         ck_join<T>(t, i / packs, i % packs * CK_PACK);
 }
 
-/* Rows of dy by their position: they lie `seq` apart, no sorting needed. */
+/* Sum position gradients; their rows of dy lie `seq` apart, so no sorting is needed. */
 template <typename T>
 static __global__ void __launch_bounds__(EM_THREADS)
     ck_positions(em_table t, uint64_t rows, uint64_t seq)
@@ -256,7 +255,7 @@ static __global__ void __launch_bounds__(EM_THREADS)
     }
 }
 
-/* What a call works with. */
+/* The state of a call. */
 typedef struct em_call {
     zt_device *d;
     ckpt_dtype dt;
@@ -265,7 +264,7 @@ typedef struct em_call {
     uint64_t n_keys; /* a power of two */
 } em_call;
 
-/* Start a table: what is not added to begins as 0. */
+/* Start a table; without `add` its gradients begin as 0. */
 static void em_begin(const em_call *c, em_table *t, void *grad, uint64_t n_rows, bool add)
 {
     t->grad = grad;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layers.cu: element by element on the GPU: activations, Llama's gate, rotation, dropout.
+ * layers.cu: computes element-wise operations on the GPU: activations, Llama's gate, rotation,
+ * dropout.
  *
- * A thread moves packs of 8 elements; memory bounds all of these kernels.
+ * A thread moves packs of 8 elements, because memory bounds all of these kernels.
  */
 #include <math.h>
 
@@ -17,7 +18,7 @@ static unsigned la_grid(zt_device *d, uint64_t n)
 
 /* ---- activations ---- */
 
-/* Rows of x, dense, to rows of y with a stride. */
+/* Rows of dense x to rows of y with a stride. */
 template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows a, bool wide)
 {
@@ -37,7 +38,7 @@ void cu_act_rows(zt_device *d, ckpt_dtype dt, zt_act act, const zt_rows *a)
     zt_rows r = *a;
     bool one = r.rows == 1 || (r.ld_to == r.width && r.ld_from == r.width);
     bool wide = cu_wide(r.from, r.to, NULL, one ? 0 : r.ld_to | r.ld_from);
-    if (one) { // rows that follow each other are one row
+    if (one) { // adjacent rows are handled as one row
         r.width *= r.rows;
         r.rows = 1;
     }
@@ -128,7 +129,7 @@ void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 
 /* ---- rotation ---- */
 
-/* One pack of the lower half of a head's vector, and its partners in the upper half. */
+/* Rotate one pack of the lower half of a head's vector with its partners in the upper half. */
 template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wide)
 {
@@ -177,7 +178,7 @@ static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uin
     if (i < j.a.n) {
         float x = ck_up(((const T *)j.a.x)[i]) *
                   ((int32_t)(word >> 8) >= j.keep.least ? j.keep.factor : 0.0F);
-        if (j.a.add) { // not "+ 0": that would lose the sign of a zero
+        if (j.a.add) { // adding 0 instead would lose the sign of a zero
             x += ck_up(((const T *)j.a.add)[i]);
         }
         ((T *)j.a.y)[i] = ck_down<T>(x);
@@ -185,7 +186,7 @@ static __device__ __forceinline__ void ck_drop(const la_drop &j, uint64_t i, uin
 }
 
 /*
- * A thread makes one block of random words, for four elements that are 16 apart (philox.h): 16
+ * A thread makes one block of random words, for four elements that are 16 apart (philox.h).  So 16
  * neighbours make 64 elements in a row, and each access of a warp covers whole 32-byte pieces.
  */
 template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dropout(la_drop j)
@@ -197,7 +198,7 @@ template <typename T> static __global__ void __launch_bounds__(LA_THREADS) ck_dr
     }
 }
 
-/* No rate: y = x [+ add]. */
+/* Dropout rate 0: y = x [+ add]. */
 static void la_no_drop(zt_device *d, ckpt_dtype dt, const zt_dropout *a)
 {
     if (!a->add) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c: owns the opening of the CUDA plugin, and what is said where there is none.
+ * load.c: opens the CUDA plugin, and explains its absence.
  *
- * Where it is looked for: the path in ZEROTRAIN_CUDA_PLUGIN, which then is the only one; else
- * ../lib beside the program (a build folder, or an installation under any prefix), then where the
- * system's loader looks.
+ * It tries the path in ZEROTRAIN_CUDA_PLUGIN, if set, and no other.  Otherwise it tries ../lib
+ * beside the program (a build folder, or an installation under any prefix), then the paths of the
+ * system's loader.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -18,22 +18,22 @@
 
 #define CUL_NAME "libzerotrain-cuda.so"
 
-/* Looked up once; the plugin stays open, for its threads and its driver cannot be unloaded. */
+/* Opened once and never closed, because the plugin's threads and driver cannot be unloaded. */
 typedef struct cul_plugin {
     void *handle;
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
     int (*device)(zt_device **, int, bool, ckpt_err *);
     int (*comm)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
-    ckpt_err err; /* why there is none */
+    ckpt_err err; /* the reason for its absence */
     bool tried;
 } cul_plugin;
 
 static cul_plugin cul_it;
 static pthread_mutex_t cul_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Open the first that opens; a file that is there and does not open is told rather than passed
- * over. */
+/* Open the first plugin that is found.  A file that exists but does not open is an error, and is
+ * not passed over. */
 static int cul_open(cul_plugin *p, ckpt_err *err)
 {
     static const ckpt_plugin_want want = {.file = CUL_NAME,
@@ -74,7 +74,7 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The plugin, or why there is none. */
+/* Get the plugin, or the error of opening it. */
 static int cul_get(const cul_plugin **out, ckpt_err *err)
 {
     int rc;
@@ -108,7 +108,7 @@ int zt_cuda_count(int *n, ckpt_err *err)
     *n = rc == CKPT_OK ? p->gpus(0, NULL) : 0;
     if (rc != CKPT_OK || *n > 0)
         return rc;
-    // no GPU, no driver or one too old: opening one tells which
+    // opening GPU 0 shows whether the GPU, the driver or its version is missing
     rc = p->device(&d, 0, false, err);
     zt_device_free(d);
     return rc == CKPT_OK ? ckpt_fail(err, CKPT_EUNSUPPORTED, "no GPU can be counted") : rc;

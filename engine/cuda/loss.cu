@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loss.cu: losses on the GPU, with their gradients written over the logits.
+ * loss.cu: computes losses on the GPU, and writes their gradients over the logits.
  *
- * A block takes a row: its maximum and sum of exponents in one pass, the gradient in a second one,
- * which finds the row in the second-level cache.  Losses of rows are added up in fp64 by one block,
+ * A block takes a row: one pass finds its maximum and sum of exponents, a second pass, which finds
+ * the row in the second-level cache, the gradient.  One block adds up the losses of rows in fp64,
  * in a fixed order.
  */
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct lo_job {
     cu_notes *notes;
 } lo_job;
 
-/* How many labels count: one block. */
+/* Kernel of one block: the number of labels that count. */
 static __global__ void __launch_bounds__(LO_TOTAL) ck_loss_count(lo_job j)
 {
     double n = 0;
@@ -50,20 +50,20 @@ typedef struct lo_sum {
 static __device__ __forceinline__ lo_sum ck_merge(lo_sum a, lo_sum b)
 {
     float top = a.top > b.top ? a.top : b.top;
-    if (top == -INFINITY) { // nothing but infinities yet; NaN must not be lost
+    if (top == -INFINITY) { // all values were infinite so far; keep NaN
         return {top, a.sum + b.sum};
     }
     return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
 }
 
-/* The same for all threads of the block. */
+/* Merge the sums of the block; all its threads get the result. */
 static __device__ __forceinline__ lo_sum ck_merge_block(lo_sum s)
 {
     ZT_SHARED_ARRAY(lo_sum, part, 32);
     for (int by = 16; by > 0; by /= 2) {
         lo_sum other = {__shfl_xor_sync(0xffffffffu, s.top, by),
                         __shfl_xor_sync(0xffffffffu, s.sum, by)};
-        // both partners must get the same bits: the lower lane's comes first
+        // merge the lower lane first, because both partners must get the same bits
         s = threadIdx.x & (unsigned)by ? ck_merge(other, s) : ck_merge(s, other);
     }
     __syncthreads();
@@ -76,7 +76,7 @@ static __device__ __forceinline__ lo_sum ck_merge_block(lo_sum s)
     return s;
 }
 
-/* Add n elements to a thread's sum: one exponent each, and one more when the maximum grows. */
+/* Add n elements to a thread's sum: one exponent per element, one more if the maximum grows. */
 static __device__ __forceinline__ void ck_take(lo_sum *s, const float *x, unsigned n)
 {
     float top = s->top;
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void ck_take(lo_sum *s, const float *x, unsign
         s->sum += x[i] == -INFINITY ? 0.0F : expf(x[i] - top);
 }
 
-/* Elements before the first that lies on a multiple of 16 bytes: rows may begin anywhere. */
+/* Elements before the first 16-byte boundary, because rows may start at any address. */
 template <typename T> static __device__ __forceinline__ uint64_t ck_head(const T *x, uint64_t n)
 {
     uint64_t head = (16 - (uintptr_t)x % 16) % 16 / sizeof(T);
@@ -113,15 +113,15 @@ template <typename T> static __device__ __forceinline__ lo_sum ck_row_sum(const 
     return ck_merge_block(s);
 }
 
-/* x = factor * exp(x - top) / sum, at the label less factor. */
+/* x = factor * exp(x - top) / sum, minus factor at the label. */
 template <typename T>
 static __device__ __forceinline__ void ck_row_grad(T *x, uint64_t n, lo_sum s, uint64_t label,
                                                    float factor)
 {
     uint64_t head = ck_head(x, n), body = (n - head) / CK_PACK * CK_PACK;
     float scale = (float)((double)factor / (double)s.sum);
-    // only the thread that has the label needs it as a difference of doubles; it is read before it
-    // is overwritten
+    // only the label's thread needs the difference in double; all read the logit before it is
+    // overwritten
     float own = ck_up(x[label]);
     float at_label = (float)(((double)expf(own - s.top) / (double)s.sum - 1.0) * (double)factor);
     __syncthreads();
@@ -159,7 +159,7 @@ static __device__ __forceinline__ void ck_entropy_row(const lo_job &j, uint64_t 
     if (threadIdx.x == 0)
         j.row_loss[row] = log((double)s.sum) - ((double)ck_up(x[label]) - (double)s.top);
     if (j.a.grad) {
-        __syncthreads(); // the label's logit has been read
+        __syncthreads(); // until then threads read the label's logit
         ck_row_grad(x, n, s, (uint64_t)label, factor);
     }
 }
@@ -182,7 +182,7 @@ static __device__ __forceinline__ double ck_element(zt_loss_kind kind, double x,
         *slope = 2.0 * e;
         return e * e;
     }
-    // max(x, 0) - x t + log(1 + exp(-|x|)), as on the processor
+    // max(x, 0) - x t + log(1 + exp(-|x|)), as on the CPU
     double e = exp(-fabs(x));
     *slope = (x >= 0 ? 1.0 / (1.0 + e) : e / (1.0 + e)) - target;
     return (x > 0 ? x : x < 0 ? 0 : x) - x * target + log1p(e);
@@ -228,7 +228,7 @@ void cu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a)
         return;
     double count = a->kind == ZT_CROSS_ENTROPY ? 0 : (double)a->rows * (double)a->classes;
     if (a->rows == 0) {
-        *a->loss = 0 / count; // the mean of nothing
+        *a->loss = 0 / count; // the mean of an empty set is NaN
         return;
     }
     lo_job j = {*a, (double *)cu_scratch(d, a->rows * sizeof(double)), cu_of(d)->notes};

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matmul.cu: matrix products on the GPU by cuBLASLt: linear maps, their gradients, general
+ * matmul.cu: computes matrix products on the GPU by cuBLASLt: linear maps, their gradients, general
  * products.
  *
- * Products of 16-bit matrices run on tensor cores and add up in fp32; those of fp32 are exact fp32
- * (no TF32).  Activations are computed apart: the contract lets them see the rounded value, which
- * the library's fused ones do not (and its GELU is the tanh form alone).
+ * Products of 16-bit matrices run on tensor cores and sum in fp32; those of fp32 are exact fp32 (no
+ * TF32).  Activations run separately, because they must see the rounded value (device.h), while the
+ * library's fused ones see the unrounded one (and its GELU is the tanh form only).
  *
- * A bias, and the values that a result is added to, are rounded once with the product or once
- * more: the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not
- * cut k round product and bias, then add the old value and round again; others round product and
- * old value, then add the bias.  PyTorch calls the same kernels, so its results vary in the same
- * way; tests/gpu/test_device.c accepts these orders and no other.
+ * A bias, and the old values of a result that is added to, are rounded once together with the
+ * product or once more: the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for
+ * Hopper that do not split k round product and bias, then add the old value and round again; others
+ * round product and old value, then add the bias.  PyTorch calls the same kernels, so its results
+ * vary in the same way; tests/gpu/test_device.c accepts these orders and no other.
  *
- * Which kernel the library takes is asked once per shape and kept.  Kernels that would add up parts
- * of k in dt, or in an order that varies, are not allowed; with `deterministic` none that cut k at
- * all.  What the library has no kernel for (odd strides, for one) a plain one here does.
+ * The library chooses a kernel once per shape.  Kernels that sum parts of k in dt, or in an order
+ * that varies, are excluded; with `deterministic` all that split k.  If the library has no kernel
+ * (odd strides, for example), a plain one here computes the product.
  *
- * The processor rounds a weight's gradient before it adds it to the old one (w_add).  The results
- * differ by at most one rounding of the product.
+ * The CPU rounds a weight's gradient before it adds it to the old one (w_add), so results differ by
+ * at most one rounding of the product.
  */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -26,10 +26,10 @@
 
 #include "engine/cuda/cuda.h"
 
-/* Recommended by NVIDIA for 9.0; less would do before it. */
+/* NVIDIA's recommendation for 9.0; earlier GPUs need less. */
 #define MM_WORKSPACE ((size_t)32 << 20)
 
-/* Kept plans: a power of two; when three quarters are taken all are dropped. */
+/* Size of the table of plans, a power of two; at three quarters all plans are dropped. */
 #define MM_PLANS 1024u
 
 #define MM_THREADS 256u
@@ -37,7 +37,7 @@
 #define MM_CHUNKS  256u /* partial sums of a bias gradient */
 #define MM_LANES   8u   /* threads that share a column of them */
 
-/* What a plan depends on; compared byte by byte. */
+/* The properties on which a plan depends; compared byte by byte. */
 typedef struct mm_key {
     uint64_t m, n, k, lda, ldb, ldc;
     uint32_t dt, flags, align_a, align_b, align_c, used;
@@ -83,7 +83,7 @@ static void mm_drop(mm_plan *p)
     memset(p, 0, sizeof *p);
 }
 
-/* The power of two, 16 at most, that an address is a multiple of. */
+/* The largest power of two, at most 16, that divides an address. */
 static uint32_t mm_align(const void *p)
 {
     uintptr_t bits = (uintptr_t)p | 16;
@@ -93,7 +93,7 @@ static uint32_t mm_align(const void *p)
 static mm_key mm_key_of(ckpt_dtype dt, const zt_product *p)
 {
     mm_key k;
-    memset(&k, 0, sizeof k); // what lies between members is compared, too
+    memset(&k, 0, sizeof k); // padding is compared too, so it must be 0
     k.m = p->m;
     k.n = p->n;
     k.k = p->k;
@@ -133,14 +133,14 @@ static bool mm_set_bias(zt_device *d, mm_plan *p, const void *bias)
 
 /*
  * The library's matrices are column-major, so it computes C' = op(B)' op(A)': its first operand is
- * our B, which read by columns is B' already.
+ * our B, which is B' if read by columns.
  */
 static bool mm_describe(zt_device *d, ckpt_dtype dt, const zt_product *p, mm_plan *plan)
 {
     cudaDataType_t type = dt == CKPT_F32 ? CUDA_R_32F : dt == CKPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
     bool at = p->a_transposed, bt = p->b_transposed;
     return mm_try(d, cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
-           // a place as little aligned as biases are: the choice may depend on that
+           // aligned as little as a bias, because the library's choice may depend on it
            mm_set_bias(d, plan, p->bias ? (char *)cu_of(d)->blas->workspace + 16 : NULL) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSA, bt ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSB, at ? CUBLAS_OP_T : CUBLAS_OP_N) &&
@@ -160,7 +160,7 @@ static bool mm_prefer(zt_device *d, cublasLtMatmulPreferenceAttributes_t attr, u
                   cublasLtMatmulPreferenceSetAttribute(b->preference, attr, &value, sizeof value));
 }
 
-/* Ask the library; false only if the device has failed. */
+/* Let the library choose a kernel; false only if the device has failed. */
 static bool mm_choose(zt_device *d, mm_plan *p)
 {
     cu_blas *b = cu_of(d)->blas;
@@ -180,7 +180,7 @@ static bool mm_choose(zt_device *d, mm_plan *p)
     return mm_try(d, s);
 }
 
-/* The plan of a product, made if it is new; NULL: the device has failed. */
+/* Find the plan of a product, or make it; NULL: the device has failed. */
 static mm_plan *mm_find(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     cu_blas *b = cu_of(d)->blas;
@@ -249,7 +249,10 @@ void cu_blas_free(cu_blas *b)
 
 /* ---- the plain kernel ---- */
 
-/* A tile of C per block, an element per thread; tiles of A and B in shared memory. */
+/*
+ * Kernel: a block computes a tile of C, one element per thread, from tiles of A and B in shared
+ * memory.
+ */
 template <typename T>
 static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(zt_product p)
 {
@@ -274,7 +277,8 @@ static __global__ void __launch_bounds__(MM_SIDE *MM_SIDE) ck_plain(zt_product p
     if (row < p.m && column < p.n) {
         T *c = (T *)p.c + row * p.ldc + column;
         sum = p.alpha * sum;
-        sum += p.beta != 0.0F ? p.beta * ck_up(*c) : 0.0F; // what was not written may be NaN
+        sum += p.beta != 0.0F ? p.beta * ck_up(*c) : 0.0F; // with beta 0, C is not read, because
+                                                           // uninitialised memory may be NaN
         sum += p.bias ? ck_up(((const T *)p.bias)[column]) : 0.0F;
         *c = ck_down<T>(sum);
     }
@@ -293,7 +297,7 @@ static void mm_plain(zt_device *d, ckpt_dtype dt, const zt_product *p)
 
 /* ---- any product ---- */
 
-/* The library reads a bias in whole registers: one that lies elsewhere is copied first. */
+/* The library reads a bias in whole registers, so one that is less aligned is copied first. */
 static const void *mm_bias(zt_device *d, ckpt_dtype dt, const zt_product *p)
 {
     if (mm_align(p->bias) == 16)
@@ -307,7 +311,7 @@ static const void *mm_bias(zt_device *d, ckpt_dtype dt, const zt_product *p)
                : NULL;
 }
 
-/* The library counts in int in places. */
+/* True if all sizes fit an int, which the library uses internally. */
 static bool mm_fits(const zt_product *p)
 {
     return p->m <= INT32_MAX && p->n <= INT32_MAX && p->k <= INT32_MAX && p->lda <= INT32_MAX &&
@@ -347,12 +351,12 @@ typedef struct mm_columns {
     const void *x;
     void *to;
     float *part;                    /* [chunks, width] */
-    uint64_t rows, width, ld, each; /* each: rows of a chunk */
+    uint64_t rows, width, ld, each; /* each: rows per chunk */
     unsigned chunks;
     bool add, wide;
 } mm_columns;
 
-/* One chunk of rows (y of the grid), a pack of columns per thread. */
+/* Sum one chunk of rows (y of the grid), one pack of columns per thread. */
 template <typename T> static __global__ void __launch_bounds__(MM_THREADS) ck_columns(mm_columns s)
 {
     uint64_t packs = (s.width + CK_PACK - 1) / CK_PACK, pack = ck_thread();
@@ -401,7 +405,7 @@ static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a,
     if (!s.part)
         return;
     uint64_t packs = (a->out + CK_PACK - 1) / CK_PACK;
-    // few columns: smaller blocks, so that rows are read by more of the GPU
+    // few columns: smaller blocks, so that more of the GPU reads rows
     unsigned threads = packs < MM_THREADS ? (unsigned)(packs + 31) / 32 * 32 : MM_THREADS;
     dim3 grid((unsigned)((packs + threads - 1) / threads), s.chunks);
     unsigned side = MM_THREADS / MM_LANES, total = (unsigned)((a->out + side - 1) / side);
@@ -418,7 +422,7 @@ void cu_linear(zt_device *d, ckpt_dtype dt, const zt_linear *a)
         return;
     zt_product p = zt_product_linear(a);
     const uint64_t ldy = p.ldc;
-    if (a->act != ZT_ACT_NONE && a->pre) { // dense, unlike y
+    if (a->act != ZT_ACT_NONE && a->pre) { // pre is dense, y may not be
         p.c = a->pre;
         p.ldc = a->out;
     }

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c: owns the communicator of GPUs: collectives over device memory by NCCL.  Part of the CUDA
- * plugin.
+ * nccl.c: owns the communicator of GPUs, which runs collectives over device memory by NCCL.  Part
+ * of the CUDA plugin.
  *
- * Operations run on a stream of their own.  An event makes it wait for what the device was told
- * before, and another makes the device's stream wait for the result: the host waits for nothing. So
- * a begun operation (start) really goes on while the device computes, until wait puts the device's
- * stream behind it.
+ * Operations run on a stream of their own.  One event makes it wait for the device's earlier work,
+ * another makes the device's stream wait for the result, so the host never waits.  A begun
+ * operation (start) therefore runs while the device computes, until wait puts the device's stream
+ * behind it.
  *
- * Sums are NCCL's: their order depends on the algorithm and the way between the GPUs that NCCL
- * chooses, and 16-bit sums are rounded at every hop, where the other communicators form them in
+ * Sums are NCCL's: their order depends on the algorithm and the path between the GPUs that NCCL
+ * chooses, and 16-bit sums are rounded at every hop, while the other communicators form them in
  * fp32 and round once.  They do not depend on timing: equal runs on equal machines have equal bits
  * (NCCL_ALGO=Ring, NCCL_PROTO=Simple pin the choice).
  *
- * A rank that fails leaves the others in a kernel that waits for ever, which no call reports.  So a
- * thread looks: at NCCL's own asynchronous errors, at the ranks of this host (process.h), and
- * whether the stream moves: if what was queued has not ended after ZEROTRAIN_NCCL_TIMEOUT seconds
- * (600), somebody does not come.  Then the job is ended; with the process the driver ends the
- * kernels.  (ncclCommAbort would let them end as if they had succeeded, under a rank that goes on.)
+ * If a rank fails, the other ranks' kernels wait for ever, and no call reports it.  So a thread
+ * watches NCCL's asynchronous errors, the ranks of this host (process.h), and the progress of the
+ * stream: if queued work has not ended after ZEROTRAIN_NCCL_TIMEOUT seconds (600), a rank is
+ * missing.  The thread then ends the job, and with the process the driver ends the kernels.
+ * ncclCommAbort cannot be used, because the kernels would end as if they had succeeded, and the
+ * rank would go on.
  */
 #define _GNU_SOURCE
 #include "engine/cuda/api.h"
@@ -49,15 +50,17 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
 
 #define NC_LOOK    200 /* milliseconds between looks */
 #define NC_TIMEOUT 600 /* seconds */
-/* From this size on memory is NCCL's, registered with it: it comes in pages of 2 MiB. */
+/*
+ * Blocks from this size on come from NCCL and are registered with it; it allocates pages of 2 MiB.
+ */
 #define NC_LARGE   (UINT64_C(2) << 20)
 
-/* Memory that was given out. */
+/* A block that nc_alloc returned. */
 typedef struct nc_block {
     void *p;
     void *handle; /* of its registration; NULL: not registered */
     uint64_t n_bytes;
-    bool ours; /* ncclMemAlloc's, else the device's */
+    bool ours; /* true: from ncclMemAlloc; false: from the device */
 } nc_block;
 
 typedef struct nc_mate {
@@ -66,25 +69,25 @@ typedef struct nc_mate {
 } nc_mate;
 
 typedef struct nc_comm {
-    zt_comm base; /* first: a zt_comm * is one of these */
+    zt_comm base; /* first: a zt_comm * can be cast to nc_comm * */
     zt_comm *below;
     zt_device *d;
     int ordinal;
     ncclComm_t comm;
     cudaStream_t compute, stream;
-    cudaEvent_t ready;                 /* what the device was told before an operation */
-    cudaEvent_t done[ZT_COMM_PENDING]; /* begun operations: a ring, the oldest at `first` */
+    cudaEvent_t ready;                 /* follows the device's work before an operation */
+    cudaEvent_t done[ZT_COMM_PENDING]; /* ring of begun operations, the oldest at `first` */
     unsigned first, n_pending;
     nc_block *block;
     size_t n_blocks, room;
     nc_mate *mate;    /* world of them */
-    cudaEvent_t mark; /* the watch's place in the stream */
+    cudaEvent_t mark; /* the watch's marker in the stream */
     double timeout;
     pthread_t watch;
-    pthread_mutex_t lock; /* of what the watch reads, `comm` among it */
+    pthread_mutex_t lock; /* protects the members that the watch reads */
     pthread_cond_t wake;
     bool watched, stop, locks;
-    bool joined; /* all ranks are in NCCL: comm is there */
+    bool joined; /* all ranks are in NCCL, and comm is valid */
 } nc_comm;
 
 static nc_comm *nc_of(zt_comm *c)
@@ -143,7 +146,7 @@ static int nc_type(ckpt_dtype dt, bool sum, ncclDataType_t *out, ckpt_err *err)
                      ckpt_dtype_name(dt), sum ? " with a sum" : "");
 }
 
-/* What NCCL would crash on, or wait for. */
+/* Refuse arguments on which NCCL would crash or hang. */
 static int nc_check(const nc_comm *n, uint64_t count, const void *to, const void *from, int root,
                     ckpt_err *err)
 {
@@ -159,7 +162,7 @@ static int nc_check(const nc_comm *n, uint64_t count, const void *to, const void
 
 /* ---- around an operation ---- */
 
-/* The stream waits for the device. */
+/* Make the stream wait for the device. */
 static int nc_before(nc_comm *n, ckpt_err *err)
 {
     cudaError_t e = cudaEventRecord(n->ready, n->compute);
@@ -169,7 +172,7 @@ static int nc_before(nc_comm *n, ckpt_err *err)
     return nc_cuda(n, e, "a collective", err);
 }
 
-/* The device waits for the stream. */
+/* Make the device wait for the stream. */
 static int nc_after(nc_comm *n, ckpt_err *err)
 {
     cudaError_t e = cudaEventRecord(n->ready, n->stream);
@@ -179,7 +182,7 @@ static int nc_after(nc_comm *n, ckpt_err *err)
     return nc_cuda(n, e, "a collective", err);
 }
 
-/* r is the outcome of having queued it. */
+/* Finish queueing an operation; r is NCCL's result. */
 static int nc_queued(nc_comm *n, ncclResult_t r, const char *what, ckpt_err *err)
 {
     int rc = nc_result(n, r, what, err);
@@ -205,7 +208,7 @@ static int nc_all_reduce(zt_comm *c, void *x, uint64_t count, ckpt_dtype dt, zt_
                      err);
 }
 
-/* Queue one of the two that may be begun. */
+/* Queue a reduce_scatter or all_gather, the two operations that can be begun. */
 static int nc_queue(nc_comm *n, const zt_collective *w, ckpt_err *err)
 {
     bool sum = w->kind == ZT_REDUCE_SCATTER;
@@ -243,7 +246,7 @@ static int nc_all_gather(zt_comm *c, void *to, const void *from, uint64_t count,
     return rc == CKPT_OK ? nc_after(nc_of(c), err) : rc;
 }
 
-/* In place on the root; the others' values stay. */
+/* In place on the root; the other ranks' values stay. */
 static int nc_reduce(zt_comm *c, void *x, uint64_t count, ckpt_dtype dt, int root, ckpt_err *err)
 {
     nc_comm *n = nc_of(c);
@@ -270,7 +273,7 @@ static int nc_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_er
                      "broadcast", err);
 }
 
-/* A send and a receive per rank, in one group, so that none waits for another. */
+/* One send and one receive per rank, in one group, so that none waits for another. */
 static int nc_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err)
 {
     nc_comm *n = nc_of(c);
@@ -292,7 +295,7 @@ static int nc_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_byte
     return nc_queued(n, r == ncclSuccess ? end : r, "all_to_all", err);
 }
 
-/* Of the processes; what they have queued may still be under way. */
+/* Only the processes meet; their queued work may still be under way. */
 static int nc_barrier(zt_comm *c, ckpt_err *err)
 {
     return nc_of(c)->below->ops->barrier(nc_of(c)->below, err);
@@ -329,7 +332,10 @@ static int nc_wait(zt_comm *c, ckpt_err *err)
 
 /* ---- memory ---- */
 
-/* Memory of NCCL; when there is none, once more without what the device's pool only keeps. */
+/*
+ * Allocate from NCCL; if that fails, release the memory that the device's pool only keeps, and
+ * retry.
+ */
 static ncclResult_t nc_take_large(nc_comm *n, nc_block *b)
 {
     ncclResult_t r = ncclMemAlloc(&b->p, b->n_bytes);
@@ -345,8 +351,8 @@ static ncclResult_t nc_take_large(nc_comm *n, nc_block *b)
 }
 
 /*
- * Large blocks by NCCL, registered, so that it can move them without copies of its own.  That must
- * be so on all ranks or on none (NCCL's manual), so a rank where it does not work has failed.
+ * Large blocks come from NCCL and are registered, so that it moves them without copies.  NCCL's
+ * manual requires this on all ranks or none, so a rank on which it fails has failed.
  */
 static void nc_take(nc_comm *n, nc_block *b)
 {
@@ -410,7 +416,7 @@ static void nc_release(zt_comm *c, void *p)
             n->d->ops->release(n->d, p);
             return;
         }
-        // NCCL unmaps at once, also under kernels that are queued; the watch looks on meanwhile
+        // wait first: NCCL unmaps at once, even under queued kernels; the watch goes on meanwhile
         (void)cudaStreamSynchronize(n->compute);
         (void)cudaStreamSynchronize(n->stream);
         if (b.handle)
@@ -423,7 +429,7 @@ static void nc_release(zt_comm *c, void *p)
 
 /* ---- the watch ---- */
 
-/* Has a rank of this host ended? */
+/* Fail if a rank of this host has ended. */
 static int nc_look_at_mates(nc_comm *n, ckpt_err *err)
 {
     for (int q = 0; q < n->base.world; q++) {
@@ -437,7 +443,9 @@ static int nc_look_at_mates(nc_comm *n, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Does the stream move?  *since: when the mark was put into it; 0: it is not there. */
+/*
+ * Fail if the stream does not advance.  *since: time at which the marker was queued; 0: not queued.
+ */
 static int nc_look_at_stream(nc_comm *n, double *since, ckpt_err *err)
 {
     double now = zt_process_clock();
@@ -458,7 +466,10 @@ static int nc_look_at_stream(nc_comm *n, double *since, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Is something wrong?  *since: of nc_look_at_stream; before all are in NCCL, when that began. */
+/*
+ * Fail if an error is found.  *since: see nc_look_at_stream; before all ranks are in NCCL, the
+ * start of the wait.
+ */
 static int nc_look(nc_comm *n, double *since, ckpt_err *err)
 {
     ncclResult_t async = ncclSuccess;
@@ -516,7 +527,7 @@ static void nc_free(zt_comm *c)
 {
     nc_comm *n = nc_of(c);
 
-    if (n->stream) // while somebody watches
+    if (n->stream) // the watch is still running
         (void)cudaStreamSynchronize(n->stream);
     if (n->watched) {
         pthread_mutex_lock(&n->lock);
@@ -563,8 +574,8 @@ static const zt_comm_ops nc_ops = {
     .free = nc_free,
 };
 
-/* Stream, events and tables; a stream of high priority, so that messages leave while kernels still
- * come. */
+/* Make stream, events and tables.  The stream has high priority, so that messages leave while
+ * kernels are still queued. */
 static int nc_prepare(nc_comm *n, ckpt_err *err)
 {
     int low = 0, high = 0;
@@ -586,15 +597,15 @@ static int nc_prepare(nc_comm *n, ckpt_err *err)
     return nc_cuda(n, e, "NCCL's stream", err);
 }
 
-/* All ranks have NCCL's id, and know who the others are. */
+/* Give all ranks NCCL's id and each other's identities. */
 static int nc_meet(nc_comm *n, ncclUniqueId *id, ckpt_err *err)
 {
     nc_mate me = {.process = zt_process_self()};
     zt_comm *below = n->below;
     int rc = CKPT_OK;
 
-    // NCCL takes all its buffers when it starts, not with the first collective of each kind, when
-    // the device's pool may have the rest of the memory; who sets it otherwise means it
+    // make NCCL take all buffers at its start: at the first collective of each kind the device's
+    // pool may have the rest of the memory; a value set by the user stays
     (void)setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     if (n->base.rank == 0)
         rc = nc_result(n, ncclGetUniqueId(id), "NCCL's id", err);
@@ -621,7 +632,10 @@ static int nc_begin_watch(nc_comm *n, ckpt_err *err)
                       : ckpt_fail(err, CKPT_ELIMIT, "no thread to watch NCCL could be started");
 }
 
-/* Watched from the beginning: a rank that ends in there would leave the others waiting. */
+/*
+ * Join NCCL.  The watch starts before, because a rank that ends meanwhile would leave the others
+ * waiting.
+ */
 static int nc_join(nc_comm *n, ncclUniqueId id, ckpt_err *err)
 {
     ncclComm_t comm = NULL;
@@ -657,7 +671,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
         n->compute = zt_cuda_stream(device);
         rc = nc_prepare(n, err);
     }
-    // what failed so far failed on this rank alone; from here on all are in NCCL, or none
+    // failures so far are of this rank alone; after this either all ranks enter NCCL or none
     rc = zt_comm_agree(base, rc, err);
     if (rc == CKPT_OK)
         rc = nc_meet(n, &id, err);

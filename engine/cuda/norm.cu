@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * norm.cu: layer norm and RMS norm on the GPU, forward and backward.
+ * norm.cu: computes layer norm and RMS norm on the GPU, forward and backward.
  *
- * A block works on one row at a time and keeps it in registers, a pack of 8 elements per thread and
- * turn.  Backward, a fixed number of blocks share the rows; each sums what its rows give to the
- * weights' gradients, and a second kernel adds those partial sums in order: nothing is read twice,
- * and the order depends on sizes alone.
+ * A block works on one row at a time and keeps it in registers, in turns of 8 elements per thread.
+ * Backward, a fixed number of blocks share the rows.  Each sums its rows' contributions to the
+ * weights' gradients, and a second kernel adds those partial sums in order, so that data is read
+ * once and the order depends on sizes alone.
  */
 #include <math.h>
 
 #include "engine/cuda/cuda.h"
 
 #define NM_MOST                                                                                    \
-    512u /* threads of a block: half of what is allowed, for twice the registers each  \
-                      */
+    512u /* threads per block: half of the maximum, so that each has twice the registers */
 #define NM_BLOCKS  1024u  /* partial sums of weights' gradients: as many blocks share the rows, */
 #define NM_LEAST   256u   /* fewer where blocks are large, */
 #define NM_WORK    98304u /* so that about this many threads work */
@@ -21,12 +20,12 @@
 #define NM_COLUMNS 64u    /* columns of a block that adds partial sums; times NM_LANES threads */
 #define NM_LANES   8u
 
-/* A thread's part of a row. */
+/* A thread's part of a row, in registers. */
 template <unsigned TURNS> struct nm_part {
     float x[TURNS * CK_PACK];
 };
 
-/* First element of this thread in turn t. */
+/* Index of this thread's first element in turn t. */
 static __device__ __forceinline__ uint64_t ck_nm_at(unsigned t)
 {
     return ((uint64_t)t * blockDim.x + threadIdx.x) * CK_PACK;
@@ -43,7 +42,7 @@ static __device__ __forceinline__ void ck_nm_read(nm_part<TURNS> *p, const T *x,
 
 /* ---- forward ---- */
 
-/* s = x + add, rounded and kept, of the row at `at`. */
+/* s = x + add for the row at `at`, rounded and stored. */
 template <typename T, unsigned TURNS>
 static __device__ __forceinline__ void ck_nm_input(const zt_norm &a, uint64_t at, bool wide,
                                                    nm_part<TURNS> *s)
@@ -63,7 +62,7 @@ static __device__ __forceinline__ void ck_nm_input(const zt_norm &a, uint64_t at
     }
 }
 
-/* Sum of (x - mean)^2 of this thread's elements; those beyond the row do not count. */
+/* Sum of (x - mean)^2 of this thread's elements, without those beyond the row. */
 template <unsigned TURNS>
 static __device__ __forceinline__ double ck_nm_squares(const nm_part<TURNS> &s, uint64_t width,
                                                        float mean)
@@ -129,14 +128,14 @@ static __global__ void __launch_bounds__(NM_MOST) ck_norm(zt_norm a, bool wide)
     }
 }
 
-/* Threads for a row: whole warps. */
+/* Threads for a row: a multiple of 32, because sums need whole warps. */
 static unsigned nm_threads(uint64_t width)
 {
     uint64_t n = (width + CK_PACK * 32 - 1) / (CK_PACK * 32) * 32;
     return n < NM_MOST ? (unsigned)n : NM_MOST;
 }
 
-/* Wider rows than registers hold do not occur in models. */
+/* Refuse rows that do not fit into registers; models have none. */
 static bool nm_fits(zt_device *d, uint64_t width)
 {
     if (width > NM_MOST * CK_PACK * NM_TURNS) {
@@ -164,7 +163,7 @@ void cu_norm(zt_device *d, ckpt_dtype dt, const zt_norm *a)
 
 /* ---- backward ---- */
 
-/* g = dy w becomes dx of one row. */
+/* Turn g = dy w into dx of one row. */
 template <typename T, unsigned TURNS>
 static __device__ __forceinline__ void ck_nm_dx(const zt_norm_grad &a, uint64_t at, bool wide,
                                                 nm_part<TURNS> *g, const nm_part<TURNS> &xhat,
@@ -189,7 +188,7 @@ static __device__ __forceinline__ void ck_nm_dx(const zt_norm_grad &a, uint64_t 
     }
 }
 
-/* Partial sums of dw, and db behind them: [2, blocks, width]; NULL: no gradients of weights. */
+/* Compute dx, and partial sums of dw and db: [2, blocks, width]; NULL: no gradients of weights. */
 template <typename T, unsigned TURNS>
 static __global__ void __launch_bounds__(NM_MOST)
     ck_norm_grad(zt_norm_grad a, bool wide, float *part)
@@ -204,7 +203,7 @@ static __global__ void __launch_bounds__(NM_MOST)
         ck_nm_read(&g, (const T *)a.dy + at, a.width, wide);
 #pragma unroll
         for (unsigned i = 0; i < TURNS * CK_PACK; i++) {
-            // beyond the row all is 0, and w too: those add nothing
+            // beyond the row all values are 0, w too, so they add nothing
             float v = zt_norm_hat(xhat.x[i], mean, rstd);
             dw.x[i] += g.x[i] * (a.rms ? ck_round<T>(v) : v);
             db.x[i] += g.x[i];
@@ -221,7 +220,10 @@ static __global__ void __launch_bounds__(NM_MOST)
     }
 }
 
-/* Add n partial sums per column: NM_LANES threads take every NM_LANES-th, then those are added. */
+/*
+ * Add n partial sums per column: each of NM_LANES threads takes every NM_LANES-th, then their sums
+ * are added.
+ */
 template <typename T>
 static __global__ void __launch_bounds__(NM_COLUMNS *NM_LANES)
     ck_norm_total(zt_norm_grad a, const float *part, unsigned n)
@@ -249,7 +251,7 @@ static __global__ void __launch_bounds__(NM_COLUMNS *NM_LANES)
         ck_put_sum((T *)a.db + column, b, a.b_add);
 }
 
-/* A function of sizes alone: the sums' bits must not depend on the GPU. */
+/* The number depends on sizes alone, because the sums' bits must not depend on the GPU. */
 static unsigned nm_blocks(uint64_t rows, unsigned threads)
 {
     unsigned n = NM_WORK / threads;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * place.cu: which GPUs there are, and which interface this plugin has.
- */
+/* place.cu: lists the GPUs, and returns the plugin's interface version. */
 #include <cuda_runtime.h>
 #include <string.h>
 
@@ -16,7 +14,7 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
 {
     int n = 0;
 
-    // no driver and no GPU are one answer here; zt_cuda_device_new tells them apart
+    // no driver and no GPU give the same answer here, but zt_cuda_device_new distinguishes them
     if (cudaGetDeviceCount(&n) != cudaSuccess) {
         (void)cudaGetLastError();
         return 0;
@@ -24,7 +22,7 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
     if (uuid && ordinal >= 0 && ordinal < n) {
         memset(uuid, 0, ZT_CUDA_UUID);
 #ifdef ZT_EMULATED
-        // every process emulates one and the same GPU: ranks share it
+        // all emulated processes share one GPU, so they return the same identity
         uuid[0] = (unsigned char)(ordinal + 1);
 #else
         cudaDeviceProp prop;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.h: products by tensor cores whose numbers stay in registers.
+ * tensor.h: implements products by tensor cores whose results stay in registers.
  *
- * The unit is mma.m16n8k16: [16, 16] of T by [16, 8], summed in fp32.  The PTX ISA says which lane
- * holds what ("Matrix fragments for mma.m16n8k16"); with g = lane / 4 and t = lane % 4,
+ * The unit is mma.m16n8k16: [16, 16] of T by [16, 8], summed in fp32.  The PTX ISA defines which
+ * lane holds which elements ("Matrix fragments for mma.m16n8k16"); with g = lane / 4 and t = lane %
+ * 4,
  *
  *     sums   [16, 8]    x[0], x[1]: row g, columns 2t, 2t + 1;  x[2], x[3]: row g + 8
  *     left   [16, 16]   pairs of T: row g, columns 2t ..; row g + 8; then columns 2t + 8 .. of both
  *     right  [16, 8]    pairs of T: column g, rows 2t ..; rows 2t + 8 ..
  *
- * So two sums side by side, rounded, are a left factor in the same lanes: scores become the factor
- * of the next product without passing through shared memory (Dao 2023), and what is done to one
- * row concerns four neighbouring lanes.
+ * So two sums side by side, rounded to T, form a left factor in the same lanes: scores become the
+ * factor of the next product without passing through shared memory (Dao 2023), and an operation on
+ * one row concerns only four neighbouring lanes.
  *
- * Matrices in shared memory have CK_TC_PAD elements more a row than columns: eight rows then start
- * in eight different groups of banks, and loads do not wait for each other.
+ * Matrices in shared memory have CK_TC_PAD elements more per row than columns, so that eight rows
+ * start in eight different groups of banks, and loads do not wait for each other.
  */
 #ifndef ZT_CUDA_TENSOR_H
 #define ZT_CUDA_TENSOR_H
@@ -32,7 +33,7 @@ typedef struct ck_tc_sums {
     float x[4];
 } ck_tc_sums;
 
-/* Row and column in a piece of this lane's number i. */
+/* Row and column, within a piece, of this lane's element i. */
 static __device__ __forceinline__ int ck_tc_row(int i)
 {
     return (int)threadIdx.x % 32 / 4 + i / 2 * 8;
@@ -80,8 +81,8 @@ CK_TC_MMA(__nv_bfloat16, "bf16")
 #undef CK_TC_MMA
 #endif
 
-/* Four [8, 8] pieces of 16-bit numbers; lane l gives the address of row l % 8 of piece l / 8.
- * Register i gets of piece i row g, columns 2t and 2t + 1. */
+/* Load four [8, 8] pieces of 16-bit numbers; lane l gives the address of row l % 8 of piece l / 8.
+ * Register i gets row g, columns 2t and 2t + 1 of piece i. */
 static __device__ __forceinline__ void ck_tc_load(uint32_t (&to)[4], const void *row)
 {
 #ifdef ZT_EMULATED
@@ -94,7 +95,7 @@ static __device__ __forceinline__ void ck_tc_load(uint32_t (&to)[4], const void 
 #endif
 }
 
-/* The same, turned: rows 2t and 2t + 1, column g. */
+/* The same, transposed: rows 2t and 2t + 1, column g. */
 static __device__ __forceinline__ void ck_tc_load_turned(uint32_t (&to)[4], const void *row)
 {
 #ifdef ZT_EMULATED
@@ -107,7 +108,7 @@ static __device__ __forceinline__ void ck_tc_load_turned(uint32_t (&to)[4], cons
 #endif
 }
 
-/* Two numbers rounded to T, the first one in the lower half. */
+/* Round two numbers to T; the first one goes to the lower half. */
 template <typename T> static __device__ __forceinline__ uint32_t ck_tc_pair(float x, float y);
 
 template <> __device__ __forceinline__ uint32_t ck_tc_pair<__half>(float x, float y)
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void ck_tc_scores(ck_tc_sums (&acc)[M][N], con
     const T *right = y + (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
 
     ck_tc_clear(acc);
-#pragma unroll(W > 64 && M > 1 ? 1 : 4) // more of it takes registers that these do not have
+#pragma unroll(W > 64 && M > 1 ? 1 : 4) // unrolling further would exceed the registers
     for (int k = 0; k < W; k += 16) {
         uint32_t a[M][4];
 

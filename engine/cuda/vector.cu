@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vector.cu: vectors on the GPU: cast, accumulate, scale, add, sum of squares, rows, optimizer
- * steps.
+ * vector.cu: computes vector operations on the GPU: cast, accumulate, scale, add, sum of squares,
+ * rows, optimizer steps.
  *
- * Every element is computed alone, by operations that round once each and in the order of
- * formulas.h and cpu_elementwise.c, so the results are theirs bit for bit.  For that the file is
- * compiled without fused multiply-add
- * (-fmad=false); memory, not arithmetic, bounds these kernels.  NaNs stay NaN but get the
- * hardware's pattern.
+ * Every element is computed on its own, by operations that round once each and in the order of
+ * formulas.h and cpu_elementwise.c, so that the results equal theirs bit for bit.  Therefore the
+ * file is compiled without fused multiply-add (-fmad=false), which costs nothing, because memory
+ * bounds these kernels.  NaNs stay NaN but get the hardware's pattern.
  */
 #include <math.h>
 
@@ -15,8 +14,7 @@
 
 #define VE_THREADS 256u
 
-/* Blocks that make partial sums: a number that does not depend on the GPU, nor do then the sums'
- * bits. */
+/* Blocks that make partial sums: a constant, so that the sums' bits do not depend on the GPU. */
 #define VE_SUMS 512u
 
 /* Elements that a grid of one pack per thread covers. */
@@ -27,8 +25,8 @@ static unsigned ve_grid(zt_device *d, uint64_t n)
 
 /* ---- cast, accumulate, scale, add ---- */
 
-/* acc (+)= factor * x; the product is rounded to x's dtype.  A cast is the case without factor and
- * sum. */
+/* acc (+)= factor * x, with the product rounded to x's dtype.  A cast is the case without factor
+ * and sum. */
 static __global__ void __launch_bounds__(VE_THREADS) ck_accumulate(zt_accumulate a, bool wide)
 {
     for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
@@ -65,7 +63,7 @@ void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void
     if (!cu_ready(d, to_dtype, n == 0 || (to && from), "cast") ||
         !cu_ready(d, from_dtype, true, "cast"))
         return;
-    if (to_dtype == from_dtype) { // bit for bit
+    if (to_dtype == from_dtype) { // bit for bit, NaN patterns included
         d->ops->copy(d, to, from, n * zt_size(to_dtype));
         return;
     }
@@ -146,7 +144,7 @@ static __global__ void __launch_bounds__(VE_THREADS)
         part[blockIdx.x] = sum;
 }
 
-/* One block: the sum of n partial sums. */
+/* Kernel of one block: sum n partial sums. */
 static __global__ void __launch_bounds__(VE_THREADS)
     ck_squares_total(const double *part, unsigned n, cu_notes *notes)
 {
@@ -186,7 +184,7 @@ typedef struct ve_update {
     bool wide;
 } ve_update;
 
-/* A pack of weights and state; what a kind lacks is not touched. */
+/* A pack of weights and state; optimizers without a member leave it untouched. */
 typedef struct ve_pack {
     float p[CK_PACK], m[CK_PACK], v[CK_PACK], g[CK_PACK];
 } ve_pack;
@@ -222,7 +220,7 @@ static __device__ __forceinline__ void ck_store_state(const ve_update &j, uint64
         ck_write(j.a.v, at, j.a.n, j.wide, k.v);
 }
 
-/* Any kind but LAMB. */
+/* Any optimizer except LAMB. */
 static __device__ __forceinline__ void ck_step(const ve_update &j, zt_cell *c)
 {
     switch (j.a.kind) {
@@ -265,7 +263,10 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_update(ve_update j)
     }
 }
 
-/* LAMB's first pass: state, and the squares of weights and directions; part [2, blocks]. */
+/*
+ * LAMB's first pass: update the state, and sum the squares of weights and directions; part [2,
+ * blocks].
+ */
 static __global__ void __launch_bounds__(VE_THREADS) ck_lamb_norms(ve_update j, double *part)
 {
     double sum_p = 0, sum_u = 0;
@@ -292,7 +293,7 @@ static __global__ void __launch_bounds__(VE_THREADS) ck_lamb_norms(ve_update j, 
     }
 }
 
-/* One block: the trust ratio, times the step size, stays on the GPU. */
+/* Kernel of one block: the trust ratio times the step size, which stays on the GPU. */
 static __global__ void __launch_bounds__(VE_THREADS)
     ck_lamb_trust(ve_update j, const double *part, unsigned n, cu_notes *notes)
 {
