@@ -58,6 +58,9 @@ TRAIN_MAIN := $(B)/obj/tools/zerotrain/main.o
 # what is behind a main.c, for its program and for tests: of zerotrain, and of ckpt (whose table of options zerotrain uses)
 TRAIN    := $(B)/obj/zerotrain.a
 TOOLS    := $(B)/obj/tools.a
+# the engine's lists of parameters: ckpt mem knows a model by its config.json, too
+MODELS   := $(B)/obj/models.a
+MODEL_OBJ := $(filter $(B)/obj/engine/model/%,$(ENG_OBJ)) $(B)/obj/engine/device/device.o $(B)/obj/engine/device/philox.o
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
             $(B)/bin/zerotrain
@@ -161,7 +164,7 @@ $(CUDA_MARK):
 	@touch $@
 $(B)/obj/engine/cuda/load.o: $(CUDA_MARK)
 
-$(ENG_OBJ): | $(B)/needs.build
+$(filter-out $(MODEL_OBJ),$(ENG_OBJ)): | $(B)/needs.build
 $(B)/obj/%.o: %.c | $(B)/needs.ckpt
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -300,12 +303,13 @@ $(B)/gen/maps.o: $(B)/gen/maps.c tools/cli/maps.h | $(B)/needs.ckpt
 
 $(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
 $(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)) $(B)/gen/maps.o
-$(TRAIN) $(TOOLS):
+$(MODELS): $(MODEL_OBJ)
+$(TRAIN) $(TOOLS) $(MODELS):
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(Q)$(AR) rcsD $@ $^
 
-$(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
+$(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LDLIBS)
@@ -322,7 +326,7 @@ $(B)/wheel/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -shared -Wl,-soname,libckpt.so.$(SOVER) \
 	    -Wl,--version-script=libckpt/libckpt.map -Wl,--no-undefined -o $@ $(LIB_OBJ) $(LDLIBS)
 
-$(B)/wheel/ckpt: $(CKPT_MAIN) $(TOOLS) $(B)/lib/libckpt.a
+$(B)/wheel/ckpt: $(CKPT_MAIN) $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -pie -o $@ $^ $(LDLIBS)

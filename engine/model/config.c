@@ -312,7 +312,7 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
     const ckpt_value *named = zt_config_get(f->json, "architectures");
     const ckpt_value *type = zt_config_get(f->json, "model_type");
     const ckpt_seq list = ckpt_value_seq(named);
-    const char *found = "";
+    const char *found = "", *of = type && type->kind == CKPT_V_STR ? type->as.text.at : "absent";
 
     *out = NULL;
     if (named && named->kind != CKPT_V_LIST)
@@ -325,15 +325,15 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
     }
     if (list.n == 0) {
         *out = cf_class_of_type(f->json);
-        found = type ? type->as.text.at : "neither architectures nor model_type";
+        found = "no architectures";
     }
     if (!*out)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: found %s; the models that can be trained are "
+                         "%s: found %.80s (model_type %.80s); the known models are "
                          "BertForSequenceClassification, BertForMaskedLM, GPT2LMHeadModel, "
                          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and "
                          "MistralForCausalLM",
-                         f->name, found);
+                         f->name, found, of);
     if (type && !ckpt_value_is(type, (*out)->model_type))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s does not go with model_type %s", f->name,
                          (*out)->class_name, type->as.text.at);
@@ -447,17 +447,17 @@ static int cf_slices(const zt_config_file *f)
 static int cf_bert(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
-    int rc = cf_act(f, "hidden_act", ZT_GELU);
+    int rc = f->sizes ? CKPT_OK : cf_act(f, "hidden_act", ZT_GELU);
 
     c->scale_attention = c->attention_bias = c->output_bias = c->mlp_bias = true;
     c->dropout_embed = c->dropout_hidden;
     if (c->dropout_classifier < 0)
         c->dropout_classifier = c->dropout_hidden;
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !f->sizes)
         rc = cf_padding(f, 0);
     if (rc == CKPT_OK && c->arch == ZT_BERT_CLASSIFIER) {
         rc = cf_labels(f);
-        if (rc == CKPT_OK)
+        if (rc == CKPT_OK && !f->sizes)
             rc = cf_problem(f);
     }
     return rc;
@@ -471,19 +471,22 @@ static int cf_gpt2(const zt_config_file *f)
     c->padding = -1;
     if (c->inner == 0)
         c->inner = 4 * c->hidden;
-    return cf_act(f, "activation_function", ZT_GELU_TANH);
+    return f->sizes ? CKPT_OK : cf_act(f, "activation_function", ZT_GELU_TANH);
 }
 
 static int cf_llama(const zt_config_file *f, const cf_class *class)
 {
     zt_model_config *c = f->out;
     const bool biased = strcmp(class->model_type, "qwen2") == 0;
-    int rc = cf_act(f, "hidden_act", ZT_SILU);
+    int rc;
 
     c->scale_attention = true;
     c->output_bias = c->attention_bias;
     c->attention_bias = c->attention_bias || biased;
     c->qk_norm = strcmp(class->model_type, "qwen3") == 0;
+    if (f->sizes)
+        return CKPT_OK;
+    rc = cf_act(f, "hidden_act", ZT_SILU);
     if (rc == CKPT_OK)
         rc = cf_padding(f, -1);
     if (rc == CKPT_OK)
@@ -564,12 +567,13 @@ static int cf_read(const zt_config_file *f)
                                   : cf_bert(f);
     if (rc == CKPT_OK)
         rc = cf_check(f);
-    return rc == CKPT_OK ? zt_config_windows(f, class->windows) : rc;
+    return rc == CKPT_OK && !f->sizes ? zt_config_windows(f, class->windows) : rc;
 }
 
-int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+static int cf_file(zt_model_config *out, ckpt_arena *arena, const char *path, bool sizes,
+                   ckpt_err *err)
 {
-    zt_config_file f = {.out = out, .name = path, .arena = arena, .err = err};
+    zt_config_file f = {.out = out, .name = path, .sizes = sizes, .arena = arena, .err = err};
     ckpt_value *json = NULL;
     struct stat st;
     int rc;
@@ -584,4 +588,14 @@ int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *pa
         return rc;
     f.json = json;
     return cf_read(&f);
+}
+
+int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+{
+    return cf_file(out, arena, path, false, err);
+}
+
+int zt_model_config_sizes(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err)
+{
+    return cf_file(out, arena, path, true, err);
 }

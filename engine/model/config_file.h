@@ -12,6 +12,7 @@ typedef struct zt_config_file {
     zt_model_config *out;
     const ckpt_value *json;
     const char *name; /* for messages */
+    bool sizes;       /* only what tells parameters: activations, positions, windows are not read */
     ckpt_arena *arena;
     ckpt_err *err;
 } zt_config_file;

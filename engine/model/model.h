@@ -180,8 +180,14 @@ struct zt_model {
 int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
 /*
+ * The same of what tells the model's parameters alone: settings that change results and no shape
+ * (activations, rotary positions, windows) are neither read nor refused.
+ */
+int zt_model_config_sizes(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
+
+/*
  * The chain and its parameters; nothing is allocated for weights.  lora NULL: none (else all else
- * is frozen).
+ * is frozen).  device NULL: the layers cannot be run.
  */
 int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_model_config *config,
                  const zt_lora *lora, ckpt_err *err);

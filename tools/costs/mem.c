@@ -3,12 +3,14 @@
  * mem.c: ckpt mem: what training a model takes under ZeRO: memory of its states, and what travels.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tools/ckpt/estimate.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/json_out.h"
+#include "tools/costs/config.h"
 #include "tools/costs/costs_out.h"
 #include "tools/costs/picture.h"
 #include "tools/costs/shape.h"
@@ -51,6 +53,41 @@ static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
     if (rc == CKPT_OK && a->params == 0)
         rc = fail(err, CKPT_EMISSING, "%s: holds no parameters", a->operand[0]);
     return rc;
+}
+
+/* A model without weights: what its config.json says; CKPT_EMISSING: there is none either. */
+static int mem_config(cli_args *a, model_shape *shape, ckpt_err *err)
+{
+    char path[PATH_MAX];
+    config_model m;
+
+    config_alone(path, sizeof path, a->operand[0]);
+    if (!*path)
+        return CKPT_EMISSING;
+    err->code = CKPT_OK;
+    int rc = config_count(&m, path, err);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!a->quiet)
+        say_note("%s: ckpt counts the parameters of a %s; no weights are read", path, m.class_name);
+    a->params = m.params;
+    a->largest = m.largest;
+    *shape = m.shape;
+    return CKPT_OK;
+}
+
+/* The model's parameters and its shape, from its weights, or from config.json where it has none. */
+static int mem_known(cli_args *a, model_shape *shape, ckpt_err *err)
+{
+    ckpt_err first = {0}, second = {0};
+    int rc = mem_count(a, shape, &first);
+
+    if (rc == CKPT_EMISSING || rc == CKPT_EFORMAT || rc == CKPT_EUNSUPPORTED) {
+        int other = mem_config(a, shape, &second);
+        first = second.code != CKPT_OK ? second : first;
+        rc = second.code != CKPT_OK || other == CKPT_OK ? other : rc;
+    }
+    return rc == CKPT_OK ? rc : fail(err, rc, "%s", first.text);
 }
 
 /* What is held where, of a rank. */
@@ -361,7 +398,7 @@ static int mem_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = mem_job(a, &job, err);
     if (rc == CKPT_OK && a->n_operands)
-        rc = mem_count(a, &shape, err);
+        rc = mem_known(a, &shape, err);
     if (rc == CKPT_OK)
         rc = mem_model(a, &job, &shape, err);
     if (rc != CKPT_OK)

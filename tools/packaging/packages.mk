@@ -21,7 +21,7 @@ source:
 # ---- one static program ----------------------------------------------------------------------
 # It can load no plugin: none/plugin.o comes before the archive that has the file it stands for.  OpenSSL could load modules of its own, and name
 # hosts, of which the linker warns; of OpenSSL only digests are used.
-$(B)/static/ckpt: $(CKPT_MAIN) $(B)/obj/libckpt/base/none/plugin.o $(TOOLS) $(B)/lib/libckpt.a
+$(B)/static/ckpt: $(CKPT_MAIN) $(B)/obj/libckpt/base/none/plugin.o $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }

@@ -494,6 +494,32 @@ static void files(void **state)
     assert_int_equal(zt_model_config_read(&c, arena, file, &err), CKPT_EFORMAT);
 }
 
+/* What tells parameters alone: other settings of the file may be any, sizes may not. */
+static void sizes(void **state)
+{
+    static const char *const odd[] = {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}",
+                                      LLAMA ", \"hidden_act\": \"gelu\"",
+                                      QWEN2 ", \"layer_types\": [\"linear_attention\"]",
+                                      GPT2 ", \"activation_function\": \"quick_gelu\""};
+    zt_model_config c;
+    zt_model *m = NULL;
+    ckpt_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_int_not_equal(reading(&c, odd[i], &err), CKPT_OK);
+        err = (ckpt_err){0};
+        assert_int_equal(zt_model_config_sizes(&c, arena, folder, &err), CKPT_OK);
+    }
+    // GPT-2 as OpenAI has it: no device is needed to list parameters
+    assert_int_equal(zt_model_new(&m, NULL, CKPT_F32, &c, NULL, &err), CKPT_OK);
+    assert_int_equal(zt_model_count(m, false), 124439808);
+    zt_model_free(m);
+    assert_int_not_equal(reading(&c, GPT2 ", \"n_embd\": 0", &err), CKPT_OK);
+    err = (ckpt_err){0};
+    assert_int_equal(zt_model_config_sizes(&c, arena, file, &err), CKPT_EFORMAT);
+}
+
 /* Files that transformers wrote. */
 static void real_files(void **state)
 {
@@ -555,6 +581,7 @@ int main(void)
         cmocka_unit_test(refused),        cmocka_unit_test(architectures),
         cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
         cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
+        cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
