@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * adopt.c: moving the numbers of a map's files and sources behind those of the map that takes it
- * over.
+ * adopt.c: renumbers a child map's files and sources so that they follow those of the map that
+ * adopts it.
  *
- * Extent arrays and storages may be shared between tensors and between trees, so all are collected
- * first, and each is moved once.
+ * Tensors and trees may share extent arrays and storages, so that all are collected first and each
+ * is renumbered only once.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 CKPT_VEC(adopt_values, ckpt_value *);
 CKPT_VEC(adopt_storages, ckpt_storage *);
 
-/* A run of extents: one tensor's; or of parts, which several tensors follow. */
+/* A run of extents of one tensor, or of parts that several tensors share. */
 typedef struct adopt_run {
     void *at;
     uint32_t n;
@@ -30,14 +30,14 @@ typedef struct adopt_run {
 CKPT_VEC(adopt_runs, adopt_run);
 
 typedef struct adopt {
-    adopt_values node; /* visited values: both the work to do and the marks to clear */
+    adopt_values node; /* visited values: both the work list and the marks to clear */
     adopt_storages storage;
     adopt_runs run;
 } adopt;
 
-/* ---- what has to be moved ---- */
+/* ---- collecting ---- */
 
-/* Extents are const to those who read a map; this one is still being made. */
+/* Readers of a map see const extents; this map is still under construction. */
 static bool adopt_extents(adopt *a, const ckpt_tensor *t)
 {
     adopt_run *run = t->n_extents ? ckpt_vec_push(&a->run) : NULL;
@@ -52,7 +52,7 @@ static bool adopt_extents(adopt *a, const ckpt_tensor *t)
     return true;
 }
 
-/* A tensor with its copies, and the slices it is the mean of with theirs. */
+/* A tensor with its copies, and its addends with theirs. */
 static bool adopt_tensor(adopt *a, const ckpt_tensor *t)
 {
     bool fits = true;
@@ -64,7 +64,7 @@ static bool adopt_tensor(adopt *a, const ckpt_tensor *t)
     return fits;
 }
 
-/* The tensors inside a source, which need not be in the list. */
+/* The tensors inside a source, which need not be in the map's list. */
 static bool adopt_inputs(adopt *a, const ckpt_source *s)
 {
     const ckpt_tensor *in;
@@ -119,7 +119,7 @@ static bool adopt_storage(adopt *a, ckpt_storage *s)
     return slot != NULL;
 }
 
-/* What hangs on one value. */
+/* The children of one value. */
 static bool adopt_value(adopt *a, const ckpt_value *v)
 {
     const ckpt_object *o;
@@ -161,7 +161,7 @@ static bool adopt_value(adopt *a, const ckpt_value *v)
     return true;
 }
 
-/* All trees of the child: its values, and those that its states hold. */
+/* All trees of the child: its values, and those of its states. */
 static bool adopt_trees(adopt *a, const ckpt_map *child)
 {
     bool fits = adopt_see(a, child->values);
@@ -179,7 +179,7 @@ static bool adopt_trees(adopt *a, const ckpt_map *child)
     return fits;
 }
 
-/* ---- moving ---- */
+/* ---- renumbering ---- */
 
 static int adopt_by_storage(const void *a, const void *b)
 {
@@ -195,7 +195,7 @@ static int adopt_by_run(const void *a, const void *b)
     return (uintptr_t)x->at == (uintptr_t)y->at ? 0 : (uintptr_t)x->at < (uintptr_t)y->at ? -1 : 1;
 }
 
-/* Add `base` to all numbers of sources, once each. */
+/* Add `base` to each source index, once per array or storage. */
 static void adopt_move(adopt *a, uint32_t base)
 {
     if (a->storage.n)
@@ -217,7 +217,7 @@ static void adopt_move(adopt *a, uint32_t base)
     }
 }
 
-/* Files, then sources, which name them. */
+/* Append files, then sources, because sources refer to files. */
 static int adopt_tables(ckpt_map *map, const ckpt_map *child, ckpt_err *err)
 {
     uint64_t base = map->files.n, most = base + child->files.n;
@@ -228,7 +228,7 @@ static int adopt_tables(ckpt_map *map, const ckpt_map *child, ckpt_err *err)
     return ckpt_map_merge_files(map, child, &file, &source, err);
 }
 
-/* Enter the child's tensors, and let ties name the tensors that were entered. */
+/* Add the child's tensors to the list, and point ties at the new entries. */
 static int adopt_enter(ckpt_map *map, const ckpt_map *child, const char *prefix, ckpt_err *err)
 {
     size_t first = map->tensors.n;
@@ -252,7 +252,7 @@ static int adopt_enter(ckpt_map *map, const ckpt_map *child, const char *prefix,
     return rc;
 }
 
-/* States move to the map: under the prefix, with the tensors that were entered. */
+/* Move the states to the map, under the prefix and with the new tensors. */
 static int adopt_states(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err *err)
 {
     size_t first = map->tensors.n - child->tensors.n, before = map->states.n;
@@ -278,7 +278,7 @@ static int adopt_states(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt
     return CKPT_OK;
 }
 
-/* Findings keep their order; their texts are copied, for a failure after this frees the child. */
+/* Findings keep their order; their texts are copied, because a later failure frees the child. */
 static bool adopt_findings(ckpt_map *map, ckpt_map *child)
 {
     for (size_t i = 0; i < child->findings.n; i++) {
@@ -301,7 +301,7 @@ int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err 
     uint32_t base = (uint32_t)map->sources.n;
     bool fits = true;
 
-    // Room for the child is made first: once its states have moved, nothing may fail.
+    // Reserve the slot for the child first: nothing may fail after its states have moved.
     if (ckpt_vec_push(&map->children) == NULL)
         return ckpt_fail_memory(err);
     map->children.n--;

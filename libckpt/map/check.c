@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.c: proves a map sound before a byte is read: every element once, from bytes that exist.
+ * check.c: checks a map before any payload is read: existing bytes cover every element exactly
+ * once.
  */
 #include <inttypes.h>
 
@@ -9,21 +10,21 @@
 #include "libckpt/map/nest.h"
 
 /*
- * A tensor whose bytes exceed those stored (stride 0, or strides that overlap) may be this long at
- * most, else a file of a few bytes could ask for petabytes of output.
+ * Limit for a tensor that uses more bytes than are stored (stride 0, or overlapping strides),
+ * because otherwise a file of a few bytes could ask for petabytes of output.
  */
 #define CHK_MAX_BROADCAST (UINT64_C(1) << 30)
 
-/* What one extent uses of its source. */
+/* The part of its source that one extent uses. */
 typedef struct chk_use {
     uint64_t n_elems;
-    uint64_t end;   /* bytes: one past the last byte touched, from the source's start */
-    bool broadcast; /* some element is used more than once: an axis of stride 0 */
+    uint64_t end;   /* bytes: one past the last byte used, from the source's start */
+    bool broadcast; /* an axis of stride 0 uses some element more than once */
 } chk_use;
 
 /*
- * Each axis with its stride in bytes; the last one of packed elements with none: it is of whole
- * blocks, one after the other.
+ * Add up each axis by its stride in bytes. The last axis of packed elements has no stride, because
+ * its whole blocks follow each other.
  */
 static bool chk_strided(const ckpt_extent *e, const ckpt_dtype_info *type, chk_use *use)
 {
@@ -52,13 +53,13 @@ static bool chk_strided(const ckpt_extent *e, const ckpt_dtype_info *type, chk_u
         }
     }
     if (use->n_elems == 0) {
-        use->end = 0; // nothing is touched
+        use->end = 0; // the extent uses no byte
         return true;
     }
     return ckpt_add(last, run, &use->end);
 }
 
-/* One extent against its source. */
+/* Check one extent against its source. */
 static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_extent *e,
                       ckpt_err *err)
 {
@@ -72,7 +73,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
         return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
                          t->name);
     if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
-        return CKPT_OK; // zeros without end; another process' business
+        return CKPT_OK; // endless zeros; another process checks its own source
     }
     if (use.end > s->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT,
@@ -106,7 +107,7 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     return rc;
 }
 
-/* A tensor with all its copies, and the slices it is the mean of with theirs. */
+/* A tensor with all its copies, and its addends with theirs. */
 static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -130,7 +131,7 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
         const ckpt_tensor *t = map->tensors.at[i];
 
         if (t->owner) {
-            continue; // an alias: its owner is in the list as well
+            continue; // an alias: the list contains its owner too
         }
         rc = chk_tensor(map, t, err);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * extent.c: boxes: cutting flat intervals into boxes, and proving that extents cover a tensor once.
+ * extent.c: cuts flat intervals into boxes, and checks that extents cover a tensor exactly once.
  */
 #include "libckpt/map/extent.h"
 
@@ -13,14 +13,16 @@
 #include "libckpt/base/mem.h"
 
 /*
- * Pairs of boxes that are compared before a tensor is refused (half a second), and steps taken to
- * name the first hole.  Both only ever matter to hostile files: a real tensor has as many boxes as
- * there were ranks, and they are sorted apart by one axis.
+ * The most pairs of boxes to compare before a tensor is refused (half a second), and the most steps
+ * to find the first hole. Only hostile files reach these limits: a real tensor has one box per
+ * rank, and a sort along one axis separates them.
  */
 #define XT_MAX_PAIRS UINT64_C(50000000)
 #define XT_MAX_STEPS 100000
 
-/* Zeros are left out of the product and remembered: {0, 2^40, 2^40} is as impossible as without it.
+/*
+ * Zeros are left out of the product and only remembered, because {0, 2^40, 2^40} is as impossible
+ * as {2^40, 2^40}.
  */
 bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
 {
@@ -39,19 +41,19 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
 }
 
 /*
- * The longest box that begins at from: whole steps of the slowest axis to which from is aligned and
- * of which one step still fits.  Faster axes are then taken whole, slower ones at one index. At
+ * The longest box that begins at `from`: whole steps of the slowest axis to which `from` is aligned
+ * and of which one step still fits. It takes faster axes whole and slower ones at one index. At
  * most n-1 such boxes climb to the slowest axis, one is the bulk, and n-1 descend: 2n-1.
  */
 uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
                               ckpt_axis *out)
 {
-    uint64_t unit = 1; // elements that one step on the current axis spans
+    uint64_t unit = 1; // elements in one step of the current axis
     uint64_t rest = from;
     uint64_t count = 0;
 
     assert(ndim >= 1 && ndim <= CKPT_MAX_DIM && from < to);
-    // From the fastest axis outwards, as long as from is aligned to a step and one step fits.
+    // From the fastest axis outwards, as long as `from` is aligned to a step and one step fits.
     for (unsigned j = ndim; j-- > 0;) {
         uint64_t index = rest % shape[j];
         bool fits = from % unit == 0 && unit <= to - from;
@@ -69,7 +71,7 @@ uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t fro
             out[j] = (ckpt_axis){index, 1, 0};
         }
         rest /= shape[j];
-        // The outermost product is the tensor's own, which does not overflow.
+        // Cannot overflow: the outermost product is the tensor's own number of elements.
         unit *= shape[j];
     }
     return from + count;
@@ -77,7 +79,7 @@ uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t fro
 
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e)
 {
-    (void)t; // a 1-axis tensor's boxes are intervals as well
+    (void)t; // boxes of a 1-axis tensor are intervals too
     return e->ndim == 1;
 }
 
@@ -97,7 +99,7 @@ void ckpt_extent_sort(ckpt_extent *extent, uint32_t n)
     qsort(extent, n, sizeof *extent, xt_flat_order);
 }
 
-/* ---- where the elements of another lie ---- */
+/* ---- sharing extents ---- */
 
 void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of)
 {
@@ -118,7 +120,7 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
     if (!e)
         return NULL;
 
-    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // for those that follow a rule
+    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // storage for extents by rule
     for (uint32_t i = 0; i < t->n_extents; i++) {
         e[i] = *ckpt_tensor_extent(t, i, &room[i]);
         e[i].source += shift;
@@ -128,7 +130,7 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
 
 /* ---- each element exactly once ---- */
 
-/* Elements of a box, 0 if it is empty; the caller knows that it lies inside a tensor. */
+/* Elements of a box, 0 if it is empty; the caller has checked that it lies inside a tensor. */
 static uint64_t xt_count(const ckpt_extent *e)
 {
     uint64_t n = 1;
@@ -138,7 +140,7 @@ static uint64_t xt_count(const ckpt_extent *e)
     return n;
 }
 
-/* Ascending intervals: each must begin where the one before ended. */
+/* Ascending intervals: each must begin at the end of the one before. */
 static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
 {
     uint64_t next = 0; // first element not yet covered
@@ -156,7 +158,8 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
                              "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
                              " of them, in a tensor of %" PRIu64,
                              t->name, a->start, a->count, t->n_elems);
-        if (a->start != next) { // empty ones too: searching relies on the order
+        // also for empty ones, because the binary search relies on the order
+        if (a->start != next) {
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor '%.200s': element %" PRIu64 " is %s",
                              t->name, a->start < next ? a->start : next,
                              a->start < next ? "covered twice" : "not covered by any shard");
@@ -171,7 +174,7 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Every box has the tensor's axes and lies inside it; *covered sums their elements. */
+/* Check that every box has the tensor's axes and lies inside it; *covered sums their elements. */
 static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *err)
 {
     *covered = 0;
@@ -198,8 +201,8 @@ static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *er
 }
 
 /*
- * The axis that separates the boxes best: where they are shortest in all, so that a sweep along it
- * keeps few of them in view (rows of a sharded matrix: always one).
+ * The axis that separates the boxes best: the one with the smallest sum of lengths, so that a sweep
+ * along it compares few boxes at a time (rows of a sharded matrix: only one).
  */
 static uint32_t xt_sweep_axis(const ckpt_tensor *t)
 {
@@ -224,7 +227,7 @@ typedef struct xt_key {
     uint32_t extent;
 } xt_key;
 
-/* Ties by index: the same file gives the same message everywhere. */
+/* Break ties by index, so that the same file gives the same message everywhere. */
 static int xt_compare(const void *a, const void *b)
 {
     const xt_key *x = a;
@@ -235,7 +238,7 @@ static int xt_compare(const void *a, const void *b)
     return x->extent < y->extent ? -1 : x->extent > y->extent;
 }
 
-/* True if two boxes share elements; *first is then the flattened index of the first of them. */
+/* True if two boxes overlap; *first is then the flattened index of the first common element. */
 static bool xt_meet(const ckpt_tensor *t, const ckpt_extent *a, const ckpt_extent *b,
                     uint64_t *first)
 {
@@ -252,7 +255,7 @@ static bool xt_meet(const ckpt_tensor *t, const ckpt_extent *a, const ckpt_exten
     return true;
 }
 
-/* Compare each box with those that begin before it ends on the sweep axis. */
+/* Compare each box with all boxes that begin before it ends on the sweep axis. */
 static int xt_sweep(const ckpt_tensor *t, const xt_key *key, uint32_t n, uint32_t axis,
                     ckpt_err *err)
 {
@@ -278,7 +281,7 @@ static int xt_sweep(const ckpt_tensor *t, const xt_key *key, uint32_t n, uint32_
     return CKPT_OK;
 }
 
-/* Sort the boxes along the sweep axis, empty ones left out, and sweep. */
+/* Sort the boxes along the sweep axis, without empty ones, and sweep. */
 static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
 {
     uint32_t axis = xt_sweep_axis(t);
@@ -299,7 +302,10 @@ static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
     return rc;
 }
 
-/* True if the box holds the element of flattened index at; *skip is then how far it goes on. */
+/*
+ * True if the box contains the element of flattened index `at`; *skip gets the elements up to its
+ * end.
+ */
 static bool xt_holds(const ckpt_tensor *t, const ckpt_extent *e, uint64_t at, uint64_t *skip)
 {
     for (uint32_t j = t->ndim; j-- > 0;) {
@@ -316,8 +322,8 @@ static bool xt_holds(const ckpt_tensor *t, const ckpt_extent *e, uint64_t at, ui
 }
 
 /*
- * The first element that no box covers, found by walking along the rows; UINT64_MAX if that takes
- * too long.  Boxes are disjoint here.
+ * Find the first element outside of all boxes by walking along the rows; UINT64_MAX if that takes
+ * too long. The boxes are disjoint.
  */
 static uint64_t xt_first_hole(const ckpt_tensor *t)
 {
@@ -337,7 +343,9 @@ static uint64_t xt_first_hole(const ckpt_tensor *t)
     return i == t->n_extents ? at : UINT64_MAX;
 }
 
-/* Inside, disjoint, and as many elements as the tensor: then each is covered exactly once. */
+/*
+ * Boxes that are inside and disjoint, with as many elements as the tensor, cover it exactly once.
+ */
 static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
 {
     uint64_t covered;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c: the join of boxes: which bytes of which source fill a region of a logical tensor.
+ * join.c: finds the source bytes that fill a region of a logical tensor, by intersecting boxes.
  *
- * Four cases, by what the extents and the region are (flat = an interval of the flattened tensor):
- *     flat extents, flat region   intervals meet: binary search, then one piece per extent
- *     boxes, flat region          the region is cut into boxes, each meets each extent
- *     boxes, box region           the region meets each extent
- *     flat extents, box region    the extents that overlap are cut into boxes, each meets the
- * region Before boxes are made, axes that nobody cuts and whose strides fit are merged, so that
- * tensors of many axes are mostly handled as one or two.  Boxes are produced one at a time, nothing
- * is allocated.
+ * Four cases, by the form of the extents and of the region (flat = an interval of the flattened
+ * tensor):
+ *     flat extents, flat region   binary search, then one piece per extent
+ *     boxes, flat region          the region is cut into boxes, each is intersected with each extent
+ *     boxes, box region           the region is intersected with each extent
+ *     flat extents, box region    overlapping extents are cut into boxes, each against the region
+ * Axes that no box cuts and whose strides fit are merged first, so that most tensors of many axes
+ * have one or two. Boxes are produced one at a time, without allocation.
  *
- * Packed elements are handled by blocks: what comes in is divided by their elements, along the last
- * axis, and a block is then what an element is of other dtypes.
+ * Packed elements are handled by blocks: the arguments are divided by the elements of a block along
+ * the last axis, and a block then takes the place of an element.
  */
 #include <assert.h>
 
@@ -23,7 +23,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 
-/* One side of a meeting: a box in merged axes, and what one step on each of its axes is worth. */
+/* One side of an intersection: a box in merged axes, and the size of one step on each axis. */
 typedef struct jn_side {
     uint64_t start[CKPT_MAX_DIM]; /* elements of the merged axis */
     uint64_t count[CKPT_MAX_DIM]; /* elements */
@@ -41,19 +41,19 @@ typedef struct jn_state {
     // Merged axes: axis g stands for the tensor's axes first[g]..last[g] (those longer than 1).
     unsigned n;
     uint64_t shape[CKPT_MAX_DIM];
-    uint64_t unit[CKPT_MAX_DIM]; /* elements of the tensor that one step spans */
+    uint64_t unit[CKPT_MAX_DIM]; /* elements of the tensor in one step */
     uint8_t first[CKPT_MAX_DIM], last[CKPT_MAX_DIM];
     jn_side from, to;
 } jn_state;
 
-/* Failures.  Maps that were checked never come here; those built by hand may. */
+/* Failures. Maps that passed ckpt_map_check never get here; maps built by hand may. */
 static int jn_overflow(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
                      j->t->name);
 }
 
-/* An element of the region that no extent holds. */
+/* An element of the region that no extent covers. */
 static int jn_hole(const jn_state *j, uint64_t element)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
@@ -68,7 +68,7 @@ static int jn_twice(const jn_state *j, uint64_t element)
                      "tensor '%.200s': element %" PRIu64 " is covered twice", j->t->name, element);
 }
 
-/* A tensor's extents are all flat or all boxes: the search relies on it. */
+/* A tensor's extents are all flat or all boxes, because the search relies on it. */
 static int jn_mixed(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
@@ -85,7 +85,7 @@ static uint64_t jn_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* An edge that blocks do not allow. */
+/* A region or an extent that begins or ends inside a block. */
 static int jn_inside(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
@@ -104,7 +104,9 @@ static bool jn_move(uint64_t *at, uint64_t n, uint64_t by)
 
 /* ---- pieces ---- */
 
-/* Append an axis to a piece, merged with the one before where both sides are contiguous across. */
+/*
+ * Append an axis to a piece; merge it with the one before if both sides are contiguous across them.
+ */
 static void jn_piece_axis(ckpt_piece *p, uint64_t count, uint64_t from_by, uint64_t to_by)
 {
     uint64_t from_row, to_row;
@@ -124,8 +126,8 @@ static void jn_piece_axis(ckpt_piece *p, uint64_t count, uint64_t from_by, uint6
 }
 
 /*
- * Hand a piece over; a single element gets the strides of a contiguous copy.  Its last byte has an
- * offset as well, so that whoever carries it out may add without looking.
+ * Pass a piece to fn; a single element gets the strides of a contiguous copy. The offset of its
+ * last byte is checked too, so that the executor may add without an overflow check.
  */
 static int jn_deliver(jn_state *j, ckpt_piece *p)
 {
@@ -145,7 +147,7 @@ static int jn_deliver(jn_state *j, ckpt_piece *p)
     return j->fn(j->ctx, p, j->err);
 }
 
-/* Where from and to meet, as one piece; nothing if they do not. */
+/* Pass the intersection of `from` and `to` as one piece; nothing if it is empty. */
 static int jn_meet(jn_state *j, uint32_t source)
 {
     ckpt_piece p;
@@ -169,7 +171,7 @@ static int jn_meet(jn_state *j, uint32_t source)
     for (unsigned g = 0; g < j->n; g++) {
         if (from->by[g] > INT64_MAX || !jn_move(&p.at, low[g] - from->start[g], from->by[g]))
             return jn_overflow(j);
-        // On the region's side all sums stay below its number of elements.
+        // Cannot overflow: on the region's side all sums stay below its number of elements.
         p.to += (low[g] - to->start[g]) * to->by[g];
         p.n_elems *= count[g];
         jn_piece_axis(&p, count[g], from->by[g], to->by[g]);
@@ -192,19 +194,19 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
         uint32_t mid = low + (high - low) / 2;
         const ckpt_axis *a = ckpt_tensor_extent(t, mid, &room)->axis;
 
-        // Before the element: it starts there, and ends there.
+        // Before the element: it starts and ends there.
         if (a->start < element && a->count <= element - a->start)
             low = mid + 1;
         else
             high = mid;
     }
-    // Empty extents that begin exactly here cover nothing.
+    // Skip empty extents that begin exactly here, because they cover nothing.
     while (low < t->n_extents && ckpt_tensor_extent(t, low, &room)->axis[0].count == 0)
         low++;
     return low;
 }
 
-/* Elements at..at+count-1 of one flat extent, for the region's elements from to on. */
+/* Copy elements at..at+count-1 of one flat extent to the region's elements from `to`. */
 static int jn_flat_piece(jn_state *j, const ckpt_extent *e, uint64_t at, uint64_t count,
                          uint64_t to)
 {
@@ -245,7 +247,7 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
             return jn_mixed(j);
         if (e->axis[0].count == 0)
             continue;
-        // Only the first may begin before what is wanted next.
+        // Only the first extent may begin before the next element.
         if (e->axis[0].start > next || !ckpt_add(e->axis[0].start, e->axis[0].count, &stop))
             return jn_hole(j, next);
         if (stop <= next || (next > first && e->axis[0].start < next))
@@ -259,11 +261,11 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
 
 /* ---- merged axes ---- */
 
-/* True if a box takes axis b whole, and lies in the source as if axes a and b were one. */
+/* True if a box takes axis b whole, and its strides let axes a and b act as one. */
 static bool jn_merges(const jn_state *j, const ckpt_axis *axis, unsigned a, unsigned b)
 {
     const ckpt_tensor *t = j->t;
-    bool blocks = j->per > 1 && b + 1 == t->ndim; // one after the other: no stride of their own
+    bool blocks = j->per > 1 && b + 1 == t->ndim; // contiguous: packed elements have no stride
     uint64_t row, by = blocks ? j->bytes : (uint64_t)axis[b].stride;
 
     if (axis[b].start != 0 || axis[b].count != t->shape[b])
@@ -272,8 +274,10 @@ static bool jn_merges(const jn_state *j, const ckpt_axis *axis, unsigned a, unsi
                                   row == (uint64_t)axis[a].stride);
 }
 
-/* The same for all: extents, if they are boxes, and region, if it is one (whose strides are not
- * used). */
+/*
+ * The same for all boxes: extents, if they are boxes, and region, if it is one (its strides are
+ * ignored).
+ */
 static bool jn_all_merge(const jn_state *j, const ckpt_axis *region, unsigned a, unsigned b)
 {
     const ckpt_tensor *t = j->t;
@@ -289,7 +293,7 @@ static bool jn_all_merge(const jn_state *j, const ckpt_axis *region, unsigned a,
     return true;
 }
 
-/* Choose the merged axes; region NULL: flat.  The tensor has elements, so no size is 0. */
+/* Choose the merged axes; region NULL: flat. The tensor has elements, so that no size is 0. */
 static void jn_merge(jn_state *j, const ckpt_axis *region)
 {
     const ckpt_tensor *t = j->t;
@@ -312,14 +316,14 @@ static void jn_merge(jn_state *j, const ckpt_axis *region)
         j->shape[0] = 1;
         j->n = 1;
     }
-    j->shape[j->n - 1] /= j->per; // jn_check_blocks has seen that it is a multiple
+    j->shape[j->n - 1] /= j->per; // a multiple: jn_check_blocks has checked it
     for (unsigned g = j->n; g-- > 0;) {
         j->unit[g] = unit;
         unit *= j->shape[g];
     }
 }
 
-/* Start and count of a box on the merged axes; false: it begins or ends inside a block. */
+/* Compute start and count of a box on the merged axes; false: it begins or ends inside a block. */
 static bool jn_fold(const jn_state *j, const ckpt_axis *axis, jn_side *side)
 {
     for (unsigned g = 0; g < j->n; g++) {
@@ -335,7 +339,7 @@ static bool jn_fold(const jn_state *j, const ckpt_axis *axis, jn_side *side)
     return true;
 }
 
-/* The region as a box, as the receiving side. */
+/* Use the region as a box for the receiving side. */
 static int jn_fold_region(jn_state *j, const ckpt_axis *region)
 {
     uint64_t by = 1;
@@ -350,7 +354,7 @@ static int jn_fold_region(jn_state *j, const ckpt_axis *region)
     return CKPT_OK;
 }
 
-/* True if a box holds nothing, also on an axis of size 1, which folding leaves out. */
+/* True if a box is empty, also on an axis of size 1, which folding drops. */
 static bool jn_is_empty(const ckpt_extent *e)
 {
     for (uint32_t a = 0; a < e->ndim; a++) {
@@ -360,7 +364,7 @@ static bool jn_is_empty(const ckpt_extent *e)
     return false;
 }
 
-/* A box extent as the giving side. */
+/* Use a box extent for the giving side. */
 static int jn_fold_extent(jn_state *j, const ckpt_extent *e)
 {
     if (!jn_fold(j, e->axis, &j->from))
@@ -373,7 +377,7 @@ static int jn_fold_extent(jn_state *j, const ckpt_extent *e)
     return CKPT_OK;
 }
 
-/* The next box of elements from..to-1 (flattened), into a side; returns the element after it. */
+/* Store the next box of elements from..to-1 (flattened) in a side; returns the element after it. */
 static uint64_t jn_cut(const jn_state *j, uint64_t from, uint64_t to, jn_side *side)
 {
     ckpt_axis box[CKPT_MAX_DIM];
@@ -388,7 +392,7 @@ static uint64_t jn_cut(const jn_state *j, uint64_t from, uint64_t to, jn_side *s
 
 /* ---- the cases with boxes ---- */
 
-/* All box extents against the receiving side as it stands. */
+/* Intersect all box extents with the present receiving side. */
 static int jn_boxes(jn_state *j)
 {
     int rc = CKPT_OK;
@@ -422,7 +426,7 @@ static int jn_boxes_flat(jn_state *j, uint64_t first, uint64_t count)
     return rc;
 }
 
-/* One flat extent, clipped to blocks from..to-1, against a box region. */
+/* Intersect one flat extent, clipped to blocks from..to-1, with a box region. */
 static int jn_flat_extent_box(jn_state *j, const ckpt_extent *e, uint64_t from, uint64_t to)
 {
     uint64_t stride = j->per > 1 ? j->bytes : (uint64_t)e->axis[0].stride;
@@ -452,7 +456,7 @@ static int jn_flat_box(jn_state *j)
 {
     const ckpt_tensor *t = j->t;
     uint64_t first = 0, last = 0; // blocks
-    uint64_t next;                // extents may not begin before this element
+    uint64_t next;                // no later extent may begin before this element
     int rc = CKPT_OK;
 
     for (unsigned g = 0; g < j->n; g++) {
@@ -482,7 +486,7 @@ static int jn_flat_box(jn_state *j)
 
 /* ---- the join ---- */
 
-/* The region lies inside the tensor; *n_elems is how many elements it has. */
+/* Check that the region lies inside the tensor; *n_elems gets its number of elements. */
 static int jn_check_region(const jn_state *j, const ckpt_axis *region, unsigned n_axes,
                            uint64_t *n_elems)
 {
@@ -506,7 +510,7 @@ static int jn_check_region(const jn_state *j, const ckpt_axis *region, unsigned 
     return CKPT_OK;
 }
 
-/* What folding relies on: boxes inside the tensor, with its number of axes. */
+/* Check the preconditions of folding: boxes inside the tensor, with its number of axes. */
 static int jn_check_boxes(const jn_state *j)
 {
     const ckpt_tensor *t = j->t;
@@ -525,7 +529,7 @@ static int jn_check_boxes(const jn_state *j)
     return CKPT_OK;
 }
 
-/* Boxes of packed elements are of whole blocks: their rows are. */
+/* Boxes of packed elements must have whole blocks, so that the tensor's rows must. */
 static int jn_check_blocks(const jn_state *j)
 {
     const ckpt_tensor *t = j->t;
@@ -533,7 +537,7 @@ static int jn_check_blocks(const jn_state *j)
     return t->ndim == 0 || t->shape[t->ndim - 1] % j->per == 0 ? CKPT_OK : jn_inside(j);
 }
 
-/* The region is a box: flat extents are searched if merging makes it an interval. */
+/* For a box region; it searches flat extents if merging turns the region into an interval. */
 static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents)
 {
     int rc = jn_check_blocks(j);
@@ -551,7 +555,7 @@ static int jn_region_box(jn_state *j, const ckpt_axis *region, bool flat_extents
     return jn_flat_box(j);
 }
 
-/* The region is an interval, the extents are boxes. */
+/* For an interval of a tensor with box extents. */
 static int jn_region_flat(jn_state *j, const ckpt_axis *region)
 {
     int rc = jn_check_blocks(j);

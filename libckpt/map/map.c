@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map.c: the map itself: files, sources, tensors, their names, facts and findings.
+ * map.c: builds maps: files, sources, tensors, their names, facts and findings.
  *
- * Everything small lives in the map's arena; the growing lists are vectors.  Names are found
- * through a hash table with open addressing, so that a folder of 100 000 tensors is read in linear
- * time.
+ * Small data live in the map's arena; growing lists are vectors. A hash table with open addressing
+ * finds names, so that a folder of 100 000 tensors is read in linear time.
  */
 #include <assert.h>
 
@@ -19,7 +18,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 
-/* Slots of a new table (a power of two), and how much of a name a message shows. */
+/* Slots of a new table (a power of two), and the bytes of a name that a message shows. */
 enum { MAP_FIRST_SLOTS = 64, MAP_SHOWN = 200 };
 
 /* Length for %.*s: names from files can be 64 KiB long. */
@@ -28,7 +27,9 @@ static int map_shown(uint64_t n)
     return n < MAP_SHOWN ? (int)n : MAP_SHOWN;
 }
 
-/* The struct is on the heap, not in its own arena, so that freeing order never matters. */
+/*
+ * The struct is on the heap instead of its own arena, so that the order of freeing never matters.
+ */
 int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
 {
     assert(out);
@@ -47,7 +48,7 @@ int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Literals are the only vectors inside other entries; everything else is one level deep. */
+/* Literals and storages are the only vectors inside other entries. */
 void ckpt_map_free(ckpt_map *map)
 {
     if (!map)
@@ -75,7 +76,8 @@ void ckpt_map_free(ckpt_map *map)
     ckpt_vec_free(&map->states);
     if (map->waiting)
         ckpt_state_free(map->waiting);
-    // Adopted maps may have adopted others: a few levels, made by drivers, never by files.
+    // Adopted maps may have adopted others. The recursion is a few levels deep, because drivers
+    // decide it, never files.
     for (size_t i = 0; i < map->children.n; i++)
         ckpt_map_free(map->children.at[i]);
     ckpt_vec_free(&map->children);
@@ -93,8 +95,8 @@ static bool map_keep(ckpt_map *map, const char **text)
 }
 
 /*
- * Copies come first and the push last, so that a failure leaves no half-made entry behind; what the
- * arena has given by then is only lost until the map is freed.  The same order holds below.
+ * Copies come first and the push last, so that a failure leaves no half-made entry behind. The
+ * arena's bytes are then unused until the map is freed. The same order holds below.
  */
 int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index, ckpt_err *err)
 {
@@ -102,7 +104,7 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     ckpt_map_file copy = *file;
     ckpt_map_file *slot;
 
-    // The vectors have one owner: the new entry begins with none.
+    // The vectors have one owner, so that the new entry begins with empty ones.
     memset(&copy.literals, 0, sizeof copy.literals);
     memset(&copy.storages, 0, sizeof copy.storages);
     if (map->files.n >= UINT32_MAX)
@@ -117,7 +119,7 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     return CKPT_OK;
 }
 
-/* Records of one file may be many (one per tensor): their names are kept for messages alone. */
+/* One file may have many records (one per tensor); their names are only kept for messages. */
 int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
 {
     assert(map && source && index);
@@ -137,7 +139,7 @@ int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *inde
     return CKPT_OK;
 }
 
-/* bytes are copied: a driver may build its header in a buffer of its own and free that at once. */
+/* The bytes are copied, so that a driver can free its own buffer at once. */
 int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n,
                          ckpt_err *err)
 {
@@ -159,8 +161,8 @@ int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *
 /* ---- names ---- */
 
 /*
- * FNV-1a, begun from the map's address and stirred at the end, so that a file cannot choose names
- * that all fall into one run of slots.  The order of anything visible never depends on it.
+ * FNV-1a, seeded with the map's address and mixed at the end, so that a file cannot choose names
+ * that all fall into one run of slots. No visible order depends on it.
  */
 static uint64_t map_hash(const ckpt_map *map, const char *name, size_t n)
 {
@@ -173,7 +175,7 @@ static uint64_t map_hash(const ckpt_map *map, const char *name, size_t n)
     return h ^ (h >> 29);
 }
 
-/* The slot of a name, or the free one where it belongs; the table is never full. */
+/* The slot of a name, or the free slot for it; the table is never full. */
 static uint32_t *map_slot(const ckpt_map *map, const char *name, size_t n)
 {
     size_t mask = map->slots.n - 1;
@@ -243,13 +245,13 @@ int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
 
 /* ---- tensors ---- */
 
-/* Where a map's tensors come from, for messages: the one file, or the first of several. */
+/* The source of a map's tensors, for messages: its only file, or the first of several. */
 static const char *map_file(const ckpt_map *map)
 {
     return map->files.n > 0 ? map->files.at[0].path : "checkpoint";
 }
 
-/* Name and sizes of a new tensor: nothing has been allocated when this fails. */
+/* Check the name and sizes of a new tensor, before anything is allocated. */
 static int map_check_new(const ckpt_map *map, const char *name, uint64_t n_name,
                          const ckpt_tensor *like, uint64_t *n_elems, ckpt_err *err)
 {
@@ -281,8 +283,8 @@ static int map_check_new(const ckpt_map *map, const char *name, uint64_t n_name,
 }
 
 /*
- * The whole of `like` is taken over but for what the map must be sure of: its own copies of name
- * and shape, a product that was checked, and no extents yet.
+ * All of `like` is copied, except the members that the map must control: its own copies of name and
+ * shape, a checked product, and no extents yet.
  */
 int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                         ckpt_tensor **out, ckpt_err *err)
@@ -315,7 +317,9 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     return CKPT_OK;
 }
 
-/* A refused duplicate stays in the arena, unreachable: refusing ends the reading of a file anyway.
+/*
+ * A refused duplicate stays in the arena, unreachable, because the refusal ends the reading of the
+ * file anyway.
  */
 int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                  ckpt_tensor **out, ckpt_err *err)
@@ -341,7 +345,10 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
     return CKPT_OK;
 }
 
-/* What all later arithmetic relies on: a source that exists and as many axes as the type says. */
+/*
+ * Check the preconditions of later arithmetic: an existing source and as many axes as the tensor
+ * has.
+ */
 static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ckpt_extent *extent,
                              uint32_t n, uint64_t *n_axes, ckpt_err *err)
 {
@@ -370,7 +377,9 @@ static bool map_is_empty(const ckpt_extent *e)
     return false;
 }
 
-/* All axes lie in one array, in the order of their extents: two allocations per tensor. */
+/*
+ * All axes are in one array, in the order of their extents, so that a tensor needs two allocations.
+ */
 int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
                   ckpt_err *err)
 {
@@ -388,7 +397,7 @@ int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint
     if (!copy || !axis)
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; i < n; i++) {
-        // Ranks that hold none of a tensor's elements leave empty boxes; nobody needs them.
+        // Ranks without elements of a tensor leave empty boxes, which are useless.
         if (t->n_elems > 0 && map_is_empty(&extent[i]))
             continue;
         copy[kept] = extent[i];
@@ -438,11 +447,11 @@ int ckpt_map_cut(ckpt_map *map, ckpt_tensor *t, const ckpt_cut *cut, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Also for tensors without elements: their one empty extent says where they would be. */
+/* A tensor without elements also gets an extent, empty, so that it has a place. */
 int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err)
 {
     assert(t);
-    // Packed dtypes have no byte stride: bits / 8 is 0 for them, as the type demands.
+    // Packed dtypes have no byte stride: bits / 8 is 0 for them, as ckpt_extent demands.
     ckpt_axis axis = {0, t->n_elems, ckpt_dtype_get(t->dtype)->bits / 8};
     ckpt_extent extent = {.source = source, .ndim = 1, .at = at, .axis = &axis};
 
@@ -452,8 +461,9 @@ int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t
 /* ---- facts and findings ---- */
 
 /*
- * Make text safe to print, since it quotes names from files that nobody has vetted: controls become
- * '?', those of C1 in their two-byte UTF-8 form too, and, if the text is no UTF-8, all but ASCII.
+ * Make text safe to print, because it quotes unchecked names from files: control characters become
+ * '?', those of C1 in their two-byte UTF-8 form too, and all bytes but ASCII if the text is not
+ * UTF-8.
  */
 static void map_tame(char *text)
 {
@@ -487,7 +497,10 @@ CKPT_PRINTF(2, 0) static char *map_vprintf(ckpt_map *map, const char *fmt, va_li
     return text;
 }
 
-/* The facts that programs act on, by their names for people; the first of a name counts. */
+/*
+ * Copy a fact that programs act on into its member, found by the fact's key; the first fact of a
+ * key counts.
+ */
 static void map_known(ckpt_known *k, const ckpt_fact *f)
 {
     const struct {
@@ -514,7 +527,7 @@ static void map_known(ckpt_known *k, const ckpt_fact *f)
         k->world = f->number <= UINT32_MAX ? (uint32_t)f->number : 0;
 }
 
-/* text NULL stands for an arena that was exhausted while it was made. */
+/* text NULL: the arena was exhausted when the caller made the text. */
 static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_t *number,
                         ckpt_err *err)
 {
@@ -531,7 +544,7 @@ static int map_put_fact(ckpt_map *map, const char *key, char *text, const int64_
     return CKPT_OK;
 }
 
-/* Facts are few and shown in the order in which they were learnt. */
+/* Facts are few and are shown in the order of these calls. */
 int ckpt_map_fact(ckpt_map *map, ckpt_err *err, const char *key, const char *fmt, ...)
 {
     assert(key && fmt);
@@ -551,7 +564,7 @@ int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *
     return map_put_fact(map, key, text, &number, err);
 }
 
-/* text is in the arena already; NULL stands for an arena that was exhausted. */
+/* text is in the arena already; NULL: the arena was exhausted. */
 static int map_put_finding(ckpt_map *map, ckpt_severity severity, int code, const char *text,
                            ckpt_err *err)
 {
@@ -563,7 +576,7 @@ static int map_put_finding(ckpt_map *map, ckpt_severity severity, int code, cons
     return CKPT_OK;
 }
 
-/* A note of severity ERROR has no code of its own; those that matter come through problem. */
+/* A note of severity ERROR has no code; errors with a code go through ckpt_map_problem. */
 int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
 {
     assert(fmt);
@@ -577,7 +590,7 @@ int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const ch
                            err);
 }
 
-/* Collected or not, one problem is one call, so that drivers have a single path for both. */
+/* One call whether errors are collected or not, so that drivers have a single path for both. */
 int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
 {
     assert(code != CKPT_OK && fmt);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge.c: copies files, sources, tensors and notes from the map of a file into that of a folder.
+ * merge.c: copies files, sources, tensors and notes from the map of a file into that of its folder.
  */
 #include <assert.h>
 
@@ -21,7 +21,7 @@ int ckpt_map_merge_files(ckpt_map *into, const ckpt_map *from, uint32_t *file_ba
     *source_base = (uint32_t)into->sources.n;
     for (size_t i = 0; rc == CKPT_OK && i < from->files.n; i++) {
         ckpt_map_file file = from->files.at[i];
-        file.state = NULL; // the driver's own, in the other map's arena
+        file.state = NULL; // the driver's own data, in the other map's arena
         rc = ckpt_map_add_file(into, &file, &index, err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < from->sources.n; i++) {
@@ -49,7 +49,7 @@ static int merge_extents(ckpt_map *into, ckpt_tensor *made, const ckpt_tensor *t
     return rc;
 }
 
-/* Extents and twin of t, or of the owner it loses, for made. */
+/* Give `made` the extents and the twin of t, or of its owner that is not in `into`. */
 static int merge_backing(ckpt_map *into, ckpt_tensor *made, const ckpt_tensor *t,
                          uint32_t source_base, ckpt_err *err)
 {
@@ -76,7 +76,7 @@ int ckpt_map_merge_tensor(ckpt_map *into, const char *name, const ckpt_tensor *t
 
     *out = NULL;
     like.owner = like.twin = NULL;
-    like.origin = NULL; // names in another arena are no use here
+    like.origin = NULL; // a name in another arena would dangle
     if (at != SIZE_MAX)
         like.owner = into->tensors.at[at];
     int rc = ckpt_map_add(into, name, strlen(name), &like, &made, err);
@@ -97,11 +97,13 @@ static int merge_pair_order(const void *pa, const void *pb)
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
-/* The string pairs of from whose keys are not in `into` yet; sorted look-ups, files can hold many.
+/*
+ * Append the string pairs of `from` whose keys are not in `into`. Sorted look-ups, because files
+ * can hold many pairs.
  */
 static int merge_metadata(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
 {
-    size_t n = (size_t)into->metadata.n; // pairs there before: from has no key twice
+    size_t n = (size_t)into->metadata.n; // only the earlier pairs, because `from` has no key twice
     ckpt_pair *sorted = ckpt_alloc(n * sizeof *sorted);
     int rc = sorted ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -122,7 +124,7 @@ static int merge_metadata(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
     return rc;
 }
 
-/* Texts were made safe to print when they were noted; "%s" keeps a '%' in a file name harmless. */
+/* Texts became safe to print when they were noted; "%s" keeps a '%' in a file name harmless. */
 int ckpt_map_merge_notes(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
 {
     assert(into && from && into != from);

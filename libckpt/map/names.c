@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: which bytes are acceptable as names: of tensors, as text, as one part of a path.
+ * names.c: decides which bytes are acceptable as tensor names, as text, and as one part of a path.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "libckpt/map/map.h"
 
-/* A tensor's name may have this many bytes; no framework writes more, and messages stay bounded. */
+/* Limit of a tensor's name; no framework writes longer ones, and messages stay bounded. */
 enum { NA_MAX_NAME = 64 * 1024, NA_MAX_PART = 255 };
 
 /*
- * Length in bytes of the UTF-8 sequence that begins at s, of which n bytes are left; 0 if it is not
- * well formed.  Source: The Unicode Standard, table 3-7 (the second byte's range depends on the
- * first).
+ * Length in bytes of the UTF-8 sequence at s, of which n bytes are left; 0 if it is not well
+ * formed. Source: The Unicode Standard, table 3-7 (the second byte's range depends on the first).
  */
 static unsigned na_sequence(const unsigned char *s, uint64_t n)
 {
@@ -23,7 +22,7 @@ static unsigned na_sequence(const unsigned char *s, uint64_t n)
     if (len == 0 || len > n || s[0] > 0xF4)
         return 0;
     if (s[0] == 0xE0) {
-        low = 0xA0; // shorter forms exist for less
+        low = 0xA0; // smaller code points have shorter forms
     } else if (s[0] == 0xED) {
         high = 0x9F; // surrogates
     } else if (s[0] == 0xF0) {
@@ -61,7 +60,7 @@ bool ckpt_name_ok(const char *name, uint64_t n)
     assert(name || n == 0);
     if (n > NA_MAX_NAME)
         return false;
-    // The empty name is allowed: it is the path of a tensor that is the root of its file.
+    // The empty name is allowed, because a tensor that is the root of its file has it as path.
     return n == 0 || (!memchr(name, 0, (size_t)n) && ckpt_utf8_ok(name, n));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nest.c: owns what is to be known of nested sources without reading them.
+ * nest.c: checks and describes nested sources without reading them.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -49,7 +49,7 @@ int ckpt_map_add_made(ckpt_map *map, ckpt_make *make, uint64_t n_elems, uint32_t
     return ckpt_map_add_source(map, &s, index, err);
 }
 
-/* The depth of one source, from those of the sources inside: one more than the deepest. */
+/* The depth of one source: one more than the deepest source inside it. */
 static unsigned nest_depth(const ckpt_map *map, const ckpt_source *s, const uint8_t *depth)
 {
     const ckpt_tensor *in;
@@ -88,7 +88,7 @@ static bool nest_round(const ckpt_map *map, uint8_t *depth)
     return grew;
 }
 
-/* A source is as large as the tensor it stands for. */
+/* Check that a nested source has the size of its tensor or operation. */
 static int nest_sizes(const ckpt_map *map, bool *any, ckpt_err *err)
 {
     for (size_t i = 0; i < map->sources.n; i++) {
@@ -117,7 +117,7 @@ int ckpt_nest_check(const ckpt_map *map, ckpt_err *err)
     depth = ckpt_alloc(map->sources.n);
     if (!depth)
         return ckpt_fail_memory(err);
-    // A depth that still grows after as many rounds as there may be levels is a cycle's.
+    // Depths still grow after the most allowed levels only in a cycle.
     for (unsigned i = 0; i <= CKPT_NEST_MAX && grew; i++)
         grew = nest_round(map, depth);
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.c: in which order a model gives its parameters to an optimizer.
+ * order.c: knows the order in which models of known architectures give their parameters to an
+ * optimizer.
  *
- * named_parameters() walks modules as they were registered, a module's own parameters before its
- * children, weight before bias.  Files that sort their tensors lose that order; for the models of
- * the table below it is known.  Checked against transformers 5.23, for the models with their heads
- * and for those without.
+ * named_parameters() walks modules in the order of their registration, a module's own parameters
+ * before its children, weight before bias. Files with sorted tensors lose that order; the table
+ * below restores it for its models. Checked against transformers 5.23, for models with and without
+ * heads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,14 @@
 #include "libckpt/map/order.h"
 
 /*
- * modules stand in order, parted by blanks; each stands for its weight, its bias, or itself.  One
- * that ends in '#' begins a block of layers: those after it that begin with '.' belong to it, and
- * come again for each layer.  ties: names that share another's bytes when the file lacks them.
+ * modules lists modules in order, separated by blanks; each stands for its weight, its bias, or
+ * itself. A module that ends in '#' begins a block of layers: the following ones that begin with
+ * '.' belong to it and repeat for each layer. ties: names that share another's bytes when the file
+ * lacks them.
  */
 typedef struct fo_arch {
-    const char *types; /* model_type of config.json, parted by blanks */
-    const char *base;  /* prefix that models with a head put before all but the head */
+    const char *types; /* model_type of config.json, separated by blanks */
+    const char *base;  /* prefix of all names but the head's in models with a head */
     const char *modules;
     const char *ties; /* alias=owner; owners under the base */
 } fo_arch;
@@ -108,12 +110,12 @@ static const fo_arch fo_archs[] = {
      .ties = "lm_head.weight=word_embeddings.weight"},
 };
 
-/* Where a parameter stands; compared member by member. */
+/* The position of a parameter; compared member by member. */
 typedef struct fo_place {
-    uint64_t block; /* module, or the one that begins its block of layers */
+    uint64_t block; /* index of the module, or of the module that begins its block of layers */
     uint64_t layer;
     uint64_t module;
-    uint64_t part; /* 0 the module's own, 1 weight, 2 bias */
+    uint64_t part; /* 0: the module's own, 1: weight, 2: bias */
     ckpt_tensor *tensor;
 } fo_place;
 
@@ -121,7 +123,7 @@ CKPT_VEC(fo_places, fo_place);
 
 /* ---- words ---- */
 
-/* The next word of a list parted by blanks; false at its end. */
+/* The next word of a list separated by blanks; false at its end. */
 static bool fo_word(const char **at, const char **word, size_t *n)
 {
     *word = *at + strspn(*at, " ");
@@ -137,9 +139,9 @@ static bool fo_ends(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* ---- what may be a parameter ---- */
+/* ---- possible parameters ---- */
 
-/* Another name beside this one: the last part of `name`, n bytes before it, replaced. */
+/* True if the map has the name with its last part, after n bytes, replaced. */
 static bool fo_beside(const ckpt_map *map, const char *name, size_t n, const char *last)
 {
     char full[512];
@@ -152,17 +154,17 @@ static bool fo_beside(const ckpt_map *map, const char *name, size_t n, const cha
     return ckpt_map_index(map, full, n + m) != SIZE_MAX;
 }
 
-/* Buffers of well-known modules that are floating tensors all the same. */
+/* True for buffers of well-known modules that are floating tensors. */
 static bool fo_buffer(const ckpt_map *map, const ckpt_tensor *t)
 {
     const char *dot = strrchr(t->name, '.'), *last = dot ? dot + 1 : t->name;
 
-    // rotary embeddings, and the constants of masks in older attention modules
+    // rotary embeddings, and the mask constants of older attention modules
     if (strcmp(last, "inv_freq") == 0 || strcmp(last, "masked_bias") == 0)
         return true;
     if (t->ndim == 4 && fo_ends(t->name, ".attn.bias"))
         return true;
-    // batch norms count what they have seen beside their statistics
+    // batch norms also have a counter beside their statistics
     return (strcmp(last, "running_mean") == 0 || strcmp(last, "running_var") == 0) &&
            fo_beside(map, t->name, (size_t)(last - t->name), "num_batches_tracked");
 }
@@ -178,7 +180,8 @@ bool ckpt_order_trains(const ckpt_map *map, const ckpt_tensor *t)
 
 /* ---- placing names ---- */
 
-/* What follows a piece of a pattern in s, or NULL; '#' stands for a number without leading zeros.
+/*
+ * The rest of s after a piece of a pattern, or NULL; '#' stands for a number without leading zeros.
  */
 static const char *fo_eat(const char *s, const char *pattern, size_t n, uint64_t *layer)
 {
@@ -197,7 +200,7 @@ static const char *fo_eat(const char *s, const char *pattern, size_t n, uint64_t
     return s;
 }
 
-/* What a parameter is of its module; false when the rest of its name is none of them. */
+/* The kind of parameter in its module; false when the rest of its name is not one of them. */
 static bool fo_part(const char *rest, uint64_t *part)
 {
     *part = strcmp(rest, ".weight") == 0 ? 1 : strcmp(rest, ".bias") == 0 ? 2 : 0;
@@ -205,9 +208,9 @@ static bool fo_part(const char *rest, uint64_t *part)
 }
 
 /*
- * The place of a name, without base, among the modules.
+ * Find the position of a name, without base, among the modules.
  *
- * loose  whatever a module has counts: scales, adapters, what wraps its weight
+ * loose    accept anything inside a module: scales, adapters, wrappers of its weight
  */
 static bool fo_find(fo_place *out, const char *modules, const char *name, bool loose)
 {
@@ -234,7 +237,7 @@ static bool fo_find(fo_place *out, const char *modules, const char *name, bool l
     return false;
 }
 
-/* A name without the base, which models without a head do not write. */
+/* A name without the base, which models without a head do not have. */
 static const char *fo_bare(const fo_arch *arch, const char *name)
 {
     size_t n = strlen(arch->base);
@@ -270,7 +273,7 @@ static const fo_arch *fo_arch_named(const char *type)
     return NULL;
 }
 
-/* The architecture that a map's config.json names, or NULL. */
+/* The architecture of the model_type in a map's config.json, or NULL. */
 static const fo_arch *fo_arch_of(const ckpt_map *map)
 {
     return fo_arch_named(map->known.model_type);
@@ -317,7 +320,7 @@ static size_t fo_index(const ckpt_map *map, const fo_arch *arch, const char *nam
     return ckpt_map_index(map, full, n_base + n);
 }
 
-/* One "alias=owner": the alias, if the file has only the owner. */
+/* Add the alias of one "alias=owner", if the file has only the owner. */
 static int fo_tie(ckpt_map *map, const fo_arch *arch, const char *word, size_t n, ckpt_err *err)
 {
     size_t n_alias = strcspn(word, "="), n_owner = n - n_alias - 1;
@@ -349,7 +352,7 @@ int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
     int rc = CKPT_OK;
     size_t n;
 
-    // only a language head is ever tied, and a file without its weight has it so
+    // only a language head is ever tied, and a file that lacks its weight ties it
     if (!model || !(fo_ends(model, "ForCausalLM") || fo_ends(model, "LMHeadModel") ||
                     fo_ends(model, "ForMaskedLM") || fo_ends(model, "ForPreTraining")))
         return CKPT_OK;
@@ -361,10 +364,10 @@ int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
 /* ---- the order ---- */
 
 /*
- * A place for each parameter of a list, sorted; *odd is one that has none, or two of which have the
+ * Sort a list of parameters by position; *odd is one without a position, or one of two with the
  * same.
  *
- * cut  bytes before each name that are not the model's
+ * cut      bytes before each name that do not belong to the model
  */
 static int fo_places_of(fo_places *places, ckpt_tensor *const *list, size_t n, size_t cut,
                         const fo_arch *arch, const ckpt_tensor **odd, ckpt_err *err)
@@ -386,7 +389,7 @@ static int fo_places_of(fo_places *places, ckpt_tensor *const *list, size_t n, s
     return CKPT_OK;
 }
 
-/* The order of one architecture of a list, if all its names are of it. */
+/* Sort a list by one architecture, if all names belong to it. */
 static int fo_named_as(fo_places *places, ckpt_tensor *const *list, size_t n, const fo_arch *arch,
                        const ckpt_tensor **odd, ckpt_err *err)
 {
@@ -411,7 +414,7 @@ static bool fo_agree(const fo_places *a, const fo_places *b)
     return true;
 }
 
-/* The order that all architectures with these names give, or that of config.json's. */
+/* Sort by all architectures with these names, if they agree, or by that of config.json. */
 static int fo_agreed(fo_places *best, const ckpt_map *map, ckpt_tensor *const *list, size_t n,
                      bool *known, ckpt_err *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantized.c: owns how quantized weights are told from others: by what config.json says (the fact
- * "quantized"), or by the scales that stand beside them.
+ * quantized.c: detects quantized weights, by config.json (the fact "quantized") or by the scales
+ * beside them.
  *
- * Names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
+ * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
  * compressed-tensors and ModelOpt ("X_scale", "..._packed" too) and of gpt-oss' MXFP4 ("X_blocks",
  * "X_scales").
  */
@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-/* Numbers of 8 bits and less, or packed into such: what scales belong to. */
+/* True for numbers of at most 8 bits, or bytes that pack such numbers: only these have scales. */
 static bool qz_is_small(ckpt_dtype d)
 {
     return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8;
 }
 
-/* Is there a tensor of this name, its last `cut` letters replaced by `end`? */
+/* Set *yes if the map has this name with its last `cut` bytes replaced by `end`. */
 static int qz_has(const ckpt_map *map, const char *name, size_t cut, const char *end, bool *yes)
 {
     size_t keep = strlen(name) - cut, n = strlen(end);
@@ -49,14 +49,14 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
     return rc;
 }
 
-/* The first tensor, in the map's order, whose scales are another tensor; NULL: none. */
+/* The first tensor with scales in another tensor; NULL: none. */
 static const ckpt_tensor *qz_tensor(const ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
         bool yes = false;
 
-        // without memory for a name the answer is the careful one
+        // without memory for a name, assume that it has scales
         if (qz_is_small(t->dtype) && (qz_scaled(map, t, &yes) != CKPT_OK || yes))
             return t;
     }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sequence.c: owns the order of the parameters in the groups of an optimizer.
+ * sequence.c: decides the order of the parameters in an optimizer's groups.
  *
- * Three orders may be known of a group: the optimizer's own, that of the model's dict in the same
- * files, and that of an architecture with these names.  Two things are seen in files of torch:
+ * Up to three orders of a group are known: the optimizer's own, that of the model's dict in the
+ * same files, and that of an architecture with these names. Two effects occur in torch's files:
  *
- *     FSDP1, which flattens parameters unit by unit (use_orig_params=False), lists the optimizer's
- *     by units, and first what is in no unit:        embed, norm, head, layers.0 ...
- *     get_state_dict takes names apart that wrappers of layers have changed (torch.compile,
- *     checkpoint_wrapper), and puts them last into the model's dict, in the same way
+ *     FSDP1 with flattened units (use_orig_params=False) lists the optimizer's parameters by units,
+ *     and first those outside of units: embed, norm, head, layers.0 ...
+ *     get_state_dict rewrites names that wrappers of layers have changed (torch.compile,
+ *     checkpoint_wrapper), and so moves them to the end of the model's dict
  *
- * Both move what follows the layers before them.
+ * Both move the parameters that follow the layers before them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 
 #include "libckpt/map/order.h"
 
-/* Which order a group gets. */
+/* The order that a group gets. */
 typedef enum sq_choice {
     SQ_OWN,   /* the optimizer's */
     SQ_MODEL, /* that of the model's dict */
-    SQ_GUESS, /* the same, and the optimizer's could be as good */
+    SQ_GUESS, /* the model's, although the optimizer's could be right as well */
     SQ_KNOWN, /* the architecture's */
     SQ_NONE   /* none of them can be the model's */
 } sq_choice;
@@ -36,11 +36,11 @@ typedef struct sq_place {
 typedef struct sq_sorter {
     const ckpt_map *map;
     const ckpt_state *state;
-    bool in_order;       /* the map's tensors stand as the model's dict has them */
+    bool in_order;       /* the map's tensors have the order of the model's dict */
     ckpt_tensor **known; /* state->param in the order of an architecture; NULL: none is known */
     sq_place *place;     /* room for a group */
-    ckpt_tensor **model, **named; /* a group's, in those orders */
-    const char *odd;              /* a name that shows that no order is a model's */
+    ckpt_tensor **model, **named; /* a group's parameters in those orders */
+    const char *odd;              /* a name that proves that no order is a model's */
     ckpt_err *err;
 } sq_sorter;
 
@@ -61,7 +61,10 @@ static void sq_sort(sq_sorter *w, ckpt_tensor **out, size_t n)
         out[i] = w->place[i].param;
 }
 
-/* The group as the model's dict has it: a tied parameter stands where its first name does. */
+/*
+ * The group in the order of the model's dict; a tied parameter takes the position of its first
+ * name.
+ */
 static void sq_by_model(sq_sorter *w, ckpt_tensor *const *own, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -71,7 +74,7 @@ static void sq_by_model(sq_sorter *w, ckpt_tensor *const *own, size_t n)
     sq_sort(w, w->model, n);
 }
 
-/* The place of each parameter in w->known, by a map of their names. */
+/* Map each name to its position in w->known. */
 static int sq_index_known(ckpt_map **out, const sq_sorter *w)
 {
     int rc = ckpt_map_new(out, 0, w->err);
@@ -97,7 +100,7 @@ static bool sq_same(ckpt_tensor *const *a, ckpt_tensor *const *b, size_t n)
     return n == 0 || memcmp(a, b, n * sizeof *a) == 0;
 }
 
-/* How many parameters stand behind the last one of a numbered layer. */
+/* The number of parameters after the last one of a numbered layer. */
 static size_t sq_tail(ckpt_tensor *const *list, size_t n)
 {
     size_t tail = 0;
@@ -107,7 +110,7 @@ static size_t sq_tail(ckpt_tensor *const *list, size_t n)
     return tail;
 }
 
-/* The optimizer's order is not the model's, and both could be. */
+/* Choose between the optimizer's and the model's order if they differ and both are possible. */
 static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t n, bool known)
 {
     size_t before = sq_tail(own, n), model = sq_tail(w->model, n);
@@ -116,7 +119,7 @@ static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t 
         return SQ_MODEL;
     if (known && sq_same(w->named, own, n))
         return SQ_OWN;
-    // what has moved away from behind the layers
+    // parameters moved away from the end, so that the longer tail is the original
     return before < model ? SQ_MODEL : before > model ? SQ_OWN : SQ_GUESS;
 }
 
@@ -137,7 +140,7 @@ static int sq_choose(sq_sorter *w, ckpt_tensor *const *own, size_t n, sq_choice 
         *out = odd_own ? SQ_MODEL : SQ_OWN;
     else if (!same)
         *out = sq_between(w, own, n, known);
-    else // both may have been put together anew
+    else // both dicts may be rebuilt
         *out = known && sq_tail(own, n) == 0 && sq_tail(w->named, n) > 0 ? SQ_KNOWN : SQ_OWN;
     return rc;
 }
@@ -169,10 +172,10 @@ static void sq_end(sq_sorter *w)
     ckpt_free(w->model);
 }
 
-/* What is done with the order that a group should have. */
+/* Receives the order that a group should have. */
 typedef int sq_use(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice);
 
-/* Each group that has several parameters, and those of one rank. */
+/* Visit each group with several parameters, all on one expert-parallel rank. */
 static int sq_groups(sq_sorter *w, sq_use *use, void *ctx)
 {
     ckpt_map *index = NULL;
@@ -207,7 +210,7 @@ static ckpt_tensor *const *sq_chosen(const sq_sorter *w, size_t first, sq_choice
                                                       : w->state->param.at + first;
 }
 
-/* ---- a state that is read ---- */
+/* ---- a state that a reader made ---- */
 
 typedef struct sq_reader {
     ckpt_map *map;
@@ -273,7 +276,7 @@ int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_er
     return sq_groups(&w, sq_put, &r);
 }
 
-/* ---- a state that was written ---- */
+/* ---- a state that a writer checks ---- */
 
 static int sq_compare_group(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice)
 {
@@ -294,7 +297,7 @@ int ckpt_state_misplaced(const ckpt_map *map, const ckpt_state *state, const ckp
     sq_sorter w = {.map = map, .state = state, .in_order = map->in_order, .err = err};
 
     *out = NULL;
-    // what DeepSpeed has saved is by position itself
+    // DeepSpeed's own checkpoints find parameters by position, so that their order is right
     if (!state->foreign || state->listed || state->no_order)
         return CKPT_OK;
     return sq_groups(&w, sq_compare_group, out);

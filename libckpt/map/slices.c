@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices.c: owns the boxes that slices and the whole have in common, and what they make of extents.
+ * slices.c: computes the boxes that slices and the whole share.
  *
- * Every rule but the affine one cuts a single axis: its boxes are whole on all other axes.  Along
+ * Every rule but the affine one cuts a single axis: its boxes are whole on all other axes. Along
  * that axis a slice is `outer` times its parts of all sub-parameters in turn, in units of `unit`
- * elements (both 1 unless a view says that the axis is itself several).
+ * elements (both are 1 unless a view splits the axis into several).
  */
 #include <assert.h>
 
@@ -18,7 +18,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 
-/* How one axis is cut. */
+/* The partition of one axis. */
 typedef struct sl_cut {
     const ckpt_slice_rule *rule;
     const ckpt_slice_set *set;
@@ -27,7 +27,7 @@ typedef struct sl_cut {
     uint64_t outer, unit;
 } sl_cut;
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 void ckpt_slices_free(ckpt_slices *s)
 {
@@ -38,7 +38,7 @@ void ckpt_slices_free(ckpt_slices *s)
     *s = (ckpt_slices){0};
 }
 
-/* Room for at most n_boxes boxes. */
+/* Allocate at most n_boxes boxes. */
 static int sl_room(ckpt_slices *s, uint64_t n_boxes, ckpt_err *err)
 {
     uint64_t per_box = 3 * (uint64_t)s->ndim;
@@ -72,7 +72,7 @@ static uint64_t *sl_to(const ckpt_slices *s, uint64_t i)
     return sl_count(s, i) + 2 * (size_t)s->ndim;
 }
 
-/* One more box, whole on all axes of a slice; the caller narrows it. */
+/* Add a box that is whole on all axes of a slice; the caller narrows it. */
 static uint64_t sl_push(ckpt_slices *s, const ckpt_tensor *slice, uint32_t rank)
 {
     uint64_t i = s->n_boxes++;
@@ -89,7 +89,7 @@ static uint64_t sl_push(ckpt_slices *s, const ckpt_tensor *slice, uint32_t rank)
     return i;
 }
 
-/* ---- the slices among themselves ---- */
+/* ---- comparing slices ---- */
 
 /* A shape as text for messages: "[4, 8]". */
 static const char *sl_shape_text(const ckpt_tensor *t, char text[96])
@@ -115,7 +115,7 @@ static int sl_differ(const ckpt_slice_set *set, uint32_t rank, ckpt_err *err)
                      sl_shape_text(set->slice[rank], b));
 }
 
-/* All slices agree on all axes but one; UINT32_MAX: on all. */
+/* Check that all slices agree on all axes but one; UINT32_MAX: on all. */
 static int sl_check_axes(const ckpt_slice_set *set, uint32_t but, ckpt_err *err)
 {
     const ckpt_tensor *a = set->slice[0];
@@ -154,22 +154,23 @@ static bool sl_rank_width(const sl_cut *c, uint32_t rank, uint64_t *out)
     return true;
 }
 
-/* Product of the sizes first..end-1 of a slice; the slice's own number of elements bounds it, or it
- * is 0. */
+/*
+ * Product of the sizes first..end-1 of a slice. It is at most the slice's number of elements, or 0.
+ */
 static uint64_t sl_product(const ckpt_tensor *t, uint32_t first, uint32_t end)
 {
     uint64_t n = 1;
 
     for (uint32_t i = first; i < end; i++) {
         if (!ckpt_mul(n, t->shape[i], &n))
-            return 0; // another axis is 0, or the tensor would not exist
+            return 0; // another axis is 0, because otherwise the tensor could not exist
     }
     return n;
 }
 
 /*
- * The view's sizes before and after its cut axis, -1 resolved from the number of elements of all
- * slices; false if it does not fit.
+ * The view's sizes before and after its cut axis, with -1 computed from the number of elements of
+ * all slices; false if it does not fit.
  */
 static bool sl_view(const sl_cut *c, uint64_t *before, uint64_t *after)
 {
@@ -236,7 +237,7 @@ static int sl_bad_subs(const sl_cut *c, ckpt_err *err)
                      c->rule->pattern ? c->rule->pattern : "");
 }
 
-/* The numbers of a SUB rule, against themselves. */
+/* Check the numbers of a SUB rule against each other. */
 static int sl_check_subs(const sl_cut *c, ckpt_err *err)
 {
     const ckpt_slice_rule *rule = c->rule;
@@ -281,7 +282,7 @@ static int sl_sub_axis(sl_cut *c, ckpt_err *err)
     }
     if (rule->axis >= rule->n_view || !sl_view(c, &before, &after))
         return sl_bad_subs(c, err);
-    // Axes of size 1 fit in several places: the view's own comes first.
+    // Axes of size 1 fit in several places, so that the view's own axis is tried first.
     if (rule->n_view == ndim && sl_fits(c, rule->axis, before, after))
         return CKPT_OK;
     for (uint32_t j = 0; j < ndim; j++) {
@@ -291,8 +292,7 @@ static int sl_sub_axis(sl_cut *c, ckpt_err *err)
     return sl_bad_subs(c, err);
 }
 
-/* Append a rank's part of one sub-parameter, joined to the box before where nothing lies between.
- */
+/* Append a rank's part of one sub-parameter; extend the box before if the two are adjacent. */
 static void sl_part(ckpt_slices *s, const sl_cut *c, uint32_t rank, const uint64_t part[3])
 {
     uint64_t count = part[0], from = part[1], to = part[2], last = s->n_boxes - 1, i;
@@ -312,9 +312,9 @@ static void sl_part(ckpt_slices *s, const sl_cut *c, uint32_t rank, const uint64
 }
 
 /*
- * All boxes of a cut axis.  before[k]: units of sub-parameter k that earlier ranks hold; start[k]:
- * units of the sub-parameters before k, in the whole.  All sums are parts of the whole's size,
- * which does not overflow.
+ * Append all boxes of a cut axis. before[k]: units of sub-parameter k on earlier ranks; start[k]:
+ * units of the sub-parameters before k, in the whole. No sum can overflow, because each is part of
+ * the whole's size.
  */
 static void sl_parts(ckpt_slices *s, const sl_cut *c, uint64_t *before, const uint64_t *start)
 {
@@ -340,7 +340,7 @@ static void sl_parts(ckpt_slices *s, const sl_cut *c, uint64_t *before, const ui
     s->first[s->n_ranks] = s->n_boxes;
 }
 
-/* The whole's size along the cut axis, and where each sub-parameter begins in it. */
+/* The whole's size along the cut axis, and the start of each sub-parameter in it. */
 static int sl_starts(ckpt_slices *s, const sl_cut *c, uint64_t *start, ckpt_err *err)
 {
     uint64_t size;
@@ -395,7 +395,7 @@ static int sl_make_cut(ckpt_slices *s, sl_cut *c, ckpt_err *err)
     return rc;
 }
 
-/* SAME and MEAN, and any rule where there is one rank: each slice is the whole. */
+/* SAME and MEAN, and any rule for one rank: each slice is the whole. */
 static int sl_make_whole(ckpt_slices *s, const ckpt_slice_set *set, ckpt_err *err)
 {
     int rc = sl_check_axes(set, UINT32_MAX, err);
@@ -424,8 +424,8 @@ static int sl_make_whole(ckpt_slices *s, const ckpt_slice_set *set, ckpt_err *er
 /* ---- affine pieces ---- */
 
 /*
- * Start of a view in a tensor as indices, if the view is a box of it: its strides are the tensor's
- * own, and it lies inside.
+ * Start of a view in a tensor as indices, if the view is a box of it: it has the tensor's own
+ * strides and lies inside.
  */
 static bool sl_unravel(const uint64_t *shape, const ckpt_affine_piece *p, uint64_t at,
                        const uint64_t *by, uint64_t *start)
@@ -439,12 +439,12 @@ static bool sl_unravel(const uint64_t *shape, const ckpt_affine_piece *p, uint64
         if (p->count[a] > shape[a] - start[a])
             return false;
         at /= shape[a];
-        unit *= shape[a]; // the tensor's own number of elements at most
+        unit *= shape[a]; // at most the tensor's number of elements
     }
     return at == 0;
 }
 
-/* One piece as a box; pieces without elements are left out. */
+/* Add one piece as a box; drop pieces without elements. */
 static int sl_piece(ckpt_slices *s, const ckpt_slice_set *set, const ckpt_affine_piece *p,
                     ckpt_err *err)
 {
@@ -467,14 +467,14 @@ static int sl_piece(ckpt_slices *s, const ckpt_slice_set *set, const ckpt_affine
                      set->name, p->rank, p->whole_at);
 }
 
-/* Ascending by place in the whole, then by rank: qsort has no context, so the keys carry it. */
+/* Sort by place in the whole, then by rank. The keys carry the context, because qsort has none. */
 typedef struct sl_key {
     const ckpt_slice_box *box;
     uint32_t ndim;
     uint64_t number;
 } sl_key;
 
-/* Order of two boxes by where they go and how large they are. */
+/* Order of two boxes by place and size in the whole. */
 static int sl_same_place(const sl_key *a, const sl_key *b)
 {
     for (uint32_t i = 0; i < a->ndim; i++) {
@@ -496,7 +496,7 @@ static int sl_key_order(const void *pa, const void *pb)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Boxes of several ranks that go to one place are copies of each other. */
+/* Boxes of several ranks with one place are copies of each other. */
 static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 {
     sl_key *key = ckpt_alloc((s->n_boxes + 1) * sizeof *key);
@@ -521,7 +521,7 @@ static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 }
 
 /*
- * Prove that boxes cover a shape exactly once: those of one rank its slice, or the first holders of
+ * Check that boxes cover a shape exactly once: those of one rank its slice, or the first holders of
  * all ranks the whole.
  */
 static int sl_check_cover(const ckpt_slices *s, const ckpt_tensor *slice, uint32_t rank,
@@ -555,7 +555,7 @@ static int sl_check_cover(const ckpt_slices *s, const ckpt_tensor *slice, uint32
     return rc;
 }
 
-/* Each slice is used whole and once; the whole is covered by the first holders. */
+/* Check that the boxes use each slice exactly once and that the first holders cover the whole. */
 static int sl_check_pieces(const ckpt_slices *s, const ckpt_slice_set *set, ckpt_err *err)
 {
     char name[300];
@@ -618,7 +618,7 @@ static int sl_make_affine(ckpt_slices *s, const ckpt_affine *map, const ckpt_sli
 
 /* ---- the whole ---- */
 
-/* Rows of axis 0 from `rows` on are dropped: padding of a vocabulary. */
+/* Drop rows of axis 0 from `rows` on: padding of a vocabulary. */
 static void sl_keep_rows(ckpt_slices *s, uint64_t rows)
 {
     uint64_t n = 0;
@@ -634,7 +634,7 @@ static void sl_keep_rows(ckpt_slices *s, uint64_t rows)
         for (; i < end; i++) {
             if (s->box[i].to[0] >= rows)
                 continue;
-            // numbers stay where they are: only the list closes up
+            // only the list is compacted; the numbers stay in place
             s->box[n] = s->box[i];
             if (sl_count(s, i)[0] > rows - s->box[i].to[0])
                 sl_count(s, i)[0] = rows - s->box[i].to[0];
@@ -644,7 +644,8 @@ static void sl_keep_rows(ckpt_slices *s, uint64_t rows)
     s->first[s->n_ranks] = s->n_boxes = n;
 }
 
-/* True if a box is one run of elements on both sides: whole on all axes after its first long one.
+/*
+ * True if a box is contiguous on both sides: whole on all axes after its first axis longer than 1.
  */
 static bool sl_is_run(const ckpt_slices *s, const ckpt_slice_box *b, const ckpt_tensor *slice)
 {

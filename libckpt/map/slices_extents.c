@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_extents.c: owns what becomes of the extents of slices in the whole, and the tensors made
- * so.
+ * slices_extents.c: carries the extents of slices over to the whole, and makes the tensors of the
+ * whole.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -12,20 +12,20 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/slices.h"
 
-/* Extents that one tensor may be put together from. */
+/* Limit of extents of one joined tensor. */
 #define SX_MAX_EXTENTS (UINT64_C(1) << 24)
 
-/* One slice being carried over. */
+/* State while the extents of one slice are carried over. */
 typedef struct sx_state {
     ckpt_slice_extents *out;
     const ckpt_slices *s;
     const ckpt_tensor *slice;
     uint32_t rank, copy;
-    bool packed; /* elements lie in blocks */
+    bool packed; /* elements are in blocks */
     ckpt_err *err;
 } sx_state;
 
-/* A piece of the slice that lies evenly in its source: a box, or an interval with one axis. */
+/* A part of the slice with regular strides in its source: a box, or an interval with one axis. */
 typedef struct sx_part {
     uint32_t source;
     uint64_t at;                  /* bytes: of the first element */
@@ -71,7 +71,7 @@ static int sx_push(sx_state *x, uint32_t source, uint64_t at, const ckpt_axis *a
     return CKPT_OK;
 }
 
-/* True if a box belongs to the version that is wanted. */
+/* True if a box belongs to the copy under construction. */
 static bool sx_wanted(const sx_state *x, const ckpt_slice_box *b)
 {
     return b->copy == x->copy % b->n_copies;
@@ -93,9 +93,12 @@ static int sx_move(const sx_state *x, uint64_t *at, uint64_t n, int64_t stride)
     return ckpt_add(*at, far, at) ? CKPT_OK : sx_overflow(x);
 }
 
-/* ---- intervals to intervals ---- */
+/* ---- intervals ---- */
 
-/* Where an interval of the slice and a box that is a run meet, as an interval of the whole. */
+/*
+ * Add the intersection of an interval of the slice and a contiguous box, as an interval of the
+ * whole.
+ */
 static int sx_meet_run(sx_state *x, const ckpt_extent *e, const ckpt_slice_box *b)
 {
     uint32_t ndim = x->s->ndim;
@@ -124,8 +127,8 @@ static int sx_meet_run(sx_state *x, const ckpt_extent *e, const ckpt_slice_box *
 }
 
 /*
- * The first box of a rank that may meet what begins at an element of the slice.  Boxes of a cut
- * axis ascend in the slice where they are runs; affine ones need not.
+ * The first box of a rank that can intersect an interval starting at `element`. Contiguous boxes of
+ * a cut axis ascend in the slice; affine ones need not.
  */
 static uint64_t sx_first_run(const sx_state *x, uint64_t element)
 {
@@ -145,8 +148,8 @@ static uint64_t sx_first_run(const sx_state *x, uint64_t element)
 }
 
 /*
- * A flat extent of a slice meets the boxes from the one that holds its first element on; boxes are
- * ascending but for affine rules, where all have to be looked at.
+ * Intersect a flat extent of a slice with the boxes from its first element on. Boxes ascend except
+ * for affine rules, which need a look at all.
  */
 static int sx_flat(sx_state *x, const ckpt_extent *e)
 {
@@ -166,9 +169,9 @@ static int sx_flat(sx_state *x, const ckpt_extent *e)
     return rc;
 }
 
-/* ---- boxes to boxes ---- */
+/* ---- boxes ---- */
 
-/* Where a part of the slice and a box meet, as a box of the whole. */
+/* Add the intersection of a part of the slice and a box, as a box of the whole. */
 static int sx_meet(sx_state *x, const sx_part *p, const ckpt_slice_box *b)
 {
     ckpt_axis axis[CKPT_MAX_DIM];
@@ -209,7 +212,7 @@ static bool sx_after(const sx_state *x, const ckpt_slice_box *b, const sx_part *
     return false;
 }
 
-/* A part against the boxes of its rank; those of a cut axis ascend, affine ones need not. */
+/* Intersect a part with the boxes of its rank. Those of a cut axis ascend, affine ones need not. */
 static int sx_part_boxes(sx_state *x, const sx_part *p)
 {
     bool sorted = x->s->kind != CKPT_SLICE_AFFINE;
@@ -233,7 +236,7 @@ static int sx_part_boxes(sx_state *x, const sx_part *p)
     return rc;
 }
 
-/* An interval of the slice, cut into boxes. */
+/* Cut an interval of the slice into boxes and carry them over. */
 static int sx_interval(sx_state *x, const ckpt_extent *e)
 {
     uint64_t at = e->axis[0].start, end = at + e->axis[0].count;
@@ -274,7 +277,7 @@ static int sx_box(sx_state *x, const ckpt_extent *e)
     return sx_part_boxes(x, &p);
 }
 
-/* What the arithmetic above relies on. */
+/* Check the preconditions of the arithmetic above. */
 static int sx_check(const sx_state *x, const ckpt_extent *e)
 {
     const ckpt_tensor *t = x->slice;
@@ -291,11 +294,11 @@ static int sx_check(const sx_state *x, const ckpt_extent *e)
 }
 
 /*
- * Append the extents of the whole that one slice's bytes give.
+ * Append the extents of the whole that refer to one slice's bytes.
  *
- * slice    its extents name sources; flat or boxes; of the shape that ckpt_slices_new was given.
- *          Another tensor than that may be given (a 16-bit copy, a moment) if its shape is equal.
- * copy     0 .. s->n_copies - 1: which holder of elements that several ranks hold
+ * slice    its extents refer to sources; flat or boxes; of the shape given to ckpt_slices_new. It
+ *          may be another tensor of the same shape (a 16-bit copy, a moment).
+ * copy     0 .. s->n_copies - 1: which holder, if several ranks hold the elements
  * Errors   CKPT_EUNSUPPORTED: packed elements cut inside a byte; CKPT_EFORMAT: strides beyond 64
  *          bits; CKPT_ELIMIT
  */
@@ -327,7 +330,7 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
 
 /* ---- tensors ---- */
 
-/* True if all slices are cut in intervals: then a flat whole can be made of them. */
+/* True if all slices have flat extents, so that the whole can have flat ones. */
 static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -340,8 +343,8 @@ static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
 }
 
 /*
- * Give t, of the whole's shape, its extents: version `copy`, from all slices of the set.  Flat
- * where that is possible, ascending; boxes otherwise.
+ * Give t, of the whole's shape, its extents: copy number `copy`, from all slices of the set. Flat
+ * and ascending if possible; boxes otherwise.
  */
 static int sx_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
                    uint32_t copy, ckpt_err *err)
@@ -364,7 +367,7 @@ static int sx_back(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ck
     return rc;
 }
 
-/* The slices agree on what their elements are. */
+/* Check that the slices have the same dtype and flags. */
 static int sx_check_set(const ckpt_slices *s, const ckpt_slice_set *set, ckpt_err *err)
 {
     const ckpt_tensor *a = set->slice[0];
@@ -386,7 +389,7 @@ static int sx_check_set(const ckpt_slices *s, const ckpt_slice_set *set, ckpt_er
     return CKPT_OK;
 }
 
-/* What the whole has in common with its first slice. */
+/* The properties that the whole takes from its first slice. */
 static ckpt_tensor sx_like(const ckpt_slices *s, const ckpt_tensor *slice)
 {
     return (ckpt_tensor){.dtype = slice->dtype,
@@ -398,7 +401,7 @@ static ckpt_tensor sx_like(const ckpt_slices *s, const ckpt_tensor *slice)
                          .flags = slice->flags};
 }
 
-/* One version of the whole that is not in the list: a copy or an addend. */
+/* Make one copy of the whole outside of the list: a twin or an addend. */
 static int sx_hidden(ckpt_tensor **out, ckpt_map *map, const ckpt_slices *s,
                      const ckpt_slice_set *set, uint32_t copy, ckpt_err *err)
 {
@@ -420,7 +423,7 @@ static bool sx_next_twins(ckpt_slice_set *set, const ckpt_tensor **room)
     return true;
 }
 
-/* Append versions first .. end-1 of a set to a chain of twins. */
+/* Append copies first .. end-1 of a set to a chain of twins. */
 static int sx_chain(ckpt_map *map, ckpt_tensor **tail, const ckpt_slices *s,
                     const ckpt_slice_set *set, const uint32_t range[2], ckpt_err *err)
 {
@@ -436,7 +439,7 @@ static int sx_chain(ckpt_map *map, ckpt_tensor **tail, const ckpt_slices *s,
     return rc;
 }
 
-/* One version with the copies of its slices: for MEAN, whose slices differ. */
+/* Give one copy its own chain of twins: for MEAN, whose slices differ. */
 static int sx_twins(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const ckpt_slice_set *set,
                     const uint32_t range[2], ckpt_err *err)
 {
@@ -453,7 +456,10 @@ static int sx_twins(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s, const c
     return rc;
 }
 
-/* SAME and AFFINE: other holders as twins.  MEAN: other slices as addends, each with its copies. */
+/*
+ * SAME and AFFINE: add other holders as twins. MEAN: add other slices as addends, each with its
+ * twins.
+ */
 static int sx_versions(ckpt_map *map, ckpt_tensor *t, const ckpt_slices *s,
                        const ckpt_slice_set *set, ckpt_err *err)
 {

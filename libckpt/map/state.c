@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: making, finding and freeing the training states of a map.
+ * state.c: makes, finds and frees the training states of a map.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "libckpt/map/state.h"
 
-enum { STATE_NAME = 512 }; /* most names fit; longer ones go through the heap */
+enum { STATE_NAME = 512 }; /* most names fit; longer ones use the heap */
 
 int ckpt_state_new(ckpt_state **out, ckpt_map *map, const char *prefix, ckpt_err *err)
 {
@@ -53,7 +53,7 @@ int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char 
                      map->path, out);
 }
 
-/* Add a key that a dict lacks. */
+/* Add a key if a dict lacks it. */
 static bool state_lacks(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
 {
     return ckpt_value_get(dict, key) ||
@@ -86,7 +86,7 @@ const char *ckpt_state_why_none(const ckpt_map *map)
 
 int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
 {
-    // other formats hold weights alone
+    // other formats hold only weights
     if (map->known.training)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%.150s: no training state was read: %.260s; ckpt convert takes its "
@@ -98,7 +98,7 @@ int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
                      map->path);
 }
 
-/* Place i of a group is without elements, in all of its lanes. */
+/* True if parameter i of a group has no elements on any expert-parallel rank. */
 static bool state_is_empty(const ckpt_state *s, const ckpt_group *g, size_t i)
 {
     for (uint32_t e = 0; e < g->n_lanes; e++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value.c: the tree of values: making nodes, growing containers, looking things up, comparing.
+ * value.c: makes nodes of the tree of values, grows containers, looks keys up, and compares trees.
  */
 #include <assert.h>
 
@@ -10,9 +10,9 @@
 
 #include "libckpt/base/vec.h"
 
-/* ---- making ---- */
+/* ---- constructors ---- */
 
-/* The arena zeroes: a container begins empty, an object or tensor without its part. */
+/* The arena zeroes memory: a container begins empty, an object or tensor without its part. */
 ckpt_value *ckpt_value_new(ckpt_arena *a, ckpt_value_kind kind)
 {
     assert(a);
@@ -71,9 +71,9 @@ ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s)
 /* ---- growing ---- */
 
 /*
- * An array of `size`-byte items with room for one more than n: the old one while it has room, else
- * a copy twice as long (the arena keeps the old one until its end, so all copies together cost
- * about as much as the last).  NULL when the arena is exhausted; *room is then unchanged.
+ * An array of `size`-byte items with room for one more than n: the old one if it has room, else a
+ * copy twice as long. The arena keeps the old ones until its end, so that all copies together cost
+ * about as much as the last. NULL when the arena is exhausted; *room is then unchanged.
  */
 static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint64_t size)
 {
@@ -82,7 +82,7 @@ static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint
 
     if (n < *room)
         return old;
-    // Four at first: most containers of a checkpoint are tiny.
+    // Four at first, because most containers of a checkpoint are tiny.
     if (n > UINT64_MAX / 2)
         return NULL;
     more = n < 2 ? 4 : n * 2;
@@ -95,7 +95,7 @@ static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint
     return array;
 }
 
-/* item may be NULL: a hole that the caller fills later. */
+/* item may be NULL for the caller to fill later. */
 bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item)
 {
     assert(a && seq);
@@ -108,7 +108,9 @@ bool ckpt_seq_add(ckpt_arena *a, ckpt_seq *seq, ckpt_value *item)
     return true;
 }
 
-/* Does not look for the key: decoders that must refuse duplicates have their own table. */
+/*
+ * It does not look for the key, because decoders that must refuse duplicates have their own table.
+ */
 bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *value)
 {
     assert(a && map && key && value);
@@ -121,7 +123,10 @@ bool ckpt_dict_add(ckpt_arena *a, ckpt_dict *map, ckpt_value *key, ckpt_value *v
     return true;
 }
 
-/* value NULL is taken for an exhausted arena, so that makers can be nested without a check each. */
+/*
+ * value NULL means an exhausted arena, so that constructor calls can be nested without a check
+ * each.
+ */
 bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_value *value)
 {
     assert(a && map && key);
@@ -132,7 +137,7 @@ bool ckpt_dict_add_cstr(ckpt_arena *a, ckpt_dict *map, const char *key, ckpt_val
 
 /* ---- looking up ---- */
 
-/* Lengths are compared first: texts may hold NULs. */
+/* Compare lengths first, because texts may contain NULs. */
 static bool vl_text_is(const ckpt_text *t, const char *s)
 {
     size_t n = strlen(s);
@@ -183,8 +188,8 @@ bool ckpt_value_is_global(const ckpt_value *v, const char *module, const char *n
 }
 
 /*
- * LIST to FROZENSET are neighbours in the enumeration, which is why a range is enough.  A view has
- * no room: whoever makes a second container of it gets an array of its own when that grows.
+ * LIST to FROZENSET are adjacent in the enumeration, so that a range test is enough. A view has no
+ * room, so that growing it copies the array.
  */
 ckpt_seq ckpt_value_seq(const ckpt_value *v)
 {
@@ -208,7 +213,7 @@ ckpt_dict ckpt_value_map(const ckpt_value *v)
     return view;
 }
 
-/* Linear: the dicts that are asked by name have some thirty keys. */
+/* Linear, because the dicts in question have some thirty keys. */
 ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key)
 {
     assert(key);
@@ -222,8 +227,9 @@ ckpt_value *ckpt_value_get(const ckpt_value *v, const char *key)
 }
 
 /*
- * Number of a ZeroStageEnum member named by getattr(ZeroStageEnum, "weights"): some releases of
- * Python pickle enums by name.  Source: deepspeed/runtime/zero/config.py, 0.7.0 to 0.19.8.
+ * Number of a ZeroStageEnum member in the form getattr(ZeroStageEnum, "weights"), because some
+ * releases of Python pickle enums by name. Source: deepspeed/runtime/zero/config.py, 0.7.0 to
+ * 0.19.8.
  */
 static bool vl_stage_by_name(const ckpt_seq *args, int64_t *out)
 {
@@ -241,7 +247,7 @@ static bool vl_stage_by_name(const ckpt_seq *args, int64_t *out)
     return false;
 }
 
-/* Enums come as a call of their class on the number, or as getattr(class, name). */
+/* A pickle has an enum as a call of its class on the number, or as getattr(class, name). */
 bool ckpt_value_as_int(const ckpt_value *v, int64_t *out)
 {
     assert(out);
@@ -278,31 +284,31 @@ typedef struct vl_two {
 
 CKPT_VEC(vl_twos, vl_two);
 
-/* A comparison under way: pairs still to be looked at, and how many more there may be in all. */
+/* A running comparison: the pairs to compare, and the remaining number of pairs. */
 typedef struct vl_compare {
     vl_twos todo;
     uint64_t left;
 } vl_compare;
 
-/* memcmp takes no NULL, not even for 0 bytes. */
+/* memcmp must not get NULL, not even for 0 bytes. */
 static bool vl_same_text(const ckpt_text *a, const ckpt_text *b)
 {
     return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, (size_t)a->n) == 0);
 }
 
-/* Kinds that hold no other value: these can be compared at once. */
+/* Kinds without children, which can be compared at once. */
 static bool vl_is_leaf(ckpt_value_kind kind)
 {
     return kind <= CKPT_V_BYTEARRAY || (kind >= CKPT_V_GLOBAL && kind <= CKPT_V_TENSOR);
 }
 
-/* Storages without their bytes: what is stored, and how much. */
+/* Compare storages without their bytes: dtype and size. */
 static bool vl_same_storage(const ckpt_storage *a, const ckpt_storage *b)
 {
     return a == b || (a && b && a->dtype == b->dtype && a->n_elems == b->n_elems);
 }
 
-/* Strides and offsets differ between views of equal content, so they do not count. */
+/* Strides and offsets do not count, because they differ between views of equal content. */
 static bool vl_same_tensor(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
     if (!a || !b || a->dtype != b->dtype || a->ndim != b->ndim)
@@ -310,7 +316,9 @@ static bool vl_same_tensor(const ckpt_tensor_value *a, const ckpt_tensor_value *
     return a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
 }
 
-/* Two leaves of one kind.  Floats compare by their bits: NaN equals itself, 0.0 is not -0.0. */
+/*
+ * Compare two leaves of one kind. Floats compare by their bits: NaN equals itself, 0.0 is not -0.0.
+ */
 static bool vl_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
     switch (a->kind) {
@@ -349,8 +357,8 @@ static bool vl_same_leaf(const ckpt_value *a, const ckpt_value *b)
 }
 
 /*
- * Note a pair for later; false when they cannot be equal, or a bound is reached.  Leaves are
- * decided at once: most comparisons need no memory, and so cannot lack it.
+ * Queue a pair; false if it cannot be equal, or the limit is reached. Leaves are compared at once,
+ * so that most comparisons need no memory.
  */
 static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 {
@@ -371,7 +379,7 @@ static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
     return true;
 }
 
-/* Equal leaves: what keys and members of sets are found by. */
+/* True for equal leaves; keys and members of sets are found by it. */
 static bool vl_is_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
     return a == b || (a && b && a->kind == b->kind && vl_is_leaf(a->kind) && vl_same_leaf(a, b));
@@ -391,7 +399,7 @@ static bool vl_seqs(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
 
 /*
  * Sets: Python writes them in the order of its hashes, which differs from process to process.
- * Members are leaves in all we know of; others must come in the same order.
+ * Members are leaves in all known files; other members must come in the same order.
  */
 static bool vl_sets(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
 {
@@ -401,7 +409,7 @@ static bool vl_sets(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
         uint64_t k = i;
         uint64_t tried = 1;
 
-        // From the same place on, once around; each look counts.
+        // Search once around from the same position; each step counts.
         while (tried < a->n && c->left > 0 && !vl_is_same_leaf(a->at[i], b->at[k])) {
             k = k + 1 < a->n ? k + 1 : 0;
             tried++;
@@ -413,7 +421,9 @@ static bool vl_sets(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
     return true;
 }
 
-/* The value in b of a's i-th key; the order counts only in ordered dicts.  NULL: b lacks it. */
+/*
+ * The pair in b with a's i-th key; the order counts only in ordered dicts. NULL: b lacks the key.
+ */
 static const ckpt_pair *vl_partner(vl_compare *c, const ckpt_dict *a, const ckpt_dict *b,
                                    uint64_t i, bool ordered)
 {
@@ -426,11 +436,11 @@ static const ckpt_pair *vl_partner(vl_compare *c, const ckpt_dict *a, const ckpt
             return &b->at[k];
         c->left--;
     }
-    // A key that is no leaf (a tuple) is compared with the one in its place.
+    // A key that is not a leaf (a tuple) is compared with the key at its position.
     return key && !vl_is_leaf(key->kind) ? &b->at[i] : NULL;
 }
 
-/* Equal numbers of pairs, each of which has a partner: keys of a dict are distinct. */
+/* Compare the number of pairs and the partner of each: keys of a dict are distinct. */
 static bool vl_dicts(vl_compare *c, const ckpt_dict *a, const ckpt_dict *b, bool ordered)
 {
     if (a->n != b->n)
@@ -455,7 +465,7 @@ static bool vl_objects(vl_compare *c, const ckpt_object *a, const ckpt_object *b
            vl_seqs(c, &a->items, &b->items) && vl_dicts(c, &a->pairs, &b->pairs, false);
 }
 
-/* One pair: decide leaves, note the children of the others for later. */
+/* Handle one pair: compare leaves, queue the children of others. */
 static bool vl_step(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 {
     if (!vl_later(c, a->state, b->state))
@@ -476,7 +486,7 @@ bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nod
     vl_compare c = {.left = max_nodes};
     bool equal = vl_later(&c, a, b);
 
-    // Cycles need no marks: they run into the bound.
+    // Cycles need no marks, because the limit ends them.
     while (equal && c.todo.n > 0) {
         vl_two two = c.todo.at[--c.todo.n];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value_copy.c: a tree of values copied without recursion; nodes are found by their address.
+ * value_copy.c: copies a tree of values without recursion; an index by address finds nodes.
  */
 #include "libckpt/map/value_copy.h"
 
@@ -9,7 +9,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 
-/* A node and its copy; the list is the work to do, and indexed by address what is known. */
+/* A node and its copy. The list is the work queue; the index finds its entries by address. */
 typedef struct vc_pair {
     const ckpt_value *from;
     ckpt_value *to;
@@ -35,7 +35,7 @@ static bool vc_dropped(const vc_copy *c, const ckpt_value *v)
     return v && c->by->drop && c->by->drop(c->by->ctx, v);
 }
 
-/* The copy of a node, empty until its turn comes. */
+/* The copy of a node; it stays empty until its turn comes. */
 static bool vc_ref(vc_copy *c, const ckpt_value *from, ckpt_value **to)
 {
     *to = NULL;
@@ -56,7 +56,7 @@ static bool vc_ref(vc_copy *c, const ckpt_value *from, ckpt_value **to)
     return ckpt_index_add(&c->index, hash, (uint32_t)(c->node.n - 1));
 }
 
-/* Bytes, which may hold NULs, and the terminator that is not counted. */
+/* Bytes, which may contain NULs, and the terminator outside of n. */
 static bool vc_text(vc_copy *c, const ckpt_text *from, ckpt_text *to)
 {
     *to = *from;
@@ -98,7 +98,7 @@ static const uint64_t *vc_sizes(vc_copy *c, const uint64_t *from, uint32_t n)
     return c->by->whole ? ckpt_arena_copy(c->by->arena, n ? from : &none, n * sizeof none) : from;
 }
 
-/* A tensor stays a description: shape, strides and the place of its bytes. */
+/* A tensor stays a description: shape, strides and a reference to its storage. */
 static bool vc_tensor(vc_copy *c, const ckpt_tensor_value *from, ckpt_tensor_value **to)
 {
     ckpt_tensor_value *copy = ckpt_arena_copy(c->by->arena, from, sizeof *from);
@@ -113,7 +113,7 @@ static bool vc_tensor(vc_copy *c, const ckpt_tensor_value *from, ckpt_tensor_val
            vc_ref(c, from->state, &copy->state) && vc_ref(c, from->type, &copy->type);
 }
 
-/* An object of a class that nobody resolves: copied as it stands. */
+/* Copy an object of an unresolved class unchanged. */
 static bool vc_object(vc_copy *c, const ckpt_object *from, ckpt_object **to)
 {
     ckpt_object *copy = ckpt_arena_alloc(c->by->arena, sizeof *copy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value_long.c: integers beyond 64 bits: decimal digits to two's complement bytes, and back.
+ * value_long.c: converts integers beyond 64 bits between decimal digits and two's complement bytes.
  */
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "libckpt/map/value.h"
 
-enum { VN_BYTES = 256 }; // pickle's reader lets as many through
+enum { VN_BYTES = 256 }; // the limit of the pickle reader
 
 /* Negate n little-endian bytes in place. */
 static void vn_negate(uint8_t *number, size_t n)
@@ -44,7 +44,7 @@ ckpt_value *ckpt_value_decimal(ckpt_arena *a, const char *digits)
         }
         if (carry == 0)
             continue;
-        if (n == VN_BYTES - 1) // the last byte is the sign's
+        if (n == VN_BYTES - 1) // the last byte is for the sign
             return NULL;
         number[n++] = (uint8_t)carry;
     }

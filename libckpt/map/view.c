@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c: a strided view of a storage as the extent of a tensor.
+ * view.c: turns a strided view of a storage into the extent of a tensor.
  */
 #include "libckpt/map/view.h"
 
@@ -16,7 +16,7 @@ bool ckpt_view_is_plain(const ckpt_tensor_value *v)
     for (uint32_t k = v->ndim; k-- > 0;) {
         if (v->shape[k] != 1 && v->stride[k] != expected)
             return false;
-        expected *= v->shape[k]; // cannot overflow: whoever read the view has checked the product
+        expected *= v->shape[k]; // cannot overflow: the reader of the view has checked the product
     }
     return true;
 }
@@ -31,7 +31,8 @@ static int view_back_box(ckpt_map *map, ckpt_tensor *t, const ckpt_tensor_value 
     for (uint32_t k = 0; k < v->ndim; k++) {
         uint64_t by = width;
 
-        // A stride that is never taken may be anything; the last element was found inside.
+        // An axis of one element may have any stride; the reader has checked that the last element
+        // is inside.
         if (v->shape[k] > 1 && (!ckpt_mul(v->stride[k], width, &by) || by > INT64_MAX))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor %.200s: stride %" PRIu64 " overflows",
                              file, t->name, v->stride[k]);
@@ -54,7 +55,7 @@ int ckpt_view_back(ckpt_map *map, ckpt_tensor *t, const ckpt_tensor_value *v, ui
         e.at > v->storage->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: tensor %.200s begins outside its storage", file,
                          t->name);
-    // Packed elements are always without gaps here: the reader of pickles refuses other views.
+    // Packed elements never have gaps here, because the pickle reader refuses such views.
     if (ckpt_view_is_plain(v) || ckpt_dtype_packed(t->dtype))
         return ckpt_map_back_whole(map, t, source, e.at, err);
     return view_back_box(map, t, v, &e, file, err);

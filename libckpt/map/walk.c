@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * walk.c: whether names stand as named_parameters() gives them, which walks a model's modules, each
- * of them once.
+ * walk.c: tests whether names have the order of named_parameters(), which walks each module of a
+ * model once.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/map/order.h"
 
-/* The beginning of a run of names that share a prefix. */
+/* The start of a run of adjacent names with one prefix. */
 typedef struct wk_run {
     const char *name;
     size_t n; /* bytes of the prefix, which ends before a dot */
@@ -16,7 +16,7 @@ typedef struct wk_run {
 
 CKPT_VEC(wk_runs, wk_run);
 
-/* qsort: equal prefixes become neighbours. */
+/* qsort: equal prefixes become adjacent. */
 static int wk_order(const void *pa, const void *pb)
 {
     const wk_run *a = pa, *b = pb;
@@ -25,7 +25,7 @@ static int wk_order(const void *pa, const void *pb)
     return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* The prefixes of a name that the one before it does not have. */
+/* Add the prefixes of a name that the previous name does not have. */
 static bool wk_add(wk_runs *runs, const char *name, const char *before)
 {
     size_t same = 0; // bytes in common
@@ -33,7 +33,7 @@ static bool wk_add(wk_runs *runs, const char *name, const char *before)
     while (name[same] && name[same] == before[same])
         same++;
     for (size_t n = same; name[n]; n++) {
-        // a common part that ends before a dot of both is the same module
+        // a common part that ends before a dot in both names is the same module
         if (name[n] != '.' || (n == same && before[n] == '.'))
             continue;
         wk_run *run = ckpt_vec_push(runs);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: owns the question which member of a whole dict is the model.
+ * whole.c: decides which member of a dict that a program saved whole is the model.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include "libckpt/map/whole.h"
 
 enum {
-    WHO_DEPTH = 6,  /* containers above a model or an optimizer that are looked into */
-    WHO_LISTED = 6, /* paths of a kind in a message */
+    WHO_DEPTH = 6,  /* maximum depth of the search for a model or an optimizer */
+    WHO_LISTED = 6, /* maximum paths of one kind in a message */
 };
 
-/* Keys that programs put a model under; a path of nothing but these is a model's. */
+/* Keys under which programs save a model; a path of only these leads to a model. */
 static const char *const who_usual[] = {
     "model",         "state_dict", "model_state_dict", "module",  "model_state", "model_dict",
     "model_weights", "net",        "network",          "weights", "params",      "net_state_dict",
@@ -22,7 +22,7 @@ static const char *const who_usual[] = {
 
 CKPT_VEC(who_values, ckpt_value *);
 
-/* One walk: containers are visited once, by the path met first. */
+/* One walk: each container is visited once, under its first path. */
 typedef struct who_walk {
     ckpt_whole *out;
     ckpt_arena *arena;
@@ -65,9 +65,9 @@ void ckpt_wrapper_strip(char *out, const char *name)
     *out = 0;
 }
 
-/* ---- what a value is ---- */
+/* ---- kinds of values ---- */
 
-/* A dict with `state` and `param_groups`, as torch's optimizers give it. */
+/* True for a dict with `state` and `param_groups`, as torch's optimizers have. */
 static bool who_is_optimizer(const ckpt_value *v)
 {
     const ckpt_value *groups = ckpt_value_get(v, "param_groups");
@@ -75,7 +75,7 @@ static bool who_is_optimizer(const ckpt_value *v)
     return groups && groups->kind == CKPT_V_LIST && ckpt_value_get(v, "state");
 }
 
-/* A tensor, a Parameter that was pickled as an object, or one rank's part of a tensor. */
+/* True for a tensor, a Parameter that was pickled as an object, or one rank's part of a tensor. */
 static bool who_is_tensor(const ckpt_value *v)
 {
     const ckpt_value *cls = v->kind == CKPT_V_OBJECT ? v->as.object->cls : NULL;
@@ -85,14 +85,14 @@ static bool who_is_tensor(const ckpt_value *v)
                                         strchr(".\0", cls->as.global.module.at[5]));
 }
 
-/* A tensor with axes of floating elements: counters, scores and generators have none. */
+/* True for a floating tensor with axes; counters, scores and generators are not. */
 static bool who_is_weight(const ckpt_value *v)
 {
     return v->kind == CKPT_V_OBJECT ||
            (v->as.tensor->ndim > 0 && ckpt_dtype_get(v->as.tensor->dtype)->kind == CKPT_IS_FLOAT);
 }
 
-/* A dict whose values are mostly tensors under names; *n: how many. */
+/* True for a dict whose values are mostly named tensors; *n: their number. */
 static bool who_is_model(const ckpt_value *v, uint64_t *n)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -108,7 +108,7 @@ static bool who_is_model(const ckpt_value *v, uint64_t *n)
     return weights && *n > map.n / 2;
 }
 
-/* Parameters that an optimizer's groups list. */
+/* The number of parameters in an optimizer's groups. */
 static uint64_t who_params(const ckpt_value *optimizer)
 {
     ckpt_seq groups = ckpt_value_seq(ckpt_value_get(optimizer, "param_groups"));
@@ -133,7 +133,7 @@ static int who_add(who_walk *w, ckpt_whole_kind kind, const char *path, ckpt_val
 
 static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned depth);
 
-/* The path of a member; keys that are no text do not lead to a model.  NULL: no memory. */
+/* The path of a member; a key that is not text does not lead to a model. NULL: out of memory. */
 static const char *who_below(who_walk *w, const char *path, const ckpt_value *key, uint64_t i)
 {
     const char *dot = *path ? "." : "";
@@ -144,7 +144,7 @@ static const char *who_below(who_walk *w, const char *path, const ckpt_value *ke
                              key && key->kind == CKPT_V_INT ? key->as.i : (int64_t)i);
 }
 
-/* The members of a dict, list or tuple that are containers themselves. */
+/* Visit the members of a dict, list or tuple that are containers. */
 static int who_members(who_walk *w, ckpt_value *v, const char *path, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -183,10 +183,10 @@ static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned dept
 
 /* ---- copies ---- */
 
-/* A tensor of a model, by its name without wrappers. */
+/* A tensor of a model with its name without wrappers. */
 typedef struct who_name {
     char *name;
-    const char *tail; /* the name without the words that all names share */
+    const char *tail; /* the name without the common prefix */
     const ckpt_tensor_value *tensor;
 } who_name;
 
@@ -200,7 +200,7 @@ static int who_by_tail(const void *pa, const void *pb)
     return strcmp(((const who_name *)pa)->tail, ((const who_name *)pb)->tail);
 }
 
-/* Bytes of the words that all names begin with: "module.", of averaged models. */
+/* Bytes of the prefix of all names, in whole words: "module.", of averaged models. */
 static size_t who_shared(const who_names *names)
 {
     size_t n = 0;
@@ -226,7 +226,7 @@ static void who_names_free(who_names *names)
     ckpt_free(names->at);
 }
 
-/* The weights of a model, sorted by name; counters beside them are no part of what is compared. */
+/* The weights of a model, sorted by name; counters beside them are not compared. */
 static bool who_names_of(who_names *out, const ckpt_value *model)
 {
     ckpt_dict map = ckpt_value_map(model);
@@ -258,7 +258,7 @@ static bool who_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* Both have the same weights by name and shape; false on *ok: no memory. */
+/* True if both have the same weights by name and shape; false in *ok: out of memory. */
 static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
 {
     who_names x, y = {0};
@@ -276,7 +276,7 @@ static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
 
 /* ---- choosing ---- */
 
-/* Every key of a path is one that programs put a model under. */
+/* True if every key of a path is a usual one for a model. */
 static bool who_is_usual(const char *path)
 {
     while (*path) {
@@ -292,7 +292,10 @@ static bool who_is_usual(const char *path)
     return true;
 }
 
-/* The one model, the one under a usual key, or the one that has all that the optimizer trains. */
+/*
+ * The only model, the only one under a usual key, or the only one with all parameters of the
+ * optimizer.
+ */
 static size_t who_one(const ckpt_whole *w)
 {
     size_t last = SIZE_MAX, usual = SIZE_MAX, large = SIZE_MAX;
@@ -332,7 +335,7 @@ int ckpt_whole_choose(ckpt_whole *w, ckpt_err *err)
         if (p->kind == CKPT_WHOLE_OPTIMIZER)
             continue;
         bool copy = false;
-        // without a model that is certain, later ones are copies of an earlier one
+        // without a certain model, a later one can be a copy of an earlier one
         for (size_t k = 0; !copy && k < w->part.n; k++)
             copy = k != i && w->part.at[k].kind == CKPT_WHOLE_MODEL && i != w->model &&
                    (w->model == SIZE_MAX ? k < i : k == w->model) &&
@@ -360,7 +363,7 @@ void ckpt_whole_free(ckpt_whole *whole)
     ckpt_vec_free(&whole->part);
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 const char *ckpt_whole_kind_text(ckpt_whole_kind kind)
 {

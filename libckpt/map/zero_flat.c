@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_flat.c: ZeRO stages 1 and 2: a parameter group is one flat buffer, cut evenly over the
- * ranks.
+ * zero_flat.c: lays out ZeRO stages 1 and 2: a parameter group is one flat buffer, partitioned
+ * evenly over the ranks.
  *
- *     | param 0 | pad | param 1 | ... | param n-1 |   padding   |
- *     0                               N = used      F = total
- *     |  rank 0: s  |  rank 1: s  |  ...   |  rank w-1: s       |
+ *    | param 0 | pad | param 1 | ... | param n-1 |   padding   |
+ *    0                               N = used    F = total
+ *    |  rank 0: s     |  rank 1: s     |  ...   |  rank w-1: s |
  */
 #include <assert.h>
 
@@ -56,7 +56,7 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
     uint64_t n_bytes;
 
     memset(out, 0, sizeof *out);
-    // Slices are equal only if the alignment is a multiple of the ranks.
+    // Slices are only equal if the alignment is a multiple of the ranks.
     if (world == 0 || align == 0 || align % world != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
@@ -94,7 +94,7 @@ bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, 
     assert(z && cursor && run);
     uint64_t at, left, room;
 
-    // Also ends at once for a parameter without elements, so slice > 0 below.
+    // This also ends at once for a parameter without elements, so that slice > 0 below.
     if (i >= z->n_params || *cursor >= z->numel[i])
         return false;
     at = z->start[i] + *cursor;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_param.c: ZeRO stage 3: every parameter is cut alone, its partitions gathered in sub-groups.
+ * zero_param.c: lays out ZeRO stage 3: every parameter is partitioned alone, partitions are
+ * gathered in sub-groups.
  *
  * Rank r holds elements [r*p, min((r+1)*p, numel)) of a parameter, p = ceil(numel / w); the rest of
- * its p elements is padding that was never written and may hold anything.
+ * its p elements is padding that DeepSpeed never writes and that may hold anything.
  */
 #include <assert.h>
 
@@ -12,7 +13,7 @@
 uint64_t ckpt_zero_partition(uint64_t numel, uint32_t world)
 {
     if (world == 0) {
-        return 0; // no ranks, no elements: the runs below end at once
+        return 0; // without ranks there are no elements, so that the loops below end at once
     }
     return numel / world + (numel % world != 0);
 }
