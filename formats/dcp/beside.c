@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c: owns what accelerate, Lightning and the Trainer of transformers put beside the state of
- * a model and its optimizer: the schedule and Lightning's meta.pt, which a run takes along, and
- * files without a place anywhere.
+ * beside.c: reads the files that accelerate, Lightning and the Trainer of transformers put beside
+ * the state of model and optimizer: the schedule and Lightning's meta.pt become values of the run,
+ * other files are reported as not read.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     return rc;
 }
 
-/* The object of a torch file, which becomes one of the map's files. */
+/* Read the object of a torch file, and add the file to the map. */
 static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_err *err)
 {
     ckpt_map_file entry = {.format = &ckpt_format_torch};
@@ -57,8 +57,8 @@ static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_er
 }
 
 /*
- * Lightning's meta.pt: the dict of its whole checkpoints without model and optimizers.  Of one
- * optimizer's schedules, the one is the run's.
+ * Read Lightning's meta.pt, which is the dict of a whole Lightning checkpoint without model and
+ * optimizers.  A single entry of lr_schedulers becomes the run's lr_scheduler.
  */
 static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckpt_err *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp.c: the directory driver of PyTorch's distributed checkpoints: tensors as boxes of entries.
+ * dcp.c: reads PyTorch's distributed checkpoints (DCP): tensors as boxes of entries.
  *
- * Opening reads .metadata and the small objects.  What lies in an entry of a tensor is looked up
- * when its bytes are wanted (entry.c).
+ * Opening reads .metadata and the small objects.  The archive in a tensor's entry is parsed only
+ * when its bytes are needed (entry.c).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,15 +21,15 @@ typedef struct dcp_reader {
     ckpt_dcp_metadata meta;
     ckpt_dcp_role *role; /* of meta.item */
     bool has_optimizer;
-    size_t n_inside;  /* storages of tensors that objects hold */
-    bool lost;        /* a data file is not there, and that was collected */
-    uint32_t *file;   /* of meta.file: number in the map */
+    size_t n_inside;  /* tensor storages inside objects */
+    bool lost;        /* a data file is missing, and is recorded as a finding */
+    uint32_t *file;   /* by index in meta.file: the map's file number */
     ckpt_io *io;      /* the data file read last */
     uint32_t io_file; /* its number in meta.file */
     ckpt_err *err;
 } dcp_reader;
 
-/* No file names the checkpoint to go on from: the newest is. */
+/* No file names the checkpoint to resume from, so that the newest finished one is used. */
 static const ckpt_run_layout dcp_run = {
     .is_tag = ckpt_dcp_is_one,
     .is_done = ckpt_dcp_done,
@@ -56,14 +56,14 @@ static const char *dcp_path(dcp_reader *r, const char *name)
     return ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
 }
 
-/* Where the entries of a data file end, and where the last of them begins. */
+/* The extent of a data file's entries. */
 typedef struct dcp_span {
-    uint64_t last, end; /* bytes */
+    uint64_t last, end; /* byte offsets: start of the last entry, end of all entries */
 } dcp_span;
 
 /*
- * A file of the same save has an archive where the last entry begins, and nothing behind it.  A
- * longer one may have been written into by a later save that did not finish.
+ * Check that an archive begins at the last entry's offset and that nothing follows it.  Otherwise
+ * the file belongs to another save; a longer file may come from a later save that did not finish.
  */
 static int dcp_check_file(dcp_reader *r, ckpt_io *io, const dcp_span *span)
 {
@@ -89,7 +89,7 @@ static int dcp_check_file(dcp_reader *r, ckpt_io *io, const dcp_span *span)
     return CKPT_OK;
 }
 
-/* One data file, which must be there; where problems are collected, it may fail. */
+/* Add a data file.  A missing file is a finding if the map collects them, otherwise an error. */
 static int dcp_add_file(dcp_reader *r, size_t i, const dcp_span *span)
 {
     const char *path = dcp_path(r, r->meta.file.at[i].path);
@@ -104,7 +104,7 @@ static int dcp_add_file(dcp_reader *r, size_t i, const dcp_span *span)
         r->lost = true;
         return ckpt_map_problem(r->map, rc, r->err, "%s", local.text);
     }
-    ckpt_io_identify(io, &file); // its path is the io's: close that last
+    ckpt_io_identify(io, &file); // borrows the path from io, so that io must be closed last
     rc = ckpt_map_add_file(r->map, &file, &r->file[i], r->err);
     if (rc == CKPT_OK)
         rc = dcp_check_file(r, io, span);
@@ -122,7 +122,7 @@ static uint32_t dcp_hash(const char *name)
     return ckpt_hash_bytes(name, strlen(name), 0);
 }
 
-/* Files of the folder that no entry is in: of an earlier save into it. */
+/* Warn about data files without entries; an earlier save into this folder left them. */
 static int dcp_surplus(dcp_reader *r)
 {
     const char *first = NULL;
@@ -170,7 +170,7 @@ static int dcp_files(dcp_reader *r)
     return rc;
 }
 
-/* A data file, opened; the one before is closed. */
+/* Open a data file and close the previous one. */
 static int dcp_open(dcp_reader *r, uint32_t file)
 {
     if (r->io && r->io_file == file)
@@ -183,7 +183,8 @@ static int dcp_open(dcp_reader *r, uint32_t file)
 
 /* ---- tensors ---- */
 
-/* A chunk's source, and where its elements lie in it; empty chunks have none. */
+/* Add a chunk's entry as a source, and make the extent of its elements; empty chunks have
+ * neither. */
 static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c,
                       ckpt_extent *e)
 {
@@ -203,7 +204,7 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
     int64_t width = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
     for (uint32_t k = item->ndim; k-- > 0;) {
         axis[k] = (ckpt_axis){c->start[k], c->count[k], width * (int64_t)n};
-        n *= c->count[k]; // the product of the tensor's sizes fits, and these are not larger
+        n *= c->count[k]; // no overflow: at most the tensor's elements
     }
     ckpt_source s = {.kind = CKPT_SOURCE_FILE,
                      .file = r->file[c->place.file],
@@ -211,7 +212,7 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                      .n_stored = c->place.n,
                      .inner = inner,
                      .name = item->name.at};
-    (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // as much fits
+    (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // fits, because the whole tensor does
     *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
     if (item->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, width};
@@ -229,7 +230,7 @@ static bool dcp_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
     return empty;
 }
 
-/* Boxes by where they begin, row-major: ranks may have written them in any order. */
+/* Compare boxes by their first element in row-major order, because ranks write in any order. */
 static int dcp_order(const void *pa, const void *pb)
 {
     const ckpt_extent *a = pa, *b = pb;
@@ -241,7 +242,7 @@ static int dcp_order(const void *pa, const void *pb)
     return 0;
 }
 
-/* The name in the map: of moments "<moment>/<parameter>", of a group's setting its own. */
+/* The tensor's name in the map: "<moment>/<parameter>" for a moment, its own for a setting. */
 static const char *dcp_name(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
     if (role->what == CKPT_DCP_SETTING)
@@ -252,9 +253,9 @@ static const char *dcp_name(dcp_reader *r, const ckpt_dcp_item *item, const ckpt
 }
 
 /*
- * What a tensor is.  The optimizer's parameters are trained; of the model's others the files do not
- * say whether they are frozen parameters or buffers, but a buffer that is no floating number cannot
- * be a parameter.
+ * The tensor's role.  Parameters of the optimizer are trained.  The files do not record whether the
+ * model's other tensors are frozen parameters or buffers; but an integer tensor cannot be a
+ * parameter.
  */
 static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
@@ -267,8 +268,8 @@ static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const c
 }
 
 /*
- * A tensor's extents.  Their axes are not copied: an entry that turns out to hold a transposed
- * chunk sets their strides.
+ * Set a tensor's extents without copying their axes, because ckpt_dcp_settle must be able to change
+ * the strides when an entry holds a transposed chunk.
  */
 static int dcp_back(dcp_reader *r, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n)
 {
@@ -277,7 +278,7 @@ static int dcp_back(dcp_reader *r, ckpt_tensor *t, const ckpt_extent *extent, ui
     return t->extent ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* A tensor, with the boxes that its chunks are. */
+/* Add a tensor with one box per chunk. */
 static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
     ckpt_tensor like = {.dtype = item->dtype,
@@ -306,7 +307,7 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     return rc;
 }
 
-/* An object's value, with the tensors in it as sources of the map. */
+/* Read an object; tensors inside it become sources of the map. */
 static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out)
 {
     const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
@@ -319,7 +320,7 @@ static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out
     return rc;
 }
 
-/* A leaf that one chunk is all of gets that chunk's source as its storage. */
+/* Give a leaf its storage if one chunk covers the whole tensor. */
 static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role,
                     ckpt_value *leaf)
 {
@@ -344,7 +345,7 @@ static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_rol
     return CKPT_OK;
 }
 
-/* The tree of values: small objects are read now. */
+/* Build the tree of values; small objects are read now. */
 static int dcp_values(dcp_reader *r)
 {
     ckpt_value **leaf = ckpt_alloc((r->meta.item.n + 1) * sizeof(ckpt_value *));
@@ -367,7 +368,7 @@ static int dcp_values(dcp_reader *r)
     return rc;
 }
 
-/* The first data file that has some of an item. */
+/* The first data file that holds a chunk of the item. */
 static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
 {
     uint32_t first = UINT32_MAX;
@@ -380,8 +381,8 @@ static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
 }
 
 /*
- * True if planner_data has the weights as the model's dict had them.  torch joins the dicts of all
- * ranks, the last rank's first, so that the stages of a pipeline stand there backwards.
+ * True if planner_data lists the weights in the order of the model's dict.  torch merges the dicts
+ * of all ranks beginning with the last rank, so that pipeline stages are listed backwards.
  */
 static bool dcp_in_order(const dcp_reader *r)
 {
@@ -401,7 +402,7 @@ static bool dcp_in_order(const dcp_reader *r)
     return known && (last == first || !backwards);
 }
 
-/* Weights and what else there is; moments only when they are asked for. */
+/* Add all tensors; moments only with with_optimizer. */
 static int dcp_tensors(dcp_reader *r)
 {
     int rc = CKPT_OK;
@@ -423,8 +424,8 @@ static int dcp_tensors(dcp_reader *r)
 /* ---- the driver ---- */
 
 /*
- * Of accelerate and the Trainer of transformers: the model in pytorch_model_fsdp_0, its optimizer
- * in optimizer_0; a number for each further model.
+ * Read a folder of accelerate or the Trainer: the model in pytorch_model_fsdp_0, its optimizer in
+ * optimizer_0; further models have higher numbers.
  */
 static int dcp_read_pair(dcp_reader *r)
 {

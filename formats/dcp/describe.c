@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * describe.c: owns .metadata, written: items and chunks as the pickle that torch's FileSystemReader
- * reads.
+ * describe.c: writes .metadata: items and chunks as the pickle that torch's FileSystemReader reads.
  *
- * Objects are those of torch 2.3, which later releases read too: TensorProperties of five members,
- * _StorageInfo without transforms.  What they name, members of param_groups one by one, 2.4 began.
+ * The objects are those of torch 2.3, because later releases read them too: TensorProperties with
+ * five members, _StorageInfo without transforms.  Only the names follow torch 2.4, which stores
+ * members of param_groups one by one.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define DDS_CHECKPOINT "torch.distributed.checkpoint.metadata"
 
-/* Nodes that every object shares, so that the pickle names each once. */
+/* Nodes shared by all objects, so that the pickle holds each once. */
 typedef struct dds_maker {
     ckpt_arena *a;
     ckpt_value *metadata, *tensor, *properties, *chunk, *bytes, *index, *info; /* classes */
@@ -73,7 +73,7 @@ static void dds_put(dds_maker *m, ckpt_value *dict, const char *key, ckpt_value 
     dds_pair(m, dict, dds_text(m, key), value);
 }
 
-/* An object with a state, or none. */
+/* Make an object; its state may be NULL. */
 static ckpt_value *dds_object(dds_maker *m, ckpt_object_form form, ckpt_value *cls,
                               ckpt_value *args, ckpt_value *state)
 {
@@ -88,7 +88,7 @@ static ckpt_value *dds_object(dds_maker *m, ckpt_object_form form, ckpt_value *c
     return v;
 }
 
-/* cls(arg) */
+/* Make the call cls(arg). */
 static ckpt_value *dds_call(dds_maker *m, ckpt_value *cls, ckpt_value *arg)
 {
     ckpt_value *args = dds_new(m, CKPT_V_TUPLE);
@@ -174,7 +174,7 @@ static ckpt_value *dds_description(dds_maker *m, const ckpt_dcp_metadata *from,
     return dds_object(m, CKPT_BY_NEWOBJ, m->tensor, m->empty, state);
 }
 
-/* MetadataIndex and _StorageInfo of the i-th chunk of an item. */
+/* Add the MetadataIndex and the _StorageInfo of the i-th chunk of an item. */
 static void dds_storage(dds_maker *m, ckpt_value *dict, const ckpt_dcp_metadata *from,
                         const ckpt_dcp_item *item, size_t i)
 {

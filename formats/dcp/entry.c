@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entry.c: one entry of a data file: all that torch.save writes of one object, at an offset.
+ * entry.c: reads one entry of a data file: a complete torch.save archive at an offset.
  *
- * An entry of a tensor is looked into when its bytes are wanted, not when the checkpoint is opened:
- * a large one has a million.
+ * A tensor's entry is parsed when its bytes are needed instead of at opening, because a large
+ * checkpoint has a million entries.
  */
 #include <inttypes.h>
 
@@ -19,7 +19,7 @@ int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
     return ckpt_torch_inner(out, map, &range, err);
 }
 
-/* Says what the entry should be. */
+/* Fail with the entry's expected content. */
 static int den_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_inner *inner,
                         const char *what, ckpt_err *err)
 {
@@ -28,7 +28,7 @@ static int den_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_
                      io->name, s->at, inner->name, what);
 }
 
-/* The tensor is the chunk: dtype and shape. */
+/* Compare a value with the chunk's dtype and shape; returns the difference, or NULL. */
 static const char *den_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
 {
     const ckpt_tensor_value *t = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
@@ -47,8 +47,7 @@ static const char *den_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
 }
 
 /*
- * Bytes from one element to the next, for each axis; false where the elements are not exactly those
- * of the storage.
+ * Compute the stride of each axis in bytes; false if the elements do not fill the storage exactly.
  */
 static bool den_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *stride)
 {
@@ -63,7 +62,7 @@ static bool den_strides(const ckpt_tensor_value *t, uint64_t n_bytes, int64_t *s
     return ckpt_add(last, width, &last) && last <= n_bytes;
 }
 
-/* Take over where the storage lies. */
+/* Copy the storage's position into the source. */
 static int den_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
                     const ckpt_dcp_inner *inner, ckpt_err *err)
 {
@@ -80,7 +79,7 @@ static int den_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
     return CKPT_OK;
 }
 
-/* The tensor of an entry against its chunk; then the source is that of its storage. */
+/* Check an entry's tensor against its chunk, then point the source to its storage. */
 static int den_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value *v,
                       const ckpt_io *io, ckpt_err *err)
 {

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c: owns what an FSDP folder keeps of a DeepSpeed run's own values, and the way back.
+ * keep.c: keeps a DeepSpeed run's own values in an FSDP folder, and restores them on the way back.
  *
- * FSDP has no place for the loss scale, the counters and the configuration, and programs ask a
- * folder only for what they know: a dict "deepspeed" beside model and optimizer is in nobody's way.
+ * FSDP cannot store the loss scale, the counters and the configuration.  A program loads only the
+ * keys that it knows, so that an additional dict "deepspeed" beside model and optimizer does no
+ * harm.
  *
- *     deepspeed / dtype      what the run trains in: "BF16"
- *               / steps      of the optimizer, when it was written
+ *     deepspeed / dtype      the training dtype: "BF16"
+ *               / steps      the optimizer's step count when the folder was written
  *               / model      members of the model file
- *               / optim      those of the optimizer's file
- *               / optimizer  those of its optimizer_state_dict
+ *               / optim      members of the optimizer's file
+ *               / optimizer  members of its optimizer_state_dict
  *
- * Names of buffers among them tell those from frozen parameters, which FSDP's files do not.  torch
- * makes all keys of dicts texts: a dict with numbers is {"(items)": [[0, ...], ...]} there.
+ * The names of buffers are among them, because FSDP's files do not distinguish buffers from frozen
+ * parameters.  torch turns every dict key into a string, so that a dict with numbers as keys is
+ * stored as {"(items)": [[0, ...], ...]}.
  *
- * torch unpickles all values of a folder that it turns into a plain file, so objects of DeepSpeed's
- * classes are dicts there: {"(class)": "deepspeed.runtime.fp16.loss_scaler.LossScaler", "(state)":
- * {...}}.
+ * torch unpickles all values when it converts a folder into a single file; objects of DeepSpeed's
+ * classes would fail there.  They are stored as dicts instead: {"(class)":
+ * "deepspeed.runtime.fp16.loss_scaler.LossScaler", "(state)": {...}}.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -27,18 +29,18 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 
-enum { DKP_DEPTH = 16 }; /* of a value that is kept */
+enum { DKP_DEPTH = 16 }; /* nesting of a kept value */
 
 static const char dkp_root[] = "deepspeed", dkp_class[] = "(class)", dkp_state[] = "(state)",
                   dkp_items[] = "(items)";
 
-/* ---- what has a place ---- */
+/* ---- members that FSDP can store ---- */
 
 bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
 {
     if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
         return false;
-    // DeepSpeed's, though programs give it
+    // belongs to DeepSpeed, although the user's program sets it
     if (!state->foreign && ckpt_value_is(p->key, "universal_checkpoint_info"))
         return false;
     return state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
@@ -46,8 +48,8 @@ bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
 }
 
 /*
- * Members that say how DeepSpeed's own files are laid out: FSDP's are laid out anew, and what these
- * hold of weights and moments is carried.
+ * True for members that describe the layout of DeepSpeed's own files.  They are dropped, because
+ * the output has another layout; weights and moments in them are written elsewhere.
  */
 bool ckpt_dcp_is_layout(const ckpt_pair *p)
 {
@@ -81,7 +83,8 @@ bool ckpt_dcp_is_layout(const ckpt_pair *p)
 
 static ckpt_value *dkp_plain(ckpt_arena *arena, ckpt_value *v, unsigned depth);
 
-/* A dict whose keys are not all texts, as a list of pairs; NULL: something is no plain data. */
+/* Convert a dict with keys other than strings to a list of pairs; NULL if a value is not plain
+ * data. */
 static ckpt_value *dkp_pairs(ckpt_arena *arena, ckpt_dict map, unsigned depth)
 {
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT),
@@ -98,7 +101,7 @@ static ckpt_value *dkp_pairs(ckpt_arena *arena, ckpt_dict map, unsigned depth)
     return ok && ckpt_dict_add_cstr(arena, &out->as.map, dkp_items, list) ? out : NULL;
 }
 
-/* The members of a dict or the items of a list, each made plain; NULL: one cannot be. */
+/* Convert the members of a dict or list; NULL if one is not plain data. */
 static ckpt_value *dkp_children(ckpt_arena *arena, const ckpt_value *v, unsigned depth)
 {
     ckpt_value *out = ckpt_value_new(arena, v->kind);
@@ -119,7 +122,7 @@ static ckpt_value *dkp_children(ckpt_arena *arena, const ckpt_value *v, unsigned
     return ok ? out : NULL;
 }
 
-/* An object of DeepSpeed's that is its class and a dict of attributes. */
+/* Convert an object of a DeepSpeed class that consists of its class and a dict of attributes. */
 static ckpt_value *dkp_of_object(ckpt_arena *arena, const ckpt_object *o, unsigned depth)
 {
     const ckpt_value *cls = o->cls;
@@ -139,7 +142,7 @@ static ckpt_value *dkp_of_object(ckpt_arena *arena, const ckpt_object *o, unsign
                : NULL;
 }
 
-/* NULL: a value that is no plain data. */
+/* Convert a value to plain data; NULL if it cannot be. */
 static ckpt_value *dkp_plain(ckpt_arena *arena, ckpt_value *v, unsigned depth)
 {
     bool list = v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE,
@@ -156,10 +159,10 @@ static ckpt_value *dkp_plain(ckpt_arena *arena, ckpt_value *v, unsigned depth)
 
 /* ---- writing ---- */
 
-/* A member of a file as it is kept; NULL: it is not. */
+/* Convert a member of a file; NULL if it is not kept. */
 static ckpt_value *dkp_member(ckpt_arena *arena, const ckpt_pair *p)
 {
-    // without ZeRO the loss scale stands beside moments and masters
+    // without ZeRO the loss scale is beside moments and masters in `optimizer`
     bool full = ckpt_value_is(p->key, "optimizer") && p->value->kind == CKPT_V_DICT;
     ckpt_dict all = ckpt_value_map(full ? p->value : NULL);
     ckpt_value *out = full ? ckpt_value_new(arena, CKPT_V_DICT) : NULL;
@@ -183,7 +186,7 @@ bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p)
     return dkp_member(arena, p) != NULL;
 }
 
-/* Members of a dict that have no place of their own, under a key of `out`. */
+/* Collect the members of a dict that FSDP cannot store, under a key of `out`. */
 static bool dkp_part(ckpt_arena *arena, ckpt_value *out, const char *key, const ckpt_state *state,
                      const ckpt_value *from)
 {
@@ -200,7 +203,8 @@ static bool dkp_part(ckpt_arena *arena, ckpt_value *out, const char *key, const 
     return ok && (part->as.map.n == 0 || ckpt_dict_add_cstr(arena, &out->as.map, key, part));
 }
 
-/* That the optimizer has made: of the group that counts most, as readers of the folder find it. */
+/* The optimizer's step count: the maximum over parameter groups, as readers of the folder compute
+ * it. */
 static int dkp_steps(const ckpt_map *from, const ckpt_state *state, int64_t *most, ckpt_err *err)
 {
     ckpt_reader *reader = NULL;
@@ -272,7 +276,7 @@ static ckpt_value *dkp_object(ckpt_arena *arena, const char *cls, ckpt_value *st
 
 static ckpt_value *dkp_back(ckpt_arena *arena, ckpt_value *v, unsigned depth);
 
-/* The dict that a list of pairs stands for; NULL: no memory. */
+/* Restore a dict from its list of pairs; NULL: no memory. */
 static ckpt_value *dkp_dict(ckpt_arena *arena, ckpt_seq pairs, unsigned depth)
 {
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT);
@@ -286,7 +290,7 @@ static ckpt_value *dkp_dict(ckpt_arena *arena, ckpt_seq pairs, unsigned depth)
     return out;
 }
 
-/* The same with objects made of dicts that stand for some of DeepSpeed's; others stay dicts. */
+/* Restore a value: dicts that represent DeepSpeed objects become objects; others stay dicts. */
 static ckpt_value *dkp_back(ckpt_arena *arena, ckpt_value *v, unsigned depth)
 {
     const ckpt_value *cls = ckpt_value_get(v, dkp_class);
@@ -315,7 +319,7 @@ static ckpt_value *dkp_back(ckpt_arena *arena, ckpt_value *v, unsigned depth)
     return out;
 }
 
-/* The dict is one that was written here. */
+/* True if ckpt wrote this dict. */
 static bool dkp_is_ours(const ckpt_value *kept)
 {
     const ckpt_value *dtype = ckpt_value_get(kept, "dtype"), *model = ckpt_value_get(kept, "model");
@@ -325,7 +329,7 @@ static bool dkp_is_ours(const ckpt_value *kept)
            ckpt_value_as_int(ckpt_value_get(kept, "steps"), &steps);
 }
 
-/* The optimizer's file: its own members, and optimizer_state_dict. */
+/* Restore the optimizer's file: its own members, and optimizer_state_dict. */
 static ckpt_value *dkp_optim(ckpt_arena *arena, const ckpt_value *kept)
 {
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT),
@@ -339,7 +343,8 @@ static ckpt_value *dkp_optim(ckpt_arena *arena, const ckpt_value *kept)
     return ok ? out : NULL;
 }
 
-/* Kept members; one that stands beside the model too was made for a program that asks for it. */
+/* Add the kept members.  They replace members of the same name, because the writer made those for
+ * the program only. */
 static bool dkp_join(ckpt_arena *arena, ckpt_value *root, const ckpt_value *from)
 {
     ckpt_dict all = ckpt_value_map(from), *to = &root->as.map;
@@ -359,7 +364,7 @@ static bool dkp_join(ckpt_arena *arena, ckpt_value *root, const ckpt_value *from
     return ok;
 }
 
-/* Tensors that the model calls buffers are none of its parameters. */
+/* Give buffers their role, by the kept list of names. */
 static void dkp_buffers(ckpt_map *map, const ckpt_value *names)
 {
     ckpt_seq list = ckpt_value_seq(names);

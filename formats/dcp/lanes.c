@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.c: owns what becomes of experts of several expert-parallel ranks (lanes) under FSDP.
+ * lanes.c: joins experts of several expert-parallel ranks (lanes) for FSDP, and splits them again.
  *
- * Each expert is a whole parameter on the ranks of its lane.  FSDP knows no lanes: a group there
- * has the parameters of all, lane after lane.  The name that DeepSpeed gives the group
- * ("ep_size_2") goes along, and says on the way back how many lanes it had.
+ * Each expert is a whole parameter on the ranks of its lane.  FSDP has no expert parallelism: a
+ * group there has the parameters of all lanes, one lane after another.  The group keeps DeepSpeed's
+ * name ("ep_size_2"), because on the way back it gives the number of lanes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena 
     return CKPT_OK;
 }
 
-/* Lanes by the name of a group of experts; 1 or 0: no such name. */
+/* The number of lanes from the name of an expert group; 1 or 0 for other names. */
 static uint32_t dln_named(const ckpt_group *g)
 {
     static const char mark[] = "ep_size_";
@@ -56,8 +56,8 @@ static uint32_t dln_named(const ckpt_group *g)
 }
 
 /*
- * The distance of two names' numbers of experts, which are otherwise the same; 0: they are not, or
- * not in this order.
+ * The difference of two names' expert numbers.  0 if the names differ elsewhere, or if the second
+ * number is not larger.
  */
 static uint64_t dln_apart(const char *a, const char *b, uint64_t *number)
 {
@@ -72,7 +72,7 @@ static uint64_t dln_apart(const char *a, const char *b, uint64_t *number)
     return of[1] > of[0] ? of[1] - of[0] : 0;
 }
 
-/* The group's parameters are those of so many lanes, each under its own numbers. */
+/* True if the group's parameters are those of so many lanes, each with its own expert numbers. */
 static bool dln_fits(const ckpt_state *s, const ckpt_group *g, uint32_t lanes)
 {
     size_t n = g->n / lanes;
@@ -90,10 +90,10 @@ static bool dln_fits(const ckpt_state *s, const ckpt_group *g, uint32_t lanes)
     return fits;
 }
 
-/* A parameter of a group, and where it goes. */
+/* A parameter of a group, and its lane. */
 typedef struct dln_param {
     ckpt_tensor *t;
-    size_t n_prefix, place; /* bytes of its name up to the expert's number; place in the group */
+    size_t n_prefix, place; /* bytes of its name before the expert's number; index in the group */
     uint64_t number;
     uint64_t lane;
 } dln_param;
@@ -117,7 +117,7 @@ static int dln_by_lane(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* The lane of each, by the numbers of its layer's experts. */
+/* Compute the lane of each parameter from the expert numbers of its layer. */
 static void dln_lanes(dln_param *p, size_t n, uint32_t lanes)
 {
     for (size_t i = 0, end; i < n; i = end) {
@@ -131,8 +131,8 @@ static void dln_lanes(dln_param *p, size_t n, uint32_t lanes)
 }
 
 /*
- * Lane after lane, in each the order that stands: an optimizer that torch has loaded lists them as
- * the module does.
+ * Sort the parameters by lane, and keep their order within a lane.  Sorting is needed because an
+ * optimizer that torch loaded lists them in the module's order.
  */
 static int dln_sort(const ckpt_state *s, const ckpt_group *g, uint32_t lanes, ckpt_err *err)
 {

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c: owns what items mean: weights, optimizer state, settings of parameter groups.
+ * layout.c: decides the role of each item: weight, optimizer state, or setting of a parameter
+ * group.
  *
- * An optimizer is a dict with the members "param_groups" and mostly "state", wherever it stands
- * ("optim", "optimizer", "app.optim", "optimizer_0"), nested as torch's get_state_dict makes it:
+ * An optimizer is a dict with the members "param_groups" and usually "state", under any key
+ * ("optim", "optimizer", "app.optim", "optimizer_0"), nested as by torch's get_state_dict:
  *
  *     <optimizer> / state / <parameter> / <moment>
  *     <optimizer> / param_groups / <number> / <setting>
  *
- * or flat, as flatten_optimizer_state_dict does, with settings for each parameter:
+ * or flat as by flatten_optimizer_state_dict, with settings for each parameter:
  *
  *     <optimizer> / state.<parameter>.<moment>
  *     <optimizer> / param_groups.<parameter>.<setting>
  *
- * The model is the dict in which the optimizer's parameters are found; without an optimizer, a
- * member that is named as programs name it.
+ * The model is the dict that contains the optimizer's parameters; without an optimizer, a member
+ * with a usual name.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/map/whole.h"
 
-enum { DLY_KEYS = 32 }; /* keys of a path that are looked at */
+enum { DLY_KEYS = 32 }; /* keys of a path that are compared */
 
 CKPT_VEC(dly_names, const char *);
 
@@ -38,8 +39,8 @@ typedef struct dly_reader {
     const ckpt_dcp_metadata *m;
     ckpt_dcp_role *out;
     ckpt_arena *arena;
-    dly_set optimizers; /* prefixes, each with a '.' behind every key */
-    dly_set params;     /* names that they know */
+    dly_set optimizers; /* key prefixes; a '.' follows every key */
+    dly_set params;     /* parameter names in optimizers */
     ckpt_err *err;
 } dly_reader;
 
@@ -87,7 +88,7 @@ static void dly_set_free(dly_set *set)
 
 /* ---- paths ---- */
 
-/* Its path, or its name as the only key where there is none; false: no memory. */
+/* Read an item's path; an item without one has its name as the only key.  false: no memory. */
 static bool dly_keys(dly_reader *r, const ckpt_dcp_item *item, dly_path *path)
 {
     ckpt_seq s = ckpt_value_seq(item->path);
@@ -106,7 +107,7 @@ static bool dly_keys(dly_reader *r, const ckpt_dcp_item *item, dly_path *path)
     return true;
 }
 
-/* Keys from..to-1 with a '.' behind each; NULL: no memory. */
+/* Join keys from..to-1, with a '.' after each; NULL: no memory. */
 static const char *dly_join(dly_reader *r, const dly_path *path, unsigned from, unsigned to)
 {
     ckpt_bytes text = {0};
@@ -122,7 +123,7 @@ static const char *dly_join(dly_reader *r, const dly_path *path, unsigned from, 
     return out;
 }
 
-/* The same without the last '.'. */
+/* Join the keys from `from` on, separated by '.'. */
 static const char *dly_name(dly_reader *r, const dly_path *path, unsigned from)
 {
     const char *text = dly_join(r, path, from, path->n);
@@ -137,9 +138,9 @@ static bool dly_begins(const char *s, const char *with)
 }
 
 /*
- * The name by which the optimizer knows a parameter: get_optimizer_state_dict takes the wrappers of
- * torch off, and a module's own state_dict() has them.  NULL: it has no such parameter, or *ok
- * false: no memory.
+ * The optimizer's name of a parameter.  get_optimizer_state_dict removes torch's wrappers from
+ * names, but a module's own state_dict() keeps them.  NULL: the optimizer has no such parameter, or
+ * (*ok is false) no memory.
  */
 static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 {
@@ -156,8 +157,8 @@ static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 /* ---- optimizers ---- */
 
 /*
- * Where a path enters an optimizer: its prefix has *n keys, and the next is "state" or
- * "param_groups", or begins so.
+ * True if a path leads into an optimizer: after a prefix of *n keys comes "state" or
+ * "param_groups", or in the flat form a key that begins so.
  */
 static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *groups)
 {
@@ -166,14 +167,14 @@ static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *grou
         bool nested = *n + 1 < path->n;
         *groups = dly_begins(key, "param_groups");
         *flat = !nested && (dly_begins(key, "state.") || dly_begins(key, "param_groups."));
-        // before torch 2.4 the list of groups is one object
+        // before torch 2.4 the whole list of groups is one object
         if (*flat || strcmp(key, "param_groups") == 0 || (nested && strcmp(key, "state") == 0))
             return true;
     }
     return false;
 }
 
-/* Prefixes of dicts with param_groups. */
+/* Collect the prefixes of dicts with param_groups. */
 static int dly_find_optimizers(dly_reader *r)
 {
     for (size_t i = 0; i < r->m->item.n; i++) {
@@ -191,7 +192,7 @@ static int dly_find_optimizers(dly_reader *r)
     return CKPT_OK;
 }
 
-/* "state.<parameter>.<moment>" or "param_groups.<parameter>.<setting>", cut at the last dot. */
+/* Split "state.<parameter>.<moment>" or "param_groups.<parameter>.<setting>" at the last dot. */
 static bool dly_cut(dly_reader *r, const char *text, ckpt_dcp_role *out)
 {
     const char *from = strchr(text, '.') + 1, *dot = strrchr(from, '.');
@@ -203,7 +204,7 @@ static bool dly_cut(dly_reader *r, const char *text, ckpt_dcp_role *out)
     return out->name != NULL;
 }
 
-/* What an item of an optimizer is; OTHER where it has another form. */
+/* Decide the role of an optimizer's item; OTHER if it has another form. */
 static int dly_of_optimizer(dly_reader *r, const dly_path *path, unsigned n, bool flat, bool groups,
                             ckpt_dcp_role *out)
 {
@@ -216,7 +217,7 @@ static int dly_of_optimizer(dly_reader *r, const dly_path *path, unsigned n, boo
     if (!out->key || (!groups && path->n != n + (flat ? 1 : 3)))
         return CKPT_OK;
     out->what = groups ? CKPT_DCP_SETTING : CKPT_DCP_MOMENT;
-    // both forms name the parameters of a group, one of them as members of it
+    // nested groups list parameters in `params`; flat groups have them in their keys
     if ((!groups || flat) && !dly_enter(&r->params, out->name))
         return ckpt_fail_memory(r->err);
     return CKPT_OK;
@@ -246,10 +247,11 @@ static int dly_optimizers(dly_reader *r)
 /* ---- the model ---- */
 
 /*
- * How many keys lead to the model: the fewest whose rest is a parameter of the optimizer, told by
- * the first item that has one; without an optimizer a name that programs use.
+ * Find the number of keys above the model: the smallest for which the rest of an item's path is a
+ * parameter of the optimizer; the first such item decides.  Without an optimizer, look for usual
+ * names.
  *
- * flat  set: parameters are single keys below it, so that a dict with tensors there is none of its
+ * flat  set: parameters are single keys below it, so that a nested dict there is not the model's
  */
 static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, bool *flat)
 {

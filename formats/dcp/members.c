@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * members.c: owns what an optimizer keeps of parameters: which kinds of moments, and what is one
- * value for a whole parameter (a count, NAdam's mu_product).
+ * members.c: finds an optimizer's kinds of moments, and values that it keeps once per parameter (a
+ * count, NAdam's mu_product).
  *
- * Training formats keep such a value for a group, as its parameters are stepped together; FSDP
- * keeps one for each parameter.  Parameters of a group that differ in one cannot be a group there.
+ * Training formats store such a value per group, because a group's parameters are stepped together;
+ * FSDP stores it per parameter.  Parameters with different values therefore cannot share a group.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,18 +14,18 @@
 #include "libckpt/copy/reader.h"
 #include "libckpt/map/extent.h"
 
-enum { DMB_NODES = 1000 }; /* pairs of nodes that two values may have */
+enum { DMB_NODES = 1000 }; /* limit of nodes for the comparison of two values */
 
 typedef struct dmb_maker {
     ckpt_map *map;
     ckpt_state *state;
-    uint32_t *group;         /* by tensor of the map: the group that trains it, + 1; 0: none */
-    const ckpt_map *orphans; /* parameters that have moments alone, `file` is the same; or NULL */
+    uint32_t *group;         /* by tensor of the map: its group's number + 1; 0: none */
+    const ckpt_map *orphans; /* parameters not in the map, with `file` used likewise; or NULL */
     ckpt_reader *reader;
     ckpt_err *err;
 } dmb_maker;
 
-/* The group of a parameter by its name; NULL: no group has it. */
+/* The group of a parameter by name, or NULL. */
 static ckpt_group *dmb_group(const dmb_maker *m, const char *name, size_t n,
                              const ckpt_tensor **param)
 {
@@ -51,7 +51,7 @@ static int dmb_put(const dmb_maker *m, ckpt_group *g, const char *key, ckpt_valu
     return CKPT_OK;
 }
 
-/* Parameters of one group have different values: the training state cannot be told. */
+/* Record why there is no state: values differ within one group. */
 static int dmb_differ(const dmb_maker *m, const char *key, const char *name)
 {
     m->map->no_state = ckpt_arena_printf(m->map->arena,
@@ -63,7 +63,7 @@ static int dmb_differ(const dmb_maker *m, const char *key, const char *name)
 
 /* ---- tensors ---- */
 
-/* A tensor value over all elements, or (one) of the same shape, whose storage is the tensor's. */
+/* A tensor value with the tensor's storage: flat, or with `one` of the tensor's own shape. */
 static ckpt_value *dmb_stands(const dmb_maker *m, const ckpt_tensor *t, bool one)
 {
     ckpt_arena *arena = m->map->arena;
@@ -78,13 +78,13 @@ static ckpt_value *dmb_stands(const dmb_maker *m, const ckpt_tensor *t, bool one
         return NULL;
     *s = (ckpt_storage){.key = {"0", 1}, .location = {"cpu", 3}, .dtype = t->dtype, .n_elems = n};
     s->source = t->n_extents ? ckpt_extent_source(t, 0) : UINT32_MAX;
-    (void)ckpt_dtype_bytes(t->dtype, n, &s->n_bytes); // the map has checked it
+    (void)ckpt_dtype_bytes(t->dtype, n, &s->n_bytes); // checked by the map
     v->as.tensor->shape = shape;
     v->as.tensor->storage = s;
     return v;
 }
 
-/* One value for a whole parameter: that of the first must be that of the others. */
+/* Add a single value per parameter; it must be equal for all parameters of the group. */
 static int dmb_scalar(dmb_maker *m, ckpt_group *g, const char *key, const ckpt_tensor *t)
 {
     const ckpt_tensor *first = NULL;
@@ -105,8 +105,8 @@ static int dmb_scalar(dmb_maker *m, ckpt_group *g, const char *key, const ckpt_t
 }
 
 /*
- * A kind of state has one value for a parameter: told by a parameter of several elements; a scalar
- * parameter's own moments would look the same.
+ * True if a kind of state is a single value per parameter.  A parameter with several elements
+ * decides, because moments of a scalar parameter would look the same.
  */
 static bool dmb_is_one(const dmb_maker *m, const char *key, const ckpt_tensor *t,
                        const ckpt_tensor *param)
@@ -120,7 +120,7 @@ static bool dmb_is_one(const dmb_maker *m, const char *key, const ckpt_tensor *t
     return t->ndim == 0 && param->ndim > 0;
 }
 
-/* "<kind>/<parameter>": moments stand for themselves in the entry of the parameter's group. */
+/* Add the tensor "<kind>/<parameter>" to its group's entry. */
 static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
 {
     const char *slash = strchr(t->name, '/');
@@ -128,7 +128,7 @@ static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
     ckpt_group *g = slash ? dmb_group(m, slash + 1, strlen(slash + 1), &param) : NULL;
     const char *key;
 
-    // the count of steps is the maker's
+    // the caller sets step counts
     if (!g || t->n_elems == 0 || strncmp(t->name, "step/", 5) == 0)
         return CKPT_OK;
     key = ckpt_arena_string(m->map->arena, t->name, (size_t)(slash - t->name));
@@ -141,7 +141,7 @@ static int dmb_tensor(dmb_maker *m, const ckpt_tensor *t)
 
 /* ---- objects ---- */
 
-/* One object that the optimizer keeps for a parameter. */
+/* Add an object that the optimizer keeps for one parameter. */
 static int dmb_object(const dmb_maker *m, const char *name, size_t n, const char *key,
                       ckpt_value *v)
 {
@@ -156,7 +156,7 @@ static int dmb_object(const dmb_maker *m, const char *name, size_t n, const char
     return ckpt_value_equal(had, v, DMB_NODES) ? CKPT_OK : dmb_differ(m, key, param->name);
 }
 
-/* Of {parameter: {key: value}}, or of {"state.<parameter>.<key>": value}. */
+/* Add objects from {parameter: {key: value}}, or from {"state.<parameter>.<key>": value}. */
 static int dmb_objects(const dmb_maker *m, const ckpt_value *optimizer)
 {
     static const char flat[] = "state.";
@@ -212,7 +212,7 @@ int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
     return rc;
 }
 
-/* Members that tensors of the map stand for are written as those. */
+/* A member with tensors in the map is not one, because the writer takes it from there. */
 bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
                      const ckpt_pair *p)
 {
@@ -220,7 +220,7 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
 
     for (uint32_t k = 0; v && k < v->ndim; k++) {
         if (v->shape[k] != 1)
-            return false; // a flat one
+            return false; // a flat moment
     }
     if (p->key->kind != CKPT_V_STR)
         return false;

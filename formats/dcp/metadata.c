@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metadata.c: owns .metadata: from its pickle to items, chunks and the entries that hold them.
+ * metadata.c: reads .metadata: the pickle becomes items, chunks and their entries.
  *
- * Objects are read by what they hold, not by their class: torchtitan and Megatron-Core write
- * classes of their own that derive from torch's.  What is looked up is (name, offset of the
- * chunk); the `index` of a MetadataIndex is a hint that some writers leave out.
+ * Objects are recognised by their attributes instead of their class, because torchtitan and
+ * Megatron-Core write their own classes derived from torch's.  The key of an entry is (name, offset
+ * of the chunk); the `index` of a MetadataIndex is only a hint, and some writers omit it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,14 +17,14 @@
 #include "libckpt/codec/pickle/pickle.h"
 #include "libckpt/map/value_copy.h"
 
-/* Bytes that .metadata may have: 1024 ranks with 1000 tensors have about 200 MB. */
+/* Largest .metadata in bytes: 1024 ranks with 1000 tensors make about 200 MB. */
 #define DMD_MAX_BYTES (UINT64_C(2) << 30)
 
-/* Bytes that its values may take: so many, and more for each of its bytes; real ones take 9. */
+/* Memory limit for its values: a constant, and a multiple of its size; real files need 9 times. */
 #define DMD_ARENA_FREE (UINT64_C(512) << 20)
 #define DMD_ARENA_RATE 16u
 
-#define DMD_MAX_KEYS 256u /* of a path: dicts in dicts */
+#define DMD_MAX_KEYS 256u /* nested dicts in a path */
 
 /* A pair of storage_data. */
 typedef struct dmd_entry {
@@ -40,12 +40,12 @@ typedef struct dmd_reader {
     ckpt_dcp_metadata *out;
     ckpt_arena *arena;
     const char *path;   /* of .metadata */
-    const char *prefix; /* of data files' names: "" or the folder's name and a '/' */
-    size_t first;       /* item: the first of this folder */
+    const char *prefix; /* prefix of data files' names: "" or the folder's name and a '/' */
+    size_t first;       /* index in item: the first of this folder */
     ckpt_dcp_parts parts;
     dmd_entries entry;
-    ckpt_index by_key;  /* entries */
-    ckpt_index by_file; /* out->file */
+    ckpt_index by_key;  /* index of entry */
+    ckpt_index by_file; /* index of out->file */
     ckpt_err *err;
 } dmd_reader;
 
@@ -57,14 +57,14 @@ static int dmd_fail(const dmd_reader *r, const char *what, const ckpt_text *name
                      name ? name->at : "");
 }
 
-/* A text of the pickle, which goes, for good. */
+/* Copy a text into the map's arena, because the pickle is freed. */
 static bool dmd_keep(const dmd_reader *r, ckpt_text *text)
 {
     text->at = ckpt_arena_string(r->arena, text->at, text->n);
     return text->at != NULL;
 }
 
-/* An attribute of an object, or NULL: it has none of this name, or it is None. */
+/* An attribute of an object; NULL if it is absent or None. */
 static const ckpt_value *dmd_attr(const ckpt_value *v, const char *name)
 {
     return v && v->kind == CKPT_V_OBJECT ? ckpt_dcp_attr(v->as.object, name) : NULL;
@@ -80,7 +80,7 @@ static bool dmd_same_file(const void *ctx, uint32_t number, const void *key)
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
 
-/* The number of a data file, which is entered when it is met first. */
+/* The number of a data file, entered at its first use. */
 static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
 {
     uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
@@ -101,12 +101,12 @@ static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
     return file->path && dmd_keep(r, &file->name) ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* What an entry is looked up by. */
+/* The key of an entry. */
 typedef struct dmd_key {
     uint32_t name;          /* in parts.text */
-    const uint64_t *offset; /* elements */
+    const uint64_t *offset; /* first element on each axis */
     uint32_t n;             /* 0: an object, or a tensor without axes */
-    bool empty;             /* of a chunk without elements: ranks that have none share them */
+    bool empty;             /* a chunk without elements: several ranks may share it */
 } dmd_key;
 
 static uint32_t dmd_hash(const dmd_key *key)
@@ -129,7 +129,7 @@ static bool dmd_same_key(const void *ctx, uint32_t number, const void *key)
     return b->n == 0 || memcmp(a->as.box.start, b->offset, b->n * sizeof *b->offset) == 0;
 }
 
-/* Says what is wrong with a pair of storage_data that is not read. */
+/* Fail with the reason why a pair of storage_data is unusable. */
 static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckpt_value *info,
                          const ckpt_dcp_part *key)
 {
@@ -152,7 +152,7 @@ static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckp
                      list.at[0]->kind == CKPT_V_STR ? list.at[0]->as.text.at : "?");
 }
 
-/* One pair of storage_data. */
+/* Add one pair of storage_data. */
 static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_value *info)
 {
     const ckpt_dcp_part *key = ckpt_dcp_part_of(&r->parts, index, CKPT_DCP_KEY), *where;
@@ -162,7 +162,7 @@ static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_valu
     int rc;
 
     where = key ? ckpt_dcp_part_of(&r->parts, info, CKPT_DCP_INFO) : NULL;
-    key = key ? &r->parts.part.at[number] : NULL; // the parts may have moved
+    key = key ? &r->parts.part.at[number] : NULL; // part_of may have moved the array
     if (!where)
         return dmd_bad_entry(r, index, info, key);
     e.at = where->as.bytes.at;
@@ -202,12 +202,12 @@ static int dmd_by_place(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* Entries lie one after another. */
+/* Check that entries of a file do not overlap. */
 static int dmd_apart(dmd_reader *r)
 {
     ckpt_dcp_place *place = ckpt_alloc((r->entry.n + 1) * sizeof *place);
     int rc = place ? CKPT_OK : ckpt_fail_memory(r->err);
-    bool sorted = true; // most savers list them so
+    bool sorted = true; // most writers list entries by position
 
     for (size_t i = 0; place && i < r->entry.n; i++) {
         const dmd_entry *e = &r->entry.at[i];
@@ -227,7 +227,7 @@ static int dmd_apart(dmd_reader *r)
     return rc;
 }
 
-/* The entry of a chunk, or of an object (n 0). */
+/* Find the entry of a chunk, or of an object (n is 0). */
 static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ckpt_dcp_place *out)
 {
     uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
@@ -245,7 +245,8 @@ static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ck
 
 /* ---- state_dict_metadata ---- */
 
-/* The dtype, and requires_grad: the state of TensorProperties is a tuple that begins with both. */
+/* Read dtype and requires_grad; the state of TensorProperties is a tuple, the two at index 0 and
+ * 2. */
 static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
@@ -263,7 +264,7 @@ static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_v
     return CKPT_OK;
 }
 
-/* The box must lie inside the tensor; ckpt_map_check sees to holes and overlaps. */
+/* Check that a box lies inside its tensor; ckpt_map_check looks for holes and overlaps. */
 static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
     for (uint32_t k = 0; k < item->ndim; k++) {
@@ -286,7 +287,7 @@ static bool dmd_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
     return empty;
 }
 
-/* name: the item's in parts.text */
+/* Add one chunk.  name: the item's, in parts.text */
 static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ckpt_value *v)
 {
     const ckpt_dcp_part *box = ckpt_dcp_part_of(&r->parts, v, CKPT_DCP_BOX);
@@ -325,7 +326,7 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
     return rc;
 }
 
-/* An object: one entry, without a box. */
+/* Add an object's only entry, which has no box. */
 static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 {
     ckpt_dcp_chunk c = {0}, *to;
@@ -394,7 +395,7 @@ static bool dmd_is_path(const ckpt_value *v)
     return ok;
 }
 
-/* The path of an item, kept; it has one of planner_data's. */
+/* Copy an item's path from planner_data. */
 static int dmd_path(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *path)
 {
     const ckpt_value_copier copier = {.arena = r->arena, .whole = true};
@@ -426,7 +427,7 @@ static int dmd_index_paths(dmd_reader *r, ckpt_index *ix, const ckpt_dict *map)
     return CKPT_OK;
 }
 
-/* In the order of the program's dicts, then what planner_data does not have. */
+/* Sort by the order of the program's dicts; items without a path last. */
 static int dmd_order(const void *pa, const void *pb)
 {
     const ckpt_dcp_item *a = pa, *b = pb;
@@ -436,7 +437,7 @@ static int dmd_order(const void *pa, const void *pb)
     return (a->first > b->first) - (a->first < b->first);
 }
 
-/* planner_data has names that state_dict_metadata has not: something was lost. */
+/* Report a name of planner_data that state_dict_metadata lacks, because data was lost. */
 static int dmd_unknown(dmd_reader *r, const ckpt_dict *map)
 {
     bool *known = ckpt_alloc((size_t)(map->n + 1) * sizeof *known);
@@ -459,8 +460,8 @@ static int dmd_unknown(dmd_reader *r, const ckpt_dict *map)
 }
 
 /*
- * Paths of the items; Megatron-Core writes none.  state_dict_metadata has them in the order in
- * which ranks were given them to write, planner_data in that of the program.
+ * Read the paths of items; Megatron-Core writes none.  planner_data has the program's order,
+ * state_dict_metadata only the order in which ranks were assigned items.
  */
 static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
 {
@@ -481,7 +482,7 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
             n_known++;
         }
     }
-    // each key of planner_data is there once, so it has others where it has more
+    // keys are unique, so that more keys than known items means an unknown name
     if (rc == CKPT_OK && n_known < map.n)
         rc = dmd_unknown(r, &map);
     ckpt_index_free(&ix);
@@ -512,7 +513,8 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
     return rc;
 }
 
-/* The pickle of .metadata, in an arena of its own: a large one has a hundred times what is kept. */
+/* Read the pickle of .metadata in its own arena, because a large one takes a hundred times the
+ * memory of the result. */
 static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
 {
     const ckpt_pickle_opts opts = {.name = r->path, .take = ckpt_dcp_take, .ctx = &r->parts};

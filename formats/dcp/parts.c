@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts.c: owns the parts of .metadata: objects read by the attributes that they have, their texts
- * kept once.
+ * parts.c: reads the small objects of .metadata by their attributes, and stores each text once.
  */
 #include <string.h>
 
@@ -17,7 +16,7 @@ const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name)
     return attr && attr->kind != CKPT_V_NONE ? attr : NULL;
 }
 
-/* A number of elements or bytes. */
+/* Read a number of elements or bytes. */
 static bool dpr_number(const ckpt_value *v, uint64_t *out)
 {
     if (!v || v->kind != CKPT_V_INT || v->state || v->as.i < 0)
@@ -63,7 +62,7 @@ uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text)
     return ckpt_index_find(&parts->by_text, dpr_hash(text), dpr_same_text, parts, text);
 }
 
-/* The same, entered when it is met first; CKPT_INDEX_NONE: no memory. */
+/* The number of a text, entered if new; CKPT_INDEX_NONE: no memory. */
 static uint32_t dpr_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
 {
     uint32_t at = ckpt_dcp_text(parts, text);
@@ -108,7 +107,7 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
     return to->text != CKPT_INDEX_NONE;
 }
 
-/* Transforms change an entry's bytes: what they make is no torch archive. */
+/* Transforms change an entry's bytes, so that the entry is not a torch archive. */
 static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
                      ckpt_dcp_part *to)
 {
@@ -121,7 +120,7 @@ static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_val
     return to->text != CKPT_INDEX_NONE;
 }
 
-/* Read an object as the part whose attributes it has. */
+/* Read an object as the kind of part that matches its attributes. */
 static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
 {
     const ckpt_value *offsets = ckpt_dcp_attr(o, "offsets"), *name, *file;
@@ -141,7 +140,7 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
     ckpt_dcp_parts *parts = ctx;
     ckpt_dcp_part part, *to;
 
-    // what an object is extended by has no place here
+    // an object with list or dict items is not such a part
     if (o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part))
         return false;
     to = ckpt_vec_push(&parts->part);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts.h: the small objects that .metadata has one of for each chunk, as numbers.
+ * parts.h: declares compact forms of the small objects that .metadata has for each chunk.
  *
- * There can be millions of them, so they are taken over as the pickle is read, and only what is
- * wanted of each is kept: some 50 bytes instead of 1800.
+ * There can be millions of them, so that they are converted while the pickle is read, to about 50
+ * bytes each instead of 1800.
  */
 #ifndef CKPT_FORMATS_DCP_PARTS_H
 #define CKPT_FORMATS_DCP_PARTS_H
@@ -36,26 +36,27 @@ CKPT_VEC(ckpt_dcp_part_list, ckpt_dcp_part);
 CKPT_VEC(ckpt_dcp_texts, ckpt_text);
 
 typedef struct ckpt_dcp_parts {
-    ckpt_arena *kept;    /* boxes and texts lie there ... */
-    ckpt_arena *scratch; /* ... and offsets of KEYs here */
+    ckpt_arena *kept;    /* for boxes and texts */
+    ckpt_arena *scratch; /* for the offsets of KEYs */
     ckpt_dcp_part_list part;
-    ckpt_dcp_texts text; /* each once */
+    ckpt_dcp_texts text; /* unique */
     ckpt_index by_text;
 } ckpt_dcp_parts;
 
-/* An attribute of an object, by what BUILD gave it; NULL: it has none of this name, or is None. */
+/* An attribute of an object, from the state given to BUILD; NULL if it is absent or None. */
 const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name);
 
-/* Sizes or offsets, one for each axis, in an arena; false: v is something else, or no memory. */
+/* Read sizes or offsets, one per axis, into an arena; false: v is not a list of them, or no
+ * memory. */
 bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n);
 
-/* The number of a text in parts->text; CKPT_INDEX_NONE: not there. */
+/* The number of a text in parts->text, or CKPT_INDEX_NONE. */
 uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text);
 
-/* ckpt_pickle_opts.take, ctx is the parts: false for what is no part, or not a right one. */
+/* ckpt_pickle_opts.take with the parts as ctx: false for objects that are not valid parts. */
 bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number);
 
-/* The part that a value is, or becomes, of this kind; NULL: it is none, or a wrong one. */
+/* The part for a value, converted now if needed; NULL if it is not a valid part of this kind. */
 const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
                                       ckpt_dcp_part_kind kind);
 

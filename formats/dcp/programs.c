@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * programs.c: owns what programs expect of a distributed checkpoint that they load: names, folders,
- * and values that others do not keep.
+ * programs.c: knows the names, folders and additional values that programs expect of a distributed
+ * checkpoint.
  *
- *     torch       model, optim: what get_state_dict gives
- *     torchtitan  parameters at the root; a flat "optimizer"; train_state and lr_scheduler, whose
- *                 keys its CheckpointManager asks for (0.3: trainer.py, lr_scheduler.py)
+ *     torch       model, optim: the result of get_state_dict
+ *     torchtitan  parameters at the root; a flat "optimizer"; train_state and lr_scheduler, because
+ *                 its CheckpointManager requires their keys (0.3: trainer.py, lr_scheduler.py)
  *     accelerate  pytorch_model_fsdp_0/ with model, optimizer_0/ with optimizer (load_state)
  */
 #include <inttypes.h>
@@ -41,13 +41,13 @@ int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err
                      name);
 }
 
-/* torchtitan's are the only ones that are flat. */
+/* Only torchtitan's layout is flat. */
 static bool dpg_is_titan(const ckpt_dcp_layout *layout)
 {
     return layout->flat;
 }
 
-/* A count of the run's; 0: it has none. */
+/* A counter of the run; 0 if it is absent. */
 static int64_t dpg_count(const ckpt_state *state, const char *name)
 {
     const ckpt_value *v = ckpt_value_get(state->model, name);
@@ -55,13 +55,13 @@ static int64_t dpg_count(const ckpt_state *state, const char *name)
     return v && v->kind == CKPT_V_INT ? v->as.i : 0;
 }
 
-/* Steps of the run; those with an overflow, which change nothing, are among them. */
+/* Steps of the run, including steps that an overflow skipped. */
 static int64_t dpg_steps(const ckpt_state *state)
 {
     return dpg_count(state, "global_steps");
 }
 
-/* A member of a run's values, wherever its program kept it; NULL: not there. */
+/* A value of the run by dict and key, or NULL. */
 static const ckpt_value *dpg_has(const ckpt_state *state, const char *dict, const char *key)
 {
     return ckpt_value_get(ckpt_value_get(state->model, dict), key);
@@ -116,7 +116,7 @@ int ckpt_dcp_program_folder(ckpt_dsw_job *job, const ckpt_dcp_layout *layout)
 
 /* ---- values ---- */
 
-/* A dict of `out` with one more member where it has none of this name; made when there is none. */
+/* Add a member to a dict of `out`, which is made if absent; an existing member stays. */
 static bool dpg_add(ckpt_arena *arena, ckpt_value *out, const char *dict, const char *key,
                     int64_t number)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c: owns what a run becomes under FSDP, in whatever files: what is refused, which of its
- * values have a place there, and in which dtype tensors are written.
+ * run.c: converts a run to FSDP for all of FSDP's file formats: refuses sources and options,
+ * decides which values FSDP can store, and chooses the dtype of tensors.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -26,7 +26,7 @@ ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
     return converts ? target->dtype : t->dtype;
 }
 
-/* The folder appears at once, beside others of its run. */
+/* Name the folder, which is published as a whole beside others of its run. */
 static int dru_folder(const ckpt_dsw_job *job)
 {
     const char *tag = job->target->tag ? job->target->tag : job->from->known.tag;
@@ -39,7 +39,7 @@ static int dru_folder(const ckpt_dsw_job *job)
     return job->to->folder ? CKPT_OK : ckpt_fail_memory(job->err);
 }
 
-/* What a training target may ask for, and this one has not. */
+/* Refuse options of training targets that FSDP does not have. */
 static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
 {
     const ckpt_target *t = job->target;
@@ -83,8 +83,8 @@ static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)
                                  : "only DeepSpeed has a place for it, and it is no plain data");
 }
 
-/* Members of a DeepSpeed run that FSDP has no place for, each by name: read back, all others must
- * be there. */
+/* Report each member of a DeepSpeed run that FSDP cannot store, because all others must be there
+ * when the output is read back. */
 static int dru_tell(const ckpt_dsw_job *job)
 {
     ckpt_dict model = ckpt_value_map(job->state->model),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c: owns what a group of an optimizer has in param_groups when torch goes on with it.
+ * settings.c: completes a group's settings to those that torch's optimizer needs to resume.
  *
- * dcp.load asks for every key that the program's own optimizer has.  DeepSpeed's FusedAdam and
- * CPUAdam keep fewer than torch's Adam and AdamW, and bias_correction besides.
+ * dcp.load requires every key of the program's own optimizer.  DeepSpeed's FusedAdam and CPUAdam
+ * have fewer keys than torch's Adam and AdamW, and additionally bias_correction.
  */
 #include <strings.h>
 
@@ -12,8 +12,9 @@
 #include "libckpt/map/state.h"
 
 /*
- * Is weight decay apart from the gradient?  NULL: nothing says it.  deepspeed/runtime/engine.py,
- * _configure_basic_optimizer: AdamW always, Adam unless adam_w_mode is off.
+ * Whether weight decay is decoupled from the gradient; NULL if unknown.
+ * deepspeed/runtime/engine.py, _configure_basic_optimizer: always for AdamW, for Adam unless
+ * adam_w_mode is off.
  */
 static ckpt_value *dpt_decoupled(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g)
 {
@@ -29,7 +30,7 @@ static ckpt_value *dpt_decoupled(ckpt_arena *arena, const ckpt_state *state, con
     return ckpt_value_get(g->fields, "bias_correction") ? ckpt_value_bool(arena, true) : NULL;
 }
 
-/* The settings that the checkpoint keeps, or those that its configuration says. */
+/* The group's settings from the checkpoint, or else from its configuration. */
 static int dpt_fields(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
                       ckpt_err *err)
 {

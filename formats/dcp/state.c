@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: owns the training state of a distributed checkpoint: the optimizer's groups and
- * settings, step counts, and what else the program saved.
+ * state.c: builds the training state of a distributed checkpoint: the optimizer's groups and
+ * settings, step counts, and the program's other values.
  *
- * Each group gets the model's order, which readers by position go by: param_groups may list units
- * of FSDP1 (libckpt/map/sequence.c).  Flat optimizer dicts have settings for each parameter:
- * neighbours with equal settings were one group, or might as well have been.
+ * Each group is put into the model's order, because some readers go by position and param_groups
+ * may list units of FSDP1 (libckpt/map/sequence.c).  Flat optimizer dicts have settings for each
+ * parameter; neighbours with equal settings become one group, which has the same effect.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,30 +16,30 @@
 #include "libckpt/map/order.h"
 
 enum {
-    DPS_DEPTH = 4,    /* dicts above an optimizer that are looked into */
-    DPS_NODES = 10000 /* pairs of nodes that two groups' settings may have */
+    DPS_DEPTH = 4,    /* dicts above an optimizer that are searched */
+    DPS_NODES = 10000 /* limit of nodes for the comparison of two groups' settings */
 };
 
 typedef struct dps_maker {
     ckpt_map *map;
     ckpt_state *state;
     const ckpt_value *optimizer;
-    const ckpt_value *more;     /* a second one, or NULL */
-    const ckpt_value *schedule; /* that stands beside the optimizer, or NULL */
+    const ckpt_value *more;     /* a second optimizer, or NULL */
+    const ckpt_value *schedule; /* the schedule beside the optimizer, or NULL */
     ckpt_reader *reader;
-    ckpt_map *orphans; /* parameters that have moments alone, by name; NULL: not looked for */
-    bool in_order;     /* the map's tensors stand as the model's dict has them */
-    const char *waits; /* a parameter that the model is saved without; NULL: there is none */
-    double steps;      /* of the parameter that was stepped most */
-    bool counted;      /* the optimizer keeps such counts: SGD does not */
-    bool told;         /* of a setting that is a tensor */
+    ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
+    bool in_order;     /* the map's tensors have the order of the model's dict */
+    const char *waits; /* a parameter that the model was saved without, or NULL */
+    double steps;      /* the largest step count of a parameter */
+    bool counted;      /* the optimizer has step counts; SGD has none */
+    bool told;         /* a tensor setting was reported */
     ckpt_err *err;
 } dps_maker;
 
 static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
                   dps_without[] = "the optimizer has a parameter that the model is saved without";
 
-/* What parts a parameter that waits for a layout map; for torchtitan's there are maps. */
+/* Hints for splitting a fused parameter; maps exist for torchtitan's. */
 static const char dps_waits[] =
     "the optimizer has a parameter that the model is saved without, and only a layout map can make "
     "the model's of it (--map, and --size where it asks)";
@@ -63,9 +63,9 @@ static bool dps_is_flat(const ckpt_value *v)
 }
 
 /*
- * The first optimizers below a dict, the first one first; its program kept the schedule beside it.
+ * Find the first two optimizers below a dict, and the schedule beside one.
  *
- * beside  the dict that v is in
+ * beside  the dict that contains v
  */
 static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside, unsigned depth)
 {
@@ -100,7 +100,7 @@ static int dps_new_group(dps_maker *m, ckpt_group **out)
     return CKPT_OK;
 }
 
-/* Moments of parameters that the map lacks: their names, each with the shape of the largest. */
+/* Collect the names of moments without a parameter in the map, with the largest moment's shape. */
 static int dps_orphans(dps_maker *m)
 {
     int rc = ckpt_map_new(&m->orphans, 0, m->err);
@@ -120,13 +120,13 @@ static int dps_orphans(dps_maker *m)
             rc = ckpt_map_add_hidden(m->orphans, name, n, t, &m->orphans->tensors.at[at], m->err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < m->orphans->tensors.n; i++)
-        m->orphans->tensors.at[i]->file = 0; // the group, + 1
+        m->orphans->tensors.at[i]->file = 0; // number of the group, + 1
     return rc;
 }
 
 /*
- * A parameter that only the optimizer has, with moments (torchtitan saves the parts of a fused
- * weight, and the moments of the whole): *out has their shape; NULL: it has none.
+ * Look for a parameter that only the optimizer has: torchtitan saves the parts of a fused weight,
+ * but the moments of the whole.  *out has the moments' shape; NULL: there are no moments.
  */
 static int dps_waiting(dps_maker *m, const char *name, ckpt_tensor **out)
 {
@@ -141,7 +141,7 @@ static int dps_waiting(dps_maker *m, const char *name, ckpt_tensor **out)
     return ckpt_map_add_hidden(m->map, name, strlen(name), m->orphans->tensors.at[at], out, m->err);
 }
 
-/* A parameter of the last group; a name that nothing else has ends the state. */
+/* Add a parameter to the last group; an unknown name means that there is no state. */
 static int dps_param(dps_maker *m, const char *name)
 {
     size_t at = ckpt_map_index(m->map, name, strlen(name));
@@ -149,7 +149,7 @@ static int dps_param(dps_maker *m, const char *name)
     int rc = CKPT_OK;
 
     if (param && param->role != CKPT_ROLE_STATE)
-        param->role = CKPT_ROLE_WEIGHT; // groups may be the only ones that name it
+        param->role = CKPT_ROLE_WEIGHT; // only the group shows that it is trained
     else
         rc = dps_waiting(m, name, &param);
     if (rc == CKPT_OK && !param)
@@ -178,8 +178,8 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
 }
 
 /*
- * A setting that the program keeps as a tensor of one number (a rate, where updates are compiled)
- * becomes the number: training formats have no other.
+ * Replace a setting that is a tensor with one element by its number, because training formats store
+ * numbers (a learning rate is a tensor if updates are compiled).
  */
 static int dps_number(dps_maker *m, ckpt_pair *p)
 {
@@ -229,7 +229,7 @@ static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
     return ckpt_dcp_fields(m->map->arena, settings, m->state->group.n - 1);
 }
 
-/* One entry of a list of groups. */
+/* Add one entry of a list of groups. */
 static int dps_group(dps_maker *m, const ckpt_value *settings)
 {
     ckpt_seq params = ckpt_value_seq(ckpt_value_get(settings, "params"));
@@ -251,7 +251,7 @@ static int dps_group(dps_maker *m, const ckpt_value *settings)
     return rc;
 }
 
-/* The settings of the parameter at pair *i of a flat dict, which its pairs follow. */
+/* Collect the settings of the parameter at pair *i of a flat dict; its pairs are adjacent. */
 static ckpt_value *dps_flat_settings(dps_maker *m, ckpt_dict all, uint64_t *i, const char **name)
 {
     const char *first = all.at[*i].key->as.text.at + sizeof dps_flat - 1,
@@ -322,11 +322,11 @@ static int dps_groups(dps_maker *m)
     return rc;
 }
 
-/* ---- what the optimizer keeps ---- */
+/* ---- the optimizer's state ---- */
 
 /*
- * The step count of a parameter; false where the optimizer keeps none.  Ranks that have copies of
- * it have the same: no writer reads them, as the count becomes one of the group.
+ * Read a parameter's step count; *has is false if there is none.  Copies on several ranks must be
+ * equal.  They are compared here because no writer reads them: the count becomes the group's.
  */
 static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *step)
 {
@@ -352,7 +352,7 @@ static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *s
     return rc;
 }
 
-/* Parameters of one group are stepped together, as all training formats have it. */
+/* Require equal step counts in a group, because training formats step its parameters together. */
 static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
 {
     const ckpt_tensor *first = NULL;
@@ -406,9 +406,9 @@ static int dps_entries(dps_maker *m)
 
 /* ---- the whole ---- */
 
-/* ---- what else was saved ---- */
+/* ---- other values ---- */
 
-/* A dict of tensors without a storage here is the model, or a copy of it. */
+/* True for a dict of tensors without storages, which is the model or a copy of it. */
 static bool dps_is_model(const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -420,8 +420,8 @@ static bool dps_is_model(const ckpt_value *v)
 }
 
 /*
- * A dict without the model and the optimizer.  A tensor of several chunks beside them has no
- * storage that a tree could name: it is left out, and said.
+ * Copy a dict without model and optimizer.  A tensor of several chunks has no single storage for
+ * the tree to refer to, so that it is left out and reported.
  */
 static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned depth)
 {
@@ -449,7 +449,7 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
     return rc;
 }
 
-/* The schedule goes where training formats have it: an application object had it below itself. */
+/* Copy the schedule to the root, where training formats have it; programs nest it. */
 static int dps_lift(dps_maker *m, const ckpt_value *schedule, ckpt_value *root)
 {
     ckpt_value *copy = ckpt_value_new(m->map->arena, CKPT_V_DICT);
@@ -460,7 +460,7 @@ static int dps_lift(dps_maker *m, const ckpt_value *schedule, ckpt_value *root)
     return rc;
 }
 
-/* Values for the model file of a training format; the run's steps are the optimizer's. */
+/* Make the values of a training format's model file; the run's steps are the optimizer's. */
 static int dps_values(dps_maker *m)
 {
     ckpt_arena *arena = m->map->arena;
@@ -496,7 +496,7 @@ ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
     for (size_t i = 0; i < s->param.n; i++) {
         const ckpt_tensor *p = s->param.at[i];
 
-        // one that waits has the dtype of its moments
+        // a parameter without a value has the dtype of its moments
         if (p->role != CKPT_ROLE_STATE)
             d = d == CKPT_DTYPE_NONE || d == p->dtype ? p->dtype : CKPT_F32;
     }
@@ -521,7 +521,7 @@ static int dps_make(dps_maker *m)
                                         odd);
     m->state->dtype = ckpt_dcp_dtype(m->state);
     rc = dps_values(m);
-    // a run of DeepSpeed has its optimizer's order; what waits for a layout map gets one there
+    // a DeepSpeed run keeps its optimizer's order; a layout map will order split parameters
     return rc == CKPT_OK && m->state->foreign && !m->waits
                ? ckpt_state_sequence(m->map, m->state, m->in_order, m->err)
                : rc;

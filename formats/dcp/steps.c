@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps.c: owns runs: folders whose sub-folders are checkpoints, as torchtitan (checkpoint/step-N),
- * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) leave them.
+ * steps.c: finds the checkpoint to read in a run's folder, as torchtitan (checkpoint/step-N),
+ * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) lay it out.
  *
- * What a checkpoint is, and a finished one, its driver says (ckpt_run_layout): those with a file of
- * each rank, or one for all, stand so too.  No file names one of them: the newest finished one is
- * gone on from, which is the one whose name ends in the highest number.  One whose save did not
- * finish is passed over, and that is said.
+ * The driver decides which folder is a checkpoint and whether its save finished (ckpt_run_layout),
+ * so that formats with one file per rank or one for all use this too.  No file names the current
+ * checkpoint: the finished one with the highest number at the end of its name is read.  Newer ones
+ * whose save did not finish are skipped with a note.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "formats/dcp/dcp.h"
 
 enum {
-    DST_MAX_LOOKED = 256, /* sub-folders that a probe looks into, the newest first */
+    DST_MAX_LOOKED = 256, /* subfolders that a probe reads, the newest first */
     DST_MAX_LISTED = 12,  /* names in a message */
     DST_MAX_DIGITS = 18
 };
@@ -54,7 +54,7 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
     return true;
 }
 
-/* -1: the name ends in none. */
+/* The number at the end of a folder's name, or -1. */
 static int64_t drn_number(const char *folder)
 {
     char text[CKPT_RUN_NAME];
@@ -71,7 +71,7 @@ typedef struct drn_step {
     bool is, done;
 } drn_step;
 
-/* The folder that holds them, and what one is. */
+/* The folder with the checkpoints, and their kind. */
 typedef struct drn_run {
     ckpt_listing list;
     const ckpt_run_layout *kind;
@@ -92,7 +92,7 @@ static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_ent
     return s;
 }
 
-/* The folder of a run that holds its checkpoints is below it with torchtitan and accelerate. */
+/* The subfolder with the checkpoints, as torchtitan and accelerate have it. */
 static const char *drn_below(const ckpt_listing *list)
 {
     static const char *const names[] = {"checkpoint", "checkpoints"};
@@ -119,7 +119,8 @@ static bool drn_holds(ckpt_map *map, const ckpt_listing *list, const ckpt_run_la
     return false;
 }
 
-/* List the folder that holds the checkpoints: the one given, or one below it; false: neither. */
+/* List the folder with the checkpoints: the given one, or one below it; false if neither has
+ * any. */
 static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, const ckpt_run_layout *kind,
                          ckpt_listing *run)
 {
@@ -140,7 +141,7 @@ bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
     return drn_find_run(list->map, list, kind, &run);
 }
 
-/* CKPT_EMISSING, with the checkpoints that could have been meant. */
+/* Fail with CKPT_EMISSING and list the checkpoints that --tag could name. */
 static int drn_none(ckpt_map *map, const drn_run *run, const char *why, ckpt_err *err)
 {
     const char *text = NULL;
@@ -159,7 +160,7 @@ static int drn_none(ckpt_map *map, const drn_run *run, const char *why, ckpt_err
                      run->list.folder, why, text ? text : "none");
 }
 
-/* The newest finished checkpoint; newer ones that are not are noted. */
+/* Find the newest finished checkpoint, and note newer unfinished ones. */
 static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_err *err)
 {
     drn_step best = {.number = -1}, late = {.number = -1};
@@ -190,7 +191,7 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
                          run->kind->is_done == ckpt_dcp_done ? " (no .metadata)" : "", best.name);
 }
 
-/* The caller's tag: a folder, or the number at the end of the one folder's name. */
+/* Find the caller's tag: the name of a folder, or the number at the end of a single one's name. */
 static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const char **out,
                      ckpt_err *err)
 {

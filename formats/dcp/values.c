@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: owns the tree of values: what the program gave to torch, before it was flattened.
+ * values.c: rebuilds the tree of values that the program gave to torch before it was flattened.
  *
- * Each item stands at the end of its path.  A dict whose keys are the numbers from 0 on was a list.
- * A tensor is a leaf; it has a storage where one chunk is all of it, else it has none here, and its
- * values are the map's.
+ * Each item is put at the end of its path.  A dict whose keys are the numbers from 0 on was a list.
+ * A tensor is a leaf.  It has a storage only if one chunk covers it; otherwise its values are in
+ * the map.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 
-/* A container that was made, and how it is found again. */
+/* A container of the tree, with its key for the index. */
 typedef struct dvl_node {
     const ckpt_value *parent, *key; /* key NULL: the root */
     ckpt_value *v;
@@ -25,7 +25,7 @@ typedef struct dvl_tree {
     ckpt_arena *arena;
     dvl_nodes node;
     ckpt_index index;
-    bool clash; /* two items stand at one place, or one where another is below */
+    bool clash; /* two items have the same path, or one is below the other */
 } dvl_tree;
 
 /* ---- containers ---- */
@@ -52,8 +52,8 @@ static bool dvl_same(const void *ctx, uint32_t number, const void *key)
 }
 
 /*
- * What stands under a key of a dict: a leaf, which is put there, or (NULL) a dict, which is made
- * when it is asked for first.  NULL: no memory, or two items are in each other's way.
+ * Find or make the entry under a key of a dict: `leaf`, or with leaf NULL a dict.  NULL: no memory,
+ * or two items conflict.
  */
 static ckpt_value *dvl_below(dvl_tree *t, ckpt_value *parent, ckpt_value *key, ckpt_value *leaf)
 {
@@ -72,7 +72,7 @@ static ckpt_value *dvl_below(dvl_tree *t, ckpt_value *parent, ckpt_value *key, c
     return ckpt_index_add(&t->index, hash, (uint32_t)(t->node.n - 1)) ? want.v : NULL;
 }
 
-/* A dict of the numbers 0 to n-1, in any order, becomes the list that it was. */
+/* Turn a dict with the keys 0 to n-1, in any order, back into a list. */
 static bool dvl_list(ckpt_arena *arena, ckpt_value *v)
 {
     ckpt_dict map = v->as.map;

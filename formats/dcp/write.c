@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the driver's writer: a folder with one data file for each rank, as torch's
- * FileSystemWriter leaves it, and what get_state_dict gives as its content.
+ * write.c: writes a distributed checkpoint with one data file per rank, like torch's
+ * FileSystemWriter, and with the content of get_state_dict.
  *
  *     model.<parameter>                     weights and buffers, tied names too
  *     optim.state.<parameter>.<moment>      step counts among them
  *     optim.param_groups.<number>.<setting> and .params, the list of names
- *     <key>...                              what the source's program saved beside them
+ *     <key>...                              other values of the source's program
  *
- * Other layouts have the same under other names, and more beside it (programs.c).
+ * Other layouts use other names and have additional values (programs.c).
  *
- * Tensors are cut along their first axis as FSDP2 cuts them: ceil(rows / ranks) for each rank.
+ * Tensors are cut along their first axis as by FSDP2: ceil(rows / ranks) per rank.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,11 +26,11 @@
 typedef struct dpw_writer {
     ckpt_map *to;
     const ckpt_map *from;
-    const ckpt_state *state; /* NULL: weights alone */
+    const ckpt_state *state; /* NULL: only weights are written */
     const ckpt_target *target;
     const ckpt_dcp_layout *layout;
-    ckpt_dcp_metadata meta; /* what was placed in this folder; files by rank */
-    uint32_t *file;         /* of each rank: number in the target map */
+    ckpt_dcp_metadata meta; /* placed items of this folder; files by rank */
+    uint32_t *file;         /* by rank: number in the target map */
     uint32_t ranks;
     ckpt_err *err;
 } dpw_writer;
@@ -43,7 +43,7 @@ static ckpt_value *dpw_key(dpw_writer *w, const char *text)
     return ckpt_value_cstr(w->to->arena, text);
 }
 
-/* Keys that lead to an item: up to four. */
+/* Make a path of up to four keys. */
 static ckpt_value *dpw_path(dpw_writer *w, ckpt_value *const *key, unsigned n)
 {
     ckpt_value *path = ckpt_value_new(w->to->arena, CKPT_V_TUPLE);
@@ -55,7 +55,7 @@ static ckpt_value *dpw_path(dpw_writer *w, ckpt_value *const *key, unsigned n)
     return path;
 }
 
-/* A path with one more key. */
+/* Append a key to a copy of a path. */
 static ckpt_value *dpw_below(dpw_writer *w, const ckpt_value *path, ckpt_value *key)
 {
     ckpt_value *longer = ckpt_value_new(w->to->arena, CKPT_V_TUPLE);
@@ -67,7 +67,7 @@ static ckpt_value *dpw_below(dpw_writer *w, const ckpt_value *path, ckpt_value *
     return longer && key && ckpt_seq_add(w->to->arena, &longer->as.seq, key) ? longer : NULL;
 }
 
-/* The flattened name of a path. */
+/* Join a path to its flattened name. */
 static const char *dpw_name(dpw_writer *w, const ckpt_value *path)
 {
     ckpt_bytes text = {0};
@@ -108,7 +108,7 @@ static int dpw_begin(dpw_writer *w, ckpt_torch_tree *t, uint32_t rank)
     return rc;
 }
 
-/* End it, and keep where it lies. */
+/* End an archive, and record its position. */
 static int dpw_end(dpw_writer *w, ckpt_torch_tree *t, ckpt_value *root, uint32_t rank,
                    ckpt_dcp_chunk *chunk)
 {
@@ -125,7 +125,7 @@ static int dpw_end(dpw_writer *w, ckpt_torch_tree *t, ckpt_value *root, uint32_t
     return CKPT_OK;
 }
 
-/* Rows start..start+count-1 of a tensor, which go to one rank. */
+/* Write a chunk of a tensor to one rank's file. */
 static int dpw_chunk(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, uint32_t rank,
                      const ckpt_dcp_chunk *like, ckpt_extent *e)
 {
@@ -146,7 +146,7 @@ static int dpw_chunk(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, uint
     return dpw_end(w, &tree, v, rank, &chunk);
 }
 
-/* The box of a chunk in the tensor, and how its elements lie in the chunk's storage. */
+/* Make a chunk's box, and the extent of its elements in the chunk's storage. */
 static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_dcp_chunk *chunk,
                     uint64_t start, uint64_t count, ckpt_extent *e)
 {
@@ -174,7 +174,7 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
     return true;
 }
 
-/* A tensor of the source, cut over the ranks. */
+/* Write a tensor of the source, cut over the ranks. */
 static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     const ckpt_tensor *donor = t->owner ? t->owner : t;
@@ -208,7 +208,7 @@ static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckp
     return rc;
 }
 
-/* A tensor of a tree is a tensor of the checkpoint, in one chunk. */
+/* Describe a tensor of a tree as a tensor of the checkpoint, in one chunk. */
 static bool dpw_leaf(dpw_writer *w, const ckpt_tensor_value *v, ckpt_dcp_chunk *chunk)
 {
     ckpt_dcp_item *item = &w->meta.item.at[w->meta.item.n - 1];
@@ -226,7 +226,7 @@ static bool dpw_leaf(dpw_writer *w, const ckpt_tensor_value *v, ckpt_dcp_chunk *
     return true;
 }
 
-/* An object as torch.save writes it. */
+/* Write an object in rank 0's file, as torch.save does. */
 static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
 {
     ckpt_dcp_chunk chunk = {0};
@@ -245,7 +245,7 @@ static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
 
 /* ---- trees ---- */
 
-/* torch goes into a list for dicts and tensors in it, else it is one object. */
+/* True if torch flattens the value: a dict, or a list that contains dicts or tensors. */
 static bool dpw_is_open(const ckpt_value *v, unsigned depth)
 {
     ckpt_seq s = ckpt_value_seq(v);
@@ -296,7 +296,7 @@ static int dpw_model(dpw_writer *w)
         bool model = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
         const char *above = model ? w->layout->model : NULL;
         ckpt_value *key[] = {dpw_key(w, above ? above : t->name), dpw_key(w, t->name)};
-        // what one chunk holds beside the model stands in the values of the run
+        // tensors with one chunk are among the values of the run already
         bool told = t->role == CKPT_ROLE_OTHER && w->state && t->n_extents <= 1;
         if (t->role != CKPT_ROLE_STATE && !told)
             rc = dpw_tensor(w, dpw_path(w, key, above ? 2 : 1), t, ckpt_dcp_written(w->target, t));
@@ -304,7 +304,7 @@ static int dpw_model(dpw_writer *w)
     return rc;
 }
 
-/* <optimizer> / <of> / <name> / <key>, or <optimizer> / "<of>.<name>.<key>". */
+/* The path <optimizer> / <of> / <name> / <key>, or flat <optimizer> / "<of>.<name>.<key>". */
 static ckpt_value *dpw_below_optimizer(dpw_writer *w, const char *of, const char *name,
                                        const char *key)
 {
@@ -316,7 +316,7 @@ static ckpt_value *dpw_below_optimizer(dpw_writer *w, const char *of, const char
     return dpw_path(w, keys, w->layout->flat ? 2 : 4);
 }
 
-/* Moments and step counts: "<kind>/<parameter>". */
+/* Write moments and step counts: "<kind>/<parameter>". */
 static int dpw_moments(dpw_writer *w)
 {
     int rc = CKPT_OK;
@@ -335,7 +335,7 @@ static int dpw_moments(dpw_writer *w)
     return rc;
 }
 
-/* What is one value for a parameter, whatever training formats have it for. */
+/* Write single values per parameter, which training formats store per group. */
 static int dpw_members(dpw_writer *w, const ckpt_group *g)
 {
     int rc = CKPT_OK;
@@ -366,7 +366,7 @@ static ckpt_value *dpw_params(dpw_writer *w, const ckpt_group *g)
     return list;
 }
 
-/* Settings below a path: each a key of it. */
+/* Write settings below a path, one item each. */
 static int dpw_settings(dpw_writer *w, const ckpt_value *path, const ckpt_value *settings)
 {
     ckpt_dict fields = ckpt_value_map(settings);
@@ -382,7 +382,7 @@ static int dpw_settings(dpw_writer *w, const ckpt_value *path, const ckpt_value 
     return rc;
 }
 
-/* The same for each parameter, as flatten_optimizer_state_dict has them. */
+/* Write settings for each parameter, as flatten_optimizer_state_dict does. */
 static int dpw_flat_settings(dpw_writer *w, const ckpt_group *g, const ckpt_value *settings)
 {
     ckpt_dict fields = ckpt_value_map(settings);
@@ -418,7 +418,7 @@ static int dpw_group(dpw_writer *w, size_t number)
     return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
 }
 
-/* Values beside model and optimizer, at the root, where their program had them. */
+/* Write the values beside model and optimizer at the root, like the source's program. */
 static int dpw_values(dpw_writer *w)
 {
     ckpt_value *more = NULL;
@@ -434,7 +434,7 @@ static int dpw_values(dpw_writer *w)
 
 /* ---- files ---- */
 
-/* A data file for each rank, in a folder: "" or "optimizer_0/". */
+/* Begin a data file per rank in a folder: "" or "optimizer_0/". */
 static int dpw_files(dpw_writer *w, const char *folder)
 {
     int rc = CKPT_OK;
@@ -461,7 +461,7 @@ static int dpw_files(dpw_writer *w, const char *folder)
     return rc;
 }
 
-/* .metadata, whose bytes are known by now. */
+/* Write .metadata; it can be made now, because all entries are placed. */
 static int dpw_metadata(dpw_writer *w, const char *folder)
 {
     ckpt_map_file file = {.placed = true, .rank = UINT32_MAX};
@@ -481,7 +481,7 @@ static int dpw_metadata(dpw_writer *w, const char *folder)
     return rc;
 }
 
-/* The optimizer and the values of the run. */
+/* Write the optimizer and the values of the run. */
 static int dpw_run(dpw_writer *w)
 {
     int rc = dpw_moments(w);
@@ -493,7 +493,7 @@ static int dpw_run(dpw_writer *w)
     return rc == CKPT_OK ? dpw_values(w) : rc;
 }
 
-/* All in one folder, or the model in one and the rest in another. */
+/* Write everything in one folder, or the model in one and the rest in another. */
 static int dpw_write(dpw_writer *w)
 {
     const char *first = w->layout->of_model, *second = w->layout->of_optimizer;
