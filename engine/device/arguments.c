@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * arguments.c: owns the conditions on what operations are called with (arguments.h).
- */
+/* arguments.c: checks the arguments of operations (arguments.h). */
 #include "engine/device/arguments.h"
 
 #include <stdio.h>

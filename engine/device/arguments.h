@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arguments.h: whether an operation's arguments can be what device.h asks for; every kind of device
- * asks before it computes.  NULL is refused, as are sizes whose product overflows and buffers that
- * are missing where there is something to do.
+ * arguments.h: declares the checks of operations' arguments.  Every kind of device calls them
+ * before it computes.  They refuse NULL, sizes whose product overflows, and missing buffers if
+ * there is work to do.
  */
 #ifndef ZT_DEVICE_ARGUMENTS_H
 #define ZT_DEVICE_ARGUMENTS_H
@@ -10,14 +10,14 @@
 #include "engine/device/device.h"
 
 /*
- * Whether an operation can start: the device has not failed, ok (its arguments can be, see below),
- * dt is one of F32, BF16, F16.  Else false, and the device has failed.
+ * True if an operation can start: the device has not failed, its arguments are `ok` (see below),
+ * and dt is F32, BF16 or F16.  Otherwise the device fails.
  */
 bool zt_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
 
 /*
- * True if an operation has the arguments it needs: pointers that are there, counts and sizes that
- * fit each other.  What each operation takes is said at its struct in device.h.
+ * True if an operation's pointers are set, and its counts and sizes fit each other.  device.h
+ * documents the arguments at each struct.
  */
 bool zt_ok_accumulate(const zt_accumulate *a);
 bool zt_ok_rows(const zt_rows *a);
@@ -39,7 +39,7 @@ bool zt_ok_dropout(const zt_dropout *a);
 bool zt_ok_loss(const zt_loss *a);
 bool zt_ok_update(const zt_update *a);
 
-/* The distance of rows: 0 stands for rows that follow each other. */
+/* Distance between rows in elements; ld 0 stands for dense rows. */
 static inline uint64_t zt_stride(uint64_t ld, uint64_t width)
 {
     return ld != 0 ? ld : width;

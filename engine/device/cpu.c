@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu.c: the CPU device: its table of operations, its memory, and what all operations begin with.
+ * cpu.c: owns the CPU device: its table of operations, its memory, and the checks before an
+ * operation.
  */
 #define _DEFAULT_SOURCE // madvise
 #include "engine/device/cpu.h"
@@ -14,20 +15,23 @@
 
 #define CC_ALIGN 64u
 
-/* Blocks from this size on are worth large pages: fewer misses of address translation. */
+/* Minimum size for huge pages, which reduce misses of address translation. */
 #define CC_LARGE (4u << 20)
 #define CC_PAGE  ((uintptr_t)2 << 20)
 
 /* Bytes per range of a long copy. */
 #define CC_COPY (1u << 20)
 
-/* Right before each block that alloc() gives out; it takes CC_ALIGN bytes. */
+/* Header before each block that alloc() returns; takes CC_ALIGN bytes. */
 typedef struct cc_head {
     void *memory;
     uint64_t n_bytes;
 } cc_head;
 
-/* Ask for large pages where whole ones lie inside the block.  That is advice: failing is fine. */
+/*
+ * Request huge pages for the whole ones inside the block.  It is only advice, so failures do not
+ * matter.
+ */
 static void cc_advise(void *p, uint64_t n)
 {
 #ifdef MADV_HUGEPAGE
@@ -109,7 +113,7 @@ static void cc_zero(zt_device *d, void *p, uint64_t n_bytes)
 
 static void cc_sync(zt_device *d)
 {
-    (void)d; // every operation returns when it is done
+    (void)d; // nothing to wait for: every operation returns when it is done
 }
 
 static void cc_free(zt_device *d)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu.h: the operations of the CPU device, for its table (cpu.c), its tests, and each other.
+ * cpu.h: declares the operations of the CPU device, for its table (cpu.c), its tests, and each
+ * other.
  *
  *     cpu.c              the table, memory
  *     cpu_pool.c         threads and their scratch
@@ -9,7 +10,7 @@
  *     cpu_act.c          activations
  *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_attention.c cpu_rope.c cpu_dropout.c cpu_update.c
  *
- * What they mean is said at their structs in device.h.
+ * device.h documents the operations at their structs.
  */
 #ifndef ZT_DEVICE_CPU_H
 #define ZT_DEVICE_CPU_H
@@ -45,22 +46,25 @@ void zt_cpu_loss(zt_device *d, ckpt_dtype dt, const zt_loss *a);
 void zt_cpu_rows(zt_device *d, ckpt_dtype dt, const zt_rows *a);
 void zt_cpu_update(zt_device *d, const zt_update *a);
 
-/* What operations share. */
+/* Helpers that operations share. */
 
-/* Elements that fit well into a worker's first-level cache as fp32, several times over. */
+/* Elements per block: as fp32 several blocks fit into a worker's first-level cache. */
 #define ZT_CPU_BLOCK 1024u
 
-/* The n elements of x from element `at` on, as fp32: in place when x is F32, else converted into
- * `room` [n]. */
+/* The n elements of x from element `at` on, as fp32: x itself if it is F32, otherwise converted
+ * into `room` [n]. */
 const float *zt_cpu_read(ckpt_dtype dt, const void *x, uint64_t at, uint64_t n, float *room);
 
-/* Convert to and from fp32, element `at` of the dt side; rounding to nearest even.  F32: a copy. */
+/*
+ * Convert to and from fp32, element `at` of the dt side; store rounds to nearest even.  F32: a
+ * copy.
+ */
 void zt_cpu_load(ckpt_dtype dt, float *to, const void *from, uint64_t at, uint64_t n);
 void zt_cpu_store(ckpt_dtype dt, void *to, uint64_t at, const float *from, uint64_t n);
 
 /*
- * Write n sums x, each rounded once, to elements `at`... of a gradient; or (add) round them, add
- * what is there, and round again, as a framework does that adds one finished gradient to another.
+ * Write n sums x, each rounded once, to elements `at`... of a gradient.  With `add`, round them,
+ * add the old values and round again, as torch does when it adds one finished gradient to another.
  */
 void zt_cpu_put_sum(ckpt_dtype dt, void *to, uint64_t at, const float *x, uint64_t n, bool add);
 

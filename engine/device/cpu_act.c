@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cpu_act.c: activations on the processor, forward and backward, and the gated one of Llama.
- */
+/* cpu_act.c: computes activations on the CPU, forward and backward, and Llama's gated one. */
 #include <string.h>
 
 #include "engine/device/cpu.h"
@@ -44,7 +42,7 @@ ZT_CLONES static void ac_swiglu_block(uint64_t n, float *y, const float *gate, c
     }
 }
 
-/* The gradients of one block; outputs may be the inputs. */
+/* Gradients of one block; outputs may be the inputs. */
 ZT_CLONES static void ac_swiglu_grad_block(const zt_swiglu *a, const float *gate, const float *up,
                                            const float *dy)
 {
@@ -69,7 +67,7 @@ void zt_cpu_act_block(zt_act act, uint64_t n, float *y, const float *x)
 
 typedef struct ac_job {
     ckpt_dtype dt;
-    zt_act_grad a; /* forward: dy is NULL, from pre to dx */
+    zt_act_grad a; /* forward: dy is NULL, input pre, output dx */
     zt_swiglu s;
 } ac_job;
 
@@ -78,7 +76,7 @@ static uint64_t ac_count(uint64_t at, uint64_t last)
     return last - at < ZT_CPU_BLOCK ? last - at : ZT_CPU_BLOCK;
 }
 
-/* Where a block of fp32 results goes: straight to the output, or first to `room`. */
+/* Destination of a block of fp32 results: the output itself, or `room` if it must be converted. */
 static float *ac_out(ckpt_dtype dt, void *y, uint64_t at, float *room)
 {
     return dt == CKPT_F32 ? (float *)y + at : room;

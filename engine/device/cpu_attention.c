@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_attention.c: owns attention on the processor, forward and backward.
+ * cpu_attention.c: computes attention on the CPU, forward and backward.
  *
- * A block of queries meets the keys block by block; scores exist only for one pair of blocks, in
- * the scratch of a worker.  Forward, a running maximum and sum are kept per query, and what was
- * summed so far is scaled down when the maximum grows (Milakov & Gimelshein 2018); backward,
- * probabilities come back from the kept log of the sum (Dao et al. 2022).
+ * A block of queries passes over the keys block by block; scores exist only for one pair of blocks,
+ * in a worker's scratch.  Forward, each query has a running maximum and sum, and the sums are
+ * scaled down when the maximum grows (Milakov & Gimelshein 2018).  Backward, probabilities are
+ * recomputed from the stored log of the sum (Dao et al. 2022).
  *
- * Work is cut so that no two workers write the same output: forward by (batch, head, block of
- * queries), backward by (batch, key head), since the query heads that share a key head add up.
+ * Work is divided so that no two workers write the same output: forward by (batch, head, block of
+ * queries); backward by (batch, key head), because the query heads that share a key head are
+ * summed.
  */
 #include <math.h>
 
@@ -18,25 +19,25 @@
 #include "engine/device/philox.h"
 #include "engine/device/vmath.h"
 
-/* Queries and keys of a block: its scores take 64 KiB.  Both are multiples of ZT_LANES. */
+/* Queries and keys of a block: its scores take 64 KiB.  Both must be multiples of ZT_LANES. */
 #define AT_Q 64u
 #define AT_K 256u
 
-/* Fewer multiplications than this are not worth handing to a thread. */
+/* With fewer multiplications than this, another thread costs more than it saves. */
 #define AT_WORTH 500000u
 
-/* A call, with its strides filled in. */
+/* A call, with all strides set. */
 typedef struct at_job {
     zt_device *device;
     ckpt_dtype dt;
     zt_attention a;
     const zt_attention_grad *grad; /* NULL: forward */
     uint64_t lddo;
-    uint64_t group;    /* query heads of a key head */
-    uint64_t n_blocks; /* of queries in a sequence */
+    uint64_t group;    /* query heads per key head */
+    uint64_t n_blocks; /* blocks of queries per sequence */
 } at_job;
 
-/* What a worker has in its scratch: blocks of AT_Q rows, of AT_K keys, and a whole sequence. */
+/* A worker's scratch: blocks of AT_Q rows and of AT_K keys, and whole sequences. */
 typedef struct at_room {
     float *q, *o, *dout, *acc;         /* [AT_Q, width]; acc: o or dq so far */
     float *top, *sum, *fresh, *shrink; /* [AT_Q]: the running softmax */
@@ -45,8 +46,8 @@ typedef struct at_room {
     float *s, *dp;                     /* [AT_Q, AT_K] */
     float *keep;                       /* [AT_K] */
     float *dk, *dv;                    /* [seq, width]: backward */
-    int32_t *valid;                    /* [seq], up to whole lanes: -1 where the key counts, or 0 */
-    int32_t *near;                     /* [seq] with a window: the last key that counts, or -1 */
+    int32_t *valid; /* [seq], rounded up to whole lanes: -1 if the key counts, else 0 */
+    int32_t *near;  /* [seq], with a window: the last unmasked key up to this one, or -1 */
 } at_room;
 
 /* One head of one sequence. */
@@ -54,20 +55,19 @@ typedef struct at_head {
     const at_job *job;
     const at_room *room;
     uint64_t batch, head;
-    uint64_t first, last; /* all keys that count are in first .. last */
-    uint64_t blind;       /* without a window: queries below this one have no key at all */
+    uint64_t first, last; /* all keys that count lie in first .. last */
+    uint64_t blind;       /* without a window: queries below this one see no key */
 } at_head;
 
-/* Rows of numbers in fp32. */
 typedef struct at_view {
     const float *at;
     uint64_t ld;
 } at_view;
 
-/* Queries q0 .. q0 + rows and keys k0 .. k0 + cols.  ld: cols up to whole lanes. */
+/* Queries q0 .. q0 + rows and keys k0 .. k0 + cols.  ld: cols rounded up to whole lanes. */
 typedef struct at_block {
     uint64_t q0, k0, rows, cols, ld;
-    bool first; /* among the key blocks of its queries */
+    bool first; /* the first key block of its queries */
 } at_block;
 
 static uint64_t at_lanes(uint64_t n)
@@ -82,7 +82,7 @@ static uint64_t at_least(uint64_t a, uint64_t b)
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
-/* The next n floats of a worker's scratch, up to whole lanes; base NULL: only count them. */
+/* Take n floats of a worker's scratch, rounded up to whole lanes; base NULL: only count them. */
 static float *at_take(float *base, uint64_t *used, uint64_t n)
 {
     float *p = base ? base + *used : NULL;
@@ -91,7 +91,7 @@ static float *at_take(float *base, uint64_t *used, uint64_t n)
     return p;
 }
 
-/* Lay out a worker's scratch; returns its size in floats. */
+/* Divide a worker's scratch; returns its size in floats. */
 static uint64_t at_lay(const at_job *j, at_room *r, float *base)
 {
     const uint64_t seq = j->a.seq, width = j->a.width;
@@ -130,7 +130,7 @@ static bool at_room_new(const at_job *j, unsigned worker, at_room *r)
     return true;
 }
 
-/* n rows of one head in fp32: in place, or converted into room. */
+/* n rows of one head in fp32: in place if possible, otherwise converted into room. */
 static at_view at_rows(const at_job *j, const void *x, uint64_t at, uint64_t ld, uint64_t n,
                        float *room)
 {
@@ -152,9 +152,9 @@ static void at_write(const at_job *j, void *x, uint64_t at, uint64_t ld, uint64_
         zt_cpu_store(j->dt, x, at + i * ld, from + i * j->a.width, j->a.width);
 }
 
-/* ---- which keys count -------------------------------------------------------------------- */
+/* ---- keys that count --------------------------------------------------------------------- */
 
-/* Read the mask of the head's sequence. */
+/* Find the keys of the head's sequence that count, from its mask. */
 static void at_read_mask(at_head *h)
 {
     const zt_attention *a = &h->job->a;
@@ -176,7 +176,7 @@ static void at_read_mask(at_head *h)
         h->room->near[i] = h->room->valid[i] != 0 ? (int32_t)i : i > 0 ? h->room->near[i - 1] : -1;
 }
 
-/* Whether a query has no key at all. */
+/* True if a query sees no key. */
 static bool at_is_blind(const at_head *h, uint64_t q)
 {
     const uint64_t window = h->job->a.window;
@@ -197,7 +197,7 @@ static bool at_some_blind(const at_head *h, const at_block *b)
     return false;
 }
 
-/* The keys that some of the block's queries see, from a whole block on. */
+/* The keys that queries of the block see, rounded down to a whole block. */
 static void at_range(const at_head *h, const at_block *b, uint64_t *from, uint64_t *to)
 {
     const zt_attention *a = &h->job->a;
@@ -214,7 +214,7 @@ static void at_range(const at_head *h, const at_block *b, uint64_t *from, uint64
     }
 }
 
-/* The block of keys k0 .. to, or the first AT_K of them. */
+/* Set the block's keys to k0 .. to, at most AT_K of them. */
 static void at_block_keys(at_block *b, uint64_t from, uint64_t k0, uint64_t to)
 {
     b->k0 = k0;
@@ -224,8 +224,8 @@ static void at_block_keys(at_block *b, uint64_t from, uint64_t k0, uint64_t to)
 }
 
 /*
- * Lanes c .. c + ZT_LANES of row r that see their key.  Lanes beyond cols never do: those keys are
- * masked out, in the future, before the window, or beyond the sequence.
+ * Find the lanes c .. c + ZT_LANES of row r that see their key: it is not masked out, not in the
+ * future, not before the window.  Lanes beyond cols never do.
  */
 ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_t r, uint64_t c)
 {
@@ -239,7 +239,7 @@ ZT_INLINE void at_seen(zt_vi *seen, const at_head *h, const at_block *b, uint64_
         *seen &= lane > (int32_t)(q - h->job->a.window - k);
 }
 
-/* A query that sees no key: equal scores for all keys, none for the lanes after them. */
+/* Scores of a query that sees no key: equal for all keys, -inf for the lanes after them. */
 static void at_blind_row(const at_block *b, float *s)
 {
     for (uint64_t c = 0; c < b->ld; c++)
@@ -299,8 +299,8 @@ static void at_spread(const at_head *h, const at_block *b, const zt_sgemm *what)
 
 /* ---- forward ----------------------------------------------------------------------------- */
 
-/* Factors of dropout for row r of the block: the number of a probability is its place in
- * [batch, heads, queries, seq]. */
+/* Dropout factors for row r of the block.  The number of a probability is its offset in [batch,
+ * heads, queries, seq]. */
 static void at_keep(const at_head *h, const at_block *b, uint64_t r)
 {
     const zt_attention *a = &h->job->a;
@@ -309,7 +309,7 @@ static void at_keep(const at_head *h, const at_block *b, uint64_t r)
     zt_philox_keep(a->seed, a->p, row * a->seq + b->k0, b->cols, h->room->keep);
 }
 
-/* Hide what row r does not see; returns its maximum. */
+/* Set the hidden scores of row r to -inf; returns the row's maximum. */
 ZT_INLINE float at_hide(const at_head *h, const at_block *b, uint64_t r, float *s)
 {
     zt_v top, hidden;
@@ -350,7 +350,7 @@ ZT_INLINE float at_exp(float *s, uint64_t n, float top)
 
 /*
  * One step of the running softmax: scores become exponents relative to the new maxima, and `shrink`
- * what earlier sums are to be multiplied by.
+ * gets the factors by which earlier sums must be multiplied.
  */
 ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
 {
@@ -365,7 +365,7 @@ ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
         else
             top = at_hide(h, b, r, s);
         top = m->top[r] > top ? m->top[r] : top;
-        // -inf: a row that has seen no key yet; exp(-inf - 0) = 0
+        // -inf: the row has seen no key yet; exp(-inf - 0) = 0
         m->shrink[r] = m->top[r] - (top > -INFINITY ? top : 0.0F);
         m->fresh[r] = at_exp(s, b->ld, top > -INFINITY ? top : 0.0F);
         m->top[r] = top;
@@ -401,7 +401,7 @@ ZT_CLONES static void at_scale(float *x, uint64_t rows, uint64_t width, const fl
     }
 }
 
-/* Drop probabilities of a block. */
+/* Apply dropout to the probabilities of a block. */
 static void at_drop(const at_head *h, const at_block *b)
 {
     for (uint64_t r = 0; r < b->rows; r++) {
@@ -413,7 +413,7 @@ static void at_drop(const at_head *h, const at_block *b)
     }
 }
 
-/* Element of q (or o, or dq) where the block's rows of this head start; key: of k or v. */
+/* Offset of the block's first row of this head in q (or o, or dq); at_key: in k or v. */
 static uint64_t at_query(const at_head *h, const at_block *b, uint64_t ld)
 {
     return (h->batch * h->job->a.queries + b->q0) * ld + h->head * h->job->a.width;
@@ -424,7 +424,7 @@ static uint64_t at_key(const at_head *h, const at_block *b, uint64_t ld)
     return (h->batch * h->job->a.seq + b->k0) * ld + h->head / h->job->group * h->job->a.width;
 }
 
-/* o and lse of the block's queries, from the sums. */
+/* Write o and lse of the block's queries. */
 static void at_finish(const at_head *h, const at_block *b)
 {
     const at_job *j = h->job;
@@ -442,7 +442,7 @@ static void at_finish(const at_head *h, const at_block *b)
     }
 }
 
-/* All keys for one block of queries of one head. */
+/* Pass over all keys for one block of queries of one head. */
 static void at_forward(const at_head *h, at_block *b)
 {
     const at_job *j = h->job;
@@ -472,7 +472,7 @@ static void at_forward(const at_head *h, at_block *b)
     at_finish(h, b);
 }
 
-/* Tasks are (batch, head, block of queries). */
+/* Tasks are numbered by (batch, head, block of queries). */
 static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const at_job *j = (const at_job *)ctx;
@@ -496,7 +496,7 @@ static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned w
 
 /* ---- backward ---------------------------------------------------------------------------- */
 
-/* Products of rows, summed: delta = sum of dout * o. */
+/* delta = dout * o, summed over each row. */
 ZT_CLONES static void at_delta(const at_view *x, const at_view *y, uint64_t rows, uint64_t width,
                                float *out)
 {
@@ -520,8 +520,8 @@ ZT_CLONES static void at_delta(const at_view *x, const at_view *y, uint64_t rows
 }
 
 /*
- * One row: s from scores to dropped probabilities, dp from their gradients to those of the scores
- * (before scaling): p (dp keep - delta).  keep NULL: no dropout.
+ * One row: turn the scores s into probabilities with dropout, and their gradients dp into gradients
+ * of the scores (before scaling): p (dp keep - delta).  keep NULL: no dropout.
  */
 ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, const float *keep)
 {
@@ -570,7 +570,7 @@ ZT_CLONES static void at_block_grad(const at_head *h, const at_block *b)
     }
 }
 
-/* lse and delta of the block's queries. */
+/* Load lse and compute delta of the block's queries. */
 static void at_begin(const at_head *h, const at_block *b, const at_view *dout)
 {
     const at_job *j = h->job;
@@ -582,7 +582,10 @@ static void at_begin(const at_head *h, const at_block *b, const at_view *dout)
     at_delta(dout, &o, b->rows, j->a.width, m->delta);
 }
 
-/* All keys for one block of queries of one head: its dq, and its part of dk and dv. */
+/*
+ * Pass over all keys for one block of queries of one head: compute its dq, and add its part of dk
+ * and dv.
+ */
 static void at_backward(const at_head *h, at_block *b)
 {
     const at_job *j = h->job;
@@ -613,7 +616,7 @@ static void at_backward(const at_head *h, at_block *b)
     at_write(j, j->grad->dq, at, a->ldq, b->rows, m->acc);
 }
 
-/* Tasks are (batch, key head). */
+/* Tasks are numbered by (batch, key head). */
 static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const at_job *j = (const at_job *)ctx;
@@ -657,7 +660,7 @@ static void at_job_set(at_job *j, zt_device *d, ckpt_dtype dt, const zt_attentio
     j->a.ldo = zt_stride(a->ldo, a->heads * a->width);
 }
 
-/* Tasks to a range, when each takes about n multiplications. */
+/* Tasks per range, if each takes about n multiplications. */
 static uint64_t at_grain(uint64_t n)
 {
     return n < AT_WORTH ? AT_WORTH / (n + 1) + 1 : 1;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cpu_dropout.c: owns dropout on the processor.
- */
+/* cpu_dropout.c: computes dropout on the CPU. */
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/philox.h"
 
-/* Elements worth handing to a thread. */
+/* Minimum number of elements for another thread. */
 #define DO_GRAIN (16u * ZT_CPU_BLOCK)
 
 typedef struct do_job {
@@ -14,7 +12,7 @@ typedef struct do_job {
     const zt_dropout *a;
 } do_job;
 
-/* Elements at .. at + n, at most ZT_CPU_BLOCK. */
+/* Process elements at .. at + n, at most ZT_CPU_BLOCK. */
 static void do_block(const do_job *j, uint64_t at, uint64_t n)
 {
     const zt_dropout *a = j->a;

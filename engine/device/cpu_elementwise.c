@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_elementwise.c: vectors and blocks of rows on the processor: cast, accumulate, scale, add, sum
- * of squares, rows.
+ * cpu_elementwise.c: computes vector operations on the CPU: cast, accumulate, scale, add, sum of
+ * squares, rows.
  *
- * 16-bit vectors are worked on in blocks that stay in the first-level cache while they are fp32.
+ * 16-bit vectors are processed in blocks, so that their fp32 form stays in the first-level cache.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 #define EW_GRAIN (16u * ZT_CPU_BLOCK)
 
-/* Sums of squares: one partial sum per stretch; as long as needed to have at most this many. */
+/* Sums of squares have one partial sum per stretch; stretches are long enough for this maximum. */
 #define EW_SUMS 4096u
 
 /* ---- cast ---------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ ZT_CLONES void zt_cpu_sum(float *y, const float *a, const float *b, uint64_t n)
         y[i] = a[i] + b[i];
 }
 
-/* y += factor * x, the product rounded. */
+/* y += factor * x, with the product rounded. */
 ZT_CLONES static void ew_scaled_sum(float *restrict y, const float *restrict x, uint64_t n,
                                     float factor)
 {
@@ -68,7 +68,7 @@ ZT_CLONES static void ew_scaled_sum(float *restrict y, const float *restrict x, 
         y[i] += x[i] * factor;
 }
 
-/* One block of acc (+)= factor * x where a dtype is not F32. */
+/* One block of acc (+)= factor * x if one of the dtypes is not F32. */
 static void ew_accumulate_block(const zt_accumulate *a, uint64_t at, uint64_t n)
 {
     float room[ZT_CPU_BLOCK], sum[ZT_CPU_BLOCK];
@@ -164,7 +164,7 @@ typedef struct ew_squares {
     double *sum;         /* of each stretch */
 } ew_squares;
 
-/* Sum of squares of n elements: 16 sums in turn, then those in order. */
+/* Sum of squares of n elements: 16 sums in turn, then their sum in order. */
 ZT_CLONES static double ew_square_sum(const float *x, uint64_t n)
 {
     ew_v8d sum[2] = {{0}, {0}};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_embed.c: embeddings on the processor, forward and backward.
+ * cpu_embed.c: computes embeddings on the CPU, forward and backward.
  *
- * Backward, rows of dy that go to the same row of a table are summed in their order, then rounded
- * once.  The work is cut by columns: no two workers write the same element, and the order does not
- * depend on them.
+ * Backward, rows of dy for the same row of a table are summed in their order, then rounded once.
+ * Workers get different columns, so that no two workers write the same element, and the order does
+ * not depend on them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool em_in_table(int32_t index, uint64_t n)
     return index >= 0 && (uint64_t)index < n;
 }
 
-/* One row of y, or false when an index is outside its table. */
+/* Compute one row of y; false: an index is outside its table. */
 static bool em_row(const em_job *j, uint64_t row, float *sum, float *room)
 {
     const zt_embed *a = &j->a;
@@ -72,7 +72,7 @@ void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* One table: which row of dy goes where. */
+/* One table, and the rows of dy that belong to each of its rows. */
 typedef struct em_table {
     ckpt_dtype dt;
     uint64_t width, n_rows; /* of the table */
@@ -83,7 +83,7 @@ typedef struct em_table {
     uint64_t n;            /* of those */
 } em_table;
 
-/* Sum one group, columns c .. c + n, of rows order[first..last). */
+/* Sum columns c .. c + n of one group, rows order[first..last). */
 static void em_group(const em_table *t, uint64_t first, uint64_t last, uint64_t c, uint64_t n)
 {
     float sum[EM_COLUMNS], room[EM_COLUMNS];
@@ -131,7 +131,7 @@ static int em_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Fill order from indices (NULL: all 0); false when one is outside the table. */
+/* Fill order from indices (NULL: all 0); false: an index is outside the table. */
 static bool em_sort(em_table *t, uint64_t *order, const int32_t *index, uint64_t rows, int64_t skip)
 {
     t->order = order;
@@ -147,7 +147,7 @@ static bool em_sort(em_table *t, uint64_t *order, const int32_t *index, uint64_t
     return true;
 }
 
-/* Rows of dy by their position, no sorting needed. */
+/* Order rows of dy by their position, which needs no sorting. */
 static void em_by_position(em_table *t, uint64_t *order, uint64_t rows, uint64_t seq)
 {
     t->order = order;

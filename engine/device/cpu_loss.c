@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_loss.c: losses on the processor, with their gradients written over the logits.
+ * cpu_loss.c: computes losses on the CPU, and writes their gradients over the logits.
  *
  * A row of logits stays in a worker's second-level cache for its three passes: maximum, exponents
- * and their sum, gradient.  Losses of rows are added up in their order, in fp64.
+ * and their sum, gradient.  Losses of rows are summed in their order, in fp64.
  */
 #include <math.h>
 #include <string.h>
@@ -20,10 +20,10 @@ typedef struct lo_job {
     ckpt_dtype dt;
     zt_loss a;
     double *row_loss; /* [rows] */
-    float factor;     /* of gradients: factor / how many count */
+    float factor;     /* of gradients: factor / number of rows that count */
 } lo_job;
 
-/* Maximum of n > 0 elements; a NaN among them may be passed over: the sum has it. */
+/* Maximum of n > 0 elements.  It may skip a NaN, because the sum becomes NaN anyway. */
 ZT_CLONES static float lo_max(const float *x, uint64_t n)
 {
     float top = x[0];
@@ -77,7 +77,7 @@ ZT_CLONES static void lo_scale(float *y, uint64_t n, float factor)
 
 /* ---- cross entropy ------------------------------------------------------------------------- */
 
-/* Sum of exponents of a row; they are left in `out` (may be x). */
+/* Sum of exponents of a row; stores them in `out` (may be x). */
 static double lo_exp_row(float *out, const float *x, uint64_t n, float top)
 {
     double sum = 0;
@@ -88,7 +88,9 @@ static double lo_exp_row(float *out, const float *x, uint64_t n, float top)
     return sum;
 }
 
-/* Without a gradient the exponents need a block of room only. */
+/*
+ * Sum of exponents without storing them: a gradient is not needed, so a block of memory is enough.
+ */
 static double lo_exp_sum(const float *x, uint64_t n, float top)
 {
     float room[ZT_CPU_BLOCK];
@@ -177,7 +179,7 @@ static void lo_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     }
 }
 
-/* What the sum of losses is divided by. */
+/* The divisor of the sum of losses. */
 static double lo_count(const zt_loss *a)
 {
     if (a->kind != ZT_CROSS_ENTROPY)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_matmul.c: matrix products on the processor: linear maps, their gradients, general products.
+ * cpu_matmul.c: computes matrix products on the CPU: linear maps, their gradients, general
+ * products.
  *
- * A product is cut into tiles of its result by sizes alone, never along k, and each tile is one
- * product in one thread: so results do not depend on the number of threads.  What follows a
- * product (activation, rounding) happens to its tile right after it, while that is in the cache.
- * 16-bit operands become fp32 in the worker's scratch, a panel of at most BL_TILE x BL_DEPTH at a
- * time.
+ * A product is split into tiles of its result by sizes alone, never along k, and one thread
+ * computes each tile, so that results do not depend on the number of threads.  Activation and
+ * rounding follow each tile at once, while it is in the cache.  16-bit operands become fp32 in the
+ * worker's scratch, in panels of at most BL_TILE x BL_DEPTH.
  */
 #include <limits.h>
 #include <string.h>
@@ -17,17 +17,17 @@
 #include "engine/device/product.h"
 #include "engine/device/vmath.h"
 
-/* Side of a tile, about: smaller ones waste time as the operands are packed for each, larger ones
- * share out badly. */
+/* Approximate side of a tile.  With smaller ones, packing the operands for each tile wastes time;
+ * larger ones cannot be divided evenly among threads. */
 #define BL_TILE 768u
 
-/* Products of fewer multiplications than this are not cut. */
+/* Products with fewer multiplications than this have one tile. */
 #define BL_WORTH (1u << 20)
 
-/* Steps along k for which 16-bit panels are converted at once. */
+/* Steps along k for which a 16-bit panel is converted at a time. */
 #define BL_DEPTH 512u
 
-/* Columns of a bias gradient that are summed together, and rows whose sums form one addend. */
+/* Columns of a bias gradient that are summed together, and rows per partial sum. */
 #define BL_COLUMNS 64u
 #define BL_ROWS    64u
 
@@ -36,7 +36,7 @@
 typedef struct bl_product {
     zt_product q;
     uint64_t tile_m, tile_n; /* sizes of a tile; 0: no product */
-    uint64_t across, tiles;  /* tiles beside each other, all tiles */
+    uint64_t across, tiles;  /* tiles side by side; number of tiles */
 } bl_product;
 
 typedef struct bl_column_sums {
@@ -46,7 +46,7 @@ typedef struct bl_column_sums {
     bool add;
 } bl_column_sums;
 
-/* Everything one operation has to do: tiles of two products, then blocks of column sums. */
+/* The work of one operation: tiles of two products, then blocks of column sums. */
 typedef struct bl_job {
     zt_device *device;
     ckpt_dtype dt;
@@ -58,7 +58,7 @@ typedef struct bl_tile {
     uint64_t row, column, m, n;
 } bl_tile;
 
-/* Cut a side into equal parts of about BL_TILE, multiples of 64. */
+/* Divide a side into equal parts of about BL_TILE, multiples of 64. */
 static uint64_t bl_side(uint64_t n, uint64_t parts)
 {
     uint64_t each = n / parts + (n % parts != 0);
@@ -72,8 +72,8 @@ static uint64_t bl_parts(uint64_t n)
 }
 
 /*
- * Choose tiles.  An even number of them, if there are few, so that two or four threads get the
- * same; a single one is cut along the longer side.
+ * Choose tiles.  If there are few, their number is even, so that two or four threads get the same
+ * share; a single one is cut along the longer side.
  */
 static void bl_plan(bl_product *p)
 {
@@ -105,7 +105,7 @@ static bl_tile bl_tile_at(const bl_product *p, uint64_t i)
     return t;
 }
 
-/* Element of A, or of B, where a tile begins at step k. */
+/* Offset in A (or, in bl_b_at, in B) of a tile's elements at step k. */
 static uint64_t bl_a_at(const bl_product *p, const bl_tile *t, uint64_t k)
 {
     return p->q.a_transposed ? k * p->q.lda + t->row : t->row * p->q.lda + k;
@@ -124,7 +124,7 @@ ZT_CLONES static void bl_add(float *restrict y, const float *restrict x, uint64_
         y[i] += x[i];
 }
 
-/* Bias first: BLAS adds its product to what is there. */
+/* Store the bias first, because BLAS adds its product to C. */
 static void bl_start(float *c, uint64_t ld, const bl_tile *t, const float *bias, bool add)
 {
     for (uint64_t i = 0; i < t->m; i++) {
@@ -172,7 +172,7 @@ typedef struct bl_room {
     float *a, *b, *c;
 } bl_room;
 
-/* Convert `rows` rows of `width` elements; dense in `to`. */
+/* Convert `rows` rows of `width` elements into dense fp32. */
 static void bl_panel(ckpt_dtype dt, float *to, const void *from, uint64_t ld, const bl_tile *size)
 {
     for (uint64_t i = 0; i < size->m; i++)
@@ -193,7 +193,7 @@ static void bl_panels(ckpt_dtype dt, const bl_product *p, const bl_tile *t, cons
     bl_panel(dt, room->b, p->q.b, p->q.ldb, &b);
 }
 
-/* What the product is added to: bias, or beta C, or nothing. */
+/* Store the values to which the product is added: bias, or beta C, or 0. */
 static void bl_start_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, float *c)
 {
     float bias[ZT_CPU_BLOCK];
@@ -212,14 +212,14 @@ static void bl_start_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, fl
     }
 }
 
-/* Round a tile into its place. */
+/* Round a tile into the output. */
 static void bl_finish_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, float *c)
 {
     for (uint64_t i = 0; i < t->m; i++) {
         float *row = c + i * t->n;
         uint64_t at = (t->row + i) * p->q.ldc + t->column;
         if (p->q.act != ZT_ACT_NONE) {
-            // the activation sees what the backward pass will see: the rounded value
+            // the activation must see the rounded value, because the backward pass sees that one
             void *pre = p->q.pre ? p->q.pre : p->q.c;
             uint64_t pre_at = p->q.pre ? (t->row + i) * p->q.n + t->column : at;
             zt_cpu_store(dt, pre, pre_at, row, t->n);
@@ -304,7 +304,7 @@ static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     }
 }
 
-/* Libraries may count in int. */
+/* True if all sizes fit an int, which libraries may use. */
 static bool bl_fits(const bl_product *p)
 {
     return p->q.m <= INT_MAX && p->q.n <= INT_MAX && p->q.k <= INT_MAX && p->q.lda <= INT_MAX &&

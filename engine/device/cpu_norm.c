@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_norm.c: layer norm and RMS norm on the processor, forward and backward.
+ * cpu_norm.c: computes layer norm and RMS norm on the CPU, forward and backward.
  *
- * Forward and dx go row by row.  Gradients of the weights are sums over rows: those are cut by
- * columns, so that no two workers write the same sum and its order does not depend on them.
+ * Forward and dx go row by row.  Gradients of the weights are sums over rows, so they are divided
+ * by columns: no two workers write the same sum, and its order does not depend on them.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 /* Elements per range of rows. */
 #define NM_GRAIN (8u * ZT_CPU_BLOCK)
 
-/* Columns that are summed together, and rows whose sums form one addend. */
+/* Columns that are summed together, and rows per partial sum. */
 #define NM_COLUMNS 64u
 #define NM_ROWS    64u
 
@@ -114,7 +114,7 @@ ZT_CLONES static void nm_affine(float *y, const float *w, const float *b, uint64
         y[i] = y[i] * w[i] + b[i];
 }
 
-/* Round to dt, as if stored and read again; `room` takes 2n bytes. */
+/* Round to dt and back to fp32, as storing and loading would; `room` takes 2n bytes. */
 static void nm_round(ckpt_dtype dt, float *x, uint64_t n, void *room)
 {
     if (dt != CKPT_F32) {
@@ -123,7 +123,7 @@ static void nm_round(ckpt_dtype dt, float *x, uint64_t n, void *room)
     }
 }
 
-/* The row s = x + add, rounded, and kept where the caller wants it. */
+/* The row s = x + add, rounded, and stored if the caller wants it. */
 static const float *nm_input(const nm_job *j, uint64_t at, float *room, float *room2)
 {
     const zt_norm *a = &j->fw;
@@ -228,7 +228,7 @@ static void nm_dx_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker
 
 /* ---- backward: weights --------------------------------------------------------------------- */
 
-/* The sums of up to NM_COLUMNS columns; part: of the rows since the last addend was complete. */
+/* Sums of up to NM_COLUMNS columns; part_*: of the rows since the last complete partial sum. */
 typedef struct nm_sums {
     float w[NM_COLUMNS], b[NM_COLUMNS], part_w[NM_COLUMNS], part_b[NM_COLUMNS];
 } nm_sums;
@@ -285,7 +285,7 @@ void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
     if (!zt_ready(d, dt, zt_ok_norm_grad(a), "norm_grad"))
         return;
     nm_job j = {.device = d, .dt = dt, .bw = *a};
-    // before dx, which may overwrite dy or x
+    // before dx, because dx may overwrite dy or x
     if (a->dw || a->db)
         zt_cpu_parallel(d, a->width, NM_COLUMNS, nm_sums_columns, &j);
     if (a->dx)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_pool.c: a fixed set of threads that wait for jobs, first spinning, then asleep.
+ * cpu_pool.c: runs a fixed set of threads that wait for jobs, first spinning, then asleep.
  *
  * A job is open until all its ranges have been taken; a worker enters it by raising the count in
- * `state`.  The caller closes it and waits only for those inside, so a thread that the system wakes
- * late delays nobody.
+ * `state`.  The caller closes the job and waits only for the workers inside, so that a thread which
+ * the kernel wakes late delays no other.
  *
- * Why not OpenMP, whose library oneDNN brings along: its teams wait for every member at the end of
- * a loop, and spin.  Where others use the processors too, that costs most of the time: two threads
- * on two processors that were four times taken, a step of a small GPT-2 took 4.4 ms by this pool
- * and 46.6 ms by `parallel for schedule(dynamic)`, one of BERT of MiniLM's size 1.2 s and 2.3 s
- * (medians, taking turns); in the best tenth of the steps 3.0 and 2.6 ms, 0.71 and 1.01 s.  Also
- * libgomp ends the process when a thread cannot be started, and the thread sanitizer does not see
- * what it orders.
+ * OpenMP (oneDNN brings libgomp along) is not used here, because its teams wait for every member at
+ * the end of a loop, and spin.  That costs most of the time if other programs use the CPUs too.
+ * With two threads on two CPUs under four-fold load, a step of a small GPT-2 took 4.4 ms by this
+ * pool and 46.6 ms by `parallel for schedule(dynamic)`, one of BERT of MiniLM's size 1.2 s and 2.3
+ * s (medians, taking turns); in the best tenth of the steps 3.0 and 2.6 ms, 0.71 and 1.01 s.  Also,
+ * libgomp ends the process if it cannot start a thread, and the thread sanitizer does not see its
+ * synchronisation.
  */
 #define _GNU_SOURCE
 #include "engine/device/cpu_pool.h"
@@ -28,16 +28,15 @@
 #define CP_OPEN        0x80000000u
 #define CP_COUNT       0x7fffffffu
 
-/* How long a worker looks for the next job before it sleeps: about 100 us, longer than gaps inside
- * a training step. */
+/* Spins of a worker before it sleeps: about 100 us, longer than gaps inside a training step. */
 #define CP_SPINS 2000u
 
-/* Ranges per worker, at most: enough to share out what a slow worker leaves. */
+/* Maximum ranges per worker: enough for others to take over the rest of a slow worker's share. */
 #define CP_RANGES 32u
 
 typedef struct cp_worker {
-    _Alignas(64) atomic_uint_fast64_t next; /* the first range of its share that nobody took */
-    uint64_t end;                           /* the end of its share */
+    _Alignas(64) atomic_uint_fast64_t next; /* first range of its share not yet taken */
+    uint64_t end;                           /* end of its share */
     void *scratch;
     uint64_t scratch_bytes;
     zt_cpu_pool *pool;
@@ -55,11 +54,11 @@ struct zt_cpu_pool {
     unsigned n, n_started, spins;
     uint64_t jobs;
 
-    /* The job: written before it opens. */
-    uint64_t total, length; /* elements of the job, of one range */
+    /* The job, written before it opens. */
+    uint64_t total, length; /* elements of the job, and of one range */
     zt_cpu_body body;
     void *ctx;
-    void *memory; /* of this struct, as allocated */
+    void *memory; /* memory of this struct, as allocated */
     cp_worker worker[];
 };
 
@@ -82,14 +81,14 @@ static void cp_run_share(zt_cpu_pool *p, cp_worker *from, unsigned number)
     }
 }
 
-/* Take ranges, of the own share first, until there are none. */
+/* Take ranges, first of the own share, until none is left. */
 static void cp_run(zt_cpu_pool *p, unsigned number)
 {
     for (unsigned i = 0; i < p->n; i++)
         cp_run_share(p, &p->worker[(number + i) % p->n], number);
 }
 
-/* The state once there is another job than `seen`. */
+/* Wait for another job than `seen`; returns the new state. */
 static uint64_t cp_await(zt_cpu_pool *p, uint64_t seen)
 {
     uint64_t s = 0;
@@ -100,8 +99,8 @@ static uint64_t cp_await(zt_cpu_pool *p, uint64_t seen)
         cp_pause();
     }
     pthread_mutex_lock(&p->mutex);
-    // the caller stores the state, then reads `sleeping`; here it is the other way round: one of
-    // the two notices
+    // the caller stores the state, then reads `sleeping`; the worker does the reverse, so that one
+    // of them notices
     atomic_fetch_add(&p->sleeping, 1);
     while ((s = atomic_load(&p->state)) >> 32 == seen)
         pthread_cond_wait(&p->work, &p->mutex);
@@ -131,7 +130,7 @@ static void *cp_main(void *arg)
     }
 }
 
-/* Tell the workers that there is another job. */
+/* Publish another job to the workers. */
 static void cp_publish(zt_cpu_pool *p, uint64_t flags)
 {
     p->jobs = (p->jobs + 1) & 0xffffffffu;
@@ -143,7 +142,7 @@ static void cp_publish(zt_cpu_pool *p, uint64_t flags)
     }
 }
 
-/* Cut the job into ranges of a multiple of grain, and those into shares. */
+/* Divide the job into ranges, which are multiples of grain, and those into shares. */
 static void cp_share_out(zt_cpu_pool *p, uint64_t n, uint64_t grain)
 {
     uint64_t grains = n / grain + (n % grain != 0);
@@ -153,7 +152,7 @@ static void cp_share_out(zt_cpu_pool *p, uint64_t n, uint64_t grain)
     p->total = n;
     p->length = per_range * grain;
     for (unsigned i = 0; i < p->n; i++) {
-        // ranges * i cannot overflow: ranges <= wanted
+        // ranges * i cannot overflow, because ranges <= wanted
         atomic_store_explicit(&p->worker[i].next, ranges * i / p->n, memory_order_relaxed);
         p->worker[i].end = ranges * (i + 1) / p->n;
     }
@@ -201,7 +200,7 @@ void *zt_cpu_scratch(zt_device *d, unsigned worker, uint64_t n_bytes)
     return (char *)w->scratch + (64 - start % 64) % 64;
 }
 
-/* Processors that this process may run on. */
+/* Number of CPUs on which this process may run. */
 static unsigned cp_processors(void)
 {
     cpu_set_t set;
@@ -211,7 +210,10 @@ static unsigned cp_processors(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
-/* Workers take no signals: matrix products must not be interrupted on this stack (cpu_sgemm.h). */
+/*
+ * Start the workers with all signals blocked, because a handler must not run on their stack during
+ * a matrix product (cpu_sgemm.h).
+ */
 static int cp_start(zt_cpu_pool *p, ckpt_err *err)
 {
     sigset_t all, before;
@@ -244,7 +246,8 @@ int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err)
     p->memory = memory;
     p->n = n;
     p->spins =
-        n <= processors ? CP_SPINS : 0; // with more threads than processors a spinner robs a worker
+        n <= processors ? CP_SPINS : 0; // with more threads than CPUs, a spinning worker takes time
+                                        // from others
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->work, NULL);
     for (unsigned i = 0; i < n; i++) {

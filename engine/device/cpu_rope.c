@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cpu_rope.c: owns rotary position embedding on the processor (Su et al. 2021), halves rotated.
- */
+/* cpu_rope.c: computes rotary position embedding on the CPU (Su et al. 2021), rotating halves. */
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/formulas.h"
 
-/* Elements of a head that are rotated at a time: as fp32 they stay in registers and cache. */
+/* Elements of a head per block: as fp32 they stay in registers and cache. */
 #define RO_CHUNK 256u
 
-/* Elements worth handing to a thread. */
+/* Minimum number of elements for another thread. */
 #define RO_WORTH 16384u
 
 typedef struct ro_job {
@@ -18,7 +16,7 @@ typedef struct ro_job {
     uint64_t ld;
 } ro_job;
 
-/* Rotate n pairs, of the low and the high half; sign -1: back. */
+/* Rotate n pairs of the low and the high half; sign -1: in reverse. */
 ZT_CLONES static void ro_rotate(float *low, float *high, const float *c, const float *s, uint64_t n,
                                 float sign)
 {
@@ -36,7 +34,7 @@ ZT_CLONES static void ro_rotate(float *low, float *high, const float *c, const f
     }
 }
 
-/* Rotate the vector of one head at element `at`; c, s [width / 2]. */
+/* Rotate one head's vector at element `at`; c, s [width / 2]. */
 static void ro_head(const ro_job *j, uint64_t at, const float *c, const float *s)
 {
     const uint64_t half = j->a->width / 2;

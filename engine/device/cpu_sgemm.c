@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_sgemm.c: the fp32 matrix product of one thread, by a library: oneDNN, or a BLAS where there
- * is no oneDNN for the processor.
+ * cpu_sgemm.c: computes the fp32 matrix product of one thread by a library: oneDNN, or a BLAS on
+ * CPUs without oneDNN.
  *
- * On x86-64 oneDNN's product takes about 15 % less time than OpenBLAS's with sides of a few
- * hundred, and 30 % less with heads of attention (tests/bench/RESULTS.md).
+ * oneDNN is preferred because on x86-64 it takes about 15 % less time than OpenBLAS with sides of a
+ * few hundred, and 30 % less with heads of attention (tests/bench/RESULTS.md).
  */
 #include "engine/device/cpu_sgemm.h"
 
-/* k 0: C = beta C. */
+/* The case k = 0: C = beta C. */
 static void gm_scale(const zt_sgemm *g)
 {
     for (uint64_t i = 0; i < g->m; i++) {
@@ -21,12 +21,12 @@ static void gm_scale(const zt_sgemm *g)
 #ifdef ZT_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 
-// of libgomp: <omp.h> is not there for every compiler
+// libgomp's function, declared here because not every compiler has <omp.h>
 void omp_set_num_threads(int n);
 
 static bool gm_product(const zt_sgemm *g)
 {
-    // OpenMP keeps this setting for each thread: workers share out the work themselves
+    // per thread, as in OpenMP: the pool's workers already share the work
     static _Thread_local bool alone;
 
     if (!alone) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cpu_sgemm.h: the fp32 matrix product of one thread, for use inside workers.
- */
+/* cpu_sgemm.h: declares the fp32 matrix product of one thread, for use inside workers. */
 #ifndef ZT_DEVICE_CPU_SGEMM_H
 #define ZT_DEVICE_CPU_SGEMM_H
 
@@ -27,11 +25,10 @@ typedef struct zt_sgemm {
     uint64_t lda, ldb, ldc;
 } zt_sgemm;
 
-/* Sides are below 2^31.  The result depends on nothing but the operands.
- * A signal's handler must run on a stack of its own (sigaltstack): the library's code uses the
- * stack pointer for other things while it computes, and a handler beside it overwrites memory.
- * Errors: ELIMIT (out of
- * memory), kept by the device. */
+/* Sizes must be below 2^31.  The result depends on the operands alone.  A signal handler must run
+ * on a stack of its own (sigaltstack), because the library uses the stack pointer for other
+ * purposes while it computes: a handler on the same stack overwrites memory.  Errors: ELIMIT (out
+ * of memory), kept in the device. */
 void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g);
 
 #endif

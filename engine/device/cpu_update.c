@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_update.c: optimizer steps on the processor: one pass over weights, state and gradient, in
- * blocks that stay in the first-level cache while they are converted, updated (formulas.h) and
- * rounded.
+ * cpu_update.c: computes optimizer steps on the CPU, in one pass over weights, state and gradient.
+ * Blocks stay in the first-level cache while they are converted, updated (formulas.h) and rounded.
  *
  * The order of operations is that of DeepSpeed's CPU kernels (csrc/adam, csrc/lion, csrc/adagrad of
- * 0.19.8), of torch's SGD, and of the CUDA kernel for LAMB.  Every element is computed alone, by
- * operations that round once each, so that neither threads nor the cut into pieces change a bit;
- * LAMB's norms are sums over fixed stretches, added in order.
+ * 0.19.8), of torch's SGD, and of the CUDA kernel for LAMB.  Every element is computed on its own,
+ * by operations that round once each, so that neither threads nor the borders of blocks change a
+ * bit.  LAMB's norms are sums over fixed stretches, added in order.
  */
 #include <math.h>
 
@@ -24,7 +23,7 @@ typedef struct up_job {
     double *sum; /* LAMB: squares of p and of its direction, per stretch */
 } up_job;
 
-/* Gradient of a block, ready for use: in fp32, times the scale. */
+/* Gradient of a block in fp32, times the scale. */
 ZT_CLONES static void up_scale(float *restrict out, const float *restrict g, uint64_t n,
                                float factor)
 {
@@ -41,7 +40,10 @@ ZT_CLONES static void up_scale(float *restrict out, const float *restrict g, uin
         v[i] = c.v;                                                                                \
     }
 
-/* A step of n elements; for LAMB of their state.  m, v: a room where the kind has none. */
+/*
+ * Update n elements (with LAMB only their state).  m, v: dummy memory if the optimizer has no such
+ * state.
+ */
 ZT_CLONES static void up_step(const up_job *j, uint64_t n, float *restrict p, float *restrict m,
                               float *restrict v, const float *restrict g)
 {
@@ -90,7 +92,7 @@ ZT_CLONES static void up_move(uint64_t n, float *restrict p, const float *restri
         p[i] = p[i] - u[i] * factor;
 }
 
-/* Eight sums side by side: the order is fixed and the adder is kept busy. */
+/* Eight sums side by side keep the adder busy, in a fixed order. */
 static double up_squares(uint64_t n, const float *x)
 {
     double s[8] = {0};
@@ -100,13 +102,13 @@ static double up_squares(uint64_t n, const float *x)
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-/* The gradient of n elements from `at` on; room for them when they must be converted or scaled. */
+/* Gradient of n elements from `at` on; `room` is used if they must be converted or scaled. */
 static const float *up_gradient(const zt_update *a, uint64_t at, uint64_t n, float *room)
 {
     const float *g = zt_cpu_read(a->g_dtype, a->g, at, n, room);
     float plain[ZT_CPU_BLOCK];
 
-    if (a->g_scale == 1.0f) { // exact for every value, NaN included
+    if (a->g_scale == 1.0f) { // 1 changes no value, not even NaN
         return g;
     }
     if (g == room) {
@@ -134,8 +136,8 @@ static void up_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     }
 }
 
-/* LAMB's first pass over one stretch or several: state, and the squares of weights and directions.
- */
+/* LAMB's first pass over some stretches: update the state, and sum the squares of weights and
+ * directions. */
 static void up_lamb_norms(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const up_job *j = ctx;
@@ -160,7 +162,7 @@ static void up_lamb_norms(void *ctx, uint64_t first, uint64_t last, unsigned wor
     }
 }
 
-/* Its second pass: step is the trust ratio times the step size. */
+/* LAMB's second pass; step is the trust ratio times the step size. */
 static void up_lamb_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const up_job *j = ctx;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_values.c: values of any dtype as fp32, for the operations of the CPU device.
+ * cpu_values.c: converts values of any dtype to and from fp32, for the operations of the CPU
+ * device.
  */
 #include "engine/device/cpu.h"
 #include "libckpt/base/cast.h"

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * device.c: what all kinds of devices share: the first failure, and the end.
- */
+/* device.c: owns the part that all kinds of devices share: the first failure, and freeing. */
 #include "engine/device/device.h"
 
 #include <pthread.h>
 
-// operations fail from the threads of a device, too
+// needed because operations can fail in a device's threads
 static pthread_mutex_t dv_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void zt_device_fail(zt_device *d, int code, const char *text)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.h: where tensors live and what computes on them: one table of operations per kind of
- * device.
+ * device.h: declares devices, which hold tensors and compute on them, by one table of operations
+ * per kind of device.
  *
- * Everything above this table (models, ZeRO runtime, optimizers, checkpoints) is written against it
- * alone; a new kind of device is a new table.  Pointers to tensors are device pointers: only where
- * `host` is set may the caller read them.  Tensors are dense and row-major unless a struct has an
- * `ld` (elements from one row to the next; 0: dense).
+ * All code above this table (models, ZeRO runtime, optimizers, checkpoints) uses nothing else, so a
+ * new kind of device needs only a new table.  Pointers to tensors are device pointers: the caller
+ * may read them only if `host` is set.  Tensors are dense and row-major unless a struct has an `ld`
+ * (elements from one row to the next; 0: dense).
  *
- * Precision: `dt` is the dtype that the model is trained in: CKPT_F32, CKPT_BF16 or CKPT_F16.
+ * Precision: `dt` is the dtype in which the model is trained: CKPT_F32, CKPT_BF16 or CKPT_F16.
  * Weights, activations and their gradients have it.  Each operation computes in fp32 and rounds its
  * outputs once (to nearest even).
  *
- * Errors: operations return nothing.  The first failure (memory, a kernel's) is kept in the device
- * and every later operation does nothing; zt_device_check() tells.  Callers check once per micro
- * step, and before results leave the process.  An operation given a NULL that it needs fails in the
- * same way.
+ * Errors: operations return nothing.  The device keeps the first failure (out of memory, a failed
+ * kernel), and all later operations do nothing; zt_device_check() returns it.  Callers check once
+ * per micro step, and before results leave the process.  An operation that gets a NULL for a
+ * required pointer fails in the same way.
  *
- * Order: operations of one device happen in the order in which they were called.  A device is used
- * by one thread at a time; whoever lets several use it keeps them apart.
+ * Order: a device runs its operations in the order of the calls.  Only one thread at a time may use
+ * a device; callers with several threads must serialise them.
  */
 #ifndef ZT_DEVICE_DEVICE_H
 #define ZT_DEVICE_DEVICE_H
@@ -38,14 +38,14 @@ typedef enum zt_act { ZT_ACT_NONE, ZT_GELU, ZT_GELU_TANH, ZT_RELU, ZT_TANH, ZT_S
  *
  * w      [out, in], or [in, out] with w_in_out (GPT-2's Conv1D)
  * b      [out] or NULL
- * pre    where x w' + b is kept for the backward pass when act is not NONE (may be NULL in
- *        evaluation); else unused
+ * pre    output for the backward pass if act is not NONE: x w' + b (may be NULL in evaluation);
+ *        else unused
  */
 typedef struct zt_linear {
     uint64_t rows, in, out;
     uint64_t ldx, ldy; /* elements; 0: dense */
     bool w_in_out;
-    bool y_add; /* add to what y holds (act NONE only) */
+    bool y_add; /* add to the old y (act NONE only) */
     zt_act act;
     const void *x, *w, *b;
     void *y, *pre;
@@ -54,8 +54,8 @@ typedef struct zt_linear {
 /*
  * Gradients of y = x w' + b.
  *
- * dx     NULL: not wanted; dx_add: added to what is there
- * dw,db  NULL: frozen; w_add, b_add: added to what is there (rounded in dt), else overwritten
+ * dx     NULL: not computed; dx_add: add to the old values
+ * dw,db  NULL: frozen; w_add, b_add: add to the old values (rounded in dt), otherwise overwrite
  */
 typedef struct zt_linear_grad {
     uint64_t rows, in, out;
@@ -79,8 +79,8 @@ typedef struct zt_matmul {
 /*
  * Layer norm, or RMS norm (rms set, b NULL), of s = x + add (add NULL: s = x) over rows of `width`.
  *
- * sum        where s is kept when add is given (may be x or add itself)
- * mean,rstd  [rows] fp32, kept for the backward pass (mean unused by rms); NULL in evaluation
+ * sum        output: s, if add is given (may be x or add itself)
+ * mean,rstd  output: [rows] fp32, for the backward pass (rms has no mean); NULL in evaluation
  * Source     y = (s - mean) * rstd * w + b, rstd = 1/sqrt(var + eps), biased variance (Ba et al.
  *            2016); rms: y = w * round(s / sqrt(mean(s^2) + eps)) (Zhang & Sennrich 2019, rounding
  *            as in LlamaRMSNorm)
@@ -95,8 +95,8 @@ typedef struct zt_norm {
 } zt_norm;
 
 /*
- * Its gradients.  x is s.  dx_add: dx += (the residual's gradient is there already).  dw, db as in
- * zt_linear_grad.
+ * Gradients of zt_norm.  x is s.  dx_add: dx += , because dx holds the residual's gradient.  dw, db
+ * as in zt_linear_grad.
  */
 typedef struct zt_norm_grad {
     uint64_t rows, width;
@@ -108,7 +108,7 @@ typedef struct zt_norm_grad {
 
 /*
  * y[i] = word[token[i]] + position[i % seq] + type[kind[i]]; position and type may be NULL (kind
- * NULL: row 0).  Tokens were checked against `vocab` and kinds against `n_types` by the caller.
+ * NULL: row 0).  The caller must have checked tokens against `vocab` and kinds against `n_types`.
  */
 typedef struct zt_embed {
     uint64_t rows, seq, width, vocab, n_types;
@@ -118,15 +118,15 @@ typedef struct zt_embed {
 } zt_embed;
 
 /*
- * Its gradients: rows with equal indices add up (in fp32, rounded once).  padding: row of `word`
- * that gets none; -1.
+ * Gradients of zt_embed: rows with equal indices are summed in fp32, rounded once.  padding: the
+ * row of `word` that gets no gradient, or -1.
  */
 typedef struct zt_embed_grad {
     uint64_t rows, seq, n_positions, width, vocab, n_types;
     int64_t padding;
     const int32_t *token, *kind;
     const void *dy;
-    /* NULL: frozen, or none.  All of [vocab, width] is written unless added to */
+    /* NULL: frozen or missing.  Without *_add all of the table is overwritten. */
     void *dword, *dposition, *dkind;
     bool word_add, position_add, kind_add;
 } zt_embed_grad;
@@ -135,8 +135,8 @@ typedef struct zt_embed_grad {
  * Scaled dot-product attention with grouped heads.  A head's vector starts at row * ld + head *
  * width.
  *
- * queries    of each sequence only the first ones are asked (what a classifier reads of its last
- *            block); 0: all, seq
+ * queries    only the first queries of each sequence are computed (a classifier reads only these of
+ *            its last block); 0: all, seq
  * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h
  *            uses key head h / (heads / kv_heads)
  * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
@@ -163,7 +163,10 @@ typedef struct zt_attention {
     float *lse;
 } zt_attention;
 
-/* Gradients; o is the forward output, overwritten: dq, dk, dv with the strides of q, k, v. */
+/*
+ * Gradients of zt_attention; fw.o is the forward output and is overwritten.  dq, dk, dv have the
+ * strides of q, k, v.
+ */
 typedef struct zt_attention_grad {
     zt_attention fw;
     uint64_t lddo;
@@ -173,8 +176,8 @@ typedef struct zt_attention_grad {
 
 /*
  * Rotate the two halves of each head's vector in place: (a, b) -> (a cos - b sin, b cos + a sin);
- * inverse for gradients.  x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32,
- * already rounded to dt by the caller.
+ * inverse for gradients.  x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32, which
+ * the caller has rounded to dt.
  */
 typedef struct zt_rope {
     uint64_t rows, seq, heads, width, ld;
@@ -185,8 +188,8 @@ typedef struct zt_rope {
 
 /*
  * y = x * keep / (1 - p) [+ add].  keep[i] depends on (seed, i) alone (Philox4x32-10, Salmon et al.
- * 2011), so the backward pass and recomputation call it again with the same seed.  y may be x or
- * add.
+ * 2011), so that the backward pass and recomputation get it again from the same seed.  y may be x
+ * or add.
  */
 typedef struct zt_dropout {
     uint64_t n, seed;
@@ -196,22 +199,22 @@ typedef struct zt_dropout {
 } zt_dropout;
 
 typedef enum zt_loss_kind {
-    /* label [rows] int32; ZT_IGNORE rows count for nothing; mean over the others (0/0 = NaN) */
+    /* label [rows] int32; rows with ZT_IGNORE are left out; mean over the others (0/0 = NaN) */
     ZT_CROSS_ENTROPY,
     ZT_MSE, /* target [rows, classes] float; mean over all elements */
-    ZT_BCE  /* target [rows, classes] float in 0..1; with logits; mean over all elements */
+    ZT_BCE  /* target [rows, classes] float in 0..1; x are logits; mean over all elements */
 } zt_loss_kind;
 
 #define ZT_IGNORE (-100)
 
 /*
- * Mean loss of logits [rows, classes] (ld): *loss on the host.  With `grad` the logits are
- * overwritten by factor * d loss / d logits.
+ * Mean loss of logits [rows, classes] (ld), stored in *loss on the host.  With `grad` the logits
+ * are overwritten by factor * d loss / d logits.
  */
 typedef struct zt_loss {
     zt_loss_kind kind;
     uint64_t rows, classes, ld;
-    const int32_t *label; /* host and device alike see them: device pointer */
+    const int32_t *label; /* device pointer */
     const float *target;
     void *logits;
     bool grad;
@@ -250,19 +253,24 @@ typedef struct zt_update {
     double lr, beta1, beta2, eps, weight_decay;
     double step_size;   /* ADAM: lr / (1 - beta1^t); LAMB: lr sqrt(1-beta2^t) / (1 - beta1^t) */
     double denominator; /* ADAM: 1 / sqrt(1 - beta2^t) */
-    bool decoupled;     /* ADAM, SGD: weight decay beside the gradient (AdamW), else added to it */
+    bool decoupled;     /* ADAM, SGD: decoupled weight decay (AdamW), otherwise L2 */
     bool first;         /* SGD: momentum buffers are new */
     bool nesterov, eps_inside;
     double dampening, min_coeff, max_coeff;
-    /* ADAM: 1 - beta is formed in fp64, as in torch; else in fp32, as in DeepSpeed's kernels */
+    /*
+     * ADAM: compute 1 - beta in fp64, as torch does; otherwise in fp32, as DeepSpeed's kernels do
+     */
     bool exact;
-    /* LION: a blend of 0 moves the weight up (CUDA class); else by its sign bit (CPU class) */
+    /*
+     * LION: an update of 0 increases the weight (CUDA class); otherwise its sign bit decides (CPU
+     * class)
+     */
     bool zero_up;
 } zt_update;
 
 /*
- * acc = factor * x, or acc += factor * x; with a factor other than 1 the product is rounded to
- * x_dtype first.
+ * acc = factor * x, or acc += factor * x.  If factor is not 1, the product is rounded to x_dtype
+ * first.
  */
 typedef struct zt_accumulate {
     uint64_t n;
@@ -282,7 +290,9 @@ typedef struct zt_act_grad {
     void *dx;
 } zt_act_grad;
 
-/* y = silu(gate) * up, and its gradients: y may be gate or up, dgate may be gate, dup may be up. */
+/*
+ * y = silu(gate) * up, and its gradients.  y may be gate or up, dgate may be gate, dup may be up.
+ */
 typedef struct zt_swiglu {
     uint64_t n;
     const void *gate, *up;
@@ -295,16 +305,17 @@ typedef struct zt_device_ops {
     const char *name; /* "cpu", "cuda" */
 
     /*
-     * Memory: n bytes aligned to 64, contents undefined; NULL and a kept error when there is none.
-     * After put and get the host's bytes may be used: put has read them, get has written them.
+     * Memory: n bytes aligned to 64, contents undefined; NULL if there is none, and the device
+     * fails.  After put and get the caller may use the host's bytes: put has read them, get has
+     * written them.
      */
     void *(*alloc)(zt_device *d, uint64_t n_bytes);
     void (*release)(zt_device *d, void *p);
     void (*put)(zt_device *d, void *to, const void *host, uint64_t n_bytes);
     void (*get)(zt_device *d, void *host, const void *from, uint64_t n_bytes);
     /*
-     * Memory of the host, aligned to 64, that put and get are fastest with: a GPU reads and writes
-     * it by itself (pinned).  Not counted in `allocated` unless it is the device's own (host).
+     * Host memory, aligned to 64, with which put and get are fastest, because a GPU accesses it
+     * directly (pinned).  Counted in `allocated` only if it is the device's own memory (host).
      */
     void *(*alloc_host)(zt_device *d, uint64_t n_bytes);
     void (*release_host)(zt_device *d, void *p);
@@ -319,7 +330,7 @@ typedef struct zt_device_ops {
     void (*accumulate)(zt_device *d, const zt_accumulate *a);
     void (*scale)(zt_device *d, ckpt_dtype dt, uint64_t n, void *x, float factor);
     void (*add)(zt_device *d, ckpt_dtype dt, uint64_t n, void *y, const void *x); /* y += x */
-    /* Sum of squares in fp64, on the host; not finite as soon as one element is not. */
+    /* Sum of squares in fp64, on the host; not finite if any element is not. */
     double (*sum_squares)(zt_device *d, ckpt_dtype dt, uint64_t n, const void *x);
 
     /* Layers. */
@@ -347,21 +358,21 @@ typedef struct zt_device_ops {
 struct zt_device {
     const zt_device_ops *ops;
     bool host;          /* device pointers are host pointers */
-    uint64_t allocated; /* bytes now, and at most so far */
+    uint64_t allocated; /* bytes now, and the maximum so far */
     uint64_t peak;
-    ckpt_err err; /* the first failure; code CKPT_OK: none */
+    ckpt_err err; /* first failure; CKPT_OK: none */
 };
 
 /*
- * The processor: fp32 matrix products by a BLAS, everything over n_threads threads (0: as many as
- * processors this process may run on).  Results do not depend on the number of threads.
+ * A CPU device: fp32 matrix products by a BLAS, all operations over n_threads threads (0: one per
+ * CPU on which this process may run).  Results do not depend on the number of threads.
  */
 int zt_cpu_new(zt_device **out, unsigned n_threads, ckpt_err *err);
 
 /* CKPT_OK, or the first failure of the device's operations so far. */
 int zt_device_check(zt_device *d, ckpt_err *err);
 
-/* Keep a failure (for operations): only the first one counts. */
+/* Record a failure (for operations); later ones are ignored. */
 void zt_device_fail(zt_device *d, int code, const char *text);
 
 void zt_device_free(zt_device *d); /* NULL is fine */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * formulas.h: the arithmetic of elements, for the processor and for GPUs alike: random words,
+ * formulas.h: implements the arithmetic of single elements, for CPU and GPU alike: random words,
  * dropout, activations, rotation, normalisation, optimizer steps.
  *
- * C and CUDA compile it, each with its own way to walk over memory.  zt_f is what activations and
- * rotation take at once: 16 elements of vmath.h, or one of a kernel.  Everything is fp32, and the
- * order of operations is part of the formula: results are compared bit for bit where the compiler
- * fuses nothing (all of the processor's files, vector.cu).
+ * C and CUDA compile it, each with its own loops over memory.  Activations and rotation process one
+ * zt_f at a time: 16 elements of vmath.h, or one of a kernel.  All arithmetic is fp32, and the
+ * order of operations is part of the formula, because results are compared bit for bit between
+ * files in which the compiler fuses nothing (all of the CPU's, vector.cu).
  */
 #ifndef ZT_DEVICE_FORMULAS_H
 #define ZT_DEVICE_FORMULAS_H
@@ -26,7 +26,7 @@ typedef zt_v zt_f;
 
 /* ---- random words, dropout ---- */
 
-/* Block `block` of a seed, of stream `last` (philox.h): four words. */
+/* Four random words: block `block` of a seed, in stream `last` (philox.h). */
 ZT_FORMULA philox4x32_ctr_t zt_philox_block(uint64_t seed, uint64_t block, uint32_t last)
 {
     const philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
@@ -36,8 +36,8 @@ ZT_FORMULA philox4x32_ctr_t zt_philox_block(uint64_t seed, uint64_t block, uint3
 }
 
 /*
- * Dropout at rate p: an element stays, times factor, where the upper 24 bits of its word are not
- * below `least`: p 2^24 is exact, and so is the comparison of integers.
+ * Dropout at rate p keeps an element, times factor, if the upper 24 bits of its word are at least
+ * `least`.  p 2^24 is exact, and so is the comparison of integers.
  */
 typedef struct zt_keep {
     int32_t least;
@@ -52,10 +52,10 @@ static inline zt_keep zt_keep_of(float p)
     return k;
 }
 
-/* ---- functions that the two sides have ---- */
+/* ---- functions with two implementations ---- */
 
 #ifdef __cplusplus
-/* x = exp(x), as the GPU's library has it; on the processor vmath.h. */
+/* x = exp(x), from the GPU's library; on the CPU from vmath.h. */
 ZT_FORMULA void zt_f_exp(float *x)
 {
     *x = expf(*x);
@@ -73,7 +73,7 @@ ZT_FORMULA void zt_f_tanh(float *x)
     *x = tanhf(*x);
 }
 
-/* y = 0 where x <= 0; NaN stays. */
+/* y = 0 if x <= 0; NaN stays. */
 ZT_FORMULA void zt_f_relu(float *y, const float *x)
 {
     *y = *x <= 0.0F ? 0.0F : *y;
@@ -83,7 +83,7 @@ ZT_FORMULA void zt_f_relu(float *y, const float *x)
 #define zt_f_erf  zt_v_erf
 #define zt_f_tanh zt_v_tanh
 
-/* y = 0 where x <= 0; NaN stays. */
+/* y = 0 if x <= 0; NaN stays. */
 ZT_FORMULA void zt_f_relu(zt_v *y, const zt_v *x)
 {
     const zt_v zero = {0};
@@ -151,7 +151,7 @@ ZT_FORMULA void zt_f_gelu_slope(zt_f *x)
     *x = 0.5F * (1.0F + t) + at * (ZT_DENSITY * e);
 }
 
-/* The same for GELU by tanh. */
+/* d gelu / dx for GELU by tanh. */
 ZT_FORMULA void zt_f_gelu_tanh_slope(zt_f *x)
 {
     zt_f at = *x, t = ZT_TANH_SCALE * (at + ZT_TANH_CUBIC * (at * at * at));
@@ -206,7 +206,7 @@ ZT_FORMULA void zt_f_swiglu(zt_f *gate, const zt_f *up)
     *gate = *gate * *up;
 }
 
-/* gate and up become their gradients. */
+/* Replace gate and up by their gradients. */
 ZT_FORMULA void zt_f_swiglu_grad(zt_f *gate, zt_f *up, const zt_f *dy)
 {
     zt_f slope = *gate, silu;
@@ -220,7 +220,7 @@ ZT_FORMULA void zt_f_swiglu_grad(zt_f *gate, zt_f *up, const zt_f *dy)
 
 /* ---- rotation (Su et al. 2021), normalisation ---- */
 
-/* The pair (low, high) turned by the angle of cosine c and sine s. */
+/* Rotate the pair (low, high) by the angle with cosine c and sine s. */
 ZT_FORMULA void zt_f_rotate(zt_f *low, zt_f *high, const zt_f *c, const zt_f *s)
 {
     const zt_f a = *low, b = *high;
@@ -229,13 +229,13 @@ ZT_FORMULA void zt_f_rotate(zt_f *low, zt_f *high, const zt_f *c, const zt_f *s)
     *high = b * *c + a * *s;
 }
 
-/* An element of a row without its mean and spread. */
+/* Normalise one element of a row. */
 ZT_FORMULA float zt_norm_hat(float x, float mean, float rstd)
 {
     return (x - mean) * rstd;
 }
 
-/* Its gradient: g = dy w, c1 the mean of g, c2 that of g xhat over the row. */
+/* Gradient of zt_norm_hat: g = dy w, c1 is the mean of g, c2 the mean of g xhat over the row. */
 ZT_FORMULA float zt_norm_dx(float g, float xhat, float c1, float c2, float rstd)
 {
     return (g - c1 - xhat * c2) * rstd;
@@ -243,13 +243,13 @@ ZT_FORMULA float zt_norm_dx(float g, float xhat, float c1, float c2, float rstd)
 
 /* ---- optimizer steps ---- */
 
-/* The numbers of a step as the formulas use them: rounded to fp32 once. */
+/* The parameters of a step, rounded to fp32 once. */
 typedef struct zt_step_numbers {
     float lr, beta1, beta2, gain1, gain2, eps, decay, keep, step, denominator;
-    float within;           /* decay that is part of the gradient (L2) */
-    float beside;           /* decay that is beside it (decoupled), of Adam */
-    float inside, outside;  /* LAMB's eps, in the root or added to it */
-    float old, gain, ahead; /* SGD's momentum: of the buffer, the gradient, Nesterov's look */
+    float within;           /* L2 decay, added to the gradient */
+    float beside;           /* decoupled decay of Adam */
+    float inside, outside;  /* LAMB's eps, inside the root or added to it */
+    float old, gain, ahead; /* SGD's momentum: factors of buffer, gradient, Nesterov term */
     bool zero_up, nesterov;
 } zt_step_numbers;
 
@@ -261,7 +261,7 @@ static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
     s.lr = (float)a->lr;
     s.beta1 = (float)a->beta1;
     s.beta2 = (float)a->beta2;
-    // torch forms 1 - beta from doubles, DeepSpeed's kernels from floats: 1.3e-5 apart for 0.999
+    // torch computes 1 - beta in double, DeepSpeed's kernels in float: 1.3e-5 apart for 0.999
     s.gain1 = a->exact ? (float)(1.0 - a->beta1) : 1.0F - s.beta1;
     s.gain2 = a->exact ? (float)(1.0 - a->beta2) : 1.0F - s.beta2;
     s.eps = (float)a->eps;
@@ -283,12 +283,12 @@ static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
     return s;
 }
 
-/* A weight, its state and its gradient; what a kind lacks is left alone. */
+/* A weight, its state and its gradient; optimizers without a member leave it untouched. */
 typedef struct zt_cell {
     float p, m, v, g;
 } zt_cell;
 
-/* Kingma & Ba 2015; decoupled: Loshchilov & Hutter 2019. */
+/* Adam's moments: Kingma & Ba 2015.  `within` is L2 decay. */
 ZT_FORMULA void zt_step_moments(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->within;
@@ -297,7 +297,7 @@ ZT_FORMULA void zt_step_moments(const zt_step_numbers *s, zt_cell *c)
     c->v = c->v * s->beta2 + (grad * grad) * s->gain2;
 }
 
-/* The step of the weight itself; `beside`: decay as Loshchilov & Hutter have it. */
+/* Adam's step; `beside` is decoupled decay (Loshchilov & Hutter 2019). */
 ZT_FORMULA void zt_step_adam(const zt_step_numbers *s, zt_cell *c)
 {
     zt_step_moments(s, c);
@@ -313,7 +313,7 @@ ZT_FORMULA void zt_step_adagrad(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p + grad / (sqrtf(c->v) + s->eps) * -s->lr;
 }
 
-/* Chen et al. 2023.  What a blend of exactly 0 does depends on the class that is followed. */
+/* Chen et al. 2023.  For an update of exactly 0 the two DeepSpeed classes differ (zero_up). */
 ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
 {
     const float blend = c->m * s->beta1 + c->g * s->gain1;
@@ -323,7 +323,7 @@ ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
     c->m = c->m * s->beta2 + c->g * s->gain2;
 }
 
-/* Without momentum: p moves by -lr (g + decay p). */
+/* SGD without momentum: p moves by -lr (g + decay p). */
 ZT_FORMULA void zt_step_sgd(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->within;
@@ -331,7 +331,7 @@ ZT_FORMULA void zt_step_sgd(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p * s->keep + grad * -s->lr;
 }
 
-/* SGD with a momentum buffer, which the first step fills with the gradient itself. */
+/* SGD with momentum.  The first step sets the buffer to the gradient (old is 0). */
 ZT_FORMULA void zt_step_momentum(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->decay;
@@ -340,7 +340,7 @@ ZT_FORMULA void zt_step_momentum(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p + (s->nesterov ? grad + c->m * s->ahead : c->m) * -s->lr;
 }
 
-/* You et al. 2020: where LAMB goes, */
+/* Direction of LAMB's step (You et al. 2020). */
 ZT_FORMULA float zt_step_direction(const zt_step_numbers *s, const zt_cell *c)
 {
     return c->m / (sqrtf(c->v + s->inside) + s->outside) + c->p * s->decay;
@@ -352,7 +352,7 @@ ZT_FORMULA float zt_step_direction(const zt_step_numbers *s, const zt_cell *c)
 #define ZT_BOTH static inline
 #endif
 
-/* and how far: the ratio of the norms of weights and direction, whose squares are given. */
+/* LAMB's trust ratio: the norm of the weights by that of the direction, from their squares. */
 ZT_BOTH float zt_step_trust(const zt_update *a, double squares_p, double squares_u)
 {
     const float norm_p = (float)sqrt(squares_p), norm_u = (float)sqrt(squares_u);

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * philox.c: owns what is drawn with the counter-based generator, which is Random123's.
- */
+/* philox.c: computes dropout masks and normal values from Random123's counter-based generator. */
 #include "engine/device/philox.h"
 
 #include <math.h>
 
 #include "engine/device/formulas.h"
 
-/* Blocks computed side by side, and their words. */
+/* Number of blocks computed side by side, and of their words. */
 #define PX_SIDE  16u
 #define PX_WORDS (4u * PX_SIDE)
 
 /* Last word of the counter for normal values. */
 enum { PX_NORMAL = 1 };
 
-/* Words of PX_SIDE blocks in a row; compilers compute the blocks side by side. */
+/* Words of PX_SIDE consecutive blocks; compilers compute the blocks side by side. */
 ZT_INLINE void px_blocks(uint64_t seed, uint64_t block, uint32_t out[PX_WORDS])
 {
     for (uint32_t i = 0; i < PX_SIDE; i++) {
@@ -27,8 +25,8 @@ ZT_INLINE void px_blocks(uint64_t seed, uint64_t block, uint32_t out[PX_WORDS])
 }
 
 /*
- * Elements of one group of PX_WORDS that lie in first .. last; *from is the first of them in the
- * group, the return value their number.
+ * The elements of one group of PX_WORDS that lie in first .. last: *from is the index of the first
+ * in the group, the return value their number.
  */
 static unsigned px_part(uint64_t group, uint64_t first, uint64_t last, unsigned *from)
 {
@@ -58,13 +56,13 @@ ZT_CLONES void zt_philox_keep(uint64_t seed, float p, uint64_t first, uint64_t n
     }
 }
 
-/* A pair of independent normal values made from one block. */
+/* Two independent normal values from one block. */
 static void px_pair(uint64_t seed, uint64_t pair, double out[2])
 {
     const philox4x32_ctr_t block = zt_philox_block(seed, pair, PX_NORMAL);
     const uint32_t *w = block.v;
 
-    // 53 bits each: the first in (0, 1], so that its logarithm is finite, the second in [0, 1)
+    // 53 bits each: u is in (0, 1], so that its logarithm is finite; v is in [0, 1)
     const double u = ((double)(w[0] >> 5) * 0x1p26 + (double)(w[1] >> 6) + 1.0) * 0x1p-53;
     const double v = ((double)(w[2] >> 5) * 0x1p26 + (double)(w[3] >> 6)) * 0x1p-53;
     const double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;

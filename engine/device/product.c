@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * product.c: owns how operations become products of matrices.
- */
+/* product.c: expresses linear maps, their gradients and matmul as matrix products. */
 #include "engine/device/product.h"
 
 #include "engine/device/arguments.h"
@@ -62,7 +60,8 @@ zt_product zt_product_dw(const zt_linear_grad *a)
 
 zt_product zt_product_matmul(const zt_matmul *a)
 {
-    const uint64_t k = a->k != 0 ? a->k : 1; // rows of no elements still need a stride
+    const uint64_t k = a->k != 0 ? a->k : 1; // a stride of 0 would be invalid even if rows have no
+                                             // elements
 
     return (zt_product){.a_transposed = a->a_transposed,
                         .b_transposed = a->b_transposed,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * product.h: linear maps, their gradients and matmul as products of matrices, for the devices.
+ * product.h: declares linear maps, their gradients and matmul as matrix products, for the devices.
  */
 #ifndef ZT_DEVICE_PRODUCT_H
 #define ZT_DEVICE_PRODUCT_H
@@ -10,15 +10,15 @@
 /* C [m, n] = act(alpha A B + beta C + bias), row-major: A [m, k], B [k, n], or their transposes. */
 typedef struct zt_product {
     bool a_transposed, b_transposed;
-    bool sum; /* add the rounded product to C (beta is 0) */
+    bool sum; /* round the product, then add it to C (beta is 0) */
     zt_act act;
     uint64_t m, n, k, lda, ldb, ldc;
     float alpha, beta;
     const void *a, *b, *bias;
-    void *c, *pre; /* pre: dense, what act is applied to; NULL: not kept */
+    void *c, *pre; /* pre: dense, the input of act; NULL: not stored */
 } zt_product;
 
-/* y = act(x w' + bias), and a plain product, as products. */
+/* y = act(x w' + bias), and matmul, as products. */
 zt_product zt_product_linear(const zt_linear *a);
 zt_product zt_product_matmul(const zt_matmul *a);
 

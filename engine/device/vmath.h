@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmath.h: fp32 functions over 16 elements at a time, in plain C, with the same bits on every
- * processor.
+ * vmath.h: implements fp32 functions over 16 elements at a time, in plain C, with the same bits on
+ * every CPU.
  *
- * They are written with the vector extension that gcc and clang share and must be inlined into a
- * function marked ZT_CLONES, which is compiled for wide registers as well.  No operation is fused
+ * They use the vector extension that gcc and clang share.  They must be inlined into a function
+ * marked ZT_CLONES, because that is compiled for wide registers as well.  No operation is fused,
  * and sums keep their order, so that each clone gives the same bits.
  */
 #ifndef ZT_DEVICE_VMATH_H
@@ -20,9 +20,9 @@ typedef float zt_v __attribute__((vector_size(64)));
 typedef int32_t zt_vi __attribute__((vector_size(64)));
 
 /*
- * A function that is compiled for wide registers as well, and chosen when the program is loaded.
- * Not where the choice would run before a sanitizer is ready, nor for clang, whose clones of an
- * external function cannot be linked (version 14).
+ * Marks a function that is compiled for wide registers as well; the loader chooses a version.  Off
+ * under sanitizers, because the choice would run before they are ready, and under clang 14, because
+ * it cannot link clones of an external function.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) ||       \
     defined(__clang__)
@@ -37,13 +37,13 @@ typedef int32_t zt_vi __attribute__((vector_size(64)));
 
 #define ZT_INLINE static inline __attribute__((always_inline))
 
-/* Values pass by address: vectors as arguments have no fixed calling convention. */
+/* Values pass by address, because vector arguments have no fixed calling convention. */
 ZT_INLINE void zt_v_load(zt_v *v, const float *p)
 {
     memcpy(v, p, sizeof *v);
 }
 
-/* ZT_LANES floats to p, of any alignment. */
+/* Store ZT_LANES floats at p, which may have any alignment. */
 ZT_INLINE void zt_v_store(float *p, const zt_v *v)
 {
     memcpy(p, v, sizeof *v);
@@ -56,7 +56,7 @@ ZT_INLINE void zt_v_fill(zt_v *v, float x)
         (*v)[i] = x;
 }
 
-/* v = mask ? a : v, lane by lane; mask lanes are 0 or -1. */
+/* In each lane, v = mask ? a : v; mask lanes are 0 or -1. */
 ZT_INLINE void zt_v_select(zt_v *v, const zt_vi *mask, const zt_v *a)
 {
     zt_vi old, with;
@@ -67,7 +67,7 @@ ZT_INLINE void zt_v_select(zt_v *v, const zt_vi *mask, const zt_v *a)
     memcpy(v, &old, sizeof old);
 }
 
-/* v = max(v, x); lanes where x is NaN keep v. */
+/* v = max(v, x); lanes with NaN in x keep v. */
 ZT_INLINE void zt_v_max(zt_v *v, const zt_v *x)
 {
     const zt_vi more = *x > *v;
@@ -75,7 +75,7 @@ ZT_INLINE void zt_v_max(zt_v *v, const zt_v *x)
     zt_v_select(v, &more, x);
 }
 
-/* Sum of the lanes, as a tree: the order does not depend on the registers' width. */
+/* Sum the lanes as a tree, so that the order does not depend on the registers' width. */
 ZT_INLINE float zt_v_sum(const zt_v *v)
 {
     float t[ZT_LANES];
@@ -88,7 +88,7 @@ ZT_INLINE float zt_v_sum(const zt_v *v)
     return t[0];
 }
 
-/* The largest lane; of NaN nothing is promised. */
+/* The largest lane; undefined if a lane is NaN. */
 ZT_INLINE float zt_v_top(const zt_v *v)
 {
     float t[ZT_LANES];
@@ -104,9 +104,9 @@ ZT_INLINE float zt_v_top(const zt_v *v)
 /*
  * x = exp(x), relative error below 1.5e-7; 0 below ln(2^-126), infinite above ln(2^128); NaN stays.
  *
- * Source  exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the polynomial is an own
- *         minimax fit of (exp(r) - 1 - r) / r^2 (3.1e-9 of exp); ln 2 is split in two parts, the
- *         first with 15 bits, so that n times it is exact
+ * Source  exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the polynomial is our minimax
+ *         fit of (exp(r) - 1 - r) / r^2 (3.1e-9 of exp); ln 2 is split in two parts, the first with
+ *         15 bits, so that n times it is exact
  */
 ZT_INLINE void zt_v_exp(zt_v *x)
 {
@@ -122,7 +122,7 @@ ZT_INLINE void zt_v_exp(zt_v *x)
     y = (y * r + 0x1.fffffcp-2F) * (r * r) + r + 1.0F;
     memcpy(&bits, &y, sizeof bits);
     memcpy(&power, &t, sizeof power);
-    // times 2^n: n, below 2^8, is added to the exponent
+    // multiply by 2^n: add n, below 2^8, to the exponent
     for (unsigned i = 0; i < ZT_LANES; i++)
         bits[i] = (int32_t)((uint32_t)bits[i] + ((uint32_t)power[i] << 23));
     memcpy(&y, &bits, sizeof y);
@@ -147,7 +147,7 @@ ZT_INLINE void zt_v_sign(zt_v *y, const zt_v *x)
     memcpy(y, &a, sizeof a);
 }
 
-/* x = |x|, NaN and zeros too: the sign bit goes. */
+/* x = |x|, NaN and zeros included, by clearing the sign bit. */
 ZT_INLINE void zt_v_abs(zt_v *x)
 {
     zt_vi a;
@@ -207,7 +207,7 @@ ZT_INLINE void zt_v_erf(zt_v *x)
     *x = y;
 }
 
-/* A part of a vector: the missing lanes are 0. */
+/* Load n < ZT_LANES floats (or a whole vector); missing lanes become 0. */
 ZT_INLINE void zt_v_load_part(zt_v *v, const float *p, uint64_t n)
 {
     if (n >= ZT_LANES) {
@@ -219,10 +219,10 @@ ZT_INLINE void zt_v_load_part(zt_v *v, const float *p, uint64_t n)
     zt_v_load(v, t);
 }
 
-/* The first n lanes to p, all of them from ZT_LANES on. */
+/* Store the first n lanes, or all if n is ZT_LANES or more. */
 ZT_INLINE void zt_v_store_part(float *p, const zt_v *v, uint64_t n)
 {
-    // two calls: a length that is known becomes one store
+    // two calls, because a constant length compiles to one store
     if (n >= ZT_LANES)
         zt_v_store(p, v);
     else
