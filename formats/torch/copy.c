@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c: copying trees of another map into a file that is to be written.
+ * copy.c: copies trees of another map into an output file.
  *
  * Storages stay shared between several copies into one file.  Every record that a tensor in the
  * tree views is copied whole, through the plan, like any other tensor.
@@ -12,13 +12,13 @@
 #include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/value_copy.h"
 
-#define TC_DEPTH 16u   /* of arguments that are looked through */
-#define TC_PARTS 4096u /* values among them: what has more is taken for unknown */
+#define TC_DEPTH 16u   /* nesting of arguments that are searched */
+#define TC_PARTS 4096u /* limit of values searched; with more, an object counts as unknown */
 
 /*
- * True for a value that names an unknown class, itself or in the arguments that it is made of: a
- * functools.partial of a function, typing.Optional of a class, a member of an Enum.  A dict with a
- * default keeps its items without the maker of the default.
+ * True for a value with an unknown class, as its own or in the arguments of its constructor: a
+ * functools.partial of a function, typing.Optional of a class, a member of an Enum.  A defaultdict
+ * is kept although its factory may be unknown, because the copy keeps only its items.
  */
 static bool tc_is_strange(const ckpt_value *v, unsigned depth, unsigned *n_left)
 {
@@ -43,7 +43,7 @@ static bool tc_is_strange(const ckpt_value *v, unsigned depth, unsigned *n_left)
     return false;
 }
 
-/* True for what a copy without unknown objects leaves out. */
+/* Copier callback: true for values to leave out because of objects_dropped. */
 static bool tc_dropped(const void *ctx, const ckpt_value *v)
 {
     const ckpt_torch_tree *t = ctx;
@@ -53,7 +53,7 @@ static bool tc_dropped(const void *ctx, const ckpt_value *v)
            tc_is_strange(v, 0, &n_left);
 }
 
-/* A target tensor for the bytes of a whole record; its donor names the other map's source. */
+/* Make a target tensor for the bytes of a whole record; its donor has the other map's source. */
 static bool tc_fill(ckpt_torch_tree *t, const ckpt_storage *from, const ckpt_storage *to)
 {
     ckpt_tensor like = {.dtype = from->dtype == CKPT_DTYPE_NONE ? CKPT_U8 : from->dtype,
@@ -85,7 +85,7 @@ static bool tc_fill(ckpt_torch_tree *t, const ckpt_storage *from, const ckpt_sto
     return t->rc == CKPT_OK;
 }
 
-/* The file's own copy of a storage, made when it is met first. */
+/* Find or make this file's copy of a storage. */
 static bool tc_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 {
     ckpt_torch_tree *t = ctx;
@@ -110,7 +110,7 @@ static bool tc_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 
 ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
 {
-    // texts, shapes and strides stay the other map's: it lives longer than this tree
+    // texts, shapes and strides are shared, because the other map outlives this tree
     const ckpt_value_copier copier = {
         .arena = t->scratch, .ctx = t, .storage = tc_storage, .drop = tc_dropped};
     ckpt_value *out = t->rc == CKPT_OK && v ? ckpt_value_copy(&copier, v) : NULL;
@@ -120,15 +120,15 @@ ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
     return out;
 }
 
-/* ---- what is unknown ---- */
+/* ---- unknown classes ---- */
 
-/* The names found so far, in an arena of their own. */
+/* The class names found so far, in their own arena. */
 typedef struct tc_unknown {
     ckpt_value *names;
     ckpt_arena *arena;
 } tc_unknown;
 
-/* Note a class's full name, once. */
+/* Copier callback: add a class's full name to the list, once. */
 static bool tc_meet(void *ctx, const ckpt_value *from)
 {
     tc_unknown *u = ctx;
@@ -145,7 +145,7 @@ static bool tc_meet(void *ctx, const ckpt_value *from)
     return v && ckpt_seq_add(u->arena, &u->names->as.seq, v);
 }
 
-/* Records hold no classes. */
+/* Copier callback: skip storages, because they contain no classes. */
 static bool tc_no_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 {
     (void)ctx;
@@ -154,7 +154,7 @@ static bool tc_no_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to
     return true;
 }
 
-/* Everything below a tree, once each, by the same walk that copies. */
+/* Collect names with the copier, because it visits every node below a tree once. */
 int ckpt_tt_unknown(const ckpt_value *v, ckpt_value *names, ckpt_arena *arena, ckpt_err *err)
 {
     tc_unknown u = {names, arena};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy.c: owns the reading of torch.save's older container, which DeepSpeed still writes
- * when checkpoint_serialization is off: pickles in a row, then the storages.
+ * legacy.c: reads torch.save's older container, a sequence of pickles followed by the storages.
+ * DeepSpeed still writes it if checkpoint_serialization is off.
  *
  *     pickle  the integer 0x1950A86A20F9469CFC6C
  *     pickle  the integer 1001, the protocol's version
@@ -10,10 +10,10 @@
  *     pickle  the list of storage keys
  *     per key of that list: i64 number of elements, then the elements
  *
- * Nothing is aligned, nothing has a checksum.  Also here: the tar layout of torch 0.1, which is
- * refused, and plain pickles, which are read as a tree without tensors.  Whatever begins like a
- * pickle goes through the pickle machine, so that a payload is called one.  Checked against torch
- * 1.4 to 2.15.
+ * Nothing is aligned or has a checksum.  The tar layout of torch 0.1 is refused here, and a plain
+ * pickle is read as a tree without tensors.  Every file that begins like a pickle goes through the
+ * pickle reader, so that malicious code in it is reported as such.  Checked against torch 1.4 to
+ * 2.15.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,13 +22,13 @@
 #include "formats/torch/torch.h"
 #include "libckpt/format.h"
 
-/* The first pickle: PROTO 2, LONG1 of ten bytes, STOP; and the ten bytes. */
+/* The first pickle: PROTO 2, LONG1 of ten bytes, the ten bytes, STOP. */
 static const uint8_t leg_head[14] = {0x80, 0x02, 0x8A, 0x0A, 0x6C, 0xFC, 0x9C,
                                      0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
 
 enum { LEG_PROTOCOL = 1001, LEG_TAR_AT = 257, LEG_TAR_BLOCK = 512, LEG_WINDOW = 4096 };
 
-/* Bytes that one pickle may have: the object's is some hundred bytes per tensor. */
+/* Largest pickle in bytes; the object's has some hundred bytes per tensor. */
 #define LEG_MAX_PICKLE (UINT64_C(256) << 20)
 
 typedef struct leg_file {
@@ -36,9 +36,9 @@ typedef struct leg_file {
     ckpt_io *io;
     uint32_t file;
     ckpt_err *err;
-    uint64_t at, end; /* offsets: of what is read next; of what may be read */
-    bool big;         /* the file says little_endian: False */
-    bool swap;        /* and its counts are indeed big-endian */
+    uint64_t at, end; /* offsets: next byte to read; end of the readable range */
+    bool big;         /* the file states little_endian: False */
+    bool swap;        /* and its counts really are big-endian */
     uint64_t window_at, n_window;
     uint8_t window[LEG_WINDOW];
 } leg_file;
@@ -48,7 +48,7 @@ static bool leg_is_tar(const uint8_t *head, size_t n)
     return n >= LEG_TAR_AT + 5 && memcmp(head + LEG_TAR_AT, "ustar", 5) == 0;
 }
 
-/* Sure only of the magic number; other heads of pickles score low. */
+/* Only the magic number gives a high score; other pickles score low. */
 static int leg_probe(const uint8_t *head, size_t n, uint64_t size)
 {
     (void)size;
@@ -61,12 +61,12 @@ static int leg_probe(const uint8_t *head, size_t n, uint64_t size)
     return n > 0 && memchr("(c}])", head[0], 5) != NULL ? 10 : 0;
 }
 
-/* ---- where a pickle ends ---- */
+/* ---- the end of a pickle ---- */
 
 /*
- * How each opcode's argument is stored.  Digits: so many bytes; 'a', 'b', 'd': a length of 1, 4 or
- * 8 bytes and as many bytes; 'l', 'm': one line, two lines; '.': the end; 0: there is no such
- * opcode. Only the lengths matter here: the pickle machine judges the rest.
+ * The form of each opcode's argument.  Digits: number of bytes; 'a', 'b', 'd': a length of 1, 4 or
+ * 8 bytes, then so many bytes; 'l', 'm': one line, two lines; '.': the end; 0: unknown opcode. Only
+ * lengths are checked here; the pickle reader checks everything else.
  */
 static const char leg_argument[256] = {
     ['('] = '0',  ['0'] = '0',  ['1'] = '0',  ['2'] = '0',  ['N'] = '0',  ['Q'] = '0',
@@ -83,7 +83,7 @@ static const char leg_argument[256] = {
     ['c'] = 'm',  ['i'] = 'm',
 };
 
-/* n bytes at offset at, which lie below f->end; n is at most a window. */
+/* Get n bytes at offset `at`, below f->end; n is at most LEG_WINDOW. */
 static int leg_peek(leg_file *f, const uint8_t **out, uint64_t at, uint64_t n)
 {
     if (at < f->window_at || !ckpt_within(at - f->window_at, n, f->n_window)) {
@@ -101,7 +101,7 @@ static int leg_peek(leg_file *f, const uint8_t **out, uint64_t at, uint64_t n)
     return CKPT_OK;
 }
 
-/* Move *at past a line; to f->end when it does not end. */
+/* Move *at past a line, or to f->end if the line does not end. */
 static int leg_skip_line(leg_file *f, uint64_t *at)
 {
     while (*at < f->end) {
@@ -121,7 +121,7 @@ static int leg_skip_line(leg_file *f, uint64_t *at)
     return CKPT_OK;
 }
 
-/* Move *at past `width` bytes of length and as many bytes as they say; UINT64_MAX: too many. */
+/* Move *at past a length of `width` bytes and so many bytes; UINT64_MAX if these do not fit. */
 static int leg_skip_counted(leg_file *f, uint64_t *at, unsigned width)
 {
     const uint8_t *p;
@@ -143,7 +143,7 @@ static int leg_skip_counted(leg_file *f, uint64_t *at, unsigned width)
     return CKPT_OK;
 }
 
-/* Move *at past the argument of an opcode; beyond f->end when it does not fit. */
+/* Move *at past the argument of an opcode; beyond f->end if it does not fit. */
 static int leg_skip_argument(leg_file *f, uint64_t *at, char kind)
 {
     int rc;
@@ -167,9 +167,9 @@ static int leg_skip_argument(leg_file *f, uint64_t *at, char kind)
 }
 
 /*
- * Find the end of the pickle at f->at, so that exactly its bytes are read and not the storages
- * behind it.  Where it is malformed, the end is a little behind that place: the pickle machine then
- * sees everything up to there and finds the reason itself.
+ * Find the end of the pickle at f->at, so that the storages behind it are not read.  For a
+ * malformed pickle the end is just behind the bad opcode, so that the pickle reader fails there
+ * with the reason.
  */
 static int leg_find_end(leg_file *f, uint64_t *end)
 {
@@ -228,7 +228,7 @@ static int leg_pickle(leg_file *f, ckpt_pickle *out)
 
 /* ---- the tar layout ---- */
 
-/* An octal number of n digits; UINT64_MAX if it is none. */
+/* Parse an octal number of at most n digits; UINT64_MAX if there is none. */
 static uint64_t leg_octal(const uint8_t *p, unsigned n)
 {
     uint64_t v = 0;
@@ -239,7 +239,7 @@ static uint64_t leg_octal(const uint8_t *p, unsigned n)
     return i == 0 ? UINT64_MAX : v;
 }
 
-/* Look through the pickles at the start of a member: only a payload in them is of interest. */
+/* Scan the pickles at the start of a tar member for unsafe content; other errors do not matter. */
 static int leg_scan_member(leg_file *f, uint64_t at, uint64_t n)
 {
     ckpt_err *const err = f->err;
@@ -256,12 +256,12 @@ static int leg_scan_member(leg_file *f, uint64_t at, uint64_t n)
         ckpt_pickle_free(&pickle);
     }
     f->err = err;
-    // Raw storages follow the pickles: that those are none means nothing.
+    // raw storages follow the pickles, and they fail to parse as pickles
     return rc == CKPT_EUNSAFE ? ckpt_fail(err, rc, "%s", why.text) : CKPT_OK;
 }
 
-/* torch 0.1 wrote a tar file; torch itself runs pickles in it unchecked, and nobody writes it now.
- */
+/* Refuse the tar file of torch 0.1: torch itself runs its pickles unchecked, and no release writes
+ * it any more. */
 static int leg_refuse_tar(leg_file *f)
 {
     uint64_t at = 0, size = f->io->size;
@@ -296,7 +296,7 @@ static bool leg_is_magic(const ckpt_value *v)
            memcmp(v->as.text.at, leg_head + 4, 10) == 0;
 }
 
-/* A pickle that is the whole file is a tree of values; anything else is nothing we know. */
+/* Read a pickle that fills the whole file as a tree of values; refuse anything else. */
 static int leg_plain(leg_file *f, const ckpt_pickle *pickle)
 {
     int rc;
@@ -324,7 +324,7 @@ static int leg_plain(leg_file *f, const ckpt_pickle *pickle)
 
 /* ---- the stream ---- */
 
-/* The second and third pickle: the protocol's version and what the writing machine was like. */
+/* Read the second and third pickle: the protocol's version and the writing machine's properties. */
 static int leg_read_system(leg_file *f)
 {
     ckpt_pickle version = {0}, system = {0};
@@ -362,7 +362,7 @@ static int leg_by_key(const void *a, const void *b)
     return leg_compare_keys(&(*(ckpt_storage *const *)a)->key, &(*(ckpt_storage *const *)b)->key);
 }
 
-/* The storage of a key among n sorted ones, or NULL. */
+/* Find the storage of a key among n sorted ones, or NULL. */
 static ckpt_storage *leg_find(ckpt_storage *const *sorted, size_t n, const ckpt_text *key)
 {
     size_t lo = 0, hi = n;
@@ -382,8 +382,9 @@ static ckpt_storage *leg_find(ckpt_storage *const *sorted, size_t n, const ckpt_
 }
 
 /*
- * The count in front of a storage must be the pickle's.  It also settles the byte order where the
- * file says big-endian: newer releases of torch write little-endian data even then.
+ * Check that the count before a storage equals the pickle's.  If the file states big-endian, the
+ * count also shows the real byte order, because newer torch releases write little-endian data
+ * there.
  */
 static int leg_check_count(leg_file *f, const ckpt_storage *s)
 {
@@ -415,7 +416,7 @@ static int leg_check_count(leg_file *f, const ckpt_storage *s)
     return CKPT_OK;
 }
 
-/* Bind the storage of the next key, whose count and bytes come next in the file. */
+/* Bind the storage of the next key; its count and bytes are next in the file. */
 static int leg_bind_one(leg_file *f, ckpt_storage *const *sorted, size_t n, const ckpt_value *key)
 {
     ckpt_storage *s = key->kind == CKPT_V_STR ? leg_find(sorted, n, &key->as.text) : NULL;
@@ -442,7 +443,8 @@ static int leg_bind_one(leg_file *f, ckpt_storage *const *sorted, size_t n, cons
                        : ckpt_fail_memory(f->err);
 }
 
-/* The list of keys and the storages: exactly those that the pickle names, up to the file's end. */
+/* Read the list of keys and bind the storages.  They must be exactly those of the pickle, and end
+ * at the file's end. */
 static int leg_bind(leg_file *f, const ckpt_storages *storages)
 {
     size_t n = storages->n, i;

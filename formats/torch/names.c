@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns the way from a tree of values to a list of named tensors.
+ * names.c: turns a tree of values into a list of named tensors.
  *
- * A tensor's name is the path of keys that leads to it: {"model": {"w": t}} gives "model.w".  The
- * tree is a graph, possibly cyclic: each container is walked once, by the path met first, with an
- * explicit stack.  The time is linear in the nodes.
+ * A tensor's name is the path of keys to it: {"model": {"w": t}} gives "model.w".  The tree is a
+ * graph, possibly with cycles: each container is visited once, on the first path to it, with an
+ * explicit stack, so that the time is linear in the nodes.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,32 +16,32 @@
 #include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/view.h"
 
-/* Bytes that expanded tensors (stride 0) may have in all beyond what the file holds. */
+/* Limit in bytes for expanded tensors (stride 0) beyond the size of their storages. */
 #define TN_MAX_EXPANDED (UINT64_C(1) << 30)
 
-/* Names that a note lists. */
+/* Names listed in a note. */
 enum { TN_MAX_NAMES = 64 };
 
-/* Flags that change what the stored bytes mean. */
+/* Flags that change the meaning of the stored bytes. */
 enum { TN_LAZY = CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG };
 
-/* A container on the way to the current node. */
+/* A container on the path to the current node. */
 typedef struct tn_frame {
     ckpt_value *v;
-    uint64_t i;    /* its next child */
-    size_t n_path; /* bytes of its own path */
-    bool named;    /* the path has at least one part, be it empty */
+    uint64_t i;    /* index of the next child */
+    size_t n_path; /* bytes of the container's own path */
+    bool named;    /* the path has at least one part, even if it is empty */
 } tn_frame;
 
-/* A child of a container, and which part of the path leads to it. */
+/* A child of a container, and its part of the path. */
 typedef struct tn_child {
-    ckpt_value *v;         /* may be NULL: nothing there */
-    const ckpt_value *key; /* by key; NULL: by index, or not named at all */
+    ckpt_value *v;         /* may be NULL */
+    const ckpt_value *key; /* NULL: the part is the index, or there is none */
     uint64_t index;
-    bool named; /* false: an object's state, whose keys count as the object's own */
+    bool named; /* false: an object's state, because its keys count as the object's */
 } tn_child;
 
-/* A tensor that was listed, for finding tied ones. */
+/* A listed tensor, for detecting tied ones. */
 typedef struct tn_seen {
     const ckpt_tensor_value *value;
     const ckpt_tensor *tensor;
@@ -57,12 +57,12 @@ typedef struct tn_walk {
     bool swap;
     tn_frames stack;
     ckpt_bytes path;
-    ckpt_values marked; /* containers visited: their marks go back to 0 */
+    ckpt_values marked; /* visited containers, to reset their marks */
     tn_seens seen;
-    ckpt_index same;   /* into seen */
-    ckpt_slots suffix; /* per tensor of the map: last number given to a name like its own */
+    ckpt_index same;   /* index of seen */
+    ckpt_slots suffix; /* by tensor of the map: last number appended to a copy of its name */
     uint64_t n_meta;   /* tensors without bytes */
-    uint64_t n_parts;  /* one rank's parts of tensors */
+    uint64_t n_parts;  /* tensors of which the file has one rank's part */
     uint64_t expanded; /* bytes */
 } tn_walk;
 
@@ -78,7 +78,7 @@ static tn_child tn_by_key(const ckpt_dict *map, uint64_t i)
     return (tn_child){map->at[i].value, map->at[i].key, i, true};
 }
 
-/* An object: what it was made from, its state, then what was appended or set. */
+/* A child of an object: constructor arguments, state, then appended and set items. */
 static bool tn_object_child(const ckpt_object *o, uint64_t i, tn_child *out)
 {
     ckpt_value *const inner[3] = {o->args, o->kwargs, o->state};
@@ -94,7 +94,7 @@ static bool tn_object_child(const ckpt_object *o, uint64_t i, tn_child *out)
     return true;
 }
 
-/* Child number i of a container; false when there are no more. */
+/* Get child number i of a container; false if there are no more. */
 static bool tn_child_at(const ckpt_value *v, uint64_t i, tn_child *out)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -119,7 +119,7 @@ static bool tn_child_at(const ckpt_value *v, uint64_t i, tn_child *out)
 
 /* ---- names ---- */
 
-/* Append the part of the path that leads to a child; keys that are no text count by their place. */
+/* Append a child's part of the path; a key that is not a text counts by its index. */
 static bool tn_push_part(tn_walk *w, const tn_frame *from, const tn_child *c)
 {
     const ckpt_value *key = c->key;
@@ -161,15 +161,15 @@ static bool tn_push_part(tn_walk *w, const tn_frame *from, const tn_child *c)
 }
 
 /*
- * Make the path a name that is free: {"a.b": t, "a": {"b": u}} gives "a.b" and "a.b#2".  The last
- * number is kept beside the first of them, so that many collisions stay cheap.
+ * Make the path unique: {"a.b": t, "a": {"b": u}} gives "a.b" and "a.b#2".  The last number is
+ * remembered per name, so that many collisions stay cheap.
  */
 static int tn_unique(tn_walk *w)
 {
     size_t n = w->path.n, first;
     uint32_t number;
 
-    if (!ckpt_bytes_add(&w->path, NULL, 1)) // terminated: for look-ups and messages alike
+    if (!ckpt_bytes_add(&w->path, NULL, 1)) // NUL-terminate it for look-ups and messages
         return ckpt_fail_memory(w->err);
     w->path.n = n;
     first = ckpt_map_index(w->map, (const char *)w->path.at, n);
@@ -200,7 +200,7 @@ static uint32_t tn_hash(const ckpt_tensor_value *v)
     return ckpt_hash_bytes(v->stride, v->ndim * sizeof *v->stride, seed);
 }
 
-/* The same values from the same bytes: one tensor under two names. */
+/* Hash index callback: two tensors with the same view of the same storage are tied. */
 static bool tn_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_tensor_value *a = ((const tn_seen *)ctx)[number].value, *b = key;
@@ -213,7 +213,7 @@ static bool tn_same(const void *ctx, uint32_t number, const void *key)
            (n == 0 || (memcmp(a->shape, b->shape, n) == 0 && memcmp(a->stride, b->stride, n) == 0));
 }
 
-/* Enter a tensor as an owner, or find the one it is tied to. */
+/* Tie a tensor to an equal one listed before, or enter it as an owner. */
 static int tn_tie(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
 {
     uint32_t hash = tn_hash(v);
@@ -236,9 +236,9 @@ static int tn_tie(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
 /* ---- extents ---- */
 
 /*
- * Files of the other byte order: the unit to reverse is the dtype's, and one per storage.  Dtypes
- * without a storage class of their own lie in storages of bytes, which torch 2.15 (torch.load,
- * UntypedStorage.byteswap) leaves as they are: a value is then the same here and there.
+ * Set the unit in which a source of the other byte order is reversed: the element of the dtype, one
+ * per storage.  Dtypes without a storage class use storages of bytes, which torch 2.15 does not
+ * reverse (torch.load, UntypedStorage.byteswap); so does ckpt, to read the same values.
  */
 static int tn_set_swap(tn_walk *w, const ckpt_tensor *t, uint32_t source)
 {
@@ -255,13 +255,13 @@ static int tn_set_swap(tn_walk *w, const ckpt_tensor *t, uint32_t source)
     return CKPT_OK;
 }
 
-/* Only an expanded tensor can be larger than its storage; a file must not make us write for ever.
- */
+/* Limit expanded tensors, the only ones larger than their storage, because a small file could
+ * otherwise cause an endless output. */
 static int tn_check_expanded(tn_walk *w, const ckpt_tensor *t, const ckpt_storage *s)
 {
     uint64_t n_bytes = 0;
 
-    (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n_bytes); // the map has checked it
+    (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n_bytes); // checked by the map
     if (n_bytes <= s->n_bytes)
         return CKPT_OK;
     if (n_bytes > TN_MAX_EXPANDED - w->expanded)
@@ -295,7 +295,7 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
         w->n_meta++;
         return CKPT_OK;
     }
-    if (w->stack.n == 0 && !ckpt_bytes_add(&w->path, "tensor", 6)) // the root has no path
+    if (w->stack.n == 0 && !ckpt_bytes_add(&w->path, "tensor", 6)) // the root has an empty path
         return ckpt_fail_memory(w->err);
     rc = tn_unique(w);
     if (rc == CKPT_OK)
@@ -308,7 +308,7 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     return rc;
 }
 
-/* The class whose objects are one rank's part of a tensor. */
+/* True for the classes whose objects are one rank's part of a tensor. */
 static bool tn_part_class(const ckpt_value *v)
 {
     static const char place[] = "torch.distributed.";
@@ -320,7 +320,7 @@ static bool tn_part_class(const ckpt_value *v)
 }
 
 /*
- * An object of it, or one that is made by a function that is given the class
+ * True for an object of such a class, or one made by a function with the class as an argument
  * (torch._tensor._rebuild_from_type_v2).
  */
 static bool tn_part(const ckpt_value *v)
@@ -334,7 +334,8 @@ static bool tn_part(const ckpt_value *v)
     return is;
 }
 
-/* The tensors in it under names of their own would pass for the model: they are not listed. */
+/* Report a rank's part of a tensor.  The tensors inside are not listed, because they would look
+ * like the model's. */
 static int tn_tell_part(tn_walk *w)
 {
     if (w->n_parts++ > 0 && w->map->collect)
@@ -348,7 +349,7 @@ static int tn_tell_part(tn_walk *w)
                             w->path.n > 0 ? (const char *)w->path.at : "");
 }
 
-/* Meet a node whose path is ready: list it if it is a tensor, enter it if it is a container. */
+/* Visit a node at the current path: list a tensor, push a container. */
 static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
 {
     size_t n_path = w->path.n;
@@ -358,7 +359,7 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
     if (v->kind == CKPT_V_TENSOR) {
         int rc = tn_add(w, v->as.tensor);
 
-        w->path.n = n_path; // without the number that made it unique
+        w->path.n = n_path; // drop the number added by tn_unique
         if (rc != CKPT_OK || !v->as.tensor->state)
             return rc;
     }
@@ -421,16 +422,16 @@ int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckp
     return rc;
 }
 
-/* ---- remarks ---- */
+/* ---- notes ---- */
 
-/* True for names that are more than what every file of tensors has: worth a look. */
+/* True for names beyond those in every file of tensors. */
 static bool tn_remarkable(const ckpt_value *global)
 {
     return global->kind == CKPT_V_GLOBAL &&
            ckpt_name_find(&global->as.global, NULL) < CKPT_NAME_ODICT;
 }
 
-/* "argparse.Namespace, my.package.Config ... and 3 more" */
+/* Join names: "argparse.Namespace, my.package.Config ... and 3 more". */
 static bool tn_join_names(ckpt_bytes *out, const ckpt_values *globals)
 {
     size_t n = 0, i;

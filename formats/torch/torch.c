@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch.c: owns the reading of what torch.save writes since torch 1.6: a zip archive with a pickle
- * and one record per storage.
+ * torch.c: reads files of torch.save since torch 1.6: a zip archive with a pickle and one record
+ * per storage.
  *
  *     <top>/data.pkl             the pickle
  *     <top>/data/<key>           bytes of one storage (torch 1.4: tensors/<key>)
@@ -10,7 +10,7 @@
  *     <top>/.format_version, .storage_alignment, .data/serialization_id: not needed
  *     <top>/constants.pkl        only in TorchScript archives, which are refused
  *
- * <top> is the same for all records.  Checked against torch 1.4 to 2.15.
+ * All records have the same <top>.  Checked against torch 1.4 to 2.15.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -22,41 +22,41 @@
 #include "libckpt/format.h"
 
 /*
- * Bytes that data.pkl may have: as it is in the file, or when it must be inflated.  Values take up
- * to 64 times the pickle's bytes, so a small file must not claim a long one: beyond the first 4
- * MiB, 16 times what is stored (pickles of real checkpoints shrink to a fifth or sixth).
+ * Limits of data.pkl in bytes, stored and inflated.  Its values take up to 64 times its size, so
+ * that a small file must not inflate to a large pickle: above 4 MiB at most 16 times the stored
+ * size is accepted (pickles of real checkpoints compress to a fifth or sixth).
  */
 #define TORCH_MAX_PICKLE    (UINT64_C(1) << 30)
 #define TORCH_MAX_INFLATED  (UINT64_C(256) << 20)
 #define TORCH_FREE_INFLATED (UINT64_C(4) << 20)
 #define TORCH_PICKLE_RATIO  UINT64_C(16)
 
-/* Bytes of the small text records, and digits of a version. */
+/* Limits of small text records, in bytes, and of a version, in digits. */
 enum { TORCH_MAX_TEXT = 64, TORCH_MAX_VERSION = 10 };
 
 typedef struct torch_file {
     ckpt_map *map;
     ckpt_io *io;
-    bool inner;  /* the archive is stored in another file, as one of many */
-    uint64_t at; /* of the archive in the file */
+    bool inner;  /* the archive is one of many inside a file */
+    uint64_t at; /* offset of the archive in the file */
     uint32_t file;
     ckpt_err *err;
     ckpt_zip zip;
-    uint64_t n_top;                  /* bytes of the top folder's name */
-    ckpt_bytes name;                 /* a record's name in the making */
-    bool swap;                       /* the archive says "big" */
+    uint64_t n_top;                  /* length of the top folder's name */
+    ckpt_bytes name;                 /* scratch for a record's name */
+    bool swap;                       /* byteorder is "big" */
     uint64_t n_no_crc;               /* storages whose record has no CRC */
-    const struct torch_header *like; /* of the archive that this one may be like, or NULL */
+    const struct torch_header *like; /* of an archive with perhaps the same pickle; NULL */
 } torch_file;
 
-/* What an archive keeps for others that may be like it (ckpt_map.header). */
+/* The header of an archive, kept for comparison with similar archives (ckpt_map.header). */
 typedef struct torch_header {
     const uint8_t *pickle; /* n_pickle bytes of data.pkl */
     uint64_t n_pickle;
-    ckpt_zip zip; /* its directory */
+    ckpt_zip zip; /* the zip directory */
     bool swap;
     ckpt_storage *const *storage; /* n_storages of them, bound to sources 0, 1, 2 ... */
-    const uint32_t *record;       /* of each, in the directory */
+    const uint32_t *record;       /* by storage: its index in the directory */
     size_t n_storages;
 } torch_header;
 
@@ -67,7 +67,7 @@ static int torch_probe(const uint8_t *head, size_t n, uint64_t size)
     (void)size;
     if (n < 4 || memcmp(head, "PK\3\4", 4) != 0)
         return 0;
-    // torch's records all lie in a folder; other kinds of archives mostly have none at their top.
+    // All records of torch are in a folder; other zip files usually have records at the top.
     n_name = n < 30 ? 0 : (size_t)(head[26] | head[27] << 8);
     if (n_name == 0 || n_name > n - 30)
         return 40;
@@ -77,8 +77,8 @@ static int torch_probe(const uint8_t *head, size_t n, uint64_t size)
 /* ---- records ---- */
 
 /*
- * The record <top>/<folder><key>; NULL in *out if there is none.  Case counts: torch itself ignores
- * it and can be led to another record.
+ * Find the record <top>/<folder><key>; *out is NULL if there is none.  The look-up is
+ * case-sensitive: torch's is not, and can be led to another record.
  */
 static int torch_find(torch_file *f, const ckpt_zip_record **out, const char *folder,
                       const ckpt_text *key)
@@ -92,7 +92,7 @@ static int torch_find(torch_file *f, const ckpt_zip_record **out, const char *fo
     return CKPT_OK;
 }
 
-/* A short text record without its trailing blanks; text[0] is 0 when there is no such record. */
+/* Read a short text record without trailing blanks; text[0] is 0 if there is no such record. */
 static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *name)
 {
     const ckpt_zip_record *r = NULL;
@@ -119,7 +119,7 @@ static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *
     return rc;
 }
 
-/* The archive's format version, 1..10; torch prefers a record .data/version to version. */
+/* Read the format version, 1 to 10; torch prefers a record .data/version to version. */
 static int torch_version(torch_file *f)
 {
     char text[TORCH_MAX_TEXT + 1];
@@ -150,7 +150,7 @@ static int torch_byteorder(torch_file *f)
     char text[TORCH_MAX_TEXT + 1];
     int rc = torch_text(f, text, "byteorder");
 
-    if (rc != CKPT_OK || text[0] == '\0') // before torch 2.1: little, whatever the machine
+    if (rc != CKPT_OK || text[0] == '\0') // before torch 2.1: little-endian on every machine
         return rc;
     f->swap = strcmp(text, "big") == 0;
     if (!f->swap && strcmp(text, "little") != 0)
@@ -160,7 +160,7 @@ static int torch_byteorder(torch_file *f)
     return f->inner ? CKPT_OK : ckpt_map_fact(f->map, f->err, "byte order", "%s", text);
 }
 
-/* What the archive is, by the records that are there or missing. */
+/* Check the kind of archive by its records, and find the pickle. */
 static int torch_kind(torch_file *f, const ckpt_zip_record **pickle)
 {
     const ckpt_zip_record *constants = NULL, *version = NULL;
@@ -191,7 +191,7 @@ static int torch_kind(torch_file *f, const ckpt_zip_record **pickle)
 
 /* ---- storages ---- */
 
-/* A record's bytes as a source. */
+/* Make a source for a record's bytes. */
 static ckpt_source torch_source(const torch_file *f, const ckpt_zip_record *r)
 {
     return (ckpt_source){
@@ -207,7 +207,7 @@ static ckpt_source torch_source(const torch_file *f, const ckpt_zip_record *r)
     };
 }
 
-/* The record must hold exactly the bytes that the pickle says. */
+/* Check that a record has the size that the pickle gives its storage. */
 static int torch_check_size(torch_file *f, const ckpt_storage *s, const ckpt_zip_record *r)
 {
     bool bomb = r->method == CKPT_ZIP_DEFLATED && r->n_bytes > s->n_bytes;
@@ -219,13 +219,13 @@ static int torch_check_size(torch_file *f, const ckpt_storage *s, const ckpt_zip
                      f->io->name, r->name, r->n_bytes, s->n_bytes);
 }
 
-/* The record that holds a storage. */
+/* Find the record of a storage. */
 static int torch_record(torch_file *f, const ckpt_storage *s, const ckpt_zip_record **out)
 {
     const ckpt_zip_record *r = NULL;
     int rc;
 
-    // The key becomes a part of a record's name: it must not lead anywhere else.
+    // The key is part of a record's name, so that it must not lead out of the folder.
     if (!ckpt_path_part_ok(s->key.at, s->key.n))
         return ckpt_fail(f->err, CKPT_EUNSAFE,
                          "%s: storage key \"%.200s\" could leave the archive's folder", f->io->name,
@@ -242,7 +242,7 @@ static int torch_record(torch_file *f, const ckpt_storage *s, const ckpt_zip_rec
     return rc;
 }
 
-/* Bind one storage to its record: the source's number into *to. */
+/* Bind one storage to its record; *to is the number of the source. */
 static int torch_bind_one(torch_file *f, const ckpt_storage *s, const ckpt_zip_record *r,
                           uint32_t *to)
 {
@@ -253,7 +253,7 @@ static int torch_bind_one(torch_file *f, const ckpt_storage *s, const ckpt_zip_r
     return rc == CKPT_OK ? ckpt_map_add_source(f->map, &source, to, f->err) : rc;
 }
 
-/* Say that some of n storages have no checksum. */
+/* Warn that some of n storages have no checksum. */
 static int torch_note_crc(torch_file *f, size_t n)
 {
     if (f->n_no_crc == 0)
@@ -277,9 +277,9 @@ static int torch_bind(torch_file *f, const ckpt_storages *storages)
     return rc == CKPT_OK ? torch_note_crc(f, storages->n) : rc;
 }
 
-/* ---- archives that are alike ---- */
+/* ---- archives with the same pickle ---- */
 
-/* Keep what another archive is held against; bytes: the pickle's. */
+/* Keep the header for comparison with later archives; bytes: the pickle. */
 static int torch_keep(torch_file *f, const ckpt_pickle *pickle, const uint8_t *bytes, uint64_t n)
 {
     ckpt_arena *arena = f->map->arena;
@@ -307,7 +307,7 @@ static int torch_keep(torch_file *f, const ckpt_pickle *pickle, const uint8_t *b
     return rc;
 }
 
-/* True if an archive is like the other one: the same pickle over bytes of the same order. */
+/* True if an archive has the same pickle and byte order as f->like. */
 static bool torch_is_like(const torch_file *f, const uint8_t *bytes, uint64_t n)
 {
     const torch_header *h = f->like;
@@ -315,7 +315,7 @@ static bool torch_is_like(const torch_file *f, const uint8_t *bytes, uint64_t n)
     return h && h->swap == f->swap && h->n_pickle == n && memcmp(h->pickle, bytes, (size_t)n) == 0;
 }
 
-/* The tree is the other archive's; the bytes that it needs are this one's. */
+/* Share the other archive's tree, and bind its storages to this archive's records. */
 static int torch_share(torch_file *f)
 {
     const torch_header *h = f->like;
@@ -340,10 +340,10 @@ static int torch_share(torch_file *f)
 
 /* ---- the file ---- */
 
-/* Tensors, values and remarks from a pickle that was read. */
+/* Add tensors, values and notes from the pickle. */
 static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
 {
-    // an archive like another has no pickle of its own
+    // no root: the archive has the pickle of f->like
     if (!pickle->root)
         return torch_share(f);
     int rc = torch_bind(f, &pickle->storages);
@@ -362,7 +362,7 @@ static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
     return rc;
 }
 
-/* The most bytes that the record of the pickle may hold. */
+/* The size limit for the record of the pickle. */
 static uint64_t torch_max_pickle(const ckpt_zip_record *record)
 {
     if (record->method == CKPT_ZIP_STORED)
@@ -372,7 +372,7 @@ static uint64_t torch_max_pickle(const ckpt_zip_record *record)
     return TORCH_FREE_INFLATED + record->n_stored * TORCH_PICKLE_RATIO;
 }
 
-/* Read data.pkl into the map's arena; its storages are not bound yet.  No root: it is like's. */
+/* Read data.pkl into the map's arena without binding storages.  No root: it equals f->like's. */
 static int torch_pickle(ckpt_pickle *out, torch_file *f, const ckpt_zip_record *record)
 {
     uint64_t max = torch_max_pickle(record);
@@ -407,7 +407,7 @@ static void torch_close(torch_file *f)
     ckpt_vec_free(&f->name);
 }
 
-/* The pickle, after what the archive says of itself. */
+/* Check the archive's kind, version and byte order, then read the pickle. */
 static int torch_head(ckpt_pickle *out, torch_file *f)
 {
     const ckpt_zip_record *record = NULL;
@@ -429,7 +429,7 @@ static int torch_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
     torch_file f = {.map = map, .io = io, .file = file, .err = err};
     ckpt_pickle pickle = {0};
 
-    // a map of another format keeps no header, or one that its own driver alone understands
+    // only a header made by this driver can be used
     if (map->like && map->like->files.n > 0 && map->like->files.at[0].format == &ckpt_format_torch)
         f.like = map->like->header;
     int rc = torch_head(&pickle, &f);
@@ -441,7 +441,7 @@ static int torch_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* Sources of a big-endian archive have their elements reversed as their storages' dtype says. */
+/* Set the unit of byte reversal for the sources of a big-endian archive. */
 static void torch_swap(const torch_file *f, const ckpt_pickle *pickle)
 {
     for (size_t i = 0; f->swap && i < pickle->storages.n; i++) {
@@ -472,7 +472,7 @@ int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *r
     return rc;
 }
 
-/* Every record, whether a tensor uses it or not; those without a CRC are told apart by has_crc. */
+/* Add every record as a source, even if no tensor uses it; has_crc shows which have a CRC. */
 static int torch_records(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     torch_file f = {.map = map, .io = io, .file = file, .err = err};
@@ -504,5 +504,5 @@ const ckpt_format ckpt_format_torch = {
     .records = torch_records,
     .place = ckpt_torch_place,
     .seal = ckpt_torch_seal,
-    .bare = true, // torch.serialization.set_crc32_options(False) writes them so
+    .bare = true, // torch omits the CRC after torch.serialization.set_crc32_options(False)
 };

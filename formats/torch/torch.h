@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch.h: what the two torch containers, zip and legacy stream, have in common.  Not for
- * anyone else.
+ * torch.h: the interface between the readers and the writer of torch's two containers (private to
+ * this folder).
  *
- *     torch.c         the zip container: its records, and the driver's table
- *     legacy.c  the stream of pickles, the tar layout (refused), plain pickles
- *     names.c   from the tree of values to named tensors with extents
- *     write.c   the zip container, written
+ *     torch.c   reads the zip container; the drivers' tables
+ *     legacy.c  reads the stream of pickles and plain pickles; refuses the tar layout
+ *     names.c   turns the tree of values into named tensors with extents
+ *     write.c   writes the zip container
  */
 #ifndef CKPT_FORMATS_TORCH_FILE_H
 #define CKPT_FORMATS_TORCH_FILE_H
@@ -15,44 +15,43 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/format.h"
 
-/* Archives as torch.save writes them since 1.6 (torch.c), and the form before it (legacy.c). */
+/* Archives of torch.save since 1.6 (torch.c), and the older form (legacy.c). */
 extern const ckpt_format ckpt_format_torch;
 extern const ckpt_format ckpt_format_torch_legacy;
 
 /*
- * List the tensors of a tree: adds them to the map with their extents, tied ones to the first.
+ * Add the tensors of a tree to the map with their extents; tied ones refer to the first.
  *
- * root   the tree; its storages are bound to sources of the map
- * swap   the file's byte order is not ours: every source gets its unit to reverse
- * Errors CKPT_EFORMAT, CKPT_ELIMIT, CKPT_EUNSUPPORTED
+ * root   the tree; its storages are bound to sources of the map swap   the file has the other byte
+ * order: set each source's unit of reversal Errors CKPT_EFORMAT, CKPT_ELIMIT, CKPT_EUNSUPPORTED
  */
 int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckpt_err *err);
 
-/* Add what a pickle tells about itself: classes that are unknown here, the names it mentions. */
+/* Add notes about a pickle: its unknown classes, and the names in it. */
 int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickle, ckpt_err *err);
 
-/* An archive that is stored in another file as a whole. */
+/* A complete archive inside another file. */
 typedef struct ckpt_torch_range {
     ckpt_io *io;    /* of the file */
     uint32_t file;  /* in the map's files */
-    uint64_t at, n; /* bytes of the archive: offset, length */
+    uint64_t at, n; /* offset and length of the archive in bytes */
 } ckpt_torch_range;
 
 /*
- * The object that torch.save wrote there, in the map's arena; its storages are bound to sources of
- * the map.  No tensor is listed, and the map's values stay what they are.
+ * Read the object of an archive into the map's arena; its storages are bound to sources of the map.
+ * No tensor is listed, and map->values does not change.
  *
- * Errors  as of reading a torch file; CKPT_EFORMAT: the bytes are not inside the file
+ * Errors  as for a torch file; CKPT_EFORMAT: the range is not inside the file
  */
 int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *range,
                      ckpt_err *err);
 
-/* torch.c's place and seal, which live in write.c. */
+/* ckpt_format.place and .seal, implemented in write.c. */
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err);
 
 /*
- * The same for a file that has the pickle and the records of `like`, one archive that was placed:
- * the sources of its records are numbered `shift` after that one's.
+ * Place a file with the pickle and the records of `like`, a placed file of one archive.  The
+ * sources of its records have the numbers of like's plus `shift`.
  */
 int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t shift,
                           ckpt_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: making nodes, storages and views of a torch file that is to be written.
+ * tree.c: makes the nodes, storages and views of an output file's tree.
  */
 #include "formats/torch/tree.h"
 
@@ -12,9 +12,9 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 
-enum { TT_KIND = 64 }; /* bytes of what a tensor's name says that it is filled with */
+enum { TT_KIND = 64 }; /* limit of the kind in a tensor's name */
 
-/* Remember the first failure. */
+/* Record the first failure. */
 static void *tt_failed(ckpt_torch_tree *t, int rc)
 {
     if (t->rc == CKPT_OK)
@@ -60,7 +60,7 @@ int ckpt_tt_end(ckpt_torch_tree *t, ckpt_value *root)
         t->rc = file->format->place(t->to, t->file, t->err);
         file->placed = true;
     }
-    // The pickle is made: neither the tree nor its storages are needed any more.
+    // The pickle is made, so that the tree and its storages are no longer needed.
     if (file) {
         file->tree = NULL;
         ckpt_vec_free(&file->storages);
@@ -164,7 +164,7 @@ void ckpt_tt_put(ckpt_torch_tree *t, ckpt_value *dict, const char *key, ckpt_val
 
 /* ---- tensors ---- */
 
-/* A storage node and its source; places are fixed when the file is. */
+/* Make a storage node and its source; offsets are set when the file is placed. */
 static ckpt_storage *tt_storage(ckpt_torch_tree *t, const ckpt_storage *like)
 {
     ckpt_source source = {.kind = CKPT_SOURCE_FILE, .file = t->file};
@@ -186,7 +186,7 @@ ckpt_storage *ckpt_tt_storage(ckpt_torch_tree *t, ckpt_dtype dtype, uint64_t n)
     if (t->rc == CKPT_OK && !ckpt_dtype_bytes(dtype, n, &s.n_bytes))
         return tt_failed(t, ckpt_fail(t->err, CKPT_ELIMIT, "%s: a record of more than 2^64 bytes",
                                       t->to->files.at[t->file].path));
-    // Newer dtypes have no storage class of their own: their storages count bytes.
+    // Newer dtypes have no storage class, so that their storages count bytes.
     if (!ckpt_dtype_get(dtype)->torch_storage) {
         s.dtype = CKPT_DTYPE_NONE;
         s.n_elems = s.n_bytes;
@@ -248,13 +248,13 @@ ckpt_value *ckpt_tt_whole(ckpt_torch_tree *t, const ckpt_tensor *donor, ckpt_dty
     return v;
 }
 
-/* A tensor of the target that takes the values of the donor, without extents. */
+/* Add a target tensor that gets the donor's values; it has no extents yet. */
 static int tt_taker(ckpt_map *to, const ckpt_torch_fill *fill, ckpt_tensor **out, ckpt_err *err)
 {
     const ckpt_tensor *donor = fill->donor;
     ckpt_tensor like = {
         .dtype = fill->dtype, .ndim = donor->ndim, .shape = donor->shape, .donor = donor};
-    // What one parameter becomes in many files and records needs a name of its own each.
+    // A parameter goes into many files and records, so that each copy needs its own name.
     const char *name =
         ckpt_arena_printf(to->arena, "%zu/%s/%.200s", to->tensors.n, fill->kind, donor->name);
 
@@ -278,12 +278,12 @@ int ckpt_tt_fill_cut(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_cut *
     return rc == CKPT_OK ? ckpt_map_cut(to, made, cut, err) : rc;
 }
 
-/* ---- a file once more ---- */
+/* ---- another file like a placed one ---- */
 
-/* A tensor of the target as it was filled, `shift` sources further on. */
+/* Add a copy of a target tensor with its source numbers increased by `shift`. */
 static int tt_fill_again(ckpt_map *to, const ckpt_tensor *t, uint32_t shift, ckpt_err *err)
 {
-    // "17/exp_avg/name"
+    // the form of the name: "17/exp_avg/name"
     const char *kind = strchr(t->name, '/') + 1;
     size_t n = strcspn(kind, "/");
     char own[TT_KIND];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: owns the writing of torch files: one dict {name: tensor} as torch 2.7 and later
- * save it, so that torch.load reads it with weights_only and with mmap.
+ * write.c: writes torch files: one dict {name: tensor} in the form of torch 2.7 and later, so that
+ * torch.load accepts it with weights_only and with mmap.
  *
  * Records, in this order: data.pkl, .format_version, .storage_alignment, byteorder, data/0 ...,
- * version, .data/serialization_id.  Everything up to byteorder is fixed by names, dtypes and
- * shapes; the rest stands between and behind the data and waits for their checksums.
+ * version, .data/serialization_id.  The bytes up to byteorder follow from names, dtypes and shapes.
+ * The other headers need the checksums of the data, so that they are made last.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -19,12 +19,12 @@
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
 
-/* Records before the storages and behind them; digits of the serialization id; files looked back
- * for a like pickle. */
+/* Numbers of records before and after the storages; digits of the serialization id; previous files
+ * that are searched for an equal pickle. */
 enum { TW_FRONT = 4, TW_BACK = 2, TW_ID = 40, TW_ALIKE = 3 };
 
 typedef struct tw_text {
-    const char *name, *text; /* text NULL: not fixed */
+    const char *name, *text; /* text NULL: computed */
 } tw_text;
 
 static const tw_text tw_front[TW_FRONT] = {
@@ -39,23 +39,24 @@ static const tw_text tw_back[TW_BACK] = {
 };
 
 /*
- * An archive, kept in the file's `state` between place and seal, in the map's arena.  Mostly it is
- * the file; distributed checkpoints have many in one.  Places in it count from its begin.
+ * One archive between place and seal, in the file's `state`; lives in the map's arena.  Usually it
+ * is the whole file, but a data file of a distributed checkpoint has many.  Offsets in it count
+ * from its begin.
  */
 typedef struct tw_plan {
-    struct tw_plan *next; /* the one behind it in the file, or NULL */
-    struct tw_plan *last; /* of the first one: the last in the file */
+    struct tw_plan *next; /* the next archive in the file, or NULL */
+    struct tw_plan *last; /* in the first archive: the last one */
     uint64_t base;        /* offset of the archive in the file */
-    ckpt_zip_item *item;  /* n_items of them, in the order of the file */
+    ckpt_zip_item *item;  /* n_items, in file order */
     uint32_t *source;     /* per storage: its index in the map's sources */
     uint64_t n_items, n_storages;
     uint64_t directory_at;
-    uint64_t n_begun;     /* storages whose headers are literals by now */
-    bool sealed;          /* all of its literals are */
-    struct tw_plan *open; /* of the first one: the first that is not */
+    uint64_t n_begun;     /* storages whose headers are literals already */
+    bool sealed;          /* all its literals are made */
+    struct tw_plan *open; /* in the first archive: the first unsealed one */
 } tw_plan;
 
-/* A storage to be written, and the tensor that it was made for (NULL: it came with a tree). */
+/* A storage to write, and its tensor (NULL: it belongs to a given tree). */
 typedef struct tw_slot {
     ckpt_storage *storage;
     ckpt_tensor *owner;
@@ -63,14 +64,14 @@ typedef struct tw_slot {
 
 CKPT_VEC(tw_slots, tw_slot);
 
-/* One file being laid out. */
+/* The layout of one file. */
 typedef struct tw_file {
     ckpt_map *map;
     uint32_t file;
     ckpt_err *err;
-    ckpt_arena *scratch;    /* holds the tree that becomes the pickle */
-    ckpt_value **node;      /* per tensor of the map: what stands for an owner; NULL: nothing yet */
-    ckpt_storage **storage; /* per tensor of the map: the storage it owns; NULL: none so far */
+    ckpt_arena *scratch;    /* for the tree that is pickled */
+    ckpt_value **node;      /* by tensor of the map: the node of an owner, or NULL */
+    ckpt_storage **storage; /* by tensor of the map: its own storage, or NULL */
     tw_slots slots;         /* in the order of keys */
     ckpt_bytes pickle;
     tw_plan *plan;
@@ -78,7 +79,7 @@ typedef struct tw_file {
 
 /* ---- the tree ---- */
 
-/* Row-major strides as torch computes them: an axis of no elements counts as one. */
+/* Compute row-major strides as torch does: an axis without elements counts as one. */
 static bool tw_strides(const ckpt_tensor *t, uint64_t *stride)
 {
     uint64_t by = 1;
@@ -92,7 +93,7 @@ static bool tw_strides(const ckpt_tensor *t, uint64_t *stride)
     return by <= INT64_MAX;
 }
 
-/* What torch can hold at all. */
+/* Check that torch can hold the tensor. */
 static int tw_check(const tw_file *f, const ckpt_tensor *t)
 {
     const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
@@ -101,7 +102,7 @@ static int tw_check(const tw_file *f, const ckpt_tensor *t)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %.200s: torch has no dtype for %s%s",
                          t->name, d->name,
                          ckpt_cast_find(CKPT_BF16, t->dtype) ? "; --dtype bf16 converts it" : "");
-    // torch's float4 counts pairs along the last axis; it has no other packed dtype.
+    // torch's float4 stores pairs along the last axis; torch has no other packed dtype.
     if (d->per > 1 && (t->ndim == 0 || t->shape[t->ndim - 1] % 2 != 0))
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: torch holds %s only in pairs along the last axis", t->name,
@@ -109,7 +110,8 @@ static int tw_check(const tw_file *f, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* The storage of an owner, made and numbered when it is met first, be it through an alias. */
+/* Find or make the storage of an owner; storages are numbered in the order of first use, which may
+ * be by a tied name. */
 static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
 {
     size_t at = ckpt_map_index(f->map, like->name, strlen(like->name));
@@ -135,7 +137,7 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
     if (!s->key.at)
         return ckpt_fail_memory(f->err);
     s->key.n = strlen(s->key.at);
-    // Newer dtypes have no storage class of their own: their storages count bytes.
+    // Newer dtypes have no storage class, so that their storages count bytes.
     s->dtype = d->torch_storage ? like->dtype : CKPT_DTYPE_NONE;
     s->n_elems = d->torch_storage ? like->n_elems : s->n_bytes;
     s->source = UINT32_MAX;
@@ -143,7 +145,7 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
     return CKPT_OK;
 }
 
-/* A tensor's node, all but its storage. */
+/* Make a tensor's node without its storage. */
 static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
 {
     ckpt_value *v = ckpt_value_new(f->scratch, CKPT_V_TENSOR);
@@ -159,7 +161,7 @@ static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
         .ndim = t->ndim,
         .shape = t->shape,
         .stride = stride,
-        // What the bytes mean goes along; whether it was a trained parameter does not.
+        // keep flags that affect values; requires_grad is dropped
         .flags = t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG),
     };
     v->as.tensor = tensor;
@@ -167,7 +169,7 @@ static int tw_node(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* True if one object can stand for both: tied names are the same tensor to whoever loads them. */
+/* True if one node can represent both, because torch.load gives tied names the same tensor. */
 static bool tw_same(const ckpt_tensor_value *v, const ckpt_tensor *t)
 {
     return v->dtype == t->dtype && v->ndim == t->ndim &&
@@ -175,7 +177,7 @@ static bool tw_same(const ckpt_tensor_value *v, const ckpt_tensor *t)
            (t->ndim == 0 || memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) == 0);
 }
 
-/* The node of a tensor: that of its owner, or of the first name met of it, where they are alike. */
+/* Get the node of a tensor: an equal one of its owner or of an earlier tied name, or a new one. */
 static int tw_value(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
 {
     const ckpt_tensor *owner = t->owner ? t->owner : t;
@@ -194,7 +196,7 @@ static int tw_value(tw_file *f, ckpt_value **out, const ckpt_tensor *t)
     return rc;
 }
 
-/* One entry of the dict. */
+/* Add one entry to the dict. */
 static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
 {
     ckpt_value *key, *v = NULL;
@@ -210,7 +212,7 @@ static int tw_entry(tw_file *f, ckpt_value *root, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* A tree that was given: its storages get their keys, then it is pickled as it is. */
+/* Give the storages of a given tree their keys, then pickle the tree unchanged. */
 static int tw_pickle_tree(tw_file *f)
 {
     const ckpt_map_file *file = &f->map->files.at[f->file];
@@ -229,7 +231,7 @@ static int tw_pickle_tree(tw_file *f)
     return ckpt_pickle_write(&f->pickle, file->tree, f->err);
 }
 
-/* All tensors of the file, as a pickle. */
+/* Pickle the dict of all tensors of the file. */
 static int tw_pickle(tw_file *f)
 {
     ckpt_value *root = ckpt_value_new(f->scratch, CKPT_V_DICT);
@@ -246,8 +248,8 @@ static int tw_pickle(tw_file *f)
 /* ---- records ---- */
 
 /*
- * The archive's top folder: torch takes the base name of the path without its last extension, and
- * "archive" where it must open the path as a stream (names that are not ASCII).
+ * The archive's top folder.  torch takes the base name of the path without its last extension, or
+ * "archive" if it must open the path as a stream (names that are not ASCII).
  */
 static const char *tw_prefix(tw_file *f)
 {
@@ -278,7 +280,7 @@ static int tw_item(tw_file *f, ckpt_zip_item *item, const char *name, uint64_t n
     return CKPT_OK;
 }
 
-/* Name and size of every record. */
+/* Set name and size of every record. */
 static int tw_items(tw_file *f)
 {
     ckpt_arena *a = f->map->arena;
@@ -305,7 +307,7 @@ static int tw_items(tw_file *f)
     return rc;
 }
 
-/* Append a whole small record: header, payload, descriptor. */
+/* Append a small record: header, payload, descriptor. */
 static bool tw_put_small(ckpt_bytes *out, ckpt_zip_item *item, const void *bytes)
 {
     item->crc = ckpt_crc32(0, bytes, (size_t)item->n_bytes);
@@ -314,8 +316,8 @@ static bool tw_put_small(ckpt_bytes *out, ckpt_zip_item *item, const void *bytes
 }
 
 /*
- * The pickle as a literal.  Ranks of a run have the same one, file after file: what the map holds
- * already is pointed to, so that thousands of ranks cost one copy.
+ * Add the pickle as a literal.  Ranks of a run have equal pickles in successive files, so that a
+ * literal of a previous file is shared; thousands of ranks then need one copy.
  */
 static int tw_put_pickle(tw_file *f, uint64_t at)
 {
@@ -338,7 +340,7 @@ static int tw_put_pickle(tw_file *f, uint64_t at)
     return ckpt_map_add_literal(map, f->file, at, f->pickle.at, f->pickle.n, f->err);
 }
 
-/* The bytes in front of the first storage's header: they depend on no data. */
+/* Add the bytes before the first storage's header, which do not depend on the data. */
 static int tw_put_front(tw_file *f)
 {
     ckpt_zip_item *pickle = &f->plan->item[0];
@@ -366,8 +368,8 @@ static int tw_put_front(tw_file *f)
     return rc;
 }
 
-/* A storage as a source: a new one, which backs its tensor, or the one that a tree's is bound to.
- */
+/* Make the source of a storage with its tensor's extent, or fill in the source of a given tree's
+ * storage. */
 static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *item, uint32_t *index)
 {
     ckpt_source source = {
@@ -392,7 +394,7 @@ static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *it
     return rc;
 }
 
-/* Storages as sources, and their tensors' extents. */
+/* Make the sources of all storages, and their tensors' extents. */
 static int tw_back_tensors(tw_file *f)
 {
     int rc = CKPT_OK;
@@ -404,8 +406,8 @@ static int tw_back_tensors(tw_file *f)
 }
 
 /*
- * The archive is the file's last; the first one keeps the last in mind, so that a file of a
- * million takes no longer than that.
+ * Append an archive to the file's list.  The first one points to the last, so that a file of a
+ * million archives takes linear time.
  */
 static void tw_chain(ckpt_map_file *file, tw_plan *plan)
 {
@@ -418,7 +420,7 @@ static void tw_chain(ckpt_map_file *file, tw_plan *plan)
     ((tw_plan *)file->state)->last = plan;
 }
 
-/* Give every record its place; the file's size follows. */
+/* Compute the offsets of all records, and the file's size. */
 static int tw_offsets(tw_file *f)
 {
     tw_plan *plan = f->plan;
@@ -457,7 +459,7 @@ static int tw_plan_new(tw_file *f)
     return plan->item && plan->source ? CKPT_OK : ckpt_fail_memory(f->err);
 }
 
-/* The archive, once its pickle and its storages are known. */
+/* Place the archive, whose pickle and storages are known. */
 static int tw_place(tw_file *f)
 {
     int rc = tw_plan_new(f);
@@ -471,7 +473,7 @@ static int tw_place(tw_file *f)
     return rc == CKPT_OK ? tw_back_tensors(f) : rc;
 }
 
-/* The pickle and the storages of another file; nothing of them is this file's to free. */
+/* Take the pickle and storages of file `like`; they stay owned by that file. */
 static int tw_take(tw_file *f, uint32_t like, uint32_t shift)
 {
     const ckpt_map_file *other = &f->map->files.at[like];
@@ -527,22 +529,22 @@ int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* ---- what waits for the data ---- */
+/* ---- parts that depend on the data ---- */
 
-/* A file whose data are there, or some of them. */
+/* The sealing of a file, all or part of whose data are written. */
 typedef struct tw_seal {
     ckpt_map *to;
     uint32_t file;
-    tw_plan *plan;  /* the archive at hand */
-    ckpt_bytes out; /* what gathers between two payloads */
-    uint64_t at;    /* where it begins in the archive */
+    tw_plan *plan;  /* the current archive */
+    ckpt_bytes out; /* bytes between two payloads */
+    uint64_t at;    /* their offset in the archive */
     ckpt_err *err;
 } tw_seal;
 
 /*
- * The serialization id: two numbers of 20 digits.  torch makes the first from the records' names
- * with its library's string hash (here: FNV-1a), the second from all checksums; no reader checks
- * them.
+ * Compute the serialization id: two numbers of 20 digits.  torch hashes the records' names for the
+ * first (with its C++ library's hash; FNV-1a here) and all checksums for the second.  No reader
+ * checks them.
  */
 static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
 {
@@ -553,13 +555,13 @@ static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
 
         for (k = 0; k < item->n_name; k++)
             names = (names ^ (unsigned char)item->name[k]) * UINT64_C(0x100000001B3);
-        if (item->n_bytes > 0) // records without bytes have no descriptor and do not count
+        if (item->n_bytes > 0) // records without bytes have no descriptor
             sums ^= item->crc + UINT64_C(0x9E3779B9) + (sums << 6) + (sums >> 2);
     }
     snprintf(out, TW_ID + 1, "%020" PRIu64 "%020" PRIu64, names, sums);
 }
 
-/* Hand over what has gathered up to a storage's payload, or to the end. */
+/* Add the collected bytes as a literal. */
 static int tw_flush(tw_seal *s)
 {
     int rc =
@@ -569,7 +571,7 @@ static int tw_flush(tw_seal *s)
     return rc;
 }
 
-/* True if the archive's last storage that has begun ends within what is known. */
+/* True if the data of the last begun storage end within the `known` bytes. */
 static bool tw_is_known(const tw_plan *plan, uint64_t known)
 {
     const ckpt_zip_item *item = &plan->item[TW_FRONT + plan->n_begun - 1];
@@ -577,7 +579,7 @@ static bool tw_is_known(const tw_plan *plan, uint64_t known)
     return plan->n_begun == 0 || plan->base + item->at + item->n_bytes <= known;
 }
 
-/* The records behind the storages, and the directory. */
+/* Add the records behind the storages, and the directory. */
 static int tw_put_back(tw_seal *s)
 {
     tw_plan *plan = s->plan;
@@ -586,7 +588,7 @@ static int tw_put_back(tw_seal *s)
 
     if (!tw_put_small(&s->out, &back[0], tw_back[0].text))
         return ckpt_fail_memory(s->err);
-    tw_id(plan, id); // covers the version record, whose checksum is known by now
+    tw_id(plan, id); // needs the checksum of the version record above
     if (!tw_put_small(&s->out, &back[1], id) ||
         !ckpt_zip_put_directory(&s->out, plan->item, plan->n_items, plan->directory_at))
         return ckpt_fail_memory(s->err);
@@ -595,8 +597,8 @@ static int tw_put_back(tw_seal *s)
 }
 
 /*
- * What lies between two payloads, or behind the last: the descriptor of one storage, and the
- * headers up to the next that has bytes.
+ * Add the bytes between two payloads, or behind the last: the descriptor of the previous storage,
+ * and headers up to the next storage with bytes.
  */
 static int tw_put_gap(tw_seal *s)
 {
