@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * adapt.c: merging an adapter into the map of its base.
+ * adapt.c: merges an adapter into the map of its base model.
  *
- * The adapter's file says which modules there are; its configuration gives scales and what may be
- * replaced.  Every tensor of the file is used, or it is an error.
+ * The adapter's file decides which modules are updated; its configuration gives the scales and the
+ * tensors that may be replaced.  A tensor of the file that is not used is an error.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,19 +25,19 @@ typedef struct ad_item {
 
 typedef struct adapting {
     ckpt_map *map;   /* of the base */
-    ckpt_map *child; /* of the adapter; the map's own once it is adopted */
+    ckpt_map *child; /* of the adapter; owned by the base's map once adopted */
     ckpt_adapter opts;
     ckpt_peft_config config;
     const char *model_type; /* of the base, or NULL */
-    bool headed;            /* the base may have a head that is tied to its embedding */
-    ad_item *item;          /* by module */
+    bool headed;            /* the base can have an lm_head tied to its embedding */
+    ad_item *item;          /* sorted by module */
     size_t n_items;
-    const ckpt_tensor *table; /* an embedding that changes, and did not before; or NULL */
+    const ckpt_tensor *table; /* an embedding that this adapter changes first; or NULL */
     uint64_t n_merged, n_replaced;
     ckpt_err *err;
 } adapting;
 
-/* The parts of one module; name: its path. */
+/* The adapter's tensors of one module. */
 typedef struct ad_module {
     char *name;
     const ckpt_tensor *part[CKPT_PEFT_N_PARTS];
@@ -53,8 +53,8 @@ static ckpt_tensor *ad_at(const adapting *a, const char *name)
 }
 
 /*
- * The base's tensor of a name.  Files of a bare model lack the first part of the names that the
- * adapter's class gives them ("transformer.h.0..."), others have one more.
+ * Find the base's tensor of a name.  Files of a bare model lack the first part of names in the
+ * adapter ("transformer.h.0..."); other files have an additional first part.
  */
 static ckpt_tensor *ad_find(const adapting *a, const char *name)
 {
@@ -96,7 +96,7 @@ static const char *ad_shape(char text[120], const ckpt_tensor *t)
 
 /* ---- whole tensors ---- */
 
-/* The adapter's tensor in place of the base's, in the base's dtype for exports. */
+/* Replace the base's tensor by the adapter's; exports keep the base's dtype. */
 static int ad_put_whole(adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
 {
     char mine[120], theirs[120];
@@ -117,7 +117,7 @@ static int ad_put_whole(adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
     return CKPT_OK;
 }
 
-/* A tensor that the base does not have: a new head, or one that was tied. */
+/* Add a tensor that the base lacks: a new head, or one that was tied. */
 static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
 {
     ckpt_tensor like = *by, *made = NULL;
@@ -142,7 +142,7 @@ static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
     return CKPT_OK;
 }
 
-/* Whole tensors replace the base's where the configuration says that they were trained. */
+/* Replace a whole tensor, if the configuration shows that it was trained. */
 static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
 {
     ckpt_tensor *t = ad_find(a, name);
@@ -169,7 +169,7 @@ static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
 
 /* ---- updates ---- */
 
-/* Modules of these models keep their matrices turned (transformers' Conv1D). */
+/* True for modules with transposed matrices (transformers' Conv1D). */
 static bool ad_is_conv1d(const adapting *a, const char *module)
 {
     static const char *const models[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
@@ -202,7 +202,8 @@ static int ad_misfit(adapting *a, const ad_module *m, const ckpt_tensor *t)
                      ad_shape(base, t));
 }
 
-/* A stack of experts: B's columns hold the experts in turn; A's rows one expert after another. */
+/* Check the shapes for a stack of experts: B has the experts' columns interleaved, A has one
+ * expert's rows after another. */
 static bool ad_fits_stack(const adapting *a, ckpt_lora *o, const ckpt_tensor *t)
 {
     bool gpt_oss = a->model_type && strcmp(a->model_type, "gpt_oss") == 0;
@@ -221,7 +222,7 @@ static bool ad_fits_stack(const adapting *a, ckpt_lora *o, const ckpt_tensor *t)
     return o->turned || (o->rows == n_out && o->cols == n_in);
 }
 
-/* What the update of a weight looks like by its shapes; false: it does not fit. */
+/* Derive the update's layout from the shapes; false if they do not fit. */
 static bool ad_fits(const adapting *a, ckpt_lora *o, const char *module, const ckpt_tensor *t)
 {
     uint64_t n_in, n_out = o->b->shape[0], wide = o->rank;
@@ -235,7 +236,7 @@ static bool ad_fits(const adapting *a, ckpt_lora *o, const char *module, const c
     o->rank = o->a->shape[0];
     if (!ckpt_mul(n_out, o->rank, &wide) || wide != o->b->n_elems)
         return false;
-    // convolutions: A has their window, B's is a point
+    // a convolution: A has its kernel, B's kernel is 1 x 1
     if (t->ndim > 2) {
         o->rows = n_out;
         o->cols = n_in;
@@ -247,7 +248,8 @@ static bool ad_fits(const adapting *a, ckpt_lora *o, const char *module, const c
     return o->turned || ad_shape_is(t, n_out, n_in);
 }
 
-/* The configuration's rank must be the file's; the scale is the weight's part of it. */
+/* Set the scale, which includes the adapter's weight, and check the rank in the configuration
+ * against the file. */
 static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
 {
     uint64_t rank = 0;
@@ -262,7 +264,7 @@ static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
     return rc;
 }
 
-/* What another adapter has made of a tensor, or NULL. */
+/* The computation by which another adapter changed a tensor, or NULL. */
 static const ckpt_make *ad_merged(const adapting *a, const ckpt_tensor *t)
 {
     const ckpt_source *s = t->n_extents > 0 ? &a->map->sources.at[ckpt_extent_source(t, 0)] : NULL;
@@ -270,7 +272,8 @@ static const ckpt_make *ad_merged(const adapting *a, const ckpt_tensor *t)
     return s && s->kind == CKPT_SOURCE_MADE ? s->memory : NULL;
 }
 
-/* DoRA multiplies what the base alone was: there is nothing to be added before or after. */
+/* Refuse DoRA together with another adapter, because DoRA's norms are those of the unchanged
+ * base. */
 static int ad_alone(adapting *a, const ckpt_tensor *t, bool dora)
 {
     const ckpt_make *made = ad_merged(a, t);
@@ -283,7 +286,7 @@ static int ad_alone(adapting *a, const ckpt_tensor *t, bool dora)
     return CKPT_OK;
 }
 
-/* Elements that updates are added to. */
+/* Check that updates can be added to the tensor's dtype. */
 static int ad_floats(adapting *a, const ckpt_tensor *t)
 {
     if (t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16)
@@ -294,13 +297,13 @@ static int ad_floats(adapting *a, const ckpt_tensor *t)
                      a->opts.path, t->name, ckpt_dtype_name(t->dtype));
 }
 
-/* Let t be what it is with the update o; by: what is the base instead of t, or NULL. */
+/* Make t the sum of itself and the update o; `by` replaces t as the base unless NULL. */
 static int ad_merge(adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor *by)
 {
     ckpt_dtype d = o->b->dtype;
     int rc = ad_floats(a, t);
 
-    // an unmodified table is the base of the first adapter: what it has become stays
+    // a second adapter adds to the merged tensor, not to an unmodified copy in its file
     if (ad_merged(a, t))
         by = NULL;
     if (rc == CKPT_OK)
@@ -326,8 +329,8 @@ static const char *ad_name(const adapting *a, const char *module, const char *la
 }
 
 /*
- * The parameter that target_parameters names on a module whose update fits it; *many: several do.
- * A module whose parameters are adapted one after another is wrapped again for each.
+ * Find the parameter of a module that target_parameters names and that the update fits; *many:
+ * there are several.  peft wraps a module once more for each adapted parameter (".base_layer").
  */
 static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, bool *many)
 {
@@ -349,7 +352,7 @@ static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, 
         ckpt_lora try = *o;
         ckpt_tensor *t;
 
-        // the entry must be the end of the parameter's name
+        // the entry must be a suffix of the parameter's name
         if (!whole || m < v->as.text.n || strcmp(whole + m - v->as.text.n, v->as.text.at) != 0)
             continue;
         t = ad_find(a, whole);
@@ -361,7 +364,7 @@ static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, 
     return found;
 }
 
-/* The tensor that a pair of factors updates. */
+/* Find the tensor that a pair of factors updates. */
 static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor **out)
 {
     bool many;
@@ -375,7 +378,7 @@ static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor 
                          "%s: %.200s fits several of the parameters that target_parameters names, "
                          "and the file does not say which",
                          a->opts.path, m->name);
-    // peft rounds the update of a parameter to the parameter's dtype
+    // peft rounds a parameter's update to the parameter's dtype
     if (t && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
         o->round = t->dtype;
     if (!t)
@@ -389,7 +392,7 @@ static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor 
     return ad_fits(a, o, m->name, t) ? CKPT_OK : ad_misfit(a, m, t);
 }
 
-/* A + B of a linear module, a convolution, a stack of experts or an embedding. */
+/* Merge the factors of a linear module, a convolution, a stack of experts or an embedding. */
 static int ad_update(adapting *a, const ad_module *m)
 {
     bool table = m->part[CKPT_PEFT_TABLE_B] != NULL;
@@ -406,14 +409,14 @@ static int ad_update(adapting *a, const ad_module *m)
                          a->opts.path, m->name);
     rc = ad_target(a, m, &o, &t);
     if (rc == CKPT_OK && table) {
-        // [rows, width] of the table: always turned, also where it is square
+        // an embedding is always transposed, even if it is square: [rows, width]
         o.turned = true;
         o.rows = t->shape[0];
         o.cols = t->ndim == 2 ? t->shape[1] : 0;
         if (o.a->shape[1] != o.rows || o.b->shape[0] != o.cols)
             return ad_misfit(a, m, t);
         a->table = ad_merged(a, t) ? a->table : t;
-        // peft rounds a table's update to the table's dtype, unlike that of a linear module
+        // peft rounds an embedding's update to the embedding's dtype, unlike a linear module's
         if (!o.magnitude && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
             o.round = t->dtype;
     }
@@ -424,7 +427,7 @@ static int ad_update(adapting *a, const ad_module *m)
     return rc == CKPT_OK ? ad_merge(a, t, &o, m->part[CKPT_PEFT_BASE_WEIGHT]) : rc;
 }
 
-/* lora_bias: the bias of B, scaled, is added to the module's. */
+/* lora_bias: add the scaled bias of B to the module's bias. */
 static int ad_update_bias(adapting *a, const ad_module *m)
 {
     const char *name = ad_name(a, m->name, "bias");
@@ -441,7 +444,7 @@ static int ad_update_bias(adapting *a, const ad_module *m)
     return rc == CKPT_OK ? ad_merge(a, t, &o, NULL) : rc;
 }
 
-/* The embedding of a map without a head of its own, which is tied to it; NULL: there is none. */
+/* The embedding of a model without its own head, which is tied to it; NULL if there is none. */
 static ckpt_tensor *ad_tied_table(const adapting *a)
 {
     static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
@@ -466,7 +469,7 @@ static ckpt_tensor *ad_tied_table(const adapting *a)
     return NULL;
 }
 
-/* Replace a tensor by the one that was saved whole (modules_to_save). */
+/* Replace a tensor that was saved whole (modules_to_save). */
 static int ad_saved(adapting *a, const char *name, const ckpt_tensor *by)
 {
     const ckpt_tensor *tied = ad_tied_table(a);
@@ -510,7 +513,8 @@ static int ad_order(const void *pa, const void *pb)
     return order ? order : (a->name.n > b->name.n) - (a->name.n < b->name.n);
 }
 
-/* The base's name of what peft also saves under the name that it has while it is trained. */
+/* Remove modules_to_save from a name, because peft also saves such a tensor under its training
+ * name. */
 static bool ad_unwrap(const adapting *a, ckpt_peft_name *name)
 {
     static const char mark[] = ".modules_to_save.";
@@ -524,7 +528,7 @@ static bool ad_unwrap(const adapting *a, ckpt_peft_name *name)
     return name->module != NULL;
 }
 
-/* The adapter's tensors, those of a module together. */
+/* List the adapter's tensors, sorted by module. */
 static int ad_list(adapting *a)
 {
     const ckpt_map *c = a->child;
@@ -548,7 +552,7 @@ static int ad_list(adapting *a)
     return CKPT_OK;
 }
 
-/* Modules one by one. */
+/* Merge all modules. */
 static int ad_all(adapting *a)
 {
     int rc = CKPT_OK;
@@ -565,7 +569,7 @@ static int ad_all(adapting *a)
 
             if (*part && !copy)
                 return CKPT_ELIMIT;
-            // the same tensor under two names: both are read, and must be equal
+            // one tensor under two names: both are read and must be equal
             if (copy)
                 copy->twin = *part;
             *part = copy ? copy : a->item[k].t;
@@ -575,9 +579,10 @@ static int ad_all(adapting *a)
     return rc;
 }
 
-/* ---- what is told ---- */
+/* ---- notes ---- */
 
-/* A table that changes takes a tied head along, which was trained with the table as it was. */
+/* Report the result.  Warn if an embedding changes with a tied head, because the adapter was
+ * trained with the unchanged head. */
 static int ad_say(adapting *a)
 {
     const ckpt_tensor *tied = a->table && a->headed ? ad_tied_table(a) : NULL;
@@ -598,7 +603,8 @@ static int ad_say(adapting *a)
 
 /* ---- opening ---- */
 
-/* peft does the beginning again, on the base given, before it merges such an adapter. */
+/* Refuse an adapter whose initialization changed the base; peft repeats that initialization on the
+ * base before it merges. */
 static int ad_fits_base(const adapting *a)
 {
     if (!a->config.odd_init)
@@ -611,7 +617,8 @@ static int ad_fits_base(const adapting *a)
                      a->config.path, a->config.odd_init);
 }
 
-/* Where the configuration is; a run's adapter is made what its folder would have held. */
+/* Find the configuration.  The adapter of a training run is first converted to the form that peft
+ * saves. */
 static int ad_config_path(const char **out, adapting *a)
 {
     const char *file = a->child->files.n > 0 ? a->child->files.at[0].path : a->opts.path;
@@ -645,7 +652,7 @@ static int ad_open(adapting *a)
         rc = ad_list(a);
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, a->child, NULL, a->err);
-    // The names of its tensors live with it, and it with the map.
+    // names of its tensors are borrowed, so that it must live as long as the map
     if (rc != CKPT_OK)
         ckpt_map_free(a->child);
     return rc;

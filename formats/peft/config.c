@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns the meaning of adapter_config.json.
+ * config.c: reads adapter_config.json.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include "formats/peft/config.h"
 #include "libckpt/codec/json/json.h"
 
-#define AJ_MAX (UINT64_C(4) << 20) /* bytes of an adapter_config.json */
+#define AJ_MAX (UINT64_C(4) << 20) /* limit of the file's size in bytes */
 
-/* Members that say nothing about merging: where the adapter comes from, how it was trained. */
+/* Members that do not affect merging: the adapter's origin, and training options. */
 static const char *const aj_known[] = {"task_type",
                                        "peft_type",
                                        "auto_mapping",
@@ -48,7 +48,7 @@ static const char *const aj_known[] = {"task_type",
                                        "target_parameters",
                                        NULL};
 
-/* False, null, 0, and what is empty: as if it were not said. */
+/* False for false, null, 0 and empty values, which are like an absent member. */
 static bool aj_is_set(const ckpt_value *v)
 {
     if (v->kind == CKPT_V_NONE)
@@ -77,7 +77,7 @@ static bool aj_number(const ckpt_value *v, double *out)
     return true;
 }
 
-/* The kind of adapter: by name, for peft has twenty others. */
+/* Check the kind of adapter; the message names it, because peft has twenty others. */
 static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(config, "peft_type");
@@ -93,7 +93,7 @@ static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Members that are set and change the sum in a way that is not known here. */
+/* Refuse unknown members that are set, because they may change the sum. */
 static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
 {
     ckpt_dict all = ckpt_value_map(config);
@@ -113,7 +113,7 @@ static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* LoftQ, PiSSA, CorDA and OLoRA change the base when training begins. */
+/* The initialization if it changes the base, else NULL: LoftQ, PiSSA, CorDA and OLoRA. */
 static const char *aj_odd_init(const ckpt_value *config)
 {
     static const char *const fine[] = {"gaussian", "eva",  "orthogonal", "mica",
@@ -172,7 +172,7 @@ void ckpt_peft_config_free(ckpt_peft_config *c)
     c->patterns = NULL;
 }
 
-/* The number that the first pattern of a dict gives a module; false: none matches. */
+/* Look up a module in a dict of patterns, where the first match wins; false if none matches. */
 static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const char *module,
                      double *out, ckpt_err *err)
 {
@@ -231,7 +231,7 @@ bool ckpt_peft_saves(const ckpt_peft_config *c, const char *name)
             continue;
         for (const char *at = name; (at = strstr(at, v->as.text.at)) != NULL; at++) {
             char end = at[v->as.text.n];
-            // peft compares the ends of names: "norm" is "input_layernorm" too
+            // peft compares suffixes of names: "norm" matches "input_layernorm" too
             if (end == '.' || end == 0)
                 return true;
         }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lora.c: owns the arithmetic of low-rank updates.
+ * lora.c: computes low-rank updates.
  *
- * Any stretch of the flattened weight is base + L R, with one row of L for each stored row.  The
- * two factors are arranged once for each thread and weight; products go tile by tile of columns, so
- * that a tile of R stays in the cache while all rows of the stretch pass.
+ * Any range of the flattened weight is base + L R, with one row of L for each stored row.  The two
+ * factors are prepared once per thread and weight.  Products are computed in tiles of columns, so
+ * that a tile of R stays in the cache for all rows of the range.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -17,17 +17,18 @@
 
 enum {
     LW_TILE = 1024,      /* columns */
-    LW_STRETCH = 1 << 16 /* elements that are read at a time for norms */
+    LW_STRETCH = 1 << 16 /* elements read at a time for norms */
 };
 
 typedef struct lw_make {
-    ckpt_make make; /* first */
+    ckpt_make make; /* must be first */
     ckpt_lora of;
     const ckpt_tensor *input[4];
-    float *factor; /* DoRA: of each output */
+    float *factor; /* DoRA: factor of each output */
 } lw_make;
 
-/* acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; rows of right lie `by` apart. */
+/* acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; `by` is the stride of right's
+ * rows. */
 #define LW_PRODUCT                                                                                 \
     uint64_t k = 0;                                                                                \
     for (; k + 4 <= rank; k += 4, right += 4 * by) {                                               \
@@ -48,7 +49,8 @@ static void lw_product_portable(float *restrict acc, const float *restrict left,
 }
 
 #if defined(__x86_64__)
-/* The same operations in the same order, eight at a time: no FMA, so the bits are the same. */
+/* The same operations in the same order with eight lanes.  FMA is not used, so that the result has
+ * the same bits. */
 __attribute__((target("avx2"))) static void lw_product_avx2(float *restrict acc,
                                                             const float *restrict left,
                                                             const float *restrict right,
@@ -72,7 +74,7 @@ static void lw_product(float *acc, const float *left, const float *right, uint64
 
 /* ---- the factors ---- */
 
-/* A, [n_mats * rank, in], into the factor that has it: as it is, or each matrix turned. */
+/* Read A, [n_mats * rank, in], into one factor, unchanged or with each matrix transposed. */
 static int lw_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
 {
     uint64_t n_in = o->turned ? o->rows : o->cols, size = o->rank * n_in;
@@ -97,7 +99,7 @@ static int lw_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
     return rc;
 }
 
-/* B, [out, rank * n_mats] with the matrices' columns in turn. */
+/* Read B, [out, rank * n_mats], in which the matrices' columns are interleaved. */
 static int lw_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *right, ckpt_err *err)
 {
     uint64_t n_out = o->turned ? o->cols : o->rows, width = o->rank * o->n_mats;
@@ -118,7 +120,7 @@ static int lw_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
     return rc;
 }
 
-/* Both factors: left [n_mats, rows, rank], right [n_mats, rank, cols]; kept on this thread. */
+/* Get both factors: left [n_mats, rows, rank], right [n_mats, rank, cols]; cached per thread. */
 static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **right, ckpt_err *err)
 {
     const ckpt_lora *o = &m->of;
@@ -137,9 +139,9 @@ static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **r
     return rc == CKPT_OK ? lw_put_b(o, in, *left, *right, err) : rc;
 }
 
-/* ---- stretches ---- */
+/* ---- ranges ---- */
 
-/* Values as a 16-bit dtype has them; NONE: as they are. */
+/* Round values to a 16-bit dtype; NONE: do nothing. */
 static void lw_round(ckpt_dtype dtype, float *x, uint64_t n)
 {
     uint16_t narrow[LW_TILE];
@@ -154,13 +156,14 @@ static void lw_round(ckpt_dtype dtype, float *x, uint64_t n)
     }
 }
 
-/* DoRA of a 16-bit adapter on a base of that dtype: torch has each step in it. */
+/* The dtype of intermediate steps: DoRA of a 16-bit adapter on a base of that dtype rounds each
+ * step in torch. */
 static ckpt_dtype lw_steps(const ckpt_lora *o)
 {
     return o->base->dtype == o->round ? o->round : CKPT_DTYPE_NONE;
 }
 
-/* Part of a stored row: the update of up to LW_TILE columns is added. */
+/* Add the update of up to LW_TILE columns to a part of a stored row. */
 static void lw_tile(const ckpt_lora *o, float *to, const float *left, const float *right,
                     uint64_t n)
 {
@@ -174,7 +177,7 @@ static void lw_tile(const ckpt_lora *o, float *to, const float *left, const floa
         to[j] += acc[j];
 }
 
-/* Elements at..at+n-1, without factors of DoRA. */
+/* Compute elements at..at+n-1 without DoRA's factors. */
 static int lw_stretch(const lw_make *m, ckpt_inputs *in, float *to, uint64_t n, uint64_t at,
                       ckpt_err *err)
 {
@@ -218,7 +221,7 @@ static int lw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
 
 /* ---- DoRA ---- */
 
-/* Sums of the squares of each output's weights; stretches are of one thread, one after another. */
+/* Sum the squares of each output's weights; one thread reads the ranges in order. */
 static int lw_squares(const lw_make *m, ckpt_inputs *in, double *sum, ckpt_err *err)
 {
     const ckpt_lora *o = &m->of;
@@ -272,7 +275,7 @@ static void lw_release(ckpt_make *make)
     m->factor = NULL;
 }
 
-/* ---- making it ---- */
+/* ---- set-up ---- */
 
 int ckpt_lora_put(ckpt_map *map, ckpt_tensor *t, const ckpt_lora *lora, ckpt_err *err)
 {

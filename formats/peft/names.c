@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns the names of PEFT's tensors (peft 0.21, utils/save_and_load.py).
+ * names.c: parses the names of PEFT's tensors (peft 0.21, utils/save_and_load.py).
  */
 #include <assert.h>
 #include <string.h>
@@ -53,7 +53,8 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
 
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n)
 {
-    // what precedes the adapter's name, how much of it stays, and what ends such a name
+    // the text before the adapter's name, whether that text is kept, and whether the name ends
+    // there
     static const struct {
         const char *mark;
         bool stays, bare;
@@ -75,7 +76,7 @@ void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, siz
         *adapter = at + n_mark;
         *n = strcspn(*adapter, ".");
         kept = (size_t)(at - name) + (marks[i].stays ? n_mark - 1 : 0);
-        // a magnitude's ".weight" is no part of what is saved
+        // the file's name of a magnitude has no ".weight"
         strcpy(out + kept, marks[i].bare ? "" : *adapter + *n);
         return;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * only.c: the adapter alone out of a checkpoint of a run that trained one.
+ * only.c: extracts the adapter from the checkpoint of a run that trained one.
  *
- * What peft's save_pretrained would write (utils/save_and_load.py, get_peft_model_state_dict): the
- * adapter's tensors under names without its own name, modules_to_save, and the biases that the
- * configuration says were trained.  Rank, scale and targets are in no such checkpoint: the
- * configuration is given.
+ * The result is that of peft's save_pretrained (utils/save_and_load.py, get_peft_model_state_dict):
+ * the adapter's tensors under names without the adapter's name, modules_to_save, and the biases
+ * that the configuration lists as trained.  The user must give the configuration, because such a
+ * checkpoint has no rank, scale and targets.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -21,11 +21,11 @@ typedef struct only_job {
     ckpt_map *map;
     ckpt_adapter_only opts;
     ckpt_peft_config config;
-    const char *adapter; /* whose tensors are kept; NULL: none was met yet */
+    const char *adapter; /* name of the adapter to keep; NULL: none seen yet */
     ckpt_err *err;
 } only_job;
 
-/* The adapter that a tensor is of is the one wanted; another one must have been named. */
+/* Decide if a tensor's adapter is the wanted one; with several adapters the user must name it. */
 static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
 {
     if (!j->adapter)
@@ -41,7 +41,7 @@ static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
     return CKPT_OK;
 }
 
-/* A bias that was trained with the adapter, by the configuration. */
+/* True for a bias that was trained with the adapter according to the configuration. */
 static bool only_bias(const only_job *j, const char *name)
 {
     size_t n = strlen(name);
@@ -53,7 +53,7 @@ static bool only_bias(const only_job *j, const char *name)
            (of_module && strcmp(j->config.bias, "lora_only") == 0);
 }
 
-/* Ranks and modules_to_save are what the configuration says. */
+/* Check ranks and modules_to_save against the configuration. */
 static int only_check(const only_job *j, const ckpt_tensor *t)
 {
     ckpt_peft_name name;
@@ -71,7 +71,7 @@ static int only_check(const only_job *j, const ckpt_tensor *t)
         return ckpt_fail(j->err, CKPT_EMISMATCH,
                          "%s: modules_to_save does not name %.200s, which the run has trained",
                          j->config.path, t->name);
-    // parameters of stacked experts have more rows than their rank
+    // a stack of experts has more rows than its rank
     if ((name.part != CKPT_PEFT_A && name.part != CKPT_PEFT_TABLE_A) || j->config.parameters)
         return CKPT_OK;
     module = ckpt_arena_string(j->map->arena, name.module, name.n);
@@ -85,7 +85,7 @@ static int only_check(const only_job *j, const ckpt_tensor *t)
     return rc;
 }
 
-/* One tensor: kept under its saved name, or dropped. */
+/* Rename a tensor to its saved name, or drop it. */
 static int only_tensor(only_job *j, ckpt_tensor *t, bool *keep)
 {
     char *saved = ckpt_arena_alloc(j->map->arena, strlen(t->name) + 1);
@@ -104,7 +104,7 @@ static int only_tensor(only_job *j, ckpt_tensor *t, bool *keep)
     if (rc != CKPT_OK || !*keep)
         return rc;
     t->name = saved;
-    // who owns its bytes may be dropped
+    // copy the owner's extents, because the owner may be dropped
     if (t->owner) {
         ckpt_extent_share(t, t->owner);
         t->twin = t->owner->twin;
@@ -145,7 +145,7 @@ bool ckpt_peft_is_live(const ckpt_map *map)
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
 
         at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
-        // a file's name ends so; while it is trained, the adapter's own stands before "weight"
+        // in a file the name ends so; in training the adapter's name precedes "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;
     }
@@ -159,7 +159,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     int rc = given ? CKPT_OK : ckpt_map_new(&scratch, 0, err);
 
     *out = given;
-    // the folder of a base that was named is not where the run keeps its own
+    // look beside the run: the base's folder is not where the run keeps its configuration
     own.model_folder = NULL;
     if (rc == CKPT_OK && !given && ckpt_hf_beside(&list, scratch, &own, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "adapter_config.json"))

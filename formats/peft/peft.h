@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peft.h: names of an adapter's tensors: what belongs to which module of the base.
+ * peft.h: declares the parsing of an adapter's tensor names into module and part.
  */
 #ifndef CKPT_FORMATS_PEFT_PEFT_H
 #define CKPT_FORMATS_PEFT_PEFT_H
 
 #include "formats/peft/config.h"
 
-/* What a tensor of an adapter is to its module; the rest of its name is the module's path. */
+/* The part of a module that a tensor is; the rest of its name is the module's path. */
 typedef enum ckpt_peft_part {
     CKPT_PEFT_A,           /* ".lora_A.weight" [r, in] */
     CKPT_PEFT_B,           /* ".lora_B.weight" [out, r] */
@@ -15,11 +15,11 @@ typedef enum ckpt_peft_part {
     CKPT_PEFT_TABLE_A,     /* ".lora_embedding_A" [r, rows of the table] */
     CKPT_PEFT_TABLE_B,     /* ".lora_embedding_B" [width of the table, r] */
     CKPT_PEFT_MAGNITUDE,   /* ".lora_magnitude_vector" [out] */
-    CKPT_PEFT_BASE_WEIGHT, /* ".base_layer.weight": what was adapted, unmodified */
-    CKPT_PEFT_BASE_BIAS,   /* ".base_layer.bias": trained, it replaces the base's */
-    CKPT_PEFT_PLAIN,       /* a whole tensor of the base, by its name: it replaces the base's */
-    /* ".original_module.": what modules_to_save replaced, unmodified; peft saves it along with all
-       biases */
+    CKPT_PEFT_BASE_WEIGHT, /* ".base_layer.weight": the unmodified weight */
+    CKPT_PEFT_BASE_BIAS,   /* ".base_layer.bias": trained, replaces the base's */
+    CKPT_PEFT_PLAIN,       /* a whole tensor under the base's name, which it replaces */
+    /* ".original_module.": the unmodified module that modules_to_save replaced; saved with all
+     * biases */
     CKPT_PEFT_ORIGINAL,
     CKPT_PEFT_N_PARTS
 } ckpt_peft_part;
@@ -31,26 +31,27 @@ typedef struct ckpt_peft_name {
 } ckpt_peft_name;
 
 /*
- * Take a name apart; false when it does not begin as PEFT's do, "base_model.model.".  A PLAIN name
- * may have ".modules_to_save" in it still, which the base's name has not.
+ * Parse a name; false if it does not begin with "base_model.model.".  A PLAIN name may still
+ * contain ".modules_to_save", which the base's name lacks.
  */
 bool ckpt_peft_parse(ckpt_peft_name *out, const char *name);
 
 /*
- * The name of a live module's tensor as an adapter's file has it: without the adapter's own name
+ * Convert a tensor's name in training to its name in an adapter's file, without the adapter's name
  * ("lora_A.default.weight", "modules_to_save.default.weight").
  *
- * out      room for as much as name
- * adapter  gets where that name stands and its length; 0: the tensor is of no adapter, and out is
- *          the name itself
+ * out      room for the length of name adapter  set to the adapter's name inside `name`, of length
+ * *n; 0: the tensor belongs to no
+ *          adapter, and out is a copy of name
  */
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n);
 
-/* True if the tensors have the names of a model in training, with those of its adapters. */
+/* True if the tensors have the names of a model in training, with adapter names in them. */
 bool ckpt_peft_is_live(const ckpt_map *map);
 
 /*
- * The path of a run's adapter_config.json, in the map's arena: the one given, or the one beside it.
+ * The path of a run's adapter_config.json, in the map's arena: the given one, or the one beside the
+ * run.
  *
  * Errors   CKPT_EUSAGE: there is none; CKPT_ELIMIT
  */
