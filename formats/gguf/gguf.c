@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gguf.c: the driver of GGUF, the files of llama.cpp and all that build on ggml.
+ * gguf.c: the driver's table for GGUF, the file format of llama.cpp and other programs on ggml.
  */
 #include "formats/gguf/model.h"
 
@@ -12,7 +12,7 @@ static int gg_probe(const uint8_t *head, size_t n, uint64_t size)
     return n >= 4 && memcmp(head, "GGUF", 4) == 0 ? 100 : 0;
 }
 
-/* A file, which must be a whole model unless its name says that it is one of several. */
+/* Read a file; it must be a whole model unless its name marks it as one of several. */
 static int gg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     int rc = ckpt_gguf_read(map, io, file, err);
@@ -20,7 +20,7 @@ static int gg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_gguf_whole(map, io->name, err) : rc;
 }
 
-/* What floats can be written in. */
+/* Dtypes that floats can be converted to. */
 static const ckpt_dtype gg_dtypes[] = {
     CKPT_F32,  CKPT_F16,  CKPT_BF16, CKPT_F64,  CKPT_Q8_0, CKPT_Q4_0, CKPT_Q4_1,       CKPT_Q5_0,
     CKPT_Q5_1, CKPT_Q2_K, CKPT_Q3_K, CKPT_Q4_K, CKPT_Q5_K, CKPT_Q6_K, CKPT_DTYPE_NONE,

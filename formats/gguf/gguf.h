@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gguf.h: what the files of the GGUF driver share.
+ * gguf.h: the interface between the files of the GGUF driver.
  *
- *     gguf.c   the driver
- *     keys.c   ggml's types by number; keys by name
- *     read.c   header, keys and tensors of a file
- *     split.c  the files of a model that was split
- *     write.c  a file laid out: keys, tensors, data
+ *     gguf.c   the driver's table
+ *     keys.c   ggml's type numbers; look-up of keys
+ *     read.c   reads header, keys and tensors of a file
+ *     split.c  reads and divides a model in several files
+ *     write.c  lays out a file: keys, tensors, data
  *
  * A file, version 2 or 3:
  *
@@ -15,9 +15,9 @@
  *     array:   u32 type, u64 n, n values
  *     tensor:  string, u32 n_dims, u64 dim (the fastest first), u32 type, u64 offset in the data
  *
- * Data and each tensor begin at multiples of general.alignment, 32 by default.  A version whose
- * bytes are reversed marks a file in the other byte order.  Source: ggml's gguf.h and gguf.cpp, of
- * 2025 (ggml 0.25).
+ * Data and each tensor begin at multiples of general.alignment, 32 by default.  A version number
+ * with reversed bytes means that the file has the other byte order.  Source: ggml's gguf.h and
+ * gguf.cpp, of 2025 (ggml 0.25).
  */
 #ifndef CKPT_FORMATS_GGUF_H
 #define CKPT_FORMATS_GGUF_H
@@ -28,35 +28,36 @@ enum {
     CKPT_GGUF_DIMS = 4,
     CKPT_GGUF_NAME = 64, /* bytes of a tensor's name, with a terminator */
     CKPT_GGUF_ALIGN = 32,
-    CKPT_GGUF_ARRAY = 9 /* the type of arrays, which ckpt_key_type lacks */
+    CKPT_GGUF_ARRAY = 9 /* the type number of arrays, absent from ckpt_key_type */
 };
 
-/* Keys of a model that was split over several files. */
+/* Keys about alignment, and keys of a model in several files. */
 #define CKPT_GGUF_ALIGNMENT "general.alignment"
 #define CKPT_GGUF_SPLIT     "split."
 #define CKPT_GGUF_NO        "split.no"
 #define CKPT_GGUF_COUNT     "split.count"
 #define CKPT_GGUF_TENSORS   "split.tensors.count"
 
-/* The dtype of a type's number, NONE: ggml has no such type (any more); its number, -1: none. */
+/* The dtype of a type number; NONE for unknown or removed types.  ckpt_gguf_type is the inverse; -1
+ * for a dtype that ggml lacks. */
 ckpt_dtype ckpt_gguf_dtype(uint32_t type);
 int ckpt_gguf_type(ckpt_dtype d);
 
-/* What ckpt_format.read and .place do. */
+/* Implement ckpt_format.read and .place. */
 int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err);
 int ckpt_gguf_place(ckpt_map *to, uint32_t file, ckpt_err *err);
 
-/* The key of this name; NULL: there is none. */
+/* Find a key by name, or NULL. */
 const ckpt_key *ckpt_gguf_key(const ckpt_map *map, const char *name);
 
-/* Its value where it is a whole number from 0 on. */
+/* Get the value of a key if it is an integer >= 0. */
 bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out);
 
 /*
- * Is what was read of a file that is not named as one of several a whole model, by its own keys?
- * What is named so is held against its name and the others when they are put together.
+ * Check by its keys that a file which is not named as one of several is a whole model.  A file of
+ * several is checked when they are joined.
  *
- * Errors  CKPT_EMISSING, a finding where the map collects them
+ * Errors  CKPT_EMISSING, recorded as a finding if the map collects them
  */
 int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err);
 

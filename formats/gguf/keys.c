@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.c: ggml's types by number; keys by name, and new ones.
+ * keys.c: converts ggml's type numbers, and finds and adds keys.
  */
 #include "formats/gguf/model.h"
 
@@ -8,7 +8,7 @@
 
 #include "libckpt/base/dtype.h"
 
-/* By number, as ggml.h's enum ggml_type; holes are types that were removed. */
+/* By number, as in ggml.h's enum ggml_type; gaps are removed types. */
 static const ckpt_dtype gk_types[] = {
     [0] = CKPT_F32,     [1] = CKPT_F16,      [2] = CKPT_Q4_0,    [3] = CKPT_Q4_1,
     [6] = CKPT_Q5_0,    [7] = CKPT_Q5_1,     [8] = CKPT_Q8_0,    [10] = CKPT_Q2_K,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merges.c: owns the merges of a BPE tokenizer: what they are made of must be in the vocabulary, as
- * the tokenizers library demands it (models/bpe, BpeBuilder).
+ * merges.c: writes the merges of a BPE tokenizer.  Both parts and the result of a merge must be in
+ * the vocabulary, because the tokenizers library requires it (models/bpe, BpeBuilder).
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct mrg_work {
     ckpt_index known; /* texts of the vocabulary */
     ckpt_dict vocab;
     ckpt_bytes text;   /* "left right" */
-    uint64_t n_prefix; /* bytes that the right part of a merge loses */
+    uint64_t n_prefix; /* bytes that a merge removes from its right part */
 } mrg_work;
 
 static bool mrg_same(const void *ctx, uint32_t number, const void *key)
@@ -35,7 +35,7 @@ static bool mrg_knows(const mrg_work *m, const ckpt_text *t)
     return ckpt_index_find(&m->known, mrg_hash(t), mrg_same, m, t) != CKPT_INDEX_NONE;
 }
 
-/* A part: a blank inside would be taken for the one between. */
+/* Append a part.  A blank in it is written as U+0120, because a plain blank separates the parts. */
 static bool mrg_add(ckpt_bytes *out, const ckpt_text *part)
 {
     for (uint64_t i = 0; i < part->n; i++) {
@@ -47,7 +47,7 @@ static bool mrg_add(ckpt_bytes *out, const ckpt_text *part)
     return true;
 }
 
-/* The parts of "left right", or of ["left", "right"]; false: it is neither. */
+/* Split "left right", or ["left", "right"]; false for other values. */
 static bool mrg_parts(const ckpt_value *v, ckpt_text part[2])
 {
     const ckpt_seq pair = ckpt_value_seq(v);
@@ -69,7 +69,7 @@ static bool mrg_parts(const ckpt_value *v, ckpt_text part[2])
     return true;
 }
 
-/* Both parts and what they make are tokens; the joined text is left in m->text. */
+/* Check that both parts and the joined text are tokens; m->text keeps the joined text. */
 static int mrg_check(mrg_work *m, uint64_t number, const ckpt_text part[2])
 {
     uint64_t cut = part[1].n > m->n_prefix ? m->n_prefix : 0;
@@ -109,7 +109,7 @@ static int mrg_one(mrg_work *m, uint64_t number, const ckpt_value *v, ckpt_value
     return *out ? CKPT_OK : ckpt_fail_memory(m->w->err);
 }
 
-/* The texts of the vocabulary. */
+/* Index the texts of the vocabulary. */
 static int mrg_learn(mrg_work *m, const ckpt_value *bpe)
 {
     const ckpt_value *prefix = ckpt_value_get(bpe, "continuing_subword_prefix");

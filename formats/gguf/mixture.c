@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mixture.c: owns llama.cpp's rules of which tensor of a model is written in which type.
+ * mixture.c: chooses each tensor's type by llama.cpp's quantization rules.
  *
- * They know tensors by the names that GGUF gives them, never a model.  Source: llama.cpp's
- * converter and llama-quant.cpp, of 2025: quantization without an importance matrix.
+ * The rules go by GGUF names of tensors and do not know models.  Source: llama.cpp's converter and
+ * llama-quant.cpp, of 2025: quantization without an importance matrix.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "formats/gguf/model.h"
 #include "libckpt/base/cast.h"
 
-/* What is asked for, and the number that general.file_type has for it. */
+/* The mixtures, with their numbers in general.file_type. */
 typedef enum gmx_mix {
     GMX_F32 = 0,
     GMX_F16 = 1,
@@ -40,7 +40,7 @@ typedef enum gmx_mix {
 static const struct {
     const char *name;
     gmx_mix mix;
-    ckpt_dtype type; /* of what no rule names */
+    ckpt_dtype type; /* type of tensors without a rule */
 } gmx_mixes[] = {
     {"F32", GMX_F32, CKPT_F32},        {"F16", GMX_F16, CKPT_F16},
     {"BF16", GMX_BF16, CKPT_BF16},     {"Q4_0", GMX_Q4_0, CKPT_Q4_0},
@@ -56,11 +56,11 @@ static const struct {
 typedef struct gmx_rule {
     gmx_mix mix;
     ckpt_dtype type;
-    bool pure; /* the type everywhere */
-    bool tied; /* the table of tokens is the output too */
+    bool pure; /* the same type everywhere */
+    bool tied; /* the token embedding is also the output */
     bool is_70b;
     uint64_t n_layers, n_v, heads_per_kv, n_experts;
-    uint64_t i_v, i_down; /* as many were met */
+    uint64_t i_v, i_down; /* number of tensors seen so far */
     ckpt_map *to;
     ckpt_err *err;
 } gmx_rule;
@@ -83,7 +83,8 @@ static bool gmx_is_v(const ckpt_tensor *t)
            gmx_has(t, "attn_kv_b.weight");
 }
 
-/* A matrix whose type is chosen; all else is F32: vectors, norms, routers, positions. */
+/* True for a matrix whose type is chosen.  Vectors, norms, routers and position embeddings stay
+ * F32. */
 static bool gmx_is_chosen(const ckpt_tensor *t)
 {
     return t->ndim >= 2 && gmx_ends(t->name, "weight") && !gmx_has(t, "_norm.weight") &&
@@ -91,7 +92,8 @@ static bool gmx_is_chosen(const ckpt_tensor *t)
            strcmp(t->name, "token_types.weight") != 0;
 }
 
-/* Layers that llama.cpp gives more bits: the first and last eighth, and each third between. */
+/* True for layers that llama.cpp gives more bits: the first and last eighth, and every third
+ * between. */
 static bool gmx_more(uint64_t i, uint64_t n)
 {
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
@@ -130,7 +132,8 @@ static ckpt_dtype gmx_v(gmx_rule *r)
     return r->n_experts == 8 ? CKPT_Q8_0 : type;
 }
 
-/* Blocks are counted as they come, of experts by their number. */
+/* llama.cpp counts these tensors in the order of the file, but with experts it uses the block
+ * number. */
 static ckpt_dtype gmx_down(gmx_rule *r, const ckpt_tensor *t)
 {
     uint64_t i = r->i_down++, n = r->n_layers;
@@ -182,7 +185,7 @@ static ckpt_dtype gmx_mixed(gmx_rule *r, const ckpt_tensor *t)
     return gmx_has(t, "ffn_down") ? gmx_down(r, t) : r->type;
 }
 
-/* Rows that are no whole blocks take the type beside it of 32 elements, or F16. */
+/* Rows that do not fill whole blocks get a similar type with blocks of 32 elements, or F16. */
 static ckpt_dtype gmx_fits(ckpt_dtype type, uint64_t row)
 {
     if (row % ckpt_dtype_get(type)->per == 0)
@@ -220,7 +223,7 @@ static ckpt_dtype gmx_type(gmx_rule *r, const ckpt_tensor *t)
 
 /* ---- all tensors ---- */
 
-/* A tensor's type, where there is a conversion. */
+/* Set a tensor's type, if a conversion exists. */
 static int gmx_set(gmx_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
 {
     ckpt_dtype type = gmx_type(r, t);
@@ -244,7 +247,7 @@ static int gmx_set(gmx_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
     return CKPT_OK;
 }
 
-/* What the rules ask of the model. */
+/* Read the model's properties that the rules need. */
 static void gmx_facts(gmx_rule *r)
 {
     char key[128];
@@ -272,7 +275,8 @@ static void gmx_facts(gmx_rule *r)
     }
 }
 
-/* The mixture of a name; dtypes that are none of llama.cpp's are pure, under a number of its. */
+/* Find a mixture by name or dtype.  A dtype that is not a llama.cpp mixture is used everywhere,
+ * with the number of a related mixture. */
 static bool gmx_find(gmx_rule *r, const char *name, ckpt_dtype type)
 {
     for (size_t i = 0; i < sizeof gmx_mixes / sizeof *gmx_mixes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c: what a GGUF file of a model has besides: types by rule, an order, general keys.
+ * model.c: completes a GGUF file of a model: types by rule, order of tensors, general keys.
  */
 #include "formats/gguf/model.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- general keys ---- */
 
-/* A number in its place if the key is there, else at the end. */
+/* Set a number: in place if the key exists, else appended. */
 static int gmo_put_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err *err)
 {
     for (size_t i = 0; i < to->keys.n; i++) {
@@ -28,13 +28,13 @@ static int gmo_put_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err
     return ckpt_gguf_add_u32(to, name, number, err);
 }
 
-/* A text where the key is not there yet. */
+/* Add a text unless the key exists. */
 static int gmo_default_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err)
 {
     return ckpt_gguf_key(to, name) ? CKPT_OK : ckpt_gguf_add_text(to, name, text, err);
 }
 
-/* "7.2B", "355M", "8x7B": as the gguf package rounds counts of parameters. */
+/* Format the model's size like the gguf package: "7.2B", "355M", "8x7B". */
 static void gmo_label(const ckpt_map *to, char out[48])
 {
     static const struct {
@@ -70,7 +70,7 @@ static void gmo_label(const ckpt_map *to, char out[48])
         (void)snprintf(out, 48, "%.24s%c", digits, scale[k].suffix);
 }
 
-/* A version ("v0.3"), or what begins with a digit ("7b"), keeps its letters. */
+/* True for a version ("v0.3") or a word that begins with a digit ("7b"), whose case stays. */
 static bool gmo_is_number(const char *word, size_t n)
 {
     size_t i = *word == 'v';
@@ -82,7 +82,8 @@ static bool gmo_is_number(const char *word, size_t n)
     return i == 0 || i == n;
 }
 
-/* "tiny-llama-v0.3" as "Tiny Llama v0.3": how the converter names a model by its folder. */
+/* Turn "tiny-llama-v0.3" into "Tiny Llama v0.3", as the converter names a model after its
+ * folder. */
 static void gmo_title(char *name)
 {
     for (char *word = name; *word;) {
@@ -125,7 +126,7 @@ static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt
 
 /* ---- order ---- */
 
-/* The number in "blk.N.", -1 for others, which come first. */
+/* The number N of "blk.N."; -1 for other tensors, so that they come first. */
 static long long gmo_block(const ckpt_tensor *t)
 {
     return strncmp(t->name, "blk.", 4) == 0 ? strtoll(t->name + 4, NULL, 10) : -1;
@@ -139,14 +140,15 @@ static int gmo_order(const void *pa, const void *pb)
     return i != k ? (i > k) - (i < k) : strcmp(a->name, b->name);
 }
 
-/* By block, then by name, as llama.cpp's quantizer writes them, and its rules count them. */
+/* Sort by block, then by name, like llama.cpp's quantizer, because its rules count tensors in that
+ * order. */
 static int gmo_sort(ckpt_map *to, ckpt_err *err)
 {
     qsort(to->tensors.at, to->tensors.n, sizeof *to->tensors.at, gmo_order);
     return ckpt_map_reindex(to, err);
 }
 
-/* Types, order and keys of the whole. */
+/* Set types, order and keys. */
 static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     bool model = ckpt_gguf_key(to, "general.architecture") != NULL;
@@ -155,7 +157,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     uint64_t number = 0;
     int rc = CKPT_OK;
 
-    // a file of tensors alone keeps what they are, but for types that need rules
+    // a file without a model keeps its types and order, unless the type needs rules
     if (!model && !again)
         rc = ckpt_map_note(to, CKPT_WARNING, err,
                            "no key says which architecture this is: llama.cpp will not load the "

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c: header, keys and tensors of a GGUF file.
+ * read.c: reads header, keys and tensors of a GGUF file.
  *
- * Lengths and counts are held against the bytes that are left before anything is made of them.
- * Keys become the map's tree of values, and its keys, from which they are written again with their
- * types.
+ * Lengths and counts are compared with the bytes left in the file before memory is allocated for
+ * them. Keys are stored twice: in the map's tree of values, and in its list of keys, because a
+ * writer needs their types.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,25 +14,29 @@
 #include "libckpt/base/index.h"
 #include "libckpt/map/extent.h"
 
-enum { GRD_BUFFER = 64 * 1024, GRD_DEPTH = 4, GRD_NAME = 1024 /* bytes of a key's name */ };
+enum {
+    GRD_BUFFER = 64 * 1024,
+    GRD_DEPTH = 4,
+    GRD_NAME = 1024 /* limit of a key's name in bytes */
+};
 
 typedef struct grd_reader {
     ckpt_map *map;
     ckpt_io *io;
     ckpt_err *err;
     uint32_t file;
-    bool swap;          /* the file is in the other byte order */
+    bool swap;          /* the file has the other byte order */
     uint64_t at;        /* next byte of the file */
-    uint64_t buffer_at; /* what buffer holds begins there */
+    uint64_t buffer_at; /* file offset of the buffer */
     size_t n_buffer;
     uint64_t n_tensors, n_keys, align;
-    bool nested;      /* a key is an array of arrays */
-    ckpt_index index; /* the map's keys by name, to find doubles */
-    uint32_t source;  /* of the data */
+    bool nested;      /* a key has nested arrays */
+    ckpt_index index; /* the map's keys by name, to detect duplicates */
+    uint32_t source;  /* index of the source for the data section */
     uint8_t buffer[GRD_BUFFER];
 } grd_reader;
 
-/* Bytes of a value of each type; 0: not of one size. */
+/* Size in bytes of a value of each type; 0: variable. */
 static const uint8_t grd_size[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 static uint64_t grd_left(const grd_reader *r)
@@ -48,7 +52,7 @@ static int grd_cut(const grd_reader *r, const char *what)
                      r->io->name, what, r->at, r->io->size);
 }
 
-/* The next n bytes, which are inside the file. */
+/* Read the next n bytes, which must be inside the file. */
 static int grd_bytes(grd_reader *r, void *to, uint64_t n)
 {
     uint8_t *out = to;
@@ -73,7 +77,7 @@ static int grd_bytes(grd_reader *r, void *to, uint64_t n)
     return rc;
 }
 
-/* An integer of n bytes. */
+/* Read an integer of n bytes. */
 static int grd_uint(grd_reader *r, unsigned n, uint64_t *out, const char *what)
 {
     uint8_t b[8] = {0};
@@ -85,7 +89,7 @@ static int grd_uint(grd_reader *r, unsigned n, uint64_t *out, const char *what)
     return rc;
 }
 
-/* A string into the arena; at most `most` bytes. */
+/* Read a string of at most `most` bytes into the arena. */
 static int grd_string(grd_reader *r, uint64_t most, const char **out, uint64_t *n, const char *what)
 {
     char *text;
@@ -115,7 +119,7 @@ static ckpt_value *grd_whole(grd_reader *r, uint64_t v)
 
     if (v <= INT64_MAX)
         return ckpt_value_int(r->map->arena, (int64_t)v);
-    // beyond a signed number: two's complement, with a byte for the sign
+    // above INT64_MAX: a LONG in two's complement, with an additional byte for the sign
     uint8_t b[9] = {0};
 
     for (unsigned i = 0; i < 8; i++)
@@ -126,7 +130,7 @@ static ckpt_value *grd_whole(grd_reader *r, uint64_t v)
     return out;
 }
 
-/* A number or a truth value of a type with a size. */
+/* Read a number or boolean of fixed size. */
 static int grd_number(grd_reader *r, unsigned type, ckpt_value **out)
 {
     ckpt_arena *a = r->map->arena;
@@ -199,7 +203,7 @@ static int grd_bad_type(const grd_reader *r, uint64_t type)
 
 static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *type);
 
-/* A value of any type; *of: that of an array's items. */
+/* Read a value of any type; *of: the item type of an array. */
 static int grd_value(grd_reader *r, uint64_t type, unsigned depth, ckpt_value **out, uint8_t *of)
 {
     if (type >= sizeof grd_size)
@@ -211,7 +215,7 @@ static int grd_value(grd_reader *r, uint64_t type, unsigned depth, ckpt_value **
     return grd_number(r, (unsigned)type, out);
 }
 
-/* LIMIT: as deep as GRD_DEPTH. */
+/* CKPT_ELIMIT if arrays are nested more than GRD_DEPTH deep. */
 static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *type)
 {
     uint64_t of, n, least;
@@ -228,7 +232,7 @@ static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *t
         return ckpt_fail(r->err, CKPT_ELIMIT,
                          "%s: arrays in arrays more than %d deep at byte %" PRIu64, r->io->name,
                          (int)GRD_DEPTH, r->at);
-    // a string has its length, an array its type and length
+    // least size of an item: a string has a length, an array has a type and a length
     least = grd_size[of] ? grd_size[of] : of == CKPT_KEY_STRING ? 8 : 12;
     if (n > grd_left(r) / least)
         return ckpt_fail(r->err, CKPT_EFORMAT,
@@ -249,7 +253,7 @@ static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *t
 
 /* ---- keys ---- */
 
-/* For the index: is key number `number` of this name? */
+/* Hash index callback: compare the name of key `number`. */
 static bool grd_same(const void *ctx, uint32_t number, const void *name)
 {
     const ckpt_dict *all = ctx;
@@ -257,7 +261,7 @@ static bool grd_same(const void *ctx, uint32_t number, const void *name)
     return strcmp(all->at[number].key->as.text.at, name) == 0;
 }
 
-/* Enter the key that is next in the tree of values. */
+/* Index the key that is added next; refuse a duplicate. */
 static int grd_index(grd_reader *r, const char *name)
 {
     const ckpt_dict *all = &r->map->values->as.map;
@@ -326,13 +330,13 @@ static int grd_alignment(grd_reader *r)
 
 /* ---- tensors ---- */
 
-/* What the file says of a tensor. */
+/* A tensor and its offset in the data. */
 typedef struct grd_tensor {
     ckpt_tensor *t;
     uint64_t offset;
 } grd_tensor;
 
-/* The next multiple of the alignment; false: there is none. */
+/* Round up to the alignment; false on overflow. */
 static bool grd_pad(const grd_reader *r, uint64_t *at)
 {
     return ckpt_add(*at, r->align - 1, at) && ((*at &= ~(r->align - 1)), true);
@@ -350,7 +354,7 @@ static int grd_shape(grd_reader *r, const char *name, ckpt_tensor *like, uint64_
                          r->io->name, name, n_dims, (int)CKPT_GGUF_DIMS);
     like->ndim = (uint32_t)n_dims;
     like->shape = shape;
-    // the fastest comes first
+    // the fastest axis comes first in the file
     for (uint32_t i = like->ndim; rc == CKPT_OK && i-- > 0;)
         rc = grd_uint(r, 8, &shape[i], "a tensor");
     for (uint32_t i = 0; rc == CKPT_OK && i < like->ndim; i++) {
@@ -412,7 +416,8 @@ static int grd_tensor_info(grd_reader *r, grd_tensor *out)
     return rc == CKPT_OK ? ckpt_map_add(r->map, name, n, &like, &out->t, r->err) : rc;
 }
 
-/* A tensor's bytes: in the source of all, or in one of its own, since what is swapped differs. */
+/* Back a tensor by the common source, or by its own if bytes are swapped, because the unit
+ * differs. */
 static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t *next)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = r->file, .name = g->t->name};
@@ -420,7 +425,7 @@ static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t 
     uint32_t index;
     int rc;
 
-    (void)ckpt_dtype_bytes(g->t->dtype, g->t->n_elems, &s.n_bytes); // held when it was read
+    (void)ckpt_dtype_bytes(g->t->dtype, g->t->n_elems, &s.n_bytes); // checked when it was read
     if (g->offset != *next)
         return ckpt_fail(r->err, CKPT_EFORMAT,
                          "%s: tensor %.200s begins at byte %" PRIu64 " of the data, %" PRIu64
@@ -444,7 +449,7 @@ static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t 
     return rc == CKPT_OK ? ckpt_map_back_whole(r->map, g->t, index, 0, r->err) : rc;
 }
 
-/* All that follows the header, as one source. */
+/* Add the whole data section as one source. */
 static int grd_data(grd_reader *r, uint64_t data)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = r->file, .at = data};
@@ -483,7 +488,7 @@ static int grd_header(grd_reader *r)
     uint64_t version;
     int rc;
 
-    r->at = 4; // the probe has seen them
+    r->at = 4; // the magic, checked by the probe
     rc = grd_uint(r, 4, &version, "the header");
     if (rc == CKPT_OK && (version & 0xffff) == 0) {
         r->swap = true;
@@ -501,7 +506,8 @@ static int grd_header(grd_reader *r)
         rc = grd_uint(r, 8, &r->n_tensors, "the header");
     if (rc == CKPT_OK)
         rc = grd_uint(r, 8, &r->n_keys, "the header");
-    // a key has a length, a byte, a type and a value; a tensor a length, a type and an offset
+    // least size: a key has a length, a byte, a type and a value; a tensor a length, a type and an
+    // offset
     if (rc == CKPT_OK && (r->n_keys > grd_left(r) / 14 || r->n_tensors > grd_left(r) / 24))
         rc = ckpt_fail(r->err, CKPT_EFORMAT,
                        "%s: %" PRIu64 " keys and %" PRIu64 " tensors in a file of %" PRIu64
@@ -510,7 +516,7 @@ static int grd_header(grd_reader *r)
     return rc;
 }
 
-/* What people ask first. */
+/* Add the facts for `ckpt info`. */
 static int grd_facts(grd_reader *r)
 {
     const ckpt_key *k = ckpt_gguf_key(r->map, "general.architecture");

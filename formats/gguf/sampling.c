@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampling.c: how a model's makers wish its tokens to be drawn: generation_config.json as keys.
+ * sampling.c: writes the sampling options of generation_config.json as keys.
  *
- * The names are those of the gguf package (Metadata.load); do_sample has no key there.
+ * The names are those of the gguf package (Metadata.load); it has no key for do_sample.
  */
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const struct {
     {"mirostat_eta", "general.sampling.mirostat_eta", CKPT_KEY_F32},
 };
 
-/* A value that the key's type can hold. */
+/* True if the key's type can hold the value. */
 static bool gsa_fits(const ckpt_value *v, uint8_t type)
 {
     if (type == CKPT_KEY_STRING)
@@ -37,7 +37,7 @@ static bool gsa_fits(const ckpt_value *v, uint8_t type)
     return v->kind == CKPT_V_INT || (v->kind == CKPT_V_FLOAT && isfinite((float)v->as.f));
 }
 
-/* The same in the map's own memory. */
+/* Copy a value into the map's arena. */
 static const ckpt_value *gsa_copy(ckpt_arena *arena, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_STR)
@@ -54,7 +54,7 @@ int ckpt_gguf_sampling(ckpt_gguf_tokenizer_work *w)
         const char *name = gsa_names[i].name, *key = gsa_names[i].key;
         const ckpt_value *v = ckpt_value_get(w->generation, name);
 
-        // transformers' word for it
+        // transformers' name of penalty_repeat
         if (!v && strcmp(name, "penalty_repeat") == 0)
             v = ckpt_value_get(w->generation, name = "repetition_penalty");
         if (!v || v->kind == CKPT_V_NONE || ckpt_gguf_key(w->to, key))

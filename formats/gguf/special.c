@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * special.c: which tokens are special, which of them are added to a text, the chat template.
+ * special.c: writes the special tokens, the flags to add them to a text, and the chat template.
  *
- * As gguf's SpecialVocab finds them: numbers from the texts in tokenizer_config.json, by the added
- * tokens of tokenizer.json, else from config.json; what is added from the post-processor, else from
- * tokenizer_config.json.
+ * Found as by gguf's SpecialVocab: token numbers from the texts in tokenizer_config.json by the
+ * added tokens of tokenizer.json, else from config.json; the flags from the post-processor, else
+ * from tokenizer_config.json.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 typedef enum gsp_kind { GSP_BOS, GSP_EOS, GSP_UNK, GSP_SEP, GSP_PAD, GSP_MASK, GSP_KINDS } gsp_kind;
 
 static const struct {
-    const char *name, *key; /* in configurations; in GGUF, spelt as there */
+    const char *name, *key; /* the name in configurations; the key in GGUF, with its spelling */
 } gsp_names[GSP_KINDS] = {
     {"bos", "tokenizer.ggml.bos_token_id"},     {"eos", "tokenizer.ggml.eos_token_id"},
     {"unk", "tokenizer.ggml.unknown_token_id"}, {"sep", "tokenizer.ggml.seperator_token_id"},
@@ -25,10 +25,10 @@ typedef struct gsp_found {
     ckpt_gguf_tokenizer_work *w;
     const char *text[GSP_KINDS]; /* of the token, or NULL */
     const char *cls;
-    int8_t add[GSP_KINDS]; /* -1: nothing says */
+    int8_t add[GSP_KINDS]; /* -1: unknown */
 } gsp_found;
 
-/* The text of "bos_token", which may be an object with content; or NULL. */
+/* The text of e.g. "bos_token", which may be an object with content; or NULL. */
 static const char *gsp_text(const ckpt_value *config, const char *name)
 {
     char key[32];
@@ -46,9 +46,9 @@ static bool gsp_same(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
-/* ---- what is added ---- */
+/* ---- added tokens ---- */
 
-/* The special token that a piece of a template is, or NULL. */
+/* The special token of a template's piece, or NULL. */
 static const char *gsp_piece(const ckpt_value *piece)
 {
     const ckpt_value *id = ckpt_value_get(ckpt_value_get(piece, "SpecialToken"), "id");
@@ -56,7 +56,7 @@ static const char *gsp_piece(const ckpt_value *piece)
     return id && id->kind == CKPT_V_STR ? id->as.text.at : NULL;
 }
 
-/* A separator between the two texts of a pair: "A [SEP] B". */
+/* Detect a separator between the two texts of a pair: "A [SEP] B". */
 static void gsp_pair(gsp_found *f, const ckpt_seq pair, const char *first, const char *last)
 {
     uint64_t from = pair.n && first && gsp_same(gsp_piece(pair.at[0]), first) ? 1 : 0;
@@ -70,7 +70,7 @@ static void gsp_pair(gsp_found *f, const ckpt_seq pair, const char *first, const
         const char *s = gsp_piece(pair.at[i]);
         bool known = gsp_same(s, f->text[GSP_SEP]) || gsp_same(s, f->text[GSP_EOS]);
 
-        // one alone is the end of the first text, where texts have an end
+        // a single one is the first text's end token, if texts have one
         add = add || (known && (i > from + 1 || !last));
     }
     f->add[GSP_SEP] = add;
@@ -120,7 +120,7 @@ static void gsp_processors(gsp_found *f)
 
 /* ---- keys ---- */
 
-/* The number of an added token; false: there is none of this text. */
+/* Find the number of an added token by its text; false if there is none. */
 static bool gsp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, int64_t *out)
 {
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(w->tokenizer, "added_tokens"));
@@ -134,7 +134,7 @@ static bool gsp_number_of(const ckpt_gguf_tokenizer_work *w, const char *text, i
     return false;
 }
 
-/* The same by config.json; of several ends, the first. */
+/* Find the number in config.json; of several EOS tokens the first. */
 static bool gsp_number_said(const ckpt_gguf_tokenizer_work *w, const char *name, int64_t *out)
 {
     char key[32];
@@ -185,7 +185,7 @@ static int gsp_put_added(const gsp_found *f)
     return rc;
 }
 
-/* The template of tokenizer_config.json, or chat_template.jinja. */
+/* Write the template of tokenizer_config.json, or chat_template.jinja. */
 static int gsp_put_template(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_value *v = ckpt_value_get(w->config, "chat_template");
@@ -212,7 +212,7 @@ static int gsp_put_template(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* What a normalizer does: 1, 0, or -1: it does not say. */
+/* Read a normalizer's effect on case and accents: 1, 0, or -1 if it has none. */
 static void gsp_normalizer(const ckpt_value *n, int *lower, int *strip)
 {
     const ckpt_value *type = ckpt_value_get(n, "type");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * split.c: a model in several GGUF files, NAME-00001-of-0000N.gguf: reading them as one, and which
- * tensor goes to which.
+ * split.c: reads a model in several GGUF files, NAME-00001-of-0000N.gguf, and divides a model into
+ * such files.
  *
- * All of them begin with split.no, split.count and split.tensors.count; the first one has all other
+ * All files begin with split.no, split.count and split.tensors.count; the first file has all other
  * keys.  Source: llama.cpp's gguf-split and the gguf package, of 2025.
  */
 #include "formats/gguf/model.h"
@@ -16,10 +16,10 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/adopt.h"
 
-/* "-00001-of-00003.gguf" */
+/* GS_TAIL: length of "-00001-of-00003.gguf". */
 enum { GS_TAIL = 20, GS_MOST = 99999 };
 
-/* Five digits and what is behind them. */
+/* Parse five digits, which `then` must follow. */
 static bool gs_digits(const char *s, const char *then, unsigned *out)
 {
     *out = 0;
@@ -31,7 +31,7 @@ static bool gs_digits(const char *s, const char *then, unsigned *out)
     return strncmp(s + 5, then, strlen(then)) == 0;
 }
 
-/* The bytes of the stem, the file's number from 1 and their count; false: another name. */
+/* Parse a file name: length of the stem, number from 1 and count; false for other names. */
 static bool gs_parse(const char *name, size_t *stem, unsigned *no, unsigned *count)
 {
     size_t n = strlen(name);
@@ -60,7 +60,7 @@ static bool gs_is_gguf(const ckpt_entry *e)
     return !e->is_dir && n > 5 && strcmp(e->name + n - 5, ".gguf") == 0;
 }
 
-/* A folder of one model: the files of one split, or a single file. */
+/* Accept a folder with one model: the files of one split, or a single file. */
 static int gs_probe(const ckpt_listing *list)
 {
     const char *first = NULL;
@@ -84,7 +84,7 @@ static int gs_probe(const ckpt_listing *list)
     return first ? 40 : 0;
 }
 
-/* The keys of the whole: those of the first file but for its place in the split. */
+/* Copy the first file's keys, except its place in the split. */
 static int gs_keys(ckpt_map *map, const ckpt_map *first, ckpt_err *err)
 {
     for (size_t i = 0; i < first->keys.n; i++) {
@@ -101,7 +101,7 @@ static int gs_keys(ckpt_map *map, const ckpt_map *first, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* File number no (from 0) of count, checked against what it says. */
+/* Read file number `no` (from 0) of `count`, and check its place in its keys. */
 static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name, unsigned no,
                        unsigned count, ckpt_err *err)
 {
@@ -129,7 +129,7 @@ static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name
     return rc;
 }
 
-/* The blocks of which tensors are there; *known: their number by the keys, 0 where none says it. */
+/* Count the blocks that have tensors; *known: their number in the keys, or 0. */
 static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_err *err)
 {
     const ckpt_key *arch = ckpt_gguf_key(map, "general.architecture");
@@ -142,7 +142,7 @@ static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_
     (void)snprintf(key, sizeof key, "%.60s.attention.head_count", arch->value->as.text.at);
     const ckpt_key *heads = ckpt_gguf_key(map, key);
     (void)snprintf(key, sizeof key, "%.60s.block_count", arch->value->as.text.at);
-    // where heads differ by block, some blocks may be left out altogether
+    // if heads differ by block, some blocks may have no tensors
     if ((heads && heads->list) || !ckpt_gguf_number(map, key, known) || *known > GS_MOST)
         *known = 0;
     is = ckpt_alloc((size_t)*known + 1);
@@ -161,7 +161,7 @@ static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_
     return CKPT_OK;
 }
 
-/* As many blocks as the keys say. */
+/* Check that the file has as many blocks as its keys state. */
 static int gs_check_blocks(ckpt_map *map, const char *name, ckpt_err *err)
 {
     uint64_t here, known;
@@ -194,7 +194,7 @@ int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
                             path, no + 1, said, no + 1, said);
 }
 
-/* As many tensors as the first file says. */
+/* Check the number of tensors against the first file's key. */
 static int gs_check_count(ckpt_map *map, const char *name, ckpt_err *err)
 {
     const ckpt_value *said = ckpt_value_get(map->values, CKPT_GGUF_TENSORS);
@@ -250,7 +250,8 @@ const ckpt_directory ckpt_directory_gguf = {
 
 /* ---- writing ---- */
 
-/* Files of at most `limit` bytes of tensors, in their order; a larger tensor has one alone. */
+/* Divide the tensors, in their order, into files of at most `limit` bytes; a larger tensor gets its
+ * own file. */
 static uint32_t gs_cut(const ckpt_map *to, uint64_t limit, uint32_t *file)
 {
     uint64_t size = 0, n;
@@ -271,15 +272,15 @@ static uint32_t gs_cut(const ckpt_map *to, uint64_t limit, uint32_t *file)
     return at + 1;
 }
 
-/* Names must not make a set with what else the folder holds: each file stands for itself. */
+/* Each file is a set of its own, because files of other models in the folder must not join it. */
 static ckpt_set_name gs_look(const char *name)
 {
     (void)name;
     return (ckpt_set_name){.what = CKPT_SET_OTHER};
 }
 
-/* The files after the first, then the first, which readers open; the one file there is becomes it.
- */
+/* Lay out the first file last, because readers open it first; it takes the place of the only
+ * file. */
 static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *err)
 {
     size_t n = strlen(path);
@@ -328,7 +329,7 @@ int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err)
         *set = (ckpt_set){.name = to->set->name, .look = gs_look, .keep_others = true};
         to->set = set;
         rc = gs_files(to, to->files.at[0].path, count, err);
-        // the first is last among the map's files
+        // the first file is the last of the map's files
         for (size_t i = 0; i < to->tensors.n; i++)
             to->tensors.at[i]->file = file[i] > 0 ? file[i] - 1 : count - 1;
     }

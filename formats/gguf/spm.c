@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spm.c: the pieces of a SentencePiece model.
+ * spm.c: reads the pieces of a SentencePiece model.
  *
- * The file is a protobuf message; field 1, repeated, is a piece: 1 text, 2 score (float), 3 type.
- * All other fields are passed over.  Source: sentencepiece_model.proto; protobuf's encoding.
+ * The file is a protobuf message; the repeated field 1 is a piece: 1 text, 2 score (float), 3 type.
+ * Other fields are skipped.  Source: sentencepiece_model.proto; protobuf's encoding.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "formats/gguf/model.h"
 
-/* Where a message is read. */
+/* A read position in a message. */
 typedef struct spm_at {
     const uint8_t *at, *end;
 } spm_at;
@@ -31,7 +31,7 @@ static bool spm_varint(spm_at *s, uint64_t *out)
     return false;
 }
 
-/* n bytes, as a message of their own. */
+/* Take n bytes as a nested message. */
 static bool spm_take(spm_at *s, uint64_t n, spm_at *out)
 {
     if (n > (uint64_t)(s->end - s->at))
@@ -41,7 +41,7 @@ static bool spm_take(spm_at *s, uint64_t n, spm_at *out)
     return true;
 }
 
-/* The next field: its number and wire type; *value of a varint, *body of all else. */
+/* Read the next field: its tag; *value for a varint, *body for other wire types. */
 static bool spm_field(spm_at *s, uint64_t *tag, uint64_t *value, spm_at *body)
 {
     uint64_t n = 0;
@@ -110,7 +110,7 @@ int ckpt_gguf_spm(ckpt_gguf_tokens *out, const char *name, const char *bytes, ui
         if (!spm_piece(body, t))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: a damaged piece at byte %" PRIu64, name,
                              where);
-        // user-defined ones are found as they are; llama.cpp's converter has them as normal
+        // llama.cpp's converter writes user-defined pieces as normal ones
         t->type = t->type == 4 ? 1 : t->type;
     }
     return out->n ? CKPT_OK

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.c: the tokenizer of a model folder as keys of GGUF: its kind and its tokens.
+ * tokenizer.c: writes a model folder's tokenizer as keys of GGUF: its kind and its tokens.
  *
- * Three kinds: SentencePiece (tokenizer.model, or a tokenizer.json made of one), byte-level BPE
+ * Three kinds: SentencePiece (tokenizer.model, or a tokenizer.json made from one), byte-level BPE
  * (tokenizer.json) and WordPiece (tokenizer.json or vocab.txt).  Source: llama.cpp's converter, of
- * 2025.  Which regular expression splits text for BPE (tokenizer.ggml.pre) stands in the layout
- * map, for nothing in the folder says it.
+ * 2025.  The regular expression that splits text for BPE (tokenizer.ggml.pre) comes from the layout
+ * map, because no file of the folder names it.
  */
 #include "formats/gguf/tokenizer.h"
 
@@ -17,13 +17,13 @@
 #include "formats/hf/side.h"
 #include "libckpt/codec/json/json.h"
 
-#define GTK_BYTES   (UINT64_C(256) << 20) /* of a file */
-#define GTK_SPACE   "\xe2\x96\x81"        /* what stands for a blank */
+#define GTK_BYTES   (UINT64_C(256) << 20) /* limit of a file in bytes */
+#define GTK_SPACE   "\xe2\x96\x81"        /* the character that represents a blank */
 #define GTK_UNUSED  5
 #define GTK_USER    4
 #define GTK_CONTROL 3
 
-enum { GTK_TOKENS = 1 << 24 /* of a model, at most */ };
+enum { GTK_TOKENS = 1 << 24 /* limit of tokens */ };
 
 /* ---- files ---- */
 
@@ -48,7 +48,7 @@ static int gtk_json(ckpt_gguf_tokenizer_work *w, const char *name, const ckpt_va
     return rc;
 }
 
-/* The bytes of a file, in the scratch arena. */
+/* Read a file into the scratch arena. */
 static int gtk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char **out, uint64_t *n)
 {
     const char *path = ckpt_path_join(w->scratch->arena, w->list.folder, name);
@@ -67,7 +67,7 @@ static int gtk_bytes(ckpt_gguf_tokenizer_work *w, const char *name, const char *
 
 /* ---- tokens ---- */
 
-/* Rows of the model's table of tokens; 0: there is none. */
+/* Rows of the model's token embedding, or 0. */
 static uint64_t gtk_rows(const ckpt_map *to)
 {
     size_t at = ckpt_map_index(to, "token_embd.weight", strlen("token_embd.weight"));
@@ -75,7 +75,7 @@ static uint64_t gtk_rows(const ckpt_map *to)
     return at == SIZE_MAX || to->tensors.at[at]->ndim != 2 ? 0 : to->tensors.at[at]->shape[0];
 }
 
-/* Room for token number i. */
+/* Make room for token number i. */
 static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 {
     if (i >= GTK_TOKENS)
@@ -107,7 +107,8 @@ static int gtk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text
     return rc;
 }
 
-/* Added tokens that are marked as special, or look so: some models do not mark theirs. */
+/* True for added tokens that are marked as special or look special, because some models do not mark
+ * theirs. */
 static bool gtk_is_special(const ckpt_value *added, const ckpt_text *text)
 {
     const ckpt_value *special = ckpt_value_get(added, "special");
@@ -122,7 +123,7 @@ static bool gtk_is_special(const ckpt_value *added, const ckpt_text *text)
            (n >= 9 && memcmp(s, "<unused", 7) == 0 && s[n - 1] == '>');
 }
 
-/* Text of a token that users defined: blanks are blanks. */
+/* Convert the text of a user-defined token, in which blanks are plain blanks. */
 static int gtk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
 {
     char *out = ckpt_arena_array(w->scratch->arena, text->n + 1, 1);
@@ -141,7 +142,7 @@ static int gtk_user_text(ckpt_gguf_tokenizer_work *w, ckpt_text *text)
     return CKPT_OK;
 }
 
-/* One added token. */
+/* Add one added token. */
 static int gtk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t number)
 {
     const ckpt_value *content = ckpt_value_get(added, "content");
@@ -163,7 +164,7 @@ static int gtk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t
     return rc;
 }
 
-/* An added token with the number of another of the vocabulary replaces it: worth a word. */
+/* Warn about an added token that replaces another one of the vocabulary. */
 static int gtk_contradicts(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t number)
 {
     const ckpt_value *content = ckpt_value_get(added, "content");
@@ -199,7 +200,7 @@ static int gtk_added(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* {"text": number} */
+/* Add a vocabulary {"text": number}. */
 static int gtk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
 {
     const ckpt_dict all = ckpt_value_map(vocab);
@@ -261,13 +262,13 @@ static int gtk_spm(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* True for "<0x1F>", which stands for a byte. */
+/* True for "<0x1F>", which represents a byte. */
 static bool gtk_is_byte(const ckpt_gguf_token *t)
 {
     return t->n == 6 && memcmp(t->text, "<0x", 3) == 0 && t->text[5] == '>';
 }
 
-/* A SentencePiece model as tokenizer.json has it: the earlier a token, the better its score. */
+/* Add a SentencePiece model from tokenizer.json; scores fall with the number of the token. */
 static int gtk_spm_json(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
 {
     const ckpt_value *unknown = ckpt_value_get(model, "unk_token");
@@ -303,7 +304,8 @@ static int gtk_bpe(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
     return rc == CKPT_OK ? gtk_added(w) : rc;
 }
 
-/* Words begin with what stands for a blank, what goes on with one with nothing. */
+/* Convert WordPiece texts: words get a leading blank character, and continuations lose their
+ * "##". */
 static int gtk_phantom(ckpt_gguf_tokenizer_work *w)
 {
     for (size_t i = 0; i < w->token.n; i++) {
@@ -328,7 +330,7 @@ static int gtk_phantom(ckpt_gguf_tokenizer_work *w)
     return CKPT_OK;
 }
 
-/* A word in each line. */
+/* Add a vocabulary with one word per line. */
 static int gtk_lines(ckpt_gguf_tokenizer_work *w)
 {
     const char *s, *end;
@@ -352,7 +354,7 @@ static int gtk_lines(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* What stands for words that are in pieces nowhere must be one of the words. */
+/* Check that the token for unknown words is in the vocabulary. */
 static int gtk_unknown(const ckpt_gguf_tokenizer_work *w, const ckpt_value *said)
 {
     const char *name = said && said->kind == CKPT_V_STR ? said->as.text.at : "[UNK]";
@@ -379,7 +381,7 @@ static int gtk_word_piece(ckpt_gguf_tokenizer_work *w, const ckpt_value *model)
     return rc == CKPT_OK ? gtk_phantom(w) : rc;
 }
 
-/* By what there is. */
+/* Read the tokenizer; the files and its type decide the kind. */
 static int gtk_read(ckpt_gguf_tokenizer_work *w)
 {
     const ckpt_value *model = ckpt_value_get(w->tokenizer, "model");
@@ -405,12 +407,12 @@ static int gtk_read(ckpt_gguf_tokenizer_work *w)
 
 /* ---- keys ---- */
 
-/* As many tokens as the model has rows: llama.cpp compares. */
+/* Fill up to the model's number of rows, because llama.cpp compares the numbers. */
 static int gtk_fill(ckpt_gguf_tokenizer_work *w)
 {
     uint64_t rows = gtk_rows(w->to);
 
-    // of SentencePiece's, llama.cpp's converter leaves out what the model has no row for
+    // llama.cpp's converter drops SentencePiece tokens without a row
     if (rows && w->token.n > rows && w->scores) {
         int rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
                                "tokens from number %" PRIu64 " on are left out: the model has no "
@@ -440,7 +442,7 @@ static int gtk_fill(ckpt_gguf_tokenizer_work *w)
     return CKPT_OK;
 }
 
-/* A list with room for n values. */
+/* Make a list with room for n values. */
 static ckpt_value *gtk_list(ckpt_map *to, uint64_t n)
 {
     ckpt_value *v = ckpt_value_new(to->arena, CKPT_V_LIST);
@@ -477,7 +479,7 @@ static int gtk_put_tokens(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
-/* The kind; for BPE `pre` is the map's, for the others there is one alone. */
+/* Write the kind.  `pre` comes from the layout map for BPE; other kinds have a fixed value. */
 static int gtk_put_kind(ckpt_gguf_tokenizer_work *w)
 {
     bool bpe = strcmp(w->model, "gpt2") == 0;

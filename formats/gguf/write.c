@@ -2,8 +2,8 @@
 /*
  * write.c: lays out a GGUF file: keys, tensors in their order, data.
  *
- * As ggml's gguf_write_to_file: version 3, little-endian, data and every tensor padded with zeros
- * to the alignment, the last one too.
+ * Like ggml's gguf_write_to_file: version 3, little-endian, the data and every tensor padded with
+ * zeros to the alignment, the last one too.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "formats/gguf/model.h"
 #include "libckpt/base/dtype.h"
 
-enum { GW_ALIGN = 65536 /* padding is made in memory */ };
+enum { GW_ALIGN = 65536 /* limit, because padding is made in memory */ };
 
 typedef struct gw_writer {
     ckpt_map *to;
@@ -38,7 +38,7 @@ static bool gw_string(gw_writer *w, const char *s, uint64_t n)
 
 /* ---- keys ---- */
 
-/* Bits of an integer type; 0: it is none. */
+/* Bits of an integer type; 0 for other types. */
 static unsigned gw_bits(uint8_t type, bool *is_signed)
 {
     static const uint8_t bits[] = {8, 8, 16, 16, 32, 32, 0, 0, 0, 0, 64, 64};
@@ -47,7 +47,7 @@ static unsigned gw_bits(uint8_t type, bool *is_signed)
     return type < sizeof bits ? bits[type] : 0;
 }
 
-/* An integer within its type; a LONG is one of more than 63 bits. */
+/* Write an integer if it fits its type; a LONG has more than 63 bits. */
 static bool gw_whole(gw_writer *w, uint8_t type, const ckpt_value *v)
 {
     bool is_signed;
@@ -79,7 +79,7 @@ static bool gw_real(gw_writer *w, uint8_t type, const ckpt_value *v)
     return type == CKPT_KEY_F32 ? gw_uint(w, word, 4) : gw_uint(w, wide, 8);
 }
 
-/* One value; false: it is not of the type, or there is no memory. */
+/* Write one value; false: it does not match the type, or no memory. */
 static bool gw_value(gw_writer *w, uint8_t type, const ckpt_value *v)
 {
     switch (type) {
@@ -147,7 +147,7 @@ static int gw_check(const gw_writer *w, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* Name, shape, type and place of a tensor; *at: where the next one begins. */
+/* Write name, shape, type and offset of a tensor; *at becomes the next offset. */
 static int gw_tensor(gw_writer *w, const ckpt_tensor *t, uint64_t *at)
 {
     uint64_t n_bytes, begin = *at;
@@ -166,7 +166,7 @@ static int gw_tensor(gw_writer *w, const ckpt_tensor *t, uint64_t *at)
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* A source behind the last, and the zeros that pad it. */
+/* Add a tensor's source, and the zeros that pad it. */
 static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = w->file, .at = *at, .name = t->name};
@@ -175,8 +175,8 @@ static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
     uint8_t *zeros;
     int rc = CKPT_OK;
 
-    t->owner = NULL; // there are no ties: each name has its own bytes
-    (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &s.n_bytes); // held when the header was made
+    t->owner = NULL; // GGUF cannot express ties: each name has its own bytes
+    (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &s.n_bytes); // checked for the header
     s.n_stored = s.n_bytes;
     if (s.n_bytes > 0) {
         rc = ckpt_map_add_source(w->to, &s, &index, w->err);
@@ -199,7 +199,7 @@ static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
 
 /* ---- the file ---- */
 
-/* All keys, or of several files those that the first has, with the place of each. */
+/* Write the keys: all of them, or with several files all in the first, and each file's place. */
 static int gw_keys(gw_writer *w)
 {
     const ckpt_gguf_place_in *in = w->to->files.at[w->file].state;
