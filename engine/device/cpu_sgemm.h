@@ -14,7 +14,7 @@
  * a_transposed  A is stored [k, m]; b_transposed: B is stored [n, k]
  * lda,ldb,ldc   elements from one stored row to the next
  * beta 0        C is not read
- * Any of m, n 0: nothing happens.  k 0: C = beta C.
+ * m or n 0: nothing happens.  k 0: C = beta C.
  */
 typedef struct zt_sgemm {
     bool a_transposed, b_transposed;

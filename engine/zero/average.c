@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * average.c: the mean of gradients over ranks: which factor is applied when, in which dtype.
+ * average.c: forms the mean of gradients over ranks: the factors, their order, their dtypes.
  *
  * Source: DeepSpeed 0.19.8, runtime/engine.py (allreduce_bucket), runtime/zero/stage_1_and_2.py
- * (average_tensor), runtime/zero/stage3.py (reduce-scatter).  Rounding in 16 bits depends on the
- * order, so it is kept; where no rounding can happen the factor moves into the update, which saves
- * a pass over all gradients.
+ * (average_tensor), runtime/zero/stage3.py (reduce-scatter).  The order of factors is the same as
+ * there, because in 16 bits the rounding depends on it.  If a factor cannot change the rounding, it
+ * moves into the update, which saves a pass over all gradients.
  */
 #include <math.h>
 
 #include "engine/zero/own.h"
 
-/* Elements of one rank that a cast buffer holds: bounded, and large enough to hide latency. */
+/* Elements per rank in the cast buffer: bounded, but large enough to hide latency. */
 #define AV_CAST (UINT64_C(1) << 20)
 
-/* Multiplying by such a number rounds nothing (but for the smallest numbers). */
+/* True for powers of two, because multiplying by them does not round (except near underflow). */
 static bool av_power_of_two(double x)
 {
     int e;
 
-    return isfinite(x) && x > 0 && frexp(x, &e) == 0.5; // exact comparison is meant
+    return isfinite(x) && x > 0 && frexp(x, &e) == 0.5; // exact comparison is intended
 }
 
-/* The factors as DeepSpeed applies them, with w ranks. */
+/* The factors that DeepSpeed applies with w ranks. */
 static void av_factors(const zt_zero *z, zr_average *a, double w)
 {
     const zt_config *c = z->config;
@@ -43,7 +43,7 @@ static void av_factors(const zt_zero *z, zr_average *a, double w)
     }
 }
 
-/* True if delaying the factors rounds nothing differently (fp32: in the last bit at most). */
+/* True if delaying the factors does not change the rounding (fp32: at most the last bit). */
 static bool av_may_fold(const zt_zero *z, const zr_average *a)
 {
     const ckpt_dtype dt[3] = {z->model->dtype, z->config->comm_dtype, zr_of(z)->grad_dtype};
@@ -51,7 +51,7 @@ static bool av_may_fold(const zt_zero *z, const zr_average *a)
 
     for (unsigned i = 0; i < 3; i++) {
         if (dt[i] == CKPT_F16) {
-            return false; // its range is so small that a sum may overflow where a mean does not
+            return false; // a sum may overflow fp16's small range where a mean would not
         }
         n32 += dt[i] == CKPT_F32;
     }
@@ -60,7 +60,7 @@ static bool av_may_fold(const zt_zero *z, const zr_average *a)
             av_power_of_two((double)a->before[0]) && av_power_of_two((double)a->before[1]));
 }
 
-/* What this run applies, decided once. */
+/* Choose the factors of this run. */
 void zr_average_plan(zt_zero *z)
 {
     zr_own *o = zr_of(z);
@@ -77,14 +77,14 @@ void zr_average_plan(zt_zero *z)
     o->average = a;
 }
 
-/* Multiply in place; a factor of 1 costs nothing. */
+/* Multiply in place; skipped for a factor of 1, because it would change nothing. */
 void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
     if (factor < 1 || factor > 1)
         z->device->ops->scale(z->device, dt, n, x, factor);
 }
 
-/* Both factors before the sum. */
+/* Apply both factors that come before the sum. */
 static void av_before(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x)
 {
     const zr_average *a = &zr_of(z)->average;
@@ -93,7 +93,7 @@ static void av_before(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x)
     zr_scale(z, dt, n, x, a->before[1]);
 }
 
-/* The cast buffer, made when first needed: all ranks need it at the same time. */
+/* The cast buffer, allocated at the first use, which comes at the same time on all ranks. */
 static void *av_buffer(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -107,8 +107,8 @@ static void *av_buffer(zt_zero *z, ckpt_err *err)
 }
 
 /*
- * Mean of n elements over ranks, in place (before `fold`): on all of them, or (root >= 0) on one,
- * while they become undefined on the others.
+ * Mean of n elements over ranks, in place (before `fold`): on all ranks, or (root >= 0) on one;
+ * then the elements become undefined on the others.
  */
 int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *err)
 {
@@ -143,7 +143,7 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *e
     return rc;
 }
 
-/* Through the cast buffer: AV_CAST elements of every rank's slice at a time. */
+/* Use the cast buffer for AV_CAST elements of every rank's slice at a time. */
 static int av_scatter_cast(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -170,7 +170,7 @@ static int av_scatter_cast(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, c
 }
 
 /*
- * Mean over ranks of this rank's slice of x [world * slice], in place; the rest of x is then
+ * Mean over ranks of this rank's slice of x [world * slice], in place; the rest of x becomes
  * undefined.
  */
 int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err *err)

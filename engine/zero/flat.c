@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.c: stages 0, 1, 2: every rank has all working weights, in one buffer per parameter group.
+ * flat.c: implements stages 0, 1, 2, in which every rank has all working weights, in one buffer per
+ * parameter group.
  *
- * Gradients go one of two ways.  Resident: a buffer like that of the weights, in which they add up
- * over micro steps and which is reduced at the boundary (stages 0, 1; stage 2 on one rank).
- * Passing: each layer writes into a bucket; as soon as the bucket is full it is reduced (stage 2)
- * and the part that this rank owns is added to its partition, or it is added to accumulators of
- * another dtype (stage 1), and the bucket is used again.
+ * There are two modes for gradients.  Resident: they accumulate over micro steps in a buffer like
+ * that of the weights, which is reduced at the boundary (stages 0, 1; stage 2 on one rank).
+ * Passing: each layer writes into a bucket.  When the bucket is full, stage 2 reduces it and adds
+ * the part that this rank owns to its partition; stage 1 adds it to accumulators of another dtype.
+ * Then the bucket is reused.
  */
 #include <string.h>
 
 #include "engine/zero/own.h"
 #include "libckpt/map/zero_flat.h"
 
-/* A share of the model that the bucket never exceeds unless one layer needs it. */
+/* The bucket has at most 1/FL_SHARE of the model's elements, unless one layer needs more. */
 #define FL_SHARE 16
 
 typedef struct fl_group {
     ckpt_zero_flat lay;
     void *w;   /* [total] working weights */
-    void *g;   /* resident gradients, model's dtype; NULL: they pass */
-    void *acc; /* stage 1 with another accumulation dtype: [total] */
+    void *g;   /* resident gradients, model's dtype; NULL: passing */
+    void *acc; /* passing at stage 1: [total] in the accumulation dtype */
 } fl_group;
 
-/* A parameter's gradient that waits in the bucket. */
+/* A parameter's gradient in the bucket. */
 typedef struct fl_piece {
     uint32_t param;
     uint64_t at; /* element of the bucket */
@@ -33,7 +34,7 @@ typedef struct zr_flat {
     fl_group *group;
     void *frozen; /* weights of frozen parameters */
     uint64_t *frozen_at;
-    void **tied;  /* per parameter: its own buffer when several layers use it, and gradients pass */
+    void **tied;  /* passing: per parameter, its own gradient buffer if several layers use it */
     void *bucket; /* model's dtype */
     uint64_t room, limit, fill;
     fl_piece *piece;
@@ -48,7 +49,7 @@ static zr_flat *fl_of(const zt_zero *z)
 
 /* ---- setting up ---- */
 
-/* The group's layout, and which parameter is where. */
+/* Compute the group's layout, and the location of each parameter. */
 static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
 {
     const zt_group *g = &z->group[i];
@@ -73,7 +74,7 @@ static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
     return rc;
 }
 
-/* Buffers of group i and the partition of it that this rank owns. */
+/* Allocate the buffers of group i and this rank's partition of it. */
 static void fl_buffers(zt_zero *z, uint32_t i)
 {
     zr_own *o = zr_of(z);
@@ -95,7 +96,7 @@ static void fl_buffers(zt_zero *z, uint32_t i)
         p->grad = zr_alloc(z, zr_bytes(gd, g->lay.slice), &o->memory.gradients, false);
     }
     if (o->swapped || o->failed) {
-        return; // masters and state come and go
+        return; // in files: masters and state have no fixed memory
     }
     p->master = o->alias ? zr_at(g->w, CKPT_F32, mine)
                          : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);
@@ -103,7 +104,7 @@ static void fl_buffers(zt_zero *z, uint32_t i)
         p->state[s] = zr_alloc_home(z, 4 * p->n_elems, &o->memory.state);
 }
 
-/* Weights that are not trained. */
+/* Allocate the weights of frozen parameters. */
 static int fl_frozen(zt_zero *z, ckpt_err *err)
 {
     zr_flat *f = fl_of(z);
@@ -122,8 +123,7 @@ static int fl_frozen(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Elements of a layer's gradients that go into the bucket: those of parameters no other layer uses.
- */
+/* Elements of a layer's gradients in the bucket: without parameters that other layers use too. */
 static uint64_t fl_layer_elems(const zt_zero *z, uint32_t l)
 {
     const zt_layer *layer = &z->model->layers.at[l];
@@ -139,8 +139,8 @@ static uint64_t fl_layer_elems(const zt_zero *z, uint32_t l)
     return n;
 }
 
-/* The bucket: at most reduce_bucket_size elements and a share of the model, but one layer at least.
- */
+/* Allocate the bucket: at most reduce_bucket_size elements and a share of the model, at least one
+ * layer. */
 static int fl_bucket(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -172,7 +172,7 @@ static int fl_bucket(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Let the model's parameters point into the buffers. */
+/* Point the model's parameters into the buffers. */
 static void fl_point(zt_zero *z)
 {
     zr_flat *f = fl_of(z);
@@ -194,7 +194,7 @@ static void fl_point(zt_zero *z)
     }
 }
 
-/* Layouts, buffers, and whether gradients stay or pass. */
+/* Set up layouts and buffers, and choose between resident and passing gradients. */
 static int fl_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -244,17 +244,18 @@ static void fl_free(zt_zero *z)
 
 /* ---- a micro step ---- */
 
-/* True in the first micro step of an update: gradients overwrite instead of adding. */
+/*
+ * True in the first micro step of an update, which overwrites gradients instead of adding to them.
+ */
 static bool fl_first_micro(const zt_zero *z)
 {
     return z->micro_steps % z->config->accumulation == 0;
 }
 
-/* Before the forward pass of a micro step. */
 static int fl_begin(zt_zero *z, ckpt_err *err)
 {
     (void)err;
-    // The first micro step overwrites what the last update has left: nothing needs to be zeroed.
+    // The first micro step overwrites the last update's gradients, so they need not be zeroed.
     for (uint32_t i = 0; fl_of(z)->resident && i < z->n_order; i++) {
         zt_param *p = &z->model->params.at[z->order[i]];
 
@@ -263,8 +264,7 @@ static int fl_begin(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What this rank owns of a parameter's gradient x (in dtype dt), into its partition or accumulator.
- */
+/* Add this rank's part of a parameter's gradient x (dtype dt) to its partition or accumulator. */
 static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
 {
     zr_own *o = zr_of(z);
@@ -283,7 +283,7 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
     uint64_t to = at->at + n < end ? at->at + n : end;
 
     if (from >= to) {
-        return; // another rank's
+        return; // the elements belong to another rank
     }
     a.n = to - from;
     a.x = (const char *)x + zr_bytes(dt, from - at->at);
@@ -293,8 +293,8 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
 }
 
 /*
- * Stage 2: the mean of a gradient is formed on the ranks that own its elements.  A run is what lies
- * side by side in memory and belongs to one rank: few operations travel.
+ * Stage 2 forms the mean of a gradient on the ranks that own its elements.  A run is a range of the
+ * bucket that belongs to one rank, so that few collectives are needed.
  */
 typedef struct fl_run {
     void *x; /* NULL: nothing collected */
@@ -334,7 +334,7 @@ static int fl_collect(zt_zero *z, uint32_t param, void *x, fl_run *run, ckpt_err
     return rc;
 }
 
-/* Reduce the bucket and hand its parts out. */
+/* Reduce the bucket and distribute its parts. */
 static int fl_flush(zt_zero *z, ckpt_err *err)
 {
     zr_flat *f = fl_of(z);
@@ -354,7 +354,7 @@ static int fl_flush(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Room for the gradients of a layer whose backward pass is about to run. */
+/* Reserve memory for the gradients of a layer before its backward pass. */
 static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_flat *f = fl_of(z);
@@ -371,7 +371,7 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
         zt_param *p = &z->model->params.at[i];
 
         if (at->group == ZR_NONE || at->last != l) {
-            continue; // frozen, or begun by a later layer
+            continue; // frozen, or a later layer has begun it
         }
         p->g_add = false;
         p->g = f->tied[i];
@@ -384,7 +384,7 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc;
 }
 
-/* The gradient of a parameter of several layers, which has a buffer of its own. */
+/* Reduce the gradient of a parameter that several layers share; it has its own buffer. */
 static int fl_reduce_tied(zt_zero *z, uint32_t param, ckpt_err *err)
 {
     fl_run run = {0};
@@ -395,7 +395,7 @@ static int fl_reduce_tied(zt_zero *z, uint32_t param, ckpt_err *err)
     return rc == CKPT_OK ? fl_reduce_run(z, &run, err) : rc;
 }
 
-/* Gradients of the layer are complete, but for those that an earlier layer adds to. */
+/* After a layer: its gradients are complete, except those to which an earlier layer will add. */
 static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_flat *f = fl_of(z);
@@ -422,7 +422,7 @@ static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc == CKPT_OK && z->config->stage == 1 ? fl_flush(z, err) : rc;
 }
 
-/* The rest of the bucket. */
+/* Reduce the rest of the bucket. */
 static int fl_end(zt_zero *z, ckpt_err *err)
 {
     return fl_of(z)->resident ? CKPT_OK : fl_flush(z, err);
@@ -430,7 +430,7 @@ static int fl_end(zt_zero *z, ckpt_err *err)
 
 /* ---- the boundary ---- */
 
-/* Once per update: resident gradients and accumulators; what has passed is reduced already. */
+/* Reduce resident gradients and accumulators, once per update; passing ones are already reduced. */
 static int fl_reduce(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -459,7 +459,7 @@ static int fl_reduce(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Every rank's updated slice to all others, in place. */
+/* Send every rank's updated slice to all others, in place. */
 static int fl_publish(zt_zero *z, ckpt_err *err)
 {
     ckpt_dtype dt = z->model->dtype;
@@ -479,7 +479,8 @@ static int fl_publish(zt_zero *z, ckpt_err *err)
 }
 
 /*
- * The run of a parameter inside this rank's slice; all of it where every rank has its own update.
+ * The run of a parameter inside this rank's slice; all of it at stage 0, because each rank updates
+ * all.
  */
 static void *fl_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * groups.c: parameter groups: which parameters, in which order, with which settings.
- */
+/* groups.c: divides parameters into groups, and sets each group's order and hyper-parameters. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +7,7 @@
 #include "engine/zero/own.h"
 #include "libckpt/map/zero_flat.h"
 
-/* A name has the word in it, in letters of either case. */
+/* True if a name contains the word, ignoring case. */
 static bool gr_has(const char *name, const char *word)
 {
     size_t n = strlen(word);
@@ -21,8 +19,8 @@ static bool gr_has(const char *name, const char *word)
     return false;
 }
 
-/* Muon is for matrices that are neither embeddings nor the output, by name (DeepSpeed's own rule).
- */
+/* True for Muon's parameters: matrices except embeddings and the output, recognised by name
+ * (DeepSpeed's rule). */
 static bool gr_muon(const zt_zero *z, const zt_param *p)
 {
     return z->config->optim.type == ZT_OPT_MUON && p->ndim >= 2 && !gr_has(p->name, "embed") &&
@@ -34,7 +32,7 @@ static bool gr_is_split(const zt_zero *z)
     return strcmp(zr_of(z)->opts.grouping, "decay") == 0;
 }
 
-/* Number of a parameter's group among the four that may be, empty ones included. */
+/* Index of a parameter's group among the four possible ones, including empty groups. */
 static uint32_t gr_class(const zt_zero *z, const zt_param *p)
 {
     bool split = gr_is_split(z);
@@ -43,7 +41,7 @@ static uint32_t gr_class(const zt_zero *z, const zt_param *p)
     return (split && p->no_decay ? 2u : 0u) + (muon && !gr_muon(z, p) ? 1u : 0u);
 }
 
-/* The settings a group begins with, before any schedule. */
+/* A group's hyper-parameters before any schedule. */
 zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 {
     zt_hyper h = zt_optim_hyper(&z->config->optim, z->group[group].muon);
@@ -60,7 +58,7 @@ static void gr_settings(const zt_zero *z, zt_group *g, uint32_t c)
     g->lr = g->hyper.lr;
 }
 
-/* The flat order that spreads neighbours over ranks. */
+/* Reorder the flat buffer round robin, which spreads neighbours over ranks. */
 static int gr_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
     uint64_t *at = ckpt_alloc(g->n * sizeof *at);
@@ -78,13 +76,16 @@ static int gr_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* One of Muon's matrices, and what it is sorted by. */
+/* One of Muon's matrices, with its index in the model. */
 typedef struct gr_matrix {
     const zt_param *param;
     uint32_t number;
 } gr_matrix;
 
-/* Longer axes first, as Python compares tuples; equal ones stay in the model's order. */
+/*
+ * Order by shape, larger axes first, as Python compares tuples; equal ones stay in the model's
+ * order.
+ */
 static int gr_by_size(const void *pa, const void *pb)
 {
     const gr_matrix *a = pa, *b = pb;
@@ -98,7 +99,7 @@ static int gr_by_size(const void *pa, const void *pb)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-/* MuonWithAuxAdam (deepspeed/runtime/zero/muon/original_muon.py) sorts its matrices. */
+/* Sort the matrices, as MuonWithAuxAdam does (deepspeed/runtime/zero/muon/original_muon.py). */
 static int gr_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
     gr_matrix *m = ckpt_alloc(g->n * sizeof *m);
@@ -117,7 +118,7 @@ static int gr_sort(zt_zero *z, const zt_group *g, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What DeepSpeed makes of group c: engine.py, _muon_param_groups. */
+/* Set the name of Muon's group c, as DeepSpeed's engine.py, _muon_param_groups, does. */
 static int gr_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
 {
     static const char *const name[2][4] = {
@@ -131,7 +132,7 @@ static int gr_half(zt_zero *z, zt_group *g, uint32_t c, ckpt_err *err)
     return g->muon ? gr_sort(z, g, err) : CKPT_OK;
 }
 
-/* Append group of class c unless it is empty. */
+/* Append the group of class c unless it is empty. */
 static int gr_add(zt_zero *z, uint32_t c, ckpt_err *err)
 {
     const zt_params *ps = &z->model->params;
@@ -160,7 +161,10 @@ static int gr_add(zt_zero *z, uint32_t c, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Parameters without elements count as frozen: they have no place anywhere. */
+/*
+ * True for trained parameters.  Those without elements count as frozen, because they have no
+ * location.
+ */
 bool zr_is_trained(const zt_zero *z, uint32_t param)
 {
     const zt_param *p = &z->model->params.at[param];
@@ -168,7 +172,7 @@ bool zr_is_trained(const zt_zero *z, uint32_t param)
     return !p->frozen && p->n_elems > 0;
 }
 
-/* First and last layer that use each parameter. */
+/* Find the first and the last layer that use each parameter. */
 static void gr_uses(zt_zero *z)
 {
     const zt_layers *ls = &z->model->layers;
@@ -187,7 +191,8 @@ static void gr_uses(zt_zero *z)
 }
 
 /*
- * Four classes at most: with and without decay, each split in two by Muon.  Empty ones are dropped.
+ * There are at most four classes: with and without weight decay, each split in two by Muon.  Empty
+ * ones are dropped.
  */
 int zr_groups_new(zt_zero *z, ckpt_err *err)
 {

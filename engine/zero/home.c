@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * home.c: masters and optimizer state in the host's memory while the weights are on a GPU
+ * home.c: keeps masters and optimizer state in host memory while the weights are on a GPU
  * (offload).
  *
- * The update is the CPU device's.  Gradients come and rounded weights go in pieces through two
- * buffers that the GPU copies from and to by itself (alloc_host): a thread updates one piece while
- * this one, which alone talks to the GPU, brings the next and sends the one before.  With state in
- * files the arrays are the buffers of offload.c, and everything else is the same.
+ * The CPU device computes the update.  Gradients arrive and rounded weights leave in pieces,
+ * through two pinned buffers that the GPU accesses directly (alloc_host).  A second thread updates
+ * one piece while the calling thread, which alone uses the GPU, fetches the next one and sends the
+ * last one.  With state in files the masters and state are in offload.c's buffers; the rest is the
+ * same.
  *
  * Source: Ren et al. 2021 (ZeRO-Offload).
  */
@@ -14,17 +15,17 @@
 
 #include "engine/zero/own.h"
 
-/* Elements of a piece unless reduce_bucket_size is less: 16 MiB of gradients, beside which starting
- * a copy costs nothing. */
+/* Elements of a piece (or reduce_bucket_size if that is less): 16 MiB of gradients, for which the
+ * cost of starting a copy does not matter. */
 #define HM_PIECE (UINT64_C(1) << 22)
 
 typedef enum hm_state { HM_IDLE, HM_READY, HM_DONE } hm_state;
 
-/* A piece between the device and the thread. */
+/* A piece on its way between the device and the thread. */
 typedef struct hm_slot {
-    void *grad, *low; /* host, of the device's alloc_host */
+    void *grad, *low; /* host memory of the device's alloc_host */
     zt_piece piece;
-    void *to; /* device: where the new weights go; NULL: nowhere */
+    void *to; /* device address for the new weights; NULL: none */
     hm_state state;
 } hm_slot;
 
@@ -32,18 +33,18 @@ typedef struct zr_home {
     zt_zero *zero;
     uint64_t room; /* elements of a slot */
     hm_slot slot[2];
-    uint32_t part; /* being updated */
-    unsigned next; /* slot of the next piece; the thread counts along */
+    uint32_t part; /* partition being updated */
+    unsigned next; /* slot of the next piece; the thread counts in step */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool locks, threaded, stop;
-    ckpt_err err; /* of the thread */
+    ckpt_err err; /* failure of the thread */
 } zr_home;
 
 /* ---- the thread ---- */
 
-/* Pieces in turn: slot 0, 1, 0 ... */
+/* Updates pieces as they come: slot 0, 1, 0 ... */
 static void *hm_worker(void *ctx)
 {
     zr_home *h = ctx;
@@ -71,7 +72,7 @@ static void *hm_worker(void *ctx)
     return NULL;
 }
 
-/* ---- beginning and end ---- */
+/* ---- creating and freeing ---- */
 
 bool zr_is_home(const zt_zero *z)
 {
@@ -119,7 +120,7 @@ static void *hm_room(zt_zero *z)
     return p;
 }
 
-/* Buffers, once partitions are known. */
+/* Allocate the buffers; partitions must exist. */
 int zr_home_ready(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -131,18 +132,18 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
     piece = piece < 64 ? 64 : piece > HM_PIECE ? HM_PIECE : piece;
     for (uint32_t i = 0; i < z->n_parts; i++)
         most = z->part[i].n_elems > most ? z->part[i].n_elems : most;
-    // LAMB's norms are of whole partitions: they are not cut
+    // LAMB's partitions are not cut, because its norms are over whole partitions
     h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
     for (unsigned i = 0; i < 2; i++) {
         h->slot[i].grad = hm_room(z);
         h->slot[i].low = hm_room(z);
     }
-    int rc = zt_device_check(z->device, err); // has kept that there was no memory
+    int rc = zt_device_check(z->device, err); // reports a failed allocation
 
     return rc == CKPT_OK ? hm_thread(h, err) : rc;
 }
 
-/* Before other memory goes: nothing is under way afterwards. */
+/* Stop the thread, before other memory is freed. */
 void zr_home_stop(zt_zero *z)
 {
     zr_home *h = zr_of(z)->homes;
@@ -169,7 +170,7 @@ void zr_home_stop(zt_zero *z)
     zr_of(z)->homes = NULL;
 }
 
-/* After all memory has gone. */
+/* Free the CPU device, after all its memory has been freed. */
 void zr_home_free(zt_zero *z)
 {
     if (zr_of(z)->home && zr_is_home(z))
@@ -179,7 +180,7 @@ void zr_home_free(zt_zero *z)
 
 /* ---- updates ---- */
 
-/* A slot that the thread is done with; its weights go to the device. */
+/* Wait until the thread has updated a slot, and send its weights to the device. */
 static void hm_settle(zr_home *h, hm_slot *s)
 {
     zt_zero *z = h->zero;
@@ -193,7 +194,7 @@ static void hm_settle(zr_home *h, hm_slot *s)
     s->state = HM_IDLE;
 }
 
-/* n elements of `all` from `at` on, into slot s and to the thread. */
+/* Pass n elements of `all`, from `at` on, to the thread in slot s. */
 static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, uint64_t n)
 {
     zt_device *d = h->zero->device;
@@ -214,7 +215,7 @@ static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, ui
     pthread_mutex_unlock(&h->lock);
 }
 
-/* piece: p and state on the host, g and low on the device. */
+/* piece: p and state are on the host, g and low on the device. */
 int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *err)
 {
     zr_home *h = zr_of(z)->homes;
@@ -235,7 +236,7 @@ int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *e
     return zt_device_check(zr_of(z)->home, err);
 }
 
-/* ---- between weights and masters ---- */
+/* ---- copies between weights and masters ---- */
 
 void zr_masters_read(zt_zero *z, float *master, const void *low, uint64_t n)
 {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * memory.c: memory of the runtime, of the device or of the communicator, and giving all of it back.
- */
+/* memory.c: allocates the runtime's memory from the device or the communicator, and frees it. */
 #include "engine/zero/own.h"
 
-/* of NULL: the communicator's memory, which is the device's. */
+/* Allocate from device `of`; NULL: from the communicator, which owns device memory then. */
 static void *my_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *count)
 {
     zr_own *o = zr_of(z);
@@ -37,7 +35,7 @@ void *zr_alloc_home(zt_zero *z, uint64_t n_bytes, uint64_t *count)
     return my_take(z, zr_of(z)->home, n_bytes, count);
 }
 
-/* In the opposite order: the communicator gives memory back like a stack. */
+/* Free in reverse order, because the communicator allocates like a stack. */
 void zr_free_blocks(zt_zero *z)
 {
     zr_own *o = zr_of(z);

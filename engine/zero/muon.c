@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: Muon under sharding: its directions are made from whole matrices.
+ * muon.c: implements Muon under sharding, which needs whole matrices to compute directions.
  *
- * Each rank holds a run of a matrix' gradient and momentum.  Sums of buffers that are zero outside
- * of each rank's own run put the matrix together; every rank then forms the direction and keeps its
- * run.
+ * Each rank holds a run of a matrix' gradient and momentum.  All ranks assemble the matrix by
+ * summing buffers that are zero outside of their own run; then every rank computes the direction
+ * and keeps its run.
  */
 #include "engine/zero/own.h"
 
@@ -13,7 +13,7 @@ bool zr_has_muon(const zt_zero *z)
     return z->config->optim.type == ZT_OPT_MUON;
 }
 
-/* Workspace for the largest matrix. */
+/* Buffers for the largest matrix. */
 typedef struct zm_work {
     float *g, *momentum;
     void *scratch;
@@ -21,14 +21,14 @@ typedef struct zm_work {
     uint64_t n_bytes; /* of scratch */
 } zm_work;
 
-/* A tensor of more axes is a matrix of its first axis by the rest. */
+/* View a tensor with more axes as a matrix: its first axis by all others. */
 static void zm_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
 {
     *rows = p->shape[0];
     *cols = p->shape[0] == 0 ? 0 : p->n_elems / p->shape[0];
 }
 
-/* Buffers for the largest of this rank's matrices; all ranks see the same ones. */
+/* Allocate buffers for the largest matrix; it is the same on all ranks. */
 static int zm_work_new(zt_zero *z, zm_work *w, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -60,7 +60,7 @@ static void zm_work_free(zt_zero *z, zm_work *w)
     z->device->ops->release(z->device, w->scratch);
 }
 
-/* This rank's run of a parameter; count 0: none. */
+/* This rank's run of a parameter; count 0: it has none. */
 static zt_owned zm_owned(const zt_zero *z, uint32_t param)
 {
     const zr_own *o = zr_of(z);
@@ -72,7 +72,7 @@ static zt_owned zm_owned(const zt_zero *z, uint32_t param)
     return (zt_owned){.param = param, .partition = o->place[param].part};
 }
 
-/* One matrix: put together, turn, keep. */
+/* Assemble one matrix, compute its direction, keep this rank's run. */
 static int zm_matrix(zt_zero *z, uint32_t param, zm_work *w, float g_scale, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -120,8 +120,8 @@ static int zm_matrix(zt_zero *z, uint32_t param, zm_work *w, float g_scale, ckpt
 }
 
 /*
- * Directions are free of the loss scale and of the factor that gradients wait for, but the update
- * applies both to everything: they are put on the directions.
+ * The update multiplies all gradients by the averaging factor and g_scale.  Directions do not
+ * contain these factors, so divide by them in advance.
  */
 static void zm_rescale(zt_zero *z, float g_scale)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offload.c: optimizer state and partitions of weights in files (offload to "nvme").
+ * offload.c: keeps optimizer state and partitions of weights in files (offload to "nvme").
  *
- * State: one file per partition, masters and state one after another, each rounded up to 64 bytes.
- * A few buffers of the largest partition's size bound the memory; a thread reads the next partition
- * and writes the one before while the update works on a third.  A save, which holds all partitions
- * at once, has the others mapped.  Weights: files mapped into memory.  The kernel takes the pages
- * of mapped files back.
+ * State: one file per partition, with masters and state arrays one after another, each rounded up
+ * to 64 bytes.  A few buffers of the largest partition's size bound the memory: a thread reads the
+ * next partition and writes the last one while the update works on a third.  A save holds all
+ * partitions at once; those beyond the buffers are mapped.  Weights: files mapped into memory.  The
+ * kernel can reclaim the pages of mapped files.
  *
- * Files are scratch space: they begin as zeros with each run and are removed at its end.
- * On a host device "cpu" means the memory that is used anyway; beside a GPU the buffers are the
- * host's (home.c).
+ * Files are scratch space: each run creates them, filled with zeros, and removes them at its end.
+ * With a host device, offload to "cpu" changes nothing; beside a GPU the buffers are host memory
+ * (home.c).
  */
 #define _DEFAULT_SOURCE // madvise
 
@@ -33,10 +33,10 @@ typedef enum of_state { OF_IDLE, OF_READ, OF_WRITE } of_state;
 /* A buffer for one partition. */
 typedef struct of_slot {
     char *mem;
-    uint32_t part; // ZR_NONE: nothing in it
+    uint32_t part; // ZR_NONE: empty
     of_state state;
     unsigned held;
-    bool extra; // beyond the planned ones, which are all held: the file itself, mapped
+    bool extra; // beyond the planned slots: the file itself, mapped
 } of_slot;
 
 typedef struct of_map {
@@ -52,13 +52,13 @@ typedef struct zr_files {
     uint64_t n_planned, slot_bytes;
     of_slot *slot; // room for one per partition
     uint32_t n_slots, n_room;
-    uint32_t *queue; // slots with work, oldest first
+    uint32_t *queue; // slots with pending requests, oldest first
     uint32_t n_queue;
     pthread_t thread;
     bool threaded, stop, locks;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    ckpt_err err; // of the thread
+    ckpt_err err; // failure of the thread
     of_maps maps;
 } zr_files;
 
@@ -67,7 +67,7 @@ static uint64_t of_round(uint64_t n)
     return (n + 63) & ~UINT64_C(63);
 }
 
-/* Bytes of one array of a partition, and of all. */
+/* Bytes of one array of a partition (of_bytes: of all arrays). */
 static uint64_t of_stride(const zt_zero *z, uint32_t part)
 {
     return of_round(4 * z->part[part].n_elems);
@@ -80,7 +80,7 @@ static uint64_t of_bytes(const zt_zero *z, uint32_t part)
 
 /* ---- the thread ---- */
 
-/* Read or write a whole partition; 0 or an errno value. */
+/* Read or write a whole partition; returns 0 or an errno value. */
 static int of_transfer(int fd, char *p, uint64_t n, bool write)
 {
     for (uint64_t at = 0; at < n;) {
@@ -97,7 +97,7 @@ static int of_transfer(int fd, char *p, uint64_t n, bool write)
     return 0;
 }
 
-/* Names as DeepSpeed's swapper gives them. */
+/* File names as in DeepSpeed's swapper. */
 static void of_name(char *out, size_t n, uint32_t part)
 {
     snprintf(out, n, "%" PRIu32 ".tensor.swp", part);
@@ -108,7 +108,7 @@ static void of_param_name(char *out, size_t n, uint32_t id)
     snprintf(out, n, "%" PRIu32 "_param.tensor.swp", id);
 }
 
-/* Called without the lock. */
+/* Must be called without the lock. */
 static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *err)
 {
     char name[64];
@@ -127,7 +127,7 @@ static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Requests are served in order, so a read after a write of the same partition sees it. */
+/* Serves requests in order, so that a read sees an earlier write of the same partition. */
 static void *of_worker(void *ctx)
 {
     zr_files *f = ctx;
@@ -156,8 +156,8 @@ static void *of_worker(void *ctx)
     return NULL;
 }
 
-/* With the lock held from here on. */
-/* At most one request per slot: the queue never overflows. */
+/* The functions from here on must be called with the lock held. */
+/* Queue a request; a slot has at most one, so the queue cannot overflow. */
 static void of_submit(zr_files *f, of_slot *s, of_state what)
 {
     s->state = what;
@@ -165,7 +165,7 @@ static void of_submit(zr_files *f, of_slot *s, of_state what)
     pthread_cond_signal(&f->work);
 }
 
-/* Until the slot's request is done. */
+/* Wait until the slot's request is done. */
 static void of_wait(zr_files *f, const of_slot *s)
 {
     while (s->state != OF_IDLE)
@@ -181,7 +181,10 @@ static of_slot *of_find(zr_files *f, uint32_t part)
     return NULL;
 }
 
-/* A planned slot that nobody holds; busy ones count if `wait`. */
+/*
+ * A planned slot that is not held.  If `wait`, also one with a pending request, after waiting for
+ * it.
+ */
 static of_slot *of_vacant(zr_files *f, bool wait)
 {
     of_slot *busy = NULL;
@@ -200,15 +203,15 @@ static of_slot *of_vacant(zr_files *f, bool wait)
     return NULL;
 }
 
-/* A mapping has a length, even of a partition without elements. */
+/* Bytes to map: at least 1, because a mapping cannot be empty. */
 static size_t of_mapped(const zr_files *f, uint32_t part)
 {
     uint64_t n = of_bytes(f->zero, part);
     return n > 0 ? (size_t)n : 1;
 }
 
-/* All planned slots are held: the partition's file is mapped for a while.  Nothing of it is on its
- * way: a slot is given to another partition only when its request is done. */
+/* Map the partition's file, if all planned slots are held.  The file has no pending writes, because
+ * a slot is reused only when its request is done. */
 static of_slot *of_extra(zr_files *f, uint32_t part, ckpt_err *err)
 {
     uint32_t i = (uint32_t)f->n_planned;
@@ -239,7 +242,7 @@ static void of_unmap(zr_files *f, of_slot *s)
     *s = (of_slot){.part = ZR_NONE};
 }
 
-/* The partition's arrays are in slot s; NULL: nowhere. */
+/* Point the partition's arrays into slot s (NULL: to NULL). */
 static void of_point(zr_files *f, uint32_t part, const of_slot *s)
 {
     zt_partition *p = &f->zero->part[part];
@@ -250,13 +253,13 @@ static void of_point(zr_files *f, uint32_t part, const of_slot *s)
         p->state[k] = !s ? NULL : (void *)(s->mem + stride * (k + 1));
 }
 
-/* What the thread has met, if anything: told once, by the next call. */
+/* The thread's failure, if any; the next call of the engine reports it. */
 static int of_error(zr_files *f, ckpt_err *err)
 {
     return f->err.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, f->err.code, "%s", f->err.text);
 }
 
-/* Partition i in a slot and read, or mapped. */
+/* Find partition i in a slot, read it into one, or map it. */
 static of_slot *of_bring(zr_files *f, uint32_t part, ckpt_err *err)
 {
     of_slot *s = of_find(f, part);
@@ -290,7 +293,7 @@ int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err)
     rc = !s ? zr_code(err) : of_error(f, err);
     if (rc == CKPT_OK) {
         of_point(f, part, s);
-        // The next one while this one is worked on.
+        // read the next partition while this one is updated
         if (part + 1 < z->n_parts && !of_find(f, part + 1)) {
             of_slot *ahead = of_vacant(f, false);
 
@@ -350,13 +353,13 @@ int zr_settle(zt_zero *z, ckpt_err *err)
 
 /* ---- weights ---- */
 
-/* A new file of n bytes; its descriptor or -1. */
+/* Create a file of n bytes; returns its descriptor or -1. */
 static int of_create(const ckpt_dir *dir, const char *name, uint64_t n, ckpt_err *err)
 {
     int fd = openat(dir->fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int sys = fd < 0 ? errno : 0;
 
-    // Reserved now: a full disk is told before the run, not in the middle of it.
+    // reserve the space now, so that a full disk is reported before the run
     if (sys == 0 && n > 0)
         sys = posix_fallocate(fd, 0, (off_t)n);
     if (sys != 0) {
@@ -398,17 +401,17 @@ void zr_files_cool(zt_zero *z)
 {
     zr_files *f = zr_of(z)->files;
 
-    // Dirty pages stay in the kernel's cache until they are written: nothing is lost, only our
-    // mapping of them.
+    // Remove the mapping's pages.  Nothing is lost, because dirty pages stay in the kernel's cache
+    // until they are written.
     for (size_t i = 0; f && i < f->maps.n; i++) {
         if (f->maps.at[i].at)
             (void)madvise(f->maps.at[i].at, (size_t)f->maps.at[i].n_bytes, MADV_DONTNEED);
     }
 }
 
-/* ---- beginning and end ---- */
+/* ---- creating and freeing ---- */
 
-/* Each rank has a folder of its own, so ranks may share a disk. */
+/* Open this rank's own folder, so that ranks may share a disk. */
 static int of_folder(zt_zero *z, ckpt_dir *dir, const char *base, const char *kind, ckpt_err *err)
 {
     char path[4096];
@@ -432,7 +435,7 @@ static int of_thread(zr_files *f, ckpt_err *err)
                        : ckpt_fail(err, CKPT_ELIMIT, "no thread for offloading could be started");
 }
 
-/* Folders; a path that cannot be used is told before anything else is made. */
+/* Open the folders first, so that a bad path is reported before anything else is created. */
 int zr_files_new(zt_zero *z, ckpt_err *err)
 {
     const zt_config *c = z->config;
@@ -461,7 +464,7 @@ int zr_files_new(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Files and buffers, once partitions are known. */
+/* Create files and buffers; partitions must exist. */
 int zr_files_ready(zt_zero *z, ckpt_err *err)
 {
     zr_files *f = zr_of(z)->files;
@@ -498,7 +501,7 @@ int zr_files_ready(zt_zero *z, ckpt_err *err)
     return of_thread(f, err);
 }
 
-/* Best effort: a file that cannot be removed is no reason to fail. */
+/* Remove the files.  Failures are ignored, because the run has succeeded. */
 static void of_remove(zt_zero *z)
 {
     zr_files *f = zr_of(z)->files;
@@ -516,7 +519,7 @@ static void of_remove(zt_zero *z)
     }
     ckpt_vec_free(&f->maps);
     ckpt_dir_close(&f->param_dir);
-    ckpt_dir_close(&f->dir); // last: it has made the folders above both
+    ckpt_dir_close(&f->dir); // last, because it created the folders above both
 }
 
 void zr_files_free(zt_zero *z)

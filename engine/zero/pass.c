@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pass.c: forward and backward over the chain of layers.
+ * pass.c: runs forward and backward over the chain of layers.
  *
- * Kept for the backward pass: every layer's output, and its tape.  With activation checkpointing
- * (Chen et al. 2016) only the outputs: one tape is filled again, by the layer's forward pass, right
- * before its backward pass.
+ * Every layer's output and tape are kept for the backward pass.  With activation checkpointing
+ * (Chen et al. 2016) only the outputs are kept; there is a single tape, and each layer's forward
+ * pass fills it again right before the layer's backward pass.
  */
 #include "engine/zero/own.h"
 
-/* A buffer of at least n bytes; what it held is lost. */
+/* Grow a buffer to at least n bytes; the old content is lost. */
 static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *err)
 {
     const zt_device_ops *ops = z->device->ops;
@@ -28,13 +28,13 @@ static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Buffers begin on cache lines. */
+/* Round up to a cache line, because buffers begin on cache lines. */
 static uint64_t ch_round(uint64_t n)
 {
     return (n + 63) & ~UINT64_C(63);
 }
 
-/* Offsets of tapes (all at 0 when one is used for all); returns the bytes. */
+/* Set the offsets of tapes (all 0 if there is a single one); returns their bytes. */
 static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
 {
     zr_own *o = zr_of(z);
@@ -52,7 +52,7 @@ static uint64_t ch_tapes(zt_zero *z, const zt_batch *b, bool train)
     return one ? most : at;
 }
 
-/* Room for one micro batch of this shape. */
+/* Reserve buffers for one micro batch of this shape. */
 static int ch_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
 {
     zr_chain *c = &zr_of(z)->chain;
@@ -100,13 +100,13 @@ void zr_chain_free(zt_zero *z)
     *c = (zr_chain){0};
 }
 
-/* Bytes of a batch's five inputs, and where the device's copy of each begins. */
+/* Bytes of a batch's five inputs, and the offsets of their copies on the device. */
 typedef struct ch_inputs {
     const void *host[5];
     uint64_t n_bytes[5], at[5], all;
 } ch_inputs;
 
-/* Labels are one per token or, of classifiers, one per sample. */
+/* There is one label per token, or one per sample for classifiers. */
 static ch_inputs ch_inputs_of(const zt_zero *z, const zt_batch *b)
 {
     const zt_model_config *m = &z->model->config;
@@ -125,7 +125,7 @@ static ch_inputs ch_inputs_of(const zt_zero *z, const zt_batch *b)
     return in;
 }
 
-/* The batch where the layers' operations can read it. */
+/* Make the batch readable for the device, with a copy if necessary. */
 static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
 {
     zr_chain *c = &zr_of(z)->chain;
@@ -153,7 +153,7 @@ static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
     return rc;
 }
 
-/* Layer l's output; in evaluation two buffers take turns. */
+/* Layer l's output; evaluation needs only two buffers, in turn. */
 static void *ch_out(const zt_zero *z, uint32_t l)
 {
     const zr_chain *c = &zr_of(z)->chain;
@@ -161,7 +161,7 @@ static void *ch_out(const zt_zero *z, uint32_t l)
     return (char *)c->x + c->row_bytes * (zr_of(z)->training ? l : l % 2);
 }
 
-/* Also the recomputation: the same seed gives the same dropout. */
+/* Run a layer forward; recomputation too: the same seed gives the same dropout. */
 static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
 {
     const zr_chain *c = &zr_of(z)->chain;
@@ -172,7 +172,7 @@ static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
                    l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
 }
 
-/* All layers in order; the head leaves the loss (evaluation) or its tape (training). */
+/* Run all layers in order.  The head stores the loss (evaluation) or its tape (training). */
 static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
 {
     const zr_stage *stage = zr_of(z)->stage;
@@ -188,7 +188,7 @@ static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
     return rc;
 }
 
-/* One buffer holds the gradient of the activations all the way down. */
+/* Run all layers backward; one buffer carries the gradient of the activations. */
 static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -203,7 +203,7 @@ static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
         rc = o->stage->hold(z, l, true, err);
         if (rc != CKPT_OK)
             break;
-        if (o->opts.keep_activations_not && !head) { // the head's tape is still the last one filled
+        if (o->opts.keep_activations_not && !head) { // the head's tape is still in the single tape
             ch_forward_layer(z, p, l);
         }
         layer->ops->bw(z->model, layer, p, (char *)c->tape + c->tape_at[l],
@@ -214,7 +214,7 @@ static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
     return rc;
 }
 
-/* A different number for each step, micro step and rank (the mixing function of splitmix64). */
+/* A dropout seed that differs for each step, micro step and rank (splitmix64's mixing function). */
 static uint64_t ch_seed(const zt_zero *z)
 {
     uint64_t x =

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * piece.c: the optimizer's step of one partition, or of a run of it, that is in memory.
- */
+/* piece.c: runs the optimizer's step of one partition, or of a run of it, in memory. */
 #include "engine/zero/own.h"
 
-/* LAMB's norms are per tensor at stage 0, per flat partition under ZeRO. */
+/*
+ * Step each tensor on its own, because at stage 0 LAMB's norms are per tensor (under ZeRO: per
+ * partition).
+ */
 static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, const zt_hyper *h)
 {
     for (uint32_t k = p->first; k < p->first + p->n; k++) {
@@ -21,7 +22,7 @@ static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, c
     }
 }
 
-/* All of a partition, or of a run of it; masters and state are in memory. */
+/* Step a partition or a run of it; masters and state must be in memory. */
 int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece, ckpt_err *err)
 {
     zr_own *o = zr_of(z);

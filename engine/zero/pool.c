@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * pool.c: first-fit places in one block of memory.
- */
+/* pool.c: implements a first-fit allocator in one block of memory. */
 #include "engine/zero/pool.h"
 
 #include <string.h>

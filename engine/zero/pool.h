@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool.h: first-fit places in one block of memory of a fixed size.
+ * pool.h: declares a first-fit allocator in one block of memory of a fixed size.
  *
- * The order of takes and gives repeats from step to step and is the same on all ranks, so a dry run
- * with an unlimited pool tells how much is needed, and later runs find the same places.
+ * The order of takes and gives repeats from step to step and is equal on all ranks, so that a dry
+ * run with an unlimited pool gives the needed size, and later runs get the same offsets.
  */
 #ifndef ZT_ZERO_POOL_H
 #define ZT_ZERO_POOL_H
@@ -18,16 +18,16 @@ typedef struct zr_span {
 } zr_span;
 
 typedef struct zr_pool {
-    zr_span *span; /* taken, ascending */
+    zr_span *span; /* taken spans, ascending */
     uint32_t n, room;
     uint64_t limit, peak; /* bytes; limit UINT64_MAX: dry */
 } zr_pool;
 
-/* A dry pool for at most `room` places at a time; set limit for one that holds memory. */
+/* A dry pool for at most `room` spans at a time; set limit to use it with memory. */
 int zr_pool_new(zr_pool *p, uint32_t room, ckpt_err *err);
 void zr_pool_free(zr_pool *p);
 
-/* Offset of n_bytes (rounded up to 64), UINT64_MAX: no room. */
+/* Offset of n_bytes (rounded up to 64); UINT64_MAX: no room. */
 uint64_t zr_pool_take(zr_pool *p, uint64_t n_bytes);
 void zr_pool_give(zr_pool *p, uint64_t at);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sharded.c: stage 3: every rank has a part of each parameter; whole ones exist only around their
- * use.
+ * sharded.c: implements stage 3, in which every rank has a part of each parameter, and whole
+ * parameters exist only while they are used.
  *
- * Weights: before a layer runs its parameters are gathered into a pool, those of the next layer are
- * under way meanwhile; after it they are dropped unless the next layer uses them too.  Small ones
- * (persistent) stay gathered. Gradients: a layer writes whole gradients into a second pool; when
- * the last layer that uses a parameter is done they are reduce-scattered into this rank's partition
- * while the next layer computes.
+ * Weights: before a layer runs, its parameters are gathered into a pool, and the gather of the next
+ * layer's begins.  After the layer they are dropped unless the next layer uses them too.  Small
+ * ones (persistent) stay gathered.  Gradients: a layer writes whole gradients into a second pool.
+ * When the last layer that uses a parameter is done, they are reduce-scattered into this rank's
+ * partition while the next layer computes.
  *
- * On one rank there is nothing to gather: layers work on the partitions themselves.
+ * One rank gathers nothing: its layers work on the partitions themselves.
  */
 #include <string.h>
 
@@ -25,22 +25,22 @@ typedef enum sh_where { SH_GONE, SH_COMING, SH_HERE } sh_where;
 typedef struct sh_flight {
     uint32_t param;
     bool reduce; /* else a gather */
-    bool direct; /* reduce: straight into the partition */
-    uint64_t at; /* reduce: its place in the pool of gradients */
+    bool direct; /* reduce: directly into the partition */
+    uint64_t at; /* reduce: offset in the pool of gradients */
 } sh_flight;
 
 typedef struct zr_sharded {
     sh_where *where;       /* per parameter */
-    uint64_t *w_at, *g_at; /* places in the pools, SH_AWAY */
+    uint64_t *w_at, *g_at; /* offsets in the pools; SH_AWAY: none */
     void **persistent;     /* whole weights that stay */
     void *frozen;          /* this rank's parts of frozen parameters */
     zr_pool w_pool, g_pool;
     char *w, *g;
     sh_flight flight[ZT_COMM_PENDING];
     uint32_t head, n_flights;
-    uint64_t live;   /* elements gathered in the pool */
-    bool frozen_out; /* persistent frozen parameters have been gathered */
-    bool dry;        /* planning: places only */
+    uint64_t live;   /* elements of gathered parameters in the pool */
+    bool frozen_out; /* the persistent frozen parameters are gathered */
+    bool dry;        /* planning: compute offsets only */
     bool direct;     /* one rank, and gradients accumulate in the model's dtype */
 } zr_sharded;
 
@@ -54,7 +54,7 @@ static const zr_place *sh_place(const zt_zero *z, uint32_t param)
     return &zr_of(z)->place[param];
 }
 
-/* Elements of a whole parameter, with the padding that makes equal chunks. */
+/* Elements of a whole parameter, padded to equal chunks. */
 static uint64_t sh_padded(const zt_zero *z, uint32_t param)
 {
     return sh_place(z, param)->chunk * (uint64_t)z->comm->world;
@@ -69,15 +69,15 @@ static void *sh_mine(const zt_zero *z, uint32_t param)
                  p->at);
 }
 
-/* Gradients overwrite the partition in the first micro step, then add. */
+/* True in the first micro step, in which gradients overwrite the partition instead of adding. */
 static bool sh_first_micro(const zt_zero *z)
 {
     return z->micro_steps % z->config->accumulation == 0;
 }
 
-/* ---- what is under way ---- */
+/* ---- collectives under way ---- */
 
-/* A parameter's reduced gradient, still in its pool, into the partition. */
+/* Add a parameter's reduced gradient from the pool to the partition. */
 static void sh_add(zt_zero *z, const sh_flight *f)
 {
     zr_own *o = zr_of(z);
@@ -96,7 +96,7 @@ static void sh_add(zt_zero *z, const sh_flight *f)
     z->device->ops->accumulate(z->device, &a);
 }
 
-/* Finish the oldest. */
+/* Wait for the oldest collective. */
 static int sh_land(zt_zero *z, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -115,7 +115,7 @@ static int sh_land(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Nothing is under way afterwards. */
+/* Wait for all collectives. */
 static int sh_land_all(zt_zero *z, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -125,7 +125,7 @@ static int sh_land_all(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Begin one; what NULL: dry. */
+/* Begin a collective; what NULL: dry run. */
 static int sh_start(zt_zero *z, const sh_flight *f, const zt_collective *what, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -157,7 +157,10 @@ static int sh_gather_to(zt_zero *z, uint32_t param, void *to, ckpt_err *err)
     return sh_start(z, &f, sh_of(z)->dry ? NULL : &c, err);
 }
 
-/* Begin to gather a parameter unless it is here or coming.  *room false: the pool is full. */
+/*
+ * Begin to gather a parameter, unless it is gathered already or under way. *room false: the pool is
+ * full.
+ */
 static int sh_fetch(zt_zero *z, uint32_t param, bool *room, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -177,7 +180,7 @@ static int sh_fetch(zt_zero *z, uint32_t param, bool *room, ckpt_err *err)
     return sh_gather_to(z, param, s->dry ? NULL : s->w + at, err);
 }
 
-/* A gathered parameter leaves the pool; persistent ones have no place in it. */
+/* Drop a gathered parameter from the pool; persistent ones are not in it. */
 static void sh_drop(zt_zero *z, uint32_t param)
 {
     zr_sharded *s = sh_of(z);
@@ -206,7 +209,7 @@ static bool sh_next(const zt_zero *z, uint32_t l, bool backward, uint32_t *next)
     return zr_of(z)->training;
 }
 
-/* Layers use a handful of parameters: a search is cheaper than a table. */
+/* A linear search, which is cheaper than a table because layers use few parameters. */
 static bool sh_uses(const zt_layer *layer, uint32_t param)
 {
     for (uint32_t k = 0; k < layer->n_params; k++) {
@@ -216,7 +219,7 @@ static bool sh_uses(const zt_layer *layer, uint32_t param)
     return false;
 }
 
-/* Everything layer l needs, here. */
+/* Gather all parameters of layer l, and wait for them. */
 static int sh_need(zt_zero *z, uint32_t l, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -241,8 +244,8 @@ static int sh_need(zt_zero *z, uint32_t l, ckpt_err *err)
     return rc;
 }
 
-/* Begin with the next layer's, within stage3_prefetch_bucket_size and stage3_max_live_parameters.
- */
+/* Begin to gather the next layer's parameters, within stage3_prefetch_bucket_size and
+ * stage3_max_live_parameters. */
 static int sh_prefetch(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -270,7 +273,7 @@ static int sh_prefetch(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 
 /* ---- gradients ---- */
 
-/* Places for a layer's gradients that no later layer has begun. */
+/* Reserve memory for those gradients of a layer that no later layer has begun. */
 static int sh_open(zt_zero *z, uint32_t l, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -291,7 +294,7 @@ static int sh_open(zt_zero *z, uint32_t l, ckpt_err *err)
         if (!s->dry) {
             p->g = s->g + s->g_at[i];
             p->g_add = false;
-            // Layers write the elements; what pads the last rank's chunk must count for nothing.
+            // layers do not write the last rank's padding, which must not add to the norm
             z->device->ops->zero(z->device, zr_at(p->g, dt, p->n_elems),
                                  zr_bytes(dt, padded - p->n_elems));
         }
@@ -299,7 +302,7 @@ static int sh_open(zt_zero *z, uint32_t l, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* In another dtype for the way: a place of its own. */
+/* Copy a gradient to the communication dtype, if that is another one, in memory of its own. */
 static int sh_cast(zt_zero *z, uint32_t param, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -352,7 +355,7 @@ static int sh_send(zt_zero *z, uint32_t param, ckpt_err *err)
     return sh_start(z, &f, &what, err);
 }
 
-/* After a layer's backward pass: the one before has arrived, this one leaves. */
+/* After a layer's backward pass: wait for the last layer's reductions, begin this layer's. */
 static int sh_send_layer(zt_zero *z, uint32_t l, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -377,7 +380,7 @@ static int sh_send_layer(zt_zero *z, uint32_t l, ckpt_err *err)
 
 /* ---- around a layer ---- */
 
-/* Weights of this layer here, those of the next on their way, places for gradients. */
+/* Before a layer: wait for its weights, begin to gather the next layer's, reserve gradients. */
 static int sh_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -390,7 +393,9 @@ static int sh_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc == CKPT_OK && backward && !s->direct ? sh_open(z, l, err) : rc;
 }
 
-/* Gradients on their way; weights are dropped unless the next layer shares them. */
+/*
+ * After a layer: begin to reduce its gradients, and drop weights unless the next layer uses them.
+ */
 static int sh_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -408,7 +413,7 @@ static int sh_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
     return rc;
 }
 
-/* On one rank gradients go straight into the partitions. */
+/* On one rank gradients go directly into the partitions. */
 static int sh_begin(zt_zero *z, ckpt_err *err)
 {
     (void)err;
@@ -420,14 +425,14 @@ static int sh_begin(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The last layer's gradients arrive. */
+/* Wait for the last layer's gradients. */
 static int sh_end(zt_zero *z, ckpt_err *err)
 {
     zr_files_cool(z);
     return sh_land_all(z, err);
 }
 
-/* Everything has been reduced on the way; on one rank only gaps remain to be zeroed. */
+/* Gradients are reduced already; on one rank zero those that no layer has written. */
 static int sh_reduce(zt_zero *z, ckpt_err *err)
 {
     (void)err;
@@ -440,7 +445,7 @@ static int sh_reduce(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Persistent parameters are gathered again after each update; the others when they are used. */
+/* Gather the persistent parameters after an update; the others are gathered when they are used. */
 static int sh_publish(zt_zero *z, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -470,7 +475,7 @@ static void *sh_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count
     return sh_mine(z, param);
 }
 
-/* For saving and looking: all ranks take part. */
+/* Get a whole parameter for saves and inspection; all ranks must call it. */
 static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);
@@ -479,7 +484,7 @@ static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
     *out = z->comm->world == 1 ? sh_mine(z, param) : s->persistent[param];
     if (*out || p->chunk == 0)
         return CKPT_OK;
-    *out = s->w; // between steps the pool is empty, and it has room for any parameter
+    *out = s->w; // the pool is empty between steps and has room for any parameter
     zr_ready(z);
     return z->wire->ops->all_gather(z->wire, s->w, sh_mine(z, param), p->chunk, z->model->dtype,
                                     err);
@@ -487,7 +492,7 @@ static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
 
 /* ---- setting up ---- */
 
-/* Sub-groups of one parameter group: partitions and places in them. */
+/* Divide a parameter group into sub-groups: partitions, and offsets in them. */
 static int sh_sub_groups(zt_zero *z, uint32_t group, uint32_t *next, ckpt_err *err)
 {
     const zt_group *g = &z->group[group];
@@ -522,7 +527,7 @@ static int sh_sub_groups(zt_zero *z, uint32_t group, uint32_t *next, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Memory of partition i: weights, gradients, and unless they are in files, masters and state. */
+/* Allocate partition i: weights, gradients, and masters and state unless they are in files. */
 static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -542,7 +547,7 @@ static int sh_buffers(zt_zero *z, uint32_t i, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Frozen parameters: parts without masters. */
+/* Allocate this rank's parts of frozen parameters; they have no masters. */
 static void sh_frozen(zt_zero *z)
 {
     zr_own *o = zr_of(z);
@@ -562,7 +567,10 @@ static void sh_frozen(zt_zero *z)
         o->sharded->frozen = zr_alloc(z, zr_bytes(z->model->dtype, n), &o->memory.weights, true);
 }
 
-/* Which parameters stay gathered: at most stage3_param_persistence_threshold elements each. */
+/*
+ * Choose the parameters that stay gathered: at most stage3_param_persistence_threshold elements
+ * each.
+ */
 static void sh_persist(zt_zero *z)
 {
     zr_own *o = zr_of(z);
@@ -582,7 +590,7 @@ static void sh_persist(zt_zero *z)
     }
 }
 
-/* Walk through a micro step without doing anything: how large do the pools get? */
+/* Dry run of a micro step, to find the sizes of the pools. */
 static int sh_plan(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -606,7 +614,7 @@ static int sh_plan(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* The pools, as large as the plan says. */
+/* Allocate the pools with the planned sizes. */
 static int sh_pools(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -631,7 +639,7 @@ static int sh_pools(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What never moves. */
+/* Set the pointers that never change. */
 static void sh_point(zt_zero *z)
 {
     zr_sharded *s = sh_of(z);
@@ -648,7 +656,7 @@ static void sh_point(zt_zero *z)
     }
 }
 
-/* Tables by parameter; nothing is gathered, nothing has a place. */
+/* Allocate the tables by parameter; no parameter is gathered yet. */
 static int sh_tables(zt_zero *z, ckpt_err *err)
 {
     size_t n = z->model->params.n + 1;
@@ -672,7 +680,7 @@ static int sh_tables(zt_zero *z, ckpt_err *err)
     return rc == CKPT_OK ? zr_pool_new(&s->g_pool, (uint32_t)(2 * n), err) : rc;
 }
 
-/* Partitions first, then what stays, then the plan of the rest. */
+/* Set up partitions first, then persistent parameters, then plan the pools. */
 static int sh_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);

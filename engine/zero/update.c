@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * update.c: the optimizer's step over the partitions that this rank owns.
- */
+/* update.c: runs the optimizer's step over the partitions that this rank owns. */
 #include "engine/zero/own.h"
 
 void *zr_low(zt_zero *z, uint32_t i)
@@ -15,8 +13,8 @@ void *zr_low(zt_zero *z, uint32_t i)
         return NULL;
     if (p->low)
         return p->low;
-    // Stages 0 to 2: the group's buffer is one piece, so any owned parameter tells where the
-    // partition's begins.
+    // Stages 0 to 2: the group's weights are one buffer, so the address of any owned parameter
+    // gives the partition's.
     for (; k < p->first + p->n; k++) {
         void *w = o->stage->low(z, z->order[k], &first, &count);
 
@@ -28,10 +26,10 @@ void *zr_low(zt_zero *z, uint32_t i)
             return (char *)w - zr_bytes(z->model->dtype, at);
         }
     }
-    return NULL; // nothing but padding
+    return NULL; // all padding
 }
 
-/* All partitions; `low`: working weights follow. */
+/* Step all partitions; `low`: also write the working weights. */
 static int zu_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -60,16 +58,16 @@ static int zu_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
     return rc == CKPT_OK ? zr_settle(z, err) : rc;
 }
 
-/* After zt_zero.updates has been counted up. */
+/* Must be called after zt_zero.updates is incremented. */
 int zr_update(zt_zero *z, float g_scale, ckpt_err *err)
 {
     return zu_all(z, g_scale, true, err);
 }
 
 /*
- * DeepSpeed's 16-bit optimizer of stage 0 makes one step with zero gradients when it is built, with
- * the configured rate: the step count begins at 1, AdamW has decayed the masters once; working
- * weights stay.
+ * When DeepSpeed builds its 16-bit optimizer of stage 0, it makes one step with zero gradients and
+ * the configured rate.  So the step count begins at 1, and AdamW has decayed the masters once;
+ * working weights stay.
  */
 int zr_update_initial(zt_zero *z, ckpt_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: values in and out: first values, masters after a resume, runs that this rank owns,
- * whole parameters.
+ * values.c: moves values in and out of the runtime: first values, masters after a resume, runs that
+ * this rank owns, whole parameters.
  */
 #include "engine/zero/own.h"
 
@@ -10,7 +10,7 @@
 /* Buffers for values on their way to the device. */
 typedef struct va_way {
     float *host;
-    void *device; /* the same memory on a host device */
+    void *device; /* equals host on a host device */
 } va_way;
 
 static int va_new(zt_zero *z, va_way *w, ckpt_err *err)
@@ -28,13 +28,13 @@ static void va_free(zt_zero *z, va_way *w)
     ckpt_free(w->host);
 }
 
-/* What the caller asks values from. */
+/* The source of first values. */
 typedef struct va_source {
     zt_value_fn value;
     void *ctx;
 } va_source;
 
-/* This rank's part of one parameter's working weights. */
+/* Fill this rank's part of one parameter's working weights. */
 static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ckpt_err *err)
 {
     ckpt_dtype dt = z->model->dtype;
@@ -54,7 +54,7 @@ static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ck
     return rc;
 }
 
-/* The parameters that are wanted; `trained`: those, else the frozen ones. */
+/* Fill all trained parameters, or (trained false) all frozen ones. */
 static int va_params(zt_zero *z, const va_source *from, bool trained, ckpt_err *err)
 {
     va_way w = {0};
@@ -68,7 +68,7 @@ static int va_params(zt_zero *z, const va_source *from, bool trained, ckpt_err *
     return rc;
 }
 
-/* Masters are the working weights, cast back; state is zero. */
+/* Set masters to the working weights, cast to fp32, and state to zero. */
 static int va_masters(zt_zero *z, ckpt_err *err)
 {
     zt_device *home = zr_of(z)->home;
@@ -91,7 +91,8 @@ static int va_masters(zt_zero *z, ckpt_err *err)
 }
 
 /*
- * Working weights, then masters from them: the order in which DeepSpeed loses the extra precision.
+ * Fill working weights first, then masters from them, because DeepSpeed loses the extra precision
+ * in the same way.
  */
 int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err)
 {
@@ -132,7 +133,7 @@ int zt_zero_refresh(zt_zero *z, ckpt_err *err)
         void *low = zr_low(z, i);
 
         if (!low) {
-            continue; // masters are the working weights
+            continue; // the masters are the working weights
         }
         rc = zr_bring(z, i, err);
         if (rc == CKPT_OK) {

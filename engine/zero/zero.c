@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero.c: making and freeing the runtime, and the steps that all stages share at a boundary: norm,
- * overflow, clipping, update, counters.
+ * zero.c: creates and frees the runtime, and runs the steps that all stages share at a boundary:
+ * norm, overflow, clipping, update, counters.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@ static int zr_refuse(ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s", what);
 }
 
-/* Combinations that DeepSpeed refuses too, or that this engine does not have. */
+/* Refuse combinations that DeepSpeed refuses too, or that this engine does not support. */
 static int zr_check(const zt_zero *z, ckpt_err *err)
 {
     const zt_config *c = z->config;
@@ -61,7 +61,8 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
 }
 
 /*
- * Which of DeepSpeed's optimizer wrappers would run: they differ in norm, clipping and skipping.
+ * Choose the DeepSpeed optimizer wrapper that would run, because wrappers differ in norm, clipping
+ * and skipping.
  */
 static zr_wrapper zr_which(const zt_config *c)
 {
@@ -73,7 +74,7 @@ static zr_wrapper zr_which(const zt_config *c)
     return c->stage == 3 ? ZR_ZERO3 : ZR_ZERO12;
 }
 
-/* This rank's runs of each trained parameter, through the stage's own view of its weights. */
+/* List this rank's runs of each trained parameter, from the stage's view of its weights. */
 static int zr_list_owned(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -97,7 +98,7 @@ static int zr_list_owned(zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Error feedback of 1-bit Adam, one per group; the others have none. */
+/* Allocate the error feedback of 1-bit Adam for each group; other optimizers have none. */
 static int zr_onebit_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -113,7 +114,7 @@ static int zr_onebit_setup(zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Everything that is made, in an order that is the same on all ranks. */
+/* Set up all parts, in an order that is the same on all ranks. */
 static int zr_setup(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
@@ -130,7 +131,7 @@ static int zr_setup(zt_zero *z, ckpt_err *err)
     o->alias = z->model->dtype == CKPT_F32 && !zr_is_home(z) &&
                z->config->offload_optimizer.place != ZT_ON_NVME;
     o->stage = z->config->stage == 3 ? &zr_sharded_stage : &zr_flat_stage;
-    // From here on ranks allocate memory that they share: all go on together, or none does.
+    // the following steps allocate shared memory, so either all ranks continue or none does
     rc = zt_comm_agree(z->comm, rc, err);
     if (rc != CKPT_OK)
         return rc;
@@ -188,7 +189,7 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
     return CKPT_OK;
 }
 
-/* The model outlives the runtime: it must not point into memory that is gone. */
+/* The model outlives the runtime, so it must not point into freed memory. */
 static void zr_unpoint(zt_zero *z)
 {
     for (uint32_t i = 0; i < z->model->params.n; i++) {
@@ -227,13 +228,13 @@ void zt_zero_free(zt_zero *z)
 
 /* ---- the boundary ---- */
 
-/* What is known of the gradients before the update. */
+/* Measurements of the gradients before the update. */
 typedef struct zr_measure {
-    double norm; /* of the mean gradient, still multiplied by the loss scale */
-    bool bad;    /* not finite, and this wrapper looks */
+    double norm; /* of the mean gradient, including the loss scale */
+    bool bad;    /* not finite, and this wrapper checks that */
 } zr_measure;
 
-/* Sum of squares of this rank's gradients; in stage 0 all ranks have all of them. */
+/* Sum of squares of this rank's gradients; at stage 0 every rank has all gradients. */
 static double zr_local_squares(zt_zero *z)
 {
     double sum = 0;
@@ -246,7 +247,7 @@ static double zr_local_squares(zt_zero *z)
     return sum;
 }
 
-/* Norm over all ranks; paddings are zero. */
+/* Norm over all ranks; padding is zero. */
 static int zr_norm(zt_zero *z, double *norm, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -256,14 +257,14 @@ static int zr_norm(zt_zero *z, double *norm, ckpt_err *err)
     if (z->config->stage > 0) {
         rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_SUM, err);
     } else if (o->onebit) {
-        // After the warm-up every rank has gradients of its own; all must agree on skipping.
+        // after the warm-up ranks have different gradients, but must agree on skipping
         rc = z->comm->ops->all_reduce(z->comm, &sum, 1, CKPT_F64, ZT_MAX, err);
     }
     *norm = sqrt(sum) * (double)o->average.fold;
     return rc;
 }
 
-/* Does this wrapper skip the update when gradients are not finite? */
+/* True if this wrapper skips the update when gradients are not finite. */
 static bool zr_looks(const zt_zero *z)
 {
     switch (zr_of(z)->wrapper) {
@@ -281,7 +282,7 @@ static bool zr_looks(const zt_zero *z)
     return true;
 }
 
-/* Norm of what the update will use, and whether the update must be left out. */
+/* Compute the norm that the update uses, and decide whether to skip the update. */
 static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -289,7 +290,7 @@ static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
     int rc = zr_norm(z, &m->norm, err);
 
     m->bad = !isfinite(m->norm) && zr_looks(z);
-    // ZeRO forms Muon's directions before it clips: the norm is that of the directions.
+    // ZeRO computes Muon's directions before it clips, so the norm is that of the directions
     if (rc == CKPT_OK && muon_first && !m->bad) {
         rc = zr_muon(z, 1, err);
         if (rc == CKPT_OK)
@@ -298,7 +299,7 @@ static int zr_measure_grads(zt_zero *z, zr_measure *m, ckpt_err *err)
     return rc;
 }
 
-/* The factor on gradients that undoes the loss scale and clips, in the wrapper's own formula. */
+/* The factor that unscales and clips gradients, in the wrapper's own formula. */
 static double zr_factor(const zt_zero *z, double norm)
 {
     double max = z->config->clipping, s = z->scaler.scale, c;
@@ -317,7 +318,7 @@ static double zr_factor(const zt_zero *z, double norm)
     return 1 / (c > 1 ? c * s : s);
 }
 
-/* Hyper-parameters of all groups after an update. */
+/* Set the hyper-parameters of all groups after an update. */
 static int zr_next_rates(zt_zero *z, bool begin, ckpt_err *err)
 {
     zt_hyper *h = ckpt_alloc((z->n_groups + 1) * sizeof *h);
@@ -348,7 +349,6 @@ int zr_rates_begin(zt_zero *z, ckpt_err *err)
     return zr_next_rates(z, true, err);
 }
 
-/* Update, working weights, schedule. */
 static int zr_apply(zt_zero *z, double norm, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
@@ -366,7 +366,7 @@ static int zr_apply(zt_zero *z, double norm, ckpt_err *err)
     return rc == CKPT_OK ? zr_next_rates(z, false, err) : rc;
 }
 
-/* The norm as DeepSpeed reports it; `before`: the loss scale that gradients carry. */
+/* The norm as DeepSpeed reports it; `before`: the loss scale of the gradients. */
 static double zr_reported(const zt_zero *z, double norm, double before)
 {
     zr_wrapper w = zr_of(z)->wrapper;
@@ -375,7 +375,7 @@ static double zr_reported(const zt_zero *z, double norm, double before)
 }
 
 /*
- * One update, in DeepSpeed's order: reduce, look for overflow, norm, scaler, clip and update,
+ * One update, in DeepSpeed's order: reduce, check for overflow, norm, scaler, clip and update,
  * publish, count.
  */
 static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
@@ -394,8 +394,8 @@ static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
         return rc;
     *step = (zt_step){
         .lr = z->n_groups > 0 ? z->group[0].hyper.lr : 0, .loss_scale = before, .skipped = m.bad};
-    // The scaler moves before gradients are unscaled: at a doubling they are divided by the new
-    // scale (measured).
+    // The scaler changes before gradients are unscaled, so a doubled scale already divides them
+    // (measured in DeepSpeed).
     rc = zt_scaler_update(&z->scaler, m.bad, err);
     if (rc != CKPT_OK)
         return rc;

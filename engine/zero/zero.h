@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero.h: the ZeRO runtime: who holds which part of weights, gradients and optimizer state, and
- * when it travels.
+ * zero.h: declares the ZeRO runtime, which decides which rank holds which part of weights,
+ * gradients and optimizer state, and when parts are sent.
  *
- *     zero.c      making it, the common steps of a boundary: norm, overflow, clipping, counters
+ *     zero.c      creation, the common steps of a boundary: norm, overflow, clipping, counters
  *     groups.c    parameter groups, their order and settings
  *     flat.c      stages 0, 1, 2: full weights in one buffer per group, gradients reduced in
  *                 buckets
  *     sharded.c   stage 3: partitions per parameter, gathered per layer, ahead of use; sub-groups
- *     pool.c      places for what is gathered, in one block of memory
+ *     pool.c      offsets for gathered parameters in one block of memory
  *     average.c   the mean of gradients over ranks, with its roundings
  *     update.c    the optimizer's step over this rank's partitions
  *     muon.c      whole matrices for Muon
@@ -31,20 +31,20 @@
 /* A parameter group: consecutive entries of zero->order. */
 typedef struct zt_group {
     uint32_t first, n;
-    zt_hyper hyper; /* what the next update uses */
+    zt_hyper hyper; /* of the next update */
     double lr;      /* as configured */
     double weight_decay;
-    bool muon;        /* matrices that Muon updates; else Adam's half of it, or any other type */
-    const char *name; /* as DeepSpeed calls the halves; NULL: another type */
+    bool muon;        /* Muon updates it (matrices); false: Adam's half, or another optimizer */
+    const char *name; /* DeepSpeed's name of a Muon half; NULL: another optimizer */
 } zt_group;
 
 /*
- * A flat fp32 piece that this rank owns: a group's partition (stages 1, 2), all of a group (stage
- * 0), a sub-group's partition (stage 3).  In stage 0 and fp32 `master` is the weights themselves.
+ * A flat fp32 piece that this rank owns: a group's partition (stages 1, 2), a whole group (stage
+ * 0), a sub-group's partition (stage 3).  In stage 0 with fp32, `master` points to the weights.
  */
 typedef struct zt_partition {
     uint32_t group;
-    uint32_t first, n; /* parameters in it: zero->order[first .. first + n) */
+    uint32_t first, n; /* its parameters: zero->order[first .. first + n) */
     uint64_t n_elems;  /* padding included */
     /* on the device; host memory when offloaded from a GPU; NULL while in files */
     float *master, *state[2];
@@ -53,19 +53,19 @@ typedef struct zt_partition {
     void *low; /* stage 3: this partition's 16-bit (or fp32) weights; else NULL */
 } zt_partition;
 
-/* Where a run of a parameter's elements is in this rank's partitions. */
+/* A run of a parameter's elements, and its location in this rank's partitions. */
 typedef struct zt_owned {
-    uint32_t param; /* of the model */
+    uint32_t param; /* index in the model */
     uint32_t partition;
     uint64_t first, count; /* elements of the flattened parameter */
     uint64_t at;           /* element in the partition */
 } zt_owned;
 
-/* What a boundary did. */
+/* The result of a boundary. */
 typedef struct zt_step {
     double grad_norm;  /* as DeepSpeed reports it; infinity when skipped */
     double lr;         /* of the first group, in this update */
-    double loss_scale; /* in force in this update */
+    double loss_scale; /* used in this update */
     bool skipped;
 } zt_step;
 
@@ -73,16 +73,18 @@ typedef struct zt_zero zt_zero;
 struct zt_zero {
     zt_model *model;
     const zt_config *config;
-    zt_comm *comm; /* what ranks tell each other, in host memory */
-    /* how tensors travel; comm itself where the device's memory is the host's */
+    zt_comm *comm; /* for control data, in host memory */
+    /* for tensors; equal to comm if the device's memory is the host's */
     zt_comm *wire;
     zt_device *device;
 
-    /* trained parameters, group after group, in the order of the flat buffers (round robin's) */
+    /*
+     * trained parameters, group after group, in the order of the flat buffers (after round robin)
+     */
     uint32_t *order;
-    uint32_t *given; /* the same in the order that the optimizer is given: before round robin */
+    uint32_t *given; /* the same in the optimizer's order, before round robin */
     uint32_t n_order;
-    /* stage 3: saves list Muon's matrices as the model does, not by size (zero.Init) */
+    /* stage 3: saves list Muon's matrices in the model's order, not by size (zero.Init) */
     bool plain_matrices;
     zt_group *group;
     uint32_t n_groups;
@@ -91,25 +93,26 @@ struct zt_zero {
 
     zt_schedule schedule;
     zt_scaler scaler;
-    int64_t updates; /* applied: the optimizer's step count */
+    int64_t updates; /* applied updates: the optimizer's step count */
     int64_t micro_steps, global_steps, global_samples, skipped;
-    void *own; /* the stage's */
+    void *own; /* zr_own */
 };
 
 /*
- * Set up: groups, partitions, buffers.  Weights are undefined until zt_zero_fill or a load.
+ * Create the runtime: groups, partitions, buffers.  Weights are undefined until zt_zero_fill or a
+ * load.
  *
  * grouping  "single", "decay" (more than one axis; the rest without weight decay)
- * Errors    CKPT_EUNSUPPORTED: a combination that cannot be (named); CKPT_ELIMIT
+ * Errors    CKPT_EUNSUPPORTED: a combination that is not supported (the text names it); CKPT_ELIMIT
  */
 typedef struct zt_zero_opts {
     const char *grouping;
-    bool keep_activations_not;   /* activation checkpointing */
-    uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow with the first ones */
-    uint64_t seed;               /* of dropout */
-    /* of the device's memory; NULL: comm, which then must reach it (or one rank) */
+    bool keep_activations_not;   /* true: activation checkpointing */
+    uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow on demand */
+    uint64_t seed;               /* for dropout */
+    /* for tensors; NULL: comm, which then must reach the device's memory (or has one rank) */
     zt_comm *wire;
-    /* of updates on the host, where a GPU's state is offloaded; 0: all processors */
+    /* for updates on the host, if a GPU's state is offloaded; 0: one per CPU */
     unsigned host_threads;
 } zt_zero_opts;
 int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm *comm,
@@ -117,30 +120,30 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
 void zt_zero_free(zt_zero *z);
 
 /*
- * Give the parameters their first values, fp32, rounded once to the model's dtype (masters are the
- * rounded values, as DeepSpeed has it).  `value` is asked for runs of elements that this rank needs
- * (each rank asks for its own).
+ * Set the first values of all parameters: fp32, rounded once to the model's dtype.  Masters are the
+ * rounded values, as in DeepSpeed.  The runtime calls `value` for the runs of elements that this
+ * rank needs, so calls differ between ranks.
  */
 typedef int (*zt_value_fn)(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
                            ckpt_err *err);
 int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
 
-/* The same for frozen parameters alone (a resume: they have no masters). */
+/* The same for frozen parameters alone; a resume needs it, because they have no masters. */
 int zt_zero_fill_frozen(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
 
 /*
- * After masters and state were written from outside (a resume): make the working weights from the
- * masters and gather.
+ * Make the working weights from the masters and gather them.  Needed after a resume has written
+ * masters and state.
  */
 int zt_zero_refresh(zt_zero *z, ckpt_err *err);
 
 /*
- * One micro step: forward and backward; the batch is host memory; *loss of this rank.  The boundary
- * is zt_zero_step's to notice.
+ * One micro step: forward and backward.  The batch is host memory; *loss is this rank's.  Call
+ * zt_zero_step after it, which detects boundaries.
  */
 int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err);
 
-/* After each micro step; at a boundary the update.  *step is set at boundaries. */
+/* Finish a micro step; at a boundary, update the weights and set *step. */
 int zt_zero_step(zt_zero *z, zt_step *step, ckpt_err *err);
 
 /* Forward only.  logits (device, model's dtype) as in zt_pass, or NULL. */
@@ -150,25 +153,25 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
 const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n);
 
 /*
- * The device in whose memory masters and state are: z->device, or beside a GPU, with offload, the
- * processor's.  Where that is not the host's (host), they are read by get and written by put.
+ * The device whose memory holds masters and state: z->device, or the CPU device if they are
+ * offloaded from a GPU.  If that memory is not the host's (host), access it by get and put.
  */
 zt_device *zt_zero_home(const zt_zero *z);
 
 /*
- * Bring a partition's masters and state into memory (from files), and back after changing them.
+ * Bring a partition's masters and state into memory (from files), and put them back after changes.
  * Between the two calls part->master and state are pointers of zt_zero_home(z).
  */
 int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err);
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err);
 
 /*
- * A parameter's working weights, whole, model's dtype, host memory of shape[..]; all ranks call it
- * (stage 3 gathers).
+ * Get a parameter's working weights, complete, in the model's dtype, into host memory of shape[..].
+ * All ranks must call it, because stage 3 gathers.
  */
 int zt_zero_gather(zt_zero *z, uint32_t param, void *host, ckpt_err *err);
 
-/* Bytes held by kind, for reports. */
+/* Bytes by purpose, for reports. */
 typedef struct zt_memory {
     uint64_t weights, masters, state, gradients, buffers, activations;
 } zt_memory;
