@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c: which checkpoints of a run stay.
+ * keep.c: removes old checkpoints of a run.
  *
- * A tag that goes is first renamed to what `ckpt clean` knows for a left-over of an interrupted
- * run, journal included: at no moment is there a tag with files missing, and a removal that was cut
- * short can be finished.
+ * A tag to be removed is first renamed to the form that `ckpt clean` takes for the remains of an
+ * interrupted run, with a journal.  So no tag ever lacks files, and an interrupted removal can be
+ * completed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,13 +23,13 @@ enum { KP_NAME = 256 };
 
 typedef struct kp_tag {
     char name[KP_NAME];
-    int64_t seconds, nanoseconds; /* when it was last changed */
+    int64_t seconds, nanoseconds; /* modification time */
     uint64_t number;
 } kp_tag;
 
 CKPT_VEC(kp_tags, kp_tag);
 
-/* Bytes of a name before the number at its end. */
+/* Length of a name without the number at its end. */
 static size_t kp_stem(const char *name)
 {
     size_t n = strlen(name);
@@ -39,7 +39,7 @@ static size_t kp_stem(const char *name)
     return n;
 }
 
-/* The run's tags of the series, but `tag`. */
+/* List the run's tags of the series, except `tag`. */
 static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
 {
     const char *tag = k->tag;
@@ -87,8 +87,8 @@ static int kp_order(const void *pa, const void *pb)
     return a->number > b->number ? -1 : a->number < b->number;
 }
 
-/* Empty a folder of everything but its journal, then remove that and the folder; 0 or an errno
- * value. */
+/* Delete a folder's files except its journal, then the journal and the folder; returns 0 or an
+ * errno value. */
 static int kp_empty(int dir, const char *name)
 {
     int fd = ckpt_dir_open_at(dir, name), rc = 0;
@@ -119,7 +119,7 @@ static int kp_remove(int dir, const char *shown, const char *name, ckpt_err *err
     fd = openat(dir, journal, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0 || renameat(dir, name, dir, hidden) != 0) {
         sys = errno;
-        if (fd >= 0) // it keeps its name: nothing of this stays in it
+        if (fd >= 0) // it keeps its name, so no journal may stay in it
             (void)unlinkat(dir, journal, 0);
     }
     if (fd >= 0)
@@ -132,7 +132,7 @@ static int kp_remove(int dir, const char *shown, const char *name, ckpt_err *err
                          name);
 }
 
-/* One more name in a list that is cut where it gets too long. */
+/* Append a name to a list, which ends in "..." when it is full. */
 static void kp_name(char gone[ZT_KEEP_GONE], const char *name)
 {
     size_t n = strlen(gone);
@@ -153,7 +153,7 @@ int zt_keep_newest(const zt_keep *k, char gone[ZT_KEEP_GONE], ckpt_err *err)
     rc = kp_list(&tags, fd, k, err);
     if (tags.n > 0)
         qsort(tags.at, tags.n, sizeof *tags.at, kp_order);
-    // `tag` is the first of the n.  One that cannot be removed does not keep the others.
+    // `tag` is the first of the n; a folder that cannot be removed does not save the others
     for (size_t i = 0; i < tags.n; i++) {
         int bad;
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * keep.h: old checkpoints of a run make room for new ones.
- */
+/* keep.h: declares --keep: the removal of a run's old checkpoints. */
 #ifndef ZT_SAVE_KEEP_H
 #define ZT_SAVE_KEEP_H
 
@@ -17,12 +15,11 @@ typedef struct zt_keep {
 enum { ZT_KEEP_GONE = 512 };
 
 /*
- * Remove all tags of one series but the newest n, by the time they were written.  A series is what
- * differs from `tag` only in the number at its end ("global_step20"); tags with other names, what
- * holds no model states, and what belongs neither to this run nor to those it has grown from, stay.
- * `tag` itself always stays.
+ * Remove all tags of a series except the newest n, by modification time.  Tags of one series differ
+ * from `tag` only in the number at the end ("global_step20").  Folders with other names, folders
+ * without model states, and checkpoints of other runs (lineage.h) stay.  `tag` itself always stays.
  *
- * gone    gets the names of what was removed, behind those that it has; cut where they are many
+ * gone    gets the names of the removed tags appended, cut if there are many
  * Errors  CKPT_EIO: a folder cannot be read or removed
  */
 int zt_keep_newest(const zt_keep *k, char gone[ZT_KEEP_GONE], ckpt_err *err);

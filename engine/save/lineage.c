@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lineage.c: whose a checkpoint is: a text in its folder, and what follows from it.
+ * lineage.c: reads and writes .zerotrain, which records the run of a checkpoint, and decides which
+ * checkpoints a run may replace.
  */
 #include "engine/save/lineage.h"
 
@@ -21,8 +22,8 @@
 #define LG_FILE ".zerotrain"
 
 enum {
-    LG_BYTES = 1 << 16, /* of the text; older ancestors go first */
-    LG_LINE = 40,       /* bytes of a line, at most */
+    LG_BYTES = 1 << 16, /* maximum size of .zerotrain; older ancestors are dropped first */
+    LG_LINE = 40,       /* maximum length of a line */
     LG_NAME = 256,
     LG_PATH = 4096
 };
@@ -46,7 +47,7 @@ void zt_lineage_free(zt_lineage *l)
 
 /* ---- the text ---- */
 
-/* One line; false: it is none. */
+/* Parse a line; false: it is malformed. */
 static bool lg_line(const char *line, zt_lineage_step *out)
 {
     char *end;
@@ -60,7 +61,7 @@ static bool lg_line(const char *line, zt_lineage_step *out)
     return errno == 0 && *end == '\n';
 }
 
-/* The lines of dir/name; false: it has none that can be read, or memory is out. */
+/* Read the lines of dir/name; false: no readable file, or out of memory. */
 static bool lg_read(int dir, const char *name, zt_lineage_steps *out)
 {
     char path[LG_PATH + sizeof "/" LG_FILE], *text = ckpt_alloc(LG_BYTES + 1);
@@ -117,14 +118,14 @@ int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t 
                     : ckpt_fail_sys(err, CKPT_EIO, sys, "%s/" LG_FILE ": cannot be written", shown);
 }
 
-/* ---- what was loaded ---- */
+/* ---- the loaded checkpoint ---- */
 
 static bool lg_is_folder(const char *path, struct stat *st)
 {
     return stat(path, st) == 0 && S_ISDIR(st->st_mode);
 }
 
-/* Cut a path behind the folder that its last part is in; without one it is ".". */
+/* Shorten a path to the folder that contains its last part ("." if it has one part). */
 static void lg_up(char *path)
 {
     size_t n = strlen(path);
@@ -140,7 +141,7 @@ static void lg_up(char *path)
     path[n] = 0;
 }
 
-/* The folder of the checkpoint; false: there is none.  *named: the path is that of one. */
+/* Find the folder of the checkpoint; false: there is none. *named: the path itself names it. */
 static bool lg_find(char *out, const char *path, const char *tag, bool *named, struct stat *st)
 {
     int n = snprintf(out, LG_PATH, "%s/%s", path, tag);
@@ -152,7 +153,7 @@ static bool lg_find(char *out, const char *path, const char *tag, bool *named, s
     if (n <= 0 || n >= LG_PATH)
         return false;
     if (!lg_is_folder(out, st))
-        lg_up(out); // a file of it was named
+        lg_up(out); // the path names a file in it
     return lg_is_folder(out, st);
 }
 
@@ -177,7 +178,7 @@ void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool na
         l->from.n = 0;
 }
 
-/* ---- whose it is ---- */
+/* ---- owner of a checkpoint ---- */
 
 bool zt_lineage_has(const zt_lineage *l, int dir, const char *name)
 {
@@ -197,7 +198,7 @@ bool zt_lineage_has(const zt_lineage *l, int dir, const char *name)
     return has;
 }
 
-/* The folder is that of what was loaded. */
+/* True if the folder contains the loaded checkpoint. */
 static bool lg_is_here(const zt_lineage *l, int dir)
 {
     struct stat st;
@@ -208,7 +209,7 @@ static bool lg_is_here(const zt_lineage *l, int dir)
 
 bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name)
 {
-    // `latest` has led to an older one: the warning of the start has told
+    // the run resumed from `latest`, which is older: the user got a warning at the start
     return zt_lineage_has(l, dir, name) || (lg_is_here(l, dir) && !l->chosen);
 }
 
@@ -236,12 +237,12 @@ bool zt_lineage_is_tag(int dir, const char *name)
     return found;
 }
 
-/* What a folder holds of others. */
+/* Checkpoints of other runs in a folder. */
 typedef struct lg_held {
     char name[LG_NAME]; /* the latest of them */
     uint64_t number;
     size_t n;
-    bool absent; /* it is named by `latest`, and not there */
+    bool absent; /* `latest` names it, but it does not exist */
 } lg_held;
 
 static void lg_hold(lg_held *h, const char *name, uint64_t number)
@@ -252,7 +253,7 @@ static void lg_hold(lg_held *h, const char *name, uint64_t number)
     (void)snprintf(h->name, sizeof h->name, "%.255s", name);
 }
 
-/* What `latest` says, without the line's end; false: there is none. */
+/* Read `latest` without its newline; false: there is none. */
 static bool lg_latest(int dir, char out[LG_NAME])
 {
     int fd = openat(dir, "latest", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -265,8 +266,8 @@ static bool lg_latest(int dir, char out[LG_NAME])
     return n >= 0;
 }
 
-/* Checkpoints that this run would replace, or leave `latest` behind; of a run that does not go on
- * here every one. */
+/* Find checkpoints of others that this run would replace, or that would be newer than `latest`.  If
+ * the run did not resume from this folder, all of its checkpoints count. */
 static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_held *out)
 {
     static const char series[] = "global_step";
@@ -297,7 +298,7 @@ static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_he
     }
 }
 
-/* The failure, or the warning, that is due. */
+/* Make the error or the warning. */
 static int lg_say(const zt_lineage *l, bool here, const char *dir, const lg_held *h,
                   ckpt_err *remark, ckpt_err *err)
 {

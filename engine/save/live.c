@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live.c: a run's memory as a map: partitions, working weights, and who holds what.
+ * live.c: presents a run's memory as a map: partitions, working weights, and the rank that holds
+ * each part.
  */
 #include "engine/save/live.h"
 
@@ -13,7 +14,7 @@
 
 /* ---- an image ---- */
 
-/* A buffer that lives as long as the image; NULL: out of memory. */
+/* Allocate a buffer that lives as long as the image; NULL: out of memory. */
 static void *lv_alloc(zt_image *m, uint64_t n_bytes)
 {
     if (m->n_own == m->room) {
@@ -30,13 +31,12 @@ static void *lv_alloc(zt_image *m, uint64_t n_bytes)
     return p;
 }
 
-/* Bytes of n elements of the model's dtype. */
 static uint64_t lv_bytes(const zt_image *m, uint64_t n)
 {
     return n * (ckpt_dtype_get(m->zero->config->dtype)->bits / 8);
 }
 
-/* Masters and states of one partition: held until the image is dropped, or copied. */
+/* Hold the masters and states of one partition until the image is dropped, or copy them. */
 static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
 {
     const zt_partition *p = &m->zero->part[i];
@@ -74,7 +74,7 @@ static void lv_let_go(zt_image *m)
         (void)zt_zero_let_go(m->zero, --m->n_held, false, NULL);
 }
 
-/* Everything local: tables, partitions. */
+/* Take the tables and partitions of this rank. */
 static int lv_take_parts(zt_image *m, bool copy, ckpt_err *err)
 {
     size_t n = (size_t)m->zero->n_parts + 1;
@@ -93,25 +93,29 @@ static int lv_take_parts(zt_image *m, bool copy, ckpt_err *err)
     return rc;
 }
 
-/* What of a parameter's working weights this rank has to write: a run of its elements. */
+/* The run of a parameter's working weights that this rank must write. */
 static zt_low lv_wanted(const zt_image *m, const zt_param *p, bool model)
 {
     const zt_comm *c = m->zero->comm;
     zt_low low = {.count = p->n_elems};
 
     if (m->zero->config->stage == 3) {
-        // Placeholders stand for trained parameters; frozen ones are cut over the ranks.
+        // stage 3 files have placeholders for trained parameters; frozen ones are cut over the
+        // ranks
         uint64_t n = ckpt_zero_partition(p->n_elems, (uint32_t)c->world);
         low.first = n * (uint64_t)c->rank < p->n_elems ? n * (uint64_t)c->rank : p->n_elems;
         low.count = p->frozen ? p->n_elems - low.first : 0;
         low.count = low.count < n ? low.count : n;
     } else if (!model || (m->zero->config->stage == 0 && !p->frozen)) {
-        low.count = 0; // stage 0: every rank has all masters, and they round to the weights
+        low.count = 0; // at stage 0 every rank has all masters, which round to the weights
     }
     return low;
 }
 
-/* True if a parameter's weights are copied.  In stage 3 that takes all ranks, who gather alike. */
+/*
+ * True if a parameter's weights are copied.  At stage 3 all ranks must take part in it, because
+ * they gather.
+ */
 static bool lv_gathered(const zt_image *m, size_t i)
 {
     const zt_low *low = &m->low[i];
@@ -120,7 +124,7 @@ static bool lv_gathered(const zt_image *m, size_t i)
                                        : low->at && !low->device;
 }
 
-/* Room for the working weights that are copied, and for one whole parameter that is cut. */
+/* Allocate memory for copied working weights, and for one whole parameter. */
 static int lv_make_room(zt_image *m, bool model, bool copy, void **whole, ckpt_err *err)
 {
     const zt_params *params = &m->zero->model->params;
@@ -163,9 +167,12 @@ static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
     return rc;
 }
 
-/* ---- momentum of matrices that lie on several ranks ---- */
+/* ---- momentum of matrices that span several ranks ---- */
 
-/* DeepSpeed keeps it with each of them (libckpt/map/zero_flat.h), and so do files. */
+/*
+ * True if files store momentum whole, because DeepSpeed keeps a copy on each rank
+ * (libckpt/map/zero_flat.h).
+ */
 static bool lv_has_wholes(const zt_zero *z)
 {
     const zt_config *c = z->config;
@@ -174,7 +181,7 @@ static bool lv_has_wholes(const zt_zero *z)
            !zt_config_is_bf16_optimizer(c) && c->offload_optimizer.place == ZT_ON_DEVICE;
 }
 
-/* This rank's run of a parameter; NULL: none. */
+/* This rank's run of a parameter; NULL: it has none. */
 static const zt_owned *lv_owned(const zt_zero *z, uint32_t param)
 {
     size_t n = 0;
@@ -187,7 +194,7 @@ static const zt_owned *lv_owned(const zt_zero *z, uint32_t param)
     return NULL;
 }
 
-/* One matrix, by a sum of what is zero outside of each rank's run. */
+/* Assemble the momentum of one matrix by summing buffers that are zero outside each rank's run. */
 static int lv_whole(zt_image *m, uint32_t param, ckpt_err *err)
 {
     zt_zero *z = m->zero;
@@ -212,14 +219,14 @@ static int lv_whole(zt_image *m, uint32_t param, ckpt_err *err)
     return rc;
 }
 
-/* All that lie on more than one rank; all ranks see the same ones. */
+/* Assemble all matrices that span ranks; all ranks find the same ones. */
 static int lv_wholes(zt_image *m, ckpt_err *err)
 {
     const zt_zero *z = m->zero;
     int rc = CKPT_OK;
 
     for (uint32_t g = 0; g < z->n_groups && lv_has_wholes(z); g++) {
-        // A group is one partition of equal length on every rank.
+        // every rank has one partition per group, of equal length
         uint64_t slice = z->part[g].n_elems, at = 0;
         for (uint32_t i = 0; rc == CKPT_OK && z->group[g].muon && i < z->group[g].n; i++) {
             uint32_t param = z->order[z->group[g].first + i];
@@ -277,8 +284,8 @@ typedef struct lv_maker {
     ckpt_err *err;
     zt_owned *owned; /* sorted by parameter and element */
     size_t n_owned;
-    uint32_t elsewhere; /* the source of what other ranks hold */
-    uint32_t *column;   /* sources: three per partition; UINT32_MAX: there is none */
+    uint32_t elsewhere; /* source of elements on other ranks */
+    uint32_t *column;   /* sources: three per partition; UINT32_MAX: none */
     lv_extents extent;
     lv_axes axis;
 } lv_maker;
@@ -292,14 +299,14 @@ static int lv_by_place(const void *pa, const void *pb)
     return (a->first > b->first) - (a->first < b->first);
 }
 
-/* What lies in the memory of a device that is not the host's; in the map's arena. */
+/* A source in the memory of a device that is not the host's; in the map's arena. */
 typedef struct lv_far {
-    ckpt_far far; /* first: a ckpt_far * is one of these */
+    ckpt_far far; /* first: a ckpt_far * can be cast to lv_far * */
     zt_device *device;
     const char *at;
 } lv_far;
 
-/* Threads that read take turns on the device. */
+/* Reading threads take turns, because only one may use the device at a time. */
 static pthread_mutex_t lv_turn = PTHREAD_MUTEX_INITIALIZER;
 
 static int lv_read(const ckpt_far *far, void *to, uint64_t n, uint64_t at, ckpt_err *err)
@@ -314,7 +321,7 @@ static int lv_read(const ckpt_far *far, void *to, uint64_t n, uint64_t at, ckpt_
     return rc;
 }
 
-/* n_bytes in the memory of a device, NULL: the host's. */
+/* Add a source of n_bytes in the memory of a device (NULL: of the host). */
 static int lv_source(lv_maker *k, zt_device *of, const void *at, uint64_t n_bytes, uint32_t *index)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = n_bytes, .n_stored = n_bytes};
@@ -332,7 +339,7 @@ static int lv_source(lv_maker *k, zt_device *of, const void *at, uint64_t n_byte
     return ckpt_map_add_source(k->map, &s, index, k->err);
 }
 
-/* Sources of all partitions, and the one of everything else. */
+/* Add sources for all partitions, and one for elements on other ranks. */
 static int lv_sources(lv_maker *k)
 {
     const zt_image *m = k->image;
@@ -357,7 +364,7 @@ static int lv_sources(lv_maker *k)
     return rc;
 }
 
-/* A run of elements first..first+count of the tensor, from byte `at` of a source. */
+/* Back elements first..first+count of the tensor by a source, from byte `at` on. */
 static int lv_run(lv_maker *k, uint32_t source, uint64_t at, uint64_t first, uint64_t count,
                   uint64_t item)
 {
@@ -380,7 +387,10 @@ static int lv_back(lv_maker *k, ckpt_tensor *t)
     return rc;
 }
 
-/* One column (0: masters) of a trained parameter: this rank's runs, and elsewhere between them. */
+/*
+ * Back one column (0: masters) of a trained parameter: this rank's runs, and between them the
+ * source for other ranks.
+ */
 static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned column)
 {
     const zt_owned key = {.param = param};
@@ -412,7 +422,7 @@ static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned 
     return rc == CKPT_OK ? lv_back(k, t) : rc;
 }
 
-/* Working weights: what is here of them. */
+/* Back the working weights: this rank's run, and around it the source for other ranks. */
 static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
 {
     uint64_t item = ckpt_dtype_get(t->dtype)->bits / 8, end = low->first + low->count;
@@ -432,7 +442,7 @@ static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
     return rc == CKPT_OK ? lv_back(k, t) : rc;
 }
 
-/* A trained parameter's master, and its working weights as a twin; or a frozen parameter. */
+/* Add a trained parameter's master with its working weights as twin, or a frozen parameter. */
 static int lv_param(lv_maker *k, uint32_t i)
 {
     const zt_param *p = &k->image->zero->model->params.at[i];
@@ -459,7 +469,6 @@ static int lv_param(lv_maker *k, uint32_t i)
     return rc;
 }
 
-/* Second names. */
 static int lv_aliases(lv_maker *k)
 {
     const zt_model *model = k->image->zero->model;
@@ -481,7 +490,7 @@ static int lv_aliases(lv_maker *k)
     return rc;
 }
 
-/* State c of a parameter. */
+/* Add state c of a parameter. */
 static int lv_moment(lv_maker *k, uint32_t param, unsigned c, const char *kind)
 {
     const zt_param *p = &k->image->zero->model->params.at[param];
@@ -504,7 +513,7 @@ static int lv_moment(lv_maker *k, uint32_t param, unsigned c, const char *kind)
     return rc == CKPT_OK ? lv_back(k, t) : rc;
 }
 
-/* The moments of all trained parameters, kind by kind. */
+/* Add the states of all trained parameters, kind by kind. */
 static int lv_moments(lv_maker *k)
 {
     const zt_zero *z = k->image->zero;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live.h: a run's memory as a checkpoint map: what saving reads.
+ * live.h: declares a run's memory as a checkpoint map, which saving reads.
  *
- * The map has every parameter of the model on every rank, so that all ranks lay out the same files;
- * only the runs that this rank holds are backed by memory, the rest is elsewhere
+ * The map has every parameter of the model on every rank, so that all ranks lay out the same files.
+ * Only the runs that this rank holds are backed by memory; the rest is on other ranks
  * (CKPT_SOURCE_ELSEWHERE).
  */
 #ifndef ZT_SAVE_LIVE_H
@@ -14,41 +14,41 @@
 
 /* Working weights of one parameter: elements first .. first + count. */
 typedef struct zt_low {
-    void *at;          /* NULL: not here */
-    zt_device *device; /* they are read where they are, in its memory; NULL: a copy, on the host */
+    void *at;          /* NULL: not on this rank */
+    zt_device *device; /* the device that has them in its memory; NULL: a copy, on the host */
     uint64_t first, count;
 } zt_low;
 
 /*
- * What of a run's state this rank can read.  What is not copied stays where it is, on a GPU too:
- * the map's sources read it piece by piece.
+ * The part of a run's state that this rank can read.  Parts that are not copied stay in place, on a
+ * GPU too: the map's sources read them piece by piece.
  */
 typedef struct zt_image {
     zt_zero *zero;
-    uint32_t n_held;                  /* partitions that zt_zero_hold has given, from the first */
-    zt_device *home;                  /* in whose memory they are; NULL: copies, on the host */
+    uint32_t n_held;                  /* zt_zero_hold holds the first n_held partitions */
+    zt_device *home;                  /* device whose memory has them; NULL: copies, on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
-    /* per parameter: all of a state that files do not cut; or NULL */
+    /* per parameter: a state that files store whole; or NULL */
     float **whole;
     void **own; /* buffers of this image */
     size_t n_own, room;
 } zt_image;
 
 /*
- * Take it: partitions are held until the image is dropped, or copied to the host and given back at
- * once.  All ranks call it; they agree on the outcome.
+ * Take an image.  Partitions are held until the image is dropped, or (copy) copied to the host and
+ * released at once.  All ranks must call it; they agree on the outcome.
  *
- * model  this rank writes model files that all ranks share: it needs all working weights
+ * model  this rank writes the model files that all ranks share, so it needs all working weights
  */
 int zt_image_take(zt_image *out, zt_zero *zero, bool model, bool copy, ckpt_err *err);
 void zt_image_drop(zt_image *image);
 
-/* The map of an image, with its training state (tree.c) where client is not NULL or with_state is
- * set.  Until it is freed the device of what is not copied is the map's readers' alone. */
+/* The map of an image, with its training state (tree.c) if client is not NULL or with_state is set.
+ * While it exists, only its readers may use the device of parts that are not copied. */
 int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err);
 
-/* The state of a run for map->states: groups, the trees of a rank's files (engine/save/tree.c). */
+/* Fill map->states with a run's state: groups, and the values of a rank's files (tree.c). */
 int zt_live_state(ckpt_map *map, const zt_zero *zero, const ckpt_value *client, ckpt_err *err);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c: from any checkpoint that libckpt reads into this rank's partitions.
+ * load.c: loads any checkpoint that libckpt reads into this rank's partitions.
  *
- * Names are matched first, on every rank alike, and nothing is changed before all of them and their
- * shapes are known to fit.  Then each rank reads the runs that it holds and no others; world size
- * and stage of the checkpoint do not matter.
+ * Names are matched first, in the same way on every rank; the run is not changed before all names
+ * and shapes are known to fit.  Then each rank reads only the runs that it holds, so world size and
+ * stage of the checkpoint do not matter.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 
 enum {
     LD_NAME = 1024,
-    LD_LIST = 360,     /* bytes of names in a message */
-    LD_PIECE = 1 << 20 /* elements on their way to a device at a time: 4 MiB */
+    LD_LIST = 360,     /* length of a list of names in a message */
+    LD_PIECE = 1 << 20 /* elements copied to a device at a time: 4 MiB */
 };
 
 typedef struct ld_loader {
@@ -26,17 +26,17 @@ typedef struct ld_loader {
     ckpt_map *map;
     ckpt_reader *reader;
     const ckpt_tensor **from; /* per parameter of the model; NULL: missing */
-    float **kept;             /* per parameter: the values of one that is missing; or NULL */
-    float *piece;             /* LD_PIECE elements, where masters are not in the host's memory */
+    float **kept;             /* per missing parameter: its present values; or NULL */
+    float *piece;             /* LD_PIECE elements, if masters are not in host memory */
     uint8_t *used;            /* per tensor of the map */
     size_t n_missing, n_unknown;
-    bool initial; /* prefixes and left-out parts of names count */
+    bool initial; /* accept names with prefixes, or without the model's own */
     char missing[LD_LIST], unknown[LD_LIST];
 } ld_loader;
 
 /* ---- names ---- */
 
-/* One more name in a list of a message. */
+/* Append a name to a list in a message. */
 static void ld_list(char *list, const char *name)
 {
     size_t n = strlen(list);
@@ -47,7 +47,7 @@ static void ld_list(char *list, const char *name)
         (void)snprintf(list + n, LD_LIST - n, ", ...");
 }
 
-/* A tensor of that name, with something before it. */
+/* Find a tensor by a prefix and a name. */
 static const ckpt_tensor *ld_prefixed(const ckpt_map *map, const char *prefix, const char *name)
 {
     char full[LD_NAME];
@@ -57,8 +57,8 @@ static const ckpt_tensor *ld_prefixed(const ckpt_map *map, const char *prefix, c
 }
 
 /*
- * A parameter in the ways that files write it: as it is; below the wrapper that saved it; or, for
- * initial weights, below "w0/", and of a bare model, without the part that names it in the whole
+ * Find a parameter under the spellings of files: its own name, or below the wrapper that saved it.
+ * For initial weights also below "w0/", and, for a bare model's file, without the first part
  * ("bert.", "transformer.", "model.").
  */
 static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
@@ -74,7 +74,7 @@ static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
     return t;
 }
 
-/* Its first name, or a second one. */
+/* Find a parameter under its first name or an alias. */
 static const ckpt_tensor *ld_find(const ld_loader *l, uint32_t param)
 {
     const zt_model *model = l->zero->model;
@@ -87,7 +87,7 @@ static const ckpt_tensor *ld_find(const ld_loader *l, uint32_t param)
     return t;
 }
 
-/* The name belongs to the map's table of tensors: it and its owner were asked for. */
+/* Mark a tensor and its owner as used; the name must be in the map's table. */
 static void ld_use(ld_loader *l, const ckpt_tensor *t)
 {
     size_t at = ckpt_map_index(l->map, t->name, strlen(t->name));
@@ -114,7 +114,7 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
         p->ndim, (unsigned long long)p->n_elems);
 }
 
-/* Buffers that old releases of transformers saved, and what is no weight at all. */
+/* True for buffers that old releases of transformers saved, and for tensors that are no weights. */
 static bool ld_is_buffer(const ckpt_tensor *t)
 {
     static const char *const end[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
@@ -132,7 +132,7 @@ static bool ld_is_buffer(const ckpt_tensor *t)
     return false;
 }
 
-/* Second names that the model knows, of tied weights that the file has twice. */
+/* Mark the aliases of tied weights as used, because some files store tied weights twice. */
 static void ld_use_aliases(ld_loader *l)
 {
     const zt_aliases *a = &l->zero->model->aliases;
@@ -144,7 +144,7 @@ static void ld_use_aliases(ld_loader *l)
     }
 }
 
-/* Every parameter's tensor, what is missing, what is unknown. */
+/* Find every parameter's tensor, and report missing and unknown names. */
 static int ld_match(ld_loader *l, ckpt_err *err)
 {
     const zt_params *params = &l->zero->model->params;
@@ -220,7 +220,7 @@ static void ld_free(ld_loader *l)
 
 /* ---- weights by zt_zero_fill ---- */
 
-/* Elements of a parameter, fp32. */
+/* Callback of zt_zero_fill: elements of a parameter in fp32. */
 static int ld_value(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
                     ckpt_err *err)
 {
@@ -233,7 +233,7 @@ static int ld_value(void *ctx, uint32_t param, uint64_t first, uint64_t count, f
     return CKPT_OK;
 }
 
-/* One parameter's present values, fp32; all ranks call it. */
+/* Keep one parameter's present values in fp32; all ranks must call it. */
 static int ld_keep_one(ld_loader *l, uint32_t i, void *raw, ckpt_err *err)
 {
     ckpt_dtype d = l->zero->config->dtype;
@@ -249,7 +249,7 @@ static int ld_keep_one(ld_loader *l, uint32_t i, void *raw, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What is missing keeps its values. */
+/* Keep the present values of missing parameters. */
 static int ld_keep(ld_loader *l, ckpt_err *err)
 {
     const zt_params *params = &l->zero->model->params;
@@ -277,7 +277,7 @@ static int ld_keep(ld_loader *l, ckpt_err *err)
     return rc;
 }
 
-/* Working weights and masters; or those of frozen parameters alone, which have no masters. */
+/* Fill working weights and masters, or only frozen parameters, which have no masters. */
 static int ld_fill(ld_loader *l, bool frozen, ckpt_err *err)
 {
     int rc = zt_comm_agree(l->zero->comm, ld_keep(l, err), err);
@@ -290,7 +290,7 @@ static int ld_fill(ld_loader *l, bool frozen, ckpt_err *err)
 
 /* ---- masters and moments ---- */
 
-/* A moment under one of the names that classes have for it; NULL: the checkpoint has none. */
+/* Find a moment under the names that optimizer classes use; NULL: the checkpoint has none. */
 static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const ckpt_tensor *param)
 {
     static const char *const same[][2] = {{"sum", "exp_avg_sq"}, {"exp_avg_sq", "sum"}};
@@ -299,7 +299,7 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     int n = snprintf(full, sizeof full, "%s/%s", kind, param->name);
     const ckpt_tensor *t = n > 0 && n < LD_NAME ? ckpt_map_find(l->map, full) : NULL;
 
-    // Adam's exp_avg_sq is no sum of Adagrad's: beside an exp_avg it is Adam's.
+    // beside an exp_avg, exp_avg_sq is Adam's and no sum of Adagrad's
     if (adagrad && snprintf(full, sizeof full, "exp_avg/%s", param->name) < LD_NAME &&
         ckpt_map_find(l->map, full))
         return NULL;
@@ -311,7 +311,7 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     return t && t->n_elems == param->n_elems ? t : NULL;
 }
 
-/* The checkpoint keeps something per element of a parameter, whatever it is. */
+/* True if the checkpoint has any state per element of a parameter, of whichever optimizer. */
 static bool ld_has_any(const ld_loader *l, const ckpt_tensor *param)
 {
     const ckpt_state *state = l->map->states.at[0];
@@ -329,7 +329,7 @@ static bool ld_has_any(const ld_loader *l, const ckpt_tensor *param)
     return false;
 }
 
-/* What the optimizer keeps for one group (of Muon, for the half that it is). */
+/* Check that a group (with Muon, its half) has the state of this optimizer. */
 static int ld_check_group(const ld_loader *l, const zt_group *g, ckpt_err *err)
 {
     const zt_optim *o = &l->zero->config->optim;
@@ -354,7 +354,7 @@ static int ld_check_group(const ld_loader *l, const zt_group *g, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* No group has optimizer state, of whatever kind. */
+/* True if no group has optimizer state of any kind. */
 static bool ld_no_state(const ckpt_state *state)
 {
     bool any = false;
@@ -365,10 +365,10 @@ static bool ld_no_state(const ckpt_state *state)
 }
 
 /*
- * A checkpoint after its first update must have what this optimizer keeps: beginning again with
- * moments of zero is no resume.  A parameter may have nothing at all (experts that were never
- * used), but not all of a group, and none may have what another optimizer keeps.  Where every
- * step was skipped (overflow in fp16), the optimizer has not made its state yet.
+ * After its first update a checkpoint must have this optimizer's state, because a resume with zero
+ * moments would train differently.  A parameter may lack state (experts that were never used), but
+ * not all of a group, and none may have another optimizer's state.  If every step was skipped (fp16
+ * overflow), the optimizer has not created its state yet.
  */
 static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 {
@@ -385,7 +385,7 @@ static int ld_check_moments(const ld_loader *l, ckpt_err *err)
     return rc;
 }
 
-/* A run of one column: straight into the host's memory, or piece by piece to a device. */
+/* Read a run of one column into host memory, or piece by piece to a device. */
 static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, float *column,
                      ckpt_err *err)
 {
@@ -406,7 +406,7 @@ static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, floa
     return rc;
 }
 
-/* One run of a partition: master, then moments; those that the checkpoint lacks begin at zero. */
+/* Read one run of a partition: master, then moments; missing moments become zero. */
 static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
 {
     zt_partition *p = &l->zero->part[o->partition];
@@ -443,8 +443,8 @@ static int ld_partition(ld_loader *l, uint32_t part, ckpt_err *err)
     return rc == CKPT_OK ? let : rc;
 }
 
-/* The highest step count: FusedAdam keeps it with the last parameter of a group alone.  -1: none.
- */
+/* Find the highest step count, because FusedAdam stores it with a group's last parameter only.  -1:
+ * none. */
 static int ld_step(ld_loader *l, int64_t *step, ckpt_err *err)
 {
     char full[LD_NAME];
@@ -466,7 +466,9 @@ static int ld_step(ld_loader *l, int64_t *step, ckpt_err *err)
     return rc;
 }
 
-/* What goes to a device goes through a buffer that it copies from fastest. */
+/*
+ * Allocate pinned memory for values on their way to a device, because copies from it are fastest.
+ */
 static int ld_make_room(ld_loader *l, ckpt_err *err)
 {
     zt_device *home = zt_zero_home(l->zero);
@@ -476,7 +478,7 @@ static int ld_make_room(ld_loader *l, ckpt_err *err)
     return zt_device_check(home, err);
 }
 
-/* The checkpoint keeps moments of this optimizer. */
+/* True if the checkpoint has state of this optimizer. */
 static bool ld_has_moments(const ld_loader *l)
 {
     bool has = false;
@@ -493,7 +495,7 @@ static bool ld_has_moments(const ld_loader *l)
     return has;
 }
 
-/* Masters, moments and everything beside them. */
+/* Load masters, moments and the values beside tensors. */
 static int ld_state(ld_loader *l, ckpt_err *err)
 {
     int64_t step = -1;
@@ -508,7 +510,8 @@ static int ld_state(ld_loader *l, ckpt_err *err)
         return rc;
     rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
                        err);
-    // SGD counts no steps: where it has begun, the next is not its first, which makes the buffers
+    // SGD counts no steps; 1 shows that the next step is not the first, which would reset the
+    // buffers
     if (rc == CKPT_OK && l->zero->config->optim.type == ZT_OPT_SGD && l->zero->updates == 0 &&
         ld_has_moments(l))
         l->zero->updates = 1;
@@ -526,15 +529,15 @@ static bool ld_has_frozen(const zt_model *model)
     return false;
 }
 
-/* The folder that was read, as `latest` names it. */
+/* Get the tag of the folder that was read, as in `latest`. */
 static void ld_tag(const ckpt_map *map, zt_loaded *out)
 {
     (void)snprintf(out->tag, sizeof out->tag, "%.255s", map->known.tag ? map->known.tag : "");
 }
 
 /*
- * A checkpoint of a format that keeps training state is not resumed as if it were weights: it was
- * saved without its optimizer, or what it holds could not be told apart.
+ * Refuse a checkpoint whose format has training state if its optimizer is missing or ambiguous,
+ * because loading only its weights must be the user's choice.
  */
 static int ld_check_state(const ld_loader *l, ckpt_err *err)
 {
@@ -573,7 +576,7 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
         rc = zt_same_checkpoint(z->comm, l.map, &out, err);
     }
     if (rc == CKPT_OK) {
-        // Weights alone are rounded as at a start; frozen ones have no master to go by.
+        // without an optimizer, weights are rounded as at a start; frozen ones have no master
         if (!out.with_optimizer || ld_has_frozen(z->model))
             rc = ld_fill(&l, out.with_optimizer, err);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * restore.c: counters, groups, schedule and scaler of a run that goes on.
+ * restore.c: restores counters, groups, schedule and scaler of a resumed run.
  *
- * As DeepSpeed's load_checkpoint does it: what the checkpoint says wins over the configuration;
- * what it does not say stays as configured.
+ * As in DeepSpeed's load_checkpoint, values of the checkpoint override the configuration, and the
+ * configuration supplies values that the checkpoint lacks.
  */
 #include "engine/save/restore.h"
 
@@ -14,12 +14,12 @@
 
 #include "libckpt/base/mem.h"
 
-/* Steps and samples that a run may have made. */
+/* Maximum of steps and samples, to reject damaged counters. */
 #define RS_MOST (INT64_C(1) << 53)
 
 #define RS_NONE UINT32_MAX
 
-/* A number, int or float. */
+/* Read a number, int or float. */
 static bool rs_number(const ckpt_value *v, double *out)
 {
     int64_t i = 0;
@@ -44,11 +44,11 @@ static void rs_int(const ckpt_value *dict, const char *key, int64_t *out)
 
 /* ---- groups ---- */
 
-/* Which of the checkpoint's groups this run's have their parameters from. */
+/* For this run's groups, the checkpoint's groups from which their parameters come. */
 typedef struct rs_cut {
     uint32_t *of;   /* per parameter of the model: its group in the checkpoint; RS_NONE */
-    uint32_t *only; /* per group of this run: the only one; RS_NONE */
-    bool same;      /* groups are the checkpoint's, one for one */
+    uint32_t *only; /* per group of this run: its only source group; RS_NONE */
+    bool same;      /* each group has its own source group, one for one */
 } rs_cut;
 
 typedef struct rs_home {
@@ -88,7 +88,7 @@ static int rs_cut_of(const zt_zero *z, const ckpt_state *state, const ckpt_tenso
     return CKPT_OK;
 }
 
-/* A setting that two groups have otherwise; NULL: the same, but for weight decay. */
+/* The name of a setting in which two groups differ, except weight decay; NULL: none. */
 static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
 {
     const struct {
@@ -116,7 +116,7 @@ static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
     return NULL;
 }
 
-/* What a group of the checkpoint asks for. */
+/* Read the settings of a group of the checkpoint. */
 static int rs_take(const zt_zero *z, const ckpt_state *state, uint32_t from, zt_hyper *h,
                    ckpt_err *err)
 {
@@ -129,8 +129,9 @@ static int rs_take(const zt_zero *z, const ckpt_state *state, uint32_t from, zt_
 }
 
 /*
- * Settings of one group's next update, of the groups that its parameters were in.  Where groups are
- * cut another way, weight decay is as configured: it is what they are cut by.
+ * Set one group's settings for the next update from the groups of its parameters.  If groups are
+ * divided differently now, weight decay stays as configured, because it is the criterion of the
+ * division.
  */
 static int rs_group(zt_zero *z, const ckpt_state *state, uint32_t group, rs_cut *cut, ckpt_err *err)
 {
@@ -161,7 +162,7 @@ static int rs_group(zt_zero *z, const ckpt_state *state, uint32_t group, rs_cut 
     return rc;
 }
 
-/* Groups are the checkpoint's, one for one: each has one, and no two the same. */
+/* True if groups correspond one for one: each has one source group, all different. */
 static bool rs_same(const zt_zero *z, const rs_cut *cut)
 {
     bool same = cut->same;
@@ -173,7 +174,7 @@ static bool rs_same(const zt_zero *z, const rs_cut *cut)
     return same;
 }
 
-/* Settings of the next update; *found: the checkpoint says something of them. */
+/* Set all groups' settings for the next update; *found: the checkpoint has some. */
 static int rs_groups(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from,
                      bool *found, ckpt_err *err)
 {
@@ -195,8 +196,8 @@ static int rs_groups(zt_zero *z, const ckpt_state *state, const ckpt_tensor *con
 }
 
 /*
- * Muon's matrices stand by size in files of stage 3, but as the model has them where it was made
- * under zero.Init, which leaves the class nothing to sort by: then saves list them so too.
+ * Files of stage 3 list Muon's matrices by size.  Under zero.Init they keep the model's order,
+ * because the optimizer class then sees no shapes to sort by; later saves must use the same order.
  */
 static bool rs_plain_matrices(const ckpt_state *state)
 {
@@ -220,7 +221,7 @@ static bool rs_plain_matrices(const ckpt_state *state)
 
 /* ---- schedule ---- */
 
-/* Where the checkpoint keeps no groups, the schedule says what they would be. */
+/* If the checkpoint has no groups, compute their settings from the schedule. */
 static int rs_run_schedule(zt_zero *z, int64_t last, ckpt_err *err)
 {
     zt_hyper *hyper = ckpt_alloc((z->n_groups + 1) * sizeof *hyper);
@@ -252,8 +253,7 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
 
     if (z->schedule.type == ZT_SCHEDULE_NONE)
         return rc;
-    // a schedule of another framework is not ours to go on with: the configured one begins at
-    // its step
+    // another framework's schedule cannot be continued: begin the configured one at its step
     if (state->foreign && !ckpt_value_get(saved, "last_batch_iteration"))
         last += z->updates;
     rs_int(saved, "last_batch_iteration", &last);
@@ -267,7 +267,9 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
 
 /* ---- loss scale ---- */
 
-/* A factor as it stands there: zt_scaler_check refuses what is not finite, and nothing hides it. */
+/*
+ * Read a factor unchecked, because zt_scaler_check must see and refuse values that are not finite.
+ */
 static bool rs_factor(const ckpt_value *v, double *out)
 {
     if (v && v->kind == CKPT_V_FLOAT) {
@@ -277,7 +279,10 @@ static bool rs_factor(const ckpt_value *v, double *out)
     return rs_number(v, out);
 }
 
-/* Fields that all forms share; `from` is the scaler's state or the optimizer's dict of stage 0. */
+/*
+ * Read the fields that all forms share; `from` is the scaler's state or the optimizer's dict of
+ * stage 0.
+ */
 static void rs_scaler_fields(zt_scaler *s, const ckpt_value *from)
 {
     const ckpt_value *scale = ckpt_value_get(from, "cur_scale");
@@ -300,7 +305,7 @@ static int rs_scaler(zt_zero *z, const ckpt_state *state, ckpt_err *err)
     from = object && object->kind == CKPT_V_OBJECT ? object->as.object->state
                                                    : ckpt_value_get(state->model, "optimizer");
     (void)ckpt_value_as_int(ckpt_value_get(from, object ? "dynamic" : "dynamic_loss_scale"), &on);
-    // A run of another precision keeps its own.
+    // a run of another precision keeps its own scaler
     if (!s->dynamic || !on)
         return CKPT_OK;
     rs_scaler_fields(s, from);
@@ -315,7 +320,7 @@ static int rs_scaler(zt_zero *z, const ckpt_state *state, ckpt_err *err)
 
 /* ---- all ---- */
 
-/* A counter of the first model file. */
+/* Read a counter of the first model file. */
 static int rs_counter(const ckpt_state *state, const char *key, int64_t *out, ckpt_err *err)
 {
     rs_int(state->model, key, out);

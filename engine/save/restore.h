@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * restore.h: the values of a checkpoint that are not tensors, back into a run.
- */
+/* restore.h: declares restoring those values of a checkpoint that are not tensors into a run. */
 #ifndef ZT_SAVE_RESTORE_H
 #define ZT_SAVE_RESTORE_H
 
@@ -9,13 +7,13 @@
 #include "libckpt/map/state.h"
 
 /*
- * Counters, the optimizer's settings per group, schedule and loss scaler from a checkpoint's trees.
+ * Restore counters, the optimizer's settings per group, schedule and loss scaler from a checkpoint.
  *
  * from    per parameter of the model its tensor in the checkpoint, or NULL
- * step    the optimizer's step count, or -1 where the checkpoint has none
- * Errors  CKPT_EFORMAT: a counter or a setting that no run has; CKPT_EUNSUPPORTED: a setting that
- *         updates here do not have; CKPT_EMISMATCH: parameters that were updated by different
- *         settings are one group now; CKPT_ELIMIT
+ * step    the optimizer's step count, or -1 if the checkpoint has none
+ * Errors  CKPT_EFORMAT: an impossible counter or setting; CKPT_EUNSUPPORTED: a setting that this
+ *         optimizer does not have; CKPT_EMISMATCH: parameters from groups with different settings
+ *         are in one group now; CKPT_ELIMIT
  */
 int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from, int64_t step,
                ckpt_err *err);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * same.c: files and state of a run as lines to compare between ranks.
- */
+/* same.c: describes files and state of a run as lines that ranks compare. */
 #include "engine/save/same.h"
 
 #include <errno.h>
@@ -15,12 +13,12 @@
 
 enum { SA_PIECE = 1 << 16, SA_PIECES = 64 };
 
-/* Bytes that a rank reads of a checkpoint of many files, and of one of them. */
+/* Maximum bytes that a rank reads of a checkpoint of many files, and of one of them. */
 static const uint64_t sa_all = UINT64_C(256) << 20, sa_most = UINT64_C(16) << 20;
 
 /* ---- files ---- */
 
-/* n bytes from `at` on; a file that ends before them has changed. */
+/* Read n bytes from `at` on; a file that ends before has changed meanwhile. */
 static int sa_read(int fd, uint8_t *to, size_t n, uint64_t at, const char *path, ckpt_err *err)
 {
     for (size_t did = 0; did < n;) {
@@ -34,7 +32,10 @@ static int sa_read(int fd, uint8_t *to, size_t n, uint64_t at, const char *path,
     return CKPT_OK;
 }
 
-/* `few` pieces at even distances, the first and the last among them; or all that there are. */
+/*
+ * Digest `few` pieces at even distances, including the first and the last, or all if there are
+ * fewer.
+ */
 static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, const char *path,
                      ckpt_err *err)
 {
@@ -54,7 +55,7 @@ static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, cons
     return rc;
 }
 
-/* What of a file is digested: all of it if it has at most `whole` bytes. */
+/* Number of pieces to digest: all if the file has at most `whole` bytes. */
 static uint64_t sa_pieces(uint64_t size, uint64_t whole)
 {
     uint64_t pieces = whole / SA_PIECE > SA_PIECES ? SA_PIECES : whole / SA_PIECE;
@@ -64,7 +65,7 @@ static uint64_t sa_pieces(uint64_t size, uint64_t whole)
     return pieces < 2 ? 2 : pieces;
 }
 
-/* The digest as text, which is enough to compare. */
+/* The digest as text, because lines are text. */
 static int sa_hex(int fd, uint64_t size, uint64_t few, char hex[65], const char *path,
                   ckpt_err *err)
 {
@@ -138,7 +139,7 @@ int zt_same_checkpoint(zt_comm *c, const ckpt_map *map, const zt_loaded *loaded,
         rc = ckpt_fail_memory(err);
     for (size_t i = 0; rc == CKPT_OK && i < map->files.n; i++) {
         const char *path = map->files.at[i].path, *slash = strrchr(path, '/');
-        // the name of a single file may be each rank's own
+        // name it generically, because ranks may have different names for a single file
         rc = zt_same_file(&lines,
                           map->files.n == 1 ? "file of the checkpoint"
                           : slash           ? slash + 1

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.c: one save of all ranks: each writes its own files, together they appear or do not.
+ * save.c: runs one save of all ranks.  Each writes its own files; they are published together or
+ * not at all.
  *
  * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the
- * staging folder (libckpt/copy/publish.h), all ranks write into its `new`, and only when every rank
- * has reported that its files are on the disk does the writer give the folder its name and let
- * `latest` name it.  Every step that can fail on one rank ends with an agreement, so that a failure
- * is everybody's.
+ * staging folder (libckpt/copy/publish.h), and all ranks write into its `new`.  When every rank has
+ * reported that its files are on disk, the writer renames the folder to its tag and updates
+ * `latest`.  Every step that can fail on one rank ends with an agreement, so that all ranks fail
+ * together.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,11 +34,11 @@ typedef struct sv_job {
     int64_t keep, step;
     bool force;
     const zt_lineage *lineage;
-    bool writer;        /* makes and commits the folder on this node */
-    int32_t *writer_of; /* which rank does, for each */
+    bool writer;        /* this rank creates and commits the folder on its node */
+    int32_t *writer_of; /* for each rank, the rank that does that */
     zt_image image;
     ckpt_map *from, *to;
-    ckpt_map *shell; /* the folder and its pointer, as the stage wants them */
+    ckpt_map *shell; /* map of folder and pointer, as the staging needs it */
     ckpt_plan *plan;
     ckpt_dir path;
     ckpt_publish *stage;
@@ -51,14 +52,14 @@ typedef struct sv_job {
 struct zt_saver {
     zt_zero *zero;
     sv_job *job;     /* under way; NULL: none */
-    ckpt_err remark; /* not told yet */
+    ckpt_err remark; /* not reported yet */
     zt_lineage lineage;
-    char gone[ZT_KEEP_GONE]; /* names of what --keep has removed, not told yet */
+    char gone[ZT_KEEP_GONE]; /* tags that --keep removed, not reported yet */
 };
 
-/* ---- what all ranks must agree on ---- */
+/* ---- agreement of all ranks ---- */
 
-/* Rank 0's tag for all.  Where the configuration says FAIL, another one is an error. */
+/* Broadcast rank 0's tag.  If the configuration has FAIL, a different own tag is an error. */
 static int sv_agree_tag(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
     char tag[SV_TAG];
@@ -91,19 +92,19 @@ static int sv_names(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err
 
 /* ---- layout and plan ---- */
 
-/* Whose file is it: this rank's, or that of the node's writer. */
+/* Mark the files that other ranks write; the node's writer writes the shared ones. */
 static void sv_mark_files(sv_job *j, const zt_comm *c)
 {
     for (size_t i = 0; i < j->to->files.n; i++) {
         ckpt_map_file *f = &j->to->files.at[i];
         f->elsewhere = f->rank == UINT32_MAX ? !j->writer : f->rank != (uint32_t)c->rank;
     }
-    // All files lie in the stage's folder, which is not this plan's to rename.
+    // all files are in the staging folder, which this plan must not rename
     j->to->folder = NULL;
     j->to->pointer = NULL;
 }
 
-/* Processor threads for one of the node's ranks. */
+/* Threads per rank of the node. */
 static unsigned sv_threads(const zt_comm *c)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -125,7 +126,7 @@ static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err 
     if (rc != CKPT_OK)
         return rc;
     sv_mark_files(j, z->comm);
-    // The module's values have their places; comparing them with masters is verify's business.
+    // drop the twins, because comparing weights with masters is the task of `ckpt verify`
     for (size_t i = 0; i < j->from->tensors.n; i++)
         j->from->tensors.at[i]->twin = NULL;
     return ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
@@ -134,8 +135,8 @@ static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err 
 /* ---- the staging folder ---- */
 
 /*
- * What the stage is told: the folder, its pointer, and something that no other save has, so that
- * nothing an interrupted one has left is taken for this one's.
+ * Describe the save to the staging code: the folder, its pointer, and a random mark, so that
+ * remains of an interrupted save are not mistaken for this one's.
  */
 static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
@@ -160,7 +161,7 @@ static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The writer's part before anybody writes. */
+/* The writer's steps before any rank writes. */
 static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
     ckpt_publish_opts opts = {.jobs = 1};
@@ -172,7 +173,7 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     rc = sv_shell(j, z, err);
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&j->path, j->dir, err);
-    // a checkpoint of that name may be one of another run, which has come since the start
+    // another run may have created a checkpoint of that name since the start
     opts.force =
         rc == CKPT_OK && (j->force || zt_lineage_may_replace(j->lineage, j->path.fd, j->tag));
     if (rc == CKPT_OK)
@@ -182,7 +183,7 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* This rank is the writer of all ranks' folder. */
+/* True if this rank is the writer for all ranks. */
 static bool sv_sees_all(const sv_job *j, const zt_comm *c)
 {
     for (int r = 0; r < c->world; r++) {
@@ -192,7 +193,7 @@ static bool sv_sees_all(const sv_job *j, const zt_comm *c)
     return true;
 }
 
-/* The new folder says whose it is. */
+/* Write .zerotrain into the new folder. */
 static int sv_mark(const sv_job *j, ckpt_err *err)
 {
     int fd = open(j->stage_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
@@ -204,7 +205,7 @@ static int sv_mark(const sv_job *j, ckpt_err *err)
     return rc;
 }
 
-/* Its part when all files are on the disk. */
+/* The writer's steps when all files are on disk. */
 static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -214,7 +215,7 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
     rc = zt_together_look(c, j->to, j->stage_path, j->writer_of, err);
     if (rc == CKPT_OK)
         rc = ckpt_dir_sync_made(&j->path, err);
-    // With folders of their own, no node sees the files of all ranks.
+    // with node-local folders, no node sees the files of all ranks
     if (rc == CKPT_OK && sv_sees_all(j, c))
         rc = ckpt_plan_check(j->from, j->to, j->stage_path, err);
     if (rc == CKPT_OK)
@@ -243,7 +244,7 @@ static void sv_free(sv_job *j)
     ckpt_free(j);
 }
 
-/* This rank's files; in the caller's thread or another. */
+/* Write this rank's files, in the caller's thread or another. */
 static void *sv_write(void *ctx)
 {
     sv_job *j = ctx;
@@ -252,7 +253,7 @@ static void *sv_write(void *ctx)
     return NULL;
 }
 
-/* Who writes what all ranks share. */
+/* Find the writer of each rank. */
 static int sv_writers(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
     zt_comm *c = z->comm;
@@ -266,7 +267,7 @@ static int sv_writers(sv_job *j, const zt_zero *z, ckpt_err *err)
     return rc;
 }
 
-/* Everything up to the first byte; all ranks agree on the outcome. */
+/* Prepare a save up to the first byte; all ranks agree on the outcome. */
 static int sv_begin(sv_job *j, zt_saver *s, const zt_save_opts *o, ckpt_err *err)
 {
     zt_zero *z = s->zero;
@@ -295,7 +296,7 @@ static int sv_begin(sv_job *j, zt_saver *s, const zt_save_opts *o, ckpt_err *err
     return zt_comm_agree(c, rc, err);
 }
 
-/* Wait for the files, then make them appear; all ranks agree. */
+/* Wait for the files, then publish them; all ranks agree. */
 static int sv_finish(sv_job *j, zt_saver *s, ckpt_err *err)
 {
     const zt_zero *z = s->zero;
@@ -313,7 +314,7 @@ static int sv_finish(sv_job *j, zt_saver *s, ckpt_err *err)
         rc = zt_comm_agree(z->comm, sv_commit(j, z->comm, err), err);
     if (rc != CKPT_OK)
         return rc;
-    // Only now that the new one is safe may old ones go.
+    // remove old tags only now, because the new one is safe
     if (j->writer && j->keep > 0)
         (void)zt_keep_newest(&keep, s->gone, &s->remark);
     return CKPT_OK;
@@ -405,7 +406,7 @@ int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
         return rc;
     }
     s->job = j;
-    // Without a thread to be had the files are written at once.
+    // if no thread can be started, write the files now
     j->threaded = opts->async && pthread_create(&j->thread, NULL, sv_write, j) == 0;
     if (!j->threaded)
         (void)sv_write(j);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.h: checkpoints of a run: saving is a plan from live memory to files, resuming one from files
- * to live memory.
+ * save.h: declares checkpoints of a run.  Saving is a plan from live memory to files, resuming a
+ * plan from files to live memory.
  *
- *     live.c     the runtime's memory as a ckpt_map with its training state (libckpt/map/state.h)
- *     save.c     each rank writes its own files of DeepSpeed's layout; together they appear or do
- *                not
- *     load.c     any checkpoint that libckpt reads, at any world size and stage, into this rank's
- *                partitions
- *     tree.c     the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
- *     weights.c  weights alone: a file, a model folder, an adapter's PEFT folder
- *     keep.c     which old checkpoints stay; lineage.c: which of them are this run's
- *     same.c     what ranks must have equal: files that they read, the state that they are in
- *     together.c the folder of a run is one for all ranks that write into it
+ *     live.c      the runtime's memory as a ckpt_map with its training state (libckpt/map/state.h)
+ *     save.c      each rank writes its own files of DeepSpeed's layout; they are published together
+ *                 or not at all
+ *     load.c      any checkpoint that libckpt reads, at any world size and stage, into this rank's
+ *                 partitions
+ *     tree.c      the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
+ *     weights.c   weights alone: a file, a model folder, an adapter's PEFT folder
+ *     keep.c      removal of old checkpoints; lineage.c: which checkpoints belong to this run
+ *     same.c      comparison of ranks: files that they read, their state
+ *     together.c  the check that all ranks write into one folder
  */
 #ifndef ZT_SAVE_SAVE_H
 #define ZT_SAVE_SAVE_H
@@ -22,97 +22,103 @@
 typedef struct zt_save_opts {
     const char *dir;
     const char *tag; /* NULL: "global_step<N>" */
-    int64_t keep;    /* the newest K tags stay; 0: all */
-    bool force;      /* replace checkpoints of other runs that have the tag's name */
-    bool async;      /* return when memory may change again; the files follow (zt_save_wait) */
-    const ckpt_value *client_state; /* DICT, goes into the model file as keys of its own; or NULL */
+    int64_t keep;    /* keep the newest K tags; 0: all */
+    bool force;      /* replace a checkpoint of another run that has the tag's name */
+    bool async;      /* return once memory may change again; the files follow (zt_save_wait) */
+    const ckpt_value *client_state; /* DICT whose members are added to the model file; or NULL */
 } zt_save_opts;
 
 typedef struct zt_saver zt_saver;
 
-/* One per run; zero is borrowed. */
+/* Create the saver of a run; zero is borrowed. */
 int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err);
-void zt_saver_free(zt_saver *s); /* a save under way is given up; NULL is fine */
+void zt_saver_free(zt_saver *s); /* cancels a save under way; NULL is fine */
 
-/* The runtime that it saves. */
 zt_zero *zt_saver_zero(const zt_saver *s);
 
 /*
- * Save: all ranks call it.  DeepSpeed's files for this stage and world (model_states, optim_states,
- * `latest`; in stage 3 with gather_16bit_on_save pytorch_model.bin's place is zt_save_weights).
- * Nothing of a failed save is visible.
+ * Save; all ranks must call it.  Writes DeepSpeed's files for this stage and world (model_states,
+ * optim_states, `latest`).  With gather_16bit_on_save in stage 3, zt_save_weights replaces
+ * pytorch_model.bin.  A failed save leaves no visible file.
  */
 int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 
-/* Finish the save that is under way; its outcome on all ranks. */
+/* Wait for the save under way; all ranks get the same outcome. */
 int zt_save_wait(zt_saver *s, ckpt_err *err);
 
 /*
- * What went wrong beside a save that is good: an old checkpoint that cannot be removed.  True once
- * for each, on the rank that met it.
+ * Get a failure beside a successful save, such as an old checkpoint that cannot be removed.
+ * Returns true once for each, on the rank where it happened.
  */
 bool zt_save_remark(zt_saver *s, ckpt_err *out);
 
-/* Names of old checkpoints that made room since the last call; true: there are some. */
+/* Get the names of old checkpoints removed since the last call; true: there are some. */
 enum { ZT_SAVE_NAMES = 512 };
 bool zt_save_gone(zt_saver *s, char out[ZT_SAVE_NAMES]);
 
-/* What a save is to tell beside its outcome; see zt_save_remark. */
+/* The failure that zt_save_remark will return, for other files to fill in. */
 ckpt_err *zt_saver_remark(zt_saver *s);
 
 typedef struct zt_weights_opts {
-    /* a safetensors file; or, ending in '/', a Hugging Face folder, or, of a model with adapters,
-       their PEFT folder */
+    /* a safetensors file; or, ending in '/', a Hugging Face folder (for a model with adapters,
+     * their PEFT folder) */
     const char *path;
-    bool low;           /* the working weights, not the fp32 masters */
+    bool low;           /* the working weights instead of the fp32 masters */
     bool force;         /* replace what is there */
-    const char *folder; /* of the model, whose files go along with a folder */
-    const char *config; /* its configuration where that is not the folder's config.json; or NULL */
-    const char *base;   /* of adapters: where the model is that they belong to; NULL: unknown */
+    const char *folder; /* the model's folder, whose other files are copied into a folder */
+    const char *config; /* its configuration, if not the folder's config.json; or NULL */
+    const char *base;   /* adapters: path of their base model; NULL: unknown */
 } zt_weights_opts;
 
 /*
- * Weights alone, written by rank 0.  All ranks call it.
+ * Save weights alone; rank 0 writes them.  All ranks must call it.
  *
- * Errors  CKPT_EUSAGE: something is there already; those of ckpt_layout and ckpt_plan_run
+ * Errors  CKPT_EUSAGE: the output exists; those of ckpt_layout and ckpt_plan_run
  */
 int zt_save_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err);
 
-/* Rank 0, before anything is trained: the same could be written.  Errors as above. */
+/* Check on rank 0, before training, that zt_save_weights would succeed.  Errors as above. */
 int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err);
 
 typedef struct zt_load_opts {
-    const char *path; /* run folder, tag folder, or a consolidated or universal checkpoint */
+    const char *path; /* run folder, tag folder, a consolidated or a universal checkpoint */
     const char *tag;  /* NULL: `latest` */
     bool module_only; /* weights alone */
-    /* parameters that are missing keep their values; unknown ones are passed over */
+    /* missing parameters keep their values; unknown tensors are ignored */
     bool not_strict;
 } zt_load_opts;
 
 typedef struct zt_loaded {
     char tag[256];
-    bool with_optimizer; /* moments, steps, schedule, scaler and counters came back too */
+    bool with_optimizer; /* moments, steps, schedule, scaler and counters were restored too */
     int64_t global_steps;
     size_t n_missing, n_unknown; /* not_strict */
 } zt_loaded;
 
-/* What is saved from now on has grown from what was loaded, with its optimizer. */
+/*
+ * Note that the run resumed from this checkpoint with its optimizer, so later saves descend from
+ * it.
+ */
 void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loaded);
 
 /*
- * Before anything is trained: saves harm no other run's checkpoints.  Each writer calls it.
+ * Check before training that saves will not replace another run's checkpoints.  Each writer must
+ * call it.
  *
- * Errors  CKPT_EUSAGE: they would, and what to do; CKPT_EIO
+ * Errors  CKPT_EUSAGE: they would, and the user's options; CKPT_EIO
  */
 int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 
-/* All ranks call it; each reads only what it holds.  Ends with zt_zero_refresh. */
+/*
+ * Load a checkpoint.  All ranks must call it; each reads only the parts that it holds.  Calls
+ * zt_zero_refresh at its end.
+ */
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err);
 
 /*
- * Initial weights from a checkpoint: names as they are, with a prefix ("w0/"), or with the model's
- * left out.  n_missing, where not NULL, gets how many parameters it lacks, also when it is refused
- * for them.
+ * Load initial weights from a checkpoint.  Its names may equal the model's, have a prefix ("w0/"),
+ * or lack the model's own prefix.  n_missing (may be NULL) gets the number of parameters that it
+ * lacks, even if that is the reason of a failure.
  */
 int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
 

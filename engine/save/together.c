@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * together.c: one folder for all ranks, seen with the eyes of the rank that commits.
+ * together.c: checks that the folder of a run is one folder for all ranks, and that the writer sees
+ * the files of all.
  *
- * Two nodes whose --save is a path on a disk of their own would report success, and `latest` would
- * name a checkpoint that lacks half of the ranks.
+ * Otherwise two nodes whose --save is a path on a local disk would report success, and `latest`
+ * would name a checkpoint without half of the ranks' files.
  */
 #include "engine/save/together.h"
 
@@ -24,7 +25,7 @@ enum { TG_PATH = 4096 + 600 };
 
 double zt_together_patience = 5;
 
-/* ---- who writes for whom ---- */
+/* ---- writer of each rank ---- */
 
 typedef struct tg_place {
     uint32_t host;
@@ -52,7 +53,7 @@ int zt_together_writers(zt_comm *c, bool node_local, int32_t *writer, ckpt_err *
 
 /* ---- looking ---- */
 
-/* stat, with patience for what another host has just written; false: errno. */
+/* stat that retries, because files of another host may appear late; false: see errno. */
 static bool tg_see(const char *path, struct stat *st)
 {
     const struct timespec pause = {.tv_nsec = 50000000};
@@ -69,7 +70,7 @@ static bool tg_see(const char *path, struct stat *st)
 
 /* ---- the trial ---- */
 
-/* One trial: names that no other run has. */
+/* One trial; its file names are unique among runs. */
 typedef struct tg_trial {
     zt_comm *c;
     const char *dir;
@@ -96,7 +97,7 @@ static int tg_leave(const tg_trial *t, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What rank r has made is not seen here; errno says why. */
+/* Report that this rank does not see rank r's file; errno has the reason. */
 static int tg_apart(const tg_trial *t, int r, ckpt_err *err)
 {
     return ckpt_fail_sys(err, CKPT_EMISMATCH, errno,
@@ -106,7 +107,7 @@ static int tg_apart(const tg_trial *t, int r, ckpt_err *err)
                          t->c->rank, t->c->host, t->dir, r);
 }
 
-/* The writer's mark, or, for the writer, those of its ranks. */
+/* Look for the writer's mark, or, as the writer, for its ranks' marks. */
 static int tg_find(const tg_trial *t, ckpt_err *err)
 {
     int me = t->c->rank, rc = CKPT_OK;
@@ -131,7 +132,7 @@ static int tg_run(const tg_trial *t, ckpt_err *err)
     int rc = zt_comm_agree(t->c, writes ? ckpt_dir_make(&made, t->dir, err) : CKPT_OK, err);
     struct stat st;
 
-    // the folder is the writer's to make: others wait until they see it
+    // only the writer creates the folder; others wait until they see it
     if (rc == CKPT_OK) {
         if (!tg_see(t->dir, &st))
             rc = tg_apart(t, t->writer[t->c->rank], err);
@@ -140,7 +141,7 @@ static int tg_run(const tg_trial *t, ckpt_err *err)
             rc = zt_comm_agree(t->c, tg_find(t, err), err);
         tg_name(path, t, t->c->rank);
         (void)unlink(path);
-        // a folder that was made goes when it is empty: the others' files first
+        // all marks must be gone before the writer removes a folder that it created
         rc = zt_comm_agree(t->c, rc, err);
     }
     ckpt_dir_close(&made);

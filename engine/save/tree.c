@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler, groups
- * of the optimizer.
+ * tree.c: makes the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler,
+ * optimizer groups.
  *
- * Keys, their order and the kinds of values are those of its files (engine.py _save_checkpoint, the
- * optimizers' state_dict): a run that loads them goes on as this one would.
+ * Keys, their order and the types of values are those of its files (engine.py _save_checkpoint, the
+ * optimizers' state_dict), so that DeepSpeed continues from them as this run would.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void tr_add(tr_maker *m, ckpt_value *seq, ckpt_value *v)
     m->bad = m->bad || !v;
 }
 
-/* A number that Python had as an int as long as nothing changed it. */
+/* A number that is an int in Python unless a float operation has changed it. */
 static ckpt_value *tr_number(tr_maker *m, double f, bool is_float)
 {
     bool whole = !is_float && f == floor(f) && fabs(f) < 9e15;
@@ -88,7 +88,7 @@ static ckpt_value *tr_global(tr_maker *m, const char *module, const char *name)
     return v;
 }
 
-/* A tensor whose values are given elsewhere: the writers look at dtype and shape alone. */
+/* A tensor whose values come from the map; writers use only its dtype and shape. */
 static ckpt_value *tr_shape(tr_maker *m, ckpt_dtype dtype, const uint64_t *shape, uint32_t ndim)
 {
     ckpt_value *v = tr_new(m, CKPT_V_TENSOR);
@@ -107,7 +107,7 @@ static ckpt_value *tr_shape(tr_maker *m, ckpt_dtype dtype, const uint64_t *shape
     return v;
 }
 
-/* torch's step count: a tensor without axes, of bytes of its own. */
+/* torch's step count: a tensor without axes and with its own storage. */
 static ckpt_value *tr_step_tensor(tr_maker *m, ckpt_err *err)
 {
     ckpt_value *v = tr_shape(m, CKPT_F32, NULL, 0);
@@ -132,14 +132,14 @@ static ckpt_value *tr_step_tensor(tr_maker *m, ckpt_err *err)
     return v;
 }
 
-/* ---- what kind of optimizer ---- */
+/* ---- kind of optimizer ---- */
 
 static bool tr_is_adam(const zt_optim *o)
 {
     return o->type == ZT_OPT_ADAM || o->type == ZT_OPT_ADAMW;
 }
 
-/* True where a parameter group's masters are one flat tensor at stage 0 (FusedAdam in 16 bits). */
+/* True if, as in FusedAdam (16 bits, stage 0), a group's masters are one flat tensor. */
 static bool tr_is_fused(const zt_config *c)
 {
     bool adam = tr_is_adam(&c->optim) && !c->optim.torch && !zt_config_is_cpu_optimizer(c);
@@ -147,7 +147,7 @@ static bool tr_is_fused(const zt_config *c)
     return c->stage == 0 && c->dtype != CKPT_F32 && (adam || c->optim.type == ZT_OPT_ONEBIT_ADAM);
 }
 
-/* The optimizer keeps a step count with a group's state. */
+/* True if the optimizer stores a step count with a group's state. */
 static bool tr_has_step(const tr_maker *m, const zt_group *g)
 {
     return m->config->optim.type != ZT_OPT_SGD && !g->muon;
@@ -155,7 +155,7 @@ static bool tr_has_step(const tr_maker *m, const zt_group *g)
 
 /* ---- groups of the optimizer ---- */
 
-/* A list where the configuration had one and no schedule has changed it since, else a tuple. */
+/* Betas: a list if the configuration has a list and no schedule has changed it, else a tuple. */
 static ckpt_value *tr_betas(tr_maker *m, const zt_hyper *h)
 {
     const ckpt_value *params =
@@ -172,7 +172,7 @@ static ckpt_value *tr_betas(tr_maker *m, const zt_hyper *h)
     return v;
 }
 
-/* Fields that torch's own classes end with. */
+/* Fields at the end of torch's own classes. */
 static void tr_torch_tail(tr_maker *m, ckpt_value *v, bool capturable)
 {
     tr_put_bool(m, v, "maximize", false);
@@ -204,7 +204,7 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
         tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
         tr_put_bool(m, v, "amsgrad", false);
     } else {
-        tr_put_int(m, v, "step", 0); // FusedAdam never counts here
+        tr_put_int(m, v, "step", 0); // FusedAdam does not count here
     }
 }
 
@@ -271,7 +271,7 @@ static void tr_lion(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 }
 
 /*
- * Muon: the matrices' half, or Adam's with what the class that updates it has set beside
+ * Muon: the group of matrices, or Adam's group with the fields that its class adds
  * (muon_optimizer.py, MuonWithAuxAdam).
  */
 static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
@@ -302,14 +302,14 @@ static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
     if (zt_config_is_cpu_optimizer(m->config))
         tr_put_bool(m, v, "amsgrad", false);
     else
-        tr_put_int(m, v, "step", 0); // FusedAdam never counts here
+        tr_put_int(m, v, "step", 0); // FusedAdam does not count here
 }
 
-/* A group's entry of param_groups, 'params' last: the writer numbers them. */
+/* A group's entry of param_groups. 'params' comes last; the writer numbers them. */
 static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
 {
     ckpt_value *v = tr_new(m, CKPT_V_DICT);
-    // What a group was given comes before the class' defaults.
+    // fields given to a group come before the class' defaults
     bool own = m->zero->n_groups > 1 && g != m->zero->group && !g->name &&
                g->weight_decay != m->config->optim.h.weight_decay;
 
@@ -343,16 +343,16 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
     return v;
 }
 
-/* What the optimizer keeps for a group: the step count, flat moments. */
+/* The optimizer's state of a group: the step count, flat moments. */
 static ckpt_value *tr_entry(tr_maker *m, const zt_group *g, ckpt_err *err)
 {
     const zt_optim *o = &m->config->optim;
     bool none = !zt_optim_state(o, g->muon, 0) && !tr_has_step(m, g);
     bool torch = o->torch || (o->type == ZT_OPT_ADAGRAD && strcmp(o->state[0], "sum") == 0);
-    const uint64_t flat = 2; // any length but that of a single value
+    const uint64_t flat = 2; // any length except 1
     ckpt_value *v;
 
-    // SGD makes its buffers in the first update.
+    // SGD creates its buffers in the first update
     if (none || (o->type == ZT_OPT_SGD && m->zero->updates == 0))
         return NULL;
     v = tr_new(m, CKPT_V_DICT);
@@ -371,7 +371,7 @@ static int tr_by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* A group's parameters as the optimizer was given them. */
+/* List a group's parameters in the optimizer's order. */
 static int tr_params(tr_maker *m, ckpt_state *state, const zt_group *g, ckpt_err *err)
 {
     uint32_t *number = ckpt_arena_copy(m->arena, m->zero->given + g->first, g->n * sizeof *number);
@@ -390,7 +390,7 @@ static int tr_params(tr_maker *m, ckpt_state *state, const zt_group *g, ckpt_err
     return CKPT_OK;
 }
 
-/* Parameters by group, and what the optimizer has for each. */
+/* List parameters by group, and the optimizer's state of each. */
 static int tr_groups(tr_maker *m, ckpt_state *state, ckpt_err *err)
 {
     const zt_zero *z = m->zero;
@@ -413,7 +413,7 @@ static int tr_groups(tr_maker *m, ckpt_state *state, ckpt_err *err)
 
 /* ---- loss scale ---- */
 
-/* deepspeed/runtime/fp16/loss_scaler.py: the object that ZeRO pickles. */
+/* The scaler object that ZeRO pickles (deepspeed/runtime/fp16/loss_scaler.py). */
 static ckpt_value *tr_scaler(tr_maker *m)
 {
     const zt_scaler *s = &m->zero->scaler;
@@ -448,14 +448,13 @@ static ckpt_value *tr_scaler(tr_maker *m)
     return v;
 }
 
-/* The last boundary skipped its update. */
+/* True if the last boundary skipped its update. */
 static bool tr_overflow(const zt_zero *z)
 {
     return z->scaler.dynamic && z->scaler.iter > 0 && z->scaler.last_overflow == z->scaler.iter - 1;
 }
 
-/* The optimizer's dict of stage 0 in 16 bits; the writer fills in state and masters where None
- * stands. */
+/* The optimizer's dict of stage 0 in 16 bits; the writer replaces None by state and masters. */
 static ckpt_value *tr_full(tr_maker *m)
 {
     const zt_scaler *s = &m->zero->scaler;
@@ -483,8 +482,8 @@ static ckpt_value *tr_full(tr_maker *m)
 
 /* ---- the two files ---- */
 
-/* All names that the module has, second ones too, in its order; the writer finds their values in
- * the map. */
+/* All names of the module in its order, aliases included; the writer takes their values from the
+ * map. */
 static ckpt_value *tr_module(tr_maker *m)
 {
     const zt_model *model = m->zero->model;
@@ -525,7 +524,7 @@ static void tr_counters(tr_maker *m, ckpt_value *v)
     tr_put(m, v, "checkpoint_parallel_dimensions", degrees);
 }
 
-/* ds_config as it was read; any dict without keys where there is none. */
+/* ds_config as it was read, or an empty dict. */
 static ckpt_value *tr_config(tr_maker *m)
 {
     return m->config->json ? (ckpt_value *)(uintptr_t)m->config->json : tr_new(m, CKPT_V_DICT);
@@ -536,7 +535,10 @@ static bool tr_is_taken(const ckpt_value *v, const ckpt_value *key)
     return key->kind == CKPT_V_STR && ckpt_value_get(v, key->as.text.at);
 }
 
-/* engine.py, _save_checkpoint.  None stands where the writer makes the value. */
+/*
+ * The model file's dict, as in engine.py, _save_checkpoint.  The writer replaces None by its
+ * values.
+ */
 static ckpt_value *tr_model(tr_maker *m, const ckpt_value *client)
 {
     static const char *const none[] = {"param_shapes", "frozen_param_shapes", "shared_params",

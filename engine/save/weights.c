@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weights.c: a run's weights alone, as a safetensors file or a Hugging Face folder; of an adapted
- * model, the adapter as a PEFT folder.
+ * weights.c: saves a run's weights alone, as a safetensors file or a Hugging Face folder, or an
+ * adapter as a PEFT folder.
  *
- * Rank 0 writes.  Masters lie in pieces on all ranks: for each parameter in turn every rank puts
+ * Rank 0 writes.  Masters are in pieces on all ranks: for each parameter in turn, every rank copies
  * its runs into a buffer of zeros, and the sum of the buffers as integers is the parameter, bit for
  * bit.
  */
@@ -24,9 +24,9 @@ typedef struct wt_writer {
     zt_zero *zero;
     const zt_weights_opts *opts;
     bool low;
-    bool adapter;  /* its parameters alone, under the names of PEFT */
+    bool adapter;  /* only the adapter's parameters, under PEFT's names */
     void **value;  /* rank 0: per parameter */
-    void *scratch; /* other ranks: the longest one */
+    void *scratch; /* other ranks: memory for the longest parameter */
     ckpt_map *map; /* rank 0 */
 } wt_writer;
 
@@ -35,13 +35,13 @@ static bool wt_is_writer(const wt_writer *w)
     return w->zero->comm->rank == 0;
 }
 
-/* A parameter is written from its masters; frozen ones have none. */
+/* Parameters are written from their masters; frozen ones have none, so they keep their dtype. */
 static ckpt_dtype wt_dtype(const wt_writer *w, const zt_param *p)
 {
     return w->low || p->frozen ? w->zero->config->dtype : CKPT_F32;
 }
 
-/* Base weights of an adapter are not written. */
+/* False for base weights if only an adapter is written. */
 static bool wt_is_wanted(const wt_writer *w, const zt_param *p)
 {
     return !w->adapter || !p->frozen;
@@ -71,13 +71,13 @@ static int wt_make_room(wt_writer *w, ckpt_err *err)
     return wt_is_writer(w) || w->scratch ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* This rank's runs of a master into a buffer of zeros. */
+/* Copy this rank's runs of a master into a buffer of zeros. */
 static void wt_own_runs(const wt_writer *w, uint32_t param, float *to)
 {
     size_t n = 0;
     const zt_owned *o = zt_zero_owned(w->zero, &n);
     zt_device *home = zt_zero_home(w->zero);
-    // Without ZeRO everybody has everything: one of them is enough.
+    // at stage 0 every rank has all masters, so one rank contributes
     bool mine = w->zero->config->stage > 0 || wt_is_writer(w);
 
     memset(to, 0, (size_t)w->zero->model->params.at[param].n_elems * sizeof *to);
@@ -113,7 +113,7 @@ static int wt_hold(wt_writer *w, uint32_t *n_held, ckpt_err *err)
     return rc;
 }
 
-/* All parameters at rank 0. */
+/* Gather all parameters at rank 0. */
 static int wt_gather(wt_writer *w, ckpt_err *err)
 {
     uint32_t n_held = 0;
@@ -151,7 +151,7 @@ static int wt_add(wt_writer *w, const char *name, size_t i, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, err) : rc;
 }
 
-/* An adapter's parameters under PEFT's names. */
+/* Add an adapter's parameters under PEFT's names. */
 static int wt_add_adapter(wt_writer *w, ckpt_err *err)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static int wt_map(wt_writer *w, ckpt_err *err)
         rc = wt_add_adapter(w, err);
     for (size_t i = 0; rc == CKPT_OK && !w->adapter && i < model->params.n; i++)
         rc = wt_add(w, model->params.at[i].name, i, err);
-    // What transformers expects to find in the files that it loads.
+    // transformers requires this entry in the files that it loads
     key = ckpt_value_cstr(w->map->arena, "format");
     value = ckpt_value_cstr(w->map->arena, "pt");
     if (rc == CKPT_OK &&
@@ -190,7 +190,7 @@ static int wt_map(wt_writer *w, ckpt_err *err)
 
 /* ---- writing ---- */
 
-/* An adapter's configuration; the model's stays with the model. */
+/* Make an adapter's configuration file; the model's stays with the model. */
 static int wt_adapter_text(wt_writer *w, ckpt_err *err)
 {
     static const ckpt_json_style style = {.indent = 2};
@@ -210,7 +210,7 @@ static int wt_adapter_text(wt_writer *w, ckpt_err *err)
     return rc;
 }
 
-/* The configuration, where the model's folder does not have it under its name. */
+/* Read the configuration, if the model's folder does not have it as config.json. */
 static int wt_config_text(wt_writer *w, ckpt_err *err)
 {
     char *text = NULL;
@@ -226,7 +226,7 @@ static int wt_config_text(wt_writer *w, ckpt_err *err)
     return rc;
 }
 
-/* A model folder, or an adapter's: by the rules of `ckpt convert`. */
+/* Lay out a model folder, or an adapter's, by the rules of `ckpt convert`. */
 static int wt_folder(wt_writer *w, ckpt_target *target, char folder[WT_PATH], ckpt_err *err)
 {
     size_t n = strlen(w->opts->path);
@@ -245,7 +245,7 @@ static int wt_folder(wt_writer *w, ckpt_target *target, char folder[WT_PATH], ck
                              : CKPT_OK;
 }
 
-/* The map of what is written, and the target's. */
+/* Make the map of the weights, and its layout as the target. */
 static int wt_layout(wt_writer *w, ckpt_map **to, ckpt_err *err)
 {
     ckpt_target target = {.path = w->opts->path, .format = "safetensors"};
@@ -304,7 +304,7 @@ int zt_save_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
 
 /* ---- before a run ---- */
 
-/* No file of the output is there already. */
+/* Check that no file of the output exists. */
 static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
 {
     size_t n = strlen(path), end = n;
@@ -328,7 +328,7 @@ static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The first warning of a layout. */
+/* Get the first warning of a layout. */
 static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
 {
     if (remark->code == CKPT_OK && w->adapter && !w->opts->base)
@@ -345,7 +345,7 @@ static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
 
 int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
 {
-    static char nothing; // layouts know shapes, not bytes
+    static char nothing; // a dummy address suffices, because layouts read shapes, not bytes
     ckpt_map *to = NULL;
     wt_writer w;
     int rc;
