@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * buffer.c: owns the flat buffers of the distributed optimizer: where each parameter of a
- * model-parallel rank lies in them, and the state that they hold as tensors of the model.
+ * buffer.c: reads the flat buffers of the distributed optimizer: computes each parameter's place in
+ * the buffers of its model-parallel rank, and makes tensors of the model from the state in them.
  *
  *     optimizer.distributed.dp_group_idx_<g>.gbuf_idx_0.dtype_(...).bucket_idx_<k>.<kind>
  *
  * g counts tensor-parallel ranks first, then pipeline stages.  Experts that are spread over ranks
- * have buffers of an optimizer of their own ("chained_1." before the name; the other's is
- * "chained_0."), whose g counts tensor-parallel ranks, expert-parallel ranks, stages.
+ * have a separate optimizer ("chained_1." before the name; the other one is "chained_0."), whose g
+ * counts tensor-parallel ranks, then expert-parallel ranks, then stages.
  *
  * A buffer has a stage's parameters in the reverse order of named_parameters(), each at a multiple
- * of 64 elements; a bucket ends with a parameter.  Names of the order are those of Megatron-Core's
- * GPTModel; with modules of Transformer Engine the first norm of a layer is a part of linear_qkv,
- * which comes after linear_proj, and experts may be grouped matrix by matrix.
+ * of 64 elements; a bucket ends with a parameter.  The order is that of Megatron-Core's GPTModel.
+ * With modules of Transformer Engine the first norm of a layer belongs to linear_qkv, which then
+ * comes after linear_proj, and experts may be grouped by matrix.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ enum { MGB_ALIGN = 64, MGB_MAX_RANKS = 65536, MGB_MAX_BUCKETS = 65536, MGB_KINDS
 
 #define MGB_PREFIX "optimizer.distributed.dp_group_idx_"
 
-/* ---- where parameters lie ---- */
+/* ---- places of parameters ---- */
 
 bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size_t n_buckets)
 {
@@ -91,7 +91,7 @@ int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param 
     return rc;
 }
 
-/* ---- what there is ---- */
+/* ---- buckets ---- */
 
 /* One bucket of one rank. */
 typedef struct mgb_bucket {
@@ -105,17 +105,17 @@ CKPT_VEC(mgb_buckets, mgb_bucket);
 typedef struct mgb_reader {
     ckpt_meg_job *job;
     ckpt_map *map;
-    mgb_buckets bucket; /* by group, kind, number */
+    mgb_buckets bucket; /* sorted by group, kind, number */
     const char *kind[MGB_KINDS];
     size_t n_kinds;
-    uint32_t tp, pp, ep;   /* of the optimizer at hand; ep 1: its parameters are on all of them */
-    uint32_t optimizer;    /* at hand */
-    bool spread;           /* experts are the second optimizer's */
-    bool grouped;          /* first matrices of all experts stand before second ones */
-    uint64_t layers;       /* of all stages */
+    uint32_t tp, pp, ep;   /* degrees of the current optimizer; ep 1: not spread */
+    uint32_t optimizer;    /* the current one */
+    bool spread;           /* experts belong to the second optimizer */
+    bool grouped;          /* the first matrices of all experts come before the second ones */
+    uint64_t layers;       /* in all stages */
     ckpt_meg_params stage; /* the parameters of one rank */
-    bool engine;           /* in the order of Transformer Engine's modules */
-    const char *why;       /* nothing was made of them */
+    bool engine;           /* use the module order of Transformer Engine */
+    const char *why;       /* why the buffers cannot be used, or NULL */
     ckpt_err *err;
 } mgb_reader;
 
@@ -131,7 +131,7 @@ static int mgb_order(const void *pa, const void *pb)
     return by_kind ? by_kind : (a->number > b->number) - (a->number < b->number);
 }
 
-/* Take a name apart; false: it is of another form. */
+/* Parse a bucket's name; false for other names. */
 static bool mgb_parse(const char *name, mgb_bucket *out)
 {
     const char *at, *dtypes, *after;
@@ -159,7 +159,7 @@ static bool mgb_parse(const char *name, mgb_bucket *out)
     return true;
 }
 
-/* All buckets; *why: they are of a form that no rule is known for. */
+/* Collect all buckets.  r->why is set if one has an unknown form. */
 static int mgb_collect(mgb_reader *r)
 {
     for (size_t i = 0; i < r->map->tensors.n; i++) {
@@ -193,7 +193,7 @@ static int mgb_collect(mgb_reader *r)
     return CKPT_OK;
 }
 
-/* The buckets of a rank and a kind: *first, and how many; they count from 0. */
+/* Find the buckets of a rank and kind: *first and their number, or 0 if a bucket is missing. */
 static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size_t *first)
 {
     size_t n = 0;
@@ -211,9 +211,9 @@ static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size
 
 /* ---- the order of parameters ---- */
 
-enum { MGB_PLACES = 32 }; /* more than names are known */
+enum { MGB_PLACES = 32 }; /* larger than the number of known names */
 
-/* Where a name of a layer stands in it; 0: not known. */
+/* The place of a parameter in its layer, by its name; 0 if unknown. */
 static unsigned mgb_place(const char *name, bool engine)
 {
     static const char *const known[] = {
@@ -252,7 +252,7 @@ static unsigned mgb_place(const char *name, bool engine)
     return 0;
 }
 
-/* The part of a stacked name that stands in each layer; NULL: not of a layer. */
+/* The part of a stacked name behind "decoder.layers."; NULL for other names. */
 static const char *mgb_in_layer(const char *name)
 {
     static const char layers[] = "decoder.layers.";
@@ -261,8 +261,8 @@ static const char *mgb_in_layer(const char *name)
 }
 
 /*
- * Append one parameter of a rank: layer `layer` of weight t, or all of it; of an expert's, layers
- * count its experts too.
+ * Append one parameter of a rank: layer `layer` of weight t, or all of it.  For experts `layer`
+ * counts layers and experts.
  *
  * lead  axes of the weight that number layers and experts
  */
@@ -289,11 +289,11 @@ static int mgb_push(mgb_reader *r, const ckpt_tensor *t, uint64_t layer, uint32_
         shape[rule.axis] /= r->tp;
     }
     for (uint32_t k = 0; k < p->ndim; k++)
-        p->n *= shape[k]; // of a tensor whose size is known to fit
+        p->n *= shape[k]; // no overflow, because the whole tensor's size fits
     return CKPT_OK;
 }
 
-/* A weight by name, where there is one. */
+/* Append a weight by name, if the model has it. */
 static int mgb_push_named(mgb_reader *r, const char *name)
 {
     size_t at = ckpt_map_index(r->map, name, strlen(name));
@@ -301,7 +301,7 @@ static int mgb_push_named(mgb_reader *r, const char *name)
     return at == SIZE_MAX ? CKPT_OK : mgb_push(r, r->map->tensors.at[at], 0, 0);
 }
 
-/* The weight of a place in a layer; NULL: the model has none. */
+/* The weight at a place in a layer; NULL: the model has none. */
 static const ckpt_tensor *mgb_at(const mgb_reader *r, unsigned place)
 {
     for (size_t i = 0; i < r->map->tensors.n; i++) {
@@ -313,7 +313,7 @@ static const ckpt_tensor *mgb_at(const mgb_reader *r, unsigned place)
     return NULL;
 }
 
-/* The experts of a layer that a rank has: one after the other, or matrix by matrix. */
+/* Append a rank's experts of a layer, one expert after another or grouped by matrix. */
 static int mgb_push_experts(mgb_reader *r, const ckpt_tensor *first, const ckpt_tensor *second,
                             uint64_t layer, uint32_t ep)
 {
@@ -328,7 +328,7 @@ static int mgb_push_experts(mgb_reader *r, const ckpt_tensor *first, const ckpt_
     return rc;
 }
 
-/* One layer, in the order of its modules, as far as they are the optimizer's. */
+/* Append the current optimizer's parameters of one layer, in the order of its modules. */
 static int mgb_push_layer(mgb_reader *r, uint64_t layer, uint32_t ep)
 {
     const unsigned experts = mgb_place("mlp.experts.experts.linear_fc1.weight", r->engine);
@@ -346,7 +346,7 @@ static int mgb_push_layer(mgb_reader *r, uint64_t layer, uint32_t ep)
     return rc;
 }
 
-/* The optimizer's parameters of a pipeline stage. */
+/* Append the current optimizer's parameters of a pipeline stage. */
 static int mgb_stage(mgb_reader *r, uint32_t stage, uint32_t ep)
 {
     static const char *const first[] = {"embedding.word_embeddings.weight",
@@ -364,14 +364,14 @@ static int mgb_stage(mgb_reader *r, uint32_t stage, uint32_t ep)
         rc = mgb_push_layer(r, l, ep);
     for (size_t i = 0; rc == CKPT_OK && ends && stage + 1 == r->pp && i < 3; i++)
         rc = mgb_push_named(r, last[i]);
-    // a table that the last stage shares with the first is a parameter of both
+    // if the last stage shares the embedding with the first, both have it as a parameter
     if (rc == CKPT_OK && ends && r->pp > 1 && stage + 1 == r->pp &&
         ckpt_map_index(r->map, last[2], strlen(last[2])) == SIZE_MAX)
         rc = mgb_push_named(r, first[0]);
     return rc;
 }
 
-/* Every weight is one whose place is known, and all stacks are of one height. */
+/* Check that every weight has a known place and all stacks have the same height. */
 static void mgb_known(mgb_reader *r)
 {
     static const char *const outside[] = {
@@ -395,7 +395,7 @@ static void mgb_known(mgb_reader *r)
 
 /* ---- fitting ---- */
 
-/* A parameter begins and ends where a rank's piece of the bucket does. */
+/* True if a parameter begins and ends at the bounds of data-parallel ranks' pieces. */
 static bool mgb_bounds(const ckpt_tensor *bucket, const ckpt_meg_param *p)
 {
     bool begins = false, ends = false;
@@ -409,7 +409,7 @@ static bool mgb_bounds(const ckpt_tensor *bucket, const ckpt_meg_param *p)
     return begins && ends;
 }
 
-/* The parameters of a rank in the buckets of a kind. */
+/* Place a rank's parameters in the buckets of a kind; false if they do not fit. */
 static bool mgb_fits(mgb_reader *r, uint32_t group, const char *kind, size_t *first)
 {
     uint64_t *size;
@@ -428,7 +428,7 @@ static bool mgb_fits(mgb_reader *r, uint32_t group, const char *kind, size_t *fi
     return ok;
 }
 
-/* Ranks that an optimizer has buffers of, and the parameters of one of them. */
+/* The number of model-parallel ranks with buffers of the current optimizer. */
 static uint32_t mgb_groups(const mgb_reader *r)
 {
     return r->tp * r->ep * r->pp;
@@ -439,7 +439,7 @@ static int mgb_rank(mgb_reader *r, uint32_t group)
     return mgb_stage(r, group / (r->tp * r->ep), group / r->tp % r->ep);
 }
 
-/* All ranks' parameters lie in their buckets. */
+/* Check that the parameters of all ranks fit their buckets. */
 static int mgb_all_fit(mgb_reader *r, bool *fit)
 {
     size_t first = 0;
@@ -457,18 +457,18 @@ static int mgb_all_fit(mgb_reader *r, bool *fit)
 
 /* ---- state as tensors of the model ---- */
 
-/* One kind of a rank: hidden tensors, appended to what each weight is made of. */
+/* Cut one kind of a rank's state into hidden tensors, and append them to `parts`. */
 static int mgb_pieces(mgb_reader *r, uint32_t group, const char *kind, ckpt_meg_parts *parts)
 {
     size_t first = 0;
     int rc = mgb_rank(r, group);
 
     if (rc == CKPT_OK && !mgb_fits(r, group, kind, &first))
-        return CKPT_OK; // it did a moment ago
+        return CKPT_OK; // cannot happen: checked before
     for (size_t i = 0; rc == CKPT_OK && i < r->stage.n; i++) {
         const ckpt_meg_param *p = &r->stage.at[i];
         ckpt_meg_part *part;
-        // the last stage's copy of a shared table
+        // skip the last stage's copy of a shared embedding
         if (r->pp > 1 && group / (r->tp * r->ep) + 1 == r->pp &&
             strncmp(p->name, "embedding.", 10) == 0)
             continue;
@@ -494,7 +494,7 @@ static int mgb_kind(mgb_reader *r, const char *kind)
     return rc;
 }
 
-/* The buckets leave the list: their elements are the parameters' now. */
+/* Remove the buckets from the list, because the parameters' tensors now hold their elements. */
 static int mgb_drop(mgb_reader *r)
 {
     ckpt_tensors *list = &r->map->tensors;
@@ -509,9 +509,9 @@ static int mgb_drop(mgb_reader *r)
     return ckpt_map_reindex(r->map, r->err);
 }
 
-/* ---- the whole ---- */
+/* ---- the checkpoint ---- */
 
-/* A size of the grid, as the run's arguments have it. */
+/* A parallel degree from the run's arguments. */
 static uint32_t mgb_size(const mgb_reader *r, const char *name)
 {
     int64_t n = ckpt_meg_arg(r->job, name);
@@ -519,7 +519,7 @@ static uint32_t mgb_size(const mgb_reader *r, const char *name)
     return n > 0 && n < MGB_MAX_RANKS ? (uint32_t)n : 1;
 }
 
-/* The grid of an optimizer. */
+/* Set the parallel degrees of an optimizer. */
 static void mgb_grid(mgb_reader *r, uint32_t optimizer)
 {
     uint32_t own = mgb_size(r, "expert_tensor_parallel_size"), groups;
@@ -545,13 +545,13 @@ static void mgb_grid(mgb_reader *r, uint32_t optimizer)
     }
 }
 
-/* Experts that are spread over ranks have an optimizer of their own. */
+/* Two if experts are spread over ranks, because these have a separate optimizer. */
 static uint32_t mgb_optimizers(const mgb_reader *r)
 {
     return r->spread ? 2 : 1;
 }
 
-/* One order of modules: do all optimizers' parameters fit? */
+/* Try one order of modules: *fit if the parameters of all optimizers fit their buckets. */
 static int mgb_try(mgb_reader *r, unsigned order, bool *fit)
 {
     int rc = CKPT_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dist_state.c: owns the optimizers of a torch_dist checkpoint: where their groups and step counts
- * stand in common.pt, and that each tensor of their state has its parameter.
+ * dist_state.c: reads the optimizers of a torch_dist checkpoint: finds groups and step counts in
+ * common.pt, and checks that each state tensor has a parameter.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct mgd_reader {
     ckpt_err *err;
 } mgd_reader;
 
-/* The step count that an optimizer of torch keeps once for all parameters. */
+/* Read the step count that a torch optimizer keeps once for all parameters. */
 static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *step)
 {
     const ckpt_map *common = m->job->common;
@@ -33,7 +33,7 @@ static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *s
     *has = at != SIZE_MAX && common->tensors.at[at]->n_elems == 1;
     if (!*has)
         return CKPT_OK;
-    // its bytes are the map's since the map has common.pt
+    // the map has adopted common.pt, so that it can read its bytes
     rc = ckpt_reader_new(&reader, m->map, m->err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_read(reader, common->tensors.at[at], 0, 1, CKPT_F64, step, m->err);
@@ -41,7 +41,8 @@ static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *s
     return rc;
 }
 
-/* Groups that were saved beside flat buffers; those of the first rank stand for all. */
+/* Find the groups that were saved beside flat buffers; those of the first rank are valid for
+ * all. */
 static const ckpt_value *mgd_beside(const mgd_reader *m, int64_t number)
 {
     static const char name[] = "optimizer.distributed.dp_group_idx_0.optimizer/";
@@ -62,7 +63,7 @@ static const ckpt_value *mgd_beside(const mgd_reader *m, int64_t number)
     return NULL;
 }
 
-/* One optimizer: its groups stand in it, or in the one that it wraps. */
+/* Read one optimizer; its groups are in it or in the optimizer that it wraps. */
 static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char *path,
                          int64_t number)
 {
@@ -85,7 +86,7 @@ static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char 
     return rc == CKPT_OK ? ckpt_meg_groups_add(&m->group, m->job, list, has ? &step : NULL) : rc;
 }
 
-/* All optimizers: one, or a dict of them by number. */
+/* Read all optimizers: a single one, or a dict of them by number. */
 static int mgd_optimizers(mgd_reader *m)
 {
     const ckpt_value *all = ckpt_value_get(m->job->root, "optimizer");
@@ -108,7 +109,7 @@ static int mgd_optimizers(mgd_reader *m)
     return rc;
 }
 
-/* State whose parameter is not told. */
+/* The name of a state tensor without a known parameter, or NULL. */
 static const char *mgd_nobodys(const ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {

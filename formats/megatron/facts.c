@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.c: owns what the run's arguments tell.
+ * facts.c: reads the run's arguments.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.c: owns the way from what the user named to the folder of one iteration.
+ * folder.c: goes from the user's path to the folder of one iteration.
  *
- * Taken as input: a run's folder, by its tracker file or a tag, and an iteration's folder itself.
- * A tag is a folder's name ("iter_0000003", "release"), or the number as the tracker has it ("3").
+ * The path may be a run's folder, with its tracker file or a tag, or an iteration's folder itself.
+ * A tag is a folder's name ("iter_0000003", "release"), or the number in the tracker ("3").
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum {
     MGF_MAX_LISTED = 12     /* names in a message */
 };
 
-/* A folder with one checkpoint, whole or not. */
+/* True for a folder with one checkpoint, complete or not. */
 static bool mgf_is_one(const ckpt_listing *list)
 {
     return ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list);
@@ -38,7 +38,7 @@ static bool mgf_has(const ckpt_listing *list, const char *name)
     return e && e->is_dir;
 }
 
-/* CKPT_EMISSING, with the iterations that could have been meant. */
+/* Fail with CKPT_EMISSING and list the iterations that --tag could name. */
 static int mgf_no_tag(ckpt_map *map, const ckpt_listing *list, const char *reason, const char *tag,
                       ckpt_err *err)
 {
@@ -87,7 +87,7 @@ bool ckpt_meg_is_tag(const ckpt_listing *list)
     const char *slash = strrchr(list->folder, '/');
     bool named = ckpt_meg_is_iter(slash ? slash + 1 : list->folder);
 
-    // an iteration that was begun may hold data files and nothing else
+    // an unfinished iteration may have only data files
     for (size_t i = 0; named && i < list->n; i++) {
         const char *dot = strrchr(list->entry[i].name, '.');
         if (!list->entry[i].is_dir && dot && strcmp(dot, ".distcp") == 0)
@@ -96,7 +96,7 @@ bool ckpt_meg_is_tag(const ckpt_listing *list)
     return mgf_is_one(list);
 }
 
-/* What the tracker names, as a folder's name. */
+/* Convert the tracker's content to the name of a folder. */
 static int mgf_named(ckpt_map *map, const char *path, const char *text, uint64_t n,
                      const char **tag, ckpt_err *err)
 {
@@ -140,7 +140,7 @@ static int mgf_tracker(ckpt_map *map, const ckpt_listing *list, const char **tag
     return rc;
 }
 
-/* The caller's tag: a folder, or a number. */
+/* Find the folder of the caller's tag: a folder's name or a number. */
 static int mgf_tag(ckpt_map *map, const ckpt_listing *list, const char *asked, const char **tag,
                    ckpt_err *err)
 {

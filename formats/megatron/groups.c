@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * groups.c: owns which parameters are in which of an optimizer's groups.
+ * groups.c: assigns parameters to the groups of an optimizer.
  *
- * param_groups are saved without the names of their parameters.  Megatron-LM makes them by rule:
- * parameters of one axis and those named ".bias" have no weight decay (wd_mult 0), experts that are
- * spread over ranks stand apart, and so do embedding and output layer where they have a learning
- * rate of their own (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and keys decay
- * where the run says so (apply_wd_to_qk_layernorm).
+ * param_groups are saved without the names of their parameters, so that Megatron-LM's rules are
+ * applied: parameters with one axis and those named ".bias" have no weight decay (wd_mult 0);
+ * experts that are spread over ranks have their own groups, and so have embedding and output layer
+ * with their own learning rate (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and
+ * keys have weight decay if the run sets apply_wd_to_qk_layernorm.
  */
 #include <string.h>
 
@@ -65,7 +65,7 @@ static bool mgg_ends(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Embedding and output layer, which may have a learning rate of their own. */
+/* True for embedding and output layer, which may have their own learning rate. */
 static bool mgg_decoupled(const char *name)
 {
     return mgg_ends(name, "word_embeddings.weight") || mgg_ends(name, "output_layer.weight");

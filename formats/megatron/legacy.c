@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy.c: owns checkpoints with a torch file for each model-parallel rank (--ckpt-format torch,
- * and Megatron-LM before Megatron-Core): which ranks there are, and their tensors as the model's.
+ * legacy.c: reads checkpoints with a torch file for each model-parallel rank (--ckpt-format torch,
+ * and Megatron-LM before Megatron-Core).
  *
  *     iter_0000003/mp_rank_<tp>[_<pipeline stage>][_<expert rank>]/model_optim_rng.pt
  *
- * A file has `model` (with virtual pipeline stages model0, model1 ...), whose layers and experts
+ * A file has `model` (with virtual pipeline stages model0, model1 ...), in which layers and experts
  * are numbered within the rank.  Stages follow each other, the first virtual stage of all ranks
- * before the second.  Every rank of a stage has the same names.
+ * before the second.  All ranks of a stage have the same names.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ static uint32_t mgl_size(const ckpt_meg_job *job, const char *name)
     return n > 0 && n <= MGL_MAX_RANKS ? (uint32_t)n : 0;
 }
 
-/* What the numbers of a folder's name mean: the second is a stage if the run had several. */
+/* Interpret the numbers of a folder's name: the second is a stage if the run had several. */
 static void mgl_place(ckpt_meg_rank *rank, const uint32_t number[3], unsigned n, uint32_t stages)
 {
     rank->tp = number[0];
@@ -88,7 +88,7 @@ static void mgl_place(ckpt_meg_rank *rank, const uint32_t number[3], unsigned n,
     rank->ep = n == 3 ? number[2] : n == 2 && stages == 1 ? number[1] : 0;
 }
 
-/* Sizes of the grid: the run's arguments, or else the highest numbers. */
+/* Set the parallel degrees from the run's arguments, else from the highest numbers. */
 static void mgl_sizes(const ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
     ckpt_meg_grid most = {0};
@@ -96,7 +96,7 @@ static void mgl_sizes(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     grid->tp = mgl_size(job, "tensor_model_parallel_size");
     grid->pp = mgl_size(job, "pipeline_model_parallel_size");
     grid->ep = mgl_size(job, "expert_model_parallel_size");
-    // arguments of older releases have other names, or know of no experts
+    // arguments of older releases have other names, or lack experts
     for (size_t i = 0; i < grid->rank.n; i++) {
         const ckpt_meg_rank *r = &grid->rank.at[i];
         most.tp = r->tp >= most.tp ? r->tp + 1 : most.tp;
@@ -108,7 +108,7 @@ static void mgl_sizes(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     grid->ep = grid->ep ? grid->ep : most.ep;
 }
 
-/* Every place has its rank, and no rank is beyond. */
+/* Check that the grid has exactly one rank at each place. */
 static int mgl_complete(const ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
     size_t i = 0;
@@ -140,7 +140,7 @@ static int mgl_complete(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     return CKPT_OK;
 }
 
-/* All ranks are of one save. */
+/* Check that all ranks belong to one save. */
 static int mgl_same_save(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
 {
     static const char *const key[] = {"iteration", "checkpoint_version"};
@@ -190,9 +190,9 @@ static int mgl_grid(ckpt_meg_job *job, ckpt_meg_grid *grid)
     return rc == CKPT_OK && grid->whole ? mgl_same_save(job, grid) : rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the checkpoint ---- */
 
-/* The tree of values: every rank's, by its folder. */
+/* Make the tree of values: a dict of all ranks' trees by folder. */
 static int mgl_values(ckpt_meg_job *job, const ckpt_meg_grid *grid)
 {
     ckpt_arena *arena = job->map->arena;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy.h: what reads checkpoints with a torch file for each model-parallel rank.
+ * legacy.h: the interface between the readers of checkpoints with a torch file per model-parallel
+ * rank.
  *
- *     legacy.c        which ranks there are
- *     legacy_join.c   their tensors as the model's
- *     legacy_state.c  their optimizers' state, by the names of parameters
+ *     legacy.c        finds the ranks
+ *     legacy_join.c   joins their tensors into the model's
+ *     legacy_state.c  reads their optimizers' state, by parameter names
  */
 #ifndef CKPT_FORMATS_MEGATRON_LEGACY_H
 #define CKPT_FORMATS_MEGATRON_LEGACY_H
@@ -17,7 +18,7 @@
 typedef struct ckpt_meg_slice {
     const char *local; /* in the rank's map: "model.decoder.layers.0.mlp.linear_fc1.weight" */
     const char *name;  /* the model's: "decoder.layers.8.mlp.linear_fc1.weight" */
-    bool expert;       /* of this expert-parallel rank alone */
+    bool expert;       /* only on this expert-parallel rank */
     ckpt_tensor *tensor;
 } ckpt_meg_slice;
 
@@ -27,22 +28,22 @@ CKPT_VEC(ckpt_meg_slices, ckpt_meg_slice);
 typedef struct ckpt_meg_rank {
     uint32_t tp, pp, ep;
     const char *name, *path; /* of its folder */
-    ckpt_map *map;           /* of its file; the map owns it */
+    ckpt_map *map;           /* of its file; owned by the job's map */
     const ckpt_value *root;
-    bool flat;             /* it has a distrib_optim.pt */
-    ckpt_meg_slices slice; /* of the model, in the order of named_parameters() */
+    bool flat;             /* the rank has a distrib_optim.pt */
+    ckpt_meg_slices slice; /* the model's tensors in the order of named_parameters() */
 } ckpt_meg_rank;
 
 CKPT_VEC(ckpt_meg_ranks, ckpt_meg_rank);
 
-/* All ranks: by stage, expert rank, tensor rank. */
+/* All ranks, sorted by stage, expert rank, tensor rank. */
 typedef struct ckpt_meg_grid {
     ckpt_meg_ranks rank;
     uint32_t tp, pp, ep;
     bool whole; /* no rank is missing */
 } ckpt_meg_grid;
 
-/* The rank at a place of a whole grid. */
+/* The rank at a place of a complete grid. */
 static inline ckpt_meg_rank *ckpt_meg_at(const ckpt_meg_grid *g, uint32_t tp, uint32_t pp,
                                          uint32_t ep)
 {
@@ -51,38 +52,40 @@ static inline ckpt_meg_rank *ckpt_meg_at(const ckpt_meg_grid *g, uint32_t tp, ui
 
 /* ---- marks.c ---- */
 
-/* The listing is of a folder with folders of ranks. */
+/* True for a folder with ranks' folders. */
 bool ckpt_meg_is_legacy(const ckpt_listing *list);
 
-/* "mp_rank_00", "mp_rank_00_001", "mp_rank_00_001_002": how many numbers; 0: another name. */
+/* Parse "mp_rank_00", "mp_rank_00_001" or "mp_rank_00_001_002"; returns the count of numbers, or
+ * 0. */
 unsigned ckpt_meg_numbers(const char *name, uint32_t out[3]);
 
 /* ---- legacy.c ---- */
 
-/* Read such a folder into the map, with training state where it is wanted and known. */
+/* Read such a folder into the map, with training state if requested and known. */
 int ckpt_meg_legacy(ckpt_meg_job *job);
 
 /* ---- legacy_join.c ---- */
 
 /*
- * List every rank's tensors by the names of the model.
+ * List every rank's tensors under the model's names.
  *
- * Errors  CKPT_EMISMATCH: ranks of a stage differ in names, or stages leave out layers
+ * Errors  CKPT_EMISMATCH: ranks of a stage differ in names, or stages omit layers
  */
 int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid);
 
 /*
- * Join one kind of tensors: slices of ranks become tensors of the map; those that ranks hold whole
- * become copies, which must be equal.
+ * Join one kind of tensors.  Slices become whole tensors of the map; tensors that several ranks
+ * hold whole become twins, which must be equal.
  *
- * kind     NULL: the weights; else "<kind>/<name>"
- * Errors   CKPT_EMISMATCH: shapes do not fit; CKPT_EUNSUPPORTED: a name that no rule is known for
+ * kind     NULL: the weights; else "<kind>/<name>" Errors   CKPT_EMISMATCH: shapes do not fit;
+ * CKPT_EUNSUPPORTED: no rule for a name
  */
 int ckpt_meg_join(ckpt_meg_job *job, ckpt_meg_grid *grid, const char *kind);
 
 /* ---- legacy_state.c ---- */
 
-/* Make the training state of a map whose weights are joined; no_state says why there is none. */
+/* Build the training state of a map with joined weights; no_state gives the reason if there is
+ * none. */
 int ckpt_meg_legacy_state(ckpt_meg_job *job, ckpt_meg_grid *grid);
 
 #endif

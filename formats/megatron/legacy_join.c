@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy_join.c: owns how the tensors of model-parallel ranks become those of the model: names,
- * numbers of layers and experts, slices, copies.
+ * legacy_join.c: joins the tensors of model-parallel ranks into the model's: converts names with
+ * their layer and expert numbers, joins slices, and chains copies as twins.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,16 +17,16 @@ typedef struct mgj_lister {
     ckpt_meg_job *job;
     ckpt_meg_grid *grid;
     unsigned n_chunks;         /* virtual pipeline stages of a rank */
-    uint64_t base[MGJ_CHUNKS]; /* per chunk: layers before it, of the stage at hand */
-    uint64_t experts;          /* of one rank */
-    const char *extra;         /* first tensor of mgj_is_extra */
+    uint64_t base[MGJ_CHUNKS]; /* by chunk: number of layers before it, in the current stage */
+    uint64_t experts;          /* experts per rank */
+    const char *extra;         /* the first tensor of Transformer Engine's state */
     size_t n_extra;
     ckpt_err *err;
 } mgj_lister;
 
 /* ---- numbers in names ---- */
 
-/* The number behind a word of a name ("layers."): where it begins; NULL: there is none. */
+/* Find the number behind a word of a name ("layers."); returns its position, or NULL. */
 static const char *mgj_number(const char *name, const char *word, uint64_t *n)
 {
     const char *at = strstr(name, word);
@@ -42,7 +42,7 @@ static const char *mgj_number(const char *name, const char *word, uint64_t *n)
     return at;
 }
 
-/* The number of an expert: of its module, or behind the word of grouped ones. */
+/* Find the number of an expert: of its module, or behind the name of grouped experts. */
 static const char *mgj_expert(const char *name, uint64_t *n)
 {
     static const char *const words[] = {
@@ -56,7 +56,7 @@ static const char *mgj_expert(const char *name, uint64_t *n)
     return at;
 }
 
-/* A name with the number at `at` replaced; NULL: no memory. */
+/* Replace the number at `at`; NULL: no memory. */
 static const char *mgj_renumber(ckpt_arena *arena, const char *name, const char *at, uint64_t n)
 {
     return ckpt_arena_printf(arena, "%.*s%" PRIu64 "%s", (int)(at - name), name, n,
@@ -65,7 +65,7 @@ static const char *mgj_renumber(ckpt_arena *arena, const char *name, const char 
 
 /* ---- one rank ---- */
 
-/* The part of a local name that is the module's, and its chunk; NULL: not of the model. */
+/* The module's part of a rank's name, and its chunk; NULL: not part of the model. */
 static const char *mgj_module(const char *name, unsigned *chunk)
 {
     size_t digits;
@@ -80,13 +80,13 @@ static const char *mgj_module(const char *name, unsigned *chunk)
     return *chunk < MGJ_CHUNKS ? name + digits + 1 : NULL;
 }
 
-/* Fused state of Transformer Engine's modules is no tensor of the model. */
+/* True for Transformer Engine's fused state, which is not a tensor of the model. */
 static bool mgj_is_extra(const char *name)
 {
     return strstr(name, "_extra_state") != NULL;
 }
 
-/* How many layers each chunk of a rank has, and how many experts. */
+/* Count the layers of each chunk of a rank, and its experts. */
 static void mgj_count(mgj_lister *l, const ckpt_meg_rank *rank, uint64_t layers[MGJ_CHUNKS])
 {
     for (size_t i = 0; i < rank->map->tensors.n; i++) {
@@ -103,7 +103,7 @@ static void mgj_count(mgj_lister *l, const ckpt_meg_rank *rank, uint64_t layers[
     }
 }
 
-/* A tensor of a rank by the name of the model. */
+/* List a tensor of a rank under the model's name. */
 static int mgj_add(mgj_lister *l, ckpt_meg_rank *rank, ckpt_tensor *t)
 {
     unsigned chunk;
@@ -143,7 +143,7 @@ static int mgj_list_rank(mgj_lister *l, ckpt_meg_rank *rank)
     return rc;
 }
 
-/* A rank has the names of the first one of its stage. */
+/* Check that a rank has the names of the first rank of its stage. */
 static int mgj_same_names(const mgj_lister *l, const ckpt_meg_rank *a, const ckpt_meg_rank *b)
 {
     const char *differs = NULL;
@@ -160,7 +160,7 @@ static int mgj_same_names(const mgj_lister *l, const ckpt_meg_rank *a, const ckp
                    : CKPT_OK;
 }
 
-/* What is left out is named. */
+/* Report the tensors left out. */
 static int mgj_tell_extra(const mgj_lister *l)
 {
     if (l->n_extra == 0)
@@ -180,7 +180,7 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
 
     for (uint32_t pp = 0; rc == CKPT_OK && pp < grid->pp; pp++)
         mgj_count(&l, ckpt_meg_at(grid, 0, pp, 0), layers[pp]);
-    // counts become the numbers of layers before
+    // replace each count by the number of layers before it
     for (unsigned c = 0; rc == CKPT_OK && c < l.n_chunks; c++) {
         for (uint32_t pp = 0; pp < grid->pp; pp++) {
             uint64_t n = layers[pp][c];
@@ -208,13 +208,13 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
 typedef struct mgj_joiner {
     ckpt_meg_job *job;
     ckpt_meg_grid *grid;
-    ckpt_uni_rules *rules; /* the caller's, or NULL */
+    ckpt_uni_rules *rules; /* of --slice-rules, or NULL */
     const char *kind;
-    const ckpt_tensor **slice; /* of one tensor: by tensor-parallel rank */
+    const ckpt_tensor **slice; /* by tensor-parallel rank: the slices of one tensor */
     ckpt_err *err;
 } mgj_joiner;
 
-/* Put a copy at the end of a tensor's chain. */
+/* Append a copy to a tensor's chain of twins. */
 static void mgj_chain(ckpt_tensor *t, const ckpt_tensor *copy)
 {
     while (t->twin)
@@ -222,7 +222,7 @@ static void mgj_chain(ckpt_tensor *t, const ckpt_tensor *copy)
     t->twin = copy;
 }
 
-/* The rule for a tensor: the caller's, or Megatron's own. */
+/* Find the rule for a tensor: the caller's, or Megatron's. */
 static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_slice *s,
                     ckpt_slice_rule *rule)
 {
@@ -241,20 +241,20 @@ static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_sl
                          j->job->map->path, s->name);
     if (v && (v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT))
         version = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
-    // before version 1 a rank had its queries, then its keys, then its values
+    // before version 1 a rank's rows are its queries, then its keys, then its values
     if (version < 1 && strstr(s->name, "query_key_value."))
         *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SUB, .n_subs = 3};
     return CKPT_OK;
 }
 
-/* Megatron cuts evenly. */
+/* Compare shapes, because Megatron cuts evenly. */
 static bool mgj_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
 {
     return a->ndim == b->ndim && a->dtype == b->dtype &&
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* One tensor of a stage, by its number in the ranks' lists, of one expert-parallel rank. */
+/* Join tensor number i of a stage, of one expert-parallel rank. */
 static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
 {
     const ckpt_meg_rank *first = ckpt_meg_at(j->grid, 0, pp, ep);
@@ -293,7 +293,7 @@ static int mgj_join_one(mgj_joiner *j, uint32_t pp, uint32_t ep, size_t i)
     return rc;
 }
 
-/* What expert-parallel ranks hold in common must be equal on all of them. */
+/* Chain the copies of expert-parallel ranks as twins; they must be equal on all of them. */
 static void mgj_copies(const mgj_joiner *j, uint32_t pp, size_t i)
 {
     for (uint32_t ep = 1; ep < j->grid->ep; ep++) {
@@ -306,7 +306,7 @@ static void mgj_copies(const mgj_joiner *j, uint32_t pp, size_t i)
     }
 }
 
-/* The last stage's own copy of a shared table: of the first stage's rank, or NULL. */
+/* The first stage's slice of the embedding, if `name` is the last stage's copy of it; else NULL. */
 static ckpt_meg_slice *mgj_table(const mgj_joiner *j, uint32_t tp, const char *name)
 {
     const ckpt_meg_rank *r = ckpt_meg_at(j->grid, tp, 0, 0);
@@ -323,8 +323,8 @@ static ckpt_meg_slice *mgj_table(const mgj_joiner *j, uint32_t tp, const char *n
 }
 
 /*
- * A shared table is stored by the first stage and by the last: the second is a copy of the first.
- * *shared: so it was, and there is nothing to join.
+ * Check for a shared embedding, which the first and the last stage both store.  *shared: this
+ * tensor is the last stage's copy, so that it needs no joining.
  */
 static void mgj_shared(const mgj_joiner *j, uint32_t pp, size_t i, bool *shared)
 {
@@ -353,7 +353,8 @@ static int mgj_stage(mgj_joiner *j, uint32_t pp)
     return rc;
 }
 
-/* Chain the last stage's copies of shared tables to the first's, before those are joined. */
+/* Chain the last stage's copies of shared embeddings to the first stage's, before those are
+ * joined. */
 static void mgj_chain_tables(const mgj_joiner *j)
 {
     for (uint32_t pp = 1; pp < j->grid->pp; pp++) {

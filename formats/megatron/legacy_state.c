@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy_state.c: owns the optimizers' state of ranks' files.
+ * legacy_state.c: reads the optimizers' state from ranks' files.
  *
- *     optimizer  a list of several (experts have one of their own), or one:
+ *     optimizer  a list of several (experts have their own), or one:
  *                {state: {number: {step, exp_avg ...}}, param_groups}            of fp32 runs
- *                {optimizer: that, fp32_from_fp16_params: [masters by group]}    of 16-bit ones
+ *                {optimizer: as above, fp32_from_fp16_params: [masters by group]} of 16-bit runs
  *                {optimizer: {param_groups}}, and distrib_optim.pt beside it:
  *                {0: {(dtypes): {param, exp_avg ..., numel_unpadded}}}           distributed
  *
- * Numbers count the parameters of the first group, then those of the second, each in the order of
- * named_parameters().  The flat tensors of the distributed optimizer are laid out as buffer.c says,
- * where all parameters are in one bucket.
+ * Numbers count the parameters of the first group, then of the second, each in the order of
+ * named_parameters().  The flat tensors of the distributed optimizer have the layout of buffer.c
+ * with all parameters in one bucket.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,10 +22,11 @@
 
 enum { MGO_KINDS = 16, MGO_OPTIMIZERS = 16 };
 
-/* One of a run's optimizers: MoE runs have one for experts. */
+/* One optimizer of a run; MoE runs have a second one for experts. */
 typedef struct mgo_optimizer {
-    const char *path, *inner; /* of its masters, of its state: "optimizer", "optimizer.optimizer" */
-    size_t first, n;          /* its groups */
+    /* prefixes of masters and of state: "optimizer", "optimizer.optimizer" */
+    const char *path, *inner;
+    size_t first, n; /* index of its first group, and number of groups */
 } mgo_optimizer;
 
 typedef struct mgo_reader {
@@ -35,10 +36,10 @@ typedef struct mgo_reader {
     ckpt_meg_groups group;
     mgo_optimizer one[MGO_OPTIMIZERS];
     size_t n_optimizers;
-    bool listed; /* they are a list */
+    bool listed; /* the file has a list of optimizers */
     const char *kind[MGO_KINDS];
     size_t n_kinds;
-    ckpt_tensor ***tensor; /* per kind, rank: of each slice; NULL: it has none */
+    ckpt_tensor ***tensor; /* by kind and rank: the tensor of each slice, or NULL */
     ckpt_err *err;
 } mgo_reader;
 
@@ -49,7 +50,7 @@ static int mgo_none(const mgo_reader *r, const char *why, const char *name)
 
 /* ---- kinds ---- */
 
-/* A kind of state, entered when it is met first. */
+/* Add a kind of state unless it is known. */
 static bool mgo_kind(mgo_reader *r, const char *kind)
 {
     for (size_t i = 0; i < r->n_kinds; i++) {
@@ -76,7 +77,7 @@ static ckpt_tensor **mgo_slot(const mgo_reader *r, const char *kind, const ckpt_
     return r->tensor[k * r->grid->rank.n + mgo_rank(r, rank)];
 }
 
-/* Room for the tensors of all kinds. */
+/* Allocate the lists of tensors for all kinds. */
 static int mgo_room(mgo_reader *r)
 {
     size_t n = r->grid->rank.n;
@@ -93,7 +94,7 @@ static int mgo_room(mgo_reader *r)
 
 /* ---- numbered state ---- */
 
-/* Optimizer number o of a rank, and the dict of its state. */
+/* Find optimizer number o of a rank, and the dict with its state. */
 static const ckpt_value *mgo_of_rank(const mgo_reader *r, const ckpt_meg_rank *rank, size_t o,
                                      const ckpt_value **inner)
 {
@@ -108,8 +109,8 @@ static const ckpt_value *mgo_of_rank(const mgo_reader *r, const ckpt_meg_rank *r
 }
 
 /*
- * Which parameter each number of an optimizer is: slices by group; the groups have to agree with
- * their 'params'.
+ * Map the numbers of an optimizer to parameters: slices in the order of groups.  The groups must
+ * agree with their 'params'.
  */
 static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t o, size_t *of,
                        size_t *first)
@@ -137,7 +138,7 @@ static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t o, size_
                               : mgo_none(r, "ranks have other parameter groups", rank->path);
 }
 
-/* A tensor of a rank's file, if it has the shape of a parameter; *fits: it has, or is not there. */
+/* Find a tensor of a rank's file.  *fits: it has the parameter's shape, or does not exist. */
 static ckpt_tensor *mgo_find(const ckpt_meg_rank *rank, const char *name, const ckpt_tensor *like,
                              bool *fits)
 {
@@ -150,7 +151,7 @@ static ckpt_tensor *mgo_find(const ckpt_meg_rank *rank, const char *name, const 
     return t;
 }
 
-/* The name of a parameter's state in the map of its rank: of group g, number n of all. */
+/* The name of a parameter's state in its rank's map: number n of all parameters, in group g. */
 static const char *mgo_name(mgo_reader *r, const mgo_optimizer *one, const char *kind, size_t g,
                             size_t n, size_t before)
 {
@@ -160,7 +161,7 @@ static const char *mgo_name(mgo_reader *r, const mgo_optimizer *one, const char 
                : ckpt_arena_printf(r->map->arena, "%s.state.%zu.%s", one->inner, n, kind);
 }
 
-/* The tensors of one kind that an optimizer of a rank has, in the place of its parameters. */
+/* Assign a rank's tensors of one kind and optimizer to their parameters. */
 static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind, size_t o)
 {
     const mgo_optimizer *one = &r->one[o];
@@ -184,7 +185,8 @@ static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind, 
     return rc;
 }
 
-/* Kinds of state that the first parameter has: tensors of its shape; *step: one that all share. */
+/* Find the kinds of state that the first parameter has as tensors of its shape; *step: a common
+ * step count. */
 static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, const char *inner, bool *has,
                      double *step)
 {
@@ -216,7 +218,7 @@ static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, const char *inn
     return rc;
 }
 
-/* State by numbers, of every rank. */
+/* Read numbered state of every rank. */
 static int mgo_numbered(mgo_reader *r)
 {
     int rc = mgo_room(r);
@@ -232,7 +234,7 @@ static int mgo_numbered(mgo_reader *r)
 
 /* ---- flat state ---- */
 
-/* The dict of flat tensors in distrib_optim.pt; NULL: of a form that is not known. */
+/* The dict of flat tensors in distrib_optim.pt; NULL if its form is unknown. */
 static const ckpt_value *mgo_flat_dict(const ckpt_value *root)
 {
     ckpt_dict map = ckpt_value_map(root), types;
@@ -249,7 +251,7 @@ static const ckpt_value *mgo_flat_dict(const ckpt_value *root)
     return found && found->kind == CKPT_V_DICT ? found : NULL;
 }
 
-/* A flat tensor of the file as one of the map's, not listed; NULL: it is none. */
+/* Make a hidden tensor for a flat tensor of the file; NULL if it is not one. */
 static int mgo_flat_tensor(mgo_reader *r, const ckpt_value *v, ckpt_tensor **out)
 {
     const ckpt_tensor_value *t = v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
@@ -271,7 +273,7 @@ static int mgo_flat_tensor(mgo_reader *r, const ckpt_value *v, ckpt_tensor **out
     return rc == CKPT_OK ? ckpt_map_back_whole(r->map, *out, t->storage->source, at, r->err) : rc;
 }
 
-/* Cut one flat tensor of a rank into its parameters'. */
+/* Cut a flat tensor of a rank into its parameters' tensors. */
 static int mgo_flat_cut(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind,
                         const ckpt_tensor *flat)
 {
@@ -300,7 +302,7 @@ static int mgo_flat_cut(mgo_reader *r, const ckpt_meg_rank *rank, const char *ki
     return rc;
 }
 
-/* The file of one rank; the map owns it from then on. */
+/* Read the file of one rank; the map owns it afterwards. */
 static int mgo_flat_read(mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_value **dict)
 {
     const char *path = ckpt_arena_printf(r->map->arena, "%s/" CKPT_MEG_FLAT, rank->path);
@@ -322,7 +324,7 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     const ckpt_value *dict = NULL;
     int rc = rank->flat ? mgo_flat_read(r, rank, &dict) : CKPT_OK;
 
-    // what was saved without its optimizer has no groups either, and does not come here
+    // a run saved without optimizer has no groups, and does not get here
     if (rc == CKPT_OK && !rank->flat)
         rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
                               "%s/" CKPT_MEG_FLAT " is not there: the optimizer's state is in it; "
@@ -361,9 +363,9 @@ static int mgo_flat(mgo_reader *r)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the state ---- */
 
-/* All kinds, joined as the weights were. */
+/* Join all kinds like the weights. */
 static int mgo_join(mgo_reader *r)
 {
     int rc = CKPT_OK;
@@ -379,7 +381,8 @@ static int mgo_join(mgo_reader *r)
     return rc;
 }
 
-/* One optimizer, as the first rank has it: its groups, its kinds of state; *flat: it has none. */
+/* Add one optimizer of the first rank: its groups and kinds of state; *flat: state is in flat
+ * tensors. */
 static int mgo_add(mgo_reader *r, size_t o, bool *flat)
 {
     mgo_optimizer *one = &r->one[o];
@@ -432,7 +435,7 @@ static int mgo_read(mgo_reader *r)
     return rc == CKPT_OK && !r->map->no_state ? ckpt_meg_state(r->job, &r->group) : rc;
 }
 
-/* What the first rank saved beside model and optimizer, and the random states of the others. */
+/* Collect the first rank's other values, and the random states of all ranks. */
 static int mgo_rest(mgo_reader *r)
 {
     ckpt_arena *arena = r->map->arena;

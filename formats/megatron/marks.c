@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * marks.c: owns what names in a folder say of it.
+ * marks.c: recognises checkpoints by the names in a folder.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * megatron.c: the directory driver of Megatron-LM's checkpoints: runs and iterations, and what
- * common.pt adds to the distributed checkpoint beside it.
+ * megatron.c: reads Megatron-LM's checkpoints: runs and iterations, and common.pt beside the
+ * distributed checkpoint.
  *
  * Checked against Megatron-Core 0.16.
  */
@@ -14,9 +14,9 @@
 #include "libckpt/map/adopt.h"
 
 enum {
-    MGC_SURE = 93,  /* of an iteration's folder, and of a tracker: DeepSpeed's `latest` is surer */
-    MGC_TAGS = 81,  /* of iterations without a tracker */
-    MGC_DONE = 4096 /* bytes of metadata.json */
+    MGC_SURE = 93,  /* an iteration's folder, or a tracker; below DeepSpeed's `latest` */
+    MGC_TAGS = 81,  /* score of iterations without a tracker */
+    MGC_DONE = 4096 /* limit of metadata.json in bytes */
 };
 
 static int mgc_probe(const ckpt_listing *list)
@@ -25,26 +25,26 @@ static int mgc_probe(const ckpt_listing *list)
 
     if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list))
         return MGC_SURE;
-    // Megatron-DeepSpeed keeps a tracker beside DeepSpeed's own folders
+    // Megatron-DeepSpeed writes a tracker beside DeepSpeed's folders
     for (size_t i = 0; i < list->n; i++) {
         if (list->entry[i].is_dir && ckpt_meg_is_iter(list->entry[i].name))
             return tracker && !tracker->is_dir ? MGC_SURE : MGC_TAGS;
-        // verl's runs have a tracker of this name
+        // runs of verl have a tracker of the same name
         if (list->entry[i].is_dir && strncmp(list->entry[i].name, "global_step_", 12) == 0)
             return 0;
     }
     return tracker && !tracker->is_dir ? MGC_TAGS : 0;
 }
 
-/* The tracker stands for its run. */
+/* A path to the tracker stands for its run. */
 static int mgc_part(const char *file_name)
 {
     return strcmp(file_name, CKPT_MEG_TRACKER) == 0 ? 2 : 0;
 }
 
-/* ---- what says that it is whole ---- */
+/* ---- completeness ---- */
 
-/* metadata.json: the save has finished, and is of a kind that is read here. */
+/* Check metadata.json: the save finished, and its kind is supported. */
 static int mgc_done(const ckpt_meg_job *job)
 {
     static const char *const known[] = {"torch_dist", "torch_dcp", "fsdp_dtensor"};
@@ -77,7 +77,7 @@ static int mgc_done(const ckpt_meg_job *job)
 
 /* ---- common.pt ---- */
 
-/* Take over common.pt with its tree. */
+/* Adopt common.pt with its tree. */
 static int mgc_common(ckpt_meg_job *job)
 {
     const char *path = ckpt_arena_printf(job->map->arena, "%s/" CKPT_MEG_COMMON, job->list->folder);
@@ -104,7 +104,7 @@ static int mgc_common(ckpt_meg_job *job)
     return CKPT_OK;
 }
 
-/* The tree of values: common.pt's, then what the distributed checkpoint holds. */
+/* Make the tree of values: common.pt's, then the distributed checkpoint's. */
 static int mgc_values(ckpt_meg_job *job)
 {
     ckpt_arena *arena = job->map->arena;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns what names of Megatron-Core say.
+ * names.c: parses Megatron-Core's names.
  *
  *     optimizer.state.<kind>.<weight>              state of one parameter, in the model's shape
  *     chained_<i>.optimizer.state.<kind>.<weight>  the same, of one of several optimizers
  *     optimizer.distributed. ...                   flat buffers over data-parallel ranks
  *     ... _extra_state/shard_ ..., rng_state/ ...  objects
  *
- * Everything else is the model's.
+ * All other names belong to the model.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +21,13 @@ typedef struct mgn_reader {
     ckpt_dcp_role *out;
     const ckpt_dcp_metadata *m;
     ckpt_arena *arena;
-    ckpt_index weight; /* items that are the model's, by name */
+    ckpt_index weight; /* the model's items by name */
     ckpt_err *err;
 } mgn_reader;
 
 /* ---- one name ---- */
 
-/* Skip "chained_<i>." where a name has it. */
+/* Skip a prefix "chained_<i>.". */
 static const char *mgn_unchained(const char *name)
 {
     static const char chained[] = "chained_";
@@ -44,7 +44,7 @@ static bool mgn_begins(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* The weight that optimizer state is of; *kind has room for MGN_KIND bytes.  NULL: none. */
+/* The weight of an optimizer state's name; *kind has room for MGN_KIND bytes.  NULL: not state. */
 static const char *mgn_cut(const char *item, char *kind)
 {
     static const char state[] = "optimizer.state.";
@@ -77,7 +77,7 @@ uint32_t ckpt_meg_stacked(const char *name)
                *layer = mgn_begins(name, "layers.") ? name + 7 : (dot ? dot + 8 : NULL);
     uint32_t n = layer && (*layer < '0' || *layer > '9');
 
-    // experts are numbered in files of one rank, and stacked where they are joined
+    // experts have numbers in one rank's file, and a stacked axis in joined tensors
     return n + (strstr(name, ".experts.experts.") != NULL);
 }
 
@@ -90,7 +90,7 @@ static bool mgn_same(const void *ctx, uint32_t number, const void *key)
     return strcmp(r->m->item.at[number].name.at, key) == 0;
 }
 
-/* Tensors that are no optimizer's; the others are state of nobody until a name is found. */
+/* Mark the model's tensors; optimizer tensors stay FLAT until mgn_moment finds their weight. */
 static int mgn_model(mgn_reader *r)
 {
     for (size_t i = 0; i < r->m->item.n; i++) {
@@ -114,8 +114,8 @@ static bool mgn_same_shape(const ckpt_dcp_item *a, const ckpt_dcp_item *b)
 }
 
 /*
- * State of a weight that is there, and has its shape; older releases stored it flat, cut over
- * data-parallel ranks, which the state's maker will not find.
+ * Mark an item as the state of a weight with the same shape.  Older releases stored state flat, cut
+ * over data-parallel ranks; it stays FLAT.
  */
 static int mgn_moment(mgn_reader *r, size_t i)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.c: owns how tensor-parallel ranks' slices of Megatron's parameters join, and how layers
- * are stacked.
+ * rules.c: joins tensor-parallel slices of Megatron's parameters, and stacks layers.
  *
  *     by rows     linear_qkv, linear_fc1, word_embeddings, output_layer
  *     by columns  linear_proj, linear_fc2: their biases are whole on every rank
  *     whole       norms, positions, routers
  *
- * linear_fc1 of a gated MLP has its gate's rows before the others on every rank: gates join, then
- * the rest.  That it is gated shows in its shape: it has twice as many rows as linear_fc2 columns.
- * The names of Megatron-LM before Core follow the same rules.
+ * On every rank, linear_fc1 of a gated MLP has the gate's rows before the others, so that gates and
+ * other rows are joined separately.  An MLP is gated if linear_fc1 has twice as many rows as
+ * linear_fc2 has columns.  The names of Megatron-LM before Core follow the same rules.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #include "formats/megatron/megatron.h"
 #include "libckpt/map/extent.h"
 
-/* Ends of names, from a dot on. */
+/* True if a name ends with one of the given parts, after a dot. */
 static bool mgr_ends(const char *name, const char *const *ends, size_t n)
 {
     size_t have = strlen(name);
@@ -95,7 +94,7 @@ static bool mgr_whole(const char *name)
            strstr(name, "layernorm_");
 }
 
-/* The other matrix of an MLP: "...fc1..." has "...fc2.weight". */
+/* The second matrix of an MLP: for "...fc1..." it is "...fc2.weight". */
 static const ckpt_tensor *mgr_second(const ckpt_map *map, const char *name)
 {
     static const char *const pair[][2] = {{"linear_fc1.", "linear_fc2.weight"},
@@ -114,7 +113,8 @@ static const ckpt_tensor *mgr_second(const ckpt_map *map, const char *name)
     return NULL;
 }
 
-/* Rows of a first matrix or of its bias: as many as the second has columns, or twice as many. */
+/* Decide if an MLP is gated: its first matrix or bias has twice as many rows as the second has
+ * columns.  False if it has neither as many nor twice as many. */
 static bool mgr_gated(const ckpt_map *map, const char *name, uint32_t lead, bool *gated)
 {
     const ckpt_tensor *second = mgr_second(map, name);
@@ -186,7 +186,7 @@ static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t laye
     return true;
 }
 
-/* The stack of n layers as a tensor: in the list of the map, or hidden. */
+/* Make a tensor of n stacked layers, in the map's list or hidden. */
 static int mgr_pile(ckpt_tensor **out, ckpt_map *map, const ckpt_tensor *like,
                     const ckpt_tensor *const *layer, uint64_t n, ckpt_err *err)
 {
@@ -211,7 +211,7 @@ static int mgr_pile(ckpt_tensor **out, ckpt_map *map, const ckpt_tensor *like,
     return rc;
 }
 
-/* The stack, and one of the copies that its layers have. */
+/* Make the stack, and a twin for each further copy of its layers. */
 static int mgr_stack(ckpt_map *map, const char *name, const ckpt_tensor *weight,
                      const ckpt_tensor **layer, uint64_t n, ckpt_err *err)
 {
@@ -229,7 +229,7 @@ static int mgr_stack(ckpt_map *map, const char *name, const ckpt_tensor *weight,
         if (rc == CKPT_OK && last)
             last->twin = made;
         last = made;
-        like.file = 1; // copies are not in the list
+        like.file = 1; // twins are hidden
         for (uint64_t i = 0; i < n; i++) {
             layer[i] = layer[i]->twin;
             more = more && layer[i];
@@ -252,7 +252,7 @@ static int mgr_order(const void *pa, const void *pb)
     return (a->tp > b->tp) - (a->tp < b->tp);
 }
 
-/* One layer of a weight: the slices of its ranks, joined. */
+/* Join the ranks' slices of one layer of a weight. */
 static int mgr_whole_layer(const ckpt_tensor **out, ckpt_map *map, const ckpt_meg_part *part,
                            uint32_t tp, ckpt_err *err)
 {
@@ -278,7 +278,7 @@ static int mgr_whole_layer(const ckpt_tensor **out, ckpt_map *map, const ckpt_me
     return rc;
 }
 
-/* How many parts stacking has put into a weight: layers, and experts of them. */
+/* The number of parts in a stacked weight: layers, or layers times experts. */
 static uint64_t mgr_layers(const ckpt_tensor *weight, const ckpt_tensor *part)
 {
     uint64_t n = 1;
@@ -288,7 +288,7 @@ static uint64_t mgr_layers(const ckpt_tensor *weight, const ckpt_tensor *part)
     return n;
 }
 
-/* All layers of one weight. */
+/* Join and stack all layers of one weight. */
 static int mgr_weight(ckpt_map *map, const char *kind, const ckpt_meg_part *part, size_t n,
                       uint32_t tp, ckpt_err *err)
 {
@@ -304,7 +304,7 @@ static int mgr_weight(ckpt_map *map, const char *kind, const ckpt_meg_part *part
                        map->path, n, name, n_layers * tp);
     for (uint64_t i = 0; rc == CKPT_OK && i < n_layers; i++)
         rc = mgr_whole_layer(&layer[i], map, &part[i * tp], tp, err);
-    // joining has listed every layer
+    // remove the layers that joining added to the list
     map->tensors.n = listed;
     if (rc == CKPT_OK)
         rc = ckpt_map_reindex(map, err);

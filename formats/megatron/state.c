@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: owns the making of the training state: the parameters of groups, fp32 masters, step
- * counts, the values of the run.
+ * state.c: builds the training state: the parameters of groups, fp32 masters, step counts, the
+ * values of the run.
  */
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
 #include "libckpt/map/extent.h"
 
-enum { MGS_DEPTH = 3 }; /* optimizers inside each other */
+enum { MGS_DEPTH = 3 }; /* nested optimizers */
 
 typedef struct mgs_maker {
     ckpt_meg_job *job;
@@ -47,7 +47,7 @@ static int mgs_fill(mgs_maker *m, size_t number)
     return g->fields ? CKPT_OK : ckpt_fail_memory(m->err);
 }
 
-/* Every trained parameter is in one group. */
+/* Check that every trained parameter is in one group, and fill the groups. */
 static int mgs_groups_fill(mgs_maker *m)
 {
     int rc = CKPT_OK;
@@ -70,7 +70,7 @@ static int mgs_groups_fill(mgs_maker *m)
 
 /* ---- masters ---- */
 
-/* Let a weight be the fp32 master, with the model's own as a copy of it. */
+/* Make the fp32 master the weight, with the model's weight as its twin. */
 static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *master)
 {
     ckpt_tensor *copy = ckpt_arena_copy(m->map->arena, weight, sizeof *weight);
@@ -83,7 +83,7 @@ static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *mast
     return CKPT_OK;
 }
 
-/* Masters leave the list of tensors: they are the weights now. */
+/* Remove the masters from the list, because they are the weights now. */
 static int mgs_masters(mgs_maker *m)
 {
     static const char *const kinds[] = {"param", "fp32_param", "master_param"};
@@ -112,7 +112,7 @@ static int mgs_masters(mgs_maker *m)
 
 /* ---- entries ---- */
 
-/* The step counts of a group's parameters, as torch's optimizers keep them: one number each. */
+/* Add one step count per parameter of a group, as torch's optimizers store them. */
 static int mgs_steps(mgs_maker *m, const ckpt_group *g, int64_t step)
 {
     static const uint64_t none = 0;
@@ -156,7 +156,7 @@ static int mgs_entries(mgs_maker *m)
     return rc == CKPT_OK ? ckpt_dcp_entries(m->map, m->state, NULL, NULL, m->err) : rc;
 }
 
-/* Nothing that a run could want back: None, or lists of it. */
+/* True for values without content: None, or a list of it. */
 static bool mgs_is_empty(const ckpt_value *v)
 {
     ckpt_seq s = ckpt_value_seq(v);
@@ -166,8 +166,8 @@ static bool mgs_is_empty(const ckpt_value *v)
 }
 
 /*
- * What an optimizer keeps beside groups and state (grad_scaler), in the dicts that it has them in;
- * NULL: nothing, or no memory (*ok false).
+ * Collect an optimizer's values beside groups and state (grad_scaler), in their dicts; NULL:
+ * nothing, or no memory (*ok is false).
  */
 static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, unsigned depth,
                               bool *ok)
@@ -192,7 +192,7 @@ static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, un
     return rest;
 }
 
-/* What goes into the model file of a training format: all but model and optimizer. */
+/* Make the values of a training format's model file: everything except model and optimizer. */
 static int mgs_values(mgs_maker *m)
 {
     ckpt_arena *arena = m->map->arena;
@@ -221,7 +221,7 @@ static int mgs_values(mgs_maker *m)
     return ok ? CKPT_OK : ckpt_fail_memory(m->err);
 }
 
-/* ---- the whole ---- */
+/* ---- the state ---- */
 
 static int mgs_make(mgs_maker *m)
 {
