@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.c: owns what FSDP1 keeps of flat parameters: one axis, cut over the ranks without regard to
- * the parameters in it.
+ * flat.c: extracts parameters from FSDP1's flat parameters, which have one axis and are cut over
+ * the ranks without regard to parameter bounds.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_aren
     if (!shape)
         return ckpt_fail_memory(err);
     *shape = n;
-    // files were read in the order of their ranks
+    // pieces are in rank order, because files are read in rank order
     for (size_t i = 0; i < from->piece.n; i++) {
         const ckpt_ranks_piece *p = &from->piece.at[i];
         ckpt_axis *axis;
@@ -56,7 +56,7 @@ int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_aren
         *slot = *p;
         slot->axis = axis;
         slot->n = hi - lo;
-        (void)ckpt_dtype_bytes(from->dtype, skip, &skip); // inside the storage
+        (void)ckpt_dtype_bytes(from->dtype, skip, &skip); // cannot fail: inside the storage
         slot->at = p->at + skip;
     }
     return CKPT_OK;

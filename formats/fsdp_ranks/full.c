@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * full.c: the driver of whole dicts of a model and its optimizer, as torch.save writes them of a
- * FULL_STATE_DICT, of DDP or of a single process.
+ * full.c: reads whole dicts of a model and its optimizer, as torch.save writes them for a
+ * FULL_STATE_DICT, for DDP or for a single process.
  *
  *     pytorch_model_fsdp.bin, optimizer.bin    accelerate and the Trainer of transformers, with
  *     scheduler.bin or scheduler.pt            their schedule
  *     X.pt, X.ckpt                             one file: {"model": ..., "optimizer": ...}, also
- *                                              what Lightning writes: state_dict, optimizer_states
+ *                                              Lightning's {state_dict, optimizer_states}
  *
- * Alone, such files are torch files like any other; here they are a run.
+ * A single such file without an optimizer is read as an ordinary torch file; here the files make a
+ * run.
  */
 #include <string.h>
 
@@ -28,14 +29,14 @@ static bool rfu_ends(const char *name, const char *suffix)
     return n > m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* The name of a file that may hold a whole run. */
+/* True for the name of a file that may hold a whole run. */
 static bool rfu_single(const char *name)
 {
     return rfu_ends(name, ".pt") || rfu_ends(name, ".pth") || rfu_ends(name, ".ckpt") ||
            rfu_ends(name, ".bin") || rfu_ends(name, ".tar");
 }
 
-/* The one such file of a folder that has nothing else; NULL: there is none. */
+/* The only file of a folder if it is one of these; else NULL. */
 static const char *rfu_alone(const ckpt_listing *list)
 {
     const ckpt_entry *e = list->n == 1 ? &list->entry[0] : NULL;
@@ -43,7 +44,7 @@ static const char *rfu_alone(const ckpt_listing *list)
     return e && !e->is_dir && rfu_single(e->name) ? e->name : NULL;
 }
 
-/* No file says that a save has finished: what is missing is found by opening it. */
+/* No file marks a finished save, so that missing files are found only when they are opened. */
 static bool rfu_is_one(const ckpt_listing *list)
 {
     return ckpt_listing_has(list, RFU_MODEL, false);
@@ -56,7 +57,7 @@ static const ckpt_run_layout rfu_run = {
     .text = ckpt_dcp_number_of,
 };
 
-/* Above a model folder: the Trainer writes model.safetensors beside them. */
+/* Score above a model folder, because the Trainer writes model.safetensors beside these files. */
 static int rfu_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_has(list, RFU_MODEL, false))
@@ -68,12 +69,12 @@ static int rfu_probe(const ckpt_listing *list)
 
 /* ---- one file ---- */
 
-/* A file with an optimizer is a run's, even if what else is in it cannot be told. */
+/* True for a file with an optimizer: it belongs to a run, even if its other content is unknown. */
 static bool rfu_holds(const ckpt_value *values)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
     ckpt_whole whole = {0};
-    // the walk's marks are back at 0 when it has ended
+    // the cast is safe, because the walk resets its marks
     bool has = arena &&
                ckpt_whole_of(&whole, (ckpt_value *)(uintptr_t)values, arena, NULL) == CKPT_OK &&
                whole.n_optimizers > 0;
@@ -83,7 +84,7 @@ static bool rfu_holds(const ckpt_value *values)
     return has;
 }
 
-/* A value is a part of the whole that was taken, or a dict or list of nothing else. */
+/* True if a value was taken as model or optimizer, or is a container of just that. */
 static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -94,11 +95,11 @@ static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v)
         if (whole->part.at[i].value == v)
             return whole->part.at[i].kind == CKPT_WHOLE_OPTIMIZER || i == whole->model;
     }
-    // {"optimizer": {"optimizer": ...}}, [optimizer]
+    // e.g. {"optimizer": {"optimizer": ...}}, [optimizer]
     return n == 1 && rfu_is_taken(whole, map.n ? map.at[0].value : seq.at[0]);
 }
 
-/* The members of a file: its model, its optimizer, and the rest. */
+/* Divide a file into its model, its optimizer, and other values. */
 static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_whole *whole,
                        ckpt_value *root)
 {
@@ -122,7 +123,8 @@ static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckp
     return rc == CKPT_OK && r->with_optimizer ? ckpt_ranks_take_optim(r, file, optim) : rc;
 }
 
-/* Copies of the model stay members of the run; with another model or optimizer it is no one run. */
+/* Take a single file.  Copies of the model stay values of the run; several models or optimizers are
+ * refused. */
 static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
     ckpt_whole whole = {0};
@@ -146,7 +148,7 @@ static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *
 
 /* ---- several files ---- */
 
-/* A scheduler's own dict becomes a member of the run. */
+/* Make a scheduler's dict a value of the run. */
 static int rfu_take_schedule(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
     ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c: owns what the ranks' files have under one name, and the tensor of the map that it makes.
+ * join.c: collects the pieces of a tensor from the ranks' files, and makes a tensor of the map.
  *
- * A box that several ranks have (replicas of HSDP, plain tensors) is taken from the first of them;
- * those of the others are twins, which are compared whenever the values are read.
+ * If several ranks have the same box (replicas of HSDP, plain tensors), the first rank's is used.
+ * The others become twins, which are compared when the values are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ ckpt_ranks_item *ckpt_ranks_find(const ckpt_ranks_set *set, const char *name)
     return at == CKPT_INDEX_NONE ? NULL : &set->item.at[at];
 }
 
-/* The item of a name, made of what the first rank says when it is new; NULL: no memory. */
+/* Find the item of a name, or make it with the first rank's description; NULL: no memory. */
 static ckpt_ranks_item *rjn_item(ckpt_ranks_set *set, ckpt_arena *arena, const char *name,
                                  const ckpt_ranks_part *part)
 {
@@ -66,7 +66,7 @@ static ckpt_ranks_item *rjn_item(ckpt_ranks_set *set, ckpt_arena *arena, const c
 
 /* ---- pieces ---- */
 
-/* A storage as a source of the map that is made. */
+/* Add a file's storage as a source of the output map. */
 static int rjn_source(const ckpt_ranks_file *file, uint32_t from, uint32_t *out, ckpt_err *err)
 {
     ckpt_source s;
@@ -84,7 +84,7 @@ static int rjn_source(const ckpt_ranks_file *file, uint32_t from, uint32_t *out,
     return rc;
 }
 
-/* Where the elements of a box lie: the view's own strides. */
+/* Add a box as a piece of an item, with the view's strides. */
 static int rjn_piece(const ckpt_ranks_file *file, ckpt_ranks_item *item, const ckpt_ranks_box *box,
                      ckpt_err *err)
 {
@@ -102,7 +102,7 @@ static int rjn_piece(const ckpt_ranks_file *file, ckpt_ranks_item *item, const c
             return ckpt_fail(err, CKPT_EFORMAT, "%s: %.200s: a stride overflows", file->where.file,
                              file->where.key);
         axis[k] = (ckpt_axis){box->start[k], box->count[k], (int64_t)by};
-        piece.n *= box->count[k]; // the local tensor's size was checked when it was read
+        piece.n *= box->count[k]; // no overflow: checked when the local tensor was read
         piece.rows &= k == 0 || box->count[k] == item->shape[k];
     }
     piece.axis = axis;
@@ -120,7 +120,7 @@ static int rjn_piece(const ckpt_ranks_file *file, ckpt_ranks_item *item, const c
     return CKPT_OK;
 }
 
-/* What two ranks say of one tensor. */
+/* Check that two ranks describe the same tensor. */
 static int rjn_agrees(const ckpt_ranks_file *file, ckpt_ranks_item *item,
                       const ckpt_ranks_part *part, ckpt_err *err)
 {
@@ -161,12 +161,12 @@ int ckpt_ranks_add(ckpt_ranks_set *set, const ckpt_ranks_file *file, const char 
 
 /* ---- tensors ---- */
 
-/* Boxes by where they begin, row-major; the same box by rank. */
+/* Sort boxes by their first element in row-major order, equal boxes by rank. */
 static int rjn_order(const void *pa, const void *pb)
 {
     const ckpt_ranks_piece *a = pa, *b = pb;
 
-    for (uint32_t k = 0; a->axis[k].count != 0; k++) { // behind the last axis stands an empty one
+    for (uint32_t k = 0; a->axis[k].count != 0; k++) { // an empty axis follows the last one
         if (a->axis[k].start != b->axis[k].start)
             return a->axis[k].start < b->axis[k].start ? -1 : 1;
     }
@@ -182,7 +182,7 @@ static bool rjn_same_box(const ckpt_ranks_piece *a, const ckpt_ranks_piece *b, u
     return true;
 }
 
-/* A piece as an extent: an interval of the flattened tensor, or a box. */
+/* Make the extent of a piece: an interval of the flattened tensor, or a box. */
 static bool rjn_extent(ckpt_arena *arena, const ckpt_ranks_item *item, const ckpt_ranks_piece *p,
                        bool rows, ckpt_extent *e)
 {
@@ -195,7 +195,7 @@ static bool rjn_extent(ckpt_arena *arena, const ckpt_ranks_item *item, const ckp
     if (!axis)
         return false;
     *axis = (ckpt_axis){0, p->n, (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8)};
-    if (item->ndim > 0) // whole rows, none of them empty
+    if (item->ndim > 0) // whole rows, and not empty
         axis->start = p->axis[0].start * (p->n / p->axis[0].count);
     e->ndim = 1;
     e->axis = axis;
@@ -203,8 +203,9 @@ static bool rjn_extent(ckpt_arena *arena, const ckpt_ranks_item *item, const ckp
 }
 
 /*
- * The extents of copy number `copy`: of each box the piece that many ranks later, or the first
- * where there are fewer.  *n: how many; *more: some box has further copies.
+ * Make the extents of copy number `copy`: each box from the rank with that number among its
+ * holders, or from the first if there are fewer.  *n: number of extents; *more: some box has more
+ * copies.
  */
 static bool rjn_extents(ckpt_arena *arena, const ckpt_ranks_item *item, size_t copy, bool rows,
                         ckpt_extent *out, uint32_t *n, bool *more)
@@ -223,7 +224,7 @@ static bool rjn_extents(ckpt_arena *arena, const ckpt_ranks_item *item, size_t c
     return true;
 }
 
-/* The tensor's extents, and a twin for each further copy. */
+/* Set the tensor's extents, and add a twin for each further copy. */
 static int rjn_back(ckpt_map *map, ckpt_ranks_item *item, ckpt_tensor *t, ckpt_err *err)
 {
     ckpt_extent *extent = ckpt_alloc((item->piece.n + 1) * sizeof *extent);

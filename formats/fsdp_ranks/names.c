@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns the names of the files of each rank: kind, world, rank.
+ * names.c: parses the names of the ranks' files: kind, world size, rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 const char *const ckpt_ranks_file_kinds[CKPT_RANKS_KINDS] = {"model", "optim", "extra_state"};
 
-/* A number as programs print it: without leading zeros. */
+/* Parse a number without leading zeros, as programs print it. */
 static bool rfn_number(const char **at, uint32_t *out)
 {
     size_t n = strspn(*at, "0123456789");
@@ -21,7 +21,7 @@ static bool rfn_number(const char **at, uint32_t *out)
     return true;
 }
 
-/* "<kind>[_world_size_W]_rank_R.pt" */
+/* Parse "<kind>[_world_size_W]_rank_R.pt". */
 bool ckpt_ranks_name_parse(const char *name, ckpt_ranks_file_name *out)
 {
     static const char world[] = "_world_size_", rank[] = "_rank_";
@@ -45,7 +45,7 @@ bool ckpt_ranks_name_parse(const char *name, ckpt_ranks_file_name *out)
     return false;
 }
 
-/* 57: names with the world's size; 54: others; 0: none. */
+/* 57 if names have the world size, 54 if not, 0 if there are no such files. */
 int ckpt_ranks_sure(const ckpt_listing *list)
 {
     ckpt_ranks_file_name name;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * numbers.c: owns the question which parameters an optimizer's numbers mean.
+ * numbers.c: maps the numbers of an optimizer's state to parameters.
  *
- * torch numbers parameters group by group.  Their order in a group is that of the model, but the
- * model's dict has more than the optimizer: buffers, tied names, frozen parameters.  Shapes decide:
- * a way of reading the numbers counts only if it is the only one.
+ * torch numbers parameters group by group, in a group in the model's order.  But the model's dict
+ * has more entries than the optimizer: buffers, tied names, frozen parameters.  Shapes decide: an
+ * assignment is accepted only if it is the only one that fits.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,17 +18,17 @@ typedef struct rnm_finder {
     ckpt_ranks_numbers *out;
     ckpt_arena *arena;
     const char *path;
-    const ckpt_ranks_item **param; /* of the model, in its order; buffers and tied names left out */
+    const ckpt_ranks_item **param; /* in the model's order, without buffers and tied names */
     size_t n_params;
-    const ckpt_ranks_item **moment; /* of each number: state with axes, or NULL */
-    uint32_t *group;                /* of each number */
-    size_t *at;                     /* of each number: in param */
+    const ckpt_ranks_item **moment; /* by number: a state tensor with axes, or NULL */
+    uint32_t *group;                /* by number */
+    size_t *at;                     /* by number: index in param */
     ckpt_err *err;
 } rnm_finder;
 
-/* ---- what there is ---- */
+/* ---- parameters and numbers ---- */
 
-/* Another name of a parameter before it. */
+/* True for another name of an earlier parameter. */
 static bool rnm_tied(const rnm_finder *f, const ckpt_ranks_item *item)
 {
     for (size_t i = 0; i < f->n_params; i++) {
@@ -38,7 +38,7 @@ static bool rnm_tied(const rnm_finder *f, const ckpt_ranks_item *item)
     return false;
 }
 
-/* Plain tensors beside parts are buffers. */
+/* Collect the parameters; plain tensors beside sharded ones are buffers. */
 static int rnm_params(rnm_finder *f)
 {
     const ckpt_ranks_items *all = &f->out->model->item;
@@ -56,7 +56,8 @@ static int rnm_params(rnm_finder *f)
     return CKPT_OK;
 }
 
-/* Numbers must be 0, 1, 2 ... in the order of the groups, as torch makes them. */
+/* Read the groups; numbers must be 0, 1, 2 ... in the order of the groups, as torch assigns
+ * them. */
 static int rnm_groups(rnm_finder *f)
 {
     ckpt_seq groups = ckpt_value_seq(f->out->groups);
@@ -83,7 +84,7 @@ static int rnm_groups(rnm_finder *f)
     return CKPT_OK;
 }
 
-/* State with axes of each number, and in which form it is. */
+/* Find a state tensor for each number, and the form of the state. */
 static void rnm_moments(rnm_finder *f)
 {
     const ckpt_ranks_items *all = &f->out->optim->item;
@@ -107,9 +108,9 @@ static void rnm_moments(rnm_finder *f)
     f->out->form = flat && !whole && parts ? CKPT_RANKS_PIECES : CKPT_RANKS_WHOLE;
 }
 
-/* ---- one way alone ---- */
+/* ---- unique assignments ---- */
 
-/* Whether a parameter can be the one of a number, as far as its state tells. */
+/* True if the state of a number fits a parameter. */
 static bool rnm_fits(const rnm_finder *f, size_t number, const ckpt_ranks_item *p)
 {
     const ckpt_ranks_item *m = f->moment[number];
@@ -123,7 +124,7 @@ static bool rnm_fits(const rnm_finder *f, size_t number, const ckpt_ranks_item *
     return ckpt_shape_elems(p->shape, p->ndim, &n) && n == ckpt_ranks_flat_n(m, f->out->group);
 }
 
-/* The numbers in the order of the parameters, some of which may have none. */
+/* Assign the numbers in the order of the parameters; some parameters may have none. */
 static bool rnm_in_order(rnm_finder *f)
 {
     size_t i = 0, k = f->n_params, n = f->out->n;
@@ -136,10 +137,10 @@ static bool rnm_in_order(rnm_finder *f)
             return false;
         f->at[number] = i;
     }
-    // the same from the end: every way lies between the two
+    // assign from the end too: every valid assignment lies between the two
     for (size_t number = n; number-- > 0;) {
         do
-            k--; // a way from the front was found: there is one from the end
+            k--; // in bounds, because an assignment exists
         while (!rnm_fits(f, number, f->param[k]));
         only &= f->at[number] == k;
     }
@@ -150,8 +151,8 @@ static bool rnm_in_order(rnm_finder *f)
 }
 
 /*
- * Several groups: those whose shapes are in one group alone, and all of them in an optimizer's, are
- * told by their order.
+ * Assign several groups by shape.  A shape must occur in one group only and as often as in the
+ * model; order decides among equal shapes.
  */
 static bool rnm_by_shape(rnm_finder *f)
 {
@@ -183,7 +184,7 @@ static bool rnm_by_shape(rnm_finder *f)
 
 /* ---- units of FSDP1 ---- */
 
-/* Layers are wrapped. */
+/* True if two parameters are in the same unit, which is a layer. */
 static bool rnm_same_unit(const ckpt_ranks_item *a, const ckpt_ranks_item *b)
 {
     size_t n = ckpt_order_layer(a->name);
@@ -191,7 +192,7 @@ static bool rnm_same_unit(const ckpt_ranks_item *a, const ckpt_ranks_item *b)
     return n == ckpt_order_layer(b->name) && strncmp(a->name, b->name, n) == 0;
 }
 
-/* The parameters of the unit that param[first] is the first of, from element 0 on. */
+/* Add the parameters of the unit that begins with param[first], from element 0 on. */
 static int rnm_take_unit(rnm_finder *f, size_t first, size_t number, uint64_t *total)
 {
     *total = 0;
@@ -211,7 +212,7 @@ static int rnm_take_unit(rnm_finder *f, size_t first, size_t number, uint64_t *t
     return CKPT_OK;
 }
 
-/* A unit's flat parameter is padded to a multiple of the ranks. */
+/* True if a flat parameter fits: FSDP1 pads it to a multiple of the ranks. */
 static bool rnm_padded(const rnm_finder *f, size_t number, uint64_t total)
 {
     uint64_t have = f->moment[number] ? ckpt_ranks_flat_n(f->moment[number], f->out->group) : 0;
@@ -219,7 +220,7 @@ static bool rnm_padded(const rnm_finder *f, size_t number, uint64_t total)
     return have >= total && have - total < f->out->group && have % f->out->group == 0;
 }
 
-/* Parameters as the model has them: without FSDP1, an optimizer counts them so. */
+/* Sort by the model's order, in which an optimizer without FSDP1 counts parameters. */
 static int rnm_model_order(const void *pa, const void *pb)
 {
     const ckpt_ranks_param *a = pa, *b = pb;
@@ -227,7 +228,7 @@ static int rnm_model_order(const void *pa, const void *pb)
     return (a->model > b->model) - (a->model < b->model);
 }
 
-/* The root first, with what is in no layer, then the layers. */
+/* Assign units: first the root with all parameters outside of layers, then the layers. */
 static int rnm_units(rnm_finder *f, bool *found)
 {
     size_t number = 0;
@@ -258,7 +259,7 @@ static int rnm_units(rnm_finder *f, bool *found)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- all together ---- */
 
 static int rnm_keep(rnm_finder *f)
 {
@@ -273,8 +274,8 @@ static int rnm_keep(rnm_finder *f)
 }
 
 /*
- * Groups that name their parameters (torch 2.6 and later, of optimizers that were given names): all
- * of them in the model, with state of their shapes.
+ * Use `param_names` of the groups (torch 2.6 and later, if the optimizer was given names).  Each
+ * must be in the model and fit the state's shape.
  */
 static int rnm_told(rnm_finder *f, bool *found)
 {

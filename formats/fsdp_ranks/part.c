@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * part.c: owns what a DTensor or a ShardedTensor says of itself: which boxes of which tensor a
- * rank's file holds.
+ * part.c: reads the description of a DTensor or a ShardedTensor: the boxes of the whole tensor that
+ * a rank's file holds.
  *
  * Both are pickled as
  *
@@ -9,7 +9,7 @@
  *                                         (CLASS, dtype, size, stride, offset, ...), state)
  *
  * with the size of the whole tensor.  A DTensor's state has the local tensor and a spec: a mesh of
- * ranks, and for each axis of the mesh a placement.  A ShardedTensor's has shards with their
+ * ranks, and a placement for each axis of the mesh.  A ShardedTensor's state has shards with their
  * offsets.
  */
 #include <inttypes.h>
@@ -22,17 +22,17 @@ typedef struct rpt_reader {
     ckpt_err *err;
 } rpt_reader;
 
-/* A mesh, and where in it the file's rank stands. */
+/* A mesh, and the file's rank as a position in it. */
 typedef struct rpt_mesh {
     uint32_t ndim;
     uint64_t size[CKPT_MAX_DIM], at[CKPT_MAX_DIM];
 } rpt_mesh;
 
-/* How one axis of the mesh cuts. */
+/* The placement on one axis of the mesh. */
 typedef struct rpt_placement {
     bool shards;
     uint32_t dim;    /* of the tensor */
-    uint64_t factor; /* ranks of later axes that cut before; 1: none */
+    uint64_t factor; /* product of the later mesh axes that cut first; 1: none */
 } rpt_placement;
 
 /* ---- objects ---- */
@@ -42,7 +42,7 @@ static int rpt_bad(const rpt_reader *r, const char *what)
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: %.200s: %s", r->where->file, r->where->key, what);
 }
 
-/* A member of an object's state: a dict, or a pair (None, dict) as __slots__ have it. */
+/* A member of an object's state, which is a dict or with __slots__ a pair (None, dict). */
 static const ckpt_value *rpt_get(const ckpt_value *v, const char *key)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : v;
@@ -51,7 +51,7 @@ static const ckpt_value *rpt_get(const ckpt_value *v, const char *key)
     return ckpt_value_get(pair.n == 2 ? pair.at[1] : state, key);
 }
 
-/* An object of a class of torch.distributed, or of a function of torch. */
+/* True for an object of a torch class or function of this name. */
 static bool rpt_is(const ckpt_value *v, const char *name)
 {
     const ckpt_value *cls = v && v->kind == CKPT_V_OBJECT ? v->as.object->cls : NULL;
@@ -62,7 +62,7 @@ static bool rpt_is(const ckpt_value *v, const char *name)
            strcmp(cls->as.global.name.at, name) == 0;
 }
 
-/* A non-negative number. */
+/* Read an integer >= 0. */
 static bool rpt_u64(const ckpt_value *v, uint64_t *out)
 {
     int64_t i;
@@ -73,7 +73,7 @@ static bool rpt_u64(const ckpt_value *v, uint64_t *out)
     return true;
 }
 
-/* A list, tuple or torch.Size of at most CKPT_MAX_DIM numbers. */
+/* Read a list, tuple or torch.Size of at most CKPT_MAX_DIM integers. */
 static bool rpt_u64s(const ckpt_value *v, uint64_t *out, uint32_t *n)
 {
     ckpt_seq s = ckpt_value_seq(v);
@@ -89,7 +89,7 @@ static bool rpt_u64s(const ckpt_value *v, uint64_t *out, uint32_t *n)
     return true;
 }
 
-/* The class that _rebuild_from_type_v2 is given, and its two arguments; NULL: something else. */
+/* The class argument of _rebuild_from_type_v2, and its other arguments; NULL for other objects. */
 static const char *rpt_class(const ckpt_value *v, ckpt_seq *args, const ckpt_value **state)
 {
     ckpt_seq outer;
@@ -105,7 +105,7 @@ static const char *rpt_class(const ckpt_value *v, ckpt_seq *args, const ckpt_val
     return outer.at[1]->as.global.name.at;
 }
 
-/* nn.Parameter(tensor) is the tensor. */
+/* Unwrap nn.Parameter(tensor). */
 static const ckpt_value *rpt_inside(const ckpt_value *v)
 {
     ckpt_seq args = ckpt_value_seq(rpt_is(v, "_rebuild_parameter") ? v->as.object->args : NULL);
@@ -123,7 +123,7 @@ bool ckpt_ranks_is_part(const ckpt_value *v)
 
 /* ---- the mesh ---- */
 
-/* The product of a number or a tuple of numbers: one axis that may be several flattened. */
+/* Read the size of a mesh axis: a number, or the product of a tuple for flattened axes. */
 static bool rpt_axis(const ckpt_value *v, uint64_t *out)
 {
     uint64_t size[CKPT_MAX_DIM];
@@ -141,7 +141,7 @@ static bool rpt_axis(const ckpt_value *v, uint64_t *out)
     return true;
 }
 
-/* Sizes of the mesh: of its tensor of ranks, or of its layout. */
+/* Read the sizes of the mesh, from its tensor of ranks or from its layout. */
 static bool rpt_mesh_sizes(const ckpt_value *v, rpt_mesh *mesh)
 {
     const ckpt_value *ranks = rpt_get(v, "mesh"), *layout = rpt_get(v, "_layout");
@@ -167,7 +167,7 @@ static bool rpt_mesh_sizes(const ckpt_value *v, rpt_mesh *mesh)
     return true;
 }
 
-/* Where the rank stands in a mesh whose ranks are listed row-major. */
+/* Find the rank in a mesh with a row-major list of ranks. */
 static bool rpt_mesh_find(const ckpt_value *v, uint32_t rank, rpt_mesh *mesh)
 {
     const ckpt_value *flat = rpt_get(v, "_flatten_mesh_list");
@@ -219,7 +219,7 @@ static int rpt_mesh_read(const rpt_reader *r, const ckpt_value *v, rpt_mesh *mes
     return CKPT_OK;
 }
 
-/* A mesh that lists its ranks row-major must have the file's rank where it says. */
+/* Check the file's rank against the mesh's row-major list of ranks. */
 static int rpt_mesh_agrees(const rpt_reader *r, const ckpt_value *v, const rpt_mesh *mesh)
 {
     const ckpt_value *ranks = rpt_get(v, "mesh");
@@ -238,7 +238,7 @@ static int rpt_mesh_agrees(const rpt_reader *r, const ckpt_value *v, const rpt_m
                      r->where->file, r->where->key, r->where->rank);
 }
 
-/* "cuda": of 2.15 or of before; NULL: not told. */
+/* The device type: "cuda"; NULL if absent.  torch 2.15 renamed the member. */
 static const char *rpt_device(const ckpt_value *mesh)
 {
     const ckpt_value *v = rpt_get(mesh, "_device_type");
@@ -273,7 +273,7 @@ static int rpt_placement_read(const rpt_reader *r, const ckpt_value *v, uint32_t
     return CKPT_OK;
 }
 
-/* Cut a box as one axis of the mesh does: ceil(n / ranks) for each rank, the last ones less. */
+/* Cut a box along one axis of the mesh: ceil(n / ranks) per rank, less for the last ones. */
 static void rpt_cut(ckpt_ranks_box *box, const rpt_mesh *mesh, const rpt_placement *p, uint32_t k)
 {
     uint64_t n = box->count[p->dim], each = n / mesh->size[k] + (n % mesh->size[k] != 0);
@@ -284,8 +284,8 @@ static void rpt_cut(ckpt_ranks_box *box, const rpt_mesh *mesh, const rpt_placeme
 }
 
 /*
- * The order in which axes of the mesh cut an axis of the tensor, as its placements tell: from the
- * last to the first, each goes where the axes before it make its split factor.
+ * Derive from the split factors in which order mesh axes cut an axis of the tensor: going
+ * backwards, each axis is inserted where the axes before it make up its split factor.
  */
 static int rpt_order_strided(const rpt_reader *r, const rpt_mesh *mesh, const rpt_placement *p,
                              uint32_t dim, uint32_t *order, uint32_t *n)
@@ -297,7 +297,7 @@ static int rpt_order_strided(const rpt_reader *r, const rpt_mesh *mesh, const rp
         if (!p[k].shards || p[k].dim != dim)
             continue;
         while (at < *n && before != p[k].factor)
-            before *= mesh->size[order[at++]]; // the mesh has at most CKPT_RANKS_MAX ranks
+            before *= mesh->size[order[at++]]; // at most CKPT_RANKS_MAX, the ranks of the mesh
         if (before != p[k].factor)
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                              "%s: %.200s: strided shards that no order of cuts makes",
@@ -309,7 +309,7 @@ static int rpt_order_strided(const rpt_reader *r, const rpt_mesh *mesh, const rp
     return CKPT_OK;
 }
 
-/* The same as the spec says it: ShardOrderEntry(tensor_dim, mesh_dims); false: it does not. */
+/* Read that order from the spec: ShardOrderEntry(tensor_dim, mesh_dims); false if it is absent. */
 static bool rpt_order_told(const ckpt_value *spec, uint32_t dim, uint32_t *order, uint32_t *n)
 {
     ckpt_seq entries = ckpt_value_seq(rpt_get(spec, "shard_order"));
@@ -329,7 +329,7 @@ static bool rpt_order_told(const ckpt_value *spec, uint32_t dim, uint32_t *order
     return false;
 }
 
-/* Cut along one axis of the tensor by all axes of the mesh that do. */
+/* Cut a box along one axis of the tensor by all mesh axes that shard it. */
 static int rpt_cut_dim(const rpt_reader *r, const ckpt_value *spec, const rpt_mesh *mesh,
                        const rpt_placement *p, uint32_t dim, ckpt_ranks_box *box)
 {
@@ -361,7 +361,7 @@ static int rpt_cut_dim(const rpt_reader *r, const ckpt_value *spec, const rpt_me
 
 /* ---- parts ---- */
 
-/* A local tensor is the box that it is said to be; empty ones are left out. */
+/* Check that a local tensor has the shape of its box, and add it; empty boxes are left out. */
 static int rpt_box(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value *v,
                    const ckpt_ranks_box *like)
 {
@@ -419,7 +419,7 @@ static int rpt_dtensor(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_val
     return rc == CKPT_OK ? rpt_box(r, out, rpt_get(state, "_local_tensor"), &box) : rc;
 }
 
-/* torch.device("cuda", 0) */
+/* The device of torch.device("cuda", 0). */
 static const char *rpt_device_of(const ckpt_value *v)
 {
     ckpt_seq args = ckpt_value_seq(rpt_is(v, "device") ? v->as.object->args : NULL);
@@ -429,7 +429,7 @@ static const char *rpt_device_of(const ckpt_value *v)
                : NULL;
 }
 
-/* One shard of a ShardedTensor. */
+/* Read one shard of a ShardedTensor. */
 static int rpt_shard(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value *v)
 {
     const ckpt_value *m = rpt_get(v, "metadata");
@@ -450,7 +450,7 @@ static int rpt_shard(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value
     return rpt_box(r, out, rpt_get(v, "tensor"), &box);
 }
 
-/* State: (local shards, metadata, process group, sharding spec, rrefs). */
+/* Read the state: (local shards, metadata, process group, sharding spec, rrefs). */
 static int rpt_sharded(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value *state)
 {
     ckpt_seq s = ckpt_value_seq(state), shards;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c: the directory driver of per-rank FSDP files: which files there are.
+ * ranks.c: reads folders of per-rank FSDP files.
  *
- * Opening reads the pickles of all ranks, one file at a time; of the first rank alone the values
- * stay in memory.
+ * Opening reads the pickles of all ranks, one file at a time; only the first rank's values stay in
+ * memory.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 typedef struct rdr_reader {
     ckpt_ranks_run run;
     const ckpt_listing *list;
-    uint32_t n[CKPT_RANKS_KINDS]; /* files of each kind */
-    bool named;                   /* files have the world's size in their names */
+    uint32_t n[CKPT_RANKS_KINDS]; /* number of files of each kind */
+    bool named;                   /* file names have the world size */
 } rdr_reader;
 
 /* ---- which folders ---- */
 
-/* Each rank has written its model, and of the other kinds all files or none. */
+/* True if every rank has a model file, and for the other kinds all ranks or none have a file. */
 static bool rdr_done(const ckpt_listing *list)
 {
     uint32_t world = 0, most = 0, n[CKPT_RANKS_KINDS] = {0};
@@ -42,7 +42,7 @@ static bool rdr_done(const ckpt_listing *list)
     return done;
 }
 
-/* No file names the checkpoint to go on from: the newest is. */
+/* No file names the checkpoint to resume from, so that the newest finished one is used. */
 static const ckpt_run_layout rdr_run = {
     .is_tag = ckpt_ranks_is_one,
     .is_done = rdr_done,
@@ -50,7 +50,8 @@ static const ckpt_run_layout rdr_run = {
     .text = ckpt_dcp_number_of,
 };
 
-/* Programs without files of ranks name steps so too: their own drivers are surer. */
+/* Score runs low, because other programs name steps in the same way and their drivers know
+ * better. */
 static int rdr_probe(const ckpt_listing *list)
 {
     int sure = ckpt_ranks_sure(list);
@@ -62,7 +63,7 @@ static int rdr_probe(const ckpt_listing *list)
 
 /* ---- files ---- */
 
-/* Count files, which must be of one world, each of a rank in it. */
+/* Count the files; all must have the same world size and a rank below it. */
 static int rdr_count(rdr_reader *r)
 {
     bool first = true;
@@ -94,7 +95,7 @@ static int rdr_count(rdr_reader *r)
                            r->list->folder, r->run.world, CKPT_RANKS_MAX);
 }
 
-/* The name of a rank's file in the folder; NULL: no memory. */
+/* The name of a rank's file; NULL: no memory. */
 static const char *rdr_file_name(rdr_reader *r, ckpt_ranks_file_kind kind, uint32_t rank)
 {
     return r->named ? ckpt_arena_printf(r->run.map->arena,
@@ -104,7 +105,7 @@ static const char *rdr_file_name(rdr_reader *r, ckpt_ranks_file_kind kind, uint3
                                         ckpt_ranks_file_kinds[kind], rank);
 }
 
-/* Each rank has the file, or none has: the optimizer may not have been saved, the model must. */
+/* Check that all ranks have the file, or none: the optimizer is optional, the model is not. */
 static int rdr_complete(rdr_reader *r, ckpt_ranks_file_kind kind)
 {
     if (r->n[kind] == r->run.world || (r->n[kind] == 0 && kind != CKPT_RANKS_MODEL))
@@ -122,7 +123,7 @@ static int rdr_complete(rdr_reader *r, ckpt_ranks_file_kind kind)
     return CKPT_OK;
 }
 
-/* All ranks' files of a kind. */
+/* Read all ranks' files of a kind. */
 static int rdr_files(rdr_reader *r, ckpt_ranks_file_kind kind, ckpt_ranks_take *take)
 {
     int rc = rdr_complete(r, kind);
@@ -150,9 +151,9 @@ static int rdr_read(rdr_reader *r)
 }
 
 /*
- * That all files are of one save shows in the optimizer's: their groups, and how often each rank
- * has stepped.  Who wants weights alone has them looked at all the same, in a map of their own;
- * what else is wrong with them does not matter to weights.
+ * Check that all files belong to one save.  Only the optimizer files show it, by their groups and
+ * by the ranks' step counts, so that they are read into a separate map even if only weights are
+ * wanted. Other errors in them do not affect the weights.
  */
 static int rdr_same_save(rdr_reader *r)
 {
@@ -203,7 +204,7 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 static const ckpt_run_layout *const rdr_runs[] = {&rdr_run, &ckpt_ranks_skyrl, &ckpt_ranks_verl,
                                                   NULL};
 
-/* One rank's file means nothing without the others'. */
+/* A single rank's file is incomplete, so that its folder is opened. */
 static int rdr_part(const char *file_name)
 {
     ckpt_ranks_file_name name;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c: owns what the files of a run make together: weights, the optimizer's state under names,
- * and the tree of values.
+ * run.c: makes weights, named optimizer state and the tree of values from the files of a run.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,11 +12,11 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 
-enum { RRU_NODES = 10000000 }; /* pairs of nodes that values of two ranks may have */
+enum { RRU_NODES = 10000000 }; /* limit of nodes for the comparison of two ranks' values */
 
 /* ---- files ---- */
 
-/* Read a file into a map; `of` is the one that is made, for the first rank. */
+/* Read a file's object into `of`, which is the output map for the first rank. */
 static int rru_object(ckpt_ranks_run *r, ckpt_map *of, ckpt_io *io, uint32_t number,
                       ckpt_value **root)
 {
@@ -98,13 +97,13 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                              "with SHARDED_STATE_DICT or FULL_STATE_DICT",
                              file->where.file, one.where.key);
         if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT)
-            continue; // a module's extra state: a value
+            continue; // a module's extra state: kept as a value
         rc = ckpt_ranks_add(&r->model, &one, one.where.key, dict.at[i].value, r->err);
     }
     return rc;
 }
 
-/* Every rank has every tensor, in one shape. */
+/* Check that every rank has every tensor, with the same shape. */
 static int rru_check_model(ckpt_ranks_run *r)
 {
     for (size_t i = 0; i < r->model.item.n; i++) {
@@ -122,7 +121,7 @@ static int rru_check_model(ckpt_ranks_run *r)
     return CKPT_OK;
 }
 
-/* The name before this one that has the same bytes. */
+/* The tensor of an earlier name with the same bytes, or NULL. */
 static const ckpt_tensor *rru_owner(const ckpt_ranks_run *r, size_t item)
 {
     for (size_t i = 0; i < item; i++) {
@@ -135,7 +134,8 @@ static const ckpt_tensor *rru_owner(const ckpt_ranks_run *r, size_t item)
     return NULL;
 }
 
-/* Plain tensors beside parts are buffers; of the parts those that the optimizer has are trained. */
+/* Plain tensors beside sharded ones are buffers; of the sharded ones, those in the optimizer are
+ * trained. */
 static uint32_t rru_role(const ckpt_ranks_run *r, const ckpt_ranks_item *item, bool parts)
 {
     bool known = r->numbers.groups && !r->numbers.why;
@@ -178,21 +178,21 @@ static int rru_weights(ckpt_ranks_run *r)
 
 /* ---- optimizer ---- */
 
-/* A number as a text, which keys become on the way through a distributed checkpoint. */
+/* True for digits: a distributed checkpoint turns integer keys into strings. */
 static bool rru_is_number(const ckpt_value *key)
 {
     return key->kind == CKPT_V_STR && key->as.text.n > 0 &&
            strspn(key->as.text.at, "0123456789") == key->as.text.n;
 }
 
-/* A number or a text that an optimizer keeps for a whole parameter. */
+/* True for a number or string that an optimizer keeps per parameter. */
 static bool rru_is_plain(const ckpt_value *v)
 {
     return v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_BOOL ||
            v->kind == CKPT_V_STR;
 }
 
-/* Such a value is the same in all ranks: the first rank's is taken. */
+/* Check such a value against the first rank's, which is used. */
 static int rru_check_plain(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
                            const ckpt_pair *p)
 {
@@ -211,14 +211,14 @@ static int rru_check_plain(ckpt_ranks_run *r, const ckpt_ranks_file *file, const
                      file->where.file, p->key->as.text.at);
 }
 
-/* What a rank keeps of one parameter. */
+/* Add a rank's state of one parameter. */
 static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
                           const ckpt_value *state)
 {
     ckpt_dict dict = ckpt_value_map(state);
     int rc = CKPT_OK;
 
-    // the groups tell whether one that looks like a number is a name
+    // a name may consist of digits; the groups decide
     r->by_name |= key->kind == CKPT_V_STR && !rru_is_number(key);
     if (key->kind != CKPT_V_STR && (key->kind != CKPT_V_INT || key->as.i < 0))
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: state of what is neither number nor name",
@@ -259,7 +259,7 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     int rc = CKPT_OK;
 
     if (ckpt_value_map(root).n == 0 && (file->where.rank == 0 || !first))
-        return CKPT_OK; // {}: no optimizer was saved
+        return CKPT_OK; // {} means that no optimizer was saved
     if (!groups)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no optimizer with param_groups",
                          file->where.file);
@@ -273,14 +273,14 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     return rc;
 }
 
-/* The name of a kind of state: the part of an item's name before its parameter. */
+/* The kind of state: an item's name up to the slash. */
 static const char *rru_kind_of(ckpt_ranks_run *r, const ckpt_ranks_item *item)
 {
     return ckpt_arena_string(r->map->arena, item->name,
                              (size_t)(strchr(item->name, '/') - item->name));
 }
 
-/* The state of an item as that of one parameter, which has all or a part of it. */
+/* Make the state tensor of one parameter from an item, or from its part of a flat item. */
 static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind,
                       const ckpt_ranks_param *p)
 {
@@ -295,7 +295,7 @@ static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind
     if (item->ndim == 0 || r->numbers.form == CKPT_RANKS_WHOLE)
         return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
     for (uint32_t k = 0; k < p->model->ndim; k++)
-        n *= p->model->shape[k]; // the map has checked it
+        n *= p->model->shape[k]; // checked by the map
     as.like = p->model;
     rc = ckpt_ranks_flat(&flat, item, r->map->arena, p->first, n, r->numbers.group, r->err);
     if (rc == CKPT_OK)
@@ -304,7 +304,7 @@ static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind
     return rc;
 }
 
-/* State whose parameter is not known stays what it is, by number. */
+/* Keep state of an unknown parameter under its number. */
 static int rru_unnamed(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind)
 {
     const ckpt_ranks_name as = {ckpt_arena_printf(r->map->arena, "optimizer.state.%s.%s",
@@ -353,14 +353,14 @@ static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
 
 /* ---- values ---- */
 
-/* The names of a group's parameters; of a flat one's, all that are in it. NULL: no memory. */
+/* The names of a group's parameters; for flat parameters those inside.  NULL: no memory. */
 static ckpt_value *rru_names(ckpt_ranks_run *r, ckpt_seq params)
 {
     ckpt_arena *arena = r->map->arena;
     ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
     bool ok = names != NULL;
 
-    // numbers go up from group to group; those of flat parameters are in one group
+    // numbers rise from group to group, and a flat parameter's members are in one group
     for (size_t k = 0; ok && params.n > 0 && k < r->numbers.param.n; k++) {
         const ckpt_ranks_param *p = &r->numbers.param.at[k];
         if (p->number >= (uint64_t)params.at[0]->as.i &&
@@ -370,7 +370,7 @@ static ckpt_value *rru_names(ckpt_ranks_run *r, ckpt_seq params)
     return ok ? names : NULL;
 }
 
-/* A group's settings with names for numbers. */
+/* Copy a group's settings with names instead of numbers. */
 static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group)
 {
     ckpt_arena *arena = r->map->arena;
@@ -389,7 +389,8 @@ static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group)
     return ok ? to : NULL;
 }
 
-/* A parameter's numbers under its name, or under those of the parameters that are its pieces. */
+/* Enter a parameter's values under its name; for a flat parameter under the names of its
+ * members. */
 static bool rru_put_plain(ckpt_ranks_run *r, ckpt_value *state, ckpt_value *key, ckpt_value *of)
 {
     ckpt_arena *arena = r->map->arena;
@@ -399,7 +400,7 @@ static bool rru_put_plain(ckpt_ranks_run *r, ckpt_value *state, ckpt_value *key,
     if (r->by_name || r->numbers.why)
         return ckpt_dict_add(arena, &state->as.map, key, of);
     if (key->kind == CKPT_V_STR)
-        number = strtoull(key->as.text.at, NULL, 10); // digits: names are by_name
+        number = strtoull(key->as.text.at, NULL, 10); // digits, because names are handled above
     for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
         const ckpt_ranks_param *p = &r->numbers.param.at[k];
         if (p->number == number)
@@ -408,7 +409,7 @@ static bool rru_put_plain(ckpt_ranks_run *r, ckpt_value *state, ckpt_value *key,
     return ok;
 }
 
-/* What the optimizer keeps of parameters beside tensors: {name: {kind: value}}. */
+/* Collect the optimizer's values per parameter that are not tensors: {name: {kind: value}}. */
 static ckpt_value *rru_plain(ckpt_ranks_run *r)
 {
     ckpt_arena *arena = r->map->arena;
@@ -448,7 +449,7 @@ static ckpt_value *rru_optimizer(ckpt_ranks_run *r)
     return ok && ckpt_dict_add_cstr(r->map->arena, &out->as.map, "param_groups", list) ? out : NULL;
 }
 
-/* The first rank's values: settings of its optimizer, what is no tensor, its extra state. */
+/* Make the tree of values from the first rank: optimizer settings, non-tensors, extra state. */
 static int rru_values(ckpt_ranks_run *r)
 {
     ckpt_arena *arena = r->map->arena;
@@ -474,7 +475,7 @@ static int rru_values(ckpt_ranks_run *r)
     return ok ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* Ranks agree on the schedule; generators of random numbers are each rank's own. */
+/* Check that ranks agree on the schedule; random states differ between ranks. */
 int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
     const ckpt_value *mine = ckpt_value_get(root, "lr_scheduler"),
@@ -492,9 +493,9 @@ int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                            file->where.file);
 }
 
-/* ---- the whole ---- */
+/* ---- all together ---- */
 
-/* How many ranks together hold a copy: all, but in HSDP. */
+/* The number of ranks with one copy: all, except in HSDP. */
 static uint32_t rru_group_size(const ckpt_ranks_run *r)
 {
     for (size_t i = 0; i < r->model.item.n; i++) {
@@ -505,7 +506,7 @@ static uint32_t rru_group_size(const ckpt_ranks_run *r)
     return r->world;
 }
 
-/* Groups whose parameters are names already. */
+/* Read groups that list parameters by name. */
 static int rru_named(ckpt_ranks_run *r)
 {
     ckpt_seq groups = ckpt_value_seq(r->numbers.groups);
@@ -545,7 +546,7 @@ static int rru_optim(ckpt_ranks_run *r)
                       : ckpt_ranks_number(&r->numbers, r->map->arena, r->path, r->err);
 }
 
-/* Ranks have stepped each parameter equally often, also one whose name is not known. */
+/* Check that all ranks have the same step counts, for unknown parameters too. */
 static int rru_same_steps(ckpt_ranks_run *r)
 {
     static const char head[] = "optimizer.state.", tail[] = ".step";

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runs.c: owns the way from a run of verl or SkyRL to the folder of one model's files.
+ * runs.c: goes from a run of verl or SkyRL to the folder of one model's files.
  *
  *     RUN/latest_checkpointed_iteration.txt   verl: "3"
  *     RUN/latest_ckpt_global_step.txt         SkyRL
- *     RUN/global_step_3/actor/                SkyRL: policy; critic beside it
+ *     RUN/global_step_3/actor/                policy/ with SkyRL; critic/ beside it
  *
- * The doctor is told of both.  Taken as input: the run, by its tracker, a tag ("global_step_3",
- * "3") or its newest step; a step; and the folder itself.  Of several models in a step none is
- * meant more than another.
+ * The path may be the run (with its tracker, a tag "global_step_3" or "3", or its newest step), a
+ * step, or the model's folder itself.  A step with several models is refused, because none of them
+ * is the obvious one.  `ckpt doctor` uses both kinds of runs.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static const char rrn_verl[] = "latest_checkpointed_iteration.txt",
                   rrn_skyrl[] = "latest_ckpt_global_step.txt", rrn_policy[] = "policy";
 static const char *const rrn_tracker[] = {rrn_verl, rrn_skyrl};
 
-/* The number of a step's folder; -1: it is none. */
+/* The number of a step's folder, or -1. */
 static int64_t rrn_number(const ckpt_entry *e)
 {
     const char *digits = e->name + sizeof rrn_step - 1;
@@ -50,7 +50,7 @@ bool ckpt_ranks_is_run(const ckpt_listing *list)
     return is;
 }
 
-/* The folder itself is a step's. */
+/* True if the folder itself is a step's. */
 static bool rrn_is_step(const ckpt_listing *list)
 {
     const char *slash = strrchr(list->folder, '/');
@@ -68,7 +68,7 @@ bool ckpt_ranks_is_step(const ckpt_listing *list)
     return dirs && rrn_is_step(list);
 }
 
-/* A name behind those of a list; NULL: no memory. */
+/* Append a name to a list; NULL: no memory. */
 static const char *rrn_more(ckpt_map *map, const char *list, const char *name)
 {
     return list ? ckpt_arena_printf(map->arena, "%s, %s", list, name) : name;
@@ -76,7 +76,7 @@ static const char *rrn_more(ckpt_map *map, const char *list, const char *name)
 
 /* ---- a step ---- */
 
-/* The folders of a step that hold files of ranks: how many, one of them, and all by name. */
+/* The folders of a step with per-rank files: their number, one of them, and all names. */
 typedef struct rrn_roles {
     unsigned n;
     const char *one, *all;
@@ -106,7 +106,7 @@ static int rrn_look(ckpt_map *map, const ckpt_listing *step, rrn_roles *out, ckp
     return CKPT_OK;
 }
 
-/* From a step to its model. */
+/* Go from a step to its only model. */
 static int rrn_role(ckpt_map *map, ckpt_listing *list, ckpt_err *err)
 {
     ckpt_read_file *read = list->read;
@@ -130,7 +130,7 @@ static int rrn_role(ckpt_map *map, ckpt_listing *list, ckpt_err *err)
 
 /* ---- a run ---- */
 
-/* CKPT_EMISSING, with the steps that could have been meant. */
+/* Fail with CKPT_EMISSING and list the steps that --tag could name. */
 static int rrn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
 {
     const char *text = NULL;
@@ -147,7 +147,7 @@ static int rrn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckp
                      run->folder, why, text ? text : "none");
 }
 
-/* The folder that a number, or a folder's name, means; NULL: there is none. */
+/* The folder for a number or a folder's name, or NULL. */
 static const ckpt_entry *rrn_named(const ckpt_listing *run, const char *text, size_t n)
 {
     bool digits = n > 0 && n <= RRN_MAX_DIGITS && strspn(text, "0123456789") >= n;
@@ -162,7 +162,7 @@ static const ckpt_entry *rrn_named(const ckpt_listing *run, const char *text, si
     return NULL;
 }
 
-/* What the tracker names; *out stays NULL where there is none. */
+/* Find the step in the tracker; *out stays NULL without a tracker. */
 static int rrn_tracked(ckpt_map *map, const ckpt_listing *run, const ckpt_entry **out,
                        ckpt_err *err)
 {
@@ -194,7 +194,7 @@ static int rrn_tracked(ckpt_map *map, const ckpt_listing *run, const ckpt_entry 
     return rc;
 }
 
-/* Without a tracker the newest is meant. */
+/* The newest step, for runs without a tracker. */
 static const ckpt_entry *rrn_newest(const ckpt_listing *run)
 {
     const ckpt_entry *best = NULL;
@@ -249,7 +249,7 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
     list->read = read;
     if (rc == CKPT_OK)
         rc = ckpt_map_fact(map, err, "tag", "%s", map->known.tag);
-    // a step may hold the files itself
+    // a step may have the files itself
     if (rc == CKPT_OK && ckpt_ranks_is_one(list)) {
         map->path = list->folder;
         return CKPT_OK;
@@ -257,7 +257,7 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
     return rc == CKPT_OK ? rrn_role(map, list, err) : rc;
 }
 
-/* ---- for the doctor ---- */
+/* ---- for ckpt doctor ---- */
 
 static bool rrn_is_skyrl(const ckpt_listing *list)
 {

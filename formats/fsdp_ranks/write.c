@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the driver's writer: for each rank the files that verl reads back under FSDP2.
+ * write.c: writes the per-rank files that verl loads under FSDP2.
  *
- * Tensors are DTensors on a mesh of one axis, "fsdp", cut along their first axis: for each rank
- * ceil(rows / ranks).  Pickles have the form of torch 2.15.  The groups of the optimizer have
- * `param_names` (torch 2.6 and later), so that its numbers mean one thing.
+ * Tensors are DTensors on a mesh with one axis, "fsdp", cut along their first axis: ceil(rows /
+ * ranks) per rank.  Pickles have the form of torch 2.15.  The optimizer's groups have `param_names`
+ * (torch 2.6 and later), so that its numbers are unambiguous.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,13 +19,13 @@
 
 #define RWR_TENSOR "torch.distributed.tensor"
 
-enum { RWR_KINDS = 64 }; /* kinds of state that an optimizer may keep */
+enum { RWR_KINDS = 64 }; /* limit of an optimizer's kinds of state */
 
-/* A tensor of the source, which the ranks' files take one after another. */
+/* A tensor of the source, and its extents in the ranks' files. */
 typedef struct rwr_cut {
     const ckpt_tensor *t;
     ckpt_dtype dtype;
-    ckpt_extent *extent; /* of each rank that has some of it */
+    ckpt_extent *extent; /* one for each rank with rows */
     uint32_t n;
 } rwr_cut;
 
@@ -37,13 +37,13 @@ typedef struct rwr_writer {
     const char *device;          /* of the mesh */
     const char *kind[RWR_KINDS]; /* of state: "step", "exp_avg" */
     size_t n_kinds;
-    rwr_cuts cut; /* in the order of the files of each rank */
-    size_t next;  /* of them */
-    /* of the file that is made */
+    rwr_cuts cut; /* in the order of tensors in each rank's files */
+    size_t next;  /* index of the next one */
+    /* the current file */
     ckpt_torch_tree tree;
     uint32_t rank;
     ckpt_value *mesh;
-    uint32_t rank_map; /* source of the mesh's list of ranks */
+    uint32_t rank_map; /* source of the mesh's rank list */
 } rwr_writer;
 
 /* ---- nodes ---- */
@@ -62,7 +62,7 @@ static ckpt_value *rwr_ints(rwr_writer *w, ckpt_value_kind kind, const uint64_t 
     return v;
 }
 
-/* A tuple of up to four. */
+/* Make a tuple of up to four items. */
 static ckpt_value *rwr_tuple(rwr_writer *w, ckpt_value *const *item, unsigned n)
 {
     ckpt_value *v = ckpt_tt_new(&w->tree, CKPT_V_TUPLE);
@@ -72,7 +72,7 @@ static ckpt_value *rwr_tuple(rwr_writer *w, ckpt_value *const *item, unsigned n)
     return v;
 }
 
-/* An object as copyreg makes it: a class without arguments, and its members. */
+/* Make an object in copyreg's form: a class without arguments, and its members. */
 static ckpt_value *rwr_object(rwr_writer *w, const char *module, const char *name,
                               ckpt_value *members)
 {
@@ -80,7 +80,7 @@ static ckpt_value *rwr_object(rwr_writer *w, const char *module, const char *nam
                           ckpt_tt_new(&w->tree, CKPT_V_TUPLE), members);
 }
 
-/* f(text) */
+/* Make the call f(text). */
 static ckpt_value *rwr_call(rwr_writer *w, const char *module, const char *name, const char *text)
 {
     ckpt_value *args[] = {ckpt_tt_str(&w->tree, text)};
@@ -90,7 +90,7 @@ static ckpt_value *rwr_call(rwr_writer *w, const char *module, const char *name,
 
 /* ---- the mesh ---- */
 
-/* _MeshLayout of one axis: all ranks, one after another. */
+/* Make a _MeshLayout with one axis of all ranks in order. */
 static ckpt_value *rwr_layout(rwr_writer *w)
 {
     static const char module[] = "torch.distributed._mesh_layout";
@@ -105,7 +105,7 @@ static ckpt_value *rwr_layout(rwr_writer *w)
     return rwr_object(w, module, "_MeshLayout", all);
 }
 
-/* The mesh as rank w->rank has it; its list of ranks is filled in when the file has its place. */
+/* Make the mesh of rank w->rank; its rank list is filled in when the file is placed. */
 static ckpt_value *rwr_mesh(rwr_writer *w)
 {
     ckpt_torch_tree *t = &w->tree;
@@ -145,7 +145,7 @@ static ckpt_value *rwr_dtype(rwr_writer *w, ckpt_dtype dtype)
     return v;
 }
 
-/* Row-major strides in elements. */
+/* Make row-major strides in elements. */
 static ckpt_value *rwr_strides(rwr_writer *w, const ckpt_tensor *t)
 {
     uint64_t by[CKPT_MAX_DIM], n = 1;
@@ -155,7 +155,7 @@ static ckpt_value *rwr_strides(rwr_writer *w, const ckpt_tensor *t)
     return rwr_ints(w, CKPT_V_TUPLE, by, t->ndim);
 }
 
-/* DTensorSpec: Shard(0), or of a tensor without axes Replicate(). */
+/* Make a DTensorSpec: Shard(0), or Replicate() for a tensor without axes. */
 static ckpt_value *rwr_spec(rwr_writer *w, const ckpt_tensor *like, ckpt_dtype dtype)
 {
     static const char places[] = RWR_TENSOR ".placement_types",
@@ -186,7 +186,7 @@ static ckpt_value *rwr_spec(rwr_writer *w, const ckpt_tensor *like, ckpt_dtype d
     return rwr_object(w, specs, "DTensorSpec", spec);
 }
 
-/* _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor, arguments, (None, members)) */
+/* Make _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor, arguments, (None, members)). */
 static ckpt_value *rwr_dtensor(rwr_writer *w, const ckpt_tensor *like, ckpt_dtype dtype,
                                ckpt_value *local)
 {
@@ -214,7 +214,7 @@ static ckpt_value *rwr_dtensor(rwr_writer *w, const ckpt_tensor *like, ckpt_dtyp
     return ckpt_tt_object(t, "torch._tensor", "_rebuild_from_type_v2", CKPT_BY_REDUCE, all, NULL);
 }
 
-/* What is collected of a tensor, file after file; NULL: no memory. */
+/* The collected extents of the next tensor, made in the first file; NULL: no memory. */
 static rwr_cut *rwr_next(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     rwr_cut *cut;
@@ -231,7 +231,7 @@ static rwr_cut *rwr_next(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
     return cut->extent ? cut : NULL;
 }
 
-/* This rank's rows of a tensor. */
+/* Make a local tensor with this rank's rows. */
 static ckpt_value *rwr_shard(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     uint64_t rows = t->shape[0], start, count = ckpt_dcp_rows(rows, w->ranks, w->rank, &start),
@@ -252,7 +252,7 @@ static ckpt_value *rwr_shard(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dty
     return local;
 }
 
-/* A tensor as this rank's file has it. */
+/* Add a tensor to this rank's dict. */
 static void rwr_put(rwr_writer *w, ckpt_value *dict, const char *key, const ckpt_tensor *t,
                     ckpt_dtype dtype)
 {
@@ -267,7 +267,7 @@ static void rwr_put(rwr_writer *w, ckpt_value *dict, const char *key, const ckpt
 
 /* ---- files ---- */
 
-/* Begin a rank's file; rwr_end must follow where it succeeds. */
+/* Begin a rank's file; after success the caller must call rwr_end. */
 static int rwr_begin(rwr_writer *w, const char *kind)
 {
     const char *name =
@@ -277,14 +277,14 @@ static int rwr_begin(rwr_writer *w, const char *kind)
     w->mesh = NULL;
     if (!name)
         return ckpt_fail_memory(w->job->err);
-    // errors stick
+    // rwr_end reports an error, because the tree keeps it
     if (ckpt_tt_begin(&w->tree, w->job->to, w->job->from, name, w->job->err) == CKPT_OK)
         w->job->to->files.at[w->tree.file].rank = w->rank;
     w->tree.drop_objects = w->job->target->objects_dropped;
     return CKPT_OK;
 }
 
-/* End a file, and fill in the mesh's list of ranks, which is no tensor of the source. */
+/* End a file, and fill in the mesh's rank list, which has no tensor in the source. */
 static int rwr_end(rwr_writer *w, ckpt_value *root)
 {
     uint32_t file = w->tree.file;
@@ -329,7 +329,7 @@ static int rwr_model(rwr_writer *w)
 
 /* ---- optimizer ---- */
 
-/* Kinds of state in the order of torch: the step count first. */
+/* Collect the kinds of state in torch's order: the step count first. */
 static void rwr_kinds(rwr_writer *w)
 {
     const ckpt_map *from = w->job->from;
@@ -353,7 +353,7 @@ static void rwr_kinds(rwr_writer *w)
     }
 }
 
-/* What the optimizer keeps of one parameter; NULL: nothing. */
+/* Make the optimizer's state of one parameter; NULL: none. */
 static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
 {
     const ckpt_tensor *param = w->job->state->param.at[number];
@@ -379,7 +379,7 @@ static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
     return out && out->as.map.n > 0 ? out : NULL;
 }
 
-/* A group's settings, its parameters' numbers from `first` on, and their names. */
+/* Make a group: its settings, its parameters' numbers from `first` on, and their names. */
 static ckpt_value *rwr_group(rwr_writer *w, const ckpt_group *g, size_t first)
 {
     ckpt_torch_tree *t = &w->tree;
@@ -435,7 +435,7 @@ static int rwr_optim(rwr_writer *w)
 
 /* ---- values ---- */
 
-/* The schedule and a program's own values; generators of random numbers are the first rank's. */
+/* Write the schedule and the program's values; only rank 0 gets the random states. */
 static int rwr_extra(rwr_writer *w)
 {
     ckpt_dict all = ckpt_value_map(w->job->state->model);
@@ -459,7 +459,7 @@ static int rwr_extra(rwr_writer *w)
     return rc == CKPT_OK ? rwr_end(w, root) : rc;
 }
 
-/* What verl asks a folder by. */
+/* Write fsdp_config.json, by which verl recognises the folder. */
 static int rwr_config(rwr_writer *w)
 {
     ckpt_map_file file = {.path = "fsdp_config.json", .placed = true, .rank = UINT32_MAX};
@@ -475,16 +475,16 @@ static int rwr_config(rwr_writer *w)
                          : rc;
 }
 
-/* ---- the whole ---- */
+/* ---- all files ---- */
 
-/* Tensors of a kind that no file of these has a place for. */
+/* Report tensors that these files cannot hold. */
 static int rwr_tell(const rwr_writer *w)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < w->job->from->tensors.n; i++) {
         const ckpt_tensor *t = w->job->from->tensors.at[i];
-        // what one chunk holds beside the model stands in the values of the run
+        // tensors with one chunk are among the values of the run
         if (t->role == CKPT_ROLE_OTHER && !(w->job->state && t->n_extents <= 1))
             rc = ckpt_dsw_left_out(w->job, CKPT_WARNING,
                                    "%.200s: neither of the model nor of its optimizer", t->name);
@@ -505,7 +505,7 @@ static int rwr_rank(rwr_writer *w)
     return rc;
 }
 
-/* Where the source's mesh was; FSDP's are on GPUs. */
+/* The device type of the source's mesh; "cuda" by default, because FSDP runs on GPUs. */
 static const char *rwr_device(const ckpt_map *from)
 {
     for (size_t i = 0; i < from->facts.n; i++) {
