@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * address.c: which paths are addresses, and who serves them.
+ * address.c: recognises addresses and calls the registered server.
  */
 #include "libckpt/copy/address.h"
 
@@ -26,7 +26,7 @@ int ckpt_address_refuse(const char *output, ckpt_err *err)
 {
     size_t n = strcspn(output, ":/");
 
-    // a scheme has two letters at least
+    // a scheme has at least two letters, so that "C:" is not one
     for (size_t i = 0; i < n; i++) {
         char c = output[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * behind.c: which windows of a file were in the page cache, and letting go the others.
+ * behind.c: records which windows of a file were in the page cache, and drops the others after use.
  */
 #define _GNU_SOURCE // mincore
 #include "libckpt/copy/behind.h"
@@ -15,7 +15,7 @@
 
 typedef struct bh_window {
     _Atomic uint64_t n; /* bytes read so far */
-    bool warm;          /* it was cached before */
+    bool warm;          /* most of it was cached before */
 } bh_window;
 
 struct ckpt_behind {
@@ -43,8 +43,8 @@ static uint64_t bh_size(const ckpt_behind *b, uint64_t w)
 }
 
 /*
- * True if most of a window is in the page cache: less than half is what looking at headers has
- * brought in.  What cannot be found out counts as there, so that it stays.
+ * True if most of a window is in the page cache. Less than half may come from reading headers. If
+ * the kernel does not tell, the window counts as cached, so that it stays.
  */
 static bool bh_is_warm(const ckpt_behind *b, uint64_t w)
 {
@@ -66,7 +66,7 @@ static bool bh_is_warm(const ckpt_behind *b, uint64_t w)
     return !known || there * 2 >= pages;
 }
 
-/* A hint: what stays does no harm. */
+/* Only a hint: a page that stays does no harm. */
 static void bh_let_go(const ckpt_behind *b, uint64_t w)
 {
     (void)posix_fadvise(b->fd, (off_t)(w << CKPT_BEHIND_BITS), (off_t)bh_size(b, w),
@@ -97,7 +97,7 @@ void ckpt_behind_after(ckpt_behind *b, uint64_t n, uint64_t at)
         uint64_t some = end - at < n ? end - at : n, size = bh_size(b, w);
         uint64_t done = atomic_fetch_add(&b->window[w].n, some) + some;
 
-        // Not all of it: headers between records are not read again.
+        // Not all bytes are needed, because headers between records are not read again.
         if (done >= size - size / 8 && !b->window[w].warm)
             bh_let_go(b, w);
         at += some;
@@ -107,7 +107,7 @@ void ckpt_behind_after(ckpt_behind *b, uint64_t n, uint64_t at)
 
 void ckpt_behind_free(ckpt_behind *b)
 {
-    // what was read ahead and not asked for, too
+    // drop pages that read-ahead has cached, too
     for (uint64_t w = 0; b && w <= b->size >> CKPT_BEHIND_BITS; w++) {
         if (!b->window[w].warm && bh_size(b, w) > 0)
             bh_let_go(b, w);

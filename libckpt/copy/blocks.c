@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.c: an index by job, a list of blocks without users in the order of their last use, and one
- * of free ones.
+ * blocks.c: keeps an index by job, a list of blocks without users in the order of their last use,
+ * and a list of free ones.
  */
 #include <assert.h>
 
@@ -42,7 +42,7 @@ ckpt_block *ckpt_blocks_find(const ckpt_blocks *b, uint64_t job)
     return i > 0 ? &b->at[i - 1] : NULL;
 }
 
-/* Out of the list of those without users. */
+/* Remove a block from the list of those without users. */
 static void bk_unlink(ckpt_blocks *b, const ckpt_block *one)
 {
     if (one->older != BK_NONE)
@@ -55,7 +55,7 @@ static void bk_unlink(ckpt_blocks *b, const ckpt_block *one)
         b->newest = one->older;
 }
 
-/* A block that is in no list becomes a free one. */
+/* Free a block that is in no list. */
 static void bk_release(ckpt_blocks *b, ckpt_block *one)
 {
     if (!one->stale)
@@ -66,14 +66,14 @@ static void bk_release(ckpt_blocks *b, ckpt_block *one)
     b->free = (uint32_t)(one - b->at);
 }
 
-/* A block in no list, which may have n bytes already; NULL: all are in use. */
+/* Find a block that is in no list; it may have n bytes already. NULL: all are in use. */
 static ckpt_block *bk_room(ckpt_blocks *b, uint64_t n)
 {
     for (;;) {
         ckpt_block *old = b->oldest != BK_NONE ? &b->at[b->oldest] : NULL;
         ckpt_block *free = b->free != BK_NONE ? &b->at[b->free] : NULL;
 
-        // when all others are in use, one is lent beyond the room: each user needs one
+        // if all others are in use, exceed the room by one block, because each user needs one
         if (free && (!old || (n <= b->room && b->n_kept <= b->room - n))) {
             b->free = free->newer;
             return free;
@@ -82,7 +82,7 @@ static ckpt_block *bk_room(ckpt_blocks *b, uint64_t n)
             return NULL;
         bk_unlink(b, old);
         if (old->n == n) {
-            // most are of one size: memory that is used again has its pages already
+            // most blocks have one size: reused memory has its pages already
             b->of_job[old->job] = 0;
             b->n_kept -= n;
             return old;

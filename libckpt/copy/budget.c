@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * budget.c: the arithmetic of threads and memory.
+ * budget.c: computes the numbers of threads and the sizes of their buffers.
  */
 #include <inttypes.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
     uint64_t all = ckpt_budget_memory(memory) - ckpt_budget_spool(memory);
     uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / BU_MIN_BLOCK * BU_MIN_BLOCK;
 
-    // No plan makes use of more; most jobs are far smaller (plan.c).
+    // No plan uses more; most jobs are far smaller (plan.c).
     if (block > BU_MAX_BLOCK)
         return BU_MAX_BLOCK;
     return block > BU_MIN_BLOCK ? block : BU_MIN_BLOCK;
@@ -58,8 +58,8 @@ int ckpt_budget_workers(unsigned *out, const ckpt_run_opts *opts, uint64_t block
         *out = (unsigned)fit;
     if (*out > 0)
         return CKPT_OK;
-    // The smallest blocks go with any limit: five of them are less than this function's stack may
-    // be.
+    // The smallest blocks are allowed under any limit, because five of them are smaller than a
+    // thread's stack.
     if (block <= BU_MIN_BLOCK) {
         *out = 1;
         return CKPT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * by_file.c: a counting sort.
+ * by_file.c: groups sources with a counting sort.
  */
 #include <assert.h>
 
@@ -16,8 +16,8 @@ int ckpt_by_file(uint32_t **source, size_t **first, const ckpt_map *map, ckpt_er
     *first = ckpt_alloc((n + 2) * sizeof **first);
     if (!*source || !*first)
         return ckpt_fail_memory(err);
-    // Counted two places further on, the groups' beginnings come out one further on, and filling
-    // the groups moves each of them to where it belongs.
+    // Counts are stored two places ahead, so that after the sum each group's start is one place
+    // ahead; filling the groups then moves each start to its place.
     next = *first + 1;
     for (size_t i = 0; i < map->sources.n; i++) {
         const ckpt_source *s = &map->sources.at[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * by_file.h: the sources of a map grouped by the files they lie in.
+ * by_file.h: groups the sources of a map by file.
  */
 #ifndef CKPT_COPY_BY_FILE_H
 #define CKPT_COPY_BY_FILE_H
@@ -8,10 +8,10 @@
 #include "libckpt/map/map.h"
 
 /*
- * source  gets the indexes of all sources that lie in files, each group ascending
- * first   gets, per file and one more, where its group begins
+ * source   gets the indexes of all sources in files, each group ascending
+ * first    gets, per file and one more, the start of its group
  *
- * Both are the caller's to free, on failure too.
+ * The caller frees both, also on failure.
  */
 int ckpt_by_file(uint32_t **source, size_t **first, const ckpt_map *map, ckpt_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crew.c: the threads that carry out items; also the progress callback's throttle.
+ * crew.c: runs items on threads, and limits the rate of the progress callback.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -13,13 +13,13 @@ enum { CREW_MAX = 64, CREW_TICK_NS = 50 * 1000 * 1000 };
 
 struct ckpt_progress {
     pthread_mutex_t lock;
-    ckpt_progress_fn fn; /* NULL: nobody listens */
+    ckpt_progress_fn fn; /* NULL: no callback */
     void *ctx;
-    uint64_t done, total; /* bytes; of all processes, as far as it is known here */
-    uint64_t mine;        /* of this one */
-    struct timespec told; /* when fn was called last */
+    uint64_t done, total; /* bytes, of all processes as far as known here */
+    uint64_t mine;        /* bytes of this process */
+    struct timespec told; /* time of the last call of fn */
     bool canceled;
-    ckpt_team *team; /* whose others this process may wait for, or NULL */
+    ckpt_team *team; /* the team that this process may wait for, or NULL */
 };
 
 static void crew_waits(void *ctx);
@@ -61,7 +61,7 @@ static bool crew_tick(ckpt_progress *p)
     return true;
 }
 
-/* Call back, with the lock held: one thread at a time, and never again after a no. */
+/* Call back with the lock held: one thread at a time, and never again after a non-zero return. */
 static int crew_tell(ckpt_progress *p, ckpt_err *err)
 {
     if (!p->canceled && p->fn && p->fn(p->ctx, p->done, p->total) != 0)
@@ -69,7 +69,10 @@ static int crew_tell(ckpt_progress *p, ckpt_err *err)
     return p->canceled ? ckpt_fail(err, CKPT_ECANCELED, "interrupted") : CKPT_OK;
 }
 
-/* What the others have done while this process waits for them.  Who says no is asked again. */
+/*
+ * Report the others' progress while this process waits for them. A cancellation is not lost,
+ * because the next report returns it again.
+ */
 static void crew_waits(void *ctx)
 {
     ckpt_progress *p = ctx;
@@ -124,15 +127,15 @@ void ckpt_progress_free(ckpt_progress *p)
     ckpt_free(p);
 }
 
-/* What the threads of one ckpt_crew_run share. */
+/* State that the threads of one ckpt_crew_run share. */
 typedef struct crew_state {
     pthread_mutex_t lock;
     uint64_t next, n_items;
     ckpt_crew_fn fn;
     void *ctx;
     int rc;         /* of the lowest failed item */
-    uint64_t item;  /* which one that was */
-    ckpt_err first; /* and its words */
+    uint64_t item;  /* its index */
+    ckpt_err first; /* its error */
 } crew_state;
 
 typedef struct crew_member {
@@ -140,7 +143,7 @@ typedef struct crew_member {
     unsigned worker;
 } crew_member;
 
-/* The next item; false when there is none, or when one has failed. */
+/* Take the next item; false when there is none, or one has failed. */
 static bool crew_take(crew_state *s, uint64_t *item)
 {
     bool some;
@@ -154,8 +157,8 @@ static bool crew_take(crew_state *s, uint64_t *item)
 }
 
 /*
- * Items go out in ascending order, so every item below a failed one is already in somebody's hands
- * and will report: keeping the lowest makes the reported failure independent of timing.
+ * Items start in ascending order, so that every item below a failed one has started and will
+ * report. Keeping the lowest failure makes the result independent of timing.
  */
 static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
 {
@@ -168,7 +171,7 @@ static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* A thread's whole life. */
+/* Main function of a thread. */
 static void *crew_main(void *arg)
 {
     const crew_member *m = arg;
@@ -199,7 +202,7 @@ int ckpt_crew_run(unsigned n_workers, uint64_t n_items, ckpt_crew_fn fn, void *c
         n = (unsigned)n_items;
     for (unsigned i = 0; i < n; i++)
         member[i] = (crew_member){&s, i};
-    // Threads that cannot be had are done without: worker 0 is this thread and always works.
+    // It works with fewer threads if some cannot start: worker 0 is this thread.
     while (n_started + 1 < n &&
            pthread_create(&thread[n_started], NULL, crew_main, &member[n_started + 1]) == 0)
         n_started++;

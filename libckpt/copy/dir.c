@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dir.c: making, syncing, searching and removing folders.
+ * dir.c: makes, syncs, searches and removes folders.
  */
 #define _GNU_SOURCE // S_ISVTX
 #include <assert.h>
@@ -16,9 +16,9 @@
 #include "libckpt/copy/places.h"
 #include "libckpt/copy/team.h"
 
-enum { DIR_DEPTH = 64 /* folders within each other that a walk enters: one descriptor each */ };
+enum { DIR_DEPTH = 64 /* depth limit of a walk, because each level needs a descriptor */ };
 
-/* ---- calls that are interrupted ---- */
+/* ---- system calls that continue when interrupted ---- */
 
 int ckpt_fsync(int fd)
 {
@@ -81,7 +81,7 @@ int ckpt_fdatasync(int fd)
 
 /* ---- opening and making ---- */
 
-/* Only descriptors of folders survive a rename of the path above them. */
+/* Open a folder, because only a descriptor survives a rename of a folder above it. */
 static int dir_open(int at, const char *path, int more)
 {
     int fd;
@@ -109,7 +109,7 @@ int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links
 
     bool there = fstatat(at, name, &st, 0) == 0;
 
-    // whether a folder fits is its caller's to say
+    // the caller decides whether it accepts a folder
     if (there && S_ISDIR(st.st_mode))
         return CKPT_OK;
     if (there && !S_ISREG(st.st_mode))
@@ -133,7 +133,7 @@ int ckpt_dir_open_at(int at, const char *name)
     return dir_open(at, name, O_NOFOLLOW);
 }
 
-/* One folder of the path, which now ends at byte n. */
+/* Make one folder of the path, which is cut at byte n. */
 static int dir_make_one(ckpt_dir *d, size_t n, ckpt_err *err)
 {
     struct stat st;
@@ -228,7 +228,7 @@ int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err)
 
 void ckpt_dir_unmake(ckpt_dir *d, size_t n)
 {
-    // Innermost first; those in use stay.
+    // Innermost first; folders in use stay.
     while (d->n_made > 0 && d->made[d->n_made - 1] > n) {
         size_t at = d->made[--d->n_made];
         char was = d->path[at];
@@ -251,11 +251,11 @@ void ckpt_dir_close(ckpt_dir *d)
 
 /* ---- walking ---- */
 
-/* A folder that a walk is in. */
+/* A folder on the path of a walk. */
 typedef struct dir_level {
     DIR *stream;
-    int at;           /* descriptor of the folder that holds it */
-    const char *name; /* its name there: in that folder's last entry, which stays until the next */
+    int at;           /* descriptor of its parent */
+    const char *name; /* its name, in the parent's last entry, which stays valid until the next */
     dev_t dev;
 } dir_level;
 
@@ -274,7 +274,7 @@ static int dir_enter(dir_level *l, int at, const char *name, const struct stat *
     return ENOMEM;
 }
 
-/* The next entry of a folder but "." and ".."; *name is NULL at its end. */
+/* Read the next entry of a folder except "." and ".."; *name is NULL at its end. */
 static int dir_next(const dir_level *l, const char **name)
 {
     const struct dirent *e;
@@ -287,7 +287,7 @@ static int dir_next(const dir_level *l, const char **name)
     return e ? 0 : errno;
 }
 
-/* One step: into a folder, out of one, or over something else. */
+/* One step: enter a folder, leave one, or visit another entry. */
 static int dir_step(dir_level *level, size_t *n, ckpt_dir_fn fn, void *ctx)
 {
     dir_level *l = &level[*n - 1];
@@ -349,7 +349,7 @@ int ckpt_dir_remove(int at, const char *name)
     assert(name);
     int rc = 0;
 
-    // Cleaning up after a failure must not fail for the same passing reason.
+    // Try again, because cleaning up after a failure must not fail for the same temporary reason.
     for (unsigned i = 0; i < 3; i++) {
         rc = ckpt_dir_walk(at, name, dir_unlink, NULL);
         if (rc == 0 || rc == ENOENT)
@@ -380,13 +380,15 @@ static int dir_compare_names(const void *pa, const void *pb)
     return strcmp(*a, *b);
 }
 
-/* True if a name may be given to an output: one part each, where they do not belong together. */
+/*
+ * True if a name is acceptable for an output: a single path part, unless the files belong together.
+ */
 static bool dir_name_ok(const ckpt_map *to, const char *name)
 {
     return to->folder || to->set ? ckpt_dir_parts_ok(name) : ckpt_path_part_ok(name, strlen(name));
 }
 
-/* No file may be what another one needs as a folder. */
+/* Check that no file has the name of another one's folder. */
 static int dir_check_clash(const ckpt_map *to, const char *shown, const char *const *sorted,
                            ckpt_err *err)
 {
@@ -396,8 +398,7 @@ static int dir_check_clash(const ckpt_map *to, const char *shown, const char *co
         for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
             size_t n = (size_t)(p - name), low = 0, high = to->files.n;
 
-            // The first name that does not sort before these n bytes is the one that can equal
-            // them.
+            // Only the first name that does not sort before these n bytes can be equal to them.
             while (low < high) {
                 size_t middle = low + (high - low) / 2;
 
@@ -414,7 +415,7 @@ static int dir_check_clash(const ckpt_map *to, const char *shown, const char *co
     return CKPT_OK;
 }
 
-/* Names come from layouts, but those may come from files: plain ones, and no two the same. */
+/* Names come from layouts, which may take them from files, so that they need a check. */
 int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
 {
     assert(to && shown);
@@ -457,7 +458,8 @@ bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
         const ckpt_map_file *f = &inputs->files.at[i];
         struct stat in;
 
-        // Machines of a team number a shared file system as they like, and their own disks alike.
+        // Device numbers do not count in a team, because each machine numbers a shared file system
+        // itself and its own disks by the same numbers.
         if (f->ino == (uint64_t)st->st_ino && dir_is_far(f))
             continue;
         if (f->ino != 0 && f->ino == (uint64_t)st->st_ino &&
@@ -465,7 +467,7 @@ bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
              (ckpt_team_any() && f->size == (uint64_t)st->st_size &&
               f->mtime_s == st->st_mtim.tv_sec && f->mtime_ns == st->st_mtim.tv_nsec)))
             return true;
-        // Maps made by hand know no identity.
+        // Maps made by hand have no identity.
         if (f->ino == 0 && f->path && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
             in.st_dev == st->st_dev)
             return true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exchange.c: what all processes of a team do together: bytes gathered, spread and dealt, and an
- * outcome that all agree on.
+ * exchange.c: implements the collectives of a team: gather, broadcast, alltoall, and a common
+ * result.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "libckpt/copy/team_inside.h"
 
-/* What an exchange is: those who wait for another one have come apart. */
+/* The kind of a collective; processes that wait for different kinds are out of step. */
 enum team_what { TEAM_GATHER = 1, TEAM_SPREAD, TEAM_DEAL, TEAM_VOTE, TEAM_OUTCOME };
 
 void ckpt_blobs_free(ckpt_blobs *b)
@@ -32,7 +32,7 @@ static int team_blobs(ckpt_blobs *b, unsigned n, ckpt_err *err)
     return b->at && b->n ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* The id of the exchange that begins: the round's next step. */
+/* The id of a new collective: the round's next step. */
 static uint64_t team_number(team_state *t, enum team_what what)
 {
     assert(t->step < TEAM_LAST_STEP);
@@ -54,7 +54,7 @@ static int team_send(team_state *t, unsigned to, uint64_t id, const void *p, siz
     return CKPT_OK;
 }
 
-/* A letter of an exchange as the blob of a process. */
+/* Receive a message of a collective as the blob of a process. */
 static int team_take(team_state *t, unsigned from, uint64_t id, ckpt_blobs *out, unsigned place,
                      ckpt_err *err)
 {
@@ -69,7 +69,7 @@ static int team_take(team_state *t, unsigned from, uint64_t id, ckpt_blobs *out,
     return CKPT_OK;
 }
 
-/* Own bytes as a blob. */
+/* Store this process's bytes as a blob. */
 static int team_own(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckpt_err *err)
 {
     ckpt_letter *l = ckpt_letter_new(t->team.rank, TEAM_BLOB, 0, n);
@@ -84,7 +84,7 @@ static int team_own(team_state *t, const void *p, size_t n, ckpt_blobs *out, ckp
     return CKPT_OK;
 }
 
-/* Everybody's bytes at rank 0; with its own. */
+/* Gather: rank 0 gets the bytes of all, including its own. */
 static int team_gather(team_state *t, uint64_t id, const void *p, size_t n, ckpt_blobs *out,
                        ckpt_err *err)
 {
@@ -98,7 +98,7 @@ static int team_gather(team_state *t, uint64_t id, const void *p, size_t n, ckpt
     return rc;
 }
 
-/* Rank 0's bytes at all, as its blob. */
+/* Broadcast: all get rank 0's bytes, as its blob. */
 static int team_spread(team_state *t, uint64_t id, const void *p, size_t n, ckpt_blobs *out,
                        ckpt_err *err)
 {
@@ -120,7 +120,7 @@ int ckpt_team_tell(ckpt_team *team, const void *bytes, size_t n, ckpt_blobs *out
     return rc == CKPT_OK ? team_spread(t, id, bytes, n, out, err) : rc;
 }
 
-/* Blobs as bytes, each behind its length. */
+/* Serialise blobs, each after its length. */
 static bool team_pack(ckpt_bytes *b, const ckpt_blobs *blobs)
 {
     bool ok = true;
@@ -134,7 +134,7 @@ static bool team_pack(ckpt_bytes *b, const ckpt_blobs *blobs)
     return ok;
 }
 
-/* And back: the blobs point into the packed ones, which is blob 0 before. */
+/* Parse them again: the blobs then point into blob 0, which had the packed bytes. */
 static int team_unpack(ckpt_blobs *blobs, ckpt_err *err)
 {
     const uint8_t *p = blobs->at[0];
@@ -185,7 +185,7 @@ int ckpt_team_deal(ckpt_team *team, const ckpt_bytes *parts, ckpt_blobs *out, ck
     uint64_t id = team_number(t, TEAM_DEAL);
     int rc = team_blobs(out, team->n, err);
 
-    // Each begins with the one behind it, so that nobody gets all letters at once.
+    // Each rank begins with the next one, so that no rank gets all messages at once.
     for (unsigned i = 1; rc == CKPT_OK && i < team->n; i++) {
         unsigned to = (team->rank + i) % team->n;
 
@@ -200,13 +200,13 @@ int ckpt_team_deal(ckpt_team *team, const ckpt_bytes *parts, ckpt_blobs *out, ck
     return rc;
 }
 
-/* An outcome as it is told. */
+/* A process's result in a message. */
 typedef struct team_vote {
     ckpt_err err;
-    bool echo; /* it only stopped because another one had failed */
+    bool echo; /* it only stopped because another process had failed */
 } team_vote;
 
-/* The lowest that failed by itself; else any that failed; NULL: none. */
+/* The lowest rank that failed by itself; else any that failed; NULL: none. */
 static const team_vote *team_judge(const ckpt_blobs *in)
 {
     const team_vote *worst = NULL;
@@ -221,7 +221,7 @@ static const team_vote *team_judge(const ckpt_blobs *in)
     return worst;
 }
 
-/* Votes to rank 0, and the outcome from it into *out. */
+/* Send the results to rank 0, and receive the common one in *out. */
 static int team_vote_all(team_state *t, const team_vote *mine, ckpt_err *out, ckpt_err *err)
 {
     ckpt_blobs in = {0}, told = {0};
@@ -260,7 +260,7 @@ int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
     if (rc != CKPT_OK && !mine.echo)
         team_say_all(t, TEAM_STOP, t->round, NULL, 0);
     t->failing = rc != CKPT_OK;
-    // Who cannot be asked explains less than what failed here.
+    // This process's own failure explains more than a process that does not answer.
     team->decided = team_vote_all(t, &mine, &all, &why) == CKPT_OK;
     if (!team->decided)
         all = rc != CKPT_OK && !mine.echo ? mine.err : why;
@@ -274,7 +274,9 @@ int ckpt_team_agree(ckpt_team *team, int rc, ckpt_err *err)
     return all.code;
 }
 
-/* This process's text is not rank 0's: both from the word in which they differ. */
+/*
+ * Report that this process's text differs from rank 0's; quote both from the first different word.
+ */
 static int team_unlike(const team_state *t, const char *what, const char *mine, const char *other,
                        ckpt_err *err)
 {

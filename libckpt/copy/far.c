@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * far.c: files whose headers another process of the team reads for this one.
+ * far.c: reads files through another process of the team, mainly their headers.
  *
- * Of N processes that open the same checkpoint one opens each file; it answers the questions of the
- * others, so that a file system sees each file opened once.  What is most often wanted, the first
- * and the last bytes, comes with the answer to the opening.
+ * If N processes open the same checkpoint, one process opens each file and answers the questions of
+ * the others, so that a file system sees each file opened only once. The answer to the opening also
+ * carries the first and the last bytes, because headers need them most often.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,29 +14,29 @@
 #include "libckpt/copy/listing.h"
 
 enum {
-    FAR_END = 64 * 1024,     /* bytes of a file's beginning, and of its end, that come unasked */
-    FAR_PIECE = 1024 * 1024, /* bytes of an answer, at most */
-    FAR_ASKS = 64,           /* of one file, before it is opened here as well */
-    FAR_OPEN = 128           /* files that the one who answers keeps open */
+    FAR_END = 64 * 1024,     /* bytes from each end of a file that come with the opening */
+    FAR_PIECE = 1024 * 1024, /* limit of an answer's bytes */
+    FAR_ASKS = 64,           /* reads of one file before this process opens it too */
+    FAR_OPEN = 128           /* files that the answering process keeps open */
 };
 
 enum far_what { FAR_OPENING = 1, FAR_READING, FAR_LISTING };
 
-/* A question; behind it stands the path, without its end. */
+/* A question; the path follows, without a terminator. */
 typedef struct far_question {
     uint64_t what;
-    uint64_t at, n;   /* of reading */
-    ckpt_identity id; /* the same: what was opened */
+    uint64_t at, n;   /* of FAR_READING */
+    ckpt_identity id; /* of FAR_READING: the file that was opened */
 } far_question;
 
-/* Of a listing; behind it stands the name, without its end. */
+/* An entry of a listing; the name follows, without a terminator. */
 typedef struct far_name {
     uint64_t size;
     uint32_t sum, n;
     uint64_t is_dir;
 } far_name;
 
-/* The answer to an opening; behind it stand the first bytes, then the last. */
+/* The answer to an opening; the first bytes follow, then the last. */
 typedef struct far_opened {
     uint64_t size;
     ckpt_identity id;
@@ -47,12 +47,12 @@ typedef struct far_io {
     ckpt_io io; /* first */
     ckpt_team *team;
     unsigned owner;
-    ckpt_letter *opened; /* what came with the opening */
+    ckpt_letter *opened; /* the answer to the opening */
     const uint8_t *head, *tail;
     uint64_t n_head, n_tail;
     unsigned n_asks;
-    bool visible;  /* it can be opened here too */
-    ckpt_io *here; /* opened here too: its headers are all over it */
+    bool visible;  /* this process can open it too */
+    ckpt_io *here; /* also opened here, because many of its bytes were needed */
     char path[];
 } far_io;
 
@@ -74,7 +74,7 @@ static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const cha
     return rc;
 }
 
-/* The file is not the one that was opened; whose: the process that has looked. */
+/* Report that the file differs from the one that was opened; whose: the process that noticed. */
 static int far_unlike(const char *path, unsigned whose, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EIO,
@@ -138,7 +138,7 @@ static void far_close(ckpt_io *io)
     ckpt_free(f);
 }
 
-/* Look at what has come with the opening. */
+/* Parse the answer to the opening. */
 static int far_understand(far_io *f, ckpt_err *err)
 {
     far_opened o;
@@ -185,13 +185,13 @@ int ckpt_far_open(ckpt_io **out, ckpt_team *team, unsigned owner, bool visible, 
     return rc;
 }
 
-/* Take a listing apart; the names are the letter's. */
+/* Parse a listing; the names belong to the message. */
 static int far_names(ckpt_far_listing *out, const uint8_t *p, size_t n, ckpt_err *err)
 {
     size_t room = n / sizeof(far_name) + 1;
 
     out->entry = ckpt_alloc(room * sizeof *out->entry);
-    // each name gets its end
+    // room for a terminator after each name
     out->text = ckpt_alloc(n + room);
     if (!out->entry || !out->text)
         return ckpt_fail_memory(err);
@@ -241,11 +241,11 @@ void ckpt_far_list_free(ckpt_far_listing *l)
 
 /* ---- answering ---- */
 
-/* Files that were asked for; the clerk's own: one thread answers. */
+/* Open files for other processes; only the answering thread uses them. */
 static ckpt_io *far_files[FAR_OPEN];
 static unsigned far_next;
 
-/* It is what the path names now: openings of all other processes are answered by one. */
+/* True if the path still names this file; one process answers the openings of all others. */
 static bool far_still(const ckpt_io *io)
 {
     struct stat st;
@@ -257,7 +257,7 @@ static bool far_still(const ckpt_io *io)
     return io->id.dev == now.dev && ckpt_identity_same(&io->id, &now);
 }
 
-/* A file that is open, or is opened now; anew: as it is now. */
+/* Return an open file, opening it if needed; anew: reopen it if the path names another file now. */
 static int far_file(ckpt_io **out, const char *path, bool anew, ckpt_err *err)
 {
     ckpt_io **place = NULL;
@@ -280,7 +280,7 @@ static int far_file(ckpt_io **out, const char *path, bool anew, ckpt_err *err)
     return rc;
 }
 
-/* n bytes of a file behind what is in the answer already. */
+/* Append n bytes of a file to the answer. */
 static int far_add(ckpt_bytes *answer, ckpt_io *io, uint64_t n, uint64_t at, ckpt_err *err)
 {
     size_t had = answer->n;
@@ -303,7 +303,7 @@ static int far_answer_open(ckpt_bytes *answer, ckpt_io *io, ckpt_err *err)
     return rc == CKPT_OK ? far_add(answer, io, o.n_tail, io->size - o.n_tail, err) : rc;
 }
 
-/* CRC-32 of a file's ends, which tells files of one name apart; of one that cannot be read, 0. */
+/* CRC-32 of a file's ends, to compare files of one name; 0 if it cannot be read. */
 static uint32_t far_sum(const char *path)
 {
     uint8_t *p = ckpt_alloc(FAR_END);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * far.h: files and folders as another process of the team sees them.
+ * far.h: reads files and folders through another process of the team.
  */
 #ifndef CKPT_COPY_FAR_H
 #define CKPT_COPY_FAR_H
@@ -11,8 +11,8 @@
 /*
  * A file that process `owner` opens and reads for this one.
  *
- * visible  it can be opened here as well, when much is asked of it
- * Errors   those of ckpt_io_open_here there; CKPT_EIO: the other one is lost
+ * visible  this process can open it too, and does so for large reads
+ * Errors   those of ckpt_io_open_here on the owner; CKPT_EIO: the owner is lost
  */
 int ckpt_far_open(ckpt_io **out, ckpt_team *team, unsigned owner, bool visible, const char *path,
                   ckpt_err *err);
@@ -32,14 +32,14 @@ typedef struct ckpt_far_listing {
     char *text; /* the names */
 } ckpt_far_listing;
 
-/* A folder as any process sees it.  Errors: CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT */
+/* List a folder as the given process sees it. Errors: CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT */
 int ckpt_far_list(ckpt_far_listing *out, ckpt_team *team, unsigned rank, const char *folder,
                   ckpt_err *err);
 
-/* Release one; zeroed ones are fine. */
+/* Release a listing; zeroed ones are fine. */
 void ckpt_far_list_free(ckpt_far_listing *l);
 
-/* What answers the questions of a team (ckpt_team_answer_fn): openings and reads of files. */
+/* Answers the questions of a team (ckpt_team_answer_fn): opens and reads files. */
 int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feed.c: reading, checksumming and decoding sources.
+ * feed.c: reads, decodes and checksums sources.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    FEED_CHUNK = 256 * 1024,   /* bytes read or decoded at a time where nothing else sets a size */
-    FEED_DEFLATE_RATIO = 1032, /* deflate cannot do better: 258 bytes for 2 bits */
+    FEED_CHUNK = 256 * 1024,   /* default bytes per read or decoding step */
+    FEED_DEFLATE_RATIO = 1032, /* deflate's limit: 258 bytes from 2 bits */
     FEED_LABEL = 300
 };
 
@@ -84,7 +84,7 @@ typedef struct feed_inflate {
     void *ctx;
 } feed_inflate;
 
-/* A deflated record whose size is not what the archive says. */
+/* Report a deflated record with another size than the archive declares. */
 static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *err)
 {
     char label[FEED_LABEL];
@@ -94,7 +94,7 @@ static int feed_bad_stream(const feed_inflate *f, const char *what, ckpt_err *er
                      label, what, f->src->n_bytes);
 }
 
-/* The inflater knows no file: say which record it was. */
+/* Add the record to the inflater's message, because the inflater does not know it. */
 static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inner, ckpt_err *err)
 {
     char label[FEED_LABEL];
@@ -103,7 +103,7 @@ static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inn
     return ckpt_fail(err, code, "%s: %.160s", label, inner->text);
 }
 
-/* Decode one chunk of input; what it yields may be many chunks of output. */
+/* Decode one chunk of input; the output may have many chunks. */
 static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bool *ended,
                              ckpt_err *err)
 {
@@ -125,13 +125,13 @@ static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bo
             return rc;
         if (*ended && n_in > 0)
             return feed_bad_stream(f, "has bytes left over after", err);
-        // Output with room left means that all input was used.
+        // Room left in the output means that all input was used.
         if (*ended || room > 0)
             return CKPT_OK;
     }
 }
 
-/* Read the stored bytes in chunks; the stream must end with them, neither earlier nor later. */
+/* Read the stored bytes in chunks; the stream must end exactly with them. */
 static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
 {
     const ckpt_source *src = f->src;
@@ -154,7 +154,7 @@ static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
     return rc;
 }
 
-/* Decode a whole record, handing its bytes to take; the size must be exact. */
+/* Decode a whole record and pass its bytes to take; the size must match exactly. */
 static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, void *ctx,
                             ckpt_err *err)
 {
@@ -183,7 +183,7 @@ typedef struct feed_keep {
     uint32_t crc;
 } feed_keep;
 
-/* Decoded bytes into the spool, summed on the way. */
+/* Write decoded bytes to the spool and update their CRC. */
 static int feed_take_keep(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
 {
     feed_keep *k = ctx;
@@ -213,7 +213,7 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
     if (src->kind != CKPT_SOURCE_FILE || src->coding != CKPT_DEFLATE ||
         ckpt_spool_has(s->spool, source))
         return CKPT_OK;
-    // A lying size must not make us reserve anything: what deflate cannot reach is refused first.
+    // A false size must not reserve memory: refuse a size that deflate cannot reach first.
     if (src->n_bytes / FEED_DEFLATE_RATIO <= src->n_stored) {
         rc = ckpt_spool_begin(s->spool, source, src->n_bytes, err);
         if (rc != CKPT_OK)
@@ -243,7 +243,7 @@ static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint
                      label, n, at, src->n_stored);
 }
 
-/* Raw bytes, wherever in the file the record begins. */
+/* Read raw bytes of a record in a file. */
 static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_t at,
                           ckpt_err *err)
 {
@@ -254,7 +254,7 @@ static int feed_read_file(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, 
     return rc != CKPT_OK ? rc : ckpt_io_pool_read(s->pool, src->file, buf, n, in_file, err);
 }
 
-/* A request that no extent of a sound map makes. */
+/* Report a request that no extent of a checked map makes. */
 static int feed_outside(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at, ckpt_err *err)
 {
     char label[FEED_LABEL];
@@ -310,7 +310,7 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
     return ckpt_spool_read(s->spool, source, buf, n, at, err);
 }
 
-/* CRC of a range of bytes as they are read. */
+/* Read a range and compute its CRC. */
 static int feed_crc_read(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
                          ckpt_err *err)
 {

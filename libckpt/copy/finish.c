@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * finish.c: counting the jobs of files, and what is done with a file that has no more.
+ * finish.c: counts the open jobs of each file and finishes a file without open jobs.
  */
 #include <assert.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 #include "libckpt/copy/finish.h"
 #include "libckpt/map/extent.h"
 
-/* Small files wait until there are so many, or so many bytes of them. */
+/* Small files wait for so many others, or so many bytes. */
 enum { FIN_FILES = 16 };
 
 #define FIN_BYTES (UINT64_C(4) << 20)
 
 struct ckpt_finish_file {
-    size_t n_left;     /* stretches of jobs that are not done */
-    bool taken;        /* somebody finishes it */
-    uint32_t crc;      /* of all of it, where that is asked for */
-    ckpt_segments seg; /* what was written */
+    size_t n_left;     /* groups of adjacent jobs that are not done */
+    bool taken;        /* a worker finishes it */
+    uint32_t crc;      /* of the whole file, if it is needed */
+    ckpt_segments seg; /* segments that were written */
 };
 
 /* ---- opening ---- */
@@ -59,7 +59,7 @@ static uint32_t fin_file_of(const ckpt_finish *f, size_t job)
     return s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n ? s->file : UINT32_MAX;
 }
 
-/* Jobs ascend by file: neighbours that go to one file count as one. */
+/* Jobs ascend by file, so that adjacent jobs for one file count as one. */
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end)
 {
     assert(first <= end && end <= f->work->plan->jobs.n);
@@ -74,7 +74,7 @@ void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end)
     }
 }
 
-/* A worker's segments to the files they belong to. */
+/* Move a worker's segments to their files. */
 static int fin_deal(ckpt_finish *f, ckpt_segments *written, ckpt_err *err)
 {
     const ckpt_map *to = f->work->plan->to;
@@ -92,7 +92,7 @@ static int fin_deal(ckpt_finish *f, ckpt_segments *written, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Count down; files that have no more jobs become ready. */
+/* Count down; a file without open jobs becomes ready. */
 static int fin_count(ckpt_finish *f, size_t first, size_t end, ckpt_err *err)
 {
     uint32_t last = UINT32_MAX, *slot;
@@ -122,8 +122,8 @@ static int fin_piece(ckpt_segments *list, uint64_t at, uint64_t n, uint32_t crc,
 }
 
 /*
- * The CRC of a record that no job has written to: zeros, but for literals that lie in it.  One that
- * its format knows already stays.
+ * Set the CRC of a record that no job has written: zeros, except literals inside. A CRC that the
+ * format knows already stays.
  */
 static int fin_quiet(const ckpt_map *to, ckpt_source *s, ckpt_err *err)
 {
@@ -144,7 +144,7 @@ static int fin_quiet(const ckpt_map *to, ckpt_source *s, ckpt_err *err)
     return rc;
 }
 
-/* CRCs of a file's records, for the formats that store them. */
+/* Compute the CRCs of a file's records, for formats that store them. */
 static int fin_records(ckpt_finish *f, uint32_t file, ckpt_err *err)
 {
     ckpt_map *to = f->work->plan->to;
@@ -170,14 +170,14 @@ static int fin_records(ckpt_finish *f, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* Headers and directories: the last bytes of a file, now that its checksums are known. */
+/* Write headers and directories, the last bytes of a file, after its checksums are known. */
 static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
 {
     ckpt_map *to = f->work->plan->to;
     const ckpt_literals *l = &to->files.at[file].literals;
     int rc = CKPT_OK;
 
-    // The map's arena, findings and vectors belong to all.
+    // All workers share the map's arena, findings and vectors.
     pthread_mutex_lock(&f->work->lock);
     if (f->seal)
         rc = f->seal(to, file, UINT64_MAX, err);
@@ -187,12 +187,14 @@ static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* True if a literal lies within one of n sorted pieces: it is in the CRC of that record already. */
+/*
+ * True if a literal lies within one of n sorted pieces, so that the CRC of that record covers it.
+ */
 static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l)
 {
     size_t low = 0;
 
-    // The last piece that does not begin behind the literal is the only one that can hold it.
+    // Only the last piece that does not begin behind the literal can contain it.
     while (low < n) {
         size_t middle = low + (n - low) / 2;
 
@@ -205,8 +207,8 @@ static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l
 }
 
 /*
- * CRC-32 of a whole file from those of its records and literals: what is between them is zeros.  No
- * byte is read for it, and for a file that is kept it is what this run would have written.
+ * CRC-32 of a whole file from those of its records and literals, with zeros between. It reads no
+ * byte, and for a kept file the result is the CRC of this run's bytes.
  */
 static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
 {
@@ -229,7 +231,7 @@ static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
                            ckpt_crc32(0, l->at[i].bytes, (size_t)l->at[i].n), err);
     }
     ckpt_ledger_sort(&all);
-    // Pieces that overlap say nothing of the whole: it is read back.
+    // Overlapping pieces do not give a CRC of the whole, so that the file is read back.
     if (rc == CKPT_OK &&
         ckpt_ledger_written(all.at, all.n, to->files.at[file].size, crc, NULL) != CKPT_OK)
         rc = ckpt_sink_crc(f->work->sink, file, crc, err);
@@ -239,7 +241,7 @@ static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
 
 /* ---- finishing ---- */
 
-/* Some files, by one worker. */
+/* Finish several files in one worker. */
 static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *err)
 {
     const ckpt_map *to = f->work->plan->to;
@@ -289,9 +291,9 @@ uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file)
     return f->file[file].crc;
 }
 
-/* ---- files of several processes ---- */
+/* ---- files that several processes write ---- */
 
-/* What was written to such files, by the process that seals them. */
+/* Collect the segments of such files for the processes that seal them. */
 static int fin_part(ckpt_finish *f, ckpt_segments *parts, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -329,7 +331,7 @@ int ckpt_finish_join(ckpt_finish *f, ckpt_err *err)
     return rc;
 }
 
-/* What fin_rest hands out: `ready`, cut into groups. */
+/* The work list of fin_rest: `ready`, divided into groups. */
 typedef struct fin_groups {
     ckpt_finish *f;
     size_t *first; /* n + 1 indexes of f->ready */
@@ -345,7 +347,7 @@ static int fin_group(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
                      err);
 }
 
-/* Files without jobs are ready, too. */
+/* Files without jobs are ready too. */
 static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
 {
     for (size_t i = 0; i < f->work->plan->to->files.n; i++) {
@@ -362,7 +364,7 @@ static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Groups as large as those that are finished while jobs run. */
+/* Make groups of the same size as those finished during the jobs. */
 static void fin_cut(fin_groups *g)
 {
     const ckpt_finish *f = g->f;
@@ -377,7 +379,7 @@ static void fin_cut(fin_groups *g)
     }
 }
 
-/* CRCs of what went to memory. */
+/* Compute the CRCs of records in memory. */
 static int fin_memory(ckpt_finish *f, ckpt_err *err)
 {
     ckpt_map *to = f->work->plan->to;

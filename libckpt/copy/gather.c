@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather.c: reading pieces: contiguous ones straight into place, strided ones through a staging
+ * gather.c: reads pieces: contiguous ones directly into place, strided ones through a staging
  * buffer.
  *
- * A strided piece is walked in the order of its source, whatever its order in the region is, so
- * that even a transposed tensor is read forwards.  Gaps of up to a page are read along with what
- * lies around them.
+ * A strided piece is read in the order of its source, whatever its order in the region, so that
+ * even a transposed tensor is read forwards. Gaps of up to a page are read together with the bytes
+ * around them.
  */
 #include <assert.h>
 #include <string.h>
@@ -18,10 +18,10 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    GA_GAP = 4096,          /* bytes between wanted ones that are read along */
-    GA_SEGMENT = 16 * 1024, /* shorter runs of a strided piece get no segment of their own */
-    GA_TILE = 16,           /* units of a line that are written together when axes change places */
-    GA_TILE_LINES = 8       /* and lines */
+    GA_GAP = 4096,          /* largest gap between needed bytes that is read with them */
+    GA_SEGMENT = 16 * 1024, /* shorter runs of a strided piece get no segment */
+    GA_TILE = 16,           /* units of a line that are written together when axes are transposed */
+    GA_TILE_LINES = 8       /* lines that are written together */
 };
 
 typedef struct ga_axis {
@@ -30,11 +30,11 @@ typedef struct ga_axis {
     uint64_t to_by;   /* bytes in the buffer */
 } ga_axis;
 
-/* A piece being carried out. */
+/* State of a piece. */
 typedef struct ga_piece {
     ckpt_gather *g;
     uint32_t source;
-    unsigned n;    /* axes, outermost in the source first */
+    unsigned n;    /* axes, the one with the largest stride in the source first */
     unsigned swap; /* bytes to reverse together, or 0 */
     uint64_t unit; /* bytes that are contiguous on both sides */
     uint64_t at;   /* in the source */
@@ -42,7 +42,7 @@ typedef struct ga_piece {
     ga_axis axis[CKPT_MAX_DIM];
 } ga_piece;
 
-/* A region being filled. */
+/* The region to fill. */
 typedef struct ga_region {
     ckpt_gather *g;
     ckpt_dtype dtype;
@@ -54,7 +54,7 @@ static const ckpt_source *ga_source(const ga_piece *p)
     return &p->g->feed->map->sources.at[p->source];
 }
 
-/* Deflated records were checked when they were decoded; memory has no CRC. */
+/* Deflated records are checked when they are decoded; memory has no CRC. */
 static bool ga_wants_crc(const ga_piece *p)
 {
     const ckpt_source *s = ga_source(p);
@@ -62,13 +62,13 @@ static bool ga_wants_crc(const ga_piece *p)
     return p->g->segments && s->has_crc && s->kind == CKPT_SOURCE_FILE && s->coding == CKPT_RAW;
 }
 
-/* A record that is used in a way no segment describes: the ledger reads it once more. */
+/* Mark a record that is read without segments, so that the ledger reads it again. */
 static int ga_mark_whole(const ga_piece *p, ckpt_err *err)
 {
     return ga_wants_crc(p) ? ckpt_ledger_add(p->g->segments, p->source, 0, 0, 0, err) : CKPT_OK;
 }
 
-/* n contiguous bytes of the source, whatever it is. */
+/* Read n contiguous bytes of any source. */
 static int ga_read(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const ckpt_source *s = ga_source(p);
@@ -81,12 +81,12 @@ static int ga_read(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt
     return p->g->nested(p->g->nested_ctx, s, to, n, at, err);
 }
 
-/* The same into place, with a segment for the ledger. */
+/* Read them into place, with a segment for the ledger. */
 static int ga_read_run(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
     int rc = ga_read(p, to, n, at, err);
 
-    // What is read for a nested source was counted inside.
+    // Reads inside a nested source were counted there.
     if (rc != CKPT_OK || ckpt_source_nested(ga_source(p)))
         return rc;
     p->g->n_read += n;
@@ -105,7 +105,7 @@ static int ga_whole(const ga_piece *p, ckpt_err *err)
     return rc;
 }
 
-/* Copy count units between two strides; the usual sizes in loops that compilers make fast. */
+/* Copy count units between two strides; the usual sizes have loops that compilers can optimise. */
 static void ga_line(uint8_t *to, const uint8_t *from, const ga_axis *a, uint64_t unit)
 {
     switch (unit) {
@@ -124,14 +124,14 @@ static void ga_line(uint8_t *to, const uint8_t *from, const ga_axis *a, uint64_t
     }
 }
 
-/* The byte order of what ga_line has copied. */
+/* Swap the byte order of the units that ga_line has copied. */
 static void ga_swap_line(uint8_t *to, const ga_axis *a, uint64_t unit, unsigned swap)
 {
     for (uint64_t i = 0; i < a->count; i++, to += a->to_by)
         ckpt_swap_bytes(to, (size_t)unit, swap);
 }
 
-/* Step an odometer over n axes; false after the last position.  The offsets follow. */
+/* Step an odometer over n axes and update the offsets; false after the last position. */
 static bool ga_step(uint64_t *index, const ga_axis *axis, unsigned n, uint64_t *from, uint64_t *to)
 {
     while (n > 0) {
@@ -149,8 +149,8 @@ static bool ga_step(uint64_t *index, const ga_axis *axis, unsigned n, uint64_t *
 }
 
 /*
- * Two axes that change places.  Going along either alone would touch a line of cache for each unit,
- * on one side or the other; tiles use what they touch.
+ * Transpose two axes. A walk along either one alone would touch a cache line per unit, on one side
+ * or the other; tiles use each line fully.
  */
 static void ga_tiles(uint8_t *to, const uint8_t *from, const ga_axis *outer, const ga_axis *inner,
                      uint64_t unit)
@@ -170,7 +170,7 @@ static void ga_tiles(uint8_t *to, const uint8_t *from, const ga_axis *outer, con
     }
 }
 
-/* The axis along which units are closest in the buffer. */
+/* The axis with the smallest distance between units in the buffer. */
 static unsigned ga_densest(const ga_axis *axis, unsigned n)
 {
     unsigned best = n - 1;
@@ -182,7 +182,7 @@ static unsigned ga_densest(const ga_axis *axis, unsigned n)
     return best;
 }
 
-/* Spread units that lie in `from` by n axes (at least one). */
+/* Distribute the units in `from` over n axes (at least one). */
 static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, const ga_axis *axis,
                        unsigned n)
 {
@@ -210,7 +210,7 @@ static void ga_scatter(const ga_piece *p, uint8_t *to, const uint8_t *from, cons
     } while (ga_step(index, axis, n - 1, &from_at, &to_at));
 }
 
-/* The staging buffer, made at the first strided piece. */
+/* Allocate the staging buffer at the first strided piece. */
 static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 {
     if (g->n_stage == 0)
@@ -221,21 +221,21 @@ static int ga_need_stage(ckpt_gather *g, ckpt_err *err)
 }
 
 /*
- * How a piece is cut into reads: axes tail..n-1 are read whole in one span, axis tail-1 in steps of
- * `step`, and the axes before it one position at a time.  A step with large gaps has a read for
- * each position, `pitch` bytes apart in the buffer, and is spread at once.
+ * The division of a piece into reads: axes tail..n-1 are read whole in one span, axis tail-1 in
+ * steps of `step`, and the axes before it one position at a time. A step with large gaps has one
+ * read per position, `pitch` bytes apart in the buffer, and is then distributed at once.
  */
 typedef struct ga_cut {
     unsigned tail;
-    uint64_t span;  /* bytes from the first to the last wanted one of the tail */
+    uint64_t span;  /* bytes from the first to the last needed one of the tail */
     uint64_t step;  /* positions of axis tail-1 in one read, or one step */
     uint64_t pitch; /* 0: a step is one read */
-    bool dense;     /* a read has no gaps: its CRC is worth keeping */
+    bool dense;     /* a read has no gaps, so that its CRC is useful */
 } ga_cut;
 
 /*
- * Take axes into the span from the innermost outwards, as long as the gaps are small and the buffer
- * is large enough.
+ * Add axes to the span from the innermost outwards, as long as the gaps are small and the buffer is
+ * large enough.
  */
 static ga_cut ga_plan(const ga_piece *p)
 {
@@ -248,7 +248,7 @@ static ga_cut ga_plan(const ga_piece *p)
         uint64_t reach, room = p->g->n_stage - c.span;
 
         if (a->count > 1 && a->from_by > c.span && a->from_by - c.span > GA_GAP) {
-            // rows of a power of two would meet in one set of the cache
+            // rows at a distance of a power of two would share one set of the cache
             c.pitch = c.tail < p->n ? c.span + GA_TILE * 4 : 0;
             c.step = c.pitch && c.pitch < p->g->n_stage ? p->g->n_stage / c.pitch : 1;
             break;
@@ -265,7 +265,7 @@ static ga_cut ga_plan(const ga_piece *p)
     return c;
 }
 
-/* m positions of axis tail-1 with large gaps between them, a read for each. */
+/* Read m positions of axis tail-1 with large gaps between them, one read each. */
 static int ga_read_rows(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m,
                         ckpt_err *err)
 {
@@ -286,7 +286,7 @@ static int ga_read_rows(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
     return CKPT_OK;
 }
 
-/* One read of a strided piece: m positions of axis tail-1, and all of the tail. */
+/* Make one read of a strided piece: m positions of axis tail-1, and all of the tail. */
 static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to, uint64_t m,
                         ckpt_err *err)
 {
@@ -297,7 +297,7 @@ static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
     if (c->tail > 0)
         span += (m - 1) * p->axis[first].from_by;
     if (c->tail == p->n && m == 1) {
-        // Nothing but one contiguous run: no detour.
+        // A single contiguous run needs no staging.
         rc = c->span >= GA_SEGMENT ? ga_read_run(p, p->to + to, c->span, from, err)
                                    : ga_read(p, p->to + to, c->span, from, err);
         if (rc == CKPT_OK && p->swap > 1)
@@ -315,7 +315,7 @@ static int ga_read_part(ga_piece *p, const ga_cut *c, uint64_t from, uint64_t to
     return CKPT_OK;
 }
 
-/* Walk a strided piece in the order of its source, one read at a time. */
+/* Read a strided piece in the order of its source, one read at a time. */
 static int ga_strided(ga_piece *p, ckpt_err *err)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
@@ -333,7 +333,7 @@ static int ga_strided(ga_piece *p, ckpt_err *err)
         from_by = p->axis[n_outer].from_by;
         to_by = p->axis[n_outer].to_by;
     }
-    // Gaps, or runs too short to be remembered one by one: the ledger reads the record once more.
+    // Gaps, or runs too short for a segment each: the ledger reads the record again.
     if (!c.dense || (c.tail == p->n && c.step == 1 && c.span < GA_SEGMENT))
         rc = ga_mark_whole(p, err);
     if (rc != CKPT_OK)
@@ -350,7 +350,7 @@ static int ga_strided(ga_piece *p, ckpt_err *err)
     return rc;
 }
 
-/* Zeros wherever the piece goes. */
+/* Write zeros to the places of a piece. */
 static void ga_fill(const ga_piece *p)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
@@ -361,8 +361,10 @@ static void ga_fill(const ga_piece *p)
     while (ga_step(index, p->axis, p->n, &from, &to));
 }
 
-/* Copy the axes, largest source stride first, and merge the innermost into the unit where both
- * sides are contiguous. */
+/*
+ * Copy the axes, largest source stride first, and merge the innermost into the unit if both sides
+ * are contiguous.
+ */
 static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *err)
 {
     for (unsigned i = 0; i < in->ndim; i++) {
@@ -386,11 +388,11 @@ static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *e
     return CKPT_OK;
 }
 
-/* One piece of the join: where it comes from decides how it is read. */
+/* Read one piece of the join in the way that its source needs. */
 static int ga_take(void *ctx, const ckpt_piece *in, ckpt_err *err)
 {
     const ga_region *r = ctx;
-    uint64_t item = ckpt_dtype_get(r->dtype)->bytes; // of an element, or of a block of packed ones
+    uint64_t item = ckpt_dtype_get(r->dtype)->bytes; // of an element, or of a packed block
     ga_piece p = {.g = r->g, .source = in->source, .at = in->at};
     const ckpt_source *s;
     int rc = CKPT_OK;

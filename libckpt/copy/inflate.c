@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inflate.c: owns the use of zlib's decompressor.
+ * inflate.c: wraps zlib's decompressor; no other file uses it.
  */
 #include <assert.h>
 
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <limits.h>
 
-#define ZLIB_CONST // its input pointer is then one to const
+#define ZLIB_CONST // makes zlib's input pointer const
 #include <zlib.h>
 
 #include "libckpt/base/mem.h"
@@ -19,7 +19,7 @@ struct ckpt_inflater {
     bool ended;
 };
 
-/* zlib's allocations go through the library's own door, so that their failure can be tested. */
+/* zlib allocates through ckpt_alloc, so that tests can make it fail. */
 static voidpf inf_alloc(voidpf ctx, uInt items, uInt size)
 {
     uint64_t n;
@@ -83,7 +83,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
 
         s->next_in = *in;
         s->avail_in = give;
-        // zlib wants a pointer even where there is no room; a stream may end without another byte.
+        // zlib needs a pointer even without room, because a stream may end without another byte.
         s->next_out = *n_out > 0 ? *out : &none;
         s->avail_out = room;
         rc = inflate(s, Z_NO_FLUSH);
@@ -94,7 +94,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
         z->ended = rc == Z_STREAM_END;
     }
     *ended = z->ended;
-    if (z->ended || rc == Z_BUF_ERROR) { // the latter only says that no more progress is possible
+    if (z->ended || rc == Z_BUF_ERROR) { // Z_BUF_ERROR only means that no more progress is possible
         return CKPT_OK;
     }
     if (rc == Z_MEM_ERROR)
@@ -103,7 +103,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
                      s->msg ? s->msg : "not a deflate stream");
 }
 
-/* How a whole stream ended, compared with how it should have. */
+/* Compare the end of a whole stream with the expected one. */
 static int inf_judge(bool ended, size_t in_left, size_t out_left, uint64_t n_out, ckpt_err *err)
 {
     if (!ended) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inflate.h: raw deflate streams (zip method 8) into memory of a size that is known beforehand.
+ * inflate.h: decompresses raw deflate streams (zip method 8) into memory of a known size.
  *
- * The output's size always comes from what the reader wants, never from the stream, so a small
- * record that would grow without end is stopped at the first byte too many.
+ * The caller always gives the size of the output, never the stream, so that a small record that
+ * expands without end stops at the first byte too many.
  */
 #ifndef CKPT_COPY_INFLATE_H
 #define CKPT_COPY_INFLATE_H
@@ -13,8 +13,8 @@
 /*
  * Inflate n_in bytes into exactly n_out bytes.
  *
- * Errors   CKPT_EFORMAT: damaged, too short, or input is left over after the stream's end;
- *          CKPT_ELIMIT: the stream holds more than n_out bytes, or memory is exhausted
+ * Errors   CKPT_EFORMAT: damaged, too short, or input follows the stream's end; CKPT_ELIMIT: the
+ *          stream holds more than n_out bytes, or memory is exhausted
  */
 int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, ckpt_err *err);
 
@@ -27,10 +27,10 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err);
 /*
  * Inflate until the input is used up, the output is full, or the stream ends.
  *
- * in, n_in    advanced past what was used
- * out, n_out  advanced past what was produced
- * ended       true from the call on that met the stream's end; input after it is left alone
- * Errors      CKPT_EFORMAT (damaged), CKPT_ELIMIT (memory); the stream is then of no more use
+ * in, n_in    advanced past the used input
+ * out, n_out  advanced past the new output
+ * ended       true from the call on that met the stream's end; input after it is not used
+ * Errors      CKPT_EFORMAT (damaged), CKPT_ELIMIT (memory); the stream is then useless
  */
 int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,
                       size_t *n_out, bool *ended, ckpt_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_memory.c: borrowed memory, and a caller's functions, as a ckpt_io.
+ * io_memory.c: implements ckpt_io for borrowed memory and for a caller's functions.
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_open.c: which process opens a file, for headers and for data; and whole small files.
+ * io_open.c: decides which process opens a file, for headers and for data; reads whole small files.
  *
- * Of a team one process opens a file for its headers, which a file system then sees opened once.
- * Data is read by who needs it, from this machine's disk or through one who sees the file.
+ * In a team only one process opens a file for its headers, so that a file system sees it opened
+ * once. Each process reads its own data, from this machine's disk or through a process that sees
+ * the file.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -14,11 +15,11 @@
 #include "libckpt/copy/places.h"
 
 enum {
-    IOO_LOOK = 8, /* files of a map that a process looks at, to see whether they are the others' */
-    IOO_SEARCH = 64 /* files among which these are looked for */
+    IOO_LOOK = 8,   /* files of a map that a process compares with the others' view */
+    IOO_SEARCH = 64 /* limit of the search for such files */
 };
 
-/* Files of one name that are not equal are not the same checkpoint's. */
+/* Refuse files of one name that differ, because they cannot belong to one checkpoint. */
 static int ioo_unlike(const ckpt_team *t, const ckpt_place *p, const char *path, ckpt_err *err)
 {
     return p->unlike[0] == p->unlike[1]
@@ -38,7 +39,7 @@ int ckpt_io_open(ckpt_io **out, const char *path, ckpt_err *err)
     int rc;
 
     *out = NULL;
-    // Alone, a process reads what it can by itself.
+    // A process that works alone reads every file that it sees itself.
     if (!t && any)
         p = ckpt_places_find(any, path);
     if (!t)
@@ -90,7 +91,7 @@ int ckpt_io_unlike(const char *path, ckpt_err *err)
                      path, ckpt_places_owner(t, path), t->host[t->node[t->rank]]);
 }
 
-/* A file as this machine sees it is the one whose headers another process has read. */
+/* True if this machine sees the file whose headers another process has read. */
 static bool ioo_is(const ckpt_map_file *f, uint64_t size, const ckpt_identity *now)
 {
     const ckpt_identity was = {.ino = f->ino,
@@ -116,7 +117,7 @@ static int ioo_look(const ckpt_map_file *f, ckpt_err *err)
         if (ioo_is(f, (uint64_t)st.st_size, &now))
             return CKPT_OK;
     }
-    // A network's file system may remember what was: opening asks it anew.
+    // A network file system may cache old attributes; opening the file refreshes them.
     if (ckpt_io_open_here(&io, f->path, &why) != CKPT_OK)
         return ckpt_fail(err, CKPT_EIO, "%.300s on %s, and rank %u has read it (see --local)",
                          why.text, t->host[t->node[t->rank]], ckpt_places_owner(t, f->path));
@@ -132,7 +133,7 @@ int ckpt_io_see(const ckpt_map *map, ckpt_err *err)
     unsigned n_seen = 0;
     int rc = CKPT_OK;
 
-    // Each process looks at others: together they see many.
+    // Each process checks different files, so that together they check many.
     for (size_t i = 0; t && rc == CKPT_OK && i < n && i < IOO_SEARCH && n_seen < IOO_LOOK; i++) {
         const ckpt_map_file *f = &map->files.at[(first + i) % n];
 

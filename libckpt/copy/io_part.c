@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_part.c: a part of a file as a file: what is stored in others as a whole, as archives are in
- * the data files of distributed checkpoints.
+ * io_part.c: opens a part of a file as a file, for archives inside the data files of distributed
+ * checkpoints.
  */
 #include <inttypes.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_pool.c: a map's input files, at most so many of them open at a time.
+ * io_pool.c: keeps a limited number of a map's input files open.
  *
- * Owns the decision that a file is still the one the map was read from: when it is opened again,
- * and once more at the end.
+ * It also checks that a file has not changed since the map was read: when it is opened again, and
+ * once more at the end.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,10 +17,10 @@
 
 typedef struct pool_file {
     ckpt_io *io;        /* NULL: closed */
-    ckpt_map_file seen; /* of a replica: as it was when it was opened first */
-    unsigned n_users;   /* reads in progress: not to be closed */
+    ckpt_map_file seen; /* of a replica: its attributes at the first opening */
+    unsigned n_users;   /* reads in progress, so that it must stay open */
     bool was_read;      /* since the last check */
-    uint64_t used_at;   /* clock of the last use, for least recently used */
+    uint64_t used_at;   /* clock value of the last use, to find the least recently used */
 } pool_file;
 
 struct ckpt_io_pool {
@@ -34,7 +34,7 @@ struct ckpt_io_pool {
     pool_file *file;
 };
 
-/* Leave most descriptors to the program we live in. */
+/* Leave most descriptors to the program that uses the library. */
 static unsigned pool_default_open(void)
 {
     struct rlimit lim;
@@ -58,7 +58,7 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
     p->map = map;
     p->n = n;
     p->max_open = max_open > 0 ? max_open : pool_default_open();
-    // One spare element: an allocation of nothing may be NULL.
+    // One spare element, because an allocation of nothing may be NULL.
     p->file = ckpt_alloc((n + 1) * sizeof *p->file);
     p->open = ckpt_alloc((n + 1) * sizeof *p->open);
     if (!p->file || !p->open || pthread_mutex_init(&p->lock, NULL) != 0) {
@@ -93,7 +93,7 @@ static void pool_close(ckpt_io_pool *p, unsigned i)
     p->open[i] = p->open[--p->n_open];
 }
 
-/* Close the idle file that was used longest ago; all busy: the limit is exceeded for a moment. */
+/* Close the least recently used idle file. If all are busy, the limit is exceeded for a moment. */
 static void pool_make_room(ckpt_io_pool *p)
 {
     unsigned best = p->n_open;
@@ -109,8 +109,8 @@ static void pool_make_room(ckpt_io_pool *p)
 }
 
 /*
- * True if now describes the same, untouched file.  A map made by hand may know no inode: size only.
- * So it is with a file that each machine has its own of.
+ * True if both describe the same, unchanged file. Only the size counts if the map has no inode,
+ * because it was made by hand, and if each machine has its own copy of the file.
  */
 static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now, bool replica)
 {
@@ -118,13 +118,13 @@ static bool pool_same(const ckpt_map_file *was, const ckpt_map_file *now, bool r
         return false;
     if ((was->ino == 0 && was->dev == 0) || replica)
         return true;
-    // Machines number a shared file system as they like.
+    // Devices do not count in a team, because each machine numbers a shared file system itself.
     return (was->dev == now->dev || ckpt_team_any()) && was->ino == now->ino &&
            was->mtime_s == now->mtime_s && was->mtime_ns == now->mtime_ns &&
            was->ctime_s == now->ctime_s && was->ctime_ns == now->ctime_ns;
 }
 
-/* Each machine of a team has its own disk, and this file is on some of them. */
+/* True if each machine of a team has its own disk, and this file is on some of them. */
 static bool pool_replica(const char *path)
 {
     ckpt_team *t = ckpt_team_any();
@@ -132,7 +132,7 @@ static bool pool_replica(const char *path)
     return t && ckpt_places_find(t, path).known;
 }
 
-/* Open a file of the map, if it is still the file that the map was read from. */
+/* Open a file of the map and check that it has not changed since the map was read. */
 static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
 {
     const ckpt_map_file *was = &p->map->files.at[i];
@@ -159,7 +159,7 @@ static int pool_open(ckpt_io_pool *p, uint32_t i, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A file for one read; it stays open until the count of users is lowered again. */
+/* Get a file for one read; it stays open until the count of users goes down again. */
 static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -177,7 +177,10 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
     return rc;
 }
 
-/* A file as it is now: by its name here, or as whoever reads it for this process sees it. */
+/*
+ * The present attributes of a file: by its name here, or from the process that reads it for this
+ * one.
+ */
 static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now, ckpt_err *err)
 {
     ckpt_io *io = NULL;
@@ -191,7 +194,7 @@ static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now,
         ckpt_io_close(io);
         return rc;
     }
-    // each of its answers was checked to be of the same file
+    // each answer was checked to come from the same file
     if (ckpt_address_is(was->path)) {
         *now = *was;
         return CKPT_OK;
@@ -204,7 +207,7 @@ static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now,
     return CKPT_OK;
 }
 
-/* Whether a file that was read is what it was when the map was made. */
+/* Check that a file that was read has not changed since the map was made. */
 static int pool_check_one(const ckpt_io_pool *p, size_t i, ckpt_err *err)
 {
     const ckpt_map_file *was = &p->map->files.at[i];
@@ -229,7 +232,7 @@ int ckpt_io_pool_read(ckpt_io_pool *p, uint32_t file, void *buf, uint64_t n, uin
     rc = pool_get(p, file, &io, err);
     if (rc != CKPT_OK)
         return rc;
-    // The lock is not held while reading: that is what the count of users is for.
+    // The lock is not held while reading; the count of users keeps the file open.
     rc = ckpt_io_read(io, buf, n, at, err);
     pthread_mutex_lock(&p->lock);
     p->file[file].n_users--;
@@ -245,8 +248,7 @@ int ckpt_io_pool_check(ckpt_io_pool *p, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < p->n; i++) {
         if (!p->file[i].was_read)
             continue;
-        // Once looked at, only another read makes it worth another look: readers check after each
-        // call.
+        // Only another read needs another check; readers check after each call.
         p->file[i].was_read = false;
         rc = pool_check_one(p, i, err);
     }

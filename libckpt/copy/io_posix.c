@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_posix.c: regular files as ckpt_io, and reading whole small files.
+ * io_posix.c: implements ckpt_io for regular files.
  *
- * Owns the rules for opening input: never block on a FIFO, never trust a device, never follow a
+ * It has the rules for opening input: never block on a FIFO, never read a device, never rely on a
  * size that fstat did not confirm.
  */
 #include <assert.h>
@@ -18,20 +18,20 @@
 #include "libckpt/copy/behind.h"
 #include "libckpt/copy/io.h"
 
-/* From this size on a read is payload, not headers. */
+/* A read of at least this size is payload, not headers. */
 #define IOP_PAYLOAD (256u * 1024u)
 
 typedef struct iop_file {
     ckpt_io io; /* first, so that a ckpt_io of ours is an iop_file */
     int fd;
     atomic_bool hinted;  /* the kernel knows that we read forwards */
-    ckpt_behind *behind; /* NULL: what is read stays in the page cache */
+    ckpt_behind *behind; /* NULL: pages stay in the page cache */
     char path[];
 } iop_file;
 
 /*
- * Ask for more read-ahead once payload is read; opening a checkpoint, which only looks at headers
- * here and there, must not pay for it.  A hint: failing does not matter.
+ * Ask for more read-ahead at the first read of payload, because opening a checkpoint, which reads
+ * scattered headers, must not pay for it. Only a hint, so that a failure does not matter.
  */
 static void iop_hint(iop_file *f, uint64_t n)
 {
@@ -50,7 +50,7 @@ static iop_file *iop_of(const ckpt_io *io)
     return as.out;
 }
 
-/* All n bytes or a failure: a short read means that the file was cut since it was opened. */
+/* Read all n bytes or fail: a short read means that the file was cut after it was opened. */
 static int iop_read(iop_file *f, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const ckpt_io *io = &f->io;
@@ -104,12 +104,12 @@ static void iop_close(ckpt_io *io)
     iop_file *f = iop_of(io);
 
     ckpt_behind_free(f->behind);
-    // Nothing was written: a failing close has nothing to tell.
+    // Nothing was written, so that a failure of close does not matter.
     (void)close(f->fd);
     ckpt_free(f);
 }
 
-/* Links may be followed: hub caches are made of them.  O_NONBLOCK: a FIFO must not make us wait. */
+/* Links are followed, because hub caches consist of them. O_NONBLOCK: a FIFO must not block. */
 static int iop_open_fd(int *out, const char *path, ckpt_err *err)
 {
     int fd;

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h: what a job of a plan covers: its region of the logical tensor, and its place in the
- * target.
+ * job.h: computes the region of the logical tensor and the place in the target of a plan's job.
  */
 #ifndef CKPT_COPY_JOB_H
 #define CKPT_COPY_JOB_H
 
 #include "libckpt/copy/plan.h"
 
-/* A job taken apart. */
+/* The parts of a job. */
 typedef struct ckpt_job_view {
     const ckpt_tensor *t;      /* of the target */
-    const ckpt_tensor *origin; /* where its values come from */
-    const ckpt_extent *e;      /* the target's extent, mostly in room: views are not copied */
+    const ckpt_tensor *origin; /* the tensor with its values */
+    /* the target's extent, usually in room, so that a view cannot be copied */
+    const ckpt_extent *e;
     ckpt_box room;
     unsigned n_axes;                /* axes of the region: 1 (flat) or t->ndim */
     ckpt_axis region[CKPT_MAX_DIM]; /* starts and counts in t; strides are the target extent's */
     uint64_t to;                    /* byte offset in the target's source of the first element */
 } ckpt_job_view;
 
-/* Take apart a job of the plan; the view borrows from the plan's maps. */
+/* Compute the parts of a job; the view borrows from the plan's maps. */
 void ckpt_job_look(ckpt_job_view *out, const ckpt_plan *plan, const ckpt_job *job);
 
-/* n contiguous bytes of a job's result and their offset in the target's source. */
+/* Receives n contiguous bytes of a job's result and their offset in the target's source. */
 typedef int (*ckpt_job_put_fn)(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at,
                                ckpt_err *err);
 
 /*
- * A job's dense values where the target's strides want them, stretch by stretch, as long as the
- * stretches can be.
+ * Write a job's dense values in the target's strides, in the longest possible contiguous stretches.
  *
- * bytes   of `count` elements in the target's dtype
+ * bytes    of `count` elements in the target's dtype
  */
 int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
                     ckpt_job_put_fn put, void *ctx, ckpt_err *err);
@@ -38,12 +37,15 @@ int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count
 /* The offset in the target's source behind the last byte of such a job. */
 uint64_t ckpt_job_end(const ckpt_job_view *v, uint64_t count);
 
-/* Bytes of n elements of a dtype; packed ones are whole bytes here (plan.c sees to that). */
+/*
+ * Bytes of n elements of a dtype; packed ones are always whole bytes here, because plan.c cuts at
+ * blocks.
+ */
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems);
 
 /*
- * Bytes of n elements of a tensor in the widest dtype that its values are held in: those of its
- * copies, of the sums of its addends.
+ * Bytes of n elements of a tensor in the widest dtype of a buffer: its own, those of its copies, or
+ * of the sums of its addends.
  */
 uint64_t ckpt_job_widest(const ckpt_tensor *t, uint64_t n_elems);
 

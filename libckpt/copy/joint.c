@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * joint.c: bringing together what the processes of a team have done and found.
+ * joint.c: combines the results of a team's processes.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static uint32_t jnt_text(uint32_t crc, const char *s)
     return s ? jnt_add(crc, s, strlen(s) + 1) : crc;
 }
 
-/* The files and records that were read, and what they are of. */
+/* Add the files and records of a map to a digest. */
 static uint32_t jnt_map(uint32_t crc, const ckpt_map *m)
 {
     for (size_t i = 0; i < m->files.n; i++) {
@@ -46,7 +46,7 @@ static uint32_t jnt_map(uint32_t crc, const ckpt_map *m)
     return crc;
 }
 
-/* All have the same numbers; what: what they do, for a message. */
+/* Check that all processes have the same numbers; what: their action, for the message. */
 static int jnt_equal(ckpt_team *t, const uint64_t *mine, size_t n, const char *what, ckpt_err *err)
 {
     ckpt_blobs all = {0};
@@ -70,7 +70,7 @@ int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err)
     return jnt_equal(t, mine, sizeof mine / sizeof *mine, "reads", err);
 }
 
-/* What two plans that do the same have in common. */
+/* A digest that is equal for plans that do the same. */
 static uint32_t jnt_digest(const ckpt_plan *p)
 {
     uint32_t crc = jnt_add(0, p->jobs.at, p->jobs.n * sizeof *p->jobs.at);
@@ -93,7 +93,7 @@ static int jnt_same(ckpt_team *t, const ckpt_plan *p, ckpt_err *err)
     return jnt_equal(t, mine, sizeof mine / sizeof *mine, "plans", err);
 }
 
-/* What goes to memory is wanted by each process for itself. */
+/* False if the target is in memory, because each process then wants all of it for itself. */
 static bool jnt_is_shared(const ckpt_plan *p)
 {
     for (size_t i = 0; i < p->to->sources.n; i++) {
@@ -103,7 +103,7 @@ static bool jnt_is_shared(const ckpt_plan *p)
     return true;
 }
 
-/* Which machine sees which file that is read; NULL: no memory. */
+/* A table of which machine sees which input file; NULL: out of memory. */
 static uint8_t *jnt_sees(ckpt_team *t, const ckpt_map *from)
 {
     uint8_t *sees = ckpt_alloc((from->files.n + 1) * t->n_nodes);
@@ -126,7 +126,10 @@ static unsigned jnt_first(const ckpt_team *t, unsigned node)
     return r;
 }
 
-/* Copies are read from one machine and written on another, by the processes that lead there. */
+/*
+ * Count the bytes of copies, which the leading process of one machine reads and that of another
+ * writes.
+ */
 static void jnt_count_copies(ckpt_joint *j, const ckpt_team *t)
 {
     for (uint32_t i = 0; i < j->plan->to->files.n; i++) {
@@ -141,7 +144,7 @@ static void jnt_count_copies(ckpt_joint *j, const ckpt_team *t)
     }
 }
 
-/* Whose jobs are whose. */
+/* Divide the jobs over the processes. */
 static int jnt_share(ckpt_joint *j, ckpt_team *t, ckpt_err *err)
 {
     uint8_t *sees = t->local ? jnt_sees(t, j->plan->from) : NULL;
@@ -260,7 +263,7 @@ static int jnt_note(void *ctx, const void *bytes, size_t n, ckpt_err *err)
     return ckpt_sink_note(ctx, entry, n / sizeof *entry, err);
 }
 
-/* The one who keeps the journal is told. */
+/* Send finished files to the process that keeps the journal. */
 static int jnt_tell(void *ctx, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
     const ckpt_joint *j = ctx;
@@ -268,7 +271,7 @@ static int jnt_tell(void *ctx, const ckpt_journal_entry *entry, size_t n, ckpt_e
     return ckpt_team_note(j->team, j->leader, entry, n * sizeof *entry, err);
 }
 
-/* What the leaders say of their outputs, each to the processes that write there. */
+/* Send each leader's description of its outputs to the processes that write there. */
 static int jnt_describe(ckpt_joint *j, const ckpt_sink *sink, ckpt_blobs *told, ckpt_err *err)
 {
     const ckpt_team *t = j->team;
@@ -329,9 +332,9 @@ int ckpt_joint_elsewhere(const ckpt_joint *j, uint8_t **out, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* ---- looking at outputs that are spread ---- */
+/* ---- reading spread outputs as one folder ---- */
 
-/* The one path at which all leaders have them, or NULL. */
+/* The path of the outputs if all leaders have the same one, or NULL. */
 static const char *jnt_one_path(const ckpt_blobs *all)
 {
     const char *one = NULL;
@@ -399,7 +402,7 @@ static int jnt_write_findings(const ckpt_findings *f, size_t first, ckpt_bytes *
     return CKPT_OK;
 }
 
-/* Findings of one process into the map. */
+/* Append the findings of one process to the map. */
 static int jnt_read_findings(ckpt_map *to, const uint8_t *p, size_t n, ckpt_err *err)
 {
     while (n >= sizeof(jnt_finding)) {
@@ -428,7 +431,7 @@ int ckpt_joint_exchange(ckpt_team *team, ckpt_map *map, size_t *n_told, ckpt_err
 
     if (rc == CKPT_OK)
         rc = ckpt_team_all(team, mine.at, mine.n, &all, err);
-    // Own ones come again, in their place.
+    // This process's own findings come again, in the order of ranks.
     if (rc == CKPT_OK)
         map->findings.n = *n_told;
     for (unsigned i = 0; rc == CKPT_OK && i < team->n; i++)
@@ -446,7 +449,7 @@ int ckpt_joint_findings(ckpt_joint *j, ckpt_err *err)
 
 /* ---- tensors ---- */
 
-/* What one process has found of one tensor. */
+/* The counts of one process for one tensor. */
 typedef struct jnt_tally {
     uint64_t tensor;
     ckpt_tally tally;
@@ -465,7 +468,7 @@ static int jnt_write_tallies(const ckpt_work *w, ckpt_bytes *b, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The tallies of a process into the sum. */
+/* Add the counts of a process to the sum. */
 static void jnt_read_tallies(ckpt_work *w, const uint8_t *p, size_t n)
 {
     for (; n >= sizeof(jnt_tally); p += sizeof(jnt_tally), n -= sizeof(jnt_tally)) {
@@ -530,7 +533,7 @@ int ckpt_joint_tallies(ckpt_joint *j, ckpt_work *w, ckpt_err *err)
 
 /* ---- checksums ---- */
 
-/* All segments of blobs, sorted, each once. */
+/* Merge the segments of all blobs, sorted and without duplicates. */
 static int jnt_merge(ckpt_segments *out, const ckpt_blobs *all, ckpt_err *err)
 {
     ckpt_segments in = {0};
@@ -574,7 +577,9 @@ int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ck
     return rc;
 }
 
-/* A record's CRC is judged by one process: records go round. */
+/*
+ * Give each record's segments to one process, which checks its CRC: records are assigned in turn.
+ */
 static int jnt_deal_read(ckpt_joint *j, ckpt_segments *read, ckpt_err *err)
 {
     ckpt_segments *part = ckpt_alloc(j->team->n * sizeof *part);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * journal.c: the fingerprint of a run, and the lines of its journal.
+ * journal.c: computes the fingerprint of a run, and reads and writes the lines of its journal.
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,22 +16,22 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    JL_VERSION = 3,    /* of the lines and of what the fingerprint covers */
-    JL_BUFFER = 4096,  /* bytes that go to the hash at once */
-    JL_MET = 64,       /* lists of parts that are known again */
-    JL_SMALL = 1 << 20 /* bytes of memory that are worth hashing for a set of files */
+    JL_VERSION = 3,    /* of the lines and of the data in the fingerprint */
+    JL_BUFFER = 4096,  /* bytes that are hashed at once */
+    JL_MET = 64,       /* recent lists of parts that are recognised */
+    JL_SMALL = 1 << 20 /* largest memory source whose bytes are hashed for a set of files */
 };
 
-#define JL_LIMIT (UINT64_C(1) << 30) /* bytes of a journal that is read */
+#define JL_LIMIT (UINT64_C(1) << 30) /* limit of a journal's bytes */
 
 /* ---- fingerprint ---- */
 
-/* A hash with a buffer before it: maps of large runs are millions of small numbers. */
+/* A hash with a buffer, because the maps of large runs have millions of small numbers. */
 typedef struct jl_hash {
     ckpt_sha256 *sha;
     size_t n;
     uint8_t buffer[JL_BUFFER];
-    const ckpt_parts *met[JL_MET]; /* whose content has gone in, the latest n_met of them */
+    const ckpt_parts *met[JL_MET]; /* lists that were hashed already, the latest n_met of them */
     size_t n_met;
     int rc;
     ckpt_err *err;
@@ -62,7 +62,7 @@ static void jl_number(jl_hash *h, uint64_t x)
     jl_bytes(h, &x, sizeof x);
 }
 
-/* With its length, so that no two lists of strings look the same; NULL differs from "". */
+/* With its length, so that no two lists of strings give the same stream; NULL differs from "". */
 static void jl_string(jl_hash *h, const char *s)
 {
     jl_number(h, s ? strlen(s) : UINT64_MAX);
@@ -70,7 +70,7 @@ static void jl_string(jl_hash *h, const char *s)
         jl_bytes(h, s, strlen(s));
 }
 
-/* A rule of extents: its list of parts by its place among those that went in before, or whole. */
+/* Hash a rule of extents: its list of parts as the index among earlier lists, or in full. */
 static void jl_cut(jl_hash *h, const ckpt_cut *cut)
 {
     size_t from = h->n_met > JL_MET ? h->n_met - JL_MET : 0, i = h->n_met;
@@ -91,7 +91,7 @@ static void jl_cut(jl_hash *h, const ckpt_cut *cut)
     }
 }
 
-/* A tensor and what it is made of, but not what is tied, compared or added to it. */
+/* Hash a tensor and its sources, but not its twins and addends. */
 static void jl_one_tensor(jl_hash *h, const ckpt_tensor *t)
 {
     jl_string(h, t->name);
@@ -119,7 +119,7 @@ static void jl_one_tensor(jl_hash *h, const ckpt_tensor *t)
     }
 }
 
-/* A tensor with its chains of copies and of slices to be averaged: each ends with a mark. */
+/* Hash a tensor with its chains of twins and addends; each chain ends with a mark. */
 static void jl_chains(jl_hash *h, const ckpt_tensor *t)
 {
     jl_one_tensor(h, t);
@@ -144,7 +144,7 @@ static void jl_tensors(jl_hash *h, const ckpt_map *map)
     }
 }
 
-/* What a function reads, a buffer at a time. */
+/* Hash the bytes that a function reads, a buffer at a time. */
 static void jl_far(jl_hash *h, const ckpt_source *s)
 {
     const ckpt_far *far = s->memory;
@@ -159,7 +159,7 @@ static void jl_far(jl_hash *h, const ckpt_source *s)
     }
 }
 
-/* Something that no other run has: what is in memory now, nobody can go on writing later. */
+/* Hash a value that no other run has, because no later run can resume from data in memory. */
 static void jl_once(jl_hash *h)
 {
     struct timespec t = {0};
@@ -169,7 +169,7 @@ static void jl_once(jl_hash *h)
     jl_number(h, (uint64_t)getpid());
 }
 
-/* What a nested source's bytes are made of; the sources inside are in the list themselves. */
+/* Hash the inputs of a nested source; inner sources are in the list themselves. */
 static void jl_nested(jl_hash *h, const ckpt_source *s)
 {
     const ckpt_tensor *in;
@@ -186,8 +186,8 @@ static void jl_nested(jl_hash *h, const ckpt_source *s)
 }
 
 /*
- * Sources; those of memory that is read count with their bytes, or, where only small ones do,
- * make the run one of its own.
+ * Hash sources. Those in memory count with their bytes if they are read; with `small` set, a large
+ * one makes the fingerprint unique instead.
  */
 static void jl_sources(jl_hash *h, const ckpt_map *map, bool read, bool small)
 {
@@ -203,8 +203,8 @@ static void jl_sources(jl_hash *h, const ckpt_map *map, bool read, bool small)
         if (!read)
             continue;
         jl_nested(h, s);
-        // What a record must hold is part of its identity; of records to be written it is not yet
-        // known.
+        // The expected CRC of a record is part of its identity; that of a record to be written is
+        // not yet known.
         jl_number(h, s->has_crc ? s->crc : UINT64_MAX);
         if (small && s->n_bytes > JL_SMALL &&
             (s->kind == CKPT_SOURCE_MEMORY || s->kind == CKPT_SOURCE_FAR))
@@ -224,11 +224,11 @@ static void jl_files_read(jl_hash *h, const ckpt_map *map)
 
         jl_string(h, f->path);
         jl_number(h, f->size);
-        // not its device: the machines of a team number a shared one as they like
+        // without the device, because each machine of a team numbers a shared one itself
         jl_number(h, f->ino);
         jl_number(h, (uint64_t)f->mtime_s);
         jl_number(h, (uint64_t)f->mtime_ns);
-        // nothing says that a caller's bytes are still the same
+        // a caller's bytes may have changed without a sign
         if (f->input)
             jl_once(h);
     }
@@ -262,7 +262,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
 
     h.rc = ckpt_sha256_new(&h.sha, err);
     jl_number(&h, JL_VERSION);
-    // Files that were never synced are not to be kept by a run that promises synced ones.
+    // A run that promises synced files must not keep files that were never synced.
     jl_number(&h, no_fsync);
     jl_string(&h, to->folder);
     jl_string(&h, to->set ? to->set->name : NULL);
@@ -287,7 +287,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
 
 /* ---- reading ---- */
 
-/* A number and the character behind it; false if that is not what stands there. */
+/* Parse a number and the character behind it; false if the text differs. */
 static bool jl_parse(const char **p, unsigned base, char behind, uint64_t *out)
 {
     const char *s = *p;
@@ -305,7 +305,7 @@ static bool jl_parse(const char **p, unsigned base, char behind, uint64_t *out)
     return true;
 }
 
-/* True if the text begins with a word, which is stepped over. */
+/* Skip a word; false if the text does not begin with it. */
 static bool jl_word(const char **p, const char *word)
 {
     size_t n = strlen(word);
@@ -316,7 +316,7 @@ static bool jl_word(const char **p, const char *word)
     return true;
 }
 
-/* The text of the next line, terminated; NULL: none that is whole. */
+/* The text of the next line, terminated; NULL: no complete line is left. */
 static const char *jl_line(char **next, const char *end)
 {
     char *line = *next, *stop = memchr(line, '\n', (size_t)(end - line));
@@ -326,7 +326,7 @@ static const char *jl_line(char **next, const char *end)
     if (!stop)
         return NULL;
     *stop = 0;
-    // Eight digits, and a rest that has this sum.
+    // Eight digits, and a rest with this CRC.
     if (!jl_parse(&p, 16, ' ', &crc) || p != line + 9 ||
         ckpt_crc32(0, p, (size_t)(stop - p)) != crc)
         return NULL;
@@ -334,7 +334,7 @@ static const char *jl_line(char **next, const char *end)
     return p;
 }
 
-/* One line behind the first; *ok is false for one that we cannot have written. */
+/* Parse a line after the first; *ok is false for a line that ckpt cannot have written. */
 static int jl_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
 {
     uint64_t file, size, crc;
@@ -356,7 +356,7 @@ static int jl_take(ckpt_journal *j, const char *p, bool *ok, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* All lines, up to the first that is not whole. */
+/* Parse all lines, up to the first incomplete one. */
 static int jl_lines(ckpt_journal *j, char *text, uint64_t n, const char *fingerprint, bool *match,
                     ckpt_err *err)
 {
@@ -418,7 +418,7 @@ static int jl_failed(const ckpt_journal *j, int sys, ckpt_err *err)
     return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/journal: cannot write", j->where);
 }
 
-/* Begin a line; jl_end puts its sum in front. */
+/* Begin a line; jl_end inserts its CRC. */
 static size_t jl_start(ckpt_bytes *b, bool *ok)
 {
     size_t at = b->n;
@@ -440,7 +440,7 @@ static void jl_end(ckpt_bytes *b, size_t at, bool *ok)
     *ok = ckpt_bytes_add(b, "\n", 1);
 }
 
-/* Lines at the end.  The sync is outside the lock, so that several of them can wait together. */
+/* Append lines. The sync is outside the lock, so that several threads can wait for it together. */
 static int jl_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -466,7 +466,7 @@ int ckpt_journal_go_on(ckpt_journal *j, ckpt_err *err)
     return rc == 0 ? CKPT_OK : jl_failed(j, errno, err);
 }
 
-/* Append what is in b unless memory ran out while it was made. */
+/* Append b unless memory ran out while it was made. */
 static int jl_send(ckpt_journal *j, ckpt_bytes *b, bool ok, ckpt_err *err)
 {
     int rc = ok ? jl_append(j, b, err) : ckpt_fail_memory(err);
@@ -495,7 +495,10 @@ int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err)
     return rc;
 }
 
-/* The name is for people who look into the journal; control characters would spoil the lines. */
+/*
+ * Append the name for people who read the journal, without control characters, which would break
+ * the lines.
+ */
 static bool jl_name(ckpt_bytes *b, const char *name)
 {
     size_t n = strlen(name), at = b->n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c: reading back what an interrupted run has finished.
+ * keep.c: reads the files back that an interrupted run has finished.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/keep.h"
 
-enum { KEEP_BLOCK = 1 << 18 /* bytes that are read at once */ };
+enum { KEEP_BLOCK = 1 << 18 /* bytes per read */ };
 
 typedef struct keep_state {
     ckpt_kept *kept;
@@ -47,7 +47,7 @@ int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc,
     return rc;
 }
 
-/* One file, if it is listed. */
+/* Check one file, if it is listed. */
 static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     const keep_state *s = ctx;
@@ -82,7 +82,7 @@ int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_e
 
     if (list->n == 0)
         return CKPT_OK;
-    // Of several lines for one file the last one holds.
+    // The last of several lines for one file counts.
     for (size_t i = 0; i < list->n; i++) {
         const ckpt_journal_entry *e = &list->at[i];
 

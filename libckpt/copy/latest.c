@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * latest.c: the writer of `latest`, the small file that names the checkpoint to resume from.
+ * latest.c: writes `latest`, the small file that names the checkpoint to resume from.
  */
 #define _GNU_SOURCE // O_DIRECTORY
 #include <errno.h>
@@ -16,10 +16,10 @@
 
 enum {
     LAT_TRIES = 100, /* random names to try for the new file */
-    LAT_NAME = 64    /* bytes of such a name; those of `latest` are short and ours */
+    LAT_NAME = 64    /* bytes of such a name; the name `latest` is short */
 };
 
-/* All of a text.  0 or an errno. */
+/* Write a whole text. 0 or an errno. */
 static int lat_put(int fd, const char *text)
 {
     size_t n = strlen(text), done = 0;
@@ -55,7 +55,7 @@ int ckpt_latest_write(int folder, const char *name, const char *text, bool sync)
     return sys;
 }
 
-/* A hidden name that `clean` knows, different at each call. */
+/* A hidden name that `clean` recognises, different at each call. */
 static void lat_temp_name(char out[LAT_NAME], const char *name, unsigned turn)
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -72,7 +72,7 @@ static void lat_temp_name(char out[LAT_NAME], const char *name, unsigned turn)
     (void)snprintf(out, LAT_NAME, ".%s.ckpt-%s.tmp", name, random);
 }
 
-/* The new file, under a hidden name.  0 or an errno. */
+/* Write the new file under a hidden name. 0 or an errno. */
 static int lat_write_temp(int dir, char temp[LAT_NAME], const char *name, const char *text)
 {
     struct stat old;
@@ -82,7 +82,7 @@ static int lat_write_temp(int dir, char temp[LAT_NAME], const char *name, const 
         lat_temp_name(temp, name, i);
         sys = ckpt_latest_write(dir, temp, text, true);
     }
-    // Whoever could read and write the old one can the new one; if not, it is no failure.
+    // Keep the old file's permissions; a failure does not matter.
     if (sys == 0 && fstatat(dir, name, &old, 0) == 0 &&
         fchmodat(dir, temp, old.st_mode & 0777, 0) != 0)
         errno = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger.c: from CRCs of stretches to CRCs of records.
+ * ledger.c: joins CRCs of stretches to CRCs of records.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint3
     return rc;
 }
 
-/* CRC-32 of n zero bytes after what crc stands for. */
+/* Extend a CRC by n zero bytes. */
 static uint32_t led_zeros(uint32_t crc, uint64_t n)
 {
     static const uint8_t zero[4096];

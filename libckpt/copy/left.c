@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * left.c: which names are those of what is not complete yet.
+ * left.c: recognises the names of incomplete outputs.
  */
 #include "libckpt/copy/left.h"
 
@@ -9,7 +9,7 @@
 
 enum { LEFT_RANDOM = 6 }; /* letters and digits in a name of a temporary file */
 
-/* The end of a string is this, and something stands before it. */
+/* True if the string ends in `end` and is longer. */
 static bool left_ends(const char *name, size_t n, const char *end)
 {
     size_t m = strlen(end);
@@ -17,7 +17,7 @@ static bool left_ends(const char *name, size_t n, const char *end)
     return n > m && memcmp(name + n - m, end, m) == 0;
 }
 
-/* The random part of a name: it ends the string, or is what stands before ".tmp". */
+/* True if s begins with the random part of a name: at the end of the string, or before ".tmp". */
 static bool left_is_random(const char *s, bool at_end)
 {
     static const char lower[] = "0123456789abcdefghijklmnopqrstuvwxyz",
@@ -33,10 +33,10 @@ ckpt_left_kind ckpt_left_name(const char *name)
 
     if (name[0] != '.')
         return CKPT_LEFT_NONE;
-    // decoded records, see spool.c: a name for a moment only
+    // decoded records (spool.c): a file that has its name only for a moment
     if (strncmp(name, spool, sizeof spool - 1) == 0)
         return left_is_random(name + sizeof spool - 1, true) ? CKPT_LEFT_FILE : CKPT_LEFT_NONE;
-    // a dot, at least one byte of the final name, and the ending
+    // a dot, at least one byte of the final name, and the suffix
     if (left_ends(name + 1, n - 1, ".ckpt-partial"))
         return CKPT_LEFT_FOLDER;
     if (!left_ends(name + 1, n - 1, tail) || n < 2 + n_mark + LEFT_RANDOM + n_tail)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listing.c: a folder's names, sorted as people count: rank_2 before rank_10.
+ * listing.c: lists a folder, with numbers in names sorted by value: rank_2 before rank_10.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/listing.h"
 
-enum { LISTING_MAX = 4 << 20 }; /* entries: far above any real folder */
+enum { LISTING_MAX = 4 << 20 }; /* entries: far more than in any real folder */
 
 static bool listing_is_digit(char c)
 {
@@ -39,9 +39,8 @@ static int listing_numbers(const char **a, const char **b)
 }
 
 /*
- * Runs of digits compare as numbers: rank 10 comes after rank 9.  Names that differ in leading
- * zeros
- * only are told apart at the end, so that the order is total.
+ * Runs of digits compare as numbers: rank 10 comes after rank 9. Names that differ only in leading
+ * zeros are ordered at the end, so that the order is total.
  */
 static int listing_compare(const void *pa, const void *pb)
 {
@@ -64,7 +63,10 @@ static int listing_compare(const void *pa, const void *pb)
     return strcmp(((const ckpt_entry *)pa)->name, ((const ckpt_entry *)pb)->name);
 }
 
-/* Add one name; links are followed, what has vanished or dangles counts as an empty file. */
+/*
+ * Add one name. Links are followed; an entry that has vanished, or a dangling link, counts as an
+ * empty file.
+ */
 static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *name, ckpt_err *err)
 {
     struct stat st;
@@ -80,7 +82,7 @@ static int listing_add(ckpt_entries *all, ckpt_map *map, int fd, const char *nam
     return e->name ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* A folder that was listed for a map, in its arena. */
+/* An earlier listing for a map, in its arena. */
 struct ckpt_listed {
     const struct ckpt_listed *next;
     const char *folder;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mean.c: owns the arithmetic of means of slices.
+ * mean.c: computes means of slices.
  */
 #include <assert.h>
 
@@ -8,7 +8,7 @@
 
 #include "libckpt/base/cast.h"
 
-/* Elements widened at a time: they stay in the processor's first cache. */
+/* Elements that are widened at a time, so that they stay in the first-level cache. */
 enum { MEAN_CHUNK = 1024 };
 
 ckpt_dtype ckpt_mean_dtype(ckpt_dtype d)
@@ -62,7 +62,7 @@ void ckpt_mean_end(ckpt_dtype d, void *restrict values, void *restrict sum, uint
     double *wide = sum;
     float *narrow = sum;
 
-    // Divided, not multiplied by a reciprocal: torch divides.
+    // Divide instead of multiplying by a reciprocal, because torch divides.
     if (d == CKPT_F64) {
         for (uint64_t i = 0; i < n; i++)
             wide[i] /= n_slices;

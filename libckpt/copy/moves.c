@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moves.c: carrying out, finishing and undoing a list of renames.
+ * moves.c: carries out, finishes and undoes a list of renames.
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 static const char mv_name[] = "moves", mv_draft[] = "moves.draft";
 
-/* ---- looking ---- */
+/* ---- the state of a move ---- */
 
 static bool mv_there(int at, const char *name, struct stat *st)
 {
@@ -27,7 +27,7 @@ static bool mv_there(int at, const char *name, struct stat *st)
     return fstatat(at, name, st ? st : &other, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* One file has both names. */
+/* True if both names are links to one file. */
 static bool mv_same(int a, const char *name_a, int b, const char *name_b)
 {
     struct stat sa, sb;
@@ -37,8 +37,8 @@ static bool mv_same(int a, const char *name_a, int b, const char *name_b)
 }
 
 /*
- * A move of the kinds that can count was made, or was not.  0; EBADMSG: what it moves is in neither
- * place, so that going on and going back could both lose what is there.
+ * Detect whether a move that can be the deciding one was made. 0; EBADMSG: its file is in neither
+ * place, so that both finishing and undoing could lose files.
  */
 static int mv_done(const ckpt_mover *m, const ckpt_move *v, bool *done)
 {
@@ -57,7 +57,7 @@ static int mv_done(const ckpt_mover *m, const ckpt_move *v, bool *done)
     return to || save ? 0 : EBADMSG;
 }
 
-/* What cannot be looked at is not taken for absent. */
+/* An entry that cannot be examined must not count as absent. */
 static int mv_visible(int at, const char *name)
 {
     struct stat st;
@@ -70,12 +70,12 @@ static int mv_visible(int at, const char *name)
 
 /* ---- one move; all return 0 or an errno value ---- */
 
-/* A rename that replaces nothing. */
+/* Rename without replacing a file. */
 static int mv_rename_free(int from_at, const char *from, int to_at, const char *to)
 {
     if (renameat2(from_at, from, to_at, to, RENAME_NOREPLACE) == 0)
         return 0;
-    // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
+    // EINVAL, ENOSYS: this file system does not support the flag; check, then rename.
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
     if (mv_there(to_at, to, NULL))
@@ -83,7 +83,7 @@ static int mv_rename_free(int from_at, const char *from, int to_at, const char *
     return renameat(from_at, from, to_at, to) == 0 ? 0 : errno;
 }
 
-/* The old file gets a second name, so that the rename can replace it in one step. */
+/* Link the old file to a second name first, so that the rename can replace it in one step. */
 static int mv_over(const ckpt_mover *m, const ckpt_move *v)
 {
     struct stat st;
@@ -102,7 +102,7 @@ static int mv_over_back(const ckpt_mover *m, const ckpt_move *v)
 {
     bool has_from = mv_there(m->aside, v->from, NULL);
 
-    // Not begun, or no more than linked.
+    // Not begun, or only linked.
     if (!mv_there(m->aside, v->save, NULL) || mv_same(m->top, v->to, m->aside, v->save))
         return 0;
     if (!has_from && linkat(m->top, v->to, m->aside, v->from, 0) != 0 &&
@@ -150,7 +150,7 @@ static int mv_sync_at(int at, const char *name)
     return rc;
 }
 
-/* The folders that names move between: those in aside that have files, top, and those in it. */
+/* Sync the folders of all names: those in aside with files, top, and those in it. */
 static int mv_sync(const ckpt_mover *m, const ckpt_moves *list)
 {
     static const char *const below[] = {".", "new", "was", "mid"};
@@ -177,7 +177,7 @@ static int mv_make(const ckpt_mover *m, const ckpt_move *v)
     return sys == EEXIST && mv_there(m->top, v->to, &st) && S_ISDIR(st.st_mode) ? 0 : sys;
 }
 
-/* 0 or an errno value.  INTO and COUNTS are notes for undoing, nothing is done for them. */
+/* 0 or an errno value. INTO and COUNTS only help to undo, so that they do nothing here. */
 static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v)
 {
     switch ((ckpt_move_kind)v->kind) {
@@ -198,7 +198,7 @@ static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v
     return EINVAL;
 }
 
-/* Back to the beginning.  A sync stands for the disk's order in this direction too. */
+/* Undo all moves. A SYNC keeps the order on disk in this direction too. */
 static int mv_undo(const ckpt_mover *m, const ckpt_moves *list)
 {
     int rc = 0;
@@ -217,10 +217,11 @@ static int mv_undo(const ckpt_mover *m, const ckpt_moves *list)
             rc = mv_over_back(m, v);
             break;
         case CKPT_MOVE_FOLDER:
-            (void)unlinkat(m->top, v->to, AT_REMOVEDIR); // fails where others use it by now
+            (void)unlinkat(m->top, v->to, AT_REMOVEDIR); // fails if other files use it by now
             break;
         case CKPT_MOVE_SYNC:
-            // best effort: the disk that has just failed must not stand in the way of the names
+            // best effort: the disk that has just failed must not keep the old names from coming
+            // back
             (void)mv_sync(m, list);
             break;
         case CKPT_MOVE_INTO:
@@ -233,7 +234,7 @@ static int mv_undo(const ckpt_mover *m, const ckpt_moves *list)
 
 /* ---- the list as a file ---- */
 
-/* All of a list's bytes into a file that has its name only when it is whole. */
+/* Write the list into a file that gets its name only when it is complete. */
 static int mv_write(const ckpt_mover *m, const ckpt_bytes *b)
 {
     size_t done = 0;
@@ -283,7 +284,7 @@ static bool mv_spell(ckpt_bytes *b, const ckpt_moves *list)
     return ok && ckpt_bytes_add(b, "E", 1);
 }
 
-/* A path of plain parts below a folder, none of them a link that leads out of it. */
+/* True if a path has plain parts below a folder, and no part is a link that leads out of it. */
 static bool mv_safe(int at, const char *path)
 {
     struct stat st;
@@ -300,7 +301,7 @@ static bool mv_safe(int at, const char *path)
     return true;
 }
 
-/* The path's first part is the hidden folder itself, whose files have names of their own. */
+/* True if the path's first part is the hidden folder itself, whose files have their own names. */
 static bool mv_is_aside(const ckpt_mover *m, const char *path)
 {
     char first[4096];
@@ -313,14 +314,19 @@ static bool mv_is_aside(const ckpt_mover *m, const char *path)
     return mv_same(m->top, first, m->aside, ".");
 }
 
-/* What is new lies in "new" or "mid", what was old in "was", and may come back from there. */
+/*
+ * True for paths of new files ("new", "mid") and of replaced ones ("was"), which an undo restores.
+ */
 static bool mv_is_kept(const char *path, bool saved)
 {
     return strncmp(path, "was/", 4) == 0 ||
            (!saved && (strncmp(path, "new/", 4) == 0 || strncmp(path, "mid/", 4) == 0));
 }
 
-/* A list may have come with a folder of somebody else's: it must not reach out of it. */
+/*
+ * Check that a list does not reach outside of the folder, because it may come with a folder from
+ * another user.
+ */
 static bool mv_is_ours(const ckpt_mover *m, const ckpt_move *v)
 {
     bool in = v->kind == CKPT_MOVE_IN, out = v->kind == CKPT_MOVE_OUT,
@@ -334,7 +340,7 @@ static bool mv_is_ours(const ckpt_mover *m, const ckpt_move *v)
            (in || folder || (mv_is_kept(v->save, true) && mv_safe(m->aside, v->save)));
 }
 
-/* The moves in a list's bytes, which end with a NUL of ours; 0 or an errno value. */
+/* Parse the moves of a list, with an added NUL at its end; 0 or an errno value. */
 static int mv_parse(const ckpt_mover *m, const ckpt_bytes *b, ckpt_moves *list)
 {
     size_t at = 0;
@@ -361,7 +367,9 @@ static int mv_parse(const ckpt_mover *m, const ckpt_bytes *b, ckpt_moves *list)
     return at + 2 == b->n ? 0 : EBADMSG;
 }
 
-/* An open list is a plain file of moderate size, of somebody who could make its renames without us.
+/*
+ * Check that the list is a plain file of moderate size, owned by a user who could make its renames
+ * alone.
  */
 static int mv_check(const ckpt_mover *m, int fd)
 {
@@ -376,7 +384,7 @@ static int mv_check(const ckpt_mover *m, int fd)
     return (uint64_t)st.st_size > MV_LIMIT ? EFBIG : 0;
 }
 
-/* Read the list; *found is false where there is none.  0 or an errno value. */
+/* Read the list; *found is false if there is none. 0 or an errno value. */
 static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
 {
     char part[4096];
@@ -403,7 +411,7 @@ static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
     return rc == 0 && !ckpt_bytes_add(b, "", 1) ? ENOMEM : rc;
 }
 
-/* The list has been carried out, or undone: without its name nobody will look at it again. */
+/* Remove the name of a list that was carried out or undone, so that no process finds it again. */
 static int mv_forget(const ckpt_mover *m)
 {
     int sys = ckpt_dir_remove(m->aside, mv_name);
@@ -413,7 +421,7 @@ static int mv_forget(const ckpt_mover *m)
     return m->no_fsync || ckpt_fsync(m->aside) == 0 ? 0 : errno;
 }
 
-/* ---- the whole ---- */
+/* ---- running a list ---- */
 
 static int mv_failed(const ckpt_mover *m, const ckpt_move *v, int sys, ckpt_err *err)
 {
@@ -448,14 +456,14 @@ int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckp
     }
     if (rc != CKPT_OK)
         *stuck = mv_undo(m, list) != 0;
-    // Names that are as wanted are not given up for a list that cannot be removed: recovering from
-    // it would change nothing.
+    // If the names are right but the list cannot be removed, keep them: recovery from the list
+    // would change nothing.
     if (!*stuck)
         *stuck = mv_forget(m) != 0 && rc != CKPT_OK;
     return rc;
 }
 
-/* True if a move that counts was made, as far as all of the list can be looked at. */
+/* Set *counts if the deciding move was made, provided that all of the list can be examined. */
 static int mv_decide(const ckpt_mover *m, const ckpt_moves *list, bool *counts)
 {
     bool done = false;

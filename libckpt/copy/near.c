@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.c: adds up a job's bytes by the nodes that see the files in which they lie.
+ * near.c: adds up a job's bytes by the nodes that see their files.
  */
 #include <assert.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "libckpt/map/join.h"
 #include "libckpt/map/nest.h"
 
-/* Where pieces of one join go. */
+/* Context of one join. */
 typedef struct nr_walk {
     ckpt_near *near;
-    uint64_t item; /* bytes that a piece counts as one element */
-    double weight; /* of each byte: less than 1 where more is looked at than is read */
+    uint64_t item; /* bytes of one element */
+    double weight; /* of each byte: less than 1 if only a part of the visited bytes is read */
     unsigned depth;
 } nr_walk;
 
@@ -23,7 +23,7 @@ static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint6
 
 /* ---- preparation ---- */
 
-/* The nodes that see one file; the number of them if that is not every node. */
+/* List the nodes that see one file; returns their number if that is not every node. */
 static uint32_t nr_list(ckpt_near *n, size_t file, const uint8_t *sees, uint32_t *node)
 {
     uint32_t count = 0;
@@ -80,7 +80,7 @@ void ckpt_near_free(ckpt_near *n)
 
 /* ---- one job ---- */
 
-/* Bytes of a file are read. */
+/* Add bytes of a file. */
 static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
 {
     if (file >= n->plan->from->files.n || n->all[file])
@@ -101,8 +101,8 @@ static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
 }
 
 /*
- * Bytes from..end-1 of a source that is made of tensors, of which `weight` of each are wanted: the
- * same part of each tensor.
+ * Add the tensors inside bytes from..end-1 of a nested source, with `weight`: the same part of each
+ * tensor.
  */
 static int nr_nested(const nr_walk *w, const ckpt_source *s, uint64_t from, uint64_t end,
                      double weight, ckpt_err *err)
@@ -133,10 +133,10 @@ static int nr_piece(void *ctx, const ckpt_piece *p, ckpt_err *err)
     if (s && s->kind == CKPT_SOURCE_FILE)
         return nr_file(w->near, s->file,
                        w->weight < 1 ? (uint64_t)((double)bytes * w->weight) : bytes, err);
-    // What else is wrong with a source is told when it is read.
+    // Other faults of a source are reported when it is read.
     if (!s || !ckpt_source_nested(s) || w->depth >= CKPT_NEST_MAX || bytes == 0)
         return CKPT_OK;
-    // A box is looked at from its first to its last byte.
+    // Visit a box from its first to its last byte.
     for (uint32_t i = 0; i < p->ndim; i++)
         span += (p->axis[i].count - 1) * (uint64_t)p->axis[i].from_by;
     if (!ckpt_within(p->at, span, s->n_bytes))
@@ -144,7 +144,7 @@ static int nr_piece(void *ctx, const ckpt_piece *p, ckpt_err *err)
     return nr_nested(w, s, p->at, p->at + span, w->weight * (double)bytes / (double)span, err);
 }
 
-/* A region of one slice or copy. */
+/* Add a region of one slice or copy. */
 static int nr_join(ckpt_near *n, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes,
                    double weight, unsigned depth, ckpt_err *err)
 {
@@ -153,7 +153,7 @@ static int nr_join(ckpt_near *n, const ckpt_tensor *t, const ckpt_axis *region, 
     return ckpt_join(t, region, n_axes, nr_piece, &w, err);
 }
 
-/* Elements of a tensor inside a source, with their copies and addends; whole blocks of them. */
+/* Add elements of a tensor inside a source, in whole blocks, with copies and addends. */
 static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint64_t count,
                        double weight, unsigned depth, ckpt_err *err)
 {

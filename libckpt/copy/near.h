@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.h: which machines have the bytes that a job reads.
+ * near.h: counts, for each machine, the bytes of a job that it can read.
  */
 #ifndef CKPT_COPY_NEAR_H
 #define CKPT_COPY_NEAR_H
 
 #include "libckpt/copy/job.h"
 
-/* Made once for a plan; says one job at a time. */
+/* Made once for a plan; gives results for one job at a time. */
 typedef struct ckpt_near {
     const ckpt_plan *plan;
     unsigned n_nodes;
-    uint8_t *all;    /* per file of plan->from: every node sees it */
+    uint8_t *all;    /* per file of plan->from: 1 if every node sees it */
     uint32_t *first; /* n files + 1: the nodes that see a file, unless all do, are */
     uint32_t *node;  /* node[first[file]] .. node[first[file + 1] - 1] */
-    /* of the job last asked about */
-    uint64_t n_bytes;  /* that it reads and that not every node sees */
-    uint64_t *bytes;   /* of these, per node: what it sees */
-    uint32_t *touched; /* the nodes that see any */
+    /* of the last job in ckpt_near_job */
+    uint64_t n_bytes;  /* bytes that the job reads from files that not every node sees */
+    uint64_t *bytes;   /* per node: how many of these it sees */
+    uint32_t *touched; /* nodes with any of these */
     uint32_t n_touched;
 } ckpt_near;
 
 /*
  * Prepare for a plan's jobs.
  *
- * sees    [files of plan->from * n_nodes]: 1 where the node sees the file
- * Errors  CKPT_ELIMIT; ckpt_near_free is due in any case
+ * sees    [files of plan->from * n_nodes]: 1 if the node sees the file
+ * Errors  CKPT_ELIMIT; the caller must call ckpt_near_free in any case
  */
 int ckpt_near_init(ckpt_near *out, const ckpt_plan *plan, const uint8_t *sees, unsigned n_nodes,
                    ckpt_err *err);
 void ckpt_near_free(ckpt_near *n);
 
 /*
- * Say of a job how many of the bytes that it reads each node sees, copies and addends included.
+ * Compute how many of a job's bytes each node sees, with copies and addends.
  *
- * What lies in tensors (nest.h) is estimated: as large a part of them as of the source is read.
+ * Bytes in tensors (nest.h) are estimated: the same fraction of them as of the source is read.
  * Errors  CKPT_EMISSING: no node sees a file; those of ckpt_join
  * Cost    that of the joins, and the nodes that see the files
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c: the two descriptors of a file that is packed, and the step from one to the other.
+ * pack.c: packs a finished file into a second one and replaces the first.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 typedef struct pack_io {
     ckpt_io io;
     int fd;
-    ckpt_progress *progress; /* NULL: nobody waits for it */
+    ckpt_progress *progress; /* NULL: reads do not count as progress */
 } pack_io;
 
 static int pack_read_at(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
@@ -54,7 +54,7 @@ static int pack_open(int at, const char *name, const char *shown, int flags, int
     return *fd >= 0 ? CKPT_OK : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot open", shown);
 }
 
-/* Pack into the new file, and see it on the disk. */
+/* Pack into the new file, and sync it. */
 static int pack_write(const ckpt_pack_job *job, ckpt_map *to, uint32_t file, pack_io *stored,
                       pack_io *packed, ckpt_err *err)
 {
@@ -70,7 +70,7 @@ int ckpt_pack_file(const ckpt_pack_job *job, ckpt_map *to, uint32_t file, ckpt_e
 {
     assert(job && job->pack && to && file < to->files.n);
     ckpt_map_file *f = &to->files.at[file];
-    // the folder is ours: only the file itself can have this name
+    // the folder belongs to this run: only the file itself can have this name
     const char *temp = strcmp(f->path, ".packing") != 0 ? ".packing" : ".packing-2";
     const char *shown = ckpt_arena_printf(to->arena, "%s/%s", job->shown, f->path);
     pack_io stored = {.io = {.name = shown, .size = f->size, .read_at = pack_read_at},

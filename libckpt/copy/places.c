@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.c: the table of files that lie on the disks of several machines, and listings of them all.
+ * places.c: keeps the table of files on the disks of several machines, and lists folders of all of
+ * them.
  */
 #include <assert.h>
 #include <errno.h>
@@ -12,18 +13,18 @@
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/places.h"
 
-/* A file that a listing has named. */
+/* A file in some listing. */
 typedef struct plc_file {
     uint64_t hash; /* of its path; 0: an empty slot */
     char *path;
     uint8_t *seen; /* per node */
     uint64_t size;
-    uint32_t sum; /* of its ends */
+    uint32_t sum; /* CRC of its ends */
     unsigned first, unlike;
     bool is_dir;
 } plc_file;
 
-/* All of them: found by hash in an array that is at most half full.  They stay. */
+/* All such files, in a hash table that is at most half full. Entries are never removed. */
 static struct {
     pthread_mutex_t lock;
     plc_file *slot;
@@ -40,7 +41,7 @@ static uint64_t plc_hash(const char *path)
     return h | 1;
 }
 
-/* ---- the table; with the lock held ---- */
+/* ---- the table; the caller holds the lock ---- */
 
 static plc_file *plc_slot(plc_file *slot, size_t room, uint64_t hash, const char *path)
 {
@@ -80,7 +81,7 @@ static plc_file *plc_look(const char *path)
     return f && f->hash != 0 ? f : NULL;
 }
 
-/* A node sees a file; NULL: no memory. */
+/* Record that a node sees a file; NULL: out of memory. */
 static const plc_file *plc_add(const ckpt_team *t, const char *path, const ckpt_far_entry *e,
                                unsigned node)
 {
@@ -119,7 +120,7 @@ static const plc_file *plc_add(const ckpt_team *t, const char *path, const ckpt_
 
 /* ---- looking up ---- */
 
-/* The node that answers for a file: of those that see it, one by its hash. */
+/* The node that answers for a file: one of those that see it, chosen by its hash. */
 static unsigned plc_node(const ckpt_team *t, const plc_file *f)
 {
     unsigned n = 0, k;
@@ -134,7 +135,7 @@ static unsigned plc_node(const ckpt_team *t, const plc_file *f)
     }
 }
 
-/* The k-th rank of a node, round and round. */
+/* The k-th rank of a node, modulo their number. */
 static unsigned plc_rank(const ckpt_team *t, unsigned node, uint64_t k)
 {
     unsigned n = 0;
@@ -191,7 +192,7 @@ unsigned ckpt_places_owner(ckpt_team *t, const char *path)
     return p.known ? p.owner : (unsigned)((plc_hash(path) >> 32) % t->n);
 }
 
-/* A path without its last part: "." where it has one part. */
+/* A path without its last part; "." if it has only one. */
 static const char *plc_folder(ckpt_map *map, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -211,7 +212,7 @@ int ckpt_places_learn(ckpt_team *t, const char *path, ckpt_place *out, ckpt_err 
     if (out->known || !t->local)
         return CKPT_OK;
     rc = ckpt_map_new(&map, 0, err);
-    // A folder that is nowhere has no files: opening says so.
+    // A folder that no machine has contains no files; the later open reports that.
     if (rc == CKPT_OK)
         (void)ckpt_listing_read(&list, map, plc_folder(map, path), NULL);
     ckpt_map_free(map);
@@ -243,7 +244,7 @@ int ckpt_places_kind(const char *path, bool *is_dir, ckpt_err *err)
 
 /* ---- listings ---- */
 
-/* One machine's entries to those of all. */
+/* Add one machine's entries to those of all. */
 static int plc_join(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const ckpt_far_listing *list,
                     unsigned node, ckpt_err *err)
 {
@@ -260,7 +261,7 @@ static int plc_join(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const ckpt_f
         pthread_mutex_unlock(&plc_all.lock);
         if (!f)
             return ckpt_fail_memory(err);
-        // The first machine that has a name says what it is.
+        // The first machine with a name decides its kind and size.
         if (f->first != node)
             continue;
         to = ckpt_vec_push(all);
@@ -272,7 +273,7 @@ static int plc_join(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const ckpt_f
     return CKPT_OK;
 }
 
-/* The listing of a folder on all machines, each asked through its first process. */
+/* List a folder on all machines; the first process of each answers. */
 static int plc_list(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const char *folder,
                     ckpt_err *err)
 {
@@ -289,7 +290,7 @@ static int plc_list(ckpt_team *t, ckpt_map *map, ckpt_entries *all, const char *
             rc = plc_join(t, map, all, &list, node, &why);
         n += rc == CKPT_OK;
         ckpt_far_list_free(&list);
-        // A machine may have nothing of it.
+        // A machine may lack the folder.
         if (rc == CKPT_EMISSING) {
             missing = missing.code == CKPT_OK ? why : missing;
             rc = CKPT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.c: pairing target tensors with their origins, and cutting target extents into jobs.
+ * plan.c: pairs target tensors with their origins, and cuts target extents into jobs.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -17,18 +17,19 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    PLAN_BLOCK = 4 * 1024 * 1024, /* bytes a job may take when the caller does not say */
-    PLAN_BEST = 1024 * 1024,      /* bytes of most jobs: larger ones leave the processor's caches */
-    PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs whose source is scattered */
-    PLAN_MANY = 1 << 20, /* jobs: a plan of terabytes makes them longer rather than more */
-    PLAN_PACK = 8        /* elements: what jobs are cut at multiples of, or of blocks */
+    PLAN_BLOCK = 4 * 1024 * 1024, /* default bytes of a job at most */
+    /* bytes of most jobs: larger ones do not fit the processor's caches */
+    PLAN_BEST = 1024 * 1024,
+    PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs with a scattered source */
+    PLAN_MANY = 1 << 20, /* jobs: a plan of terabytes makes them longer instead of more */
+    PLAN_PACK = 8        /* elements, or elements of a block: jobs are cut at multiples */
 };
 
 uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
 {
     const ckpt_dtype_info *info = ckpt_dtype_get(d);
 
-    // Division first: no overflow for anything that fits in memory or a file.
+    // Divide first, so that nothing overflows that fits in memory or a file.
     return n_elems / info->per * info->bytes + n_elems % info->per * info->bytes / info->per;
 }
 
@@ -58,8 +59,9 @@ static uint64_t plan_box_elems(const ckpt_extent *e)
 }
 
 /*
- * The axes of a job in a box: `first` names a position, `count` elements from there are part of a
- * row, or whole rows of one outer axis.  Outer axes are then single positions, inner ones complete.
+ * Compute the axes of a job in a box: `first` is a position, `count` elements from there are part
+ * of a row, or whole rows of one outer axis. Outer axes are then single positions, inner ones
+ * complete.
  */
 static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
 {
@@ -73,7 +75,7 @@ static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
         inner /= a->count;
         index = at / inner;
         at %= inner;
-        // Fewer than a row of this axis: one position of it, and the cut is further inside.
+        // Less than a row of this axis: one position, and the cut is on an inner axis.
         n = left >= inner ? left / inner : 1;
         if (left >= inner)
             left = inner;
@@ -109,7 +111,7 @@ int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count
     unsigned n = v->n_axes;
     uint64_t at = v->to;
 
-    // Packed dtypes have no stride: they are always one run.
+    // Packed dtypes have no stride: they are always contiguous.
     if (ckpt_dtype_packed(v->t->dtype))
         return put(ctx, bytes, total, at, err);
     while (n > 0 && (v->region[n - 1].count == 1 || v->region[n - 1].stride == (int64_t)run))
@@ -148,7 +150,7 @@ static bool plan_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* All copies of a tensor have its shape and a dtype that it can be compared with. */
+/* Check that all copies of a tensor have its shape and a comparable dtype. */
 static int plan_check_twins(const ckpt_tensor *o, ckpt_err *err)
 {
     for (const ckpt_tensor *twin = o->twin; twin != NULL; twin = twin->twin) {
@@ -167,7 +169,7 @@ static int plan_check_twins(const ckpt_tensor *o, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A mean can be taken: slices of one shape, of one dtype that has one. */
+/* Check that a mean exists: addends of the same shape and dtype, and a dtype with a mean. */
 static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -187,7 +189,7 @@ static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
     return rc;
 }
 
-/* Where one target tensor's values come from, its owner if it is tied; NULL: nowhere. */
+/* The tensor with the values of a target tensor (the owner, if it is tied); NULL: there is none. */
 static const ckpt_tensor *plan_origin(const ckpt_plan *p, const ckpt_tensor *t, const char *name)
 {
     size_t at = t->donor ? 0 : ckpt_map_index(p->from, name, strlen(name));
@@ -197,13 +199,14 @@ static const ckpt_tensor *plan_origin(const ckpt_plan *p, const ckpt_tensor *t, 
         return NULL;
     if (!o)
         o = p->from->tensors.at[at];
-    // A tied tensor's bytes are its owner's; owners own, but a chain costs nothing to follow.
+    // A tied tensor has its owner's bytes. Owners are not tied themselves, but following a chain
+    // costs nothing.
     for (unsigned n = 0; o->owner && n < 8; n++)
         o = o->owner;
     return o;
 }
 
-/* Dtypes, shapes and presence of one target tensor's origin. */
+/* Find and check the origin of one target tensor: presence, shape and dtype. */
 static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
 {
     const ckpt_tensor *t = p->to->tensors.at[i];
@@ -233,7 +236,7 @@ static uint64_t plan_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Bytes of n elements in the widest dtype that a worker holds them in. */
+/* Bytes of n elements in the widest dtype of a worker's buffers. */
 static uint64_t plan_width(const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
     return plan_max(ckpt_job_bytes(t->dtype, n), ckpt_job_widest(o, n));
@@ -248,7 +251,7 @@ static bool plan_elsewhere(const ckpt_plan *p, uint32_t source)
            p->to->files.at[s->file].elsewhere;
 }
 
-/* The nested source that an extent of an origin lies in, or NULL. */
+/* The nested source of an origin's extent, or NULL. */
 static const ckpt_source *plan_nest(const ckpt_plan *p, const ckpt_extent *e)
 {
     const ckpt_sources *all = &p->from->sources;
@@ -259,7 +262,7 @@ static const ckpt_source *plan_nest(const ckpt_plan *p, const ckpt_extent *e)
 
 static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth);
 
-/* Bytes that are read for all of a source: its own, or those of the tensors inside. */
+/* Bytes to read for all of a source: its own, or those of the tensors inside. */
 static double plan_source_cost(const ckpt_plan *p, const ckpt_source *s, unsigned depth)
 {
     const ckpt_tensor *in;
@@ -272,8 +275,7 @@ static double plan_source_cost(const ckpt_plan *p, const ckpt_source *s, unsigne
     return cost;
 }
 
-/* Bytes that are read for all of one slice or copy: of a nested source, as large a part as is used
- * of it. */
+/* Bytes to read for all of one slice or copy; of a nested source the fraction that it uses. */
 static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth)
 {
     double cost = 0;
@@ -291,7 +293,7 @@ static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned d
     return cost;
 }
 
-/* Bytes that are read for all of a tensor: every slice and every copy of it is read once. */
+/* Bytes to read for all of a tensor: each slice and each copy once. */
 static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth)
 {
     double cost = 0;
@@ -303,7 +305,7 @@ static double plan_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned depth
     return cost;
 }
 
-/* True if some of a tensor's elements lie in a nested source. */
+/* True if some of a tensor's elements are in a nested source. */
 static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
 {
     ckpt_box room;
@@ -315,7 +317,7 @@ static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
     return false;
 }
 
-/* Bytes that are read for all of an origin: of files and memory alike. */
+/* Bytes to read for all of an origin, from files and memory. */
 static double plan_reads(const ckpt_plan *p, const ckpt_tensor *o)
 {
     double n = 0;
@@ -335,7 +337,7 @@ double ckpt_plan_reads(const ckpt_plan *plan, size_t i)
     return plan->origin[i] ? plan_reads(plan, plan->origin[i]) : 0;
 }
 
-/* Add what making n elements of a tensor costs. */
+/* Add the costs of n elements of a tensor. */
 static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o, uint64_t n)
 {
     p->n_elems += n;
@@ -348,9 +350,8 @@ static void plan_count(ckpt_plan *p, const ckpt_tensor *t, const ckpt_tensor *o,
 }
 
 /*
- * True if neighbouring elements of a tensor lie apart in its source: a transposed view, a column.
- * Each job then touches the source in many places, and the larger the job, the more it finds in
- * each of them.
+ * True if adjacent elements of a tensor are apart in its source: a transposed view, a column. Each
+ * job then reads the source in many places, and a larger job finds more elements in each of them.
  */
 static bool plan_scattered(const ckpt_plan *p, const ckpt_tensor *o, unsigned depth)
 {
@@ -378,7 +379,7 @@ static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_t
                           uint64_t block)
 {
     uint64_t best = plan_max(plan_scattered(p, o, 0) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
-    // all sizes are powers of two: the largest is a multiple of the others
+    // all sizes are powers of two, so that the largest is a multiple of the others
     uint64_t pack =
         plan_max(PLAN_PACK, plan_max(ckpt_dtype_get(t->dtype)->per, ckpt_dtype_get(o->dtype)->per));
 
@@ -389,20 +390,25 @@ static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_t
 }
 
 /*
- * A plan in the making.  Jobs lie file by file, while target tensors mostly lie on all files: so
- * they are counted first, and cut once more into the places that they then have.
+ * A plan under construction. Jobs are ordered by file, while target tensors usually have parts in
+ * all files. Therefore a first pass counts the jobs, and a second one cuts again and puts each job
+ * at its place.
  */
 typedef struct plan_make {
     ckpt_plan *p;
-    uint64_t block; /* bytes a job may take */
-    /* per target file, and for what goes to none: its jobs; then where the next one goes */
+    uint64_t block; /* bytes of a job at most */
+    /*
+     * per target file, and for targets outside of files: number of jobs; then the place of the next
+     * one
+     */
     uint64_t *at;
-    bool placing;              /* the second time */
-    uint64_t n_elems, longest; /* of the tensor at hand: elements of all jobs, and of one */
+    bool placing; /* in the second pass */
+    /* of the present tensor: elements of all jobs, and of the longest one */
+    uint64_t n_elems, longest;
     ckpt_err *err;
 } plan_make;
 
-/* The file that an extent of the target lies in; the number of files: in none. */
+/* The file of a target extent; the number of files if it has none. */
 static size_t plan_file(const ckpt_plan *p, const ckpt_extent *e)
 {
     const ckpt_source *s = &p->to->sources.at[e->source];
@@ -410,7 +416,7 @@ static size_t plan_file(const ckpt_plan *p, const ckpt_extent *e)
     return s->kind == CKPT_SOURCE_FILE ? s->file : p->to->files.n;
 }
 
-/* One more job of an extent in this file. */
+/* Count or place one job of an extent in this file. */
 static void plan_push(plan_make *m, size_t file, const ckpt_job *job)
 {
     if (m->placing)
@@ -421,8 +427,8 @@ static void plan_push(plan_make *m, size_t file, const ckpt_job *job)
 }
 
 /*
- * Elements of the rows that one job may span: the largest product of innermost axes that fits the
- * step, and how many such rows lie side by side on the next axis.
+ * Elements of the rows of one job: the largest product of innermost axes that fits the step, and
+ * the number of such rows on the next axis.
  */
 static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64_t *side)
 {
@@ -434,7 +440,7 @@ static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64
     *side = k > 0 ? e->axis[k - 1].count : 1;
 }
 
-/* The jobs of one extent, ascending. */
+/* Cut one extent into jobs, ascending. */
 static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
 {
     const ckpt_map *to = m->p->to;
@@ -452,7 +458,7 @@ static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
         return ckpt_fail(m->err, CKPT_EUSAGE, "tensor %s: the target map has no file %zu",
                          to->tensors.at[tensor]->name, file);
     plan_rows(e, step, &row, &side);
-    // A job never crosses from one position of the axis outside its rows to the next.
+    // A job never crosses a position of the axis outside of its rows.
     run = step / row * row;
     for (uint64_t base = 0; base < total; base += row * side) {
         for (uint64_t at = 0; at < row * side; at += run) {
@@ -465,7 +471,9 @@ static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
     return CKPT_OK;
 }
 
-/* The jobs of one target tensor; aliases have none, for their bytes are another's. */
+/*
+ * Cut one target tensor into jobs; aliases have none, because the owner's jobs write their bytes.
+ */
 static int plan_jobs(plan_make *m, size_t i)
 {
     const ckpt_plan *p = m->p;
@@ -481,7 +489,7 @@ static int plan_jobs(plan_make *m, size_t i)
     return rc;
 }
 
-/* The origin, the sizes and the number of jobs of one target tensor. */
+/* Find the origin, the sizes and the number of jobs of one target tensor. */
 static int plan_tensor(plan_make *m, size_t i)
 {
     ckpt_plan *p = m->p;
@@ -501,14 +509,14 @@ static int plan_tensor(plan_make *m, size_t i)
     return rc;
 }
 
-/* A job with what it is sorted by. */
+/* A job with its sort key. */
 typedef struct plan_key {
     uint64_t at; /* in the file */
     ckpt_job job;
     uint32_t file;
 } plan_key;
 
-/* Where a job's first byte goes. */
+/* Compute the place of a job's first byte. */
 static void plan_key_of(plan_key *k, const ckpt_plan *p, const ckpt_job *job)
 {
     ckpt_job_view v;
@@ -516,7 +524,7 @@ static void plan_key_of(plan_key *k, const ckpt_plan *p, const ckpt_job *job)
 
     ckpt_job_look(&v, p, job);
     s = &p->to->sources.at[v.e->source];
-    // What goes to memory or nowhere has no order of its own: it comes last, tensor by tensor.
+    // Jobs for targets outside of files have no order: they come last, tensor by tensor.
     *k = (plan_key){.job = *job, .file = UINT32_MAX};
     if (s->kind == CKPT_SOURCE_FILE) {
         k->file = s->file;
@@ -539,7 +547,7 @@ static int plan_order(const void *pa, const void *pb)
     return (a->job.first > b->job.first) - (a->job.first < b->job.first);
 }
 
-/* Most files' jobs come out in order; keys are only made for those that do not. */
+/* The jobs of most files are already in order, so that keys are only made for the others. */
 static bool plan_sorted(const ckpt_plan *p, const ckpt_job *job, uint64_t n)
 {
     plan_key last = {0};
@@ -555,7 +563,7 @@ static bool plan_sorted(const ckpt_plan *p, const ckpt_job *job, uint64_t n)
     return true;
 }
 
-/* The jobs of one file in the order of its bytes: workers then write forwards. */
+/* Sort the jobs of one file by their bytes, so that workers write forwards. */
 static int plan_sort(const ckpt_plan *p, ckpt_job *job, uint64_t n, ckpt_err *err)
 {
     plan_key *key;
@@ -574,7 +582,7 @@ static int plan_sort(const ckpt_plan *p, ckpt_job *job, uint64_t n, ckpt_err *er
     return CKPT_OK;
 }
 
-/* All jobs, file by file, once they were counted. */
+/* Place all jobs, file by file, after they were counted. */
 static int plan_place(plan_make *m)
 {
     ckpt_plan *p = m->p;
@@ -603,7 +611,7 @@ static int plan_place(plan_make *m)
     return rc;
 }
 
-/* Bytes of all target tensors, as far as 64 bits count. */
+/* Bytes of all target tensors; UINT64_MAX on overflow. */
 static uint64_t plan_total(const ckpt_map *to)
 {
     uint64_t total = 0;

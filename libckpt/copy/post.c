@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * post.c: the letters that wait to be sent, those on their way, and the thread that moves them.
+ * post.c: sends and receives messages in one thread, with queues of those that wait and those under
+ * way.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -12,24 +13,25 @@
 #include "libckpt/copy/post.h"
 
 enum {
-    POST_EAGER = 64,              /* looks without pause after something has moved */
-    POST_SOON = 400,              /* looks with a short one after that: questions come in rows */
-    POST_SHORT = 50 * 1000,       /* nanoseconds of a pause then, or with a letter under way */
-    POST_LONG = 1000 * 1000,      /* and else */
-    POST_ROOM = 64 * 1024 * 1024, /* bytes that may wait */
+    POST_EAGER = 64, /* polls without a pause after some progress */
+    /* polls with a short pause after that, because questions come in series */
+    POST_SOON = 400,
+    POST_SHORT = 50 * 1000,       /* nanoseconds of a pause then, or with a message under way */
+    POST_LONG = 1000 * 1000,      /* nanoseconds of other pauses */
+    POST_ROOM = 64 * 1024 * 1024, /* limit of the bytes that wait */
 };
 
 #define POST_TICK 0.1 /* seconds */
 
-/* What stands before the bytes of a letter. */
+/* The header of a message. */
 typedef struct post_head {
     uint32_t kind, check;
     uint64_t id;
 } post_head;
 
-/* A letter that is here takes its head with it, so that both go in one piece. */
+/* A message in memory has room for its header, so that both go out in one piece. */
 typedef struct post_parcel {
-    ckpt_letter letter; /* first: a letter is one of these */
+    ckpt_letter letter; /* first, so that a ckpt_letter is a post_parcel */
     void *ticket;
     post_head head;
     uint8_t bytes[];
@@ -41,15 +43,15 @@ struct ckpt_post {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t room;
-    ckpt_letter *first, **last; /* to be sent */
-    ckpt_letter *going;         /* on their way; the thread's own */
-    size_t n_waiting;           /* bytes of both */
+    ckpt_letter *first, **last; /* queue of messages to send */
+    ckpt_letter *going;         /* under way; only the thread uses it */
+    size_t n_waiting;           /* bytes of both lists */
     uint64_t n_letters, n_bytes;
-    double end; /* the thread ends at this time at the latest; 0: it was not told to */
+    double end; /* time at which the thread ends at the latest; 0: not closing */
     bool broken;
 };
 
-/* This is a thread of a post: it must not wait for itself. */
+/* True in a post's own thread, which must not wait for itself. */
 static _Thread_local bool post_own;
 
 double ckpt_post_clock(void)
@@ -95,7 +97,7 @@ void ckpt_post_send(ckpt_post *p, ckpt_letter *letter)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* The list of those to be sent, which is empty then. */
+/* Take the queue of messages to send. */
 static ckpt_letter *post_fetch(ckpt_post *p)
 {
     ckpt_letter *list;
@@ -108,7 +110,7 @@ static ckpt_letter *post_fetch(ckpt_post *p)
     return list;
 }
 
-/* Begin to send what waits; true if something did. */
+/* Begin to send the waiting messages; true if there were any. */
 static bool post_start(ckpt_post *p)
 {
     ckpt_letter *list = post_fetch(p), *next;
@@ -132,7 +134,7 @@ static bool post_start(ckpt_post *p)
     return some;
 }
 
-/* Let those go that have been sent; true if there were any. */
+/* Free the messages that were sent; true if there were any. */
 static bool post_reap(ckpt_post *p)
 {
     size_t n = 0;
@@ -163,7 +165,7 @@ static bool post_reap(ckpt_post *p)
 
 /* ---- receiving ---- */
 
-/* One letter, if there is one; true then. */
+/* Receive one message, if there is one; true then. */
 static bool post_receive(ckpt_post *p)
 {
     unsigned from = 0;
@@ -191,7 +193,7 @@ static bool post_receive(ckpt_post *p)
 
 /* ---- the thread ---- */
 
-/* Whether to go on: until told to end, and then until all is sent or the time is over. */
+/* True until the post is closed, and then until all is sent or the time is over. */
 static bool post_goes_on(ckpt_post *p)
 {
     bool on;
@@ -258,7 +260,7 @@ void ckpt_post_count(ckpt_post *p, uint64_t *n_letters, uint64_t *n_bytes)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A list's letters. */
+/* Free a list of messages. */
 static void post_free(ckpt_letter *list)
 {
     while (list) {
@@ -278,7 +280,8 @@ void ckpt_post_close(ckpt_post *p, double seconds)
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->thread, NULL);
     post_free(p->first);
-    // What is still on its way may be read by the mail: it is left to the process's end.
+    // The transport may still read messages under way, so that they are left until the process
+    // ends.
     if (!p->going)
         pthread_mutex_destroy(&p->lock);
     if (!p->going)

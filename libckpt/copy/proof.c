@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proof.c: a list of stretches for each record that is being read, joined as they meet.
+ * proof.c: keeps a list of stretches for each record that is read in part, and joins them where
+ * they touch.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -10,34 +11,34 @@
 #include "libckpt/copy/crew.h"
 #include "libckpt/copy/proof.h"
 
-/* A rest is small when it is at most this many bytes, or this part of the record. */
+/* A rest is small if it has at most this many bytes, or this part of the record. */
 enum { PF_REST = 64 * 1024, PF_REST_PART = 32 };
 
 typedef enum pf_state {
-    PF_NEW,  /* nothing is known, or not all yet */
-    PF_BUSY, /* somebody reads it */
-    PF_HELD, /* it is what was written, or has no CRC that says so */
+    PF_NEW,  /* unknown, or not complete */
+    PF_BUSY, /* a thread reads it */
+    PF_HELD, /* it has a correct CRC, or none */
     PF_BAD
 } pf_state;
 
-/* What was read of a record: disjoint stretches that do not touch, ascending. */
+/* The stretches of a record that were read: disjoint, not touching, ascending. */
 typedef struct pf_record {
     ckpt_segments seg;
-    uint64_t n; /* bytes of them */
+    uint64_t n; /* their bytes */
 } pf_record;
 
 struct ckpt_proof {
     ckpt_feed *feed;
     ckpt_proof_opts opts;
     pthread_mutex_t lock;
-    pthread_cond_t idle; /* some source is not busy any more */
+    pthread_cond_t idle; /* signals that a source is not busy any more */
     uint8_t *state;      /* per source */
-    pf_record **record;  /* per source; NULL: nothing was read, or all is known */
-    char **why;          /* per source: of a bad one, what was found; or NULL */
+    pf_record **record;  /* per source; NULL: nothing was read, or the result is known */
+    char **why;          /* per source: the message of a bad one; or NULL */
     ckpt_view_counts counts;
 };
 
-/* The memory of it, without what lies in the lists. */
+/* Free the struct and its arrays, without the lists in them. */
 static void pf_release(ckpt_proof *p)
 {
     ckpt_free(p->why);
@@ -95,7 +96,7 @@ void ckpt_proof_free(ckpt_proof *p)
 
 /* ---- a record as a whole ---- */
 
-/* Wait until nobody reads the source; its state.  The lock is held. */
+/* Wait until no thread reads the source and return its state. The caller holds the lock. */
 static pf_state pf_wait(ckpt_proof *p, uint32_t source)
 {
     while (p->state[source] == PF_BUSY)
@@ -103,7 +104,7 @@ static pf_state pf_wait(ckpt_proof *p, uint32_t source)
     return p->state[source];
 }
 
-/* Somebody has read it, with this outcome.  What could not be read is tried again. */
+/* Record the result after reading. A source that could not be read is tried again later. */
 static int pf_judge(ckpt_proof *p, uint32_t source, bool told, const ckpt_err *found, ckpt_err *err)
 {
     const int rc = found->code;
@@ -123,7 +124,10 @@ static int pf_judge(ckpt_proof *p, uint32_t source, bool told, const ckpt_err *f
     return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "%s", found->text);
 }
 
-/* A record's CRC from what was read of it and what was not.  n == 0: all is read. */
+/*
+ * Compute a record's CRC from its stretches and the bytes between, and compare it. n == 0: read
+ * all.
+ */
 static int pf_compare(const ckpt_proof *p, uint32_t source, const ckpt_segment *seg, size_t n,
                       ckpt_err *err)
 {
@@ -137,7 +141,7 @@ static int pf_compare(const ckpt_proof *p, uint32_t source, const ckpt_segment *
                                           : rc;
 }
 
-/* It was found before, by somebody who may not have said so yet. */
+/* Report a record that was found bad earlier. */
 static int pf_refuse(const ckpt_proof *p, uint32_t source, ckpt_err *err)
 {
     const ckpt_source *s = &p->feed->map->sources.at[source];
@@ -148,7 +152,7 @@ static int pf_refuse(const ckpt_proof *p, uint32_t source, ckpt_err *err)
                      p->feed->map->files.at[s->file].path, s->name ? s->name : "");
 }
 
-/* What there is to do before the first byte of a source is used. */
+/* Make the checks before the first use of a source. */
 static int pf_begin(ckpt_proof *p, uint32_t source, ckpt_err *err)
 {
     const ckpt_source *s = &p->feed->map->sources.at[source];
@@ -208,7 +212,10 @@ static size_t pf_find(const ckpt_segments *s, uint64_t at)
     return low;
 }
 
-/* One more stretch; what meets one that is there already is known, or is read again at the end. */
+/*
+ * Add a stretch; one that overlaps an earlier one is dropped, because its bytes are known or are
+ * read again at the end.
+ */
 static int pf_insert(pf_record *r, const ckpt_segment *new, ckpt_err *err)
 {
     ckpt_segments *s = &r->seg;
@@ -231,7 +238,7 @@ static int pf_insert(pf_record *r, const ckpt_segment *new, ckpt_err *err)
         i++;
     }
     r->n += new->n;
-    // the one behind may begin where this one ends now
+    // the next stretch may begin where this one now ends
     if (i < s->n && at->at + at->n == s->at[i].at) {
         at->crc = ckpt_crc32_join(at->crc, s->at[i].crc, s->at[i].n);
         at->n += s->at[i].n;
@@ -242,8 +249,8 @@ static int pf_insert(pf_record *r, const ckpt_segment *new, ckpt_err *err)
 }
 
 /*
- * Note a stretch.  *due: the record is the caller's to compare, for it is complete but for a small
- * rest, or was read in a way that no stretch describes.  The lock is held.
+ * Record a stretch. *due: the caller must compare the record, because it is complete but for a
+ * small rest, or was read without a CRC. The caller holds the lock.
  */
 static int pf_note(ckpt_proof *p, const ckpt_segment *seg, bool *due, ckpt_err *err)
 {
@@ -286,7 +293,7 @@ int ckpt_proof_take(ckpt_proof *p, ckpt_segments *read, ckpt_err *err)
         pthread_mutex_unlock(&p->lock);
         if (!due)
             continue;
-        // a busy record is nobody else's
+        // only this thread uses a busy record
         s = &p->record[source]->seg;
         (void)pf_compare(p, source, s->at, s->n, &found);
         rc = pf_judge(p, source, true, &found, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * publish.c: the staging folder: entering, resuming, committing, taking back.
+ * publish.c: manages the staging folder: enter, resume, commit, undo.
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>
@@ -20,31 +20,31 @@
 #include "libckpt/copy/team.h"
 
 enum {
-    STAGE_TRIES = 100, /* to lock a journal that its run keeps taking away */
+    STAGE_TRIES = 100, /* tries to lock a journal that other runs keep removing */
     STAGE_NAME = 255   /* bytes of a path part */
 };
 
 #define STAGE_SUFFIX ".ckpt-partial"
 
 struct ckpt_publish {
-    const ckpt_dir *dir; /* PATH; borrowed, like the maps */
+    const ckpt_dir *dir; /* PATH; borrowed, as the maps are */
     const ckpt_map *to, *inputs;
     ckpt_publish_opts opts;
     char fingerprint[65];
     char *name;         /* of the staging folder, in PATH */
     char *where;        /* its path, for messages */
-    char *final;        /* the path of what is written, for messages */
-    uint64_t n_dropped; /* bytes of an earlier run that were of no use */
+    char *final;        /* the path of the output, for messages */
+    uint64_t n_dropped; /* bytes of an earlier run that this one could not use */
     ckpt_set_stays stays;
-    size_t n_gone; /* files of an old set that the new one does not have */
+    size_t n_gone; /* files of an old set that the new one lacks */
     int fd;        /* of the staging folder */
-    int data;      /* of the folder that the files are in */
-    bool made;     /* the staging folder is new */
-    bool owned;    /* it is ours to remove */
-    bool match;    /* it holds an earlier run of this kind */
-    bool placed;   /* whose folder has its final name already */
+    int data;      /* of the folder with the files */
+    bool made;     /* this run created the staging folder */
+    bool owned;    /* this run must remove it */
+    bool match;    /* it holds an earlier run of the same command */
+    bool placed;   /* the earlier run's folder has its final name already */
     bool done;     /* committed */
-    char *text;    /* the names of the folders below, one after the other */
+    char *text;    /* the names of the folders below, one after another */
     char **below;  /* those names, outer ones first */
     size_t n_below;
     ckpt_swap folder, pointer;
@@ -53,7 +53,10 @@ struct ckpt_publish {
 
 /* ---- names ---- */
 
-/* Names come from the target map, and so from a file that was read: they may not lead elsewhere. */
+/*
+ * Check the names of the target map, because they may come from an input file and must not lead
+ * elsewhere.
+ */
 static int pub_check_names(const ckpt_publish *s, ckpt_err *err)
 {
     const char *folder = s->to->folder, *pointer = s->to->pointer;
@@ -78,7 +81,7 @@ static int pub_order(const void *pa, const void *pb)
     return strcmp(*a, *b);
 }
 
-/* The folders that files lie in, each once; a prefix sorts before what it is a prefix of. */
+/* List the folders of files, each once; a parent sorts before its subfolders. */
 static int pub_list_below(ckpt_publish *s, ckpt_err *err)
 {
     size_t n = 0, n_text = 0, kept = 0;
@@ -121,7 +124,10 @@ static int pub_failed(const ckpt_publish *s, int sys, const char *what, ckpt_err
     return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: %s", s->where, what);
 }
 
-/* What a lock that cannot be had means: somebody else has it, or this file system has none. */
+/*
+ * Lock the journal. A failure means that another run has the lock, or that the file system has no
+ * locks.
+ */
 static int pub_lock(const ckpt_publish *s, ckpt_err *err)
 {
     int rc;
@@ -153,8 +159,8 @@ static void pub_leave(ckpt_publish *s)
 }
 
 /*
- * One try to open folder and journal and to lock it.  *gone: its run took it away meanwhile, so
- * that what we hold has no name any more.
+ * Try once to open folder and journal and to lock it. *gone: another run removed it in between, so
+ * that the locked file has no name any more.
  */
 static int pub_enter_once(ckpt_publish *s, bool *gone, ckpt_err *err)
 {
@@ -198,9 +204,8 @@ static int pub_enter_once(ckpt_publish *s, bool *gone, ckpt_err *err)
 }
 
 /*
- * Make or open the staging folder and lock it.  Between the two another run may have removed it:
- * then
- * once more, a few times.
+ * Make or open the staging folder and lock it. Another run may remove it in between; then try
+ * again, a few times.
  */
 static int pub_enter(ckpt_publish *s, ckpt_err *err)
 {
@@ -219,16 +224,16 @@ static int pub_enter(ckpt_publish *s, ckpt_err *err)
                      s->where);
 }
 
-/* ---- what an earlier run has left ---- */
+/* ---- left-overs of an earlier run ---- */
 
-/* True if something of that name is there; *st is then what it is. */
+/* True if an entry of that name exists; *st gets its attributes. */
 static bool pub_look(int at, const char *name, struct stat *st)
 {
     return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /*
- * A run that was killed between moving the old folder away and the new one in: move it back.  False
+ * After a kill between moving the old folder away and the new one in: move the old one back. False
  * if that failed: then nothing may be removed.
  */
 static bool pub_give_back(const ckpt_publish *s)
@@ -239,8 +244,10 @@ static bool pub_give_back(const ckpt_publish *s)
            renameat(s->fd, s->folder.old, s->dir->fd, s->folder.to) == 0;
 }
 
-/* The same, and for one that was killed while the files of a set got their names: the old set, or
- * the new one. */
+/*
+ * The same, and for a kill while the files of a set got their names: restore the old set, or
+ * complete the new one.
+ */
 static bool pub_recover(const ckpt_publish *s)
 {
     const ckpt_mover mover = {
@@ -255,7 +262,7 @@ static bool pub_recover(const ckpt_publish *s)
     return sys == 0 && pub_give_back(s);
 }
 
-/* True if the folder of that name is the one the journal was about to rename. */
+/* True if the folder of that name is the one in the journal's line about the rename. */
 static bool pub_is_place(const ckpt_publish *s, int at, const char *name)
 {
     struct stat st;
@@ -281,9 +288,9 @@ static int pub_find(ckpt_publish *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* ---- what stands in the way ---- */
+/* ---- existing outputs ---- */
 
-/* No input may lie in a folder that is going to be removed. */
+/* Check that no input is in a folder that will be removed. */
 static int pub_spare_inputs(const ckpt_publish *s, const char *name, ckpt_err *err)
 {
     int rc = ckpt_dir_has_input(s->dir->fd, name, s->inputs);
@@ -306,7 +313,7 @@ static ckpt_set_job pub_set_job(const ckpt_publish *s)
                           .no_fsync = s->opts.no_fsync};
 }
 
-/* The folder's name: free, or, with force, of a folder that may go. */
+/* Check the folder's name: it is free or, with force, names a folder that may be replaced. */
 static int pub_check_folder(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
@@ -331,7 +338,9 @@ static int pub_check_folder(ckpt_publish *s, ckpt_err *err)
     return pub_spare_inputs(s, s->folder.to, err);
 }
 
-/* The pointer's name: free, or of a file (or link: it is replaced, not followed) that is no input.
+/*
+ * Check the pointer's name: it is free, or names a file that is not an input (a link is replaced,
+ * not followed).
  */
 static int pub_check_pointer(ckpt_publish *s, ckpt_err *err)
 {
@@ -357,12 +366,12 @@ static int pub_check_pointer(ckpt_publish *s, ckpt_err *err)
 
 /* ---- opening ---- */
 
-/* Names, paths and fingerprint of a stage; nothing is on the disk yet. */
+/* Compute names, paths and fingerprint; the disk is not changed yet. */
 static int pub_init(ckpt_publish *s, ckpt_err *err)
 {
     const ckpt_set *set = s->to->set;
     const char *folder = set ? set->name : s->to->folder, *path = s->dir->path;
-    // the name of a set only has to differ from those of others beside it
+    // the name of a set only has to differ from those of other sets in the folder
     int n_used = (int)strnlen(folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
     size_t n_name = (size_t)n_used + sizeof "." STAGE_SUFFIX, n = strlen(path) + 1 + n_name;
     int rc = pub_check_names(s, err);
@@ -389,8 +398,8 @@ static int pub_init(ckpt_publish *s, ckpt_err *err)
 }
 
 /*
- * Everything that changes nothing but the staging folder's being there.  What a refusal finds in it
- * stays if it could still be continued, with --force for instance.
+ * Everything before the first change, except that the staging folder now exists. After a refusal
+ * its contents stay if the run could still be continued, for example with --force.
  */
 static int pub_start(ckpt_publish *s, ckpt_err *err)
 {
@@ -481,7 +490,7 @@ uint64_t ckpt_publish_dropped(const ckpt_publish *s)
 
 /* ---- beginning ---- */
 
-/* Empty the staging folder of everything but the journal; 0 or an errno value. */
+/* Remove everything but the journal from the staging folder; 0 or an errno value. */
 static int pub_wipe(const ckpt_publish *s)
 {
     const char *const name[] = {"moves.draft", "was",           "mid",         s->folder.from,
@@ -493,7 +502,7 @@ static int pub_wipe(const ckpt_publish *s)
     return rc;
 }
 
-/* For ckpt_dir_walk: sum up, journals aside. */
+/* For ckpt_dir_walk: add sizes, without the journal. */
 static int pub_add_size(void *ctx, int at, const char *name, const struct stat *st)
 {
     uint64_t *sum = ctx;
@@ -504,7 +513,7 @@ static int pub_add_size(void *ctx, int at, const char *name, const struct stat *
     return 0;
 }
 
-/* Nothing to continue: away with what is there, and a new journal. */
+/* Start anew: remove old contents and begin a new journal. */
 static int pub_anew(ckpt_publish *s, ckpt_err *err)
 {
     int sys, rc;
@@ -525,13 +534,13 @@ static int pub_anew(ckpt_publish *s, ckpt_err *err)
     s->data = ckpt_dir_open_at(s->fd, s->folder.from);
     if (s->data < 0)
         return pub_failed(s, errno, "cannot open the folder 'new'", err);
-    // Without its name on the disk the journal would be of no use after a power cut.
+    // After a power cut the journal is useless unless its name is on the disk.
     if (!s->opts.no_fsync && (ckpt_fsync(s->fd) != 0 || ckpt_fsync(s->dir->fd) != 0))
         return pub_failed(s, errno, "cannot sync the folder", err);
     return CKPT_OK;
 }
 
-/* The folders that files lie in. */
+/* Make the folders of the files. */
 static int pub_make_below(ckpt_publish *s, ckpt_err *err)
 {
     for (size_t i = 0; i < s->n_below; i++) {
@@ -552,7 +561,7 @@ int ckpt_publish_begin(ckpt_publish *s, size_t n_kept, bool *anew, ckpt_err *err
     assert(anew);
     int rc = CKPT_OK;
 
-    // In place, but damaged since: a folder in the way like any other.
+    // The folder has its final name but was damaged later, so that it is replaced like any other.
     if (s->placed && n_kept < s->to->files.n - s->opts.n_elsewhere) {
         s->placed = s->match = false;
         rc = pub_check_folder(s, err);
@@ -573,9 +582,9 @@ int ckpt_publish_done(ckpt_publish *s, const ckpt_journal_entry *entry, size_t n
     return ckpt_journal_files(&s->journal, entry, n, s->to, err);
 }
 
-/* ---- making it final ---- */
+/* ---- committing ---- */
 
-/* One folder of files to the disk. */
+/* Sync one folder of files. */
 static int pub_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     const ckpt_publish *s = ctx;
@@ -590,7 +599,7 @@ static int pub_sync_below(void *ctx, unsigned worker, uint64_t item, ckpt_err *e
     return rc;
 }
 
-/* The names of all files, and of the folders they are in. */
+/* Sync the names of all files, and of their folders. */
 static int pub_sync_folders(ckpt_publish *s, ckpt_err *err)
 {
     unsigned jobs = s->opts.jobs > 0 ? s->opts.jobs : 1;
@@ -601,7 +610,7 @@ static int pub_sync_folders(ckpt_publish *s, ckpt_err *err)
     return rc;
 }
 
-/* The pointer's text, in a file that is not yet the pointer. */
+/* Write the pointer's text into a file that is not yet the pointer. */
 static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
 {
     int sys = ckpt_dir_remove(s->fd, s->pointer.from);
@@ -611,7 +620,7 @@ static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
     return sys == 0 ? CKPT_OK : pub_failed(s, sys, "cannot write the file 'pointer'", err);
 }
 
-/* Everything on the disk, and in the journal what is going to happen. */
+/* Sync everything, and record the coming rename in the journal. */
 static int pub_prepare(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
@@ -627,7 +636,7 @@ static int pub_prepare(ckpt_publish *s, ckpt_err *err)
     return rc;
 }
 
-/* One of the two renames, and its sync: the old name's folder too, for both must agree. */
+/* Make one of the two renames and sync both folders, because both must agree. */
 static int pub_place(ckpt_publish *s, ckpt_swap *w, ckpt_err *err)
 {
     int sys = ckpt_swap_in(s->dir->fd, s->fd, w);
@@ -644,7 +653,7 @@ static int pub_place(ckpt_publish *s, ckpt_swap *w, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Take back what has got its name.  If even that fails, leave all to the next run. */
+/* Undo the renames. If even that fails, leave everything to the next run. */
 static int pub_undo(ckpt_publish *s, const ckpt_err *why, ckpt_err *err)
 {
     bool ok = s->pointer.how == CKPT_SWAP_NOT || ckpt_swap_back(s->dir->fd, s->fd, &s->pointer);
@@ -659,7 +668,7 @@ static int pub_undo(ckpt_publish *s, const ckpt_err *why, ckpt_err *err)
                      why->text, s->dir->path, s->folder.to);
 }
 
-/* The files of a set get their names. */
+/* Give the files of a set their names. */
 static int pub_commit_set(ckpt_publish *s, ckpt_err *err)
 {
     const ckpt_set_job job = pub_set_job(s);
@@ -723,21 +732,22 @@ void ckpt_publish_leave(ckpt_publish *s)
 /* ---- leaving ---- */
 
 /*
- * Remove the staging folder.  The journal goes last and its lock even later: a run that is killed
- * here can still be continued, and another one cannot come in between.
+ * Remove the staging folder. The journal goes last and its lock even later, so that a run that is
+ * killed here can still be continued and no other run can start in between.
  */
 static void pub_remove(ckpt_publish *s)
 {
     struct stat st;
 
-    // A list of moves that is still there speaks of what is aside.
+    // A remaining list of moves refers to files in aside.
     if (pub_look(s->fd, "moves", &st) || (!s->done && !pub_give_back(s)) || pub_wipe(s) != 0)
         return;
     (void)ckpt_dir_remove(s->fd, "journal");
-    // Some network file systems keep open files under another name: close first, then remove.
+    // Some network file systems keep removed open files under another name, so close first, then
+    // remove.
     pub_leave(s);
     for (unsigned i = 0; i < 3; i++) {
-        // What is not empty is another run's by now.
+        // If the folder is not empty, it belongs to another run by now.
         if (unlinkat(s->dir->fd, s->name, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY)
             break;
     }
@@ -752,7 +762,7 @@ void ckpt_publish_close(ckpt_publish *s)
     if (s->owned && s->fd >= 0 && s->journal.fd >= 0)
         pub_remove(s);
     pub_leave(s);
-    // A folder that was made, but whose journal could not be: empty unless it is another run's by
+    // The folder was made but its journal could not be: it is empty unless another run uses it by
     // now.
     if (s->made && !s->owned && s->name)
         (void)unlinkat(s->dir->fd, s->name, AT_REMOVEDIR);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.c: values of tensors into the caller's memory, checked as a conversion checks them.
+ * reader.c: reads values of tensors into the caller's memory, with the CRC checks of a conversion.
  */
 #include <string.h>
 
@@ -13,22 +13,23 @@
 #include "libckpt/copy/values.h"
 
 enum {
-    READER_BLOCK = 1024 * 1024,     /* bytes converted at a time */
-    READER_WINDOW = 64 * 1024,      /* bytes of a slice with gaps that are read at a time */
-    READER_GAP = 4 * 1024,          /* bytes from piece to piece that are read over */
+    READER_BLOCK = 1024 * 1024, /* bytes converted at a time */
+    READER_WINDOW = 64 * 1024,  /* bytes of a slice with gaps per read */
+    /* largest distance between pieces in bytes that is read together with them */
+    READER_GAP = 4 * 1024,
     READER_SPOOL = 32 * 1024 * 1024 /* bytes of decoded records kept in memory */
 };
 
 struct ckpt_reader {
     const ckpt_map *map;
     ckpt_feed feed;
-    ckpt_values values; /* copies are not looked at */
-    uint8_t *block;     /* values in the tensor's own dtype, when they are to be converted */
-    uint8_t *checked;   /* per source: its CRC holds */
-    bool trusts;        /* nothing is checked */
+    ckpt_values values; /* copies are not compared */
+    uint8_t *block;     /* values in the tensor's own dtype, before conversion */
+    uint8_t *checked;   /* per source: its CRC is correct */
+    bool trusts;        /* no CRC is checked */
 };
 
-/* Before a record's first byte is used: decode it, or read it once for its CRC. */
+/* Before the first use of a record: decode it, or read it once for its CRC. */
 static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
 {
     ckpt_reader *r = ctx;
@@ -39,7 +40,7 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
     if (r->checked[source] || s->kind != CKPT_SOURCE_FILE)
         return CKPT_OK;
     rc = ckpt_feed_decode(&r->feed, source, err);
-    // Decoding has compared the CRC of a deflated record.
+    // Decoding has checked the CRC of a deflated record.
     if (rc == CKPT_OK && s->coding == CKPT_RAW && s->has_crc && !r->trusts) {
         rc = ckpt_feed_crc(&r->feed, source, 0, s->n_bytes, &crc, err);
         if (rc == CKPT_OK && crc != s->crc)
@@ -93,7 +94,7 @@ void ckpt_reader_free(ckpt_reader *r)
     ckpt_free(r);
 }
 
-/* A stretch in another dtype, a block at a time. */
+/* Read consecutive elements in another dtype, a block at a time. */
 static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
@@ -118,7 +119,7 @@ static int reader_convert(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
     return rc;
 }
 
-/* Addends have the tensor's shape, and its dtype has a mean. */
+/* Check that addends have the tensor's shape and dtype, and that the dtype has a mean. */
 static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
 {
     for (const ckpt_tensor *a = t->addend; a != NULL; a = a->addend) {
@@ -132,7 +133,7 @@ static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Elements one after another, in whatever dtype. */
+/* Read consecutive elements in any dtype. */
 static int reader_stretch(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
@@ -140,7 +141,7 @@ static int reader_stretch(ckpt_reader *r, const ckpt_tensor *t, const ckpt_axis 
                              : reader_convert(r, t, part, dtype, buf, err);
 }
 
-/* What can be read at all: *t becomes the owner of its bytes, *dtype what is read. */
+/* Check that a tensor can be read: *t becomes its owner, *dtype the dtype of the result. */
 static int reader_ready(const ckpt_reader *r, const ckpt_tensor **t, ckpt_dtype *dtype,
                         ckpt_err *err)
 {
@@ -181,22 +182,22 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     if (count == 0)
         return rc;
     rc = reader_stretch(r, t, &part, dtype, buf, err);
-    // The files must have stood still while they were read.
+    // Check that the files did not change while they were read.
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
 }
 
 /* ---- slices and boxes ---- */
 
-/* A part that is being read: rows of one axis, each of whole blocks of the axes after it. */
+/* State while a part is read: rows of one axis, each with whole blocks of the axes after it. */
 typedef struct reader_slice {
     ckpt_reader *r;
     const ckpt_tensor *t;
-    const ckpt_slice *part;       /* of each axis */
-    int64_t stride[CKPT_MAX_DIM]; /* bytes in the buffer from element to element of an axis */
-    ckpt_slice row;               /* of `axis`, after which all axes are whole */
+    const ckpt_slice *part;       /* per axis */
+    int64_t stride[CKPT_MAX_DIM]; /* bytes in the buffer between elements along an axis */
+    ckpt_slice row;               /* of `axis`; all axes after it are whole */
     uint32_t axis;
-    uint32_t dense; /* the elements of this axis and those after it lie one after another ... */
-    uint64_t piece; /* ... which makes so many bytes */
+    uint32_t dense; /* the elements of this axis and those after it are contiguous ... */
+    uint64_t piece; /* ... and have so many bytes */
     uint64_t block; /* elements of the axes after `axis` */
     ckpt_dtype dtype;
     uint64_t wide;   /* bytes of an element in the buffer */
@@ -204,7 +205,7 @@ typedef struct reader_slice {
     ckpt_err *err;
 } reader_slice;
 
-/* One row with gaps so small that reading over them costs less than many reads. */
+/* Read one row with small gaps in a single pass, because that costs less than many reads. */
 static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
 {
     uint64_t piece = s->block * s->wide, most = READER_WINDOW / (s->row.step * piece);
@@ -222,8 +223,8 @@ static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
 }
 
 /*
- * The next element of the axes from `first` to before `end`, the last one fastest: its index, and
- * *to is moved there.  False: there is none, and both are at the beginning again.
+ * Step to the next position of the axes from `first` to before `end`, the last one fastest, and
+ * move *to there. False: there is none, and both are at the start again.
  */
 static bool reader_next(const reader_slice *s, uint32_t first, uint32_t end, uint64_t *index,
                         uint8_t **to)
@@ -239,7 +240,7 @@ static bool reader_next(const reader_slice *s, uint32_t first, uint32_t end, uin
     return false;
 }
 
-/* One row whose elements lie apart in the buffer. */
+/* Read one row with elements that are not contiguous in the buffer. */
 static int reader_row_apart(reader_slice *s, uint64_t at, uint8_t *to)
 {
     uint64_t index[CKPT_MAX_DIM] = {0}, n = s->piece / s->wide;
@@ -259,7 +260,7 @@ static int reader_row_apart(reader_slice *s, uint64_t at, uint8_t *to)
     return rc;
 }
 
-/* One row, whose axis begins at element `at` of the tensor flattened. */
+/* Read one row; its axis begins at element `at` of the flattened tensor. */
 static int reader_row(reader_slice *s, uint64_t at, uint8_t *to)
 {
     const ckpt_slice *row = &s->row;
@@ -286,7 +287,7 @@ static int reader_row(reader_slice *s, uint64_t at, uint8_t *to)
     return rc;
 }
 
-/* Every row of the axes before s->axis. */
+/* Read every row of the axes before s->axis. */
 static int reader_rows(reader_slice *s, uint8_t *to)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};
@@ -302,7 +303,7 @@ static int reader_rows(reader_slice *s, uint8_t *to)
     return rc;
 }
 
-/* Each axis of a slice lies inside the tensor; *empty: one of them has no elements. */
+/* Check that each axis of a slice lies inside the tensor; *empty: one of them has no elements. */
 static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool *empty,
                               ckpt_err *err)
 {
@@ -323,7 +324,9 @@ static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool
     return CKPT_OK;
 }
 
-/* Strides of all axes: the caller's, or dense ones.  Of one element, there is nothing to stride. */
+/*
+ * Set the strides of all axes: the caller's, or dense ones. An axis of one element needs no stride.
+ */
 static int reader_strides(reader_slice *s, const int64_t *stride)
 {
     const uint64_t wide = s->wide;
@@ -350,7 +353,7 @@ static int reader_strides(reader_slice *s, const int64_t *stride)
     return CKPT_OK;
 }
 
-/* How it is read: rows as long as tensor and buffer allow. */
+/* Choose the rows: as long as tensor and buffer allow. */
 static void reader_shape(reader_slice *s)
 {
     uint32_t axis = s->t->ndim - 1;
@@ -363,7 +366,7 @@ static void reader_shape(reader_slice *s)
             break;
         s->piece *= s->part[s->dense - 1].count;
     }
-    // what lies apart goes through a window, but for pieces that are worth a read each
+    // scattered pieces go through a window, except pieces that are large enough for their own read
     s->axis = s->dense < s->t->ndim && s->piece >= READER_GAP ? s->dense : axis;
     s->block = 1;
     for (uint32_t k = s->axis + 1; k < s->t->ndim; k++)
@@ -372,7 +375,7 @@ static void reader_shape(reader_slice *s)
     s->row.step += s->row.step == 0;
 }
 
-/* s->part of a tensor with axes, as ckpt_reader_read_box has it. */
+/* Read s->part of a tensor with axes, as ckpt_reader_read_box does. */
 static int reader_part(reader_slice *s, const int64_t *stride, void *buf)
 {
     bool empty = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.h: values of single tensors into the caller's memory (public: see ckpt.h).
+ * reader.h: reads values of single tensors into the caller's memory (public: see ckpt.h).
  */
 #ifndef CKPT_COPY_READER_H
 #define CKPT_COPY_READER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replicate.c: rounds of copies, in blocks that the workers fetch from another machine.
+ * replicate.c: copies files between machines in rounds, in blocks that the workers fetch.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -13,20 +13,20 @@
 
 #define REP_BLOCK (UINT64_C(1) << 20)
 
-/* A file that this process copies in a round. */
+/* A file that this process copies in the present round. */
 typedef struct rep_file {
     ckpt_io *io;
     uint32_t file;
-    uint64_t first; /* the first of its blocks among those of all */
+    uint64_t first; /* index of its first block among those of all files */
 } rep_file;
 
 typedef struct rep_state {
     ckpt_finish *f;
     unsigned n_workers;
     uint8_t **buffer; /* per worker: REP_BLOCK bytes */
-    ckpt_blobs told;  /* of each process: where its files are */
+    ckpt_blobs told;  /* per process: the paths of its files */
     uint32_t *crc;    /* per file of the target */
-    uint32_t *place;  /* per machine: its place among those that get files */
+    uint32_t *place;  /* per machine: its index among those that get files */
     rep_file *copy;   /* of this round */
     size_t n_copies;
     uint32_t *sum; /* per block of this round: its CRC-32 */
@@ -38,12 +38,12 @@ static const ckpt_map *rep_to(const rep_state *r)
     return r->f->work->plan->to;
 }
 
-/* ---- what everybody has to know ---- */
+/* ---- data that all processes need ---- */
 
-/* Of a file: its CRC where this process has made it, and where it lies on its machine. */
+/* About a file: its CRC if this process has made it, and its path on this machine. */
 typedef struct rep_told {
     uint32_t file, crc;
-    uint32_t made, n_path; /* n_path: bytes of the path behind it, with its end */
+    uint32_t made, n_path; /* n_path: bytes of the path that follows, with its terminator */
 } rep_told;
 
 static int rep_describe(const rep_state *r, uint32_t file, ckpt_bytes *b, ckpt_err *err)
@@ -61,7 +61,7 @@ static int rep_describe(const rep_state *r, uint32_t file, ckpt_bytes *b, ckpt_e
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* The next entry of a blob, and its path; false: there is none. */
+/* Read the next entry of a blob, and its path; false: there is none. */
 static bool rep_next(const uint8_t **p, size_t *n, rep_told *t, const char **path)
 {
     if (*n < sizeof *t)
@@ -104,7 +104,7 @@ static int rep_meet(rep_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Where a process has a file; NULL: it has not said. */
+/* The path of a file on a process's machine; NULL: unknown. */
 static const char *rep_path(const rep_state *r, unsigned rank, uint32_t file)
 {
     const uint8_t *p = r->told.at[rank];
@@ -122,8 +122,8 @@ static const char *rep_path(const rep_state *r, unsigned rank, uint32_t file)
 /* ---- one round ---- */
 
 /*
- * The machine that this one copies a file from when `have` machines have it, counted from the one
- * that has made it; false: not in this round.
+ * Find the machine to copy a file from in the round in which `have` machines have it, counted from
+ * the maker; false: this machine does not copy it in this round.
  */
 static bool rep_from(const rep_state *r, uint32_t file, size_t have, uint32_t *node)
 {
@@ -163,7 +163,7 @@ static uint64_t rep_blocks(uint64_t size)
     return size / REP_BLOCK + (size % REP_BLOCK > 0);
 }
 
-/* One block, by a worker. */
+/* Fetch one block in a worker. */
 static int rep_block(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     rep_state *r = ctx;
@@ -183,7 +183,7 @@ static int rep_block(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_progress_add(r->f->work->progress, n, err) : rc;
 }
 
-/* What has arrived must be what was made; then it is finished here as well. */
+/* Compare the CRC of the received file with the maker's, then finish the file here too. */
 static int rep_prove(rep_state *r, const rep_file *c, ckpt_err *err)
 {
     const ckpt_journal_entry entry = {.file = c->file, .size = c->io->size, .crc = r->crc[c->file]};
@@ -203,7 +203,7 @@ static int rep_prove(rep_state *r, const rep_file *c, ckpt_err *err)
     return ckpt_sink_finish(r->f->work->sink, &entry, 1, err);
 }
 
-/* A file that an interrupted run has left here must be this one. */
+/* Check that a file from an interrupted run equals this one. */
 static int rep_keep(const rep_state *r, uint32_t file, ckpt_err *err)
 {
     const ckpt_journal_entry entry = {
@@ -212,7 +212,7 @@ static int rep_keep(const rep_state *r, uint32_t file, ckpt_err *err)
     return ckpt_sink_finish(r->f->work->sink, &entry, 1, err);
 }
 
-/* Open what is to be copied in this round. */
+/* Open the files to copy in this round. */
 static int rep_begin(rep_state *r, size_t have, uint64_t *n_blocks, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -255,7 +255,7 @@ static int rep_copy(rep_state *r, size_t have, ckpt_err *err)
     return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- all rounds ---- */
 
 static int rep_init(rep_state *r, ckpt_err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c: the phases of a run: decode, copy (files are sealed and synced on the way), prove, rename.
+ * run.c: executes the phases of a run: decode, copy (files are sealed and synced in passing), check
+ * CRCs, rename.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 #include "libckpt/map/extent.h"
 
 enum {
-    RUN_BATCH = 256 * 1024, /* bytes of small jobs that one worker takes at a time */
+    RUN_BATCH = 256 * 1024, /* bytes of small jobs that one worker takes together */
     RUN_BATCH_JOBS = 1024,
     RUN_HELPER = 256 * 1024 /* bytes: staging and write buffers, together at most one block */
 };
@@ -35,27 +36,30 @@ typedef struct run_state {
     ckpt_finish finish;
     unsigned n_workers;
     ckpt_worker *worker;
-    /* per source of the input map: 1 if an extent in use names it; those of all jobs, own ones */
+    /*
+     * per source of the input map: 1 if an extent in use refers to it; of all jobs, and of this
+     * process's
+     */
     uint8_t *used, *own;
     uint32_t *deflated; /* sources to decode before the jobs */
     size_t n_deflated;
     run_batches batch;
     ckpt_segments read;
-    size_t *group; /* n_groups + 1 entries of `read`: one group per record */
+    size_t *group; /* n_groups + 1 indexes into `read`: one group per record */
     size_t n_groups;
     uint64_t *extra; /* per worker: bytes read to complete records */
-    bool let_go;     /* the pages that this run brings into the page cache */
+    bool let_go;     /* drop the pages that this run adds to the page cache */
     uint64_t n_checked;
-    uint64_t n_unlike; /* elements that differ from a copy that may, of all processes */
-    size_t n_said;     /* findings of the target that the caller had before the run */
-    ckpt_dir folders;  /* of outputs on several machines: those that this process made */
+    uint64_t n_unlike; /* elements that differ from a copy that may differ, on all processes */
+    size_t n_said;     /* findings of the target from before the run */
+    ckpt_dir folders;  /* outputs on several machines: the folders that this process made */
 } run_state;
 
 /* ---- before the jobs ---- */
 
 static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t);
 
-/* The sources of one tensor's extents are used, and what lies inside them. */
+/* Mark the sources of one tensor's extents, and the sources inside them. */
 static void run_mark_tensor(const run_state *r, uint8_t *used, const ckpt_tensor *t)
 {
     const ckpt_sources *sources = &r->work.plan->from->sources;
@@ -66,14 +70,15 @@ static void run_mark_tensor(const run_state *r, uint8_t *used, const ckpt_tensor
 
         if (at >= sources->n || used[at])
             continue;
-        // Each source is entered once: the depth is that of nested sources, which is bounded.
+        // Each source is entered only once, so that the recursion is at most as deep as nested
+        // sources.
         used[at] = 1;
         for (uint32_t k = 0; (in = ckpt_source_input(&sources->at[at], k)) != NULL; k++)
             run_mark_whole(r, used, in->owner ? in->owner : in);
     }
 }
 
-/* A tensor with its addends and all copies. */
+/* Mark a tensor with its addends and all copies. */
 static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t)
 {
     for (; t != NULL; t = t->addend) {
@@ -82,7 +87,7 @@ static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor 
     }
 }
 
-/* The sources of this process's own jobs. */
+/* Mark the sources of this process's own jobs. */
 static void run_mark_own(const run_state *r)
 {
     const ckpt_plan *p = r->work.plan;
@@ -101,7 +106,7 @@ static void run_mark_own(const run_state *r)
     }
 }
 
-/* Which sources the plan uses, and which of them must be decoded first. */
+/* Find the sources that the plan uses, and those that must be decoded first. */
 static int run_mark_used(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -125,7 +130,7 @@ static int run_mark_used(run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A batch of jobs that lie together. */
+/* Add a batch of adjacent jobs. */
 static int run_add_batch(run_state *r, size_t first, size_t end, ckpt_err *err)
 {
     ckpt_share_run *b = ckpt_vec_push(&r->batch);
@@ -137,7 +142,7 @@ static int run_add_batch(run_state *r, size_t first, size_t end, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Cut some jobs into batches: a large job alone, small ones together. */
+/* Divide jobs into batches: a large job alone, small ones together. */
 static int run_cut(run_state *r, size_t first, size_t end, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -158,7 +163,7 @@ static int run_cut(run_state *r, size_t first, size_t end, ckpt_err *err)
     return rc == CKPT_OK && first < end ? run_add_batch(r, first, end, err) : rc;
 }
 
-/* This process's jobs as batches. */
+/* Divide this process's jobs into batches. */
 static int run_make_batches(run_state *r, ckpt_err *err)
 {
     size_t first, end;
@@ -169,7 +174,7 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Workers own their buffers and counters: nothing is shared while jobs run. */
+/* Workers own their buffers and counters, so that they share nothing while jobs run. */
 static int run_make_workers(run_state *r, ckpt_err *err)
 {
     r->worker = ckpt_alloc(r->n_workers * sizeof *r->worker);
@@ -181,7 +186,9 @@ static int run_make_workers(run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Weight files of an earlier conversion that stay beside ours would be loaded with them or instead.
+/*
+ * Report weight files of an earlier conversion that stay in the folder, because loaders would read
+ * them too, or instead.
  */
 static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
 {
@@ -200,7 +207,7 @@ static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
                          folder, s->first, s->n - 1, s->n == 2 ? "" : "s");
 }
 
-/* The outputs, by the process that makes them. */
+/* Make the outputs, in the process that leads. */
 static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_opts *opts,
                             ckpt_err *err)
 {
@@ -217,8 +224,8 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
 }
 
 /*
- * Not all machines could make their outputs.  Where some were given one folder, who made it can
- * only remove it when the others have removed what they made in it: innermost first, all together.
+ * Undo after some machines failed to make their outputs. If machines share a folder, its maker can
+ * only remove it after the others have removed their entries: innermost first, all together.
  */
 static void run_drop_outputs(run_state *r, const char *folder)
 {
@@ -237,7 +244,10 @@ static void run_drop_outputs(run_state *r, const char *folder)
     ckpt_dir_close(&r->folders);
 }
 
-/* Outputs are created before anything is read: a full disk or an existing file is told at once. */
+/*
+ * Create outputs before reading anything, so that a full disk or an existing file is reported at
+ * once.
+ */
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -268,7 +278,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_joint_findings(&r->joint, err) : rc;
 }
 
-/* Bytes that are read once more to be packed. */
+/* Bytes that packing reads again. */
 static uint64_t run_pack_bytes(const ckpt_map *to)
 {
     uint64_t n = 0;
@@ -278,7 +288,7 @@ static uint64_t run_pack_bytes(const ckpt_map *to)
     return n;
 }
 
-/* What needs no other process, up to the first byte of payload. */
+/* The preparation that needs no other process, up to the first byte of payload. */
 static int run_prepare_here(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -332,7 +342,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 
 /* ---- items for the crew ---- */
 
-/* One deflated record into the spool; its size and CRC are checked on the way. */
+/* Decode one deflated record into the spool; its size and CRC are checked in passing. */
 static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
@@ -343,10 +353,10 @@ static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 }
 
 /*
- * One batch of jobs.  Those of files that are kept from an interrupted run are done like all
- * others, and only not written (sink.c): so every byte that reaches an output, every copy and every
- * value is checked in this run, which is less reading than scrubbing the records whole would be,
- * and what is kept is proved to be what would have been written.
+ * Run one batch of jobs. Jobs of files that are kept from an interrupted run do everything but
+ * write (sink.c), so that this run checks every byte of an output, every copy and every value. That
+ * reads less than a scrub of whole records, and shows that a kept file has the bytes that this run
+ * would write.
  */
 static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
@@ -383,7 +393,7 @@ static int run_check_record(void *ctx, unsigned worker, uint64_t item, ckpt_err 
 
 /* ---- after the jobs ---- */
 
-/* What the workers have noted of what they read, in one list. */
+/* Collect the segments that the workers have read in one list. */
 static int run_collect_segments(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -394,7 +404,7 @@ static int run_collect_segments(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Leave the CRCs to the caller; those of decoded records have held. */
+/* Leave the comparison of CRCs to the caller; those of decoded records were compared. */
 static int run_give_segments(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -411,7 +421,7 @@ static int run_give_segments(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Every record that was used must have the CRC it came with. */
+/* Compare the CRC of every record that was used. */
 static int run_check_records(run_state *r, ckpt_err *err)
 {
     r->group = ckpt_alloc((r->work.plan->from->sources.n + 1) * sizeof *r->group);
@@ -423,7 +433,7 @@ static int run_check_records(run_state *r, ckpt_err *err)
     return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
 }
 
-/* Copies that may differ: ZenFlow's. */
+/* Report differences of copies that may differ: ZenFlow's. */
 static int run_note_unlike(run_state *r, ckpt_err *err)
 {
     return r->n_unlike == 0
@@ -434,7 +444,7 @@ static int run_note_unlike(run_state *r, ckpt_err *err)
                                r->n_unlike);
 }
 
-/* The caller wants no output that there is a warning about, whoever has found it. */
+/* Fail if the caller accepts no warnings and any process has found one. */
 static int run_refuse_doubt(const run_state *r, ckpt_err *err)
 {
     const ckpt_findings *f = &r->work.plan->to->findings;
@@ -446,7 +456,7 @@ static int run_refuse_doubt(const run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Name the tensors, then refuse what the caller does not want written. */
+/* Report the tensors with such values, then refuse values that the caller does not accept. */
 static int run_note_values(run_state *r, ckpt_err *err)
 {
     ckpt_map *to = r->work.plan->to;
@@ -475,7 +485,7 @@ static int run_note_values(run_state *r, ckpt_err *err)
     return rc == CKPT_OK && r->work.sink ? run_note_unlike(r, err) : rc;
 }
 
-/* What was written, looked at while nobody else can see it: by all, where it is spread. */
+/* Check the complete output before it has its name; if it is spread, all processes check it. */
 static int run_check(run_state *r, ckpt_err *err)
 {
     char *where = NULL;
@@ -502,7 +512,7 @@ static int run_check(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Read, convert, write: what each process does by itself. */
+/* Read, convert, write: the part that each process does alone. */
 static int run_jobs(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_crew_run(r->n_workers, r->n_deflated, run_decode, r, err);
@@ -512,7 +522,7 @@ static int run_jobs(run_state *r, ckpt_err *err)
     return rc == CKPT_OK ? run_collect_segments(r, err) : rc;
 }
 
-/* What all have found in the values. */
+/* Combine the findings about values of all processes. */
 static int run_judge_values(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_joint_findings(&r->joint, err);
@@ -527,23 +537,23 @@ static int run_judge_values(run_state *r, ckpt_err *err)
         rc = ckpt_joint_segments(&r->joint, &r->read, r->hooks->read != NULL, err);
     if (rc == CKPT_OK)
         rc = run_note_values(r, err);
-    // That was said by all processes alike.
+    // All processes have reported the same.
     r->joint.n_told = r->work.plan->to->findings.n;
     return rc;
 }
 
-/* The records' CRCs, each by one process. */
+/* Compare the records' CRCs, each in one process. */
 static int run_judge_records(run_state *r, ckpt_err *err)
 {
     return r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
 }
 
-/* Files are sealed, synced, and noted. */
+/* Seal, sync and record the files. */
 static int run_finish(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_joint_findings(&r->joint, err);
 
-    // A copy that differs, in records that are as they were written: shards of different saves.
+    // Records with correct CRCs but a differing copy: the shards come from different saves.
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
         rc = ckpt_fail(err, r->work.mismatch.code, "%s", r->work.mismatch.text);
     if (rc == CKPT_OK)
@@ -558,13 +568,13 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
 }
 
-/* What several machines get. */
+/* Copy the files that several machines get. */
 static int run_copy(run_state *r, ckpt_err *err)
 {
     return ckpt_replicate(&r->finish, r->n_workers, &r->worker[0].n_written, err);
 }
 
-/* All is written: looked at once more, and the last moment at which the caller may still say no. */
+/* Check the written output again; it is the last moment at which the caller can cancel. */
 static int run_approve(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -590,7 +600,7 @@ static int run_commit(run_state *r, ckpt_err *err)
         rc = ckpt_dir_sync_made(&r->folders, err);
     if (rc == CKPT_OK && ckpt_joint_leads(&r->joint) && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
-    // What is not told for want of memory has happened all the same.
+    // The commit stays valid even if this note fails for lack of memory.
     if (rc == CKPT_OK && ckpt_joint_spread(&r->joint))
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "written to the disks of %zu machines: each has its ranks' files, and "
@@ -604,8 +614,8 @@ static int run_commit(run_state *r, ckpt_err *err)
 }
 
 /*
- * A machine could not give its files their names: then those of the others may not have them.  Who
- * does not know, for a process was lost, leaves all as it is, for the others may be done.
+ * Undo the commit after a machine could not give its files their names. A process that does not
+ * know the result, because another one was lost, changes nothing, because the others may be done.
  */
 static void run_take_back(run_state *r, ckpt_err *err)
 {
@@ -620,7 +630,7 @@ static void run_take_back(run_state *r, ckpt_err *err)
                         why.text);
 }
 
-/* The phases in order; each is over, in all processes, before the next begins. */
+/* The phases in order; each ends in all processes before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
     static int (*const phase[])(run_state *, ckpt_err *) = {
@@ -636,9 +646,9 @@ static int run_all(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the run ---- */
 
-/* What this process's workers have counted. */
+/* Add up the counters of this process's workers. */
 static void run_count(const run_state *r, ckpt_run_report *out)
 {
     out->n_records_checked = r->n_checked;
@@ -659,7 +669,7 @@ static void run_count(const run_state *r, ckpt_run_report *out)
     }
 }
 
-/* The sums over all processes. */
+/* Sum the counters over all processes. */
 static int run_sum(run_state *r, ckpt_run_report *out, ckpt_err *err)
 {
     uint64_t *const of[] = {
@@ -679,7 +689,7 @@ static int run_sum(run_state *r, ckpt_run_report *out, ckpt_err *err)
     return rc;
 }
 
-/* What was done and proved, by all. */
+/* Fill the report with the counts of all processes. */
 static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -696,7 +706,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
     rc = run_sum(r, out, err);
     for (size_t i = 0; i < p->to->tensors.n; i++)
         out->n_tensors += p->origin[i] != NULL;
-    // what a packed file takes was not known to the workers
+    // the workers did not know the size of a packed file
     if (run_pack_bytes(p->to) > 0)
         out->n_written = run_pack_bytes(p->to);
     for (size_t i = 0; i < p->from->sources.n; i++) {
@@ -712,7 +722,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
 
 static void run_free(run_state *r)
 {
-    // Nobody may note anything in outputs that are gone.
+    // No process may record files in outputs that are gone.
     if (r->joint.team)
         ckpt_team_on_note(r->joint.team, NULL, NULL);
     ckpt_sink_close(r->work.sink);
@@ -753,7 +763,7 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
     rc = run_prepare(&r, folder, err);
-    // what is doubtful already need not be read
+    // refuse doubtful inputs before reading
     if (rc == CKPT_OK)
         rc = run_refuse_doubt(&r, err);
     if (rc == CKPT_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scrub.c: reading whole records to see whether their CRCs hold.
+ * scrub.c: reads whole records and compares their CRCs.
  */
 #include <pthread.h>
 #include <string.h>
@@ -13,14 +13,14 @@
 #include "libckpt/copy/joint.h"
 #include "libckpt/copy/run.h"
 
-/* Bytes of a record that one worker takes at a time; CRCs of such ranges are joined. */
+/* Bytes of a record that one worker reads at a time; the CRCs of such ranges are joined. */
 #define SCRUB_RANGE (UINT64_C(32) << 20)
 
 typedef struct scrub_range {
     uint64_t at, n;
     uint32_t source, crc;
-    bool known;  /* the CRC is: somebody has read these bytes */
-    bool failed; /* could not be read: told already */
+    bool known;  /* crc is known, because an earlier run has read these bytes */
+    bool failed; /* could not be read, which is already reported */
 } scrub_range;
 
 CKPT_VEC(scrub_ranges, scrub_range);
@@ -30,7 +30,7 @@ typedef struct scrub_state {
     const ckpt_segments *known; /* or NULL */
     ckpt_feed feed;
     ckpt_progress *progress;
-    pthread_mutex_t lock; /* of the map's findings */
+    pthread_mutex_t lock; /* protects the map's findings */
     scrub_ranges ranges;
     ckpt_run_report report;
     ckpt_team *team;   /* NULL: this process is alone */
@@ -43,11 +43,11 @@ static bool scrub_wants(const ckpt_source *s)
     return s->kind == CKPT_SOURCE_FILE && s->has_crc;
 }
 
-/* Cut [at, end) of a record into ranges that are to be read. */
+/* Divide [at, end) of a record into ranges to read. */
 static int scrub_cut(scrub_state *s, uint32_t source, uint64_t at, uint64_t end, ckpt_err *err)
 {
     const ckpt_source *src = &s->map->sources.at[source];
-    // A deflated record can only be decoded from its beginning; an empty one is still one range.
+    // A deflated record can only be decoded from its start; an empty one is still one range.
     uint64_t step = src->coding == CKPT_RAW ? SCRUB_RANGE : src->n_bytes;
 
     s->report.n_read += end - at;
@@ -62,7 +62,7 @@ static int scrub_cut(scrub_state *s, uint32_t source, uint64_t at, uint64_t end,
     return CKPT_OK;
 }
 
-/* The segments of one record and what is between them. */
+/* Add the segments of one record and the gaps between them. */
 static int scrub_join(scrub_state *s, uint32_t source, const ckpt_segment *seg, size_t n,
                       ckpt_err *err)
 {
@@ -84,7 +84,7 @@ static int scrub_join(scrub_state *s, uint32_t source, const ckpt_segment *seg, 
     return rc == CKPT_OK && at < end ? scrub_cut(s, source, at, end, err) : rc;
 }
 
-/* One record; *next, of the known segments, moves behind those of this source. */
+/* Add one record; *next moves behind the known segments of this source. */
 static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err *err)
 {
     uint64_t size = s->map->sources.at[source].n_bytes;
@@ -102,8 +102,9 @@ static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err 
     return scrub_cut(s, source, 0, size, err);
 }
 
-/* What is wrong with the checkpoint is a finding; what is wrong with us, or an interrupt, stops the
- * run. */
+/*
+ * A fault of the checkpoint is a finding; a fault of this process, or an interrupt, stops the run.
+ */
 static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err)
 {
     if (rc == CKPT_ELIMIT || rc == CKPT_ECANCELED || rc == CKPT_EUSAGE)
@@ -114,7 +115,7 @@ static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err
     return rc;
 }
 
-/* One range: read, sum, remember. */
+/* Read one range and store its CRC. */
 static int scrub_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     scrub_state *s = ctx;
@@ -160,7 +161,7 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
 
 /* ---- several processes ---- */
 
-/* The ranges of this process: as many bytes to read as the others have. */
+/* Choose the ranges of this process, with as many bytes to read as each other has. */
 static void scrub_share(scrub_state *s)
 {
     uint64_t n = s->team ? s->team->n : 1, rank = s->team ? s->team->rank : 0, at = 0;
@@ -179,7 +180,7 @@ static void scrub_share(scrub_state *s)
     s->first = s->first < s->end ? s->first : s->end;
 }
 
-/* A range as its reader tells of it. */
+/* The result of a range in a message. */
 typedef struct scrub_told {
     uint64_t range;
     uint32_t crc, failed;
@@ -210,7 +211,7 @@ static void scrub_hear(scrub_state *s, const uint8_t *p, size_t n)
     }
 }
 
-/* All processes get what each has read and found. */
+/* Exchange the CRCs and findings of all processes. */
 static int scrub_exchange(scrub_state *s, size_t n_said, ckpt_err *err)
 {
     ckpt_bytes mine = {0};
@@ -229,7 +230,7 @@ static int scrub_exchange(scrub_state *s, size_t n_said, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_joint_exchange(s->team, s->map, &n_said, err) : rc;
 }
 
-/* The list of ranges, and what is needed to read them. */
+/* Make the list of ranges, and open the inputs. */
 static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *err)
 {
     size_t next = 0;
@@ -246,7 +247,7 @@ static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *er
     s->report.n_files = s->map->files.n;
     if (rc == CKPT_OK)
         rc = ckpt_progress_new(&s->progress, opts, s->report.n_read, err);
-    // Nothing is spooled: deflated records are decoded, summed and forgotten.
+    // Nothing is spooled: deflated records are decoded, checksummed and dropped.
     if (rc == CKPT_OK)
         rc = ckpt_feed_open(&s->feed, s->map, NULL, 0, err);
     s->report.let_go = opts && ckpt_behind_due(opts->cache, s->report.n_read);
@@ -261,7 +262,7 @@ static int scrub_agree(const scrub_state *s, int rc, ckpt_err *err)
     return s->team ? ckpt_team_agree(s->team, rc, err) : rc;
 }
 
-/* Read, judge, end. */
+/* Read all ranges, compare, and finish. */
 static int scrub_all(scrub_state *s, unsigned jobs, ckpt_err *err)
 {
     size_t n_said = s->map->findings.n;

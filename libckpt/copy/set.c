@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * set.c: from what is in a folder and what is to come to a list of renames.
+ * set.c: computes the list of renames from the contents of a folder and the new files.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -13,37 +13,37 @@
 
 #include "libckpt/copy/set.h"
 
-enum { SET_BUFFER = 1 << 16 /* bytes of a file that are compared at once */ };
+enum { SET_BUFFER = 1 << 16 /* bytes compared at once */ };
 
-/* A head or part that is there. */
+/* An existing head or part. */
 typedef struct set_old {
     const char *name;
     ckpt_set_name is;
-    bool input;        /* it is read */
+    bool input;        /* it is an input */
     bool ours;         /* a file of the new set has this name */
     bool goes;         /* it is removed */
-    const char *saved; /* where it lies aside, once it was moved out */
+    const char *saved; /* its name aside, after it was moved there */
 } set_old;
 
 CKPT_VEC(set_olds, set_old);
 
 typedef struct set_work {
-    const ckpt_dir *dir; /* of the job, like the four below */
+    const ckpt_dir *dir; /* of the job, as the four below */
     const ckpt_map *to, *inputs;
     bool force, no_fsync;
     int aside;
     ckpt_arena *arena;
     set_olds old;
     ckpt_set_name head_is; /* of the new set's head */
-    size_t head;           /* its index in to->files: always the last one */
-    const set_old *live;   /* what readers take now, or NULL */
+    size_t head;           /* its index in to->files: always the last */
+    const set_old *live;   /* the head that loaders take now, or NULL */
     ckpt_moves list;
     unsigned n_saved;
-    bool failed; /* out of memory while the list was made */
+    bool failed; /* out of memory while making the list */
     ckpt_err *err;
 } set_work;
 
-/* ---- looking ---- */
+/* ---- the folder ---- */
 
 static ckpt_set_name set_look(const ckpt_map *to, const char *name)
 {
@@ -63,7 +63,7 @@ static bool set_is_input(const set_work *w, const char *name)
            (fstatat(w->dir->fd, name, &st, 0) == 0 && ckpt_dir_is_input(w->inputs, &st));
 }
 
-/* Note a name of the folder if readers of such sets look for it. */
+/* Add a name of the folder if loaders of such sets look for it. */
 static int set_note_old(set_work *w, const char *name)
 {
     ckpt_set_name is = set_look(w->to, name);
@@ -83,7 +83,7 @@ static int set_note_old(set_work *w, const char *name)
     return o->name ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* Most preferred first, parts last; by name, so that every run does the same. */
+/* Most preferred first, parts last; ties by name, so that every run does the same. */
 static int set_order(const void *pa, const void *pb)
 {
     const set_old *a = pa, *b = pb;
@@ -96,8 +96,8 @@ static int set_order(const void *pa, const void *pb)
 }
 
 /*
- * What is in the folder already and may belong to a set of the same kind; the head of the one that
- * readers would load now comes first in the order, hence `live`.
+ * List the existing files that may belong to a set of the same kind. The head that loaders would
+ * take now comes first in the order, and becomes `live`.
  */
 static int set_list_old(set_work *w)
 {
@@ -122,9 +122,9 @@ static int set_list_old(set_work *w)
     return rc;
 }
 
-/* ---- files beside head and parts ---- */
+/* ---- side files ---- */
 
-/* True if a file holds these bytes; one that cannot be read does not. */
+/* True if a file has these bytes; false if it cannot be read. */
 static bool set_holds(int at, const char *name, const uint8_t *bytes, uint64_t n)
 {
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -151,7 +151,7 @@ static bool set_is_side(const set_work *w, size_t i)
     return i != w->head && set_look(w->to, w->to->files.at[i].path).what == CKPT_SET_OTHER;
 }
 
-/* True if side file i is there as it is to be: then it is left alone. */
+/* True if side file i already has its new contents; it is then not changed. */
 static bool set_side_stands(const set_work *w, size_t i)
 {
     const ckpt_map_file *f = &w->to->files.at[i];
@@ -162,7 +162,7 @@ static bool set_side_stands(const set_work *w, size_t i)
     return set_holds(w->dir->fd, f->path, l ? l->bytes : NULL, f->size);
 }
 
-/* True if a file beside head and parts changes while a model is there. */
+/* True if a side file changes while a model is in the folder. */
 static bool set_sides_change(const set_work *w)
 {
     for (size_t i = 0; w->live && i < w->to->files.n; i++) {
@@ -172,9 +172,9 @@ static bool set_sides_change(const set_work *w)
     return false;
 }
 
-/* ---- what may be replaced, and what goes ---- */
+/* ---- replacing and removing ---- */
 
-/* A file that is to be written: its name is free, or of a file that may go. */
+/* Check the name of a new file: it is free, or names a file that may be replaced. */
 static int set_check_name(const set_work *w, const char *name)
 {
     struct stat st;
@@ -202,7 +202,7 @@ static int set_check_name(const set_work *w, const char *name)
         return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output",
                          w->dir->path, name);
     (void)snprintf(shown, sizeof shown, "%s/%s", w->dir->path, name);
-    // caches of models are folders of links
+    // caches of models consist of links
     if (ckpt_dir_check_place(w->dir->fd, name, shown, true, w->err) != CKPT_OK)
         return CKPT_EUSAGE;
     if (!w->force)
@@ -212,8 +212,8 @@ static int set_check_name(const set_work *w, const char *name)
 }
 
 /*
- * Old heads and parts of one kind; true if readers would take one of them before the new head, or
- * with it.
+ * Examine the old heads and parts of one kind; true if loaders would take one of them before the
+ * new head, or together with it.
  */
 static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **input)
 {
@@ -233,8 +233,8 @@ static bool set_kind_shadows(const set_work *w, uint32_t kind, const set_old **i
 }
 
 /*
- * The set replaces all of its own kind, and of other kinds what readers would take before it, or
- * with it.  What is read never goes.
+ * Decide about an old file: the set replaces all files of its own kind, and those of other kinds
+ * that loaders would take before it, or together with it. An input is never removed.
  */
 static int set_decide(set_work *w, set_old *o)
 {
@@ -259,7 +259,7 @@ static int set_decide(set_work *w, set_old *o)
     return CKPT_OK;
 }
 
-/* The files beside a model that is read belong to it. */
+/* Side files of a model that is an input must not change. */
 static int set_check_sides(const set_work *w)
 {
     for (size_t i = 0; set_sides_change(w) && i < w->old.n; i++) {
@@ -272,9 +272,7 @@ static int set_check_sides(const set_work *w)
     return CKPT_OK;
 }
 
-/*
- * Look at all names before anything is moved: what is new, what is replaced, what goes, what stays.
- */
+/* Examine all names before anything moves: new, replaced, removed and remaining ones. */
 static int set_open(set_work *w)
 {
     int rc = CKPT_OK;
@@ -347,7 +345,7 @@ static void set_mark(set_work *w, ckpt_move_kind kind)
     set_add(w, kind, "", "", "");
 }
 
-/* A name aside for what is replaced. */
+/* A name aside for a replaced file. */
 static const char *set_save(set_work *w)
 {
     return ckpt_arena_printf(w->arena, "was/%u", w->n_saved++);
@@ -359,7 +357,7 @@ static void set_out(set_work *w, set_old *o)
     set_add(w, CKPT_MOVE_OUT, "", o->name, o->saved);
 }
 
-/* Give file i its name; without_old: what had it is gone by then. */
+/* Give file i its name; without_old: its old owner is gone by then. */
 static void set_put(set_work *w, size_t i, bool without_old)
 {
     const char *name = w->to->files.at[i].path;
@@ -396,7 +394,7 @@ static void set_put_parts(set_work *w)
     }
 }
 
-/* What goes of the old parts, or of the old heads: the least preferred first, the live one last. */
+/* Remove the old parts, or the old heads: the least preferred first, the live one last. */
 static void set_drop(set_work *w, uint8_t what)
 {
     for (size_t i = w->old.n; i-- > 0;) {
@@ -409,7 +407,7 @@ static void set_drop(set_work *w, uint8_t what)
 
 /* ---- three ways ---- */
 
-/* The head decides. */
+/* The head decides, and is renamed last. */
 static void set_by_head(set_work *w)
 {
     bool shadowed = false;
@@ -428,7 +426,7 @@ static void set_by_head(set_work *w)
         set_mark(w, CKPT_MOVE_COUNTS);
     set_mark(w, CKPT_MOVE_SYNC);
     set_drop(w, CKPT_SET_HEAD);
-    // the last of them was the one that readers took
+    // the last of them was the one that loaders took
     if (shadowed)
         set_mark(w, CKPT_MOVE_COUNTS);
     set_mark(w, CKPT_MOVE_SYNC);
@@ -436,7 +434,7 @@ static void set_by_head(set_work *w)
     set_mark(w, CKPT_MOVE_SYNC);
 }
 
-/* For a moment no head is there. */
+/* For a moment the folder has no head. */
 static void set_in_the_dark(set_work *w)
 {
     for (size_t i = w->old.n; i-- > 0;) {
@@ -460,7 +458,9 @@ static void set_in_the_dark(set_work *w)
     set_mark(w, CKPT_MOVE_SYNC);
 }
 
-/* The bridge's index and second names of the parts, aside; false: no bridge can be had. */
+/*
+ * Make the bridge's index and the second names of the parts, aside; false: no bridge is possible.
+ */
 static bool set_build_bridge(set_work *w)
 {
     const ckpt_set *set = w->to->set;
@@ -491,7 +491,7 @@ static bool set_build_bridge(set_work *w)
     return close(fd) == 0 && ok;
 }
 
-/* The new parts count under hidden names until all have their own. */
+/* The new parts are used under hidden names until all have their final ones. */
 static void set_over_bridge(set_work *w)
 {
     const char *head = w->to->files.at[w->head].path;
@@ -523,7 +523,7 @@ static void set_over_bridge(set_work *w)
     }
 }
 
-/* The index that counts now is to be replaced, and parts that it may lead to are, too. */
+/* True if the live index is replaced, and so are parts that it may refer to. */
 static bool set_needs_bridge(const set_work *w)
 {
     bool parts = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settle.c: owns the moment at which a source inside an archive gets its place.
+ * settle.c: finds the place of each source inside a nested archive once.
  *
- * A place is found once and kept in the map, which many threads may read: one lock for the process
- * guards the finding.  Whoever has called ckpt_settle for a tensor has passed the lock, and may
- * read its sources without it.
+ * The place is stored in the map, which many threads may read; one lock for the process protects
+ * the search. A thread that has called ckpt_settle for a tensor has held the lock, and may read the
+ * tensor's sources without it.
  */
 #include <pthread.h>
 
@@ -15,7 +15,7 @@
 
 static pthread_mutex_t stl_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A file of a pool as a ckpt_io. */
+/* A file of a pool with the interface of a ckpt_io. */
 typedef struct stl_io {
     ckpt_io io; /* first, so that a ckpt_io of ours is an stl_io */
     ckpt_io_pool *pool;
@@ -70,8 +70,8 @@ static int stl_tensor(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tenso
 }
 
 /*
- * A tensor, or what holds its bytes, with its copies and addends, and what is inside those.  Too
- * deep a nest is told when it is read.
+ * Settle a tensor, or its owner, with copies and addends, and the tensors inside those. The reader
+ * reports sources that are nested too deeply.
  */
 static int stl_whole(const ckpt_map *map, ckpt_io_pool **pool, const ckpt_tensor *t, unsigned depth,
                      ckpt_err *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settle.h: finding the bytes of sources that lie inside archives of their own.
+ * settle.h: finds the bytes of sources that are inside nested archives.
  */
 #ifndef CKPT_COPY_SETTLE_H
 #define CKPT_COPY_SETTLE_H
@@ -8,8 +8,8 @@
 #include "libckpt/map/map.h"
 
 /*
- * Find the bytes of all sources that a tensor's extents name, and those of its twins and addends.
- * Several threads may ask for the same map at once.  Nothing is done for maps without such sources.
+ * Find the bytes of all sources of a tensor's extents, and of its twins and addends. Several
+ * threads may call it for one map at once. Maps without such sources cost nothing.
  *
  * Errors  those of the driver's settle; CKPT_EIO: a file changed since the map was read
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * share.c: splits a plan's jobs over ranks.
+ * share.c: divides a plan's jobs over ranks.
  *
- * Jobs that the same nodes may do make a group.  Groups are dealt out one after the other, those
- * with the least choice first; each fills up the ranks that have the least so far, in contiguous
- * runs.  What is too small to even anything out goes to all ranks alike: vectors that lie on every
- * machine in a thousand pieces are few bytes and much to do.
+ * Jobs with the same best nodes make a group. Groups are assigned one after another, those with the
+ * fewest ranks first; each fills up the ranks with the fewest bytes so far, in contiguous runs. A
+ * group too small to balance anything goes to all its ranks equally, because vectors in a thousand
+ * pieces on every machine have few bytes but cost much time.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -17,16 +17,17 @@
 #include "libckpt/map/extent.h"
 
 enum {
-    SHR_SNAP = 50,    /* a cut moves to the end of a file that is 1/50 of a rank's part away */
-    SHR_LITTLE = 50,  /* bytes that even nothing out: 1/50 of a rank's part */
-    SHR_GROUPS = 4096 /* sets of nodes that are told apart */
+    SHR_SNAP = 50, /* a cut moves to the end of a file that is within 1/50 of a rank's part */
+    /* a group with less than 1/50 of a rank's part is too small to balance anything */
+    SHR_LITTLE = 50,
+    SHR_GROUPS = 4096 /* limit of different sets of nodes */
 };
 
-/* Jobs for which the same nodes are best. */
+/* Jobs with the same best nodes. */
 typedef struct shr_group {
     uint32_t number;      /* in the order of their first jobs */
-    uint32_t n_ranks;     /* of its nodes */
-    size_t n_jobs, first; /* they are order[first] .. */
+    uint32_t n_ranks;     /* ranks of its nodes */
+    size_t n_jobs, first; /* its jobs are order[first] .. */
     uint64_t n_bytes;
 } shr_group;
 
@@ -37,27 +38,27 @@ typedef struct shr_work {
     const ckpt_plan *plan;
     const ckpt_places *places;
     ckpt_share *out;
-    double *reads;     /* per target tensor: bytes read for one element */
-    uint32_t *rank_at; /* per node: its ranks are ranks[rank_at[node]] .. */
+    double *reads;     /* per target tensor: bytes to read for one element */
+    uint32_t *rank_at; /* per node: its ranks begin at ranks[rank_at[node]] */
     uint32_t *ranks;
-    uint32_t *file;  /* per job: of the target that it writes to, or CKPT_SHARE_ANY */
+    uint32_t *file;  /* per job: its target file, or CKPT_SHARE_ANY */
     uint32_t *of;    /* per job: its group, later its rank */
-    uint32_t *order; /* jobs, group after group */
-    uint64_t *far;   /* per job: bytes that come from other nodes; NULL: none do */
+    uint32_t *order; /* jobs, ordered by group */
+    uint64_t *far;   /* per job: bytes from other nodes; NULL: none */
     ckpt_near near;
     shr_groups groups;
-    shr_sets sets; /* of each group: n_words of bits, one for each node */
-    uint64_t *set; /* n_words: of the job that is looked at */
+    shr_sets sets; /* per group: n_words of bits, one bit per node */
+    uint64_t *set; /* n_words: of the present job */
     size_t n_words;
     ckpt_index index;
-    uint64_t little; /* bytes of a group for each rank that even nothing out */
-    uint64_t *load;  /* of the ranks of a group, sorted: room for all */
-    uint32_t *who;   /* ranks that get some of a group, and how much: room for all */
+    uint64_t little; /* bytes per rank below which a group is too small to balance anything */
+    uint64_t *load;  /* bytes of a group's ranks so far, sorted; room for all */
+    uint32_t *who;   /* ranks that get a part of a group, and their bytes; room for all */
     uint64_t *part;
     ckpt_err *err;
 } shr_work;
 
-/* ---- what a job costs ---- */
+/* ---- the cost of a job ---- */
 
 static uint64_t shr_written(const shr_work *w, const ckpt_job *job)
 {
@@ -84,8 +85,7 @@ static const ckpt_job *shr_job(const shr_work *w, const shr_group *g, size_t i)
     return &w->plan->jobs.at[w->order[g->first + i]];
 }
 
-/* True if job i of a group goes to another file than the one before; without files, to another
- * tensor. */
+/* True if job i of a group has another file than the one before; without files, another tensor. */
 static bool shr_begins(const shr_work *w, const shr_group *g, size_t i)
 {
     uint32_t file = w->file[w->order[g->first + i]];
@@ -111,7 +111,7 @@ static void shr_set_one(shr_work *w, uint32_t node)
     w->set[node / 64] = UINT64_C(1) << node % 64;
 }
 
-/* The nodes that see most of the job that near was asked about. */
+/* Set the nodes that see most of the job last given to near. */
 static void shr_set_nearest(shr_work *w)
 {
     const ckpt_near *near = &w->near;
@@ -131,7 +131,7 @@ static void shr_set_nearest(shr_work *w)
     }
 }
 
-/* The first node of the set, of those that have one. */
+/* The first node of the set, if it has one. */
 static uint32_t shr_first_node(const shr_work *w)
 {
     for (uint32_t n = 0; n < w->places->n_nodes; n++) {
@@ -180,7 +180,7 @@ static int shr_add_group(shr_work *w, uint32_t hash, uint32_t *number)
     return ckpt_index_add(&w->index, hash, *number) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The group of the set's jobs; *number: that of the job before. */
+/* Find the group of the present set; *number: the group of the job before. */
 static int shr_group_of(shr_work *w, uint32_t *number)
 {
     uint32_t hash;
@@ -201,7 +201,7 @@ static int shr_group_of(shr_work *w, uint32_t *number)
     return shr_add_group(w, hash, number);
 }
 
-/* The nodes that are best for a job, as w->set; what they have to read from others. */
+/* Set w->set to the best nodes for a job, and count the bytes that they read from other nodes. */
 static int shr_place(shr_work *w, size_t i)
 {
     const ckpt_job *job = &w->plan->jobs.at[i];
@@ -241,7 +241,7 @@ static int shr_group_jobs(shr_work *w)
     return rc;
 }
 
-/* Put the jobs' numbers in the order of their groups. */
+/* Sort the jobs by group. */
 static int shr_sort_jobs(shr_work *w)
 {
     size_t *next = ckpt_alloc((w->groups.n + 1) * sizeof *next), at = 0;
@@ -258,7 +258,7 @@ static int shr_sort_jobs(shr_work *w)
     return CKPT_OK;
 }
 
-/* ---- dealing out ---- */
+/* ---- assigning ---- */
 
 static int shr_less_u64(const void *pa, const void *pb)
 {
@@ -267,7 +267,7 @@ static int shr_less_u64(const void *pa, const void *pb)
     return (*a > *b) - (*a < *b);
 }
 
-/* Groups with the fewest ranks come first. */
+/* Groups with the fewest ranks first. */
 static int shr_less_choice(const void *pa, const void *pb)
 {
     const shr_group *a = pa, *b = pb;
@@ -277,14 +277,16 @@ static int shr_less_choice(const void *pa, const void *pb)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Up to what number of bytes ranks are filled when n more are dealt out to those that have less;
- * load: what they have, ascending. */
+/*
+ * The number of bytes up to which ranks are filled when n more go to those with the fewest; load:
+ * their present bytes, ascending.
+ */
 static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
 {
     uint64_t sum = n;
 
     for (uint32_t i = 0; i < n_ranks; i++) {
-        // all of load[0..i-1] reach load[i] only if there is enough
+        // load[0..i-1] reach load[i] only if there are enough bytes
         if (i > 0 && load[i] >= sum / i)
             return sum / i;
         sum += load[i];
@@ -292,7 +294,7 @@ static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
     return sum / n_ranks;
 }
 
-/* The ranks that get some of a group, ascending, and how many bytes each: w->who, w->part. */
+/* Compute the ranks that get a part of a group, ascending, and their bytes: w->who, w->part. */
 static uint32_t shr_parts_of(shr_work *w, const shr_group *g)
 {
     const uint64_t *set = w->sets.at + g->number * w->n_words;
@@ -326,8 +328,8 @@ static uint32_t shr_parts_of(shr_work *w, const shr_group *g)
 }
 
 /*
- * A cut is due before job i of a group, which begins at byte `at` of it.  Another job where a file
- * ends and the cut may be as well, at most `until`; else i.
+ * A cut is due before job i of a group, which begins at byte `at` of the group. Returns a later job
+ * at which a file ends and the cut may move to, at most at byte `until`; else i.
  */
 static size_t shr_file_end(const shr_work *w, const shr_group *g, size_t i, uint64_t at,
                            uint64_t until)
@@ -358,7 +360,7 @@ static uint64_t shr_apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Deal out one group's jobs, in contiguous runs to ascending ranks. */
+/* Assign one group's jobs, in contiguous runs to ascending ranks. */
 static void shr_deal(shr_work *w, const shr_group *g)
 {
     uint32_t n = shr_parts_of(w, g), k = 0;
@@ -384,7 +386,7 @@ static void shr_deal(shr_work *w, const shr_group *g)
     }
 }
 
-/* Deal out all groups. */
+/* Assign all groups. */
 static void shr_deal_all(shr_work *w)
 {
     uint64_t total = 0;
@@ -400,7 +402,7 @@ static void shr_deal_all(shr_work *w)
 
 /* ---- the result ---- */
 
-/* Each rank's runs, from the ranks of all jobs. */
+/* Compute each rank's runs from the ranks of all jobs. */
 static int shr_runs(shr_work *w)
 {
     ckpt_share *s = w->out;
@@ -431,7 +433,7 @@ static int shr_runs(shr_work *w)
     return CKPT_OK;
 }
 
-/* Home and writers of the file that jobs first..end-1 make; bytes: per rank, zeros. */
+/* Compute home and writers of the file of jobs first..end-1; bytes: per rank, zeros. */
 static void shr_one_home(shr_work *w, uint32_t file, size_t first, size_t end, uint64_t *bytes)
 {
     ckpt_share *s = w->out;
@@ -454,7 +456,10 @@ static void shr_one_home(shr_work *w, uint32_t file, size_t first, size_t end, u
         bytes[w->of[i]] = 0;
 }
 
-/* Files without jobs: one to each rank in turn, of all or of the node that can write it. */
+/*
+ * Assign files without jobs to ranks in turn: to all ranks, or to those of the node that can write
+ * it.
+ */
 static void shr_spread(shr_work *w, uint32_t *turn)
 {
     ckpt_share *s = w->out;
@@ -497,9 +502,9 @@ static int shr_homes(shr_work *w)
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* ---- all of it ---- */
+/* ---- the division ---- */
 
-/* The ranks of each node. */
+/* List the ranks of each node. */
 static void shr_list_ranks(shr_work *w)
 {
     const ckpt_places *p = w->places;
@@ -512,7 +517,7 @@ static void shr_list_ranks(shr_work *w)
         assert(w->rank_at[n + 1] > 0);
         w->rank_at[n + 1] += w->rank_at[n];
     }
-    // rank_at[n] is where the next rank of node n goes: moved on, then moved back
+    // rank_at[n] is the place of node n's next rank: it advances here, and is moved back below
     for (unsigned r = 0; r < p->n_ranks; r++)
         w->ranks[w->rank_at[p->node_of_rank[r]]++] = r;
     for (unsigned n = p->n_nodes; n > 0; n--)

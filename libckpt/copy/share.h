@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * share.h: which process of a team does which jobs of a plan.
+ * share.h: divides the jobs of a plan over the processes of a team.
  *
- * Every rank has the same plan and computes the same split.  A job goes to a machine that can write
- * its target; of those, to one that sees most of the bytes it reads.  Where several do as well, and
- * among the ranks of a machine, jobs go to those that have the least, so that bytes read and
- * written are even over the ranks as far as places allow.  Each rank gets contiguous runs of jobs,
- * cut between files where one ends close by.
+ * Every rank has the same plan and computes the same division. A job goes to a machine that can
+ * write its target; among these, to one that sees most of the bytes it reads. Among equal machines,
+ * and among the ranks of a machine, jobs go to those with the fewest bytes, so that bytes read and
+ * written are as even over the ranks as places allow. Each rank gets contiguous runs of jobs, cut
+ * between files if a file ends close by.
  */
 #ifndef CKPT_COPY_SHARE_H
 #define CKPT_COPY_SHARE_H
@@ -15,12 +15,12 @@
 
 #define CKPT_SHARE_ANY UINT32_MAX
 
-/* Which rank can read and write which file; the same on all ranks. */
+/* The files that each rank can read and write; the same on all ranks. */
 typedef struct ckpt_places {
     unsigned n_ranks;
     const uint32_t *node_of_rank; /* n_ranks: ranks of one machine share a number, 0..n_nodes-1 */
-    unsigned n_nodes;             /* each has a rank */
-    /* [files of plan->from * n_nodes]: 1 where the node sees the file; NULL: every node sees all */
+    unsigned n_nodes;             /* each has at least one rank */
+    /* [files of plan->from * n_nodes]: 1 if the node sees the file; NULL: every node sees all */
     const uint8_t *sees;
     /*
      * per file of plan->to: the only node that can write it, or CKPT_SHARE_ANY; NULL: any node can
@@ -36,27 +36,28 @@ typedef struct ckpt_share_run {
 
 typedef struct ckpt_share {
     unsigned n_ranks;
-    /* rank r's jobs, ascending and as few runs as there can be: run[at[r]] .. run[at[r + 1] - 1] */
+    /* rank r's jobs, ascending, in as few runs as possible: run[at[r]] .. run[at[r + 1] - 1] */
     ckpt_share_run *run;
     uint32_t *at;      /* n_ranks + 1 */
     uint64_t *n_bytes; /* per rank: payload bytes read and written, as a plan counts them */
-    uint64_t *n_far;   /* per rank: of those it reads, what no rank of its machine sees */
+    /* per rank: bytes of these that it reads from files that no rank of its machine sees */
+    uint64_t *n_far;
     /*
-     * Per file of plan->to: the rank with most of its bytes, which seals it (of equals the lowest;
-     * files without jobs: each to another rank that can write it), and how many ranks have jobs in
-     * it.
+     * Per file of plan->to: the rank with most of its bytes, which seals it (the lowest of equals;
+     * files without jobs go to different ranks that can write them), and the number of ranks with
+     * jobs in it.
      */
     uint32_t *home;
     uint32_t *n_writers;
 } ckpt_share;
 
 /*
- * Split a plan's jobs; ckpt_share_free is due when it succeeded.
+ * Divide a plan's jobs; after success the caller must call ckpt_share_free.
  *
- * Balance  bytes of a rank differ from the mean by at most 5 % where jobs are smaller than 1 % of
- *          it and places leave the choice
+ * Balance  bytes of a rank differ from the mean by at most 5 % if jobs are smaller than 1 % of it
+ *          and places leave the choice
  * Memory   of the result: ranks, files of the target and runs
- * Errors   CKPT_EMISSING: bytes of a file are needed that no node sees; CKPT_ELIMIT; those of
+ * Errors   CKPT_EMISSING: a job needs bytes of a file that no node sees; CKPT_ELIMIT; those of
  *          ckpt_join
  */
 int ckpt_share_make(ckpt_share *out, const ckpt_plan *plan, const ckpt_places *places,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sink.c: files under temporary names, or in a staging folder, and the step that makes them final.
+ * sink.c: writes files under temporary names, or in a staging folder, and makes them final.
  */
 #define _GNU_SOURCE // fallocate, sync_file_range, renameat2
 #include <assert.h>
@@ -20,9 +20,9 @@
 
 #include "libckpt/copy/sink_inside.h"
 
-/* ---- what stands in the way ---- */
+/* ---- existing outputs ---- */
 
-/* What is there already: never an input, never a folder, and only with force a file. */
+/* Check an existing entry: never an input, never a folder, and a file only with force. */
 static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const char *name,
                                ckpt_err *err)
 {
@@ -50,8 +50,10 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
     return CKPT_OK;
 }
 
-/* Better now than after hours; with force the old files still count, for they live until the
- * rename. */
+/*
+ * Check the free space now instead of failing after hours. With force the old files still count,
+ * because they exist until the rename.
+ */
 static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
 {
     struct statvfs fs;
@@ -60,13 +62,13 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
     for (size_t i = 0; i < s->n; i++) {
         bool writes = !s->kept[i].kept && !s->file[i].elsewhere;
 
-        // both forms of a file that is packed are there for a while; how large the second gets is
-        // not known yet, and at worst it is no smaller
+        // both forms of a packed file exist for a while; the size of the second is not known yet,
+        // and at worst it is as large as the first
         if ((writes && !ckpt_add(need, s->file[i].size, &need)) ||
             (s->target->files.at[i].packed && !ckpt_add(need, s->file[i].size, &need)))
             return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->shown);
     }
-    // A file system that cannot say how much is free is found out by fallocate, or by writing.
+    // If a file system does not report its free space, fallocate or a write will fail later.
     if (fstatvfs(s->dir.fd, &fs) != 0 || fs.f_blocks == 0)
         return CKPT_OK;
     if (!ckpt_mul((uint64_t)fs.f_bavail, (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize),
@@ -80,7 +82,7 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
 
 /* ---- opening ---- */
 
-/* What an interrupted run has finished and what is still as it was left; all else goes. */
+/* Keep the files of an interrupted run that are unchanged, and remove everything else. */
 static int sink_keep(ckpt_sink *s, ckpt_err *err)
 {
     bool anew = false;
@@ -91,7 +93,7 @@ static int sink_keep(ckpt_sink *s, ckpt_err *err)
     int rc = ckpt_keep_look(s->kept, &where, ckpt_publish_kept(s->stage), err);
 
     for (size_t i = 0; i < s->n; i++) {
-        // what an earlier run was to have here may be another machine's now
+        // a file of an earlier run may belong to another machine now
         s->kept[i].kept = s->kept[i].kept && !s->file[i].elsewhere;
         s->n_kept += s->kept[i].kept;
     }
@@ -110,7 +112,7 @@ static int sink_keep(ckpt_sink *s, ckpt_err *err)
     return rc;
 }
 
-/* Everything that needs no disk. */
+/* The initialisation that needs no disk. */
 static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
     const char *below = target->folder ? target->folder : "";
@@ -137,11 +139,11 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
         f->size = target->files.at[i].size;
         f->elsewhere = target->files.at[i].elsewhere || (s->opts.elsewhere && s->opts.elsewhere[i]);
     }
-    s->opts.elsewhere = NULL; // it was borrowed
+    s->opts.elsewhere = NULL; // the array was borrowed
     return CKPT_OK;
 }
 
-/* The staging folder, and what of it can be kept. */
+/* Open the staging folder, and find the files to keep. */
 static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
 {
     ckpt_publish_opts opts = {
@@ -155,7 +157,7 @@ static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
     return rc == CKPT_OK ? sink_keep(s, err) : rc;
 }
 
-/* The order matters: nothing is created before everything that can be refused was looked at. */
+/* All checks that can refuse come first, so that nothing is created before them. */
 static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
                       const ckpt_map *inputs, ckpt_err *err)
 {
@@ -175,7 +177,8 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     if (rc == CKPT_OK)
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
-        // In a staging folder there may be very many small files: each comes when it is written.
+        // A staging folder may have very many small files, so that each is created at its first
+        // write.
         if (s->kept[i].kept || s->file[i].elsewhere || (s->stage && s->file[i].size < SINK_LARGE))
             continue;
         rc = sink_make_room(s, err);
@@ -221,7 +224,7 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
 
 /* ---- the files of another process ---- */
 
-/* What is told of one file; its name for now stands behind it where it is not its own. */
+/* The description of one file; its temporary name follows, if it has one. */
 typedef struct sink_told {
     uint32_t crc;
     uint16_t n_temp; /* bytes of that name */
@@ -249,7 +252,7 @@ int ckpt_sink_describe(const ckpt_sink *s, ckpt_bytes *out, ckpt_err *err)
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* One file as it was told; *p moves behind it.  False: that is not what it should be. */
+/* Parse the description of one file; *p moves behind it. False: it is malformed. */
 static bool sink_understand(ckpt_sink *s, size_t i, const uint8_t **p, const uint8_t *end)
 {
     sink_file *f = &s->file[i];
@@ -273,7 +276,7 @@ static bool sink_understand(ckpt_sink *s, size_t i, const uint8_t **p, const uin
     *p += t.n_temp;
     if (!t.made)
         return true;
-    // It has its size and space; what is counted as written is this process's.
+    // The file has its size and space; the counters only count this process's writes.
     return sink_make_windows(f);
 }
 
@@ -400,9 +403,9 @@ int ckpt_sink_pack(ckpt_sink *s, ckpt_map *target, ckpt_pack_fn pack, ckpt_err *
     return rc;
 }
 
-/* ---- making it final ---- */
+/* ---- committing ---- */
 
-/* A kept file must be what this run would have written. */
+/* Check that a kept file equals this run's bytes. */
 static int sink_compare_kept(const ckpt_sink *s, const ckpt_journal_entry *e, ckpt_err *err)
 {
     const ckpt_kept *k = &s->kept[e->file];
@@ -415,7 +418,7 @@ static int sink_compare_kept(const ckpt_sink *s, const ckpt_journal_entry *e, ck
                      s->shown, s->file[e->file].name, k->crc, e->crc);
 }
 
-/* Lines in the journal, which one process keeps. */
+/* Record files in the journal, which only one process keeps. */
 static int sink_note(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ckpt_err *err)
 {
     return s->attached ? s->how.note(s->how.ctx, entry, n, err)
@@ -442,7 +445,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
                                          : sink_sync(s, entry[i].file, err);
-    // Files that are kept have their lines already: those between them go in runs.
+    // Kept files have their lines already, so that the runs between them are recorded.
     for (size_t i = 0; s->staged && rc == CKPT_OK && i <= n; i++) {
         if (i < n && !s->kept[entry[i].file].kept)
             continue;
@@ -458,7 +461,7 @@ int ckpt_sink_flush(ckpt_sink *s, uint32_t i, ckpt_err *err)
     return sink_sync(s, i, err);
 }
 
-/* The final rename; without force it must not replace what came into being meanwhile. */
+/* Make the final rename; without force it must not replace a file that was created meanwhile. */
 static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     struct stat st;
@@ -472,7 +475,7 @@ static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "%s/%s: was made by someone else meanwhile; use --force to replace it",
                              s->shown, f->name);
-        // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
+        // EINVAL, ENOSYS: this file system does not support the flag; check, then rename.
         if (errno == EINVAL || errno == ENOSYS) {
             if (fstatat(s->at, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
                 return ckpt_fail(err, CKPT_EUSAGE,
@@ -491,8 +494,9 @@ static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 }
 
 /*
- * A rename, or the sync after them all, failed.  Names that were free before are taken back, so
- * that no partial set is left; names that replaced something cannot be, and the message says so.
+ * Undo after a rename, or the sync after them, has failed. Names that were free before are removed,
+ * so that no partial set is left; renames that replaced a file cannot be undone, and the message
+ * reports that.
  */
 static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt_err *err)
 {
@@ -529,7 +533,7 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
         (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->shown);
         return sink_take_back(s, s->n, &why, err);
     }
-    // From here on the folders are there to stay.
+    // From here on the folders stay.
     s->dir.n_made = 0;
     return CKPT_OK;
 }

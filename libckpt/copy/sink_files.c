@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sink_files.c: the files of a sink: making them under the names they have for now, so many open at
- * a time, written, and synced.
+ * sink_files.c: creates, opens, writes and syncs the files of a sink, with a limited number open.
  */
 #define _GNU_SOURCE // fallocate, sync_file_range
 #include <assert.h>
@@ -24,12 +23,12 @@
 enum {
     SINK_TRIES = 100,     /* random names to try before giving up */
     SINK_NAME_KEPT = 230, /* bytes of the final name that fit into a temporary one */
-    SINK_WINDOW_BITS = 23 /* write-back starts when 8 MiB that lie together are written */
+    SINK_WINDOW_BITS = 23 /* write-back starts when 8 adjacent MiB are written */
 };
 
 #define SINK_WINDOW (UINT64_C(1) << SINK_WINDOW_BITS)
 
-/* The name a file has for now. */
+/* The present name of a file. */
 static const char *sink_name(const sink_file *f)
 {
     return f->temp ? f->temp : f->name;
@@ -37,7 +36,7 @@ static const char *sink_name(const sink_file *f)
 
 /* ---- temporary files ---- */
 
-/* Not a secret, only unlikely to be taken: O_EXCL decides. */
+/* The name need not be secret, only unlikely to exist: O_EXCL decides. */
 static uint64_t sink_random(const void *salt)
 {
     static _Atomic uint64_t count;
@@ -52,7 +51,7 @@ static uint64_t sink_random(const void *salt)
     return x ^ (x >> 29);
 }
 
-/* ".NAME.ckpt-XXXXXX.tmp": hidden, recognisable, and in the folder that the rename needs. */
+/* ".NAME.ckpt-XXXXXX.tmp": hidden, recognisable, and in the same folder, as the rename requires. */
 static void sink_temp_name(sink_file *f)
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -99,15 +98,18 @@ static int sink_reserve(const ckpt_sink *s, const sink_file *f, ckpt_err *err)
         return CKPT_OK;
     if (errno != EOPNOTSUPP && errno != ENOSYS)
         return sink_no_room(s, f, errno, err);
-    // No reserving on this file system: at least give the file its size.
+    // This file system cannot reserve: at least give the file its size.
     return sink_give_size(s, f, err);
 }
 
-/* A file under a temporary name, or under its own in the staging folder, where it has no rival. */
+/*
+ * Create a file under a temporary name, or under its own in the staging folder, where no other run
+ * uses the name.
+ */
 static int sink_create_fd(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     unsigned tries = s->staged ? 3 : SINK_TRIES;
-    // Whoever comes first makes a small file that several processes write to.
+    // The first of several processes creates a small file that all of them write.
     int excl = s->opts.shared && s->staged ? 0 : O_EXCL;
 
     if (!s->staged && !f->temp)
@@ -134,17 +136,17 @@ bool sink_make_windows(sink_file *f)
     return f->window != NULL;
 }
 
-/* Space for a new file, and its counters. */
+/* Give a new file its space and its counters. */
 static int sink_furnish(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc;
 
-    // Small files get their space when the file system sees what is in them: cheaper, and of many
-    // of them the whole is known to fit.
+    // Small files get their space when they are written, because that is cheaper, and the check of
+    // free space has shown that all of them fit.
     rc = s->staged && f->size < SINK_LARGE ? sink_give_size(s, f, err) : sink_reserve(s, f, err);
     if (rc != CKPT_OK)
         return rc;
-    // Only now is the size known to be one that files can have.
+    // Only now is the size known to be possible for a file.
     return sink_make_windows(f) ? CKPT_OK : ckpt_fail_memory(err);
 }
 
@@ -160,8 +162,10 @@ int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err)
 
 /* ---- descriptors ---- */
 
-/* Linux has closed the descriptor even when it says EINTR: nothing failed, and closing again would
- * be wrong. */
+/*
+ * Linux has closed the descriptor even if close returns EINTR: nothing failed, and a second close
+ * would be wrong.
+ */
 static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_err *err)
 {
     if (close(fd) == 0 || errno == EINTR)
@@ -169,7 +173,7 @@ static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_er
     return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->shown, f->name);
 }
 
-/* A quarter of what the process may have: the rest is for the inputs and for our host. */
+/* A quarter of the process's limit, because the inputs and the host program need the rest. */
 unsigned sink_default_open(void)
 {
     struct rlimit lim;
@@ -181,7 +185,7 @@ unsigned sink_default_open(void)
     return n < 2 ? 2 : n > 512 ? 512 : (unsigned)n;
 }
 
-/* The file is not open any more: its descriptor is the caller's to close. */
+/* Remove a file from the list of open ones; the caller closes its descriptor. */
 static int sink_forget_fd(ckpt_sink *s, sink_file *f)
 {
     uint32_t i = (uint32_t)(f - s->file);
@@ -198,8 +202,8 @@ static int sink_forget_fd(ckpt_sink *s, sink_file *f)
 }
 
 /*
- * Close a file for now.  A descriptor opened later may not be told of write-back errors before its
- * time, so what was written must be on the disk first.
+ * Close a file for now. Sync it first, because a descriptor that is opened later may not report
+ * earlier write-back errors.
  */
 static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
@@ -217,7 +221,7 @@ static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
     return rc;
 }
 
-/* Let the file that was used longest ago rest, when there are too many open ones. */
+/* Close the least recently used file, if too many are open. */
 int sink_make_room(ckpt_sink *s, ckpt_err *err)
 {
     sink_file *oldest = NULL;
@@ -233,7 +237,7 @@ int sink_make_room(ckpt_sink *s, ckpt_err *err)
     return !oldest ? CKPT_OK : sink_rest(s, oldest, err);
 }
 
-/* Open a resting file again, or make it if it is not there yet. */
+/* Open a closed file again, or create it if it does not exist yet. */
 static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int rc = sink_make_room(s, err);
@@ -251,7 +255,7 @@ static int sink_wake(ckpt_sink *s, sink_file *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A descriptor, for writing or to sync what was written; it stays open until sink_put. */
+/* Get a descriptor, for writing or syncing; it stays open until sink_put. */
 static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -259,7 +263,7 @@ static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
     pthread_mutex_lock(&s->lock);
     if (f->fd < 0)
         rc = sink_wake(s, f, err);
-    else if (!f->window) // another worker made it, and found no room for it
+    else if (!f->window) // another worker made it, and there was no space for it
         rc = sink_furnish(s, f, err);
     if (rc == CKPT_OK) {
         f->n_users++;
@@ -280,7 +284,7 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 
 /* ---- writing ---- */
 
-/* Window w and the one before it, in which something may have come late. */
+/* Window w and the one before it, which may have late writes. */
 static void sink_range(const sink_file *f, uint64_t w, uint64_t *first, uint64_t *n)
 {
     uint64_t end = (w + 1) << SINK_WINDOW_BITS;
@@ -289,7 +293,7 @@ static void sink_range(const sink_file *f, uint64_t w, uint64_t *first, uint64_t
     *n = (end < f->size ? end : f->size) - *first;
 }
 
-/* Wait until it is on the disk, and let it go. */
+/* Wait until a window is on the disk, and drop its pages. */
 static void sink_let_go(const sink_file *f, uint64_t w)
 {
     uint64_t first, n;
@@ -301,7 +305,7 @@ static void sink_let_go(const sink_file *f, uint64_t w)
     (void)posix_fadvise(f->fd, (off_t)first, (off_t)n, POSIX_FADV_DONTNEED);
 }
 
-/* Start write-back of it.  A hint: if it fails, fsync will tell. */
+/* Start write-back of a window. Only a hint: if it fails, fsync reports the error. */
 static void sink_write_back(ckpt_sink *s, sink_file *f, uint64_t w)
 {
     uint64_t first, n, old;
@@ -321,9 +325,9 @@ static void sink_write_back(ckpt_sink *s, sink_file *f, uint64_t w)
 }
 
 /*
- * Count n bytes from offset at as written; write-back of a window starts when 7/8 of it are there,
- * so that the final fsync finds little to do.  Not all of it: headers between records are written
- * last, and workers overlap; what is late goes with the next window.
+ * Count n bytes from offset at as written. Write-back of a window starts when 7/8 of it are
+ * written, so that the final fsync finds little to do. It does not wait for all bytes, because
+ * headers between records are written last and workers overlap; late bytes go with the next window.
  */
 static void sink_count(ckpt_sink *s, sink_file *f, uint64_t n, uint64_t at)
 {
@@ -369,16 +373,16 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     return rc;
 }
 
-/* ---- onto the disk ---- */
+/* ---- syncing ---- */
 
-/* fsync and close file i, once per file; files are synced side by side. */
+/* fsync and close file i, once per file; several threads sync different files. */
 int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
 {
     sink_file *f = &s->file[i];
     int rc, fd;
     bool done;
 
-    // Kept, or synced when it was let rest, and not written since.
+    // Kept, or synced when it was closed, and not written since.
     pthread_mutex_lock(&s->lock);
     done = s->kept[i].kept || (f->made && f->fd < 0 && !f->unsynced);
     pthread_mutex_unlock(&s->lock);
@@ -387,7 +391,7 @@ int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
     rc = sink_get(s, f, false, err);
     if (rc != CKPT_OK)
         return rc;
-    // Without the lock: files are synced side by side.
+    // Without the lock, so that several files sync at once.
     if (!s->opts.no_fsync && ckpt_fsync(f->fd) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
                            f->name);
@@ -423,7 +427,7 @@ int ckpt_sink_crc(ckpt_sink *s, uint32_t i, uint32_t *crc, ckpt_err *err)
     return rc;
 }
 
-/* Let the disk begin with all of several files, before each of them is waited for. */
+/* Start write-back of several files before waiting for each of them. */
 void sink_start_write_back(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

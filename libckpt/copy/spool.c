@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spool.c: decoded records in memory or in a temporary file that has no name.
+ * spool.c: keeps decoded records in memory or in an unnamed temporary file.
  */
 #define _GNU_SOURCE // O_TMPFILE, secure_getenv
 #include <assert.h>
@@ -18,12 +18,12 @@
 
 typedef struct spool_record {
     uint8_t *bytes; /* NULL: in the file */
-    uint64_t at, n; /* there, and bytes of it */
+    uint64_t at, n; /* place in the file, and bytes of the record */
     bool begun, whole;
 } spool_record;
 
 /*
- * The file opened ahead, -1: none, and how much of it is taken: each spool takes places of its own.
+ * The file that was opened early, -1: none, and its used bytes: each spool uses different ranges.
  */
 static int spool_ahead = -1;
 static uint64_t spool_ahead_end;
@@ -32,8 +32,8 @@ static pthread_mutex_t spool_ahead_lock = PTHREAD_MUTEX_INITIALIZER;
 struct ckpt_spool {
     pthread_mutex_t lock;
     char *folder;
-    uint64_t heap; /* bytes that may still be taken */
-    bool shared;   /* the file opened ahead will do */
+    uint64_t heap; /* bytes that may still be allocated */
+    bool shared;   /* the early file can be used */
     int fd;        /* -1: no file yet */
     uint64_t end;  /* of the file */
     size_t n;
@@ -70,7 +70,7 @@ int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap
     return CKPT_OK;
 }
 
-/* A file without a name goes away by itself, however we end. */
+/* An unnamed file disappears by itself, however the process ends. */
 static int spool_create(ckpt_spool *s, ckpt_err *err)
 {
     char *path;
@@ -82,7 +82,7 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
         s->fd = open(s->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s->fd >= 0)
         return CKPT_OK;
-    // Not every file system has O_TMPFILE: make one under a name and take the name away.
+    // Not every file system has O_TMPFILE: create a named file and unlink it.
     path = ckpt_alloc(n);
     if (!path)
         return ckpt_fail_memory(err);
@@ -97,7 +97,7 @@ static int spool_create(ckpt_spool *s, ckpt_err *err)
                          "%s: cannot create a temporary file for decoded records", s->folder);
 }
 
-/* The next n_bytes of the file, which is made now if there is none. */
+/* Reserve the next n_bytes of the file, which is created if there is none. */
 static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, ckpt_err *err)
 {
     bool shared = s->shared && spool_ahead >= 0;
@@ -126,13 +126,13 @@ int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err)
     int rc = CKPT_OK;
 
     pthread_mutex_lock(&s->lock);
-    // Begun before, and not completed: its memory or its place in the file serves again.
+    // The record was begun before but not completed: reuse its memory or its place in the file.
     if (r->begun) {
         pthread_mutex_unlock(&s->lock);
         return CKPT_OK;
     }
-    // A record that does not fit what is left goes to the file; smaller ones after it may still
-    // fit.
+    // A record that does not fit the rest of the memory goes to the file; smaller ones after it may
+    // still fit.
     if (n_bytes > 0 && n_bytes <= s->heap) {
         r->bytes = ckpt_alloc((size_t)n_bytes);
         if (!r->bytes)
@@ -204,13 +204,13 @@ void ckpt_spool_free(ckpt_spool *s)
         return;
     for (size_t i = 0; i < s->n; i++)
         ckpt_free(s->record[i].bytes);
-    // What others share stays: the disk gets our part of it back.
+    // The shared file stays open: give this spool's part of it back to the disk.
     for (size_t i = 0; s->shared && spool_ahead >= 0 && i < s->n; i++) {
         if (s->record[i].n > 0)
             (void)fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                             (off_t)s->record[i].at, (off_t)s->record[i].n);
     }
-    // The file has no name: closing it is deleting it.
+    // Closing the unnamed file deletes it.
     if (s->fd >= 0)
         (void)close(s->fd);
     pthread_mutex_destroy(&s->lock);

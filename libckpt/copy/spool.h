@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spool.h: a place for decoded records: memory while there is some, then an unlinked temporary
- * file.
+ * spool.h: stores decoded records: in memory up to a limit, then in an unlinked temporary file.
  */
 #ifndef CKPT_COPY_SPOOL_H
 #define CKPT_COPY_SPOOL_H
@@ -11,30 +10,32 @@
 typedef struct ckpt_spool ckpt_spool;
 
 /*
- * n       records it may be asked to keep, numbered from 0
- * folder  where the file goes if one is needed; NULL: TMPDIR, else /tmp
+ * n       number of records, numbered from 0
+ * folder  for the file if one is needed; NULL: TMPDIR, else /tmp
  * heap    bytes that may stay in memory, all records together
  */
 int ckpt_spool_new(ckpt_spool **out, size_t n, const char *folder, uint64_t heap, ckpt_err *err);
 
-/* Room for n_bytes of record i.  Thread safe. */
+/* Reserve n_bytes for record i. Thread safe. */
 int ckpt_spool_begin(ckpt_spool *s, size_t i, uint64_t n_bytes, ckpt_err *err);
 
-/* Fill n bytes from offset at of record i, within what begin was told.  Thread safe for different
- * records. */
+/*
+ * Write n bytes at offset at of record i, within the reserved size. Thread safe for different
+ * records.
+ */
 int ckpt_spool_write(ckpt_spool *s, size_t i, const void *bytes, uint64_t n, uint64_t at,
                      ckpt_err *err);
 
-/* Record i is whole: has() is true from now on. */
+/* Mark record i as complete: has() is true from now on. */
 void ckpt_spool_end(ckpt_spool *s, size_t i);
 bool ckpt_spool_has(ckpt_spool *s, size_t i);
 
-/* n bytes from offset at of record i, which is whole.  Thread safe. */
+/* Read n bytes at offset at of record i, which is complete. Thread safe. */
 int ckpt_spool_read(ckpt_spool *s, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
 /*
- * Open the file that spools without a folder share from now on, for a process that cannot open one
- * later.  Once, before other threads.
+ * Open the file that all spools without a folder share from now on, for a process that cannot open
+ * one later. Call it once, before other threads start.
  *
  * Errors   CKPT_EIO, CKPT_ELIMIT
  */

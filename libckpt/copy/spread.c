@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.c: ranks of a target to machines, and its files with them.
+ * spread.c: assigns a target's ranks, and their files, to machines.
  */
 #include "libckpt/copy/spread.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- ranks ---- */
 
-/* The hosts that were named must be those of all ranks; how many of them stand for one. */
+/* Check that the number of named hosts fits the ranks; *inner: hosts per rank. */
 static int spr_inner(const ckpt_team *t, const ckpt_map *to, size_t *inner, ckpt_err *err)
 {
     *inner = to->ranks > 0 ? t->n_places / to->ranks : 1;
@@ -22,7 +22,7 @@ static int spr_inner(const ckpt_team *t, const ckpt_map *to, size_t *inner, ckpt
                      to->path, to->ranks, t->n_places);
 }
 
-/* The machine of a rank by the hosts that were named. */
+/* The machine of a rank by the named hosts. */
 static int spr_named(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint32_t *node,
                      ckpt_err *err)
 {
@@ -43,7 +43,7 @@ static int spr_named(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint
     return CKPT_OK;
 }
 
-/* The machine of a rank, where each process stands for as many. */
+/* The machine of a rank if each process gets the same number of ranks. */
 static int spr_counted(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint32_t *node,
                        ckpt_err *err)
 {
@@ -64,7 +64,7 @@ static int spr_node(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint3
 
 /* ---- machines ---- */
 
-/* Mark the machines that have a rank; all, where nothing says which. */
+/* Mark the machines with a rank; all machines if the target has no ranks. */
 static int spr_mark(const ckpt_team *t, const ckpt_map *to, uint8_t *has, ckpt_err *err)
 {
     uint32_t node = 0;
@@ -100,7 +100,7 @@ static bool spr_is_of_rank(const ckpt_map *to, size_t i)
     return to->ranks > 0 && to->files.at[i].rank < to->ranks;
 }
 
-/* What all machines get is made by the one that has the least to write so far. */
+/* Assign a file that all machines get to the machine with the fewest bytes to write so far. */
 static void spr_deal(ckpt_spread *s, const ckpt_map *to, uint64_t *load)
 {
     for (size_t i = 0; i < to->files.n; i++) {

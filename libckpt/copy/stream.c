@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c: a file of a view from its first byte to its last.
+ * stream.c: streams a file of a view from its first byte to its last.
  *
- * Windows are made by several threads, and leave in order.  On their way out the records' checksums
- * are summed; literals that wait for one are put in when it is known, which is always before their
- * own place: a format that stored it earlier could not be streamed, and none does.
+ * Several threads compute windows, which leave in order. When a window leaves, the stream updates
+ * the records' checksums. A literal that depends on a checksum is inserted when the checksum is
+ * known, which is always before the literal's place: a format that stores a checksum earlier could
+ * not be streamed, and none does.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 #define ST_ROOM (UINT64_C(8) << 20)
 
-/* A window that is being made, or is ready to leave. */
+/* A window under construction, or ready to leave. */
 typedef struct pour_window {
     uint8_t *bytes;
     bool ready;
@@ -27,19 +28,21 @@ typedef struct pour_state {
     ckpt_view_write_fn write;
     void *ctx;
     ckpt_progress *progress;
-    pour_window *window; /* n_windows: number i is in window[i % n_windows] */
+    pour_window *window; /* n_windows windows: number i is window[i % n_windows] */
     unsigned n_windows;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    uint64_t n_left; /* windows that have left */
-    bool leaving;    /* somebody sees one out */
+    uint64_t n_left; /* number of windows that have left */
+    bool leaving;    /* a thread passes one to the caller */
     bool failed;
-    // What follows belongs to who sees them out.
-    const uint32_t *source; /* of the file, ascending by place; n_sources, the n-th is summed now */
+    // Only the thread that passes windows on uses the members below.
+    /* n_sources sources of the file, ascending by place; number `summed` is being checksummed */
+    const uint32_t *source;
     size_t n_sources, summed;
     uint32_t crc;
-    size_t n_literals; /* of the map's file: those before are in the windows already, or are over */
-    ckpt_literals late; /* those that were not, ascending */
+    /* of the map's file: those before are in the windows already, or have left */
+    size_t n_literals;
+    ckpt_literals late; /* those that were inserted late, ascending */
     size_t first_late;
 } pour_state;
 
@@ -48,7 +51,7 @@ static uint64_t pour_size(const pour_state *s)
     return s->v->plan->to->files.at[s->file].size;
 }
 
-/* The literals that the format makes of what is known now. */
+/* Let the format add the literals that it can compute now. */
 static int pour_seal(pour_state *s, uint64_t known, ckpt_err *err)
 {
     ckpt_map *to = s->v->plan->to;
@@ -70,7 +73,7 @@ static int pour_seal(pour_state *s, uint64_t known, ckpt_err *err)
     return rc;
 }
 
-/* Literals that came late, into the window they belong to. */
+/* Copy late literals into their window. */
 static void pour_patch(pour_state *s, uint8_t *bytes, uint64_t n, uint64_t at)
 {
     for (size_t i = s->first_late; i < s->late.n && s->late.at[i].at < at + n; i++) {
@@ -86,7 +89,7 @@ static void pour_patch(pour_state *s, uint8_t *bytes, uint64_t n, uint64_t at)
     }
 }
 
-/* Sum what a window has of records; where one ends, its checksum is known. */
+/* Checksum a window's bytes of records; a record that ends in it gets its checksum. */
 static int pour_sum(pour_state *s, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
 {
     ckpt_map *to = s->v->plan->to;
@@ -112,7 +115,7 @@ static int pour_sum(pour_state *s, const uint8_t *bytes, uint64_t n, uint64_t at
     return CKPT_OK;
 }
 
-/* A window goes out. */
+/* Pass a window on. */
 static int pour_leave(pour_state *s, uint64_t item, ckpt_err *err)
 {
     uint8_t *bytes = s->window[item % s->n_windows].bytes;
@@ -129,7 +132,7 @@ static int pour_leave(pour_state *s, uint64_t item, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_progress_add(s->progress, n, err) : rc;
 }
 
-/* Whoever finds the next window ready, and nobody at it, sees it out. */
+/* Pass windows on while the next one is ready and no other thread does it. */
 static int pour_drain(pour_state *s, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -185,12 +188,12 @@ static int pour_by_place(const void *pa, const void *pb)
     return ((*a)->at > (*b)->at) - ((*a)->at < (*b)->at);
 }
 
-/* The file's sources in the order of their places. */
+/* List the file's sources in the order of their places. */
 static int pour_sources(pour_state *s, uint32_t **out, ckpt_err *err)
 {
     const ckpt_view *v = s->v;
     const ckpt_source *all = v->plan->to->sources.at;
-    // a format without checksums needs none to be made
+    // a format without checksums needs none computed
     bool sums = v->hooks.sums && v->hooks.sums(v->plan->to, s->file);
     size_t first = v->group[s->file], n = sums ? v->group[s->file + 1] - first : 0;
     const ckpt_source **at = ckpt_alloc((n + 1) * sizeof *at);
@@ -226,8 +229,8 @@ static int pour_windows(pour_state *s, ckpt_err *err)
 }
 
 /*
- * Blocks that a stream keeps: it comes by once, and what stays small stays in the processor's
- * caches.
+ * Limit the blocks that a stream keeps, because it uses each only once, and a small cache stays in
+ * the processor's caches.
  */
 static void pour_shrink(ckpt_view *v)
 {
@@ -239,7 +242,7 @@ static void pour_shrink(ckpt_view *v)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* From the first window to the last; locks and buffers are there. */
+/* Stream all windows; the locks and buffers exist. */
 static int pour_run(pour_state *s, ckpt_err *err)
 {
     uint64_t size = pour_size(s);
@@ -250,7 +253,7 @@ static int pour_run(pour_state *s, ckpt_err *err)
     pour_shrink(s->v);
     if (rc == CKPT_OK)
         rc = pour_windows(s, err);
-    // what waits for no data
+    // literals that depend on no data
     if (rc == CKPT_OK)
         rc = pour_seal(s, 0, err);
     if (rc == CKPT_OK)

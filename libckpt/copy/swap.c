@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap.c: names that change, in one step where the file system can.
+ * swap.c: exchanges or replaces names, in one step if the file system supports it.
  */
 #define _GNU_SOURCE // renameat2
 #include <assert.h>
@@ -12,19 +12,19 @@
 
 #include "libckpt/copy/swap.h"
 
-/* True if something of that name is there; *st is then what it is. */
+/* True if an entry of that name exists; *st gets its attributes. */
 static bool swap_look(int at, const char *name, struct stat *st)
 {
     return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Where names cannot be exchanged in one step; 0 or an errno value. */
+/* For file systems that cannot exchange names in one step; 0 or an errno value. */
 static int swap_replace(int top, int aside, ckpt_swap *w)
 {
     int sys;
 
     if (!w->is_folder) {
-        // A rename replaces a file in one step; a second name keeps the old one for undoing.
+        // A rename replaces a file in one step; a second link keeps the old one for the undo.
         w->how = linkat(top, w->to, aside, w->old, 0) == 0 ? CKPT_SWAP_AWAY : CKPT_SWAP_OVER;
         if (renameat(aside, w->from, top, w->to) == 0)
             return 0;
@@ -59,7 +59,7 @@ int ckpt_swap_in(int top, int aside, ckpt_swap *w)
         }
         return errno == EINVAL || errno == ENOSYS ? swap_replace(top, aside, w) : errno;
     }
-    // EINVAL, ENOSYS: this file system cannot do that; look, then rename.
+    // EINVAL, ENOSYS: this file system does not support the flag; check, then rename.
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
     if (swap_look(top, w->to, &st))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap.h: one file or folder takes a final name, whatever has it, and can be taken back.
+ * swap.h: gives one file or folder a final name, even if that is in use, and can undo it.
  *
  * `top` and `aside` are descriptors of two folders of one file system.
  */
@@ -9,25 +9,25 @@
 
 #include <stdbool.h>
 
-/* How something got its final name, which says how to undo it. */
+/* How an entry got its final name; the undo needs it. */
 typedef enum ckpt_swap_how {
     CKPT_SWAP_NOT,
     CKPT_SWAP_MOVED,     /* the name was free */
-    CKPT_SWAP_EXCHANGED, /* what had the name is now where the new thing was */
-    CKPT_SWAP_AWAY,      /* what had the name is at its place for old things */
-    CKPT_SWAP_OVER       /* what had the name is gone */
+    CKPT_SWAP_EXCHANGED, /* the old entry is now at the new entry's old place */
+    CKPT_SWAP_AWAY,      /* the old entry is at w->old */
+    CKPT_SWAP_OVER       /* the old entry is gone */
 } ckpt_swap_how;
 
-/* Something in aside that gets a final name in top. */
+/* An entry in aside that gets a final name in top. */
 typedef struct ckpt_swap {
     const char *from, *old; /* in aside */
     const char *to;         /* in top */
     bool is_folder;
-    bool replace; /* something of that name was there at the start, and may go */
+    bool replace; /* an entry of that name existed at the start, and may be replaced */
     ckpt_swap_how how;
 } ckpt_swap;
 
-/* Give a thing its final name; 0 or an errno value (EEXIST: someone else was faster). */
+/* Give an entry its final name; 0 or an errno value (EEXIST: another process was faster). */
 int ckpt_swap_in(int top, int aside, ckpt_swap *w);
 
 /* Undo it; false if that failed. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team.c: letters as they come, questions, and signs of life.
+ * team.c: handles incoming messages, questions and heartbeats.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -10,13 +10,13 @@
 
 #include "libckpt/copy/team_inside.h"
 
-#define TEAM_BEATS    1.0       /* seconds between signs of life, at most a quarter of the limit */
-#define TEAM_PAUSE_NS 100000000 /* nanoseconds of a wait without news */
-#define TEAM_GAP      2.0 /* seconds without a look at the clock: this process itself was stopped */
-#define TEAM_GRACE    10.0 /* seconds for a failure to be told, once a process is lost */
+#define TEAM_BEATS    1.0       /* seconds between heartbeats, at most a quarter of the limit */
+#define TEAM_PAUSE_NS 100000000 /* nanoseconds of one wait */
+#define TEAM_GAP      2.0       /* seconds without a tick: this process itself was stopped */
+#define TEAM_GRACE    10.0      /* seconds to report a failure after a process is lost */
 
 static team_state *team_it;
-static _Atomic unsigned team_aside; /* depth of ckpt_team_alone */
+static _Atomic unsigned team_aside; /* nesting of ckpt_team_alone */
 
 ckpt_team *ckpt_team_now(void)
 {
@@ -42,13 +42,13 @@ void ckpt_team_local(bool local)
         team_it->team.local = local;
 }
 
-/* How much of a machine's name is compared: up to the first dot, where `whole` is not asked for. */
+/* Bytes of a machine's name that are compared: up to the first dot, unless `whole` is set. */
 static size_t team_name_length(const char *name, bool whole)
 {
     return whole ? strlen(name) : strcspn(name, ".");
 }
 
-/* The machine of a name; those that are equal only up to the first dot must not be two. */
+/* Find the machine of a name; several machines that match only up to the first dot are an error. */
 static int team_find_host(const ckpt_team *t, const char *name, uint32_t *node, ckpt_err *err)
 {
     for (unsigned whole = 2; whole-- > 0;) {
@@ -104,7 +104,7 @@ unsigned ckpt_team_rank(void)
 
 /* ---- failures ---- */
 
-/* Nothing more can be exchanged; with the lock held.  The first reason stays. */
+/* Record that no more exchange is possible; the caller holds the lock. The first reason stays. */
 static void team_lose(team_state *t, const ckpt_err *why)
 {
     if (t->lost.code == CKPT_OK) {
@@ -115,8 +115,9 @@ static void team_lose(team_state *t, const ckpt_err *why)
 }
 
 /*
- * Why to wait no longer, with the lock held.  Who has left with a failure answers questions until
- * all have: the others may fail for the same reason, and say it in their own time.
+ * The reason to stop waiting; the caller holds the lock. A process that has left with a failure
+ * still answers questions until all have left, because the others may fail for the same reason and
+ * report it themselves.
  */
 static int team_failed(const team_state *t, bool together, ckpt_err *err)
 {
@@ -127,7 +128,7 @@ static int team_failed(const team_state *t, bool together, ckpt_err *err)
                : ckpt_fail(err, why->code, "%s", why->text);
 }
 
-/* Another process has failed in this round; with the lock held. */
+/* Fail if another process has failed in this round; the caller holds the lock. */
 static int team_stopped(const team_state *t, ckpt_err *err)
 {
     return t->stopped > t->round ? ckpt_fail(err, CKPT_ECANCELED, "another process has failed")
@@ -152,9 +153,9 @@ bool ckpt_team_echoes(ckpt_team *team, int rc)
     return rc == CKPT_ECANCELED && ckpt_team_check(team, NULL) == CKPT_ECANCELED;
 }
 
-/* ---- the post's thread ---- */
+/* ---- the transport's thread ---- */
 
-/* A letter without bytes, or with those of n; one that finds no memory is not sent. */
+/* Send a message with n bytes; without memory for it, do not send it. */
 static void team_say(team_state *t, unsigned to, enum team_kind kind, uint64_t id, const void *p,
                      size_t n)
 {
@@ -181,7 +182,7 @@ void team_keep(ckpt_letter **list, ckpt_letter *l)
     *list = l;
 }
 
-/* A process has left with an outcome: whoever still waits for it fails with that. */
+/* A process has left with a result: all processes that still wait for it fail with that. */
 static void team_gone(team_state *t, const ckpt_letter *l)
 {
     ckpt_err why = {0};
@@ -240,13 +241,13 @@ static void team_broken(void *ctx, const char *why)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Rank 0 listens to all, and all listen to rank 0. */
+/* Rank 0 gets heartbeats from all, and all from rank 0. */
 static bool team_listens(const team_state *t, unsigned to)
 {
     return to != t->team.rank && (t->team.rank == 0 || to == 0) && !t->mate[to].gone;
 }
 
-/* Somebody has not been heard of for too long. */
+/* Record a process as lost if it was silent for too long. */
 static void team_look(team_state *t, double now)
 {
     for (unsigned i = 0; i < t->team.n && t->lost.code == CKPT_OK; i++) {
@@ -264,7 +265,7 @@ static void team_look(team_state *t, double now)
     }
 }
 
-/* Several times a second: signs of life, given and missed. */
+/* Several times a second: send heartbeats, and notice missing ones. */
 static void team_tick(void *ctx)
 {
     team_state *t = ctx;
@@ -273,7 +274,7 @@ static void team_tick(void *ctx)
     bool beat, over;
 
     pthread_mutex_lock(&t->lock);
-    // A job that was suspended: the others have had no time either.
+    // The job was suspended, so that the others had no time either.
     for (unsigned i = 0; now - t->ticked > TEAM_GAP && i < t->team.n; i++)
         t->mate[i].heard += now - t->ticked;
     t->ticked = now;
@@ -287,7 +288,7 @@ static void team_tick(void *ctx)
         if (team_listens(t, i))
             team_say(t, i, TEAM_BEAT, 0, &done, sizeof done);
     }
-    // The thread that should tell hangs itself, in a read perhaps.
+    // The thread that should report the failure is blocked, perhaps in a read.
     if (over) {
         t->mail.abort(t->mail.ctx, ckpt_err_status(t->lost.code), t->lost.text);
     }
@@ -295,7 +296,7 @@ static void team_tick(void *ctx)
 
 /* ---- waiting ---- */
 
-/* The letter of a list with this id, from this process; taken out.  NULL: there is none. */
+/* Take the message with this id and sender out of a list. NULL: there is none. */
 static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id)
 {
     for (ckpt_letter **at = list; *at; at = &(*at)->next) {
@@ -309,7 +310,7 @@ static ckpt_letter *team_find(ckpt_letter **list, unsigned from, uint64_t id)
     return NULL;
 }
 
-/* Wait for news, with the lock held, and let others know now and then that this process waits. */
+/* Wait for news, with the lock held, and call the wait function now and then. */
 static void team_pause(team_state *t)
 {
     ckpt_team_wait_fn fn = t->waits;
@@ -328,9 +329,9 @@ static void team_pause(team_state *t)
 }
 
 /*
- * True if a process takes part in something else than the exchange that this one waits for; with
- * the lock held.  Letters of one process come in order: another one of this round says so.  Only of
- * a round that has failed some are left over.
+ * True if a process takes part in another collective than this one; the caller holds the lock.
+ * Messages of one process come in order, so that another message of this round shows it. Messages
+ * of a failed round may be left over and do not count.
  */
 static bool team_apart(const team_state *t, unsigned from, uint64_t id)
 {
@@ -344,17 +345,17 @@ static bool team_apart(const team_state *t, unsigned from, uint64_t id)
     return false;
 }
 
-/* Why not to wait for the letter of an exchange any longer; with the lock held. */
+/* The reason not to wait for a message of a collective any longer; the caller holds the lock. */
 static int team_vain(team_state *t, unsigned from, uint64_t id, ckpt_err *err)
 {
     int rc = team_failed(t, true, err);
 
-    // All come to the agreement that ends a round, also those who have failed.
+    // All processes reach the agreement that ends a round, also those that have failed.
     if (rc == CKPT_OK && TEAM_STEP_OF(id) != TEAM_LAST_STEP)
         rc = team_stopped(t, err);
     if (rc != CKPT_OK || !team_apart(t, from, id))
         return rc;
-    // Nothing more can be agreed on: this process leaves, and the others learn of it.
+    // No more agreement is possible: this process leaves, and the others learn of it.
     (void)ckpt_fail(&t->left, CKPT_EIO,
                     "rank %u is at another step than rank %u: were all started by the same "
                     "command?",
@@ -379,7 +380,7 @@ int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ck
 
 /* ---- questions ---- */
 
-/* A question or a note, and the answer. */
+/* Send a question or a note, and wait for the answer. */
 static int team_call(team_state *t, ckpt_letter *l, ckpt_letter **out, ckpt_err *err)
 {
     unsigned rank = l->peer;
@@ -409,7 +410,7 @@ static int team_call(team_state *t, ckpt_letter *l, ckpt_letter **out, ckpt_err 
     return told.code;
 }
 
-/* A letter that is to be answered; its number is its own. */
+/* Make a message that needs an answer, with a new number. */
 static ckpt_letter *team_question(team_state *t, unsigned rank, enum team_kind kind,
                                   const void *bytes, size_t n)
 {
@@ -454,7 +455,7 @@ void ckpt_team_on_note(ckpt_team *team, ckpt_team_note_fn fn, void *ctx)
     pthread_mutex_unlock(&t->noting);
 }
 
-/* What a letter says to who keeps notes here. */
+/* Pass a note to the registered function. */
 static int team_take_note(team_state *t, const ckpt_letter *l, ckpt_err *err)
 {
     int rc;
@@ -473,7 +474,7 @@ static int team_answer(team_state *t, const ckpt_letter *l, ckpt_bytes *answer, 
     return l->kind == TEAM_NOTE ? team_take_note(t, l, err) : t->opts.answer(l, answer, err);
 }
 
-/* The next question; NULL: the clerk may go. */
+/* Wait for the next question; NULL: the answering thread must end. */
 static ckpt_letter *team_asked(team_state *t)
 {
     ckpt_letter *l;
@@ -490,10 +491,10 @@ static ckpt_letter *team_asked(team_state *t)
     return l;
 }
 
-/* Answer a question; who asks waits for it, whatever happens here. */
+/* Answer a question. An answer is always sent, because the sender waits for it. */
 static void team_reply(team_state *t, const ckpt_letter *l)
 {
-    // What says that there is no memory is had before.
+    // Allocate the failure message first, so that a lack of memory can be reported.
     ckpt_letter *yes = NULL, *no = ckpt_letter_new(l->peer, TEAM_ANSWER, l->id, sizeof(ckpt_err));
     ckpt_bytes answer = {0};
     ckpt_err err = {0};

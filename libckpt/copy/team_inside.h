@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team_inside.h: the state of a team, for team.c, exchange.c and team_join.c.
+ * team_inside.h: defines the state of a team, for team.c, exchange.c and team_join.c.
  */
 #ifndef CKPT_COPY_TEAM_INSIDE_H
 #define CKPT_COPY_TEAM_INSIDE_H
@@ -12,17 +12,18 @@
 
 enum team_kind {
     TEAM_BLOB = 1, /* a part of an exchange; id: TEAM_ID */
-    TEAM_ASK,      /* id: the question's */
-    TEAM_NOTE,     /* id: as of a question; something to be taken note of */
+    TEAM_ASK,      /* id: number of the question */
+    TEAM_NOTE,     /* id: as of a question; a note */
     TEAM_ANSWER,   /* id: that of the question; a ckpt_err, then the bytes */
-    TEAM_BEAT,     /* a sign of life; how many bytes were done */
+    TEAM_BEAT,     /* a heartbeat, with the bytes done */
     TEAM_STOP,     /* the sender has failed in the round of this id */
     TEAM_GONE      /* the sender leaves, with a ckpt_err */
 };
 
 /*
- * Exchanges are numbered: a round ends with an agreement, which is its last step.  Who fails in the
- * middle of a round goes to the agreement at once, and all are at the same number again after it.
+ * Collectives are numbered by round and step: a round ends with ckpt_team_agree, its last step. A
+ * process that fails in the middle of a round jumps to that step, so that all processes have the
+ * same number again afterwards.
  */
 #define TEAM_LAST_STEP ((UINT64_C(1) << 28) - 1)
 #define TEAM_ID(round, step, what)                                                                 \
@@ -30,12 +31,12 @@ enum team_kind {
 #define TEAM_ROUND_OF(id) ((id) >> 32)
 #define TEAM_STEP_OF(id)  ((id) >> 4 & TEAM_LAST_STEP)
 
-/* What is known of another process. */
+/* This process's knowledge of another process. */
 typedef struct team_mate {
-    double heard;  /* when it last gave a sign */
-    uint64_t done; /* bytes, as it said */
+    double heard;  /* time of its last message */
+    uint64_t done; /* bytes, from its last heartbeat */
     bool gone;
-    uint64_t n_share, n_letters, n_sent, n_far; /* as of ckpt_team_member */
+    uint64_t n_share, n_letters, n_sent, n_far; /* as in ckpt_team_member */
 } team_mate;
 
 typedef struct team_state {
@@ -46,50 +47,52 @@ typedef struct team_state {
     ckpt_team_opts opts;
     pthread_t clerk;
     bool has_clerk;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t news;
-    ckpt_letter *blobs;              /* that nobody has fetched yet */
+    ckpt_letter *blobs;              /* received but not yet fetched */
     ckpt_letter *answers;            /* the same */
-    ckpt_letter *asked, **asked_end; /* questions for the clerk */
+    ckpt_letter *asked, **asked_end; /* questions for the answering thread */
     uint64_t next_ask;
     ckpt_team_wait_fn waits;
     void *waits_ctx;
-    pthread_mutex_t noting; /* of the next two */
+    pthread_mutex_t noting; /* protects the next two */
     ckpt_team_note_fn note;
     void *note_ctx;
     team_mate *mate;
-    ckpt_err left; /* how another process has left: nothing can be done together any more */
-    ckpt_err lost; /* why nothing can be exchanged any more */
-    bool vanished; /* it is that a process has given no sign of life */
+    ckpt_err left; /* the error that another process left with: no more collectives are possible */
+    ckpt_err lost; /* the reason why no more exchange is possible */
+    bool vanished; /* the reason is a process without heartbeats */
     double lost_at;
-    bool met; /* all have said who they are */
+    bool met; /* all processes have introduced themselves */
     bool closing;
     double ticked, beaten;
-    uint64_t round;        /* agreements so far; the collective thread's, read under lock */
-    uint64_t step;         /* exchanges since the last of them; the collective thread's own */
-    bool failing;          /* the round ends with a failure of this process; the same thread's */
-    uint64_t stopped;      /* rounds up to this one, not counting it, have failed somewhere */
+    /* agreements so far; only the collective thread writes it, others read it under lock */
+    uint64_t round;
+    /* exchanges since the last agreement; only the collective thread uses it */
+    uint64_t step;
+    bool failing;          /* this process will end the round with a failure; same thread */
+    uint64_t stopped;      /* some process has failed in each round before this number */
     _Atomic uint64_t done; /* bytes of this process */
 } team_state;
 
-/* The team that this process is in, or NULL. */
+/* This process's team, or NULL. */
 team_state *team_here(void);
 
-/* Start its threads, and end them: what is to be sent goes first, for some seconds. */
+/* Start its threads, and end them: closing first sends queued messages, for some seconds. */
 int team_open(team_state *t, ckpt_err *err);
 void team_close(team_state *t, double seconds);
 
 /* Send bytes to all others. */
 void team_say_all(team_state *t, enum team_kind kind, uint64_t id, const void *p, size_t n);
 
-/* Put a letter to the front of a list. */
+/* Prepend a message to a list. */
 void team_keep(ckpt_letter **list, ckpt_letter *l);
 
 /*
- * Wait for the letter of an exchange, or (list is that of the answers) for an answer.
+ * Wait for a message of an exchange, or (if list is the answers) for an answer.
  *
- * Errors  CKPT_ECANCELED: another process has failed in this round, and the letter may never come;
- *         CKPT_EIO: the processes have come apart, or one is lost
+ * Errors  CKPT_ECANCELED: another process has failed in this round, so that the message may never
+ *         come; CKPT_EIO: the processes are out of step, or one is lost
  */
 int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ckpt_letter **out,
                ckpt_err *err);

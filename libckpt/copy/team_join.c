@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team_join.c: becoming one of a team, and leaving it.
+ * team_join.c: joins a process to a team, and lets it leave.
  */
 #define _GNU_SOURCE // sched_getaffinity
 #include <assert.h>
@@ -11,17 +11,18 @@
 
 #include "libckpt/copy/team_inside.h"
 
-#define TEAM_FINISH 10.0 /* seconds for the others to leave, when nothing is heard of them */
-#define TEAM_LOST   2.0  /* the same, when one is lost */
+#define TEAM_FINISH 10.0 /* seconds to wait for the others to leave, without a message from them */
+#define TEAM_LOST   2.0  /* the same, if one is lost */
 
 /* ---- joining ---- */
 
-/* What a process tells of itself. */
+/* A process's introduction. */
 typedef struct team_hello {
     char version[32];
     char host[256];
-    char boot[40]; /* of its kernel: containers of several machines may have one name */
-    uint32_t processors, sizes; /* sizes: of what letters carry as it is in memory */
+    /* boot id of its kernel, because containers on several machines may have one name */
+    char boot[40];
+    uint32_t processors, sizes; /* sizes: of structs that messages contain unchanged */
 } team_hello;
 
 static unsigned team_processors(void)
@@ -33,7 +34,7 @@ static unsigned team_processors(void)
     return 1;
 }
 
-/* What tells this machine from another of its name; empty where /proc has it not. */
+/* Read the boot id, which distinguishes machines with one name; empty if /proc lacks it. */
 static void team_boot(char *out, size_t room)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -50,7 +51,7 @@ static bool team_one_machine(const team_hello *a, const team_hello *b)
            memcmp(a->boot, b->boot, sizeof a->boot) == 0;
 }
 
-/* Machines, in the order of their first ranks. */
+/* Number the machines in the order of their first ranks. */
 static int team_nodes(team_state *t, const ckpt_blobs *in, ckpt_err *err)
 {
     for (unsigned i = 0; i < t->team.n; i++) {
@@ -72,7 +73,7 @@ static int team_nodes(team_state *t, const ckpt_blobs *in, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* As many threads as the fullest machine has processors for. */
+/* Set the number of threads so that the fullest machine has a processor for each. */
 static void team_threads(team_state *t, const ckpt_blobs *in)
 {
     t->team.threads = 8;
@@ -82,14 +83,14 @@ static void team_threads(team_state *t, const ckpt_blobs *in)
 
         for (unsigned k = 0; k < t->team.n; k++)
             here += k != i && t->team.node[k] == t->team.node[i];
-        // Processes that are bound to processors of their own see only these.
+        // A process that is bound to some processors only sees these.
         each = h->processors / here;
         each = each > 0 ? each : 1;
         t->team.threads = each < t->team.threads ? each : t->team.threads;
     }
 }
 
-/* Who the others are; all must be this program. */
+/* Exchange introductions; all processes must run this program. */
 static int team_meet(team_state *t, ckpt_err *err)
 {
     team_hello h = {.processors = team_processors(),
@@ -154,15 +155,15 @@ int ckpt_team_start(const ckpt_mail *mail, const ckpt_team_opts *opts, ckpt_err 
 
     if (rc == CKPT_OK)
         rc = team_open(t, err);
-    // What other threads may know already stays to the process's end.
+    // After a failure the state stays until the process ends, because other threads may use it.
     return rc == CKPT_OK ? team_meet(t, err) : rc;
 }
 
 /* ---- leaving ---- */
 
 /*
- * True if all others have left; *more: seconds to wait for them from now on, 0: what there was.
- * Those whose signs of life come here are waited for as long as they give them.
+ * True if all others have left; *more: seconds to wait for them from now on, 0: as before. This
+ * process waits for others as long as it gets their heartbeats.
  */
 static bool team_all_gone(team_state *t, double *more)
 {
@@ -176,7 +177,7 @@ static bool team_all_gone(team_state *t, double *more)
     return all;
 }
 
-/* Wait until they have, for as long as they live; false: they have not. */
+/* Wait until they have left, as long as they live; false: they have not. */
 static bool team_wait_gone(team_state *t)
 {
     const struct timespec pause = {.tv_nsec = 1000 * 1000};
@@ -197,7 +198,7 @@ int ckpt_team_leave(int rc, ckpt_err *err)
 
     if (!t)
         return rc;
-    // Who has stopped because of another one learns why.
+    // A process that stopped because of another one learns the reason.
     if (rc == CKPT_OK || ckpt_team_echoes(&t->team, rc))
         rc = ckpt_team_agree(&t->team, rc, err);
     if (rc != CKPT_OK && err && err->code != CKPT_OK)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: comparing with copies, taking means, and going into nested sources.
+ * values.c: compares values with copies, computes means, and reads nested sources.
  *
- * What lies inside a nested source is read by a ckpt_values of its own: the buffers of the one
- * outside are in use meanwhile.  There are CKPT_NEST_MAX of them at most, of bounded size.
+ * A separate ckpt_values reads the tensors inside a nested source, because the buffers of the outer
+ * one are in use meanwhile. There are at most CKPT_NEST_MAX of them, of bounded size.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -15,12 +15,14 @@
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/values.h"
 
-/* Whether operations are prepared: one lock for the process, never held while one prepares. */
+/*
+ * States of an operation's preparation; one lock for the process, never held during a preparation.
+ */
 enum { VS_RAW, VS_PREPARING, VS_READY };
 static pthread_mutex_t vs_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t vs_changed = PTHREAD_COND_INITIALIZER;
 
-/* What an operation is given. */
+/* The functions that an operation gets, with their data. */
 typedef struct vs_inputs {
     ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vs_inputs */
     ckpt_values *v;
@@ -29,7 +31,7 @@ typedef struct vs_inputs {
     const void *owner; /* of kept */
 } vs_inputs;
 
-/* Buffers are made when first needed: most runs have no use for them. */
+/* Buffers are allocated at first use, because most runs do not need them. */
 static int vs_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)
@@ -44,7 +46,7 @@ uint8_t *ckpt_values_spare(ckpt_values *v)
     return vs_buffer(&v->spare, v->room, &ignored) == CKPT_OK ? v->spare : NULL;
 }
 
-/* Elements of a tensor that fit the buffers at once; packed ones are cut where blocks end. */
+/* Elements of a tensor that fit the buffers; packed ones are cut at the ends of blocks. */
 static uint64_t vs_step(const ckpt_values *v, const ckpt_tensor *t)
 {
     uint64_t per = ckpt_dtype_get(t->dtype)->per;
@@ -55,7 +57,7 @@ static uint64_t vs_step(const ckpt_values *v, const ckpt_tensor *t)
 
 /* ---- comparing with copies ---- */
 
-/* A region of a tensor whose values are in a buffer. */
+/* A region of a tensor with its values in a buffer. */
 typedef struct vs_region {
     const ckpt_tensor *head, *self;
     const ckpt_axis *axis;
@@ -64,7 +66,7 @@ typedef struct vs_region {
     const uint8_t *value;
 } vs_region;
 
-/* Number of the element in its flattened tensor that is k-th in a region. */
+/* Index in the flattened tensor of the k-th element of a region. */
 static uint64_t vs_element(const vs_region *r, uint64_t k)
 {
     uint64_t at = 0, weight = 1;
@@ -80,8 +82,8 @@ static uint64_t vs_element(const vs_region *r, uint64_t k)
 }
 
 /*
- * True if a difference means nothing: the master is not finite, so that what it rounds to proves
- * nothing; copies of one precision need only be both NaN.
+ * True if a difference does not count: the master is not finite, so that its rounded value proves
+ * nothing; copies of one precision only have to be NaN both.
  */
 static bool vs_excused(const ckpt_unlike *u)
 {
@@ -94,7 +96,9 @@ static bool vs_excused(const ckpt_unlike *u)
     return n_nan > 0 && n_other > 0;
 }
 
-/* Element by element, because something differs; differences that are excused do not count. */
+/*
+ * Compare each element after some bytes have differed; differences that do not count are skipped.
+ */
 static int vs_compare_each(ckpt_values *v, const vs_region *r, const ckpt_tensor *twin,
                            const uint8_t *rounded, ckpt_err *err)
 {
@@ -120,7 +124,7 @@ static int vs_compare_each(ckpt_values *v, const vs_region *r, const ckpt_tensor
     return rc;
 }
 
-/* The values of a region against one copy: it is read, the values rounded, the bits compared. */
+/* Compare the values of a region with one copy: read it, round the values, compare the bits. */
 static int vs_compare(ckpt_values *v, const vs_region *r, const ckpt_tensor *twin, ckpt_err *err)
 {
     const uint8_t *rounded = r->value;
@@ -145,7 +149,7 @@ static int vs_compare(ckpt_values *v, const vs_region *r, const ckpt_tensor *twi
 
 /* ---- regions ---- */
 
-/* One tensor's own values, compared with all copies of it. */
+/* Read one tensor's own values and compare them with all copies. */
 static int vs_own(ckpt_values *v, vs_region *r, const ckpt_tensor *t, void *buf, ckpt_err *err)
 {
     int rc = ckpt_gather_region(&v->gather, t, r->axis, r->n_axes, buf, err);
@@ -225,7 +229,7 @@ int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *pa
     for (; rc == CKPT_OK && at < end; at += VS_UNPACK) {
         uint64_t skip = at < part->start ? part->start - at : 0;
         uint64_t some = (end - at < VS_UNPACK ? end - at : VS_UNPACK) - skip;
-        uint64_t n = (skip + some + per - 1) / per * per; // the tensor is of whole blocks
+        uint64_t n = (skip + some + per - 1) / per * per; // the tensor has whole blocks
 
         rc = ckpt_values_read(v, t, at, n, packed, err);
         if (rc != CKPT_OK)
@@ -241,7 +245,7 @@ int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *pa
 
 /* ---- nested sources ---- */
 
-/* The values of tensors inside those that v reads. */
+/* Make the inner ckpt_values for tensors inside those that v reads. */
 static int vs_inner(ckpt_values *v, ckpt_err *err)
 {
     ckpt_values *in = v->inner;
@@ -268,7 +272,7 @@ static int vs_inner(ckpt_values *v, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Values in another dtype than the tensor's. */
+/* Read values in another dtype than the tensor's. */
 static int vs_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype,
                       uint8_t *to, ckpt_err *err)
 {
@@ -337,7 +341,7 @@ static void *vs_inputs_keep(ckpt_inputs *in, const void *owner, uint64_t n, bool
     return i->kept;
 }
 
-/* What operations at this depth read with. */
+/* The input functions for operations at this depth. */
 static vs_inputs *vs_inputs_of(ckpt_values *v)
 {
     if (!v->inputs)
@@ -373,7 +377,7 @@ static int vs_prepare(ckpt_make *m, vs_inputs *in, ckpt_err *err)
     return rc;
 }
 
-/* Elements that an operation computes. */
+/* Compute elements with an operation. */
 static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part, ckpt_err *err)
 {
     vs_inputs *in = vs_inputs_of(v);
@@ -381,7 +385,7 @@ static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
 
     if (rc == CKPT_OK)
         rc = m->make(m, &in->in, to, part->count, part->start, err);
-    // What it was about to keep may be half of it.
+    // Its kept data may be incomplete.
     if (rc != CKPT_OK && in)
         in->owner = NULL;
     return rc;
@@ -417,7 +421,7 @@ static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint
     return rc;
 }
 
-/* The depth is bounded; the innermost is freed first. */
+/* The recursion is bounded; the innermost is freed first. */
 void ckpt_values_free(ckpt_values *v)
 {
     if (v->inner)

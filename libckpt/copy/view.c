@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c: reads of a view: which jobs and literals meet the bytes that are asked for, and the
- * blocks that jobs were made into.
+ * view.c: answers reads of a view: finds the jobs and literals of the requested bytes, and caches
+ * the results of jobs in blocks.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 #include "libckpt/copy/view_inside.h"
 #include "libckpt/map/extent.h"
 
-/* Parts of the memory: for the workers' buffers one half, for blocks a quarter. */
+/* Division of the memory: one half for the workers' buffers, a quarter for blocks. */
 enum {
     VW_WORK = 2,
     VW_BLOCKS = 4,
-    VW_MOST = 4096,   /* blocks that are kept */
-    VW_MANY = 1 << 18 /* jobs: a view of terabytes has longer ones rather than more */
+    VW_MOST = 4096,   /* limit of cached blocks */
+    VW_MANY = 1 << 18 /* jobs: a view of terabytes has longer ones instead of more */
 };
 
 #define VW_BLOCK (UINT64_C(1) << 20)
@@ -38,7 +38,7 @@ uint64_t ckpt_view_block(const ckpt_map *to, uint64_t memory, unsigned jobs)
     return best < most ? best : most;
 }
 
-/* Paths as they would be: in the folder that the target makes, the pointer beside it. */
+/* The paths of the output: in the target's folder, with the pointer beside that folder. */
 static int vw_paths(ckpt_view *v, ckpt_err *err)
 {
     ckpt_map *to = v->plan->to;
@@ -63,7 +63,7 @@ static int vw_paths(ckpt_view *v, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Each file's jobs: they ascend by file. */
+/* Find each file's jobs, which ascend by file. */
 static int vw_files(ckpt_view *v, ckpt_err *err)
 {
     const ckpt_plan *p = v->plan;
@@ -91,7 +91,7 @@ static int vw_touch(void *ctx, uint32_t source, ckpt_err *err)
     return ckpt_proof_touch(ctx, source, err);
 }
 
-/* Workers, and room for what they make. */
+/* Make the workers, and the cache for their results. */
 static int vw_hands(ckpt_view *v, ckpt_err *err)
 {
     uint64_t room = ckpt_budget_memory(v->opts.memory) / VW_BLOCKS, n_blocks = room / 4096;
@@ -114,7 +114,7 @@ static int vw_hands(ckpt_view *v, ckpt_err *err)
     return ckpt_blocks_init(&v->blocks, (uint32_t)n_blocks, v->plan->jobs.n, room, err);
 }
 
-/* ckpt_view_hooks.whole as proof.h has it. */
+/* Adapts ckpt_view_hooks.whole to proof.h. */
 static int vw_whole(void *ctx, uint32_t source, ckpt_err *err)
 {
     const ckpt_view *v = ctx;
@@ -148,7 +148,7 @@ static int vw_open(ckpt_view *v, bool check_first, ckpt_err *err)
     return rc == CKPT_OK ? vw_hands(v, err) : rc;
 }
 
-/* The locks; false: no memory, and none of them is there. */
+/* Initialise the locks; false: out of memory, and none of them exists. */
 static bool vw_locks(ckpt_view *v)
 {
     if (pthread_mutex_init(&v->lock, NULL) != 0)
@@ -214,7 +214,7 @@ void ckpt_view_free(ckpt_view *v)
     ckpt_free(v);
 }
 
-/* ---- what was asked for ---- */
+/* ---- properties ---- */
 
 size_t ckpt_view_n_files(const ckpt_view *v)
 {
@@ -255,7 +255,7 @@ void ckpt_view_count(ckpt_view *v, ckpt_view_counts *out)
 
 /* ---- the jobs of a file ---- */
 
-/* Where a job begins in its file, and behind its last byte. */
+/* The start of a job in its file, and the end of its last byte. */
 static void vw_span(const ckpt_view *v, size_t job, uint64_t *at, uint64_t *end)
 {
     const ckpt_job *j = &v->plan->jobs.at[job];
@@ -269,7 +269,10 @@ static void vw_span(const ckpt_view *v, size_t job, uint64_t *at, uint64_t *end)
         *end = base + ckpt_job_end(&look, j->count);
 }
 
-/* Where jobs end, if some reach beyond the beginning of the next: rows that lie between others. */
+/*
+ * Compute the furthest end of each job and all before it, if some job ends after the next begins:
+ * interleaved rows.
+ */
 static int vw_reach(ckpt_view *v, view_file *f, ckpt_err *err)
 {
     uint64_t at, end, last = 0;
@@ -299,7 +302,7 @@ static int vw_literal_order(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* The file's literals as they are now. */
+/* Copy the file's present literals. */
 static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     const ckpt_literals *l = &v->plan->to->files.at[file].literals;
@@ -317,10 +320,7 @@ static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
     return CKPT_OK;
 }
 
-/*
- * A file's jobs and the literals that it has so far, brought into order; once.  Nobody else uses
- * the file (VIEW_BUSY).
- */
+/* Sort a file's jobs and its present literals, once. No other thread uses the file (VIEW_BUSY). */
 static int vw_place(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     view_file *f = &v->file[file];
@@ -332,7 +332,7 @@ static int vw_place(ckpt_view *v, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* The first job that may reach beyond byte `at`. */
+/* The first job that may end after byte `at`. */
 static size_t vw_first(const ckpt_view *v, const view_file *f, uint64_t at)
 {
     size_t low = f->first, high = f->end;
@@ -358,7 +358,7 @@ static size_t vw_first(const ckpt_view *v, const view_file *f, uint64_t at)
 
 /* ---- blocks ---- */
 
-/* A worker that has nothing to do; NULL: all have.  The lock is held. */
+/* A free worker; NULL: there is none. The caller holds the lock. */
 static view_hand *vw_hand(ckpt_view *v)
 {
     for (unsigned i = 0; i < v->n_hands; i++) {
@@ -368,7 +368,7 @@ static view_hand *vw_hand(ckpt_view *v)
     return NULL;
 }
 
-/* Values that the caller does not want to see given out. */
+/* Refuse values that the caller does not accept. */
 static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view *look,
                     ckpt_err *err)
 {
@@ -381,7 +381,10 @@ static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view
     return CKPT_OK;
 }
 
-/* A copy differed: damage of a record would explain it, and would have been told before. */
+/*
+ * Report a copy that differed. Damage of a record would explain it, and would have been reported
+ * before.
+ */
 static int vw_unlike(ckpt_view *v, ckpt_err *err)
 {
     ckpt_err why;
@@ -392,7 +395,7 @@ static int vw_unlike(ckpt_view *v, ckpt_err *err)
     return why.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, why.code, "%s", why.text);
 }
 
-/* The job's values into the block, by one of the workers; nothing is locked. */
+/* Compute a job's values into the block, in one of the workers; no lock is held. */
 static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
 {
     ckpt_worker *w = &h->worker;
@@ -416,9 +419,10 @@ static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
 }
 
 /*
- * A job that nobody has: make it.  The lock is held, but for the making.
+ * Compute a job that is not cached. The caller holds the lock; it is released during the
+ * computation.
  *
- * out  the block, with the caller its user; NULL, and CKPT_OK: all blocks or workers are in use
+ * out     the block, with the caller as user; NULL, and CKPT_OK: all blocks or workers are in use
  */
 static int vw_new(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
 {
@@ -445,14 +449,14 @@ static int vw_new(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
         ckpt_blocks_drop(&v->blocks, b);
         *out = NULL;
     }
-    // a record is damaged: what was made of it must not be given out again
+    // a record is damaged, so that cached values from it must not be used again
     if (rc == CKPT_EFORMAT)
         ckpt_blocks_forget(&v->blocks);
     pthread_cond_broadcast(&v->change);
     return rc;
 }
 
-/* The block of a job, to be given back with vw_put_back. */
+/* Get the block of a job; give it back with vw_put_back. */
 static int vw_block(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -482,7 +486,7 @@ static void vw_put_back(ckpt_view *v, ckpt_block *b)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* A job that may be wanted soon; *more: it is there, else no worker or block was free for it. */
+/* Compute a job for read-ahead; *more: it is cached now, else no worker or block was free. */
 static int vw_ahead(ckpt_view *v, uint64_t job, bool *more, ckpt_err *err)
 {
     ckpt_block *b = NULL;
@@ -503,14 +507,14 @@ static int vw_ahead(ckpt_view *v, uint64_t job, bool *more, ckpt_err *err)
 
 /* ---- reading ---- */
 
-/* The bytes that are asked for. */
+/* The requested bytes. */
 typedef struct vw_range {
     uint8_t *buf;
     uint64_t at, end; /* in the file */
-    uint64_t base;    /* of the record whose bytes are put */
+    uint64_t base;    /* of the record with these bytes */
 } vw_range;
 
-/* What lies in the range of a stretch of a job's result. */
+/* Copy the requested part of a stretch of a job's result. */
 static int vw_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const vw_range *r = ctx;
@@ -539,13 +543,13 @@ static int vw_job(ckpt_view *v, size_t job, vw_range *r, ckpt_err *err)
     return rc;
 }
 
-/* The literals lie over what jobs have made. */
+/* Copy the literals over the results of jobs. */
 static void vw_overlay(const view_file *f, vw_range *r)
 {
     size_t low = 0, high = f->n_literals;
 
     r->base = 0;
-    // literals do not overlap: ends ascend with beginnings
+    // literals do not overlap, so that their ends ascend as their starts do
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
@@ -563,7 +567,7 @@ int ckpt_view_window(ckpt_view *v, uint32_t file, uint8_t *buf, uint64_t n, uint
 {
     const view_file *f = &v->file[file];
     vw_range r = {.buf = buf, .at = at, .end = at + n};
-    uint64_t done = at; // bytes before it are of a job, or zero
+    uint64_t done = at; // bytes before it come from a job, or are zero
     int rc = CKPT_OK;
 
     if (f->reach)
@@ -588,7 +592,7 @@ int ckpt_view_window(ckpt_view *v, uint32_t file, uint8_t *buf, uint64_t n, uint
     return rc;
 }
 
-/* Wait until a file is nobody else's; its state then.  The lock is held. */
+/* Wait until no other thread uses a file, and return its state. The caller holds the lock. */
 static view_state vw_wait(ckpt_view *v, const view_file *f)
 {
     while (f->state == VIEW_BUSY)
@@ -596,7 +600,7 @@ static view_state vw_wait(ckpt_view *v, const view_file *f)
     return f->state;
 }
 
-/* What was to be done with a file has been done, or was not. */
+/* Set a file's state and wake the waiting threads. */
 static void vw_settle(ckpt_view *v, view_file *f, view_state state)
 {
     pthread_mutex_lock(&v->lock);
@@ -605,7 +609,7 @@ static void vw_settle(ckpt_view *v, view_file *f, view_state state)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* All checksums of a file are 0: none. */
+/* Set all checksums of a file to 0, which means none. */
 static int vw_seal_bare(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     ckpt_map *to = v->plan->to;
@@ -621,7 +625,7 @@ static int vw_seal_bare(ckpt_view *v, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/* All literals of a file, before its first byte is read. */
+/* Complete all literals of a file before the first read. */
 static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     view_file *f = &v->file[file];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.h: the files that a plan would write, read in any order without being written.
+ * view.h: reads the files of a plan in any order without writing them.
  *
- * Bytes are made when they are asked for, by the jobs that the executor would carry out; the last
- * ones are kept.  Headers and directories are the plan's literals.  Where a format stores checksums
- * of data, they are left out as its own writer can leave them out (format.h's bare); without such a
- * way the data of a file are read once before its first byte.
+ * A read computes its bytes with the jobs that the executor would run; the view caches the last
+ * results. Headers and directories are the plan's literals. If a format stores checksums of data,
+ * the view leaves them out in the way that the format's own writer can (format.h's bare); without
+ * such a way it reads the data of a file once before the file's first byte.
  *
- * What the executor proves at its end is proved here as soon as it can be: a record's CRC when all
- * of it was read, a value's range when it was converted, a copy when it was compared.  The read
- * that finds it fails, and so do those of that record that follow.
+ * The executor makes its checks at its end, the view as early as it can: a record's CRC after all
+ * of it was read, a value's range after its conversion, a copy after its comparison. The read that
+ * meets a failure fails, and so do all later reads of that record.
  *
- * ckpt.h has what there is to do with a view.
+ * ckpt.h documents the functions of a view.
  */
 #ifndef CKPT_COPY_VIEW_H
 #define CKPT_COPY_VIEW_H
@@ -34,19 +34,19 @@ CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn writ
                               ckpt_err *err);
 CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 
-/* What the wiring above this room hands down. */
+/* Functions that the code above this folder passes in. */
 typedef struct ckpt_view_hooks {
     ckpt_run_seal_fn seal;
-    bool (*sums)(const ckpt_map *to, uint32_t file); /* seal needs checksums of the data */
-    bool (*bare)(const ckpt_map *to, uint32_t file); /* and they may be left out */
-    /* checks what is inside a file that is passed on as it is */
+    bool (*sums)(const ckpt_map *to, uint32_t file); /* true if seal needs checksums of the data */
+    bool (*bare)(const ckpt_map *to, uint32_t file); /* true if they may be left out */
+    /* checks the contents of a file that is copied unchanged */
     int (*whole)(const ckpt_map *from, uint32_t source, ckpt_err *err);
 } ckpt_view_hooks;
 
-/* Bytes that a job of a view's plan should take at most. */
+/* Limit of a job's bytes in a view's plan. */
 uint64_t ckpt_view_block(const ckpt_map *to, uint64_t memory, unsigned jobs);
 
-/* A view of a plan made with ckpt_view_block; plan is the view's to free, also on failure. */
+/* Make a view of a plan made with ckpt_view_block; the view frees the plan, also on failure. */
 int ckpt_view_make(ckpt_view **out, ckpt_plan *plan, const ckpt_run_opts *run, bool check_first,
                    const ckpt_view_hooks *hooks, ckpt_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view_inside.h: what the files of the view share: view.c keeps blocks and answers reads, stream.c
- * hands a file out from front to back.
+ * view_inside.h: defines the state that view.c, which caches blocks and answers reads, and
+ * stream.c, which hands a file out from front to back, share.
  */
 #ifndef CKPT_COPY_VIEW_INSIDE_H
 #define CKPT_COPY_VIEW_INSIDE_H
@@ -10,25 +10,26 @@
 #include "libckpt/copy/view.h"
 #include "libckpt/copy/work.h"
 
-enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream makes at a time */
+enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream computes at a time */
 
 typedef enum view_state {
     VIEW_NEW,
-    VIEW_BUSY,  /* somebody makes it ready, or streams it */
+    VIEW_BUSY,  /* a thread prepares or streams it */
     VIEW_READY, /* its literals are complete */
     VIEW_SPENT  /* a stream of it has failed: some of its literals are missing */
 } view_state;
 
 typedef struct view_file {
     size_t first, end; /* its jobs in the plan */
-    uint64_t *reach;   /* per job: where it and those before it end; NULL: none meets the next */
-    ckpt_literal *literal; /* n_literals, ascending: those that are given out */
+    /* per job: the furthest end of it and all before it; NULL: no two jobs overlap */
+    uint64_t *reach;
+    ckpt_literal *literal; /* n_literals literals in the output, ascending */
     size_t n_literals;
-    bool placed; /* reach and literals are there */
+    bool placed; /* reach and literals are set */
     uint8_t state;
 } view_file;
 
-/* A worker, and whether it has nothing to do. */
+/* A worker, and whether it is free. */
 typedef struct view_hand {
     ckpt_worker worker;
     bool idle;
@@ -45,24 +46,25 @@ struct ckpt_view {
     uint32_t *source;  /* sources of the target's files, grouped by file */
     size_t *group;
 
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t change;
     view_file *file;
     view_hand *hand;
     unsigned n_hands;
     ckpt_blocks blocks;
-    ckpt_tally tally; /* of all that was made */
+    ckpt_tally tally; /* of all values computed so far */
     uint64_t n_elems, n_compared;
 };
 
-/* Bytes [at, at + n) as jobs and the literals of the view_file make them. */
+/* Compute bytes [at, at + n) from jobs and the literals of the view_file. */
 int ckpt_view_window(ckpt_view *v, uint32_t file, uint8_t *buf, uint64_t n, uint64_t at,
                      ckpt_err *err);
 
 /*
- * The whole file, in order; its literals are complete afterwards.  The file is placed, and busy.
+ * Compute the whole file in order; its literals are complete afterwards. The file must be placed
+ * and busy.
  *
- * write   NULL: the bytes are of no use but for their checksums
+ * write    NULL: only the checksums are needed
  */
 int ckpt_view_pour(ckpt_view *v, uint32_t file, ckpt_view_write_fn write, void *ctx, ckpt_err *err);
 

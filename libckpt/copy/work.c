@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c: what a worker does with a job.
+ * work.c: runs a job on a worker.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -26,13 +26,16 @@ static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
         (void)snprintf(text, 40, "%.9g", x);
         return;
     }
-    // Integers and the like: their bytes, most significant first.
+    // For other dtypes, such as integers: the bytes, most significant first.
     (void)snprintf(text, 40, "0x");
     for (uint64_t i = 0; i < size && i < 16; i++)
         (void)snprintf(text + 2 + 2 * i, 40 - 2 - 2 * (size_t)i, "%02x", p[size - 1 - i]);
 }
 
-/* The text of a mismatch: two copies of one precision, or a master and what it should round to. */
+/*
+ * The text of a mismatch: two copies of one precision, or a master and a copy that differs from its
+ * rounded value.
+ */
 static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
 {
     ckpt_dtype d = u->self->dtype, small = u->twin->dtype;
@@ -60,8 +63,8 @@ static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
 }
 
 /*
- * Tell that an element differs from its copy: once for each tensor, and, where problems are
- * failures, only when all records' CRCs have held: damage explains more than a mismatch does.
+ * Report that an element differs from its copy: once per tensor. Unless problems are collected,
+ * wait until all records' CRCs have matched, because damage explains more than a mismatch does.
  */
 static int work_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
 {
@@ -111,7 +114,7 @@ void ckpt_worker_free(ckpt_worker *w)
     *w = (ckpt_worker){0};
 }
 
-/* Buffers are made when first needed: a run without small results has none for them. */
+/* Buffers are allocated at first use, so that a run without small results has none. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)
@@ -121,7 +124,7 @@ static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 
 /* ---- writing ---- */
 
-/* Send what is pending.  The buffer is empty afterwards, also when writing failed. */
+/* Write the pending bytes. The buffer is empty afterwards, also after a failure. */
 static int work_flush(ckpt_worker *w, ckpt_err *err)
 {
     ckpt_work_pending *p = &w->pending;
@@ -131,7 +134,7 @@ static int work_flush(ckpt_worker *w, ckpt_err *err)
     return n == 0 ? CKPT_OK : ckpt_sink_write(w->work->sink, p->file, p->bytes, n, p->at, err);
 }
 
-/* Write to a file: large stretches at once, small ones together with their neighbours. */
+/* Write to a file: large stretches at once, small ones together with adjacent ones. */
 static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, uint64_t n,
                          uint64_t at, ckpt_err *err)
 {
@@ -158,13 +161,13 @@ static int work_put_file(ckpt_worker *w, uint32_t file, const uint8_t *bytes, ui
     return CKPT_OK;
 }
 
-/* Where a job's result goes. */
+/* The destination of a job's result. */
 typedef struct work_place {
     ckpt_worker *w;
     uint32_t source;
 } work_place;
 
-/* n contiguous bytes of a target source from offset at. */
+/* Write n contiguous bytes of a target source from offset at. */
 static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const work_place *place = ctx;
@@ -182,7 +185,7 @@ static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ck
     rc = ckpt_ledger_add(&w->written, place->source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
     if (rc != CKPT_OK)
         return rc;
-    // A file that an interrupted run has finished is summed like any other, but stays as it is.
+    // A file that an interrupted run has finished is checksummed like any other, but not written.
     if (s->kind == CKPT_SOURCE_FILE && ckpt_sink_kept(w->work->sink, s->file))
         return CKPT_OK;
     w->n_written += n;
@@ -234,8 +237,8 @@ int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckp
 }
 
 /*
- * What a job's values were and what they are in the target, for the report and by tensor.  Both are
- * looked at: what the source holds is the checkpoint's doing, what the conversion made of it ours.
+ * Count a job's values before and after the conversion, for the report and per tensor: values of
+ * the source are the checkpoint's, changes are the conversion's.
  */
 static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *job,
                        const uint8_t *in, const uint8_t *result)
@@ -294,7 +297,7 @@ int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_
     return CKPT_OK;
 }
 
-/* One job from reading to writing. */
+/* Run one job from reading to writing. */
 static int work_job(ckpt_worker *w, const ckpt_job *job, ckpt_err *err)
 {
     uint64_t n_read = w->values.gather.n_read, n_bytes;

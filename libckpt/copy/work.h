@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.h: one job of a plan, on one worker: gather, compare, take means, convert, checksum, write.
+ * work.h: runs one job of a plan on one worker: gather, compare, average, convert, checksum, write.
  */
 #ifndef CKPT_COPY_WORK_H
 #define CKPT_COPY_WORK_H
@@ -19,35 +19,38 @@
  */
 #define CKPT_WORK_BLOCKS 5u
 
-/* What became of values, in elements. */
+/* Counts of values, in elements. */
 typedef struct ckpt_tally {
-    uint64_t n_nan, n_inf;               /* as they are in the target */
-    uint64_t n_source_nan, n_source_inf; /* as they were */
-    ckpt_lost lost;                      /* by the conversion */
+    uint64_t n_nan, n_inf;               /* in the target */
+    uint64_t n_source_nan, n_source_inf; /* in the source */
+    ckpt_lost lost;                      /* in the conversion */
 } ckpt_tally;
 
 /* sum += t */
 void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t);
 
-/* Name a target tensor's values that are not finite, or were lost. */
+/* Add findings about a target tensor's values that are not finite, or were lost. */
 int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err);
 
-/* What all workers of a run share. */
+/* The state that all workers of a run share. */
 typedef struct ckpt_work {
     const ckpt_plan *plan;
     ckpt_feed feed;
     ckpt_sink *sink;      /* NULL: the target has no files */
-    bool keep;            /* the target keeps bytes: records' CRCs must hold */
-    pthread_mutex_t lock; /* of the target map's findings, and of reported */
-    uint8_t *reported;    /* per target tensor: a mismatch with its copy was told */
-    ckpt_err mismatch; /* of the first such tensor: told when all CRCs held, damage explains more */
+    bool keep;            /* the target keeps bytes, so that records' CRCs must match */
+    pthread_mutex_t lock; /* protects the target map's findings, and reported */
+    uint8_t *reported;    /* per target tensor: its mismatch with a copy was reported */
+    /*
+     * of the first such tensor: reported after all CRCs matched, because damage explains it better
+     */
+    ckpt_err mismatch;
     uint32_t mismatched; /* that tensor */
     ckpt_tally *tally;   /* per target tensor (under lock) */
     ckpt_progress *progress;
     uint64_t helper; /* bytes of each worker's small buffers: strided reads, small writes */
 } ckpt_work;
 
-/* Adjacent small results that go out in one write. */
+/* Adjacent small results that are written together. */
 typedef struct ckpt_work_pending {
     uint8_t *bytes;
     uint64_t room, n; /* bytes */
@@ -59,29 +62,29 @@ typedef struct ckpt_worker {
     ckpt_work *work;
     ckpt_values values;
     ckpt_segments read, written; /* for the ledgers */
-    uint8_t *in;                 /* plan->block bytes, made when first needed */
-    uint32_t tensor;             /* of the target, whose job is being done */
+    uint8_t *in;                 /* plan->block bytes, allocated at first use */
+    uint32_t tensor;             /* the target tensor of the present job */
     ckpt_work_pending pending;
     uint64_t n_elems, n_written;
     ckpt_tally tally;
 } ckpt_worker;
 
-/* A worker of `work`, which must outlive it; buffers are made when they are first needed. */
+/* A worker of `work`, which must outlive it; buffers are allocated at first use. */
 void ckpt_worker_init(ckpt_worker *w, ckpt_work *work);
 
 /*
- * The values of a job in the target's dtype, compared with their copies, counted, converted.
+ * Compute a job's values in the target's dtype: gather, compare with copies, count, convert.
  *
- * to   where they go, dense; NULL: into a buffer of the worker's, until the next job
- * v    gets the job taken apart; *out where they are
+ * to      receives them, dense; NULL: a buffer of the worker, valid until the next job
+ * v       gets the job's parts; *out their place
  */
 int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_view *v,
                      const uint8_t **out, ckpt_err *err);
 
-/* Carry out jobs first..end-1 of the plan: each is made and written. */
+/* Run jobs first..end-1 of the plan: compute and write each. */
 int ckpt_worker_jobs(ckpt_worker *w, size_t first, size_t end, ckpt_err *err);
 
-/* Release its buffers.  Results that were not written out yet are lost. */
+/* Release its buffers. Results that were not written yet are lost. */
 void ckpt_worker_free(ckpt_worker *w);
 
 #endif

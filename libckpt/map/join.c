@@ -5,7 +5,7 @@
  * Four cases, by the form of the extents and of the region (flat = an interval of the flattened
  * tensor):
  *     flat extents, flat region   binary search, then one piece per extent
- *     boxes, flat region          the region is cut into boxes, each is intersected with each extent
+ *     boxes, flat region          the region is cut into boxes, each intersected with each extent
  *     boxes, box region           the region is intersected with each extent
  *     flat extents, box region    overlapping extents are cut into boxes, each against the region
  * Axes that no box cuts and whose strides fit are merged first, so that most tensors of many axes

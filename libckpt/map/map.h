@@ -163,7 +163,7 @@ typedef struct ckpt_finding {
     const char *text;
 } ckpt_finding;
 
-/* What was understood, for `info`: "stage" = 3, "world size" = 4, in order. */
+/* A fact about the checkpoint, for `info`: "stage" = 3, "world size" = 4. */
 typedef struct ckpt_fact {
     const char *key;
     const char *text; /* printable form */
@@ -187,7 +187,7 @@ typedef enum ckpt_key_type {
     CKPT_KEY_F64 = 12
 } ckpt_key_type;
 
-/* A fact about the checkpoint, for `info`: "stage" = 3, "world size" = 4. */
+/* A typed pair at the start of a file: "llama.block_count", U32, 32. */
 typedef struct ckpt_key {
     const char *name;
     uint8_t type; /* ckpt_key_type, of each item where it is a list */
