@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * data.c: micro batches from a source of samples: which sample goes where, padding, checks.
- */
+/* data.c: makes micro batches from a source of samples: the order of samples, padding, checks. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,9 +8,9 @@
 struct zt_data {
     zt_source *source;
     zt_data_opts opts;
-    uint64_t batch; /* samples of a micro batch, at most */
+    uint64_t batch; /* maximum samples of a micro batch */
     zt_inputs in;
-    int32_t *packed[4]; /* the same, rows cut to the longest sample of a batch */
+    int32_t *packed[4]; /* copies of `in`, with rows cut to the longest sample of a batch */
 };
 
 /* ---- opening ---- */
@@ -39,7 +37,7 @@ static int dt_source(zt_source **out, const zt_data_opts *o, ckpt_err *err)
                      o->path);
 }
 
-/* Does the source have what this model learns from? */
+/* Check that the source has the inputs and labels that this model needs. */
 static int dt_suits(const zt_data *d, ckpt_err *err)
 {
     const zt_source *s = d->source;
@@ -157,7 +155,7 @@ void zt_data_free(zt_data *d)
     ckpt_free(d);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 uint64_t zt_data_count(const zt_data *d)
 {
@@ -198,8 +196,7 @@ const char *zt_data_class(const zt_data *d, size_t i)
 
 /* ---- batches ---- */
 
-/* Number of the sample in row k of micro batch i of this rank; false: there is none (the end of an
- * evaluation). */
+/* Index of the sample in row k of this rank's micro batch i; false: the evaluation has ended. */
 static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample)
 {
     const zt_source *s = d->source;
@@ -214,13 +211,13 @@ static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample
         *sample = place;
         return place < s->count;
     }
-    // Epochs follow each other without a gap, so the order is that of any world and accumulation.
+    // epochs follow without a gap, so that the order does not depend on world or accumulation
     *sample =
         zt_sample_at(s->count, place % s->count, d->opts.seed, place / s->count, d->opts.shuffle);
     return true;
 }
 
-/* Rows cut to `seq` tokens: the longest of this batch. */
+/* Copy rows cut to `seq` tokens, the longest sample of this batch. */
 static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
 {
     const int32_t *from[4] = {d->in.input_ids, d->in.attention_mask, d->in.token_type_ids,
@@ -236,14 +233,14 @@ static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
     }
 }
 
-/* A causal model learns the text itself when no labels are given, but not its padding. */
+/* Without labels a causal model learns the text itself, except padding. */
 static void dt_own_labels(zt_data *d, const zt_batch *b)
 {
     for (uint64_t i = 0; i < b->batch * b->seq; i++)
         d->packed[3][i] = d->packed[1][i] ? d->packed[0][i] : ZT_IGNORE;
 }
 
-/* Which arrays the batch shows. */
+/* Set the batch's arrays; NULL for those that the source lacks. */
 static void dt_show(zt_data *d, zt_batch *b)
 {
     const zt_has *has = &d->source->has;
@@ -272,7 +269,7 @@ int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err)
         if (!dt_sample(d, i, k, &sample)) {
             if (k > 0)
                 break;
-            out->spare = true; // takes part with the first sample
+            out->spare = true; // it takes part with the first sample
             sample = 0;
         }
         rc = d->source->ops->get(d->source, sample, k, &d->in, &length, err);

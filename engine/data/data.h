@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * data.h: micro batches from files: tokens, recorded inputs, or text with labels.
+ * data.h: declares micro batches from files: tokens, recorded inputs, or text with labels.
  *
- *     tokens.c     .bin (uint16, uint32), .npy: cut into samples; width.c: which of the two
- *     replay.c     safetensors with in/<name> of [micro step, rank, batch, token]: fed in as is
+ *     tokens.c     .bin (uint16, uint32), .npy: cut into samples; width.c: the width of tokens
+ *     tensors.c    safetensors with samples, or in/<name> of [micro step, rank, batch, token],
+ *                  which is replayed unchanged
  *     text.c       TSV, CSV, JSONL rows of label and text
  *     wordpiece.c  BERT's tokenizer from vocab.txt
- *     sampler.c    shuffling by seed, and which sample goes to which rank
+ *     sampler.c    shuffling by seed, and the samples of each rank
  *
  * Files are untrusted: every size and every token is checked before it is used.
  */
@@ -18,22 +19,22 @@
 typedef struct zt_data zt_data;
 
 typedef struct zt_data_opts {
-    const char *path;        /* a file; kind by its name and content */
+    const char *path;        /* a file; its name and content determine the kind */
     const char *vocab;       /* vocab.txt, for text; NULL: beside the model */
-    const char *token_dtype; /* .bin: "uint16", "uint32"; NULL: uint16 when the vocabulary fits */
-    uint64_t seq;            /* tokens of a sample; text: longest */
+    const char *token_dtype; /* .bin: "uint16", "uint32"; NULL: uint16 if the vocabulary fits */
+    uint64_t seq;            /* tokens of a sample; text: maximum */
     uint64_t micro_batch;
     int rank, world;
     uint64_t seed;
-    bool shuffle, evaluate; /* evaluate: each sample once, the last batch may be smaller */
+    bool shuffle, evaluate; /* evaluate: each sample once; the last batch may be smaller */
     bool lower_case;        /* WordPiece: do_lower_case, from tokenizer_config.json or --cased */
-    uint64_t limit;         /* samples, the first of the file; 0: all */
+    uint64_t limit;         /* use only the first samples of the file; 0: all */
     const zt_model_config *model;
 } zt_data_opts;
 
 /*
- * Open a data file, count its samples and look at this rank's share of them; what opts points to
- * must outlive *out.
+ * Open a data file, count its samples and check this rank's share of them.  The texts and the model
+ * in opts must outlive *out.
  *
  * Errors   CKPT_EFORMAT: no samples, tokens outside the vocabulary, damaged; CKPT_EUSAGE: not for
  *          this model or world, tokens that have another width; CKPT_EMISSING, CKPT_EIO,
@@ -43,31 +44,31 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err);
 void zt_data_free(zt_data *d); /* NULL is fine */
 
 /*
- * Samples, and micro batches of a rank in one pass: the same number on all ranks.  Sample k of
- * micro batch i of rank r is number (i * world + r) * micro_batch + k.  To train, numbers go on
- * into the next epoch (a pass counts the micro batches that an epoch fills); to evaluate, the last
- * batch may be smaller, and `spare` where nothing is left.
+ * Number of samples, and of micro batches of a rank in one pass (equal on all ranks).  Sample k of
+ * micro batch i of rank r has the index (i * world + r) * micro_batch + k.  In training, indices
+ * continue into the next epoch (a pass counts the micro batches that an epoch fills).  In
+ * evaluation, the last batch may be smaller, and has `spare` set if no sample is left.
  */
 uint64_t zt_data_count(const zt_data *d);
 uint64_t zt_data_batches(const zt_data *d);
 
-/* The largest batch that comes: samples, and tokens of each. */
+/* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 
-/* True for recorded inputs: micro step i is that of the record. */
+/* True for recorded inputs, whose micro step i is that of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
-/* True if a loss can be told: there are labels, or the model learns the text itself. */
+/* True if a loss can be computed: there are labels, or the model learns the text itself. */
 bool zt_data_labelled(const zt_data *d);
 
 /*
- * Micro batch number i of the whole run (epochs follow each other without a gap), in host memory
- * valid until the next call.  Which sample has which number depends on neither world, accumulation
- * nor what was asked before, so that a resumed run goes on where it was.
+ * Get micro batch i of the whole run (epochs follow without a gap), in host memory that is valid
+ * until the next call.  The order of samples depends neither on world nor accumulation nor on
+ * earlier calls, so that a resumed run continues at its position.
  */
 int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err);
 
-/* Names of the classes as the text file has them; NULL past the end, or for other data. */
+/* Names of the classes in the text file; NULL past the end, or for other data. */
 const char *zt_data_class(const zt_data *d, size_t i);
 
 /* ---- WordPiece ---- */
@@ -75,7 +76,7 @@ const char *zt_data_class(const zt_data *d, size_t i);
 typedef struct zt_wordpiece zt_wordpiece;
 
 /*
- * vocab.txt: one piece a line, its number is that of the line.
+ * Read vocab.txt, one piece per line, numbered by line.
  *
  * Errors   CKPT_EFORMAT: [UNK], [CLS], [SEP] or [PAD] is missing; CKPT_EMISSING; CKPT_EIO;
  *          CKPT_ELIMIT
@@ -86,18 +87,17 @@ void zt_wordpiece_free(zt_wordpiece *w); /* NULL is fine */
 uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
 
 /*
- * [CLS] text [SEP], the text cut so that all fits in max tokens, as transformers' BertTokenizer.
- * Returns the number of tokens in id (room for max), or -1: the text is not UTF-8, or memory is
- * out.
+ * Encode text as [CLS] text [SEP], cut to at most max tokens, as transformers' BertTokenizer does.
+ * Returns the number of tokens in id (room for max), or -1: the text is not UTF-8, or out of
+ * memory.
  */
 uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
 int64_t zt_wordpiece_encode(const zt_wordpiece *w, const char *text, size_t n, uint64_t max,
                             int32_t *id);
 
-/* ---- which sample ---- */
+/* ---- order of samples ---- */
 
-/* Sample number of place i of an epoch: a permutation of 0..n-1 from (seed, epoch), computed in
- * place. */
+/* The sample at index i of an epoch, by a permutation of 0..n-1 that depends on (seed, epoch). */
 uint64_t zt_sample_at(uint64_t n, uint64_t i, uint64_t seed, uint64_t epoch, bool shuffle);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampler.c: a permutation of sample numbers that is computed place by place, without a table.
+ * sampler.c: computes a permutation of samples one index at a time, without a table.
  *
- * A Feistel network over the smallest even number of bits that holds n, walked until the result is
- * below n (cycle walking, Black & Rogaway 2002): a bijection for every key, the same on every rank,
- * and free to begin anywhere.
+ * It is a Feistel network over the smallest even number of bits that holds n, applied again until
+ * the result is below n (cycle walking, Black & Rogaway 2002): a bijection for every key, equal on
+ * every rank, which can start at any index.
  */
 #include "engine/data/data.h"
 

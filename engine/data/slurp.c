@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * slurp.c: a file of text as a whole.
- */
+/* slurp.c: reads a whole text file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * source.h: what the files of data/ share: a source of samples behind one table.  Not for others.
- */
+/* source.h: declares a source of samples behind one table, for the files of data/. Internal. */
 #ifndef ZT_DATA_SOURCE_H
 #define ZT_DATA_SOURCE_H
 
 #include "engine/data/data.h"
 
-/* Room for the inputs of one micro batch, on the host, [samples, seq]. */
+/* Host memory for the inputs of one micro batch, [samples, seq]. */
 typedef struct zt_inputs {
     int32_t *input_ids, *attention_mask, *token_type_ids, *labels;
     float *targets; /* [samples, labels] */
 } zt_inputs;
 
-/* Which inputs a source has. */
+/* The inputs that a source has. */
 typedef struct zt_has {
     bool attention_mask, token_type_ids, labels, targets;
     bool label_per_token; /* labels are [samples, seq], else [samples] */
@@ -22,8 +20,8 @@ typedef struct zt_has {
 typedef struct zt_source zt_source;
 
 typedef struct zt_source_ops {
-    /* Sample number `sample` into row `row` of in (rows of seq tokens); *length: tokens of it,
-     * padding not counted. */
+    /* Copy sample `sample` into row `row` of `in` (rows of seq tokens); *length: its tokens without
+     * padding. */
     int (*get)(zt_source *s, uint64_t sample, uint64_t row, const zt_inputs *in, uint64_t *length,
                ckpt_err *err);
     const char *(*class_name)(const zt_source *s, size_t i); /* or NULL */
@@ -35,15 +33,15 @@ struct zt_source {
     uint64_t count; /* samples */
     uint64_t seq;   /* tokens of a row */
     zt_has has;
-    bool ragged;  /* samples differ in length: a batch is cut to its longest */
-    bool checked; /* no sample can be wrong */
+    bool ragged;  /* samples differ in length, so a batch is cut to its longest */
+    bool checked; /* the source has already checked all samples */
     // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
     bool replay;
     uint64_t steps, ranks, batch;
 };
 
-/* A whole file into memory, a NUL behind it; free with ckpt_free.  Errors  CKPT_ELIMIT: over
- * `limit` bytes */
+/* Read a whole file into memory, with a NUL behind it; free with ckpt_free.  Errors CKPT_ELIMIT:
+ * over `limit` bytes */
 int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err);
 
 /* A file of bare tokens, .bin. */
@@ -52,14 +50,14 @@ typedef struct zt_token_file {
     const char *path;
     uint64_t size;     /* bytes */
     uint64_t vocab;    /* of the model */
-    const char *dtype; /* "uint16", "uint32"; NULL: nobody says */
+    const char *dtype; /* "uint16", "uint32"; NULL: not given */
 } zt_token_file;
 
 /*
- * Bytes of a token, 2 or 4: as the caller says, or the index of Megatron beside the file; else 2
- * where the vocabulary fits, unless the tokens themselves speak against it.
+ * Find the bytes per token, 2 or 4: the caller's dtype, or that in Megatron's index beside the
+ * file, or else 2 if the vocabulary fits, unless the tokens contradict it.
  *
- * other    gets a width that may be meant if tokens turn out not to fit; or NULL
+ * other    gets another possible width, for the message if tokens do not fit; or NULL
  * Errors   CKPT_EUSAGE: another width, a header, an unknown dtype; CKPT_EIO
  */
 int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other, ckpt_err *err);

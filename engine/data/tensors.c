@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensors.c: inputs in a safetensors file, under their names in transformers.
+ * tensors.c: reads inputs from a safetensors file, under their names in transformers.
  *
- *     input_ids [sample, token], attention_mask, token_type_ids, labels      samples to draw from
- *     in/input_ids [micro step, rank, sample, token], in/labels ...          a record, replayed as
- * it is
+ *     input_ids [sample, token], attention_mask, token_type_ids, labels   samples to draw from
+ *     in/input_ids [micro step, rank, sample, token], in/labels ...       a record to replay
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,12 +21,12 @@ typedef struct te_source {
     ckpt_reader *reader;
     const ckpt_tensor *tensor[TE_COUNT];
     uint64_t width[TE_COUNT]; /* elements of a sample */
-    uint64_t limit[TE_COUNT]; /* values are below */
+    uint64_t limit[TE_COUNT]; /* upper limit (exclusive) of values */
     bool floating;            /* labels are targets */
     int64_t *row;
 } te_source;
 
-/* One sample's integers, into out. */
+/* Read one sample's integers into out. */
 static int te_ints(te_source *s, int which, uint64_t sample, int32_t *out, ckpt_err *err)
 {
     const ckpt_tensor *t = s->tensor[which];
@@ -82,7 +81,7 @@ static void te_free(zt_source *base)
 
 static const zt_source_ops te_ops = {te_get, NULL, te_free};
 
-/* The leading axes of a tensor are those of input_ids; sets how many elements a sample has. */
+/* Check that a tensor's leading axes equal those of input_ids, and set its elements per sample. */
 static int te_axes(te_source *s, int which, ckpt_err *err)
 {
     const ckpt_tensor *t = s->tensor[which], *ids = s->tensor[TE_IDS];

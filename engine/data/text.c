@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.c: rows of a label and a text: .tsv (no quoting), .csv (RFC 4180), .jsonl (an object a
- * line).
+ * text.c: reads rows of a label and a text: .tsv (no quoting), .csv (RFC 4180), .jsonl (an object
+ * per line).
  *
- * Columns are named by the first line when it has a name for the text ("text", "sentence",
- * "review", "content") or the label ("label", "labels", "class"), keys of .jsonl likewise; without
- * names two columns are label and text, three an identifier, text and label.  Classes are whole
- * numbers as they are, or names: numbered by label2id of the model's config.json, else in the order
- * of their bytes.
+ * The first line names the columns if it contains a name for the text ("text", "sentence",
+ * "review", "content") or the label ("label", "labels", "class"); the keys of .jsonl have the same
+ * names.  Without names, two columns are label and text, three are an identifier, text and label.
+ * Classes are whole numbers, used unchanged, or names: numbered by label2id of the model's
+ * config.json, else in the order of their bytes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -43,8 +43,8 @@ enum { TX_TSV, TX_CSV, TX_JSONL };
 
 /* ---- reading ---- */
 
-/* One field of a CSV line at *p, unquoted in place; *p moves behind its separator; false after the
- * line's last. */
+/* Read one field of a CSV line at *p, unquoted in place; *p moves behind its separator.  False
+ * after the line's last field. */
 static bool tx_csv_field(char **p, char **field)
 {
     char *to = *p, *s = *p;
@@ -85,7 +85,7 @@ static bool tx_tsv_field(char **p, char **field)
     return end == '\t';
 }
 
-/* The fields of one line; how many. */
+/* Split one line into fields; returns their number. */
 static unsigned tx_line(int kind, char **p, char **field)
 {
     unsigned n = 0;
@@ -112,8 +112,8 @@ static bool tx_named(const char *name, bool text)
     return false;
 }
 
-/* Columns of text and label, from the first line's names or their number; true: the line holds
- * names. */
+/* Find the columns of text and label, from the first line's names or the number of columns; true:
+ * the line holds names. */
 static bool tx_columns(char **field, unsigned n, unsigned *text, unsigned *label)
 {
     bool named = false;
@@ -171,7 +171,7 @@ static int tx_table(tx_source *s, int kind, char *text, ckpt_err *err)
     return rc;
 }
 
-/* The first member of an object with one of the names, as text. */
+/* Get the first member of an object with one of the names, as text. */
 static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
 {
     for (uint64_t i = 0; i < object->as.map.n; i++) {
@@ -188,7 +188,7 @@ static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
     return NULL;
 }
 
-/* One line of JSON; a failure is told with the line of the file. */
+/* Parse one line of JSON; the error names the line of the file. */
 static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n, uint64_t line,
                      ckpt_err *err)
 {
@@ -201,7 +201,7 @@ static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n,
                                      line, why.text);
 }
 
-/* An object without a text: a conversation, or something else. */
+/* Report an object without a text, such as a conversation. */
 static int tx_no_text(const tx_source *s, const ckpt_value *v, uint64_t line, ckpt_err *err)
 {
     static const char *const talk[] = {
@@ -256,7 +256,7 @@ static bool tx_number(const char *text, int64_t *out)
     return *text && !*end && !errno;
 }
 
-/* All different labels, in order. */
+/* Collect all different labels, in order. */
 static int tx_distinct(tx_source *s, ckpt_err *err)
 {
     size_t n = 0;
@@ -278,7 +278,7 @@ static int tx_distinct(tx_source *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The number of a label: by label2id, as a number, or its place among the names. */
+/* Find the number of a label: by label2id, as a number, or its index among the names. */
 static bool tx_class(const tx_source *s, const ckpt_value *ids, bool numbers, const char *label,
                      int64_t *out)
 {
@@ -295,7 +295,7 @@ static bool tx_class(const tx_source *s, const ckpt_value *ids, bool numbers, co
     return at != NULL;
 }
 
-/* label2id that really names classes: transformers writes LABEL_0 ... when nobody gave names. */
+/* Get label2id if it really names classes, because transformers writes LABEL_0 ... by default. */
 static const ckpt_value *tx_ids(const tx_source *s, const zt_model_config *m)
 {
     const ckpt_value *ids = ckpt_value_get(m->json, "label2id");
@@ -317,7 +317,7 @@ static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
     ids = tx_ids(s, m);
     for (size_t i = 0; i < s->names.n; i++)
         numbers = numbers && tx_number(s->names.at[i], &v);
-    // Another file with fewer classes would number them otherwise.
+    // numbering by order is unsafe here: a file with fewer classes would give other numbers
     if (rc == CKPT_OK && !ids && !numbers && s->names.n != m->labels)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "%s: has %zu classes, the model %" PRIu64
@@ -338,7 +338,7 @@ static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
     }
     s->base.has.labels = s->names.n > 0;
     if (numbers || ids)
-        s->names.n = 0; // their places are not their numbers
+        s->names.n = 0; // their indices are not their numbers
     return rc;
 }
 
@@ -407,7 +407,7 @@ static int tx_read(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     return rc == CKPT_OK ? tx_classes(s, o->model, err) : rc;
 }
 
-/* The vocabulary, and the longest sample. */
+/* Read the vocabulary, and find the longest sample. */
 static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
 {
     uint64_t longest = o->model->positions && o->model->positions < 128 ? o->model->positions : 128;

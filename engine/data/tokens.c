@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokens.c: a long row of tokens in a file, cut into samples: .bin (uint16 or uint32, no header)
- * and .npy.
+ * tokens.c: reads a long row of tokens from a file and cuts it into samples: .bin (uint16 or
+ * uint32, no header) and .npy.
  *
  * .npy: "\x93NUMPY", version, length of a header that is a Python dict of descr, fortran_order and
- * shape (numpy/lib/format.py, versions 1 to 3); one axis is cut into samples, two are [sample,
+ * shape (numpy/lib/format.py, versions 1 to 3).  One axis is cut into samples; two are [sample,
  * token].
  */
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@ typedef struct tk_source {
     uint64_t at;     /* bytes before the first */
     uint64_t tokens; /* in the file */
     uint64_t vocab;
-    const char *other; /* a width that was not chosen, and may be right; or NULL */
+    const char *other; /* another width that may be right, or NULL */
     uint8_t *row;
 } tk_source;
 
@@ -95,7 +95,7 @@ static const zt_source_ops tk_ops = {tk_get, NULL, tk_free};
 
 /* ---- headers ---- */
 
-/* The value after 'key': in a header; NULL if it is not there. */
+/* The value after 'key': in a header; NULL if it is missing. */
 static const char *tk_field(const char *header, const char *key)
 {
     const char *p = strstr(header, key);
@@ -106,7 +106,7 @@ static const char *tk_field(const char *header, const char *key)
     return p + strspn(p, "': ");
 }
 
-/* shape (n,) or (n, m); *two: m, or 0. */
+/* Parse the shape (n,) or (n, m); *two: m, or 0. */
 static bool tk_shape(const char *p, uint64_t *one, uint64_t *two)
 {
     char *end;
@@ -153,7 +153,7 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: expected descr, fortran_order and a shape of one or two axes",
                          s->path);
-    // in this order: each stops at the terminator
+    // in this order, because each strspn stops at the terminator
     if (!strspn(descr, "<|") || !strspn(descr + 1, "ui") || !strspn(descr + 2, "1248"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: expected little-endian integers, found %.4s",
                          s->path, descr);

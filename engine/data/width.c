@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * width.c: how many bytes a token of a .bin file has, which the file itself does not say.
+ * width.c: finds the bytes per token of a .bin file, which has no header for it.
  *
  * A file read with the wrong width still gives tokens: 32-bit tokens read as 16-bit ones are a 0
  * after each token, and a run would learn the zeros.  So zerotrain refuses a file whose bytes
@@ -22,7 +22,7 @@
 
 enum { WD_LOOK = 1 << 14 /* bytes at a time */, WD_PATH = 4096, WD_INDEX = 18 };
 
-/* n bytes at an offset; fewer where the file ends.  -1: errno. */
+/* Read n bytes at an offset, fewer if the file ends.  -1: see errno. */
 static ssize_t wd_read(int fd, uint8_t *to, size_t n, uint64_t at)
 {
     size_t have = 0;
@@ -40,7 +40,7 @@ static ssize_t wd_read(int fd, uint8_t *to, size_t n, uint64_t at)
     return (ssize_t)have;
 }
 
-/* The byte of Megatron's index beside the file that says the dtype; 0: there is none. */
+/* Read the dtype byte of Megatron's index beside the file; 0: no index. */
 static unsigned wd_index(const char *path)
 {
     char name[WD_PATH];
@@ -60,7 +60,7 @@ static unsigned wd_index(const char *path)
     return got == WD_INDEX && memcmp(head, "MMIDIDX\0", 9) == 0 ? head[WD_INDEX - 1] : 0;
 }
 
-/* What a file may begin with that are no tokens. */
+/* Refuse files that begin with a known header instead of tokens. */
 static int wd_header(const zt_token_file *f, ckpt_err *err)
 {
     static const struct {
@@ -88,8 +88,8 @@ static int wd_header(const zt_token_file *f, ckpt_err *err)
 }
 
 /*
- * Which of 8 bytes are ever anything but 0, a bit for each; stops where nothing more can be
- * learned.
+ * Find which of every 8 bytes are ever non-zero, as a bit mask; stops when further bytes cannot
+ * change the result.
  */
 static int wd_bytes(const zt_token_file *f, unsigned *used, ckpt_err *err)
 {
@@ -97,7 +97,7 @@ static int wd_bytes(const zt_token_file *f, unsigned *used, ckpt_err *err)
     uint64_t at = 0;
 
     *used = 0;
-    // once bytes 2 and 3 of 4, or the upper 4 of 8, are in use the width is as it seems
+    // stop once bytes 2 or 3, and 6 or 7, are in use, because the tokens then cannot be wider
     while (at < f->size && !((*used & 0x0Cu) && (*used & 0xC0u))) {
         ssize_t got = wd_read(f->fd, block, sizeof block, at);
         if (got < 0)

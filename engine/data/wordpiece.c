@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wordpiece.c: the tokenizer of BERT: text to words, words to the longest pieces of a vocabulary.
+ * wordpiece.c: implements BERT's tokenizer, which splits text into words, and words into the
+ * longest pieces of a vocabulary.
  *
- * As transformers' BertTokenizer: control characters go, CJK characters stand alone, (uncased)
- * accents go and case is lowered, words end at white space and at punctuation; a word is then cut
- * from its beginning into the longest pieces found, all but the first written with "##"; a word
- * that cannot be cut so, or is longer than 100 characters, is [UNK].  Unicode's tables are those of
- * libunistring.
+ * As in transformers' BertTokenizer: control characters are removed, CJK characters are words of
+ * their own, (uncased) accents are removed and letters lowered; words end at white space and at
+ * punctuation.  A word is then cut from its beginning into the longest pieces in the vocabulary,
+ * all but the first written with "##".  A word that cannot be cut so, or is longer than 100
+ * characters, is [UNK].  The tables of Unicode are those of libunistring.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,10 +22,10 @@
 #define WP_LONGEST 100 /* characters of a word */
 
 struct zt_wordpiece {
-    char *text;   /* the file, lines ended by NUL */
-    uint32_t *at; /* start of each line in text */
+    char *text;   /* the file, with NUL after each line */
+    uint32_t *at; /* offset of each line in text */
     uint32_t n;
-    uint32_t *slot;   /* hash table: line + 1 */
+    uint32_t *slot;   /* hash table of line + 1 */
     uint32_t n_slots; /* a power of two */
     bool lower_case;
     int32_t unknown, cls, sep, pad;
@@ -41,7 +42,7 @@ static uint32_t wp_hash(const char *s, size_t n)
     return h;
 }
 
-/* Number of a piece, or -1. */
+/* Find the number of a piece; -1: unknown. */
 static int32_t wp_find(const zt_wordpiece *w, const char *s, size_t n)
 {
     for (uint32_t i = wp_hash(s, n) & (w->n_slots - 1);; i = (i + 1) & (w->n_slots - 1)) {
@@ -73,7 +74,7 @@ static int wp_index(zt_wordpiece *w, size_t size, ckpt_err *err)
         n -= n && w->text[i + n - 1] == '\r';
         w->text[i + n] = w->text[end] = 0;
         w->at[line] = (uint32_t)i;
-        // of equal lines the last one counts, as in transformers
+        // for equal lines the last one counts, as in transformers
         for (k = wp_hash(w->text + i, n) & (w->n_slots - 1);
              w->slot[k] && strcmp(w->text + w->at[w->slot[k] - 1], w->text + i) != 0;
              k = (k + 1) & (w->n_slots - 1))
@@ -137,7 +138,10 @@ uint32_t zt_wordpiece_size(const zt_wordpiece *w)
 
 /* ---- characters ---- */
 
-/* The blocks that BERT takes for Chinese characters (all CJK ideographs; no kana, no hangul). */
+/*
+ * True for the blocks that BERT treats as Chinese characters (all CJK ideographs; no kana, no
+ * hangul).
+ */
 static bool wp_is_cjk(ucs4_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
@@ -156,8 +160,8 @@ static bool wp_is_control(ucs4_t c)
     return c == 0 || c == 0xfffd || uc_is_general_category_withtable(c, UC_CATEGORY_MASK_C);
 }
 
-/* Punctuation of Unicode, and the printing characters of ASCII that are neither letter nor digit.
- */
+/* True for Unicode punctuation, and for printing ASCII characters that are neither letter nor
+ * digit. */
 static bool wp_is_mark(ucs4_t c)
 {
     return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
@@ -178,7 +182,7 @@ static void wp_put(wp_out *o, int32_t id)
         o->id[o->n++] = id;
 }
 
-/* Pieces of one word of n bytes and n_chars characters. */
+/* Append the pieces of one word of n bytes and n_chars characters. */
 static void wp_word(wp_out *o, const uint8_t *word, size_t n, size_t n_chars)
 {
     char piece[WP_LONGEST * 6 + 8] = "##";
@@ -209,7 +213,9 @@ static void wp_word(wp_out *o, const uint8_t *word, size_t n, size_t n_chars)
     }
 }
 
-/* Cut cleaned text into words at white space, and around characters that stand alone. */
+/*
+ * Split cleaned text into words at white space, and around characters that are words of their own.
+ */
 static void wp_words(wp_out *o, const uint8_t *s, size_t n)
 {
     size_t start = 0, chars = 0, len;
@@ -234,7 +240,7 @@ static void wp_words(wp_out *o, const uint8_t *s, size_t n)
         wp_word(o, s + start, n - start, chars);
 }
 
-/* Without control characters, in place: the new length. */
+/* Remove control characters in place (and accents); returns the new length. */
 static size_t wp_clean(uint8_t *s, size_t n, bool accents)
 {
     size_t to = 0, len;
@@ -251,8 +257,8 @@ static size_t wp_clean(uint8_t *s, size_t n, bool accents)
     return to;
 }
 
-/* Case lowered character by character (as the tokenizers library does: no final sigma): room for
- * twice n. */
+/* Lower each character on its own, as the tokenizers library does (no final sigma).  `to` needs 2n
+ * bytes. */
 static size_t wp_lower(uint8_t *to, const uint8_t *s, size_t n)
 {
     size_t m = 0, len;
@@ -265,8 +271,7 @@ static size_t wp_lower(uint8_t *to, const uint8_t *s, size_t n)
     return m;
 }
 
-/* Clean text, in memory of its own (free with free()): accents gone and case lowered where asked.
- */
+/* Clean text in new memory (free with free()): without accents and in lower case if requested. */
 static uint8_t *wp_normal(const zt_wordpiece *w, const char *text, size_t *n)
 {
     uint8_t *copy = malloc(*n + 1), *apart, *low;

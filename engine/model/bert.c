@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bert.c: BERT (Devlin et al. 2019): embedding, blocks with the norm after each branch, and two
- * heads: classification of the first token (also regression and several labels) and the masked LM.
+ * bert.c: implements BERT (Devlin et al. 2019): embedding, blocks with the norm after each branch,
+ * and two heads: classification of the first token (also regression and several labels) and the
+ * masked LM.
  *
  *     x1 = LN(x + Wo attention(x));  y = LN(x1 + W2 act(W1 x1))
  *
- * q, k and v are three maps; the results of the latter two lie side by side in rows of 2 H.
+ * q, k and v are three maps; k and v lie side by side in rows of 2 H.
  *
- * A classifier reads nothing of the last block but the first row of each sample.  So this block has
- * queries, and all that follows attention, for these rows alone, and hands on [batch, hidden]; k
- * and v it has for all.  Gradients are what they would be: those of the other rows are zero.
+ * A classifier uses only the first row of each sample of the last block.  So this block computes
+ * queries, and all after attention, for these rows alone, and outputs [batch, hidden]; it computes
+ * k and v for all rows.  Gradients do not change, because those of the other rows are zero.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -23,25 +24,25 @@ static const zt_block *bt_block(const zt_model *m, const zt_layer *l)
     return &zt_own_of(m)->block[l->block];
 }
 
-/* Whether a block hands on the first rows alone. */
+/* True if a block outputs only first rows. */
 static bool bt_few(const zt_model *m, const zt_layer *l)
 {
     return m->config.arch == ZT_BERT_CLASSIFIER && l->block + 1 == m->config.layers;
 }
 
-/* Rows that a block hands on. */
+/* Rows that a block outputs. */
 static uint64_t bt_rows(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
     return bt_few(m, l) ? b->batch : zt_batch_rows(b);
 }
 
-/* Rows that one of its maps works on: keys and values are of all. */
+/* Rows of one of its maps: k and v need all. */
 static uint64_t bt_map_rows(const zt_model *m, const zt_layer *l, const zt_batch *b, int map)
 {
     return map == BT_K || map == BT_V ? zt_batch_rows(b) : bt_rows(m, l, b);
 }
 
-/* What a block keeps for its backward pass.  first: the rows of its input that it hands on; NULL:
+/* Values that a block stores for its backward pass.  first: the input rows that it outputs; NULL:
  * all of them. */
 typedef struct bt_kept {
     void *first, *q, *kv, *o, *s1, *x1, *pre, *act, *s2;
@@ -80,7 +81,7 @@ static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, 
 
 /* Workspace of the backward pass; the forward pass uses `spare` alone. */
 typedef struct bt_work {
-    void *d_act, *d_q, *d_kv; /* share memory: one is done before the others begin */
+    void *d_act, *d_q, *d_kv; /* share memory, because d_act is not used after the others begin */
     void *ds, *d_o, *d_first, *masked, *spare;
     uint64_t n_bytes;
 } bt_work;
@@ -120,7 +121,7 @@ static uint64_t bt_scratch(const zt_model *m, const zt_layer *l, const zt_batch 
     return bt_working(m, l, b, NULL).n_bytes;
 }
 
-/* c: the rows that the block hands on. */
+/* c->rows: the rows that the block outputs. */
 static zt_attention bt_attention(const zt_call *c, const bt_kept *t)
 {
     const zt_model_config *f = &c->m->config;
@@ -147,7 +148,7 @@ static zt_attention bt_attention(const zt_call *c, const bt_kept *t)
                           .lse = t->lse};
 }
 
-/* The first row of each sample of x, side by side. */
+/* Copy the first row of each sample of x. */
 static void bt_pick(const zt_call *c, const void *x, void *first)
 {
     zt_model *m = c->m;
@@ -162,7 +163,7 @@ static void bt_pick(const zt_call *c, const void *x, void *first)
     m->device->ops->rows(m->device, m->dtype, &r);
 }
 
-/* Add them to where they come from. */
+/* Add gradients of first rows back to dx. */
 static void bt_return(const zt_call *c, const void *first, void *dx)
 {
     zt_model *m = c->m;
@@ -178,7 +179,7 @@ static void bt_return(const zt_call *c, const void *first, void *dx)
     m->device->ops->rows(m->device, m->dtype, &r);
 }
 
-/* q of the rows that are handed on (c's; own: the block's input there), k and v of all. */
+/* Compute q of the rows that the block outputs (own: their input), k and v of all rows. */
 static void bt_fw_qkv(const zt_call *c, const zt_block *k, const bt_kept *t, const void *x,
                       const void *own, void *spare)
 {
@@ -216,7 +217,7 @@ static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
         bt_pick(&c, x, t.first);
     bt_fw_qkv(&c, k, &t, x, own, spare);
     m->device->ops->attention(m->device, m->dtype, &a);
-    zt_map_forward(&c, &k->map[BT_O], &o); // s1, s2: the branches until the norms add their inputs
+    zt_map_forward(&c, &k->map[BT_O], &o); // s1, s2: branches, until the norms add their inputs
     zt_drop(&c, ZT_SITE_HIDDEN_1, drop, &(zt_dropout){.n = c.rows * n, .x = t.s1, .y = t.s1});
     zt_affine_forward(&c, &k->norm[0], &n1);
     up.low = t.low[BT_UP];
@@ -227,7 +228,7 @@ static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_affine_forward(&c, &k->norm[1], &n2);
 }
 
-/* w->ds holds the gradient of s2: add what comes to x1 through the inner layer. */
+/* w->ds holds the gradient of s2: add the gradient of x1 through the inner layer. */
 static void bt_bw_inner(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w)
 {
     zt_model *m = c->m;
@@ -244,7 +245,7 @@ static void bt_bw_inner(const zt_call *c, const zt_block *k, const bt_kept *t, c
     zt_map_backward(c, &k->map[BT_UP], &up);
 }
 
-/* d_own holds the gradient of s1: add what comes to `own` through q, and leave the gradients of k
+/* d_own holds the gradient of s1: add the gradient of `own` through q, and leave the gradients of k
  * and v in w->d_kv. */
 static void bt_bw_attention(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
                             const void *own, void *d_own)
@@ -265,7 +266,7 @@ static void bt_bw_attention(const zt_call *c, const zt_block *k, const bt_kept *
     zt_map_backward(c, &k->map[BT_Q], &q);
 }
 
-/* What comes to x through k and v. */
+/* Compute the gradient of x through k and v. */
 static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, const bt_work *w,
                      const void *x, void *dx)
 {
@@ -277,7 +278,7 @@ static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, cons
     for (int i = BT_K; i <= BT_V; i++) {
         zt_map_bw g = {.lddy = 2 * n, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
 
-        // all rows: dx has the gradient of s1 already; else that is apart, and this the first part
+        // with all rows, dx holds the gradient of s1; otherwise k's gradient is dx's first part
         g.dx_add = i == BT_V || !t->first;
         g.dy = zt_at(m, w->d_kv, i == BT_K ? 0 : n);
         zt_map_backward(&all, &k->map[i], &g);
@@ -334,7 +335,7 @@ static uint64_t bt_stem_tape(const zt_model *m, const zt_layer *l, const zt_batc
     return bt_stem_at(m, b, NULL).n_bytes;
 }
 
-/* Two gradients: below the dropout, below the norm. */
+/* Memory for two gradients: below the dropout, and below the norm. */
 static uint64_t bt_stem_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
     zt_room room = {0};
@@ -524,8 +525,8 @@ static void bt_class_logits(const zt_call *c, const bt_class *t, const void *x, 
 }
 
 /*
- * The loss, in the model's dtype as transformers has it when targets have that dtype too; with
- * `grad` the logits become their gradient.  False: there is nothing to compare with.
+ * The loss, in the model's dtype, as in transformers when targets have that dtype too.  With `grad`
+ * the logits are replaced by their gradient.  False: the batch has no labels.
  */
 static bool bt_class_loss(const zt_call *c, const bt_class *t, void *logits, bool grad)
 {
@@ -567,7 +568,7 @@ static void bt_class_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     (void)tape;
     (void)y;
     if (p->train) {
-        return; // all of it is the backward pass'
+        return; // in training the backward pass does all the work
     }
     bt_class_logits(&c, &t, x, logits);
     (void)bt_class_loss(&c, &t, logits, false);
@@ -655,7 +656,9 @@ static void bt_build_class(zt_build *b)
     b->own->out = zt_build_map(b, "classifier", &out);
 }
 
-/* The bias comes before the transform: it is a parameter of the module that holds both. */
+/*
+ * The bias comes before the transform, because it is a parameter of the module that contains both.
+ */
 static void bt_build_mlm(zt_build *b)
 {
     const zt_model_config *f = &b->m->config;

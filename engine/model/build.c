@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * build.c: the list of parameters and the chain of layers, as an architecture adds to them.
- */
+/* build.c: builds the list of parameters and the chain of layers on behalf of an architecture. */
 #include <string.h>
 
 #include "engine/model/layers.h"
 
-/* Elements of one parameter: more than any model has, and its bytes still fit 63 bits. */
+/* Maximum elements of one parameter: above all real models, and its bytes fit 63 bits. */
 #define BD_MAX_ELEMS (UINT64_C(1) << 48)
 
 static void bd_fail_memory(zt_build *b)

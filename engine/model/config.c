@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: owns reading a config.json of transformers: the keys of each architecture, their
- * defaults, and what would change results and is not supported.
+ * config.c: reads a config.json of transformers: the keys of each architecture, their defaults, and
+ * refusals of settings that would change results and are not supported.
  *
  * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of
- * transformers 5.23 and what their models read;
- * older spellings (rope_scaling, position_embedding_type, num_labels) as earlier releases wrote
- * them.  Keys that no model reads, or that only choose how results are returned, are not looked at.
+ * transformers 5.23 and the code of their models; older spellings (rope_scaling,
+ * position_embedding_type, num_labels) as in earlier releases.  Keys that no model uses, or that
+ * only choose the form of results, are ignored.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -20,18 +20,18 @@
 
 #define CF_MAX_LAYERS 65536
 
-/* Elements of a model, at most: so that bytes of weights, gradients and state cannot overflow. */
+/* Maximum elements of a model, so that bytes of weights, gradients and state cannot overflow. */
 #define CF_MAX_ELEMS (UINT64_C(1) << 56)
 
-/* CF_HEADS: a size; null is filled in later, though absent it has a default. */
+/* CF_HEADS: a size whose null is filled in later, although it has a default when absent. */
 typedef enum cf_kind { CF_SIZE, CF_HEADS, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
 
-/* A key of the file, and where it goes. */
+/* A key of the file, and the member that it sets. */
 typedef struct cf_field {
-    const char *key, *other; /* other: a second spelling that wins over the first; or NULL */
+    const char *key, *other; /* other: a second spelling with priority, or NULL */
     cf_kind kind;
     size_t at;        /* in zt_model_config: uint64_t, bool, float, float */
-    double otherwise; /* when the key is absent; below 0: null counts as absent, decided later */
+    double otherwise; /* when absent; below 0: null counts as absent, the value is set later */
 } cf_field;
 
 /* A key that must be absent, null, false, 0, empty, or the word `only`. */
@@ -49,7 +49,7 @@ typedef struct cf_class {
 
 #define CF_AT(member) offsetof(zt_model_config, member)
 
-/* Sizes that have no default of their own are set to 0 and filled in later. */
+/* Sizes without a default of their own become 0 and are set later. */
 enum { CF_LATER = -1 };
 
 static const cf_field bert_fields[] = {
@@ -87,7 +87,7 @@ static const cf_field gpt2_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
-/* Llama and its kin have the same keys, with other defaults. */
+/* Llama and related models have the same keys, with other defaults. */
 #define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
     {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
         {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), width},                                      \
@@ -166,7 +166,7 @@ static const cf_class classes[] = {
 
 enum { CF_CLASSES = sizeof classes / sizeof *classes };
 
-/* Names of activations in transformers: some are the same function computed in another way. */
+/* Names of activations in transformers; some are the same function, computed in another way. */
 static const struct {
     const char *name;
     zt_act act;
@@ -193,7 +193,7 @@ static bool cf_null(const ckpt_value *v)
     return !v || v->kind == CKPT_V_NONE;
 }
 
-/* A finite number in least .. most. */
+/* Read a finite number from 0 to most. */
 static int cf_real(const zt_config_file *f, const char *key, const ckpt_value *v, double most,
                    double *out)
 {
@@ -247,7 +247,7 @@ static void cf_default(const zt_config_file *f, const cf_field *d)
         memcpy(to, &x, sizeof x);
 }
 
-/* null stands for a default only where transformers has it so. */
+/* null stands for a default only if transformers takes it so. */
 static int cf_field_read(const zt_config_file *f, const cf_field *d)
 {
     const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;
@@ -277,7 +277,7 @@ static int cf_refuse(const zt_config_file *f, const cf_refusal *table)
 
 /* ---- the architecture -------------------------------------------------------------------- */
 
-/* A class by name; NULL: not one of ours. */
+/* Find a class by name; NULL: not supported. */
 static const cf_class *cf_class_named(const ckpt_value *name)
 {
     for (size_t i = 0; i < CF_CLASSES; i++) {
@@ -288,8 +288,8 @@ static const cf_class *cf_class_named(const ckpt_value *name)
 }
 
 /*
- * The class of a file that names none.  BERT counts as a classifier if the file says anything about
- * labels (two of them are written whatever the model), else as a masked language model.
+ * The class of a file without "architectures".  BERT counts as a classifier if the file has any
+ * setting about labels (except two labels, which every file has), else as a masked language model.
  */
 static const cf_class *cf_class_of_type(const ckpt_value *json)
 {
@@ -361,7 +361,7 @@ static int cf_act(const zt_config_file *f, const char *key, zt_act otherwise)
                      gated ? "silu" : "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh");
 }
 
-/* The row of the word embedding that is never trained; counted from the end when negative. */
+/* Read the row of the word embedding that is never trained; negative values count from the end. */
 static int cf_padding(const zt_config_file *f, int64_t otherwise)
 {
     const ckpt_value *v = ckpt_value_get(f->json, "pad_token_id");
@@ -386,7 +386,7 @@ static int cf_padding(const zt_config_file *f, int64_t otherwise)
     return CKPT_OK;
 }
 
-/* How many classes: id2label, or num_labels of old files, or 2. */
+/* Read the number of classes: id2label, or num_labels of old files, or 2. */
 static int cf_labels(const zt_config_file *f)
 {
     const ckpt_value *names = zt_config_get(f->json, "id2label");
@@ -404,7 +404,7 @@ static int cf_labels(const zt_config_file *f)
     return CKPT_OK;
 }
 
-/* The loss of the classifier.  Without problem_type it follows from the number of labels. */
+/* Choose the classifier's loss.  Without problem_type the number of labels decides. */
 static int cf_problem(const zt_config_file *f)
 {
     const ckpt_value *v = zt_config_get(f->json, "problem_type");
@@ -428,7 +428,10 @@ static int cf_problem(const zt_config_file *f)
                                            "multi_label_classification");
 }
 
-/* Slices of the projections, an option of releases before 5, add up to other roundings. */
+/*
+ * Refuse pretraining_tp above 1 (an option of releases before 5), because its slices add up with
+ * other roundings.
+ */
 static int cf_slices(const zt_config_file *f)
 {
     const ckpt_value *v = zt_config_get(f->json, "pretraining_tp");
@@ -496,13 +499,13 @@ static int cf_llama(const zt_config_file *f, const cf_class *class)
 
 /* ---- sizes together ---------------------------------------------------------------------- */
 
-/* Elements of all weights, roughly and not too few; false: more than can be counted. */
+/* Estimate the elements of all weights, rounded up; false: overflow. */
 static bool cf_elems(const zt_model_config *c, uint64_t *out)
 {
     const uint64_t tables = 2 * c->vocab + c->positions + c->types + c->labels;
     uint64_t width, per_layer, layers, ends;
 
-    // sizes are below 2^31, so these sums of a few of them do not overflow
+    // cannot overflow, because sizes are below 2^31
     return ckpt_mul(2 * (c->heads + c->kv_heads), c->head_width, &width) &&
            ckpt_add(width, 3 * c->inner + 16, &width) && ckpt_mul(width, c->hidden, &per_layer) &&
            ckpt_mul(per_layer, c->layers, &layers) &&
@@ -514,7 +517,7 @@ static int cf_check(const zt_config_file *f)
     zt_model_config *c = f->out;
     uint64_t n;
 
-    // with a head_dim of their own Qwen3's and Mistral's heads need not add up to it
+    // with head_dim set, Qwen3's and Mistral's heads need not add up to the hidden size
     if (c->hidden % c->heads != 0 && (c->head_width == 0 || strcmp(c->model_type, "llama") == 0))
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: hidden size %" PRIu64 " is not a multiple of the %" PRIu64

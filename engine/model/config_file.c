@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * config_file.c: owns looking at the values of a config.json: what is there, numbers, messages.
- */
+/* config_file.c: reads values of a config.json, and makes messages about wrong ones. */
 #include "engine/model/config_file.h"
 
-/* Sizes are at most this: tokens and positions are int32. */
+/* Maximum size: tokens and positions are int32. */
 #define CO_MAX_SIZE INT32_MAX
 
 const ckpt_value *zt_config_get(const ckpt_value *dict, const char *key)

@@ -1,46 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_file.h: what the readers of a config.json share.  Internal to engine/model.
+ * config_file.h: declares helpers that the readers of a config.json share.  Internal to
+ * engine/model.
  */
 #ifndef ZT_MODEL_CONFIG_FILE_H
 #define ZT_MODEL_CONFIG_FILE_H
 
 #include "engine/model/model.h"
 
-/* What one reading needs everywhere. */
+/* The state of one reading. */
 typedef struct zt_config_file {
     zt_model_config *out;
     const ckpt_value *json;
     const char *name; /* for messages */
-    bool sizes;       /* only what tells parameters: activations, positions, windows are not read */
+    bool sizes;       /* read only settings that determine parameters */
     ckpt_arena *arena;
     ckpt_err *err;
 } zt_config_file;
 
-/* A member that is not null; else NULL. */
+/* Get a member; NULL if it is missing or null. */
 const ckpt_value *zt_config_get(const ckpt_value *dict, const char *key);
 
-/* A text as it is, true, false, null, "a list", "an object", "a number". */
+/*
+ * Describe a value for messages: a text as it is, or true, false, null, "a list", "an object", "a
+ * number".
+ */
 const char *zt_config_kind(const ckpt_value *v);
 
-/* INT or FLOAT; false: no number. */
+/* Convert INT or FLOAT; false: not a number. */
 bool zt_config_number(const ckpt_value *v, double *out);
 
-/* CKPT_EFORMAT: the key, what was found, what was expected. */
+/* Fail with CKPT_EFORMAT: the key, the value found, the value expected. */
 int zt_config_fail(const zt_config_file *f, const char *key, const ckpt_value *v,
                    const char *expected);
 
-/* A positive whole number. */
+/* Read a positive whole number. */
 int zt_config_size(const zt_config_file *f, const char *key, const ckpt_value *v, uint64_t *out);
 
-/* Whether a value says nothing: null, false, 0, empty. */
+/* True if a value sets nothing: null, false, 0, empty. */
 bool zt_config_idle(const ckpt_value *v);
 
-/* The rotary positions of Llama and its kin. */
+/* Read the rotary positions of Llama and related models. */
 int zt_config_rope(const zt_config_file *f);
 
 /*
- * Which layers have a window, and how wide: by `layer_types`, or as the class has it.
+ * Find the layers that have a sliding window, and its width, from `layer_types` or the class'
+ * default.
  *
  * ZT_WINDOW_ALL    Mistral: sliding_window (4096 when absent, null: none) in all layers
  * ZT_WINDOW_UPPER  Qwen2, Qwen3: with use_sliding_window, layers from max_window_layers on

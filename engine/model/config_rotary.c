@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_rotary.c: owns what a config.json says about positions and which of them see each other:
- * rotary positions, and sliding windows.
+ * config_rotary.c: reads rotary positions and sliding windows from a config.json.
  *
  * Source: LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of transformers 5.23, and their
  * models: a query at i sees keys above i - sliding_window.
@@ -12,7 +11,7 @@
 
 /* ---- rotary positions -------------------------------------------------------------------- */
 
-/* A positive number of the block of rotary positions. */
+/* Read a positive number of the rope block. */
 static int cr_rope_number(const zt_config_file *f, const ckpt_value *rope, const char *key,
                           double *out)
 {
@@ -45,7 +44,7 @@ static int cr_rope_llama3(const zt_config_file *f, const ckpt_value *rope)
     return rc;
 }
 
-/* The frequencies' base: in the block, or beside it in old files. */
+/* Read the base of the frequencies: in the block, or beside it in old files. */
 static int cr_rope_theta(const zt_config_file *f, const ckpt_value *rope)
 {
     const ckpt_value *v = zt_config_get(rope, "rope_theta");
@@ -59,7 +58,7 @@ static int cr_rope_theta(const zt_config_file *f, const ckpt_value *rope)
     return CKPT_OK;
 }
 
-/* All of the head turns. */
+/* Refuse partial rotation. */
 static int cr_rope_whole(const zt_config_file *f, const ckpt_value *dict)
 {
     const ckpt_value *v = zt_config_get(dict, "partial_rotary_factor");
@@ -71,7 +70,7 @@ static int cr_rope_whole(const zt_config_file *f, const ckpt_value *dict)
     return CKPT_OK;
 }
 
-/* rope_scaling, which files before release 5 have, wins over rope_parameters. */
+/* Read rope_scaling, which files before release 5 have, in preference to rope_parameters. */
 int zt_config_rope(const zt_config_file *f)
 {
     const char *key = "rope_scaling";
@@ -108,10 +107,10 @@ int zt_config_rope(const zt_config_file *f)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* The keys of a window that are absent. */
+/* Defaults of missing window keys. */
 enum { CR_WINDOW = 4096, CR_UPPER = 28 };
 
-/* sliding_window: a width, or 0 for null. */
+/* Read sliding_window: a width, or 0 for null. */
 static int cr_width(const zt_config_file *f, uint64_t *out)
 {
     const ckpt_value *v = ckpt_value_get(f->json, "sliding_window");
@@ -121,7 +120,9 @@ static int cr_width(const zt_config_file *f, uint64_t *out)
                                                     : CKPT_OK;
 }
 
-/* Qwen: the first layer with a window; past the last one without use_sliding_window. */
+/*
+ * Qwen: find the first layer with a window; without use_sliding_window it is past the last layer.
+ */
 static int cr_first(const zt_config_file *f, uint64_t *out)
 {
     const ckpt_value *use = ckpt_value_get(f->json, "use_sliding_window");
@@ -137,7 +138,7 @@ static int cr_first(const zt_config_file *f, uint64_t *out)
     return CKPT_OK;
 }
 
-/* What layer_types says of a layer: CKPT_EUNSUPPORTED for kinds of attention that we have not. */
+/* Convert an entry of layer_types; fails with CKPT_EUNSUPPORTED for other kinds of attention. */
 static int cr_layer_type(const zt_config_file *f, const ckpt_value *v, bool *slides)
 {
     *slides = ckpt_value_is(v, "sliding_attention");
@@ -148,7 +149,7 @@ static int cr_layer_type(const zt_config_file *f, const ckpt_value *v, bool *sli
                      f->name, zt_config_kind(v));
 }
 
-/* layer_types, where it is given, is what counts for Qwen; Mistral's model does not read it. */
+/* Read layer_types, which overrides Qwen's other keys; Mistral's model ignores it. */
 static int cr_layer_types(const zt_config_file *f, zt_windows kind, bool *slides)
 {
     const ckpt_value *types = zt_config_get(f->json, "layer_types");

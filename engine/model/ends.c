@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ends.c: the first and the last layer of GPT-2 and Llama: an embedding (with learned positions or
- * without), and the final norm with the map to the vocabulary.
+ * ends.c: implements the first and the last layer of GPT-2 and Llama: an embedding (with or without
+ * learned positions), and the final norm with the map to the vocabulary.
  */
 #include "engine/model/layers.h"
 
@@ -64,7 +64,7 @@ static void en_embed_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     m->device->ops->embed_grad(m->device, m->dtype, &e);
 }
 
-/* ---- head: logits = norm(x) w'; which norm follows from its parameters ---- */
+/* ---- head: logits = norm(x) w'; its parameters decide the kind of norm ---- */
 
 typedef struct en_final {
     float *mean, *rstd;
@@ -108,8 +108,8 @@ const zt_lm_body zt_final_norm = {en_final_kept, en_final_fw, en_final_bw, true,
 
 const zt_layer_ops zt_stem_ops = {NULL, en_embed_scratch, en_embed_fw, en_embed_bw};
 
-/* The map to the vocabulary: the embedding itself, or a matrix of its own at the end of the list.
- */
+/* Build the map to the vocabulary: the embedding itself if tied, else a matrix at the end of the
+ * list. */
 void zt_build_lm_out(zt_build *b, const char *name)
 {
     const zt_model_config *f = &b->m->config;

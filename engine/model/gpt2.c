@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpt2.c: GPT-2 with its LM head (Radford et al. 2019): embedding, blocks with the norm before each
- * branch, head.
+ * gpt2.c: implements GPT-2 with its LM head (Radford et al. 2019): embedding, blocks with the norm
+ * before each branch, head.
  *
  *     r = x + proj(attention(ln_1 x));  y = r + proj(act(fc(ln_2 r)))
  *
@@ -14,7 +14,7 @@
 
 enum { GP_QKV, GP_O, GP_UP, GP_DOWN, GP_MAPS };
 
-/* What a block keeps for its backward pass. */
+/* Values that a block stores for its backward pass. */
 typedef struct gp_kept {
     void *h1, *qkv, *o, *r, *h2, *pre, *act;
     float *mean1, *rstd1, *mean2, *rstd2, *lse;
@@ -50,7 +50,7 @@ static gp_kept gp_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
 
 /* Workspace of the backward pass; the forward pass uses `spare` alone. */
 typedef struct gp_work {
-    void *d_inner, *d_qkv; /* share memory: one is done before the other begins */
+    void *d_inner, *d_qkv; /* share memory, because d_inner is not used after d_qkv begins */
     void *d_h, *masked, *spare;
     uint64_t n_bytes;
 } gp_work;
@@ -140,7 +140,7 @@ static void gp_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_map_forward(&c, &k->map[GP_QKV], &qkv);
     a = gp_attention(&c, l, &t);
     m->device->ops->attention(m->device, m->dtype, &a);
-    zt_map_forward(&c, &k->map[GP_O], &o); // r is the branch until the norm adds x to it
+    zt_map_forward(&c, &k->map[GP_O], &o); // r holds the branch until the norm adds x
     zt_drop(&c, ZT_SITE_HIDDEN_1, m->config.dropout_hidden,
             &(zt_dropout){.n = n, .x = t.r, .y = t.r});
     zt_affine_forward(&c, &k->norm[1], &n2);
@@ -150,7 +150,7 @@ static void gp_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_map_residual(&c, &k->map[GP_DOWN], &down, t.r, ZT_SITE_HIDDEN_2);
 }
 
-/* dx holds dy, the residual's gradient; adds that of the branch with the inner layer. */
+/* dx holds dy, the residual's gradient; add the gradient through the inner layer. */
 static void gp_bw_inner(const zt_call *c, const zt_block *k, const gp_kept *t, const gp_work *w,
                         void *dx)
 {
@@ -221,7 +221,7 @@ static void gp_build_block(zt_build *b, uint64_t i)
     zt_block *k = &b->own->block[i];
     const char *name = ckpt_arena_printf(b->m->arena, "transformer.h.%" PRIu64, i);
     float std = f->init_range;
-    // the two maps that end a branch begin smaller: Radford et al. 2019, section 2.3
+    // the last map of each branch has smaller initial values: Radford et al. 2019, section 2.3
     float last = (float)((double)std / sqrt(2.0 * (double)f->layers));
     zt_map_shape qkv = {n, 3 * n, true, true, std};
     zt_map_shape o = {n, n, true, true, last};

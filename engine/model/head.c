@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * head.c: the head of language models: the rows that count, logits in chunks of rows, the loss and
- * its gradient.
+ * head.c: implements the head of language models: the rows that count, logits in chunks of rows,
+ * the loss and its gradient.
  *
- * Only rows with a label need logits: GPT-2's last position has none, a masked LM has few.  They
- * are picked out first (an embedding look-up in x), and their gradients are put back at the end
- * (its gradient).  In training everything happens in the backward pass: for one chunk of rows after
- * the other logits, loss, gradient of the logits, its products with the weight and with h.  So
- * logits never take more than HD_CHUNK bytes and no product is done twice.
+ * Only rows with a label need logits: GPT-2's last position has none, a masked LM has few.  An
+ * embedding look-up in x gathers these rows first, and its gradient scatters their gradients at the
+ * end.  In training the backward pass does all the work: for one chunk of rows after the other it
+ * computes logits, loss, gradient of the logits, and the products of that with the weight and with
+ * h.  So logits never take more than HD_CHUNK bytes, and no product is computed twice.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "engine/model/layers.h"
 #include "libckpt/base/cast.h"
 
-/* Bytes of logits in a chunk unless the model says otherwise; more rows make the products more
+/* Bytes of logits per chunk, unless the model sets another size; more rows make the products more
  * efficient. */
 #define HD_CHUNK (256U << 20)
 
@@ -32,8 +32,8 @@ double zt_round_to(ckpt_dtype dt, double v)
 }
 
 /*
- * d (loss / accumulation * scale) / d loss, from the outside in: the scale becomes a number of the
- * loss' dtype, which is then divided.
+ * d (loss / accumulation * scale) / d loss, computed from the outside in: the scale is rounded to
+ * the loss' dtype and then divided.
  */
 float zt_loss_factor(const zt_call *c, bool loss_in_dt)
 {
@@ -47,7 +47,7 @@ float zt_loss_factor(const zt_call *c, bool loss_in_dt)
 
 /* ---- the rows that count ---- */
 
-/* Host: numbers and labels of the rows with a label, and the label of every row. */
+/* Host memory: indices and labels of the rows with a label, and the label of every row. */
 typedef struct hd_rows {
     int32_t *row, *label, *all;
     uint64_t n;
@@ -68,8 +68,8 @@ static void hd_pick(hd_rows *r, const int32_t *given, const zt_batch *b, bool sh
     }
 }
 
-/* False when there are no rows to work on: no labels, none that count, or no memory (kept in the
- * device). */
+/* False if there are no rows to compute: no labels, none that counts, or no memory (the device
+ * keeps that). */
 static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
 {
     zt_device *d = c->m->device;
@@ -120,7 +120,8 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
     hd_work w;
 
     w.chunk = hd_chunk(m, rows);
-    // GPT-2 has 50257 words: matrix products want rows that begin at multiples of their registers
+    // GPT-2 has 50257 words, but products are faster if rows begin at multiples of the registers'
+    // size
     w.ld = (m->config.vocab + 63) & ~UINT64_C(63);
     w.row = zt_room_take(&room, rows * sizeof *w.row);
     w.label = zt_room_take(&room, rows * sizeof *w.label);
@@ -141,7 +142,7 @@ static uint64_t hd_scratch(const zt_model *m, const zt_layer *l, const zt_batch 
 
 /* ---- passes ---- */
 
-/* Bring the rows that count together: w->x, w->label. */
+/* Gather the rows that count: w->x, w->label. */
 static void hd_gather(const zt_call *c, const hd_rows *r, const hd_work *w, const void *x)
 {
     zt_device *d = c->m->device;
@@ -170,8 +171,8 @@ static void hd_scatter(const zt_call *c, uint64_t n, const hd_work *w, const voi
     d->ops->embed_grad(d, c->m->dtype, &e);
 }
 
-/* Loss of rows first..first + c->rows of all `n`, as a part of their mean; with grad the gradients
- * too. */
+/* Loss of rows first..first + c->rows of all `n`, as a part of their mean; in training also the
+ * gradients. */
 static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, uint64_t n,
                             float factor)
 {
@@ -192,7 +193,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     a.label = w->label + first;
     a.logits = w->logits;
     a.grad = grad;
-    // rows that are all there are: no rounding of the factor
+    // one chunk only: do not round the factor
     a.factor = c->rows == n ? factor : (float)((double)factor * part);
     m->device->ops->loss(m->device, m->dtype, &a);
     if (grad) {
@@ -219,7 +220,7 @@ static void hd_loss(const zt_call *c, const hd_work *w, const zt_lm_body *body)
     c->p->loss = zt_round_to(body->loss_in_dt ? c->m->dtype : CKPT_F32, loss);
 }
 
-/* Evaluation with all logits kept for the caller. */
+/* Evaluation that stores all logits for the caller. */
 static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_rows *r, const void *x)
 {
     zt_model *m = c->m;
@@ -240,7 +241,10 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
     c->p->loss = zt_round_to(body->loss_in_dt ? m->dtype : CKPT_F32, c->p->loss);
 }
 
-/* In training the forward pass does nothing: the backward pass computes loss and dx together. */
+/*
+ * In training the forward pass does nothing, because the backward pass computes loss and dx
+ * together.
+ */
 static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
     const zt_lm_body *body = zt_own_of(m)->lm;
@@ -253,7 +257,7 @@ static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     (void)tape;
     (void)y;
     if (c->p->train) {
-        return; // all of it is the backward pass'
+        return; // in training the backward pass does all the work
     }
     c->p->loss = (double)NAN;
     any = hd_rows_new(&r, c, body->shifted);
@@ -268,7 +272,7 @@ static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     ckpt_free(r.memory);
 }
 
-/* No row counts: torch's loss is 0/0, the gradients are zero. */
+/* If no row counts, torch's loss is 0/0 and the gradients are zero. */
 static void hd_nothing(const zt_call *c, void *dx)
 {
     zt_model *m = c->m;
@@ -310,7 +314,7 @@ static void hd_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
         hd_gather(c, &r, &w, x);
         body->fw(&few, w.kept, w.x, w.h);
         hd_loss(&few, &w, body);
-        body->bw(&few, w.kept, w.x, w.dh, w.h); // h has served
+        body->bw(&few, w.kept, w.x, w.dh, w.h); // h is free for reuse
         hd_scatter(c, r.n, &w, w.h, dx);
     }
     ckpt_free(r.memory);

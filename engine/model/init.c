@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * init.c: owns the initial values of parameters: the distributions are transformers', the numbers
- * are ours, since they depend on (seed, name, index) alone.
+ * init.c: draws the initial values of parameters.  The distributions are those of transformers, but
+ * not the random numbers, because ours depend on (seed, name, index) alone.
  */
 #include <string.h>
 
 #include "engine/device/philox.h"
 #include "engine/model/model.h"
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): enough to tell names apart. */
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): enough to distinguish names. */
 static uint64_t in_hash(const char *name)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -18,7 +18,10 @@ static uint64_t in_hash(const char *name)
     return h;
 }
 
-/* A bijection that spreads each bit over all (the finalizer of SplitMix64, Steele et al. 2014). */
+/*
+ * A bijection in which each input bit affects all output bits (the finalizer of SplitMix64, Steele
+ * et al. 2014).
+ */
 static uint64_t in_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -33,7 +36,7 @@ static bool in_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* The row of a table of words that stays zero because it stands for padding; -1: none. */
+/* The row of a word embedding that stays zero because it stands for padding; -1: none. */
 static int64_t in_padding(const zt_model *m, const zt_param *p)
 {
     const bool words =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layers.h: what the architectures share: building the list of parameters, pieces of a tape, linear
- * maps, norms, the head of language models.  Internal to engine/model.
+ * layers.h: declares the parts that architectures share: building the list of parameters, dividing
+ * tapes, linear maps, norms, the head of language models.  Internal to engine/model.
  */
 #ifndef ZT_MODEL_LAYERS_H
 #define ZT_MODEL_LAYERS_H
@@ -15,13 +15,13 @@ typedef struct zt_affine {
     uint32_t w, b;
 } zt_affine;
 
-/* A linear map of a layer: indices of parameters, ZT_NO_PARAM where there is none. */
+/* A linear map of a layer: indices of parameters; ZT_NO_PARAM if it has none. */
 typedef struct zt_map {
     uint64_t in, out;
     uint32_t w, b;
     uint32_t lora_a, lora_b;
     bool w_in_out;
-    uint32_t site; /* keys its dropout */
+    uint32_t site; /* part of its dropout key */
 } zt_map;
 
 enum { ZT_MAPS = 7 };
@@ -29,20 +29,20 @@ enum { ZT_MAPS = 7 };
 enum { ZT_NORMS = 4 };
 
 typedef struct zt_block {
-    zt_affine norm[ZT_NORMS]; /* likewise */
-    zt_map map[ZT_MAPS];      /* the architecture's own enum says which is which */
+    zt_affine norm[ZT_NORMS]; /* indexed like map */
+    zt_map map[ZT_MAPS];      /* indexed by the architecture's own enum */
 } zt_block;
 
 /* zt_model.own of every architecture. */
 struct zt_lm_body;
 typedef struct zt_own {
     uint32_t word, position, type;
-    zt_affine norm; /* of the embedding (BERT), before the head (GPT-2, Llama) */
+    zt_affine norm; /* after the embedding (BERT), before the head (GPT-2, Llama) */
     zt_block *block;
     zt_map transform; /* BERT: pooler, or transform of the masked LM head */
     zt_affine transform_norm;
     zt_map out;                   /* hidden -> classes or vocabulary */
-    const struct zt_lm_body *lm;  /* of language models: what lies before `out` */
+    const struct zt_lm_body *lm;  /* language models: the computation before `out` */
     float *cos_table, *sin_table; /* Llama, on the device: [rope_rows, head_width / 2] */
     uint64_t rope_rows;
 } zt_own;
@@ -54,12 +54,13 @@ static inline zt_own *zt_own_of(const zt_model *m)
 
 /* ---- building ---- */
 
-/* A model under construction.  The first failure is kept in rc and err; every later call does
- * nothing. */
+/*
+ * A model under construction.  After the first failure, kept in rc and err, later calls do nothing.
+ */
 typedef struct zt_build {
     zt_model *m;
     zt_own *own;
-    const char *layer; /* name of the open layer; parameters' names begin anew */
+    const char *layer; /* name of the open layer, the prefix of its parameters' names */
     uint32_t *used;    /* parameters of the open layer */
     size_t n_used, room_used;
     uint32_t n_blocks, n_maps;
@@ -67,24 +68,24 @@ typedef struct zt_build {
     ckpt_err *err;
 } zt_build;
 
-/* Open a layer of the chain; what is added until the next one belongs to it.  is_block: it gets a
- * block number. */
+/* Open a layer of the chain.  Parameters belong to it until the next one opens.  is_block: give it
+ * a block number. */
 void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const char *name);
 void zt_build_close(zt_build *b);
 
-/* Add parameters to the open layer; name is complete (in the arena or static). */
+/* Add parameters to the open layer.  name is the complete name (in the arena or static). */
 uint32_t zt_build_matrix(zt_build *b, const char *name, uint64_t rows, uint64_t columns, float std);
 uint32_t zt_build_vector(zt_build *b, const char *name, uint64_t n, bool ones);
 zt_affine zt_build_norm(zt_build *b, const char *module, bool bias);
 
-/* The open layer uses a parameter of another one too. */
+/* Let the open layer use a parameter of another layer too. */
 void zt_build_use(zt_build *b, uint32_t param);
 void zt_build_alias(zt_build *b, const char *name, uint32_t param);
 
-/* A name in the model's arena. */
+/* Make a name in the model's arena. */
 const char *zt_build_name(zt_build *b, const char *prefix, const char *suffix);
 
-/* What a linear map is like: weight [out, in], or [in, out]. */
+/* Shape of a linear map: the weight is [out, in], or [in, out] with w_in_out. */
 typedef struct zt_map_shape {
     uint64_t in, out;
     bool bias, w_in_out;
@@ -95,7 +96,7 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 /* The first layer of GPT-2 and Llama (ends.c). */
 extern const zt_layer_ops zt_stem_ops;
 
-/* The map to the vocabulary, named so: the embedding itself, or a matrix of its own. */
+/* Build the map to the vocabulary under this name: the embedding itself if tied, else a matrix. */
 void zt_build_lm_out(zt_build *b, const char *name);
 
 /* Add the parameters and layers of an architecture, in the order of named_parameters(). */
@@ -105,17 +106,20 @@ int zt_llama_build(zt_build *b);
 
 /* ---- adapters (lora.c) ---- */
 
-/* Before building: check and keep the settings. */
+/* Check and keep the settings; must come before building. */
 int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err);
-/* True if the module is a target; asked for every map. */
+/* True if adapters go to this module; called for every map. */
 bool zt_lora_targets(const zt_model *m, const char *module);
 /* Standard deviation of a new a of `in` columns. */
 float zt_lora_std(uint64_t in);
-/* After building: freeze what an adapter does not train; refuse targets that name nothing. */
+/*
+ * Freeze the parameters that an adapter does not train, and refuse targets without a match; must
+ * come after building.
+ */
 int zt_lora_finish(zt_model *m, ckpt_err *err);
-/* ---- pieces of a tape or of the scratch ---- */
+/* ---- dividing a tape or the scratch ---- */
 
-/* Cuts aligned pieces off a buffer; with base NULL it only counts. */
+/* Cuts aligned pieces off a buffer; with base NULL it only counts bytes. */
 typedef struct zt_room {
     char *base;
     uint64_t used; /* bytes */
@@ -143,7 +147,7 @@ static inline float *zt_room_floats(zt_room *r, uint64_t n)
     return zt_room_take(r, n * sizeof(float));
 }
 
-/* Element i of a device buffer of the model's dtype. */
+/* Address of element i of a device buffer of the model's dtype. */
 static inline void *zt_at(const zt_model *m, void *p, uint64_t i)
 {
     return (char *)p + i * zt_elem(m);
@@ -160,7 +164,7 @@ static inline const void *zt_at_const(const zt_model *m, const void *p, uint64_t
 typedef struct zt_call {
     zt_model *m;
     zt_pass *p;
-    uint32_t layer; /* number in the chain */
+    uint32_t layer; /* index in the chain */
     uint64_t rows;
 } zt_call;
 
@@ -174,10 +178,10 @@ enum {
     ZT_SITE_MAP
 };
 
-/* Key of a dropout mask: the pass, the layer and the site tell masks apart. */
+/* Key of a dropout mask.  Pass, layer and site are part of it, so that masks differ. */
 uint64_t zt_seed(const zt_call *c, uint32_t site);
 
-/* y = dropout(x) [+ add] over n elements with rate p; what training alone does. */
+/* y = dropout(x) [+ add] over n elements with rate p; without dropout in evaluation. */
 void zt_drop(const zt_call *c, uint32_t site, float p, const zt_dropout *a);
 
 static inline const void *zt_weight(const zt_model *m, uint32_t param)
@@ -185,10 +189,10 @@ static inline const void *zt_weight(const zt_model *m, uint32_t param)
     return param == ZT_NO_PARAM ? NULL : m->params.at[param].w;
 }
 
-/* Where a gradient goes (NULL: not wanted), and whether it is added; marks it as written. */
+/* Address for a gradient (NULL: frozen) and whether to add to it; marks it as written. */
 void *zt_grad(zt_model *m, uint32_t param, bool *add);
 
-/* False when neither this layer nor one below it has anything to train. */
+/* False if neither this layer nor any layer below it has trained parameters. */
 bool zt_wants_backward(const zt_model *m, const zt_layer *l);
 
 /*
@@ -208,7 +212,7 @@ typedef struct zt_map_fw {
 } zt_map_fw;
 void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f);
 
-/* Its gradients.  dx (NULL: not wanted) is dense when the map has an adapter. */
+/* Gradients of a linear map.  dx (NULL: not needed) must be dense when the map has an adapter. */
 typedef struct zt_map_bw {
     uint64_t ldx, lddy, lddx;
     bool dx_add;
@@ -222,29 +226,28 @@ uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows);
 uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows);
 
 /*
- * A norm with its parameters filled in: set x, add, sum, y, mean, rstd; for gradients x, dy, mean,
- * rstd, dx, dx_add; rows and width where they are not the call's and the hidden size (0).
+ * Run a norm with its parameters.  The caller sets x, add, sum, y, mean, rstd (for gradients x, dy,
+ * mean, rstd, dx, dx_add), and rows and width if they are not the call's rows and the hidden size.
  */
 void zt_affine_forward(const zt_call *c, const zt_affine *n, zt_norm *a);
 void zt_affine_backward(const zt_call *c, const zt_affine *n, zt_norm_grad *a);
 
 /*
- * Residual: y = x + branch, which a zt_map_forward made from `f` (y, y_add are set here) for
- * dropout rate p. `site` keys the dropout.
+ * Residual: y = x + dropout(branch), where zt_map_forward computes the branch from `f` (this sets
+ * y, y_add).  `site` is part of the dropout key.
  */
 void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void *x, uint32_t site);
 
-/* The gradient of a branch below dropout: dy itself, or its masked copy in `spare` (rows * width
- * elements). */
+/* Gradient of a branch below dropout: dy itself without dropout, or its masked copy in `spare`
+ * (rows * width elements). */
 const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint64_t width,
                            void *spare);
 
 /* ---- the head of language models ---- */
 
-/* What lies between the blocks and the map to the vocabulary, over n rows. */
+/* The computation between the blocks and the map to the vocabulary, over n rows. */
 typedef struct zt_lm_body {
-    uint64_t (*kept)(const zt_model *m,
-                     uint64_t n); /* bytes that its forward keeps for its backward */
+    uint64_t (*kept)(const zt_model *m, uint64_t n); /* bytes that fw stores for bw */
     void (*fw)(const zt_call *c, void *kept, const void *x, void *h);
     void (*bw)(const zt_call *c, void *kept, const void *x, const void *dh,
                void *dx); /* dx is not dh */
@@ -258,10 +261,10 @@ typedef struct zt_lm_body {
  */
 extern const zt_layer_ops zt_lm_ops; /* with zt_own.lm */
 
-/* Nothing but the norm: GPT-2 and Llama (ends.c). */
+/* Only the final norm: GPT-2 and Llama (ends.c). */
 extern const zt_lm_body zt_final_norm;
 
-/* What the gradient of the loss is multiplied by, rounded where torch rounds. */
+/* The factor of the loss' gradient, rounded as in torch. */
 float zt_loss_factor(const zt_call *c, bool loss_in_dt);
 
 /* v rounded to the model's dtype. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear.c: linear maps of layers with or without a LoRA adapter, norms, dropout and pieces of
- * memory: the calls of device operations that all architectures share.
+ * linear.c: implements the calls of device operations that all architectures share: linear maps
+ * with or without a LoRA adapter, norms, dropout, and dividing memory.
  */
 #include "engine/model/layers.h"
 
-/* Pieces start at multiples of this many bytes: a cache line, and what vector loads want. */
+/* Pieces start at multiples of a cache line, as vector loads need. */
 enum { LI_ALIGN = 64 };
 
 void *zt_room_take(zt_room *r, uint64_t n_bytes)
@@ -16,7 +16,7 @@ void *zt_room_take(zt_room *r, uint64_t n_bytes)
     return p;
 }
 
-/* One round of splitmix64 (Steele et al. 2014): every bit of x changes all of the result. */
+/* One round of splitmix64 (Steele et al. 2014): every bit of x affects the whole result. */
 static uint64_t li_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15U;
@@ -81,7 +81,7 @@ uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows)
     return li_adapted(l) ? rows * m->lora.rank * zt_elem(m) : 0;
 }
 
-/* Scratch: the gradient of `low`, the dropped x, and the gradient of the latter. */
+/* Bytes of scratch: the gradient of `low`, the dropped x, and that x's gradient. */
 uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
 {
     zt_room room = {0};
@@ -101,7 +101,7 @@ static float li_scaling(const zt_model *m)
     return (float)(m->lora.alpha / (double)m->lora.rank);
 }
 
-/* x as the adapter sees it: itself, or its dropped copy in `to`. */
+/* The adapter's input: x itself, or a copy in `to` with dropout. */
 static const void *li_dropped(const zt_call *c, const zt_map *l, const void *x, void *to)
 {
     if (li_rate(c, c->m->lora.dropout) <= 0.0F)
@@ -145,7 +145,7 @@ static void li_adapter_backward(const zt_call *c, const zt_map *l, const zt_map_
     zt_linear_grad up = {.rows = c->rows, .in = m->lora.rank, .out = l->out, .lddy = g->lddy};
     zt_linear_grad down = {.rows = c->rows, .in = l->in, .out = m->lora.rank, .dy = d_low};
 
-    up.x = g->low; // scaled already
+    up.x = g->low; // low is already scaled
     up.w = zt_weight(m, l->lora_b);
     up.dy = g->dy;
     up.dx = d_low;
@@ -184,7 +184,7 @@ void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
                    .w = zt_weight(m, l->w),
                    .b = zt_weight(m, l->b)};
 
-    // the adapter adds to what is before the activation
+    // the adapter adds to the activation's input
     a.act = split ? ZT_ACT_NONE : f->act;
     a.y = split ? f->pre : f->y;
     a.pre = split ? NULL : f->pre;
@@ -220,8 +220,8 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
 }
 
 /*
- * In fp32 the product adds to a copy of x, which saves a pass over memory; in 16 bits the branch is
- * rounded before the sum, as torch does.
+ * In fp32 the product adds to a copy of x, which saves a pass over memory.  In 16 bits the branch
+ * must be rounded before the sum, because torch does so.
  */
 void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void *x, uint32_t site)
 {

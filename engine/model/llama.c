@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * llama.c: Llama's blocks (Touvron et al. 2023) and those of Qwen2, Qwen3 and Mistral: RMS norm
+ * llama.c: implements the blocks of Llama (Touvron et al. 2023), Qwen2, Qwen3 and Mistral: RMS norm
  * before each branch, rotary positions, grouped heads, SwiGLU.
  *
  *     r = x + o(attention(rope(q n1), rope(k n1), v n1)), n1 = norm(x)
  *     y = r + down(silu(gate n2) * up n2), n2 = norm(r)
  *
- * Qwen2 (arXiv 2407.10671) has biases in q, k and v; Qwen3 (arXiv 2505.09388) an RMS norm over each
- * head of q and k before they are rotated; Mistral's layers (arXiv 2310.06825), and Qwen's upper
- * ones where config.json says so, see a window of keys.
+ * Qwen2 (arXiv 2407.10671) has biases in q, k and v.  Qwen3 (arXiv 2505.09388) has an RMS norm over
+ * each head of q and k before rotation.  Mistral's layers (arXiv 2310.06825), and Qwen's upper
+ * layers if config.json enables it, have a window of keys.
  *
- * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width; where q and k are normed
+ * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.  With norms of q and k,
  * all rows of q come first, then those of k and v, so that heads are the rows of a norm.
  */
 #include <inttypes.h>
@@ -20,13 +20,13 @@
 
 enum { LL_Q, LL_K, LL_V, LL_O, LL_GATE, LL_UP, LL_DOWN };
 
-/* Norms of a block; the last two only with qk_norm, LL_NORM_Q + LL_K for k. */
+/* Norms of a block; q's and k's only with qk_norm, k's at LL_NORM_Q + LL_K. */
 enum { LL_NORM_1, LL_NORM_2, LL_NORM_Q };
 
-/* What a block keeps for its backward pass. */
+/* Values that a block stores for its backward pass. */
 typedef struct ll_kept {
     void *h1, *qkv, *o, *r, *h2, *gate, *up, *act;
-    void *raw; /* q and k before their norms; NULL: they have none */
+    void *raw; /* q and k before their norms; NULL: no norms */
     float *rstd1, *rstd2, *lse;
     float *rstd[2]; /* of the heads of q, k */
     void *low[ZT_MAPS];
@@ -45,7 +45,7 @@ static uint64_t ll_heads(const zt_model *m, int map)
     return map == LL_Q ? m->config.heads : m->config.kv_heads;
 }
 
-/* Where q, k or v begins among the three, and the distance of its rows; elements. */
+/* Offset of q, k or v among the three, and the stride of its rows; elements. */
 typedef struct ll_part {
     uint64_t at, ld;
 } ll_part;
@@ -92,7 +92,7 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
 
 /* Workspace of the backward pass; the forward pass uses `spare` alone. */
 typedef struct ll_work {
-    void *d_act, *d_qkv; /* share memory: one is done before the other begins */
+    void *d_act, *d_qkv; /* share memory, because d_act is not used after d_qkv begins */
     void *d_h, *d_o, *spare;
     uint64_t n_bytes;
 } ll_work;
@@ -138,9 +138,9 @@ static uint64_t ll_scratch(const zt_model *m, const zt_layer *l, const zt_batch 
 /* ---- rotary positions (Su et al. 2021) ---- */
 
 /*
- * Angle per position of pair j: theta^(-2j / width), in fp32 as transformers has it; llama3
- * stretches the slow ones and blends between (Llama 3.1, arXiv 2407.21783; formula as in
- * config.json's rope_scaling).
+ * Rotation angle per position of pair j: theta^(-2j / width), in fp32 as in transformers.  llama3
+ * stretches the low frequencies and interpolates in between (Llama 3.1, arXiv 2407.21783; formula
+ * as in config.json's rope_scaling).
  */
 static float ll_frequency(const zt_model_config *f, uint64_t j)
 {
@@ -173,7 +173,9 @@ static void ll_rope_fill(const zt_model *m, uint64_t rows, float *cos_table, flo
     }
 }
 
-/* Tables for at least seq positions, on the device; false: no memory (kept in the device). */
+/*
+ * Make tables for at least seq positions on the device; false: no memory (the device keeps that).
+ */
 static bool ll_rope_tables(zt_model *m, uint64_t seq)
 {
     zt_own *own = zt_own_of(m);
@@ -202,7 +204,7 @@ static bool ll_rope_tables(zt_model *m, uint64_t seq)
     return true;
 }
 
-/* Rotate q and k: at once where they are neighbours. */
+/* Rotate q and k, in one call if they are adjacent. */
 static void ll_rope(const zt_call *c, void *qkv, bool inverse)
 {
     zt_model *m = c->m;
@@ -261,7 +263,7 @@ static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
 
 /* ---- forward ---- */
 
-/* The norm of q's heads, or of k's. */
+/* Normalise the heads of q or k. */
 static void ll_fw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, int map)
 {
     const uint64_t at = ll_where(c->m, map, c->rows).at;
@@ -293,7 +295,7 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
     }
     ll_rope(c, t->qkv, false);
     m->device->ops->attention(m->device, m->dtype, &a);
-    zt_map_forward(c, &k->map[LL_O], &o); // r is the branch until the norm adds x to it
+    zt_map_forward(c, &k->map[LL_O], &o); // r holds the branch until the norm adds x
 }
 
 static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
@@ -320,7 +322,7 @@ static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
 
 /* ---- backward ---- */
 
-/* dx holds dy, the residual's gradient; adds that of the branch with the inner layer. */
+/* dx holds dy, the residual's gradient; add the gradient through the inner layer. */
 static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
                         void *dx)
 {
@@ -344,8 +346,8 @@ static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
 }
 
 /*
- * The gradient of q (or k) before its norm, from that behind it in d_qkv; it goes where q and k
- * were kept, which nothing reads any more.
+ * Gradient of q (or k) before its norm, from that after the norm in d_qkv.  It overwrites the
+ * stored q and k, which are no longer needed.
  */
 static void ll_bw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
                             int map)

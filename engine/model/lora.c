@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lora.c: adapters (Hu et al. 2021) as PEFT has them: which modules get one, what is trained, names
- * in a PEFT folder, adapter_config.json in both directions.
+ * lora.c: implements adapters (Hu et al. 2021) as PEFT does: target modules, trained parameters,
+ * names in a PEFT folder, adapter_config.json in both directions.
  *
  * In memory an adapter's parameters are "<module>.lora_A.weight" [rank, in] and
- * "<module>.lora_B.weight" [out, rank]; the base weights keep their names.  A PEFT folder has
- * "base_model.model." before them, and, for classifiers, the classifier itself (modules_to_save).
+ * "<module>.lora_B.weight" [out, rank]; the base weights keep their names.  A PEFT folder prefixes
+ * them with "base_model.model." and, for classifiers, contains the classifier too
+ * (modules_to_save).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -19,13 +20,13 @@
 #define LR_PREFIX "base_model.model."
 #define LR_ALL    "all-linear"
 
-/* A name in a list with commas. */
+/* A name in a comma-separated list. */
 typedef struct lr_token {
     const char *at;
     size_t n;
 } lr_token;
 
-/* Step through "query, value": false at the end. */
+/* Get the next name of "query, value"; false at the end. */
 static bool lr_next(const char **list, lr_token *t)
 {
     const char *at = *list + strspn(*list, ", ");
@@ -36,7 +37,7 @@ static bool lr_next(const char **list, lr_token *t)
     return t->n > 0;
 }
 
-/* The module's name, or the end of it after a dot, is the target. */
+/* True if the module's name, or its end after a dot, equals the target. */
 static bool lr_matches(const char *module, size_t n, const lr_token *t)
 {
     if (t->n == strlen(LR_ALL) && strncmp(t->at, LR_ALL, t->n) == 0)
@@ -50,7 +51,7 @@ bool zt_lora_targets(const zt_model *m, const char *module)
     const char *list = m->lora.targets;
     lr_token t;
 
-    // trained whole, as PEFT does for sequence classification
+    // the classifier is trained whole, as in PEFT's sequence classification
     if (m->config.arch == ZT_BERT_CLASSIFIER && strcmp(module, "classifier") == 0)
         return false;
     while (lr_next(&list, &t)) {
@@ -60,13 +61,13 @@ bool zt_lora_targets(const zt_model *m, const char *module)
     return false;
 }
 
-/* The spread of PEFT's default, uniform in +-1 / sqrt(in). */
+/* Standard deviation of PEFT's default, which is uniform in +-1 / sqrt(in). */
 float zt_lora_std(uint64_t in)
 {
     return (float)(1.0 / sqrt(3.0 * (double)in));
 }
 
-/* PEFT's own choice for each model type. */
+/* PEFT's default targets for each model type. */
 static const char *lr_default_targets(zt_arch arch)
 {
     switch (arch) {
@@ -111,7 +112,7 @@ static bool lr_is_adapter(const zt_param *p)
     return lr_ends(p->name, ".lora_A.weight") || lr_ends(p->name, ".lora_B.weight");
 }
 
-/* The module that an adapter was added to: how much of the parameter's name. */
+/* Length of the name of the module that has this adapter, within the parameter's name. */
 static size_t lr_module_length(const zt_param *p)
 {
     return strlen(p->name) - strlen(".lora_A.weight");
@@ -173,7 +174,7 @@ const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n)
 
 /* ---- adapter_config.json ---- */
 
-/* What is given: a text where it is one name or "all-linear", else a list of names. */
+/* The targets as JSON: a text for one name or "all-linear", else a list of names. */
 static ckpt_value *lr_target_value(ckpt_arena *arena, const char *list)
 {
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_LIST);
@@ -189,7 +190,7 @@ static ckpt_value *lr_target_value(ckpt_arena *arena, const char *list)
     return v;
 }
 
-/* The modules that are trained as wholes: a classifier's head. */
+/* Modules that are trained whole: a classifier's head. */
 static ckpt_value *lr_whole_modules(ckpt_arena *arena, zt_arch arch)
 {
     static const char heads[] = "classifier,score";
@@ -212,7 +213,7 @@ static const char *lr_task(zt_arch arch)
     return NULL;
 }
 
-/* A rate of float precision by the fewest digits that say it: 0.1, as users gave it. */
+/* A rate with the fewest digits that give the same float, so that 0.1 stays 0.1. */
 static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
 {
     char text[32];
@@ -228,7 +229,7 @@ static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
 const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const char *base)
 {
     const zt_lora *l = &m->lora;
-    bool whole = l->alpha == floor(l->alpha) && l->alpha < 1e15; // PEFT has an int
+    bool whole = l->alpha == floor(l->alpha) && l->alpha < 1e15; // PEFT stores an int
     const char *task = lr_task(m->config.arch);
     const struct {
         const char *key;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c: a model as a list of parameters and a chain of layers: making it, looking things up,
- * checking batches.
+ * model.c: owns a model as a list of parameters and a chain of layers: creation, look-ups, checks
+ * of batches.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -11,7 +11,10 @@
 
 /* ---- models ---- */
 
-/* What the layers rely on; the reader of config.json has named the keys already. */
+/*
+ * Check the sizes on which the layers rely; the reader of config.json has already reported bad
+ * keys.
+ */
 static int md_check_config(const zt_model_config *f, ckpt_err *err)
 {
     bool llama = f->arch == ZT_LLAMA;
@@ -138,7 +141,7 @@ uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b)
 
 /* ---- names ---- */
 
-/* Freeze what one glob matches; how many. */
+/* Freeze the parameters that match one glob; returns their number. */
 static size_t md_freeze(zt_model *m, const char *glob)
 {
     size_t n = 0;
@@ -198,7 +201,7 @@ uint64_t zt_model_count(const zt_model *m, bool trained)
 
 /* ---- batches ---- */
 
-/* Each of n numbers is in 0..limit-1, or ZT_IGNORE where that is allowed. */
+/* Check that each of n numbers is in 0..limit-1, or ZT_IGNORE for labels. */
 static int md_check_range(const char *what, const int32_t *v, uint64_t n, uint64_t limit,
                           ckpt_err *err)
 {
@@ -232,7 +235,7 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a micro batch of %" PRIu64 " samples of %" PRIu64 " tokens", b->batch,
                          b->seq);
-    // rotary positions have no table to run out of
+    // rotary positions have no table, so any length is possible
     if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "samples of %" PRIu64 " tokens, the model has %" PRIu64 " positions",

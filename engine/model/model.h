@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.h: a transformer as a chain of layers with hand-written forward and backward passes.
+ * model.h: declares a transformer as a chain of layers with hand-written forward and backward
+ * passes.
  *
  * A model is a list of parameters (in the order of named_parameters() of transformers, which is the
  * order of ZeRO's flat groups) and a chain of layers: an embedding, blocks, a head that ends in the
- * loss.  Each layer names the parameters it uses.  A layer never sees how they are stored: whoever
- * runs the chain (zero/pass.h) makes `w` and `g` of its parameters valid before each call and may
- * take them away after it.  Tied weights are one parameter that two layers use.
+ * loss.  Each layer lists the parameters that it uses.  A layer never sees how they are stored: the
+ * code that runs the chain (zero/pass.c) sets `w` and `g` of its parameters before each call and
+ * may invalidate them after it.  Tied weights are one parameter that two layers use.
  *
- *     model.c     the list of parameters, names, aliases, groups; sizes
- *     config.c    config.json of a Hugging Face folder; config_rotary.c positions and windows in it
- *     linear.c    linear maps of layers, with or without a LoRA adapter
- *     head.c      the head of language models: rows that count, logits in chunks, the loss
- *     ends.c      first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (and its kin: Qwen2, Qwen3, Mistral)
- *     init.c      initial values as transformers draws them (not bit for bit)
- *     load.c      values from any checkpoint that libckpt reads
- *     lora.c      adapters: adding, loading and saving as a PEFT folder
+ *     model.c    the list of parameters, names, aliases, groups; sizes
+ *     config.c   config.json of a Hugging Face folder; config_rotary.c positions and windows in it
+ *     linear.c   linear maps of layers, with or without a LoRA adapter
+ *     head.c     the head of language models: rows that count, logits in chunks, the loss
+ *     ends.c     first and last layer of GPT-2 and Llama
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral)
+ *     init.c     initial values with transformers' distributions (not its random numbers)
+ *     lora.c     adapters: adding them, and their names in a PEFT folder
  */
 #ifndef ZT_MODEL_MODEL_H
 #define ZT_MODEL_MODEL_H
@@ -26,10 +26,10 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* ZT_LLAMA: Qwen2, Qwen3 and Mistral too, which are Llama with other settings. */
+/* ZT_LLAMA includes Qwen2, Qwen3 and Mistral, which are Llama with other settings. */
 typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA } zt_arch;
 
-/* What config.json says, checked; sizes are elements. */
+/* The checked settings of a config.json; sizes are elements. */
 typedef struct zt_model_config {
     zt_arch arch;
     const char *class_name; /* "BertForSequenceClassification" */
@@ -40,12 +40,12 @@ typedef struct zt_model_config {
     float norm_eps, init_range;
     zt_act act;
     bool tied; /* input and output embeddings are one parameter */
-    /* of q, k, v; of what follows attention; of the inner layer */
+    /* of q, k, v; of attention's output; of the MLP */
     bool attention_bias, output_bias, mlp_bias;
-    bool qk_norm; /* Qwen3: RMS norm of each head's q and k before they are rotated */
-    /* a query sees this many keys, itself the last; 0: all before it */
+    bool qk_norm; /* Qwen3: RMS norm of each head's q and k before rotation */
+    /* keys that a query sees, itself the last; 0: all before it */
     uint64_t window;
-    const bool *slides; /* [layers] where `window` holds; NULL: nowhere */
+    const bool *slides; /* [layers], true: the layer uses `window`; NULL: no layer does */
     /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
     bool scale_attention, scale_by_layer;
     int64_t padding; /* BERT: pad_token_id; -1: none */
@@ -54,7 +54,7 @@ typedef struct zt_model_config {
     double rope_factor, rope_low, rope_high, rope_old;
     /* as config.json has them */
     float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier;
-    const ckpt_value *json; /* the whole of it, for writing a model folder */
+    const ckpt_value *json; /* the whole file, for writing a model folder */
 } zt_model_config;
 
 /* A parameter. */
@@ -63,73 +63,73 @@ typedef struct zt_param {
     uint32_t ndim;
     uint64_t shape[4], n_elems;
     uint32_t layer; /* the first layer that uses it */
-    bool frozen;    /* not trained: g stays NULL */
-    bool no_decay;  /* not more than one axis: the `decay` grouping gives it no weight decay */
+    bool frozen;    /* not trained, so g stays NULL */
+    bool no_decay;  /* one axis at most: the `decay` grouping sets no weight decay */
     enum { ZT_INIT_NORMAL, ZT_INIT_ZERO, ZT_INIT_ONE } init;
     float init_std;
 
-    /* Set by whoever runs the chain, valid while a layer that uses it is held. */
+    /* Set by the code that runs the chain; valid while a layer that uses it is held. */
     const void *w; /* [shape] in the model's dtype */
-    void *g;       /* where its gradient goes, model's dtype; NULL: not wanted */
-    bool g_add;    /* g holds a part already: add; else overwrite, then set (zt_param_written) */
+    void *g;       /* address of its gradient, model's dtype; NULL: frozen */
+    bool g_add;    /* true: add to g; false: overwrite it, then set (zt_param_written) */
 } zt_param;
 CKPT_VEC(zt_params, zt_param);
 
-/* Another name under which checkpoints have a parameter ("lm_head.weight" for the embedding). */
+/* Another name of a parameter in checkpoints ("lm_head.weight" for the embedding). */
 typedef struct zt_alias {
     const char *name;
     uint32_t param;
 } zt_alias;
 CKPT_VEC(zt_aliases, zt_alias);
 
-/* One micro batch on the device, [batch, seq]; NULL: not given. */
+/* One micro batch on the device, [batch, seq]; NULL: absent. */
 typedef struct zt_batch {
     uint64_t batch, seq;
     const int32_t *input_ids, *attention_mask, *token_type_ids;
-    const int32_t *labels; /* [batch, seq], or [batch] for classes; ZT_IGNORE counts for nothing */
+    const int32_t *labels; /* [batch, seq], or [batch] for classes; ZT_IGNORE is left out */
     const float *targets;  /* regression, several labels: [batch, labels] */
-    /* evaluation: nothing is left for this rank; it takes part, but the result must not count */
+    /* evaluation: this rank has no sample left; it takes part, but its result must not count */
     bool spare;
 } zt_batch;
 
 /* One run of the chain over one micro batch. */
 typedef struct zt_pass {
     zt_batch in;
-    bool train; /* dropout, and what the backward pass needs is kept */
-    /* of dropout: differs by step, micro step and rank; layers add their own number */
+    bool train; /* with dropout, and storing values for the backward pass */
+    /* for dropout: differs by step, micro step and rank; layers add their index */
     uint64_t seed;
     /*
-     * What the gradient of the loss is multiplied by: scale / accumulation, each step rounded as
-     * torch does it in the dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient
-     * not finite).  accumulation 0: loss_factor.
+     * The factor of the loss' gradient: scale / accumulation, with each step rounded as torch does
+     * in the dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient not finite).
+     * accumulation 0: use loss_factor.
      */
     double scale;
     int64_t accumulation;
     float loss_factor;
     /*
-     * Mean over this micro batch, in the precision that transformers has it.  Set by the head: by
-     * its fw in evaluation, by its bw in training (so that logits live for one chunk of rows only).
+     * Mean over this micro batch, in the precision of transformers.  The head sets it: in fw for
+     * evaluation, in bw for training, so that logits exist for one chunk of rows only.
      */
     double loss;
     void *scratch; /* workspace for one call, zt_model_scratch() bytes */
-    void *logits;  /* evaluation: where the head leaves them, model's dtype; NULL: nowhere */
+    void *logits;  /* evaluation: output for logits, model's dtype; NULL: none */
 } zt_pass;
 
 typedef struct zt_model zt_model;
 typedef struct zt_layer zt_layer;
 
 /*
- * One kind of layer.  x: [batch * seq, hidden] in (NULL for the embedding), y the same out (NULL
- * for the head); a classifier's last block hands on the first row of each sample alone, [batch,
- * hidden], and gets their gradients back.  tape: tape() bytes that fw fills and bw reads (given in
- * evaluation too), x is still there in bw.  bw turns dy into dx (NULL for the embedding) and writes
- * the parameters' gradients; the head has dy NULL and begins from the loss.  dx may be dy.
- * Failures are kept in the device.
+ * One kind of layer.  x [batch * seq, hidden] is the input (NULL for the embedding), y the output
+ * of the same shape (NULL for the head).  A classifier's last block outputs only the first row of
+ * each sample, [batch, hidden], and gets only their gradients.  tape: tape() bytes that fw fills
+ * and bw reads (evaluation passes one too); x is still valid in bw.  bw turns dy into dx (NULL for
+ * the embedding) and writes the parameters' gradients.  The head has dy NULL and begins from the
+ * loss.  dx may be dy.  The device keeps failures.
  */
 typedef struct zt_layer_ops {
-    /* bytes; NULL: nothing is kept */
+    /* bytes; NULL: no tape */
     uint64_t (*tape)(const zt_model *m, const zt_layer *l, const zt_batch *b);
-    /* bytes, of fw or bw */
+    /* bytes, for fw and bw */
     uint64_t (*scratch)(const zt_model *m, const zt_layer *l, const zt_batch *b);
     void (*fw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y);
     void (*bw)(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
@@ -151,9 +151,7 @@ typedef struct zt_lora {
     uint64_t rank; /* 0: none */
     double alpha;
     float dropout;
-    /*
-     * "query,value": last parts of the names of linear maps, by comma; NULL: PEFT's for this model
-     */
+    /* "query,value": last parts of names of linear maps; NULL: PEFT's default for this model */
     const char *targets;
 } zt_lora;
 
@@ -167,11 +165,11 @@ struct zt_model {
     zt_lora lora;
     uint64_t max_logits; /* bytes of logits that a training pass holds at a time; 0: 256 MiB */
     ckpt_arena *arena;
-    void *own; /* the architecture's: tables on the device, indices of parameters */
+    void *own; /* zt_own: tables on the device, indices of parameters */
 };
 
 /*
- * Read a config.json (path of the file or of its folder).  Everything that changes results is
+ * Read a config.json (path of the file or of its folder).  Every setting that changes results is
  * honoured or refused by name.
  *
  * Errors  CKPT_EMISSING, CKPT_EFORMAT (key, found), CKPT_EUNSUPPORTED (architecture or setting),
@@ -180,36 +178,39 @@ struct zt_model {
 int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
 /*
- * The same of what tells the model's parameters alone: settings that change results and no shape
- * (activations, rotary positions, windows) are neither read nor refused.
+ * Read only the settings that determine parameters; settings that change results but no shape
+ * (activations, rotary positions, windows) are ignored.
  */
 int zt_model_config_sizes(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
 /*
- * The chain and its parameters; nothing is allocated for weights.  lora NULL: none (else all else
- * is frozen).  device NULL: the layers cannot be run.
+ * Make the chain and its parameters, without memory for weights.  lora NULL: no adapters; otherwise
+ * all other parameters are frozen.  device NULL: the layers cannot be run.
  */
 int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_model_config *config,
                  const zt_lora *lora, ckpt_err *err);
 void zt_model_free(zt_model *m);
 
-/* Workspace for any one layer. */
+/* Bytes of workspace, enough for any layer. */
 uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b);
 
-/* Freeze the parameters whose names match one of the globs (comma between them); *n how many. */
+/*
+ * Freeze the parameters whose names match one of the globs (separated by commas); *n: their number.
+ */
 int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err);
 
-/* Sum of elements of all, and of trained parameters. */
+/* Number of elements of all parameters, or of trained ones. */
 uint64_t zt_model_count(const zt_model *m, bool trained);
 
 /*
- * Check a batch against the model: vocabulary, positions, kinds, classes.  Host copy of the inputs.
+ * Check a batch against the model: vocabulary, positions, kinds, classes.  The inputs must be in
+ * host memory.
  */
 int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err);
 
 /*
- * The initial value of one parameter, elements first .. first+count, fp32, into host memory: drawn
- * with Philox from (seed, name, index), so any rank can draw its own part alone.
+ * Draw the initial value of one parameter, elements first .. first+count, fp32, into host memory.
+ * It depends on (seed, name, index) alone, by Philox, so that any rank can draw its own part.
  */
 void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count,
                    float *out);
@@ -217,18 +218,18 @@ void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t fi
 /* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
 
 /*
- * adapter_config.json of an adapted model, as PEFT has it; base: where the model is, or NULL.
- * NULL: no memory.
+ * adapter_config.json of an adapted model, in PEFT's form; base: path of the model, or NULL.  NULL:
+ * no memory.
  */
 const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const char *base);
 
 /*
- * The tensors of adapter_model.safetensors: their names there, and the parameters.  NULL: no
+ * The tensors of adapter_model.safetensors: their names there, and their parameters.  NULL: no
  * memory.
  */
 const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n);
 
-/* What layers need from each other. */
+/* Note that g holds a gradient, so that the next layer which uses the parameter adds to it. */
 static inline void zt_param_written(zt_param *p)
 {
     p->g_add = true;
