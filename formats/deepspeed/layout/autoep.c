@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autoep.c: what a run with AutoEP says of its layers of experts, and where their parameters lie.
+ * autoep.c: reads AutoEP's description of expert layers, and computes where their parameters are
+ * stored.
  */
 #include "formats/deepspeed/layout/autoep.h"
 
@@ -8,13 +9,13 @@
 #include <string.h>
 
 enum {
-    AEP_MAX_EXPERTS = 1 << 16, /* of a layer: far above any model */
-    AEP_FORMAT = 1             /* checkpoint_format_version of stage 3 that is known here */
+    AEP_MAX_EXPERTS = 1 << 16, /* per layer; far above any model */
+    AEP_FORMAT = 1             /* the supported checkpoint_format_version of stage 3 */
 };
 
 /* ---- ds_autoep_layers ---- */
 
-/* A positive number of a layer's entry. */
+/* Read a positive number of a layer's entry. */
 static bool aep_int(const ckpt_value *entry, const char *key, uint32_t *out)
 {
     int64_t n = 0;
@@ -25,14 +26,14 @@ static bool aep_int(const ckpt_value *entry, const char *key, uint32_t *out)
     return true;
 }
 
-/* Expert-parallel rank e has experts e * n_local and those behind it, in order. */
+/* True if expert-parallel rank e has the n_local experts from e * n_local on, in order. */
 static bool aep_is_even(const ckpt_value *placement, const ckpt_ds_moe_layer *l)
 {
     ckpt_seq ranks = ckpt_value_seq(ckpt_value_get(placement, "ranks"));
     int64_t rank = 0, expert = 0;
 
     if (!placement || placement->kind == CKPT_V_NONE)
-        return true; // releases before 0.19.6 knew no other
+        return true; // releases before 0.19.6 had only this placement
     if (ranks.n != l->ep)
         return false;
     for (uint64_t e = 0; e < ranks.n; e++) {
@@ -49,7 +50,7 @@ static bool aep_is_even(const ckpt_value *placement, const ckpt_ds_moe_layer *l)
     return true;
 }
 
-/* What is stored where depends on the stage, and on the format's version at stage 3. */
+/* Check the format's version, and the format against the stage. */
 static int aep_check_format(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_value *entry)
 {
     const ckpt_value *format = ckpt_value_get(entry, "checkpoint_format");
@@ -61,7 +62,7 @@ static int aep_check_format(ckpt_ds_job *job, const ckpt_ds_head *head, const ck
                          "%s: AutoEP's checkpoint_format_version is %" PRId64
                          ", of a later release of DeepSpeed; %d is known here",
                          head->model.path, version, AEP_FORMAT);
-    // A universal checkpoint has the words of its source, and experts like everything else.
+    // A universal checkpoint keeps its source's entries, but stores experts like other parameters.
     if (format && head->optim.optim &&
         ckpt_value_is(format, "zero3_partitioned") != (head->stage == 3))
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
@@ -145,7 +146,7 @@ const ckpt_ds_moe_layer *ckpt_ds_autoep_of(const ckpt_ds_head *head, const char 
 
 /* ---- parameters ---- */
 
-/* One parameter as those of n experts, of which it has those of one rank. */
+/* Replace one fused parameter by its n experts, each with the shape of one. */
 static int aep_split(const ckpt_ds_job *job, ckpt_ds_params *out, const ckpt_ds_param *p,
                      const ckpt_ds_moe_layer *l, uint32_t n)
 {
@@ -229,8 +230,8 @@ int ckpt_ds_autoep_place(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_lay
     return CKPT_OK;
 }
 
-/* One entry of ds_zero_partition_groups: the ranks that hold a sub-group, and which of them this
- * is. */
+/* Check one entry of ds_zero_partition_groups: the ranks with a sub-group, and this rank's
+ * index. */
 static bool aep_is_partition(const ckpt_value *entry, const ckpt_ds_group *g, uint32_t rank)
 {
     ckpt_seq ranks = ckpt_value_seq(ckpt_value_get(entry, "partition_ranks"));

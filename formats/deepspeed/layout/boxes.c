@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.c: the extents of one tensor, made of pieces of flat tensors.
+ * boxes.c: assembles the extents of one tensor from pieces of flat tensors.
  */
 #include "formats/deepspeed/layout/boxes.h"
 
@@ -40,7 +40,7 @@ int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_
 
 int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tensor *t)
 {
-    // The axes stand still only now.
+    // the list of axes no longer moves
     for (size_t i = 0; i < boxes->extent.n; i++)
         boxes->extent.at[i].axis = &boxes->axis.at[i];
     if (boxes->extent.n > UINT32_MAX)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.c: experts under ZeRO: the parameters of all expert-parallel ranks.
+ * lanes.c: finds the experts of all expert-parallel ranks under ZeRO.
  *
  * The optimizer files and param_shapes number experts per expert-parallel rank: with k such ranks
  * (lanes) and m experts in each, "...deepspeed_experts.2..." of lane e is expert e * m + 2.  A
- * parameter group of experts is cut over the data-parallel ranks of its lane alone: e, e + k,
- * e + 2k ... (deepspeed/utils/groups.py, stage_1_and_2.py); partition_count says how many.
+ * parameter group of experts is cut only over the data-parallel ranks of its lane: e, e + k, e + 2k
+ * ... (deepspeed/utils/groups.py, stage_1_and_2.py); partition_count has their number.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #include "formats/deepspeed/layout/autoep.h"
 
-/* What stands behind "experts.w1." (w2, w3), the last of them, in a name; NULL: none does. */
+/* The text behind the last "experts.w1." (w2, w3) of a name, or NULL. */
 static const char *dsx_autoep(const char *name)
 {
     static const char mark[] = "experts.w";
@@ -52,7 +52,7 @@ uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
     if (first.n && first.at[0].key->kind == CKPT_V_STR) {
         const ckpt_text *name = &first.at[0].key->as.text;
         const ckpt_ds_moe_layer *layer = ckpt_ds_autoep_of(head, name->at, name->n);
-        // where ranks are missing, that is what will be said
+        // missing ranks are reported later
         if (layer)
             return head->world % layer->ep ? 1 : layer->ep;
     }
@@ -65,10 +65,10 @@ uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
     return head->world / (uint32_t)n;
 }
 
-/* The layer that an expert's parameter is of, and how many experts of it each lane has. */
+/* An expert's parameter, with the number of experts per lane in its layer. */
 typedef struct dsx_local {
     const char *name;
-    size_t n_prefix; /* bytes of the name up to the number */
+    size_t n_prefix; /* bytes of the name before the number */
     uint64_t number;
     size_t param;
     uint64_t per_lane;
@@ -93,7 +93,7 @@ static int dsx_by_param(const void *a, const void *b)
     return x->param == y->param ? 0 : x->param < y->param ? -1 : 1;
 }
 
-/* Find the numbers of all experts of a group; local has room for its parameters. */
+/* Find the expert numbers of a group; local has room for its parameters. */
 static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_group *g,
                       dsx_local *local)
 {
@@ -117,7 +117,7 @@ static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
     return CKPT_OK;
 }
 
-/* The parameters of lanes 1 and above, each as rank 0 has it, under another number. */
+/* Append the parameters of lanes 1 and above: rank 0's with other expert numbers. */
 static int dsx_lanes(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_group *g,
                      const dsx_local *local, ckpt_ds_params *out)
 {
@@ -139,7 +139,7 @@ static int dsx_lanes(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const
     return CKPT_OK;
 }
 
-/* One group, moved behind what `out` has, with all its lanes. */
+/* Append one group with all its lanes. */
 static int dsx_group(const ckpt_ds_job *job, ckpt_ds_layout *layout, ckpt_ds_group *g,
                      ckpt_ds_params *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: one rank's optimizer file: where its flat tensors lie, and whether it belongs to rank
- * 0's.
+ * optim.c: reads one rank's optimizer file: finds its flat tensors, and checks that it belongs to
+ * rank 0's run.
  *
  * Keys, by release and stage (below optimizer_state_dict):
  *     single_partition_of_fp32_groups        stages 1, 2: a slice per group
@@ -25,7 +25,7 @@ enum {
     DSO_MAX_STATES = 64       /* kinds of state of an optimizer */
 };
 
-/* The list of groups, by what was found in rank 0's file. */
+/* The key of the list of groups in this run's files. */
 static const char *dso_key(const ckpt_ds_head *head)
 {
     if (head->stage == 3)
@@ -35,7 +35,7 @@ static const char *dso_key(const ckpt_ds_head *head)
 
 /* ---- columns ---- */
 
-/* The column of a name, made when it is new; NULL stands for the masters, which are made first. */
+/* Find or make a column by name; NULL stands for the masters, which are made first. */
 static int dso_column(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                       const char *name, ckpt_ds_column **out)
 {
@@ -45,7 +45,7 @@ static int dso_column(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_
             return CKPT_OK;
         }
     }
-    // no optimizer has more than a few, and each has a place for every part
+    // a limit is needed, because each column has an entry for every part
     if (layout->column.n > DSO_MAX_STATES)
         return ckpt_fail(job->err, CKPT_ELIMIT,
                          "%s: more than %d kinds of optimizer state; the last is \"%.200s\"",
@@ -62,7 +62,7 @@ static int dso_column(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_
     return CKPT_OK;
 }
 
-/* Columns for every state that rank 0 keeps as a flat tensor. */
+/* Make a column for every kind of state that rank 0 keeps as a flat tensor. */
 static int dso_state_columns(const ckpt_ds_job *job, const ckpt_ds_head *head,
                              ckpt_ds_layout *layout)
 {
@@ -81,9 +81,8 @@ static int dso_state_columns(const ckpt_ds_job *job, const ckpt_ds_head *head,
 }
 
 /*
- * The parameter group of each flat group.  At stage 3 'params' of param_groups number the
- * sub-groups in their order; lists that do not are not believed, and all sub-groups count as one
- * group's.
+ * Set the parameter group of each flat group.  At stage 3 'params' of param_groups number the
+ * sub-groups in order.  If they do not, they are ignored, and all sub-groups belong to one group.
  */
 static int dso_owners(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout)
 {
@@ -151,7 +150,7 @@ int ckpt_ds_optim_begin(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 
 /* ---- one rank ---- */
 
-/* A rank's flat tensors of all groups, and of all states that are mapped. */
+/* Find a rank's flat tensors of one group, for all columns. */
 static int dso_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                     ckpt_ds_shard *s, ckpt_seq list, size_t g)
 {
@@ -177,7 +176,7 @@ static int dso_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_la
     return rc;
 }
 
-/* The count of a rank is not rank 0's; a negative one: it has none. */
+/* Report that a rank's step count differs from rank 0's; a negative count means none. */
 static int dso_steps_differ(ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_shard *s,
                             size_t group, double step)
 {
@@ -194,7 +193,7 @@ static int dso_steps_differ(ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
                            s->path, group, own, s->rank, first);
 }
 
-/* Step counts of all groups: rank 0's are noted, the others' must be equal. */
+/* Check the step counts of all groups; rank 0's are stored, others must be equal. */
 static int dso_check_steps(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                            ckpt_ds_shard *s)
 {
@@ -216,7 +215,7 @@ static int dso_check_steps(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_l
     return rc;
 }
 
-/* Say which ranks' files are missing or too many: rank 0 decides how many there should be. */
+/* Report missing or surplus ranks' files; rank 0 determines the number. */
 static int dso_wrong_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                            const ckpt_ds_shard *s, int64_t ranks)
 {
@@ -243,7 +242,7 @@ static int dso_wrong_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
                            parts->at[ranks > 0 ? ranks : 0].path, ranks, head->world - 1, ranks);
 }
 
-/* What rank 0's optimizer file has, the others' have too. */
+/* Check that a rank has a key if and only if rank 0 has it. */
 static int dso_check_presence(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s,
                               const char *key)
 {
@@ -257,7 +256,7 @@ static int dso_check_presence(ckpt_ds_job *job, const ckpt_ds_head *head, const 
                            s->path, s->rank, first ? "lacks" : "has", key, first ? "has" : "lacks");
 }
 
-/* partition_count: the number of ranks, one for all groups or one per group. */
+/* Check partition_count: the number of ranks, one for all groups or one per group. */
 static int dso_check_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                            const ckpt_ds_layout *layout, const ckpt_ds_shard *s)
 {
@@ -272,7 +271,7 @@ static int dso_check_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
                                    "%s: partition_count of rank %" PRIu32
                                    " is not a number of ranks",
                                    s->path, s->rank);
-        // Experts are cut over the ranks of a lane alone.
+        // experts are cut over the ranks of their lane only
         if (i < layout->group.n && layout->group.at[i].lanes > 1 &&
             ranks == layout->group.at[i].n_parts)
             continue;
@@ -282,7 +281,7 @@ static int dso_check_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     return dso_check_presence(job, head, s, "partition_count");
 }
 
-/* One folder, one stage: shards of two stages are left-overs of another run. */
+/* Check the stage: files of another stage were left by another run. */
 static int dso_check_stage(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     const ckpt_value *v = ckpt_value_get(s->optim, "zero_stage");
@@ -300,7 +299,7 @@ static int dso_check_stage(ckpt_ds_job *job, const ckpt_ds_head *head, const ckp
     return dso_check_presence(job, head, s, "zero_stage");
 }
 
-/* The release is written twice: below optimizer_state_dict and beside it. */
+/* Check ds_version, which is below optimizer_state_dict and beside it. */
 static int dso_check_release(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckpt_value *first,
                              const ckpt_value *own)
 {
@@ -320,7 +319,7 @@ static int dso_check_release(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckp
         a && a->kind == CKPT_V_STR ? a->as.text.at : "(no version)");
 }
 
-/* The release, and the pads that it put between parameters, are the same on all ranks. */
+/* Check that release and pads between parameters equal rank 0's. */
 static int dso_check_version(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     bool same = true;
@@ -337,7 +336,7 @@ static int dso_check_version(ckpt_ds_job *job, const ckpt_ds_head *head, const c
     return rc;
 }
 
-/* The same groups as rank 0, of the same dtype. */
+/* Check that the groups equal rank 0's in number and intervals. */
 static int dso_check_groups(ckpt_ds_job *job, const ckpt_ds_head *head,
                             const ckpt_ds_layout *layout, const ckpt_ds_shard *s, ckpt_seq list)
 {
@@ -356,7 +355,7 @@ static int dso_check_groups(ckpt_ds_job *job, const ckpt_ds_head *head,
     return CKPT_OK;
 }
 
-/* Masters are F32, or 16-bit where the run asks for it; parts of one parameter must not differ. */
+/* Check dtypes: masters are F32, or 16-bit if the run is configured so; all ranks must agree. */
 static int dso_check_dtypes(ckpt_ds_job *job, const ckpt_ds_head *head,
                             const ckpt_ds_layout *layout, const ckpt_ds_shard *s)
 {
@@ -373,7 +372,7 @@ static int dso_check_dtypes(ckpt_ds_job *job, const ckpt_ds_head *head,
             const ckpt_ds_flat *at = &layout->column.at[c].at[layout->group.at[g].part];
             size_t own = ckpt_ds_slot(&layout->group.at[g], head->world, 0, s->rank) -
                          layout->group.at[g].part;
-            // What a rank lacks altogether shows when the groups are laid out.
+            // an absent tensor is reported when the groups are laid out
             if (at[0].dtype != at[own].dtype && (c == 0 || at[own].dtype != CKPT_DTYPE_NONE))
                 return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                        "%s: %s of group %zu is %s on rank %" PRIu32
@@ -386,7 +385,7 @@ static int dso_check_dtypes(ckpt_ds_job *job, const ckpt_ds_head *head,
     return CKPT_OK;
 }
 
-/* Groups that rank 0 has in swap files must be there on every rank. */
+/* Check that groups in swap files on rank 0 are swapped on every rank. */
 static int dso_check_swapped(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                              const ckpt_ds_shard *s, ckpt_seq list)
 {
@@ -410,7 +409,7 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
     ckpt_seq list = ckpt_value_seq(ckpt_value_get(s->optim, dso_key(head)));
     bool before = job->broken;
 
-    // What is wrong with other ranks must not hide what is wrong with this one.
+    // Check every rank, even after an error of another rank, because all errors are to be reported.
     job->broken = false;
     int rc = dso_check_count(job, dir, head, layout, s);
     if (rc == CKPT_OK)
@@ -419,7 +418,7 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
         rc = dso_check_version(job, head, s);
     if (rc == CKPT_OK)
         rc = dso_check_groups(job, head, layout, s, list);
-    // With another number of groups there is no place to put this rank's tensors.
+    // With another number of groups this rank's tensors cannot be placed.
     bool fits = list.n == layout->group.n && !job->broken;
     for (size_t g = 0; rc == CKPT_OK && fits && g < layout->group.n; g++)
         rc = dso_take(job, head, layout, s, list, g);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim_dict.c: where an optimizer_state_dict keeps what: states and settings of its groups.
+ * optim_dict.c: looks up states and settings of groups in an optimizer_state_dict.
  *
  * The keys are listed in optim.c.
  */
 #include "formats/deepspeed/layout/layout.h"
 
-/* What a rank's list of groups holds for a group and interval; NULL beyond its end. */
 ckpt_value *ckpt_ds_optim_flat(const ckpt_ds_head *head, ckpt_seq list, size_t group,
                                uint32_t interval)
 {
@@ -18,14 +17,12 @@ ckpt_value *ckpt_ds_optim_flat(const ckpt_ds_head *head, ckpt_seq list, size_t g
     return interval < inner.n ? inner.at[interval] : NULL;
 }
 
-/* The state dict of the optimizer that the wrapper drives. */
 const ckpt_value *ckpt_ds_optim_base(const ckpt_ds_head *head, const ckpt_value *optim)
 {
     return ckpt_value_get(optim,
                           head->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
 }
 
-/* The optimizer's state of a group: a dict, or NULL. */
 ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *optim, size_t group,
                                 uint32_t interval)
 {
@@ -36,7 +33,7 @@ ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *opti
         return ckpt_ds_optim_flat(head, list, group, interval);
     ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
     for (uint64_t i = 0; i < state.n; i++) {
-        // Written in ascending order: usually the first look finds it.
+        // keys ascend, so that the first look usually finds it
         const ckpt_pair *p = &state.at[(group + i) % state.n];
         if (p->key->kind == CKPT_V_INT && p->key->as.i >= 0 && (uint64_t)p->key->as.i == group)
             return p->value;
@@ -60,15 +57,15 @@ const ckpt_value *ckpt_ds_optim_step(const ckpt_ds_head *head, const ckpt_ds_lay
         ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
     const ckpt_value *v = ckpt_value_get(ckpt_ds_optim_state(head, optim, group, 0), "step");
 
-    // One count of an optimizer's group is raised once per sub-group by some optimizers: it is
-    // compared between ranks, but says nothing about the run's steps.
+    // Some optimizers raise a parameter group's count once per sub-group: it can be compared
+    // between ranks, but is not the number of steps.
     *own = v != NULL;
     if (!v)
         v = ckpt_value_get(ckpt_ds_optim_entry(head, layout, optim, layout->group.at[group].of),
                            "step");
     if (!v && groups.n == 1)
         v = ckpt_value_get(groups.at[0], "step");
-    // Elastic checkpoints keep the count of param_groups alone.
+    // Elastic checkpoints keep only the count of param_groups.
     return v ? v : ckpt_value_get(optim, "base_optimizer_state_step");
 }
 

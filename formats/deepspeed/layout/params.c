@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * params.c: which parameters there are, in which groups and in which order.
+ * params.c: reads the parameters, their groups and their order.
  *
- * param_shapes is the order of the flat buffers.  0.6.0 and later keep it in the model file, one
- * dict per group (stage 3: per sub-group, which the flat groups themselves show again).  0.3.14 to
- * 0.5.10 keep it in every optimizer file, at first as one dict for all groups in the order of the
- * module: the groups of such files are told apart by the storages that the module's tensors are
- * views of.
+ * param_shapes has the order of the flat buffers.  Since 0.6.0 it is in the model file, one dict
+ * per group (stage 3: per sub-group, which the flat groups show too).  From 0.3.14 to 0.5.10 it is
+ * in every optimizer file, at first as one dict for all groups in the module's order.  Groups of
+ * such files are recognised by the storages that the module's tensors view.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 
 /* ---- shapes ---- */
 
-/* A torch.Size, or the plain tuple that MoE runs and old releases leave. */
+/* Read a shape: a torch.Size, or a plain tuple of MoE runs and old releases. */
 static int dsp_shape(const ckpt_ds_job *job, ckpt_ds_param *p, const ckpt_value *v,
                      const char *what)
 {
@@ -75,14 +74,14 @@ int ckpt_ds_params_add(const ckpt_ds_job *job, ckpt_ds_params *out, const ckpt_v
 
 /* ---- one dict for several groups ---- */
 
-/* A parameter and the place of its 16-bit copy. */
+/* A parameter, and the place of its 16-bit copy. */
 typedef struct dsp_place {
     const ckpt_storage *storage;
     uint64_t offset; /* elements */
     ckpt_ds_param param;
 } dsp_place;
 
-/* By group, then as they lie in its flat buffer. */
+/* Sort by group, then by place in its flat buffer. */
 static int dsp_by_place(const void *a, const void *b)
 {
     const dsp_place *x = a, *y = b;
@@ -94,14 +93,14 @@ static int dsp_by_place(const void *a, const void *b)
     return 0;
 }
 
-/* The one group whose flat buffer is n elements long; UINT32_MAX when none or several are. */
+/* The only group with a flat buffer of n elements; UINT32_MAX if there are none or several. */
 static uint32_t dsp_group_of(const ckpt_ds_layout *layout, uint64_t n)
 {
     uint32_t found = UINT32_MAX;
 
     for (uint32_t g = 0; g < layout->group.n; g++) {
         const ckpt_ds_group *group = &layout->group.at[g];
-        // Rank 0's first slice is never cut where later ones exist.
+        // rank 0's first slice is never shortened if later slices exist
         if (layout->column.at[0].at[group->part].n * group->n_parts != n)
             continue;
         if (found != UINT32_MAX)
@@ -111,7 +110,7 @@ static uint32_t dsp_group_of(const ckpt_ds_layout *layout, uint64_t n)
     return found;
 }
 
-/* Refuse to guess. */
+/* Fail instead of guessing a parameter's group. */
 static int dsp_unsure(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_param *p)
 {
     return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
@@ -121,7 +120,7 @@ static int dsp_unsure(const ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
                      job->map->path, layout->group.n, p->name);
 }
 
-/* Sort parameters into groups by the storages of their 16-bit copies. */
+/* Assign parameters to groups by the storages of their 16-bit copies. */
 static int dsp_scattered(const ckpt_ds_job *job, const ckpt_ds_index *names, ckpt_ds_layout *layout)
 {
     int rc = CKPT_OK;
@@ -161,7 +160,7 @@ static int dsp_scattered(const ckpt_ds_job *job, const ckpt_ds_index *names, ckp
 
 /* ---- reading ---- */
 
-/* param_shapes of a checkpoint, wherever its release keeps it; NULL when there are none. */
+/* Find param_shapes in the model or the optimizer file; NULL if there are none. */
 static const ckpt_value *dsp_find(const ckpt_ds_shard *model, const ckpt_ds_shard *optim)
 {
     const ckpt_value *v = ckpt_value_get(model->root, "param_shapes");
@@ -171,7 +170,7 @@ static const ckpt_value *dsp_find(const ckpt_ds_shard *model, const ckpt_ds_shar
     return v && v->kind != CKPT_V_NONE ? v : NULL;
 }
 
-/* Entries per group from the groups' numbers in params, which ascend. */
+/* Count the parameters of each group; their group numbers ascend. */
 static void dsp_count(ckpt_ds_layout *layout)
 {
     for (size_t i = layout->params.n; i-- > 0;) {
@@ -181,7 +180,7 @@ static void dsp_count(ckpt_ds_layout *layout)
     }
 }
 
-/* One dict per group, or one for all. */
+/* Read one dict per group, or one dict for all. */
 static int dsp_groups(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_index *names,
                       ckpt_ds_layout *layout, const ckpt_value *shapes)
 {
@@ -209,7 +208,7 @@ static int dsp_groups(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_
     return rc;
 }
 
-/* Parameter groups that the optimizer itself lists at stage 3. */
+/* The number of parameter groups in the optimizer at stage 3. */
 static uint64_t dsp_optimizer_groups(const ckpt_ds_head *head)
 {
     return ckpt_value_seq(ckpt_value_get(ckpt_value_get(head->optim.optim, "optimizer_state_dict"),
@@ -217,10 +216,10 @@ static uint64_t dsp_optimizer_groups(const ckpt_ds_head *head)
         .n;
 }
 
-/* Nothing says which parameters the flat groups hold. */
+/* Fail, because the parameters of the flat groups are unknown. */
 static int dsp_no_shapes(const ckpt_ds_job *job, const ckpt_ds_head *head)
 {
-    // A run without ZeRO has saved over the model file of one with it.
+    // A run without ZeRO has overwritten the model file of a ZeRO run.
     if (ckpt_value_map(ckpt_value_get(head->model.root, "optimizer")).n)
         return ckpt_fail(job->err, CKPT_EMISMATCH,
                          "%s: the model file is of a run without ZeRO and holds the optimizer "
@@ -254,7 +253,7 @@ int ckpt_ds_params_read(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_inde
     int rc = dsp_groups(job, head, names, layout, shapes);
     if (rc == CKPT_OK)
         rc = ckpt_ds_autoep_expand(job, head, &layout->params, false);
-    // AutoEP's stage 3 has a dict for each sub-group, as all releases that know it.
+    // With AutoEP stage 3 has a dict for each sub-group in all releases.
     if (rc == CKPT_OK && head->stage == 3 && head->autoep.n &&
         ckpt_value_seq(shapes).n != layout->group.n)
         rc = ckpt_ds_problem(job, CKPT_EMISMATCH,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same.c: owns what the ranks of a checkpoint must agree on beside their tensors: settings of
- * the optimizer, loss scale, schedule, configuration.
+ * same.c: compares the values that the ranks of a checkpoint must have in common: settings of the
+ * optimizer, loss scale, schedule, configuration.
  *
- * Ranks of one run have them equal, so ranks that differ were trained apart, or are of different
- * runs.  Rank 0 is the measure; a reader would take its values for all.
+ * Ranks with different values were trained separately, or belong to different runs.  Each rank is
+ * compared with rank 0, because readers use rank 0's values for all.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum {
     SAME_TEXT = 64,
-    SAME_MAX_NODES = 1 << 24, /* values compared between two ranks */
+    SAME_MAX_NODES = 1 << 24, /* limit of nodes compared between two ranks */
     SAME_PROBE = 1 << 16      /* bytes */
 };
 
@@ -24,13 +24,13 @@ int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *
     *same = ckpt_value_equal(a, b, SAME_MAX_NODES);
     if (*same)
         return CKPT_OK;
-    // The comparison says no, too, when it runs out of memory: then so does this.
+    // The comparison also fails if memory runs out: try an allocation to tell the cases apart.
     void *probe = ckpt_alloc(SAME_PROBE);
     ckpt_free(probe);
     return probe ? CKPT_OK : ckpt_fail_memory(job->err);
 }
 
-/* Name the first entry in which two param_shapes differ. */
+/* The first entry in which two param_shapes differ. */
 static const char *same_difference(const ckpt_value *a, const ckpt_value *b)
 {
     ckpt_seq la = ckpt_value_seq(a), lb = ckpt_value_seq(b);
@@ -68,12 +68,12 @@ int ckpt_ds_params_check(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_
     return rc;
 }
 
-/* Which ranks are compared, for messages. */
+/* The compared ranks, for messages. */
 typedef struct same_ranks {
     const char *path;
     const char *first; /* "rank 0" */
     char own[40];      /* "rank 3" */
-    /* files of data-parallel ranks, whose tensors of one number are read; else NULL */
+    /* set for data-parallel ranks, to read tensors with one element; else NULL */
     ckpt_ds_head *head;
     ckpt_ds_shard *shard;
 } same_ranks;
@@ -86,7 +86,7 @@ static same_ranks same_data_ranks(const ckpt_ds_shard *s)
     return r;
 }
 
-/* A value in a message. */
+/* A value as text for a message. */
 static const char *same_text(const ckpt_value *v, char *to)
 {
     if (!v)
@@ -104,7 +104,7 @@ static const char *same_text(const ckpt_value *v, char *to)
     return to;
 }
 
-/* Where two dicts differ first: their values there, the key added to the name in `what`. */
+/* Descend to the first difference of two dicts, and append its keys to the name in `what`. */
 static void same_deeper(char *what, size_t room, const ckpt_value **first, const ckpt_value **own)
 {
     for (unsigned depth = 0; depth < 4; depth++) {
@@ -127,7 +127,7 @@ static void same_deeper(char *what, size_t room, const ckpt_value **first, const
     }
 }
 
-/* One value of the first rank and of another; name: what it is. */
+/* Compare one value of the first rank and of another; name: for messages. */
 static int same_value(ckpt_ds_job *job, const same_ranks *r, const char *name,
                       const ckpt_value *first, const ckpt_value *own)
 {
@@ -135,7 +135,7 @@ static int same_value(ckpt_ds_job *job, const same_ranks *r, const char *name,
     bool same = true;
     int rc = CKPT_OK;
 
-    // A value on a device is a tensor, whose bytes are each rank's own record.
+    // Tensors are not compared, because their bytes are in each rank's own record.
     if (first && own && first->kind == CKPT_V_TENSOR && own->kind == CKPT_V_TENSOR)
         return rc;
     rc = ckpt_ds_same(job, first, own, &same);
@@ -152,8 +152,7 @@ static int same_value(ckpt_ds_job *job, const same_ranks *r, const char *name,
 /* ---- settings of parameter groups ---- */
 
 /*
- * Settings that a user or a schedule gives, and counts: equal on all ranks of one run, in whatever
- * form they are kept.
+ * True for settings given by a user or a schedule, and for counts, which are equal on all ranks.
  */
 static bool same_is_setting(const ckpt_value *key)
 {
@@ -194,7 +193,7 @@ static bool same_is_setting(const ckpt_value *key)
     return false;
 }
 
-/* A number with a fraction, or several. */
+/* True for a float, a list of floats, or a tensor. */
 static bool same_is_number(const ckpt_value *v)
 {
     ckpt_seq list = ckpt_value_seq(v);
@@ -206,9 +205,9 @@ static bool same_is_number(const ckpt_value *v)
 }
 
 /*
- * May the value of a group differ by rank?  Optimizers that estimate their step size (Prodigy's
- * d_numerator, D-Adaptation's d) keep what they have seen of the gradients, and under ZeRO each
- * rank sees those of its own partition; some first store it when they first need it.
+ * True if a group's value may differ between ranks.  Optimizers that estimate their step size
+ * (Prodigy's d_numerator, D-Adaptation's d) keep statistics of gradients, and under ZeRO each rank
+ * sees only its own partition; some optimizers store such a value only when they need it.
  */
 static bool same_may_differ(const ckpt_value *key, const ckpt_value *first, const ckpt_value *own)
 {
@@ -219,7 +218,7 @@ static bool same_may_differ(const ckpt_value *key, const ckpt_value *first, cons
     return same_is_number(first) || same_is_number(own);
 }
 
-/* Note it once, whichever rank shows it first; without the optimizer it is nobody's matter. */
+/* Note a difference once; without the optimizer it does not matter. */
 static int same_differs(const ckpt_ds_job *job, uint64_t g, const ckpt_value *key)
 {
     const char *text = ckpt_arena_printf(job->map->arena,
@@ -239,7 +238,7 @@ static int same_differs(const ckpt_ds_job *job, uint64_t g, const ckpt_value *ke
     return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
 }
 
-/* One setting of a group on the first rank and on another; NULL: that rank lacks it. */
+/* Compare one setting of a group on the first rank and on another; NULL: absent. */
 static int same_field(ckpt_ds_job *job, const same_ranks *r, uint64_t g, const ckpt_value *key,
                       const ckpt_value *first, const ckpt_value *own)
 {
@@ -266,7 +265,7 @@ static int same_field(ckpt_ds_job *job, const same_ranks *r, uint64_t g, const c
                    : same_value(job, r, what, first, own);
 }
 
-/* The settings of one parameter group; its list of parameters is compared with their shapes. */
+/* Compare the settings of a group; its parameters are compared by param_shapes. */
 static int same_group(ckpt_ds_job *job, const same_ranks *r, uint64_t g, ckpt_dict first,
                       const ckpt_value *own)
 {
@@ -309,7 +308,7 @@ static int same_groups(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
     return rc;
 }
 
-/* What of the configuration decides about the numbers of a run; paths may be a node's own. */
+/* Compare the entries of ds_config that affect training; paths may differ between nodes. */
 static int same_config(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckpt_value *first)
 {
     static const char *const key[] = {"train_batch_size",

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage12.c: stages 1 and 2: from the ranks' slices of a flat buffer to the extents of parameters.
+ * stage12.c: computes the extents of parameters from the ranks' slices of a flat buffer (stages 1
+ * and 2).
  *
- * A slice may be saved shorter than its place (releases cut padding in three different ways); cuts
- * only ever take padding, so a slice is right if it holds at least the elements that parameters own
- * and at most the slice of the layout.
+ * A slice may be saved shorter than its place, because releases cut padding in three different
+ * ways. Only padding is ever cut: a slice is valid if it has at least the elements of parameters,
+ * and at most the length of its place.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 /* ---- layout ---- */
 
-/* Elements of slice p that parameters (or the pads between them) own. */
+/* The elements of slice p that parameters, or the pads between them, use. */
 static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
 {
     uint64_t from = p * z->slice;
@@ -26,16 +27,16 @@ static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
 }
 
 /*
- * Lay out one group.  The alignment is not written anywhere: it is the first of the known ones that
- * gives rank 0 a slice of the length it has.
+ * Lay out one group.  Its alignment is not stored: it is the first known one that gives rank 0 a
+ * slice of the actual length.
  */
 static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                       size_t index, const uint64_t *numel, const uint64_t *pad)
 {
     ckpt_ds_group *g = &layout->group.at[index];
     uint64_t have = layout->column.at[0].at[g->part].n;
-    // Ranks of experts are those that share them; the intervals of legacy stage 1 are as long as
-    // they are.
+    // For experts n_parts is the ranks of a lane; legacy stage 1 has no other alignment than its
+    // intervals.
     uint64_t align[2] = {ckpt_zero_flat_align(g->n_parts, false),
                          ckpt_zero_flat_align(g->n_parts, true)};
 
@@ -61,7 +62,7 @@ static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout
         head->optim.path, index, g->flat.used, g->flat.slice, g->n_parts, have);
 }
 
-/* How many parameters of a group, from k on, are one of DeepSpeed's. */
+/* The number of parameters, from k on, that are fused into one DeepSpeed parameter. */
 static uint32_t dsl_one(const ckpt_ds_layout *layout, const ckpt_ds_group *g, uint64_t k)
 {
     uint32_t fused = layout->params.at[g->first + k].fused;
@@ -69,7 +70,7 @@ static uint32_t dsl_one(const ckpt_ds_layout *layout, const ckpt_ds_group *g, ui
     return fused ? fused : 1;
 }
 
-/* How many of DeepSpeed's a group has. */
+/* The number of DeepSpeed parameters in a group. */
 static size_t dsl_stored(const ckpt_ds_layout *layout, const ckpt_ds_group *g)
 {
     size_t n = 0;
@@ -79,7 +80,7 @@ static size_t dsl_stored(const ckpt_ds_layout *layout, const ckpt_ds_group *g)
     return n;
 }
 
-/* The pads after a group's parameters (param_alignment_paddings): *pad NULL when there are none. */
+/* Read the pads after a group's parameters (param_alignment_paddings); *pad is NULL without any. */
 static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                     size_t index, uint64_t *room, uint64_t **pad)
 {
@@ -103,7 +104,7 @@ static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_la
                                    "%s: param_alignment_paddings of group %zu: entry %" PRIu64
                                    " is %" PRId64 ", expected a number of elements",
                                    head->optim.path, index, i, n);
-        // Experts that are one parameter of DeepSpeed's follow each other without pads.
+        // experts of a fused parameter have no pads between them
         for (uint32_t more = dsl_one(layout, g, k); more > 1; more--)
             room[k++] = 0;
         room[k] = (uint64_t)n;
@@ -112,7 +113,7 @@ static int dsl_pads(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_la
     return CKPT_OK;
 }
 
-/* ds_config's zero_optimization.<key> is true. */
+/* True if ds_config sets zero_optimization.<key>. */
 static bool dsl_config(const ckpt_ds_head *head, const char *key)
 {
     const ckpt_value *config = ckpt_value_get(head->model.root, "ds_config");
@@ -125,16 +126,16 @@ static bool dsl_config(const ckpt_ds_head *head, const char *key)
 }
 
 /*
- * Undo round_robin_gradients: original parameter k is parameter g->order[k] of the layout.  What is
- * one of DeepSpeed's moves as one.  room: for twice as many numbers as the group has parameters.
+ * Undo round_robin_gradients: original parameter k is parameter g->order[k] of the layout.  Fused
+ * parameters move together.  room: twice as many numbers as the group has parameters.
  */
 static void dsl_unshuffle(const ckpt_ds_layout *layout, const ckpt_ds_group *g, uint32_t world,
                           uint64_t *room)
 {
     size_t n = dsl_stored(layout, g);
-    uint64_t *first = room + n; // of original parameter i: where it begins in the layout
+    uint64_t *first = room + n; // by original parameter: its first place in the layout
 
-    // room: stored parameter i is original parameter room[i]
+    // stored parameter i is original parameter room[i]
     ckpt_zero_round_robin(n, world, room);
     for (uint64_t i = 0, k = 0; i < n; i++) {
         first[room[i]] = k;
@@ -148,9 +149,9 @@ static void dsl_unshuffle(const ckpt_ds_layout *layout, const ckpt_ds_group *g, 
 }
 
 /*
- * With round_robin_gradients param_slice_mappings are computed over the parameters in their
- * original order (deepspeed/runtime/zero/stage_1_and_2.py, _link_all_hp_params, up to 0.19.8): lay
- * those out as well.
+ * Lay out the parameters in their original order too, because with round_robin_gradients
+ * param_slice_mappings are computed in that order (deepspeed/runtime/zero/stage_1_and_2.py,
+ * _link_all_hp_params, up to 0.19.8).
  */
 static int dsl_shuffled(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                         size_t index)
@@ -172,7 +173,7 @@ static int dsl_shuffled(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
     return rc;
 }
 
-/* Elements that belong to no parameter would be lost. */
+/* Report elements without a parameter, because they would be lost. */
 static int dsl_nobody(ckpt_ds_job *job, const ckpt_ds_head *head, size_t index)
 {
     return ckpt_ds_problem(
@@ -199,7 +200,7 @@ int ckpt_ds_stage12_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_la
         rc = dsl_pads(job, head, layout, i, numel + g->n, &pad);
         if (rc == CKPT_OK && !job->broken)
             rc = dsl_layout(job, head, layout, i, numel, pad);
-        // BF16_Optimizer does not know the option.
+        // BF16_Optimizer ignores the option.
         if (rc == CKPT_OK && !job->broken && dsl_config(head, "round_robin_gradients") &&
             !ckpt_ds_is_bf16_optimizer(head))
             rc = dsl_shuffled(job, head, layout, i);
@@ -222,7 +223,7 @@ int ckpt_ds_stage12_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckp
             uint64_t have = slice->n, owned = dsl_owned(&g->flat, p % g->n_parts);
             uint32_t rank =
                 g->lanes > 1 ? p / g->n_parts + p % g->n_parts * g->lanes : p % head->world;
-            // Without a dtype: the file could not be read, which has been said.
+            // dtype is unset if the file was unreadable, which is already reported
             if (slice->dtype == CKPT_DTYPE_NONE)
                 continue;
             if (have < owned || have > g->flat.slice)
@@ -236,7 +237,7 @@ int ckpt_ds_stage12_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckp
     return rc;
 }
 
-/* The optimizer's state is in the host's memory: there DeepSpeed cuts all of it. */
+/* True if the optimizer is offloaded to the CPU, because DeepSpeed then cuts all state. */
 static bool dsl_offloads(const ckpt_ds_head *head)
 {
     const ckpt_value *config = ckpt_value_get(head->model.root, "ds_config");
@@ -248,11 +249,12 @@ static bool dsl_offloads(const ckpt_ds_head *head)
     return device && !ckpt_value_is(device, "none");
 }
 
-/* What the lengths of a column fit: slices, or all elements of what a slice touches. */
+/* The number of ranks whose tensor in a column does not fit a form: a slice, or whole
+ * parameters. */
 typedef struct dsl_fit {
     uint32_t absent, not_cut, not_whole;
-    uint32_t one;     /* ranks that have one element */
-    uint32_t masters; /* of them those whose masters are more */
+    uint32_t one;     /* ranks with one element */
+    uint32_t masters; /* those of them with more than one master */
 } dsl_fit;
 
 static dsl_fit dsl_fits(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
@@ -266,7 +268,7 @@ static dsl_fit dsl_fits(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
         bool absent = f->dtype == CKPT_DTYPE_NONE;
         fit.absent += absent;
         fit.not_cut += absent || f->n < dsl_owned(&g->flat, index) || f->n > g->flat.slice;
-        // A rank whose slice no parameter touches has nothing to keep, and no entry for it.
+        // a rank whose slice has no parameters has no entry
         fit.not_whole += head->legacy || f->n != ckpt_zero_whole_size(&g->flat, index);
         fit.one += !absent && f->n == 1;
         fit.masters += !absent && f->n == 1 && layout->column.at[0].at[g->part + p].n > 1;
@@ -282,12 +284,12 @@ int ckpt_ds_stage12_form(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_
     dsl_fit fit = dsl_fits(head, layout, c, g);
     bool whole = fit.absent < all && fit.not_whole == 0, cut = fit.not_cut == 0;
 
-    // One value for the whole group may have an axis too.
+    // a single value for the group may have an axis
     if (fit.one == all && (fit.masters || !(whole || cut))) {
         *form = CKPT_DS_ABSENT;
         return CKPT_OK;
     }
-    // Where both fit they are the same, unless pads happen to be as long as what is kept twice.
+    // If both fit, they are the same, unless pads are as long as the elements that are kept twice.
     if (whole && cut && g->flat.used > g->flat.before[g->n])
         cut = strcmp(c->name, "momentum_buffer") != 0 || dsl_offloads(head);
     *form = cut ? CKPT_DS_CUT : whole ? CKPT_DS_WHOLE : CKPT_DS_ABSENT;
@@ -300,7 +302,7 @@ int ckpt_ds_stage12_form(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_
                            job->map->path, c->name, group, fit.not_cut, all);
 }
 
-/* The first of the ranks that have all elements of a parameter. */
+/* Add the extents of a parameter from the first rank that has all its elements. */
 static int dsl_whole_extents(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_ds_flat *lane,
                              const ckpt_zero_flat *flat, uint64_t i)
 {
@@ -332,7 +334,7 @@ int ckpt_ds_stage12_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout
 
 /* ---- param_slice_mappings ---- */
 
-/* A fragment_address says numel and start. */
+/* True if a fragment_address has this numel and start. */
 static bool dsl_address(const ckpt_value *v, uint64_t numel, uint64_t start)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
@@ -343,15 +345,14 @@ static bool dsl_address(const ckpt_value *v, uint64_t numel, uint64_t start)
            (uint64_t)n == numel && (uint64_t)at == start;
 }
 
-/* One rank's mapping of a group; by_name: an index of it where its order is not to count, else
- * NULL. */
+/* One rank's mapping of a group; by_name: an index if its order does not matter, else NULL. */
 typedef struct dsl_mapping {
     ckpt_dict entries;
     const ckpt_ds_index *by_name;
     uint32_t rank;
 } dsl_mapping;
 
-/* Compare one group's mapping with a layout; the name of the first difference, or NULL. */
+/* Compare a group's mapping with a layout; returns the name of the first difference, or NULL. */
 static const char *dsl_compare(const ckpt_ds_layout *layout, const ckpt_ds_group *g,
                                const ckpt_zero_flat *z, const uint64_t *order, const dsl_mapping *m)
 {
@@ -384,8 +385,8 @@ static const char *dsl_compare(const ckpt_ds_layout *layout, const ckpt_ds_group
                : NULL;
 }
 
-/* With round_robin_gradients and parameter_alignment both, the addresses follow the data, but are
- * listed in the original order. */
+/* Compare by name, because with both round_robin_gradients and parameter_alignment the addresses
+ * follow the data but are listed in the original order. */
 static int dsl_any_order(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
                          const ckpt_ds_group *g, ckpt_dict mapping, uint32_t rank, const char **at)
 {
@@ -398,7 +399,7 @@ static int dsl_any_order(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
     return rc;
 }
 
-/* Said once: other tools go by the mappings, and scramble such a checkpoint. */
+/* Note shuffled mappings once, because other tools use them and scramble such a checkpoint. */
 static int dsl_note_shuffled(const ckpt_ds_job *job)
 {
     return ckpt_map_note(job->map, CKPT_INFO, job->err,
@@ -407,7 +408,7 @@ static int dsl_note_shuffled(const ckpt_ds_job *job)
                          job->map->path);
 }
 
-/* Check one group of one rank; *shuffled is set where the mapping follows the original order. */
+/* Check the mapping of one group and rank; *shuffled is set if it has the original order. */
 static int dsl_check_mapping(ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_shard *s,
                              size_t group, ckpt_dict mapping, bool *shuffled)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage12.h: stages 1 and 2: from the ranks' slices of a flat buffer to the extents of
- * parameters.
+ * stage12.h: declares the layout of stages 1 and 2: from the ranks' slices of a flat buffer to the
+ * extents of parameters.
  */
 #ifndef CKPT_FORMATS_DS_STAGE12_H
 #define CKPT_FORMATS_DS_STAGE12_H
@@ -9,29 +9,29 @@
 #include "formats/deepspeed/layout/boxes.h"
 #include "formats/deepspeed/layout/layout.h"
 
-/* Lay out groups from rank 0's slices. */
+/* Lay out the groups by rank 0's slices. */
 int ckpt_ds_stage12_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout);
 
-/* The parameters that a rank says its slices hold are those that the layout gives it. */
+/* Check a rank's param_slice_mappings against the layout. */
 int ckpt_ds_stage12_mappings(ckpt_ds_job *job, const ckpt_ds_head *head,
                              const ckpt_ds_layout *layout, const ckpt_ds_shard *s);
 
-/* Every slice is as long as its place in the layout asks. */
+/* Check that every slice has a valid length. */
 int ckpt_ds_stage12_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout);
 
-/* How the ranks keep a kind of state of a group. */
+/* The form of a kind of state in a group. */
 typedef enum ckpt_ds_form {
-    CKPT_DS_ABSENT, /* no rank has any, or it is something else */
-    CKPT_DS_CUT,    /* sliced as the masters are */
-    CKPT_DS_WHOLE   /* of each parameter that touches its slice a rank has all elements (Muon) */
+    CKPT_DS_ABSENT, /* no rank has it, or it has another form */
+    CKPT_DS_CUT,    /* cut like the masters */
+    CKPT_DS_WHOLE   /* a rank has all elements of each parameter that its slice touches (Muon) */
 } ckpt_ds_form;
 
-/* The form of a column in a group of stages 1 and 2, by the lengths that the ranks have. */
+/* Decide the form of a column in a group, by the lengths on all ranks. */
 int ckpt_ds_stage12_form(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, ckpt_ds_form *form);
 
-/* Extents of a parameter in a column, into boxes; form is CUT or WHOLE. */
+/* Collect the extents of a parameter in a column; form is CUT or WHOLE. */
 int ckpt_ds_stage12_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
                             ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p,
                             ckpt_ds_form form);

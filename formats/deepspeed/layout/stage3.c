@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage3.c: stage 3: from the ranks' partitions of every parameter to its extents.
+ * stage3.c: computes the extents of parameters from the ranks' partitions (stage 3).
  *
  * A rank's flat tensor of a sub-group is the concatenation of its partitions of the sub-group's
- * parameters.  The padding behind the last rank's partition is uninitialised memory: no extent ever
- * touches it.
+ * parameters.  The padding behind the last rank's partition is uninitialised memory, so that no
+ * extent may include it.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "libckpt/base/dtype.h"
 
 /*
- * Give rank 0's empty tensors of the groups in swap files their length, which only param_shapes
- * tell: it has one dict per sub-group, and so the parameters still know theirs.
+ * Set the length of rank 0's empty tensors of groups in swap files.  Only param_shapes with one
+ * dict per sub-group gives it.
  */
 static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir,
                                const ckpt_ds_head *head, ckpt_ds_layout *layout)
@@ -24,7 +24,7 @@ static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir
     ckpt_ds_flat *flat = layout->column.at[0].at;
 
     for (size_t g = 0; g < layout->group.n; g++) {
-        // Releases before 0.13.0 name swap files by addresses in a process that is gone.
+        // Releases before 0.13.0 name swap files by memory addresses of the process.
         if (!layout->group.at[g].swapped && dir->offloaded && flat[layout->group.at[g].part].n == 0)
             return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                              "%s: sub-group %zu was offloaded to NVMe, and nothing says which file "
@@ -39,7 +39,7 @@ static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir
     }
     for (size_t i = 0; known && i < layout->params.n; i++) {
         const ckpt_ds_param *p = &layout->params.at[i];
-        // the parameters may come from another file's param_shapes
+        // param_shapes may belong to another file
         if (p->group >= layout->group.n)
             return ckpt_fail(job->err, CKPT_EMISMATCH,
                              "%s: %.200s is said to be in sub-group %" PRIu32 " of %zu",
@@ -55,8 +55,8 @@ static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir
 }
 
 /*
- * Walk the parameters over rank 0's flat tensors: a partition never straddles two of them, and
- * together they fill them.
+ * Assign the parameters to rank 0's flat tensors in order: a partition never crosses the end of
+ * one, and together they fill them.
  */
 int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                          ckpt_ds_layout *layout)
@@ -97,7 +97,7 @@ int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
     return CKPT_OK;
 }
 
-/* The rank whose flat tensor of a group stands at a place: lane by lane. */
+/* The rank with the flat tensor at index `at` of a group; tensors are sorted by lane. */
 static uint32_t dsz_rank(const ckpt_ds_group *g, uint32_t at)
 {
     return g->lanes > 1 ? at / g->n_parts + at % g->n_parts * g->lanes : at;
@@ -109,7 +109,7 @@ int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
     for (size_t g = 0; g < layout->group.n; g++) {
         const ckpt_ds_flat *flat = &layout->column.at[0].at[layout->group.at[g].part];
         for (uint32_t r = 1; r < head->world; r++) {
-            // Without a dtype: the file could not be read, which has been said.
+            // dtype is unset if the file was unreadable, which is already reported
             if (flat[r].n == flat[0].n || flat[r].dtype == CKPT_DTYPE_NONE)
                 continue;
             int rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
@@ -190,7 +190,7 @@ int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
     const ckpt_ds_group *g = &layout->group.at[p->group];
     const size_t lane = (size_t)(p - &layout->params.at[g->first]) / g->n;
     const ckpt_ds_flat *flat = &c->at[g->part + lane * g->n_parts];
-    // The run of this expert in the one parameter that is cut; their product was checked.
+    // The range of this expert in the fused parameter; no overflow: the product was checked.
     const uint64_t from = p->numel * p->in, to = from + p->numel, all = p->numel * p->fused;
     uint64_t cursor = 0;
     ckpt_zero_run run;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap.c: stage 3 with NVMe offload: groups whose values stand in swap files beside the shards.
+ * swap.c: stage 3 with NVMe offload: finds groups in swap files beside the shards.
  *
  * The optimizer file then holds an empty tensor with the attribute ds_id, "<first>_<last>" (0.13.0
- * and later), and <tag>/offloaded_tensors/rankNN/<ds_id>.tensor.swp holds the elements, raw, in the
+ * and later).  <tag>/offloaded_tensors/rankNN/<ds_id>.tensor.swp has the elements, raw, in the
  * tensor's dtype, padded to the block of the asynchronous I/O; states are "<state>-<ds_id>".
  * Source: deepspeed/runtime/swap_tensor/optimizer_utils.py and runtime/engine.py, 0.19.8.
  */
@@ -14,12 +14,12 @@
 #include "libckpt/base/dtype.h"
 
 enum {
-    DSW_MAX_PAD =
-        1 << 20,    /* bytes behind the elements: a block of the asynchronous I/O is far smaller */
+    /* limit of the padding in bytes; a block of the asynchronous I/O is far smaller */
+    DSW_MAX_PAD = 1 << 20,
     DSW_MAX_ID = 64 /* bytes */
 };
 
-/* "<digits>_<digits>": what the producer makes; anything else is not followed to a file. */
+/* True for "<digits>_<digits>", DeepSpeed's form; other ids must not become a path. */
 static bool dsw_is_id(const ckpt_text *t)
 {
     uint64_t i = 0, digits = 0, parts = 0;
@@ -48,7 +48,7 @@ const char *ckpt_ds_swap_id(const ckpt_ds_job *job, const ckpt_value *v)
     return ckpt_arena_string(job->map->arena, id->as.text.at, id->as.text.n);
 }
 
-/* Add one swap file and let a flat tensor lie at its beginning. */
+/* Add a swap file; the flat tensor is at its beginning. */
 static int dsw_file(const ckpt_ds_job *job, const char *path, ckpt_ds_flat *flat)
 {
     ckpt_map_file file = {0};
@@ -80,7 +80,7 @@ int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
 {
     int rc = CKPT_OK;
 
-    // A state's name becomes part of a path.
+    // the state's name becomes part of a path
     if (c->name && !ckpt_path_part_ok(c->name, strlen(c->name)))
         return CKPT_OK;
     for (size_t g = 0; g < layout->group.n; g++) {

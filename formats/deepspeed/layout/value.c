@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value.c: ZeRO: what the optimizer keeps of a group beside its flat tensors and its step.
+ * value.c: checks values of the optimizer's state beside flat tensors and step (ZeRO).
  *
- * One value (a number, a tensor of one element) holds for the whole group, and writers take that of
- * rank 0 and of the group's first sub-group: where others have another, it is said.  So is state of
- * a form that nothing here can cut (lists, dicts, objects).
+ * A single value (a number, a tensor of one element) is valid for the whole group, and writers use
+ * that of rank 0 and of the group's first sub-group.  Differing values are reported, and so is
+ * state of a form that ckpt cannot cut (lists, dicts, objects).
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char DSV_DIFFERS[] =
     "is one value, but not the same everywhere: where the run is laid out anew, rank 0's first is "
     "taken";
 
-/* Said once, whichever rank shows it first. */
+/* Add a note once for all ranks. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
                     ckpt_severity severity)
 {
@@ -33,7 +33,7 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
     return ckpt_map_note(job->map, severity, job->err, "%s", text);
 }
 
-/* Is it one value, and no slice that happens to have one element? */
+/* True for a single value, and false for a slice that happens to have one element. */
 static bool dsv_is_value(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_shard *s, size_t group, const ckpt_value *v)
 {
@@ -67,7 +67,7 @@ int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard
     return rc;
 }
 
-/* One group's entries against those of rank 0's first sub-group. */
+/* Compare a group's entries with those of rank 0's first sub-group. */
 static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
                      ckpt_ds_shard *s, size_t group, size_t first)
 {
@@ -94,7 +94,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (rc == CKPT_OK && !same)
             rc = dsv_note(job, of, key, DSV_DIFFERS, CKPT_WARNING);
     }
-    // what this rank has not stored yet, and rank 0 has
+    // values that rank 0 has and this rank lacks
     ckpt_dict all = ckpt_value_map(other);
     for (uint64_t k = 0; rc == CKPT_OK && k < all.n; k++) {
         const ckpt_value *key = all.at[k].key, *v = all.at[k].value;

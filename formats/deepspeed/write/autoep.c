@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autoep.c: mixtures of experts under AutoEP, written: experts dealt out to expert-parallel ranks,
- * and what the files say of it.
+ * autoep.c: writes mixtures of experts under AutoEP: distributes experts over expert-parallel
+ * ranks, and writes the entries of the files that describe it.
  *
- * The map has each expert as a parameter of its own ("<prefix>.w1.5"); DeepSpeed has those of one
- * expert-parallel rank as one ("<prefix>.w1"), which is what is cut, padded and named
+ * In the map each expert is a separate parameter ("<prefix>.w1.5").  DeepSpeed fuses the experts of
+ * one expert-parallel rank into one parameter ("<prefix>.w1"), and cuts, pads and names that
  * (layout/autoep.h).  Keys are those of deepspeed/runtime/engine.py (_save_moe_checkpoint) and
  * runtime/zero/stage3.py (_zero3_partition_group_metadata), 0.19.8.
  */
@@ -15,9 +15,9 @@
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/write/write.h"
 
-/* ---- what the source says ---- */
+/* ---- the source's layers ---- */
 
-/* A number of a layer's entry, which reading has checked. */
+/* A number of a layer's entry, which the reader has checked. */
 static uint32_t dwa_int(const ckpt_value *layer, const char *key)
 {
     int64_t n = 0;
@@ -27,7 +27,7 @@ static uint32_t dwa_int(const ckpt_value *layer, const char *key)
                : 0;
 }
 
-/* Every layer's experts, and the ranks, can be dealt out to so many. */
+/* True if the world and every layer's experts can be divided by `ep`. */
 static bool dwa_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
 {
     ckpt_seq layers = ckpt_dsw_autoep_entries(state);
@@ -38,7 +38,7 @@ static bool dwa_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
     return fits;
 }
 
-/* As in the source, or the most that the world and the number of experts allow. */
+/* Choose the expert-parallel size: the source's, or the largest that world and experts allow. */
 static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
     uint32_t was = ckpt_dsw_autoep(job->state);
@@ -57,7 +57,7 @@ static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 
 /* ---- groups ---- */
 
-/* "ep_size_2" of a group's settings for another size; NULL: no memory. */
+/* Copy a group's settings with the name for another size ("ep_size_2"); NULL: no memory. */
 static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep)
 {
     ckpt_value *made = ckpt_value_new(arena, CKPT_V_DICT);
@@ -66,7 +66,7 @@ static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep
     ckpt_dict from = ckpt_value_map(fields);
     bool fits = made && text;
 
-    // A universal checkpoint has no name of them.
+    // groups of a universal checkpoint have no name
     if (fits && !ckpt_value_get(fields, "name"))
         fits = ckpt_dict_add_cstr(arena, &made->as.map, "name", text);
     for (uint64_t i = 0; fits && i < from.n; i++)
@@ -75,7 +75,7 @@ static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep
     return fits ? made : NULL;
 }
 
-/* Deal out a group of experts to so many lanes. */
+/* Distribute a group of experts over so many lanes. */
 static void dwa_deal(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
                      ckpt_tensor **param)
 {
@@ -87,7 +87,7 @@ static void dwa_deal(const ckpt_state *s, const ckpt_group *from, uint32_t ep, c
     for (uint32_t e = 0; e < ep; e++) {
         for (size_t i = 0, run; i < from->n; i += run) {
             run = ckpt_dsw_autoep_run(s, from, i);
-            // expert k of all is in lane k / run of the source
+            // expert k of the whole layer is in lane k / run of the source
             size_t each = run * from->n_lanes / ep;
             for (size_t k = e * each; k < (e + 1) * each; k++)
                 param[n++] = s->param.at[from->first + k / run * from->n + i + k % run];
@@ -95,7 +95,7 @@ static void dwa_deal(const ckpt_state *s, const ckpt_group *from, uint32_t ep, c
     }
 }
 
-/* The settings of such a group, by its new size; what changes is said. */
+/* Adapt the settings of such a group to its new size, and report the change. */
 static int dwa_rename(const ckpt_dsw_job *job, const ckpt_dsw_how *how, size_t g, ckpt_group *to)
 {
     bool named = ckpt_value_get(to->fields, "name") != NULL;
@@ -112,7 +112,7 @@ static int dwa_rename(const ckpt_dsw_job *job, const ckpt_dsw_how *how, size_t g
                  : CKPT_OK;
 }
 
-/* All groups of experts dealt out: a copy of the state. */
+/* Copy the state with all groups of experts redistributed. */
 static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
 {
     const ckpt_state *all = job->state;
@@ -137,7 +137,7 @@ static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
     return CKPT_OK;
 }
 
-/* Experts that are not trained have no place that DeepSpeed reads them from at every stage. */
+/* Refuse frozen experts, because DeepSpeed cannot load them at every stage. */
 static int dwa_refuse(const ckpt_dsw_job *job)
 {
     for (size_t i = 0; i < job->from->tensors.n; i++) {
@@ -187,7 +187,7 @@ int ckpt_dsw_autoep_whole(ckpt_dsw_job *job)
 
 /* ---- files of experts ---- */
 
-/* w1, w2, w3 of one expert. */
+/* Write the file of one expert with its w1, w2 and w3. */
 static int dwa_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *layer,
                     uint32_t id, uint32_t expert)
 {
@@ -234,9 +234,9 @@ int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
     return rc;
 }
 
-/* ---- what the files say ---- */
+/* ---- entries that describe the layout ---- */
 
-/* [first, first + n) */
+/* Make a list of n numbers from `first` on, `step` apart. */
 static ckpt_value *dwa_range(ckpt_torch_tree *t, uint32_t first, uint32_t n, uint32_t step)
 {
     ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
@@ -246,7 +246,7 @@ static ckpt_value *dwa_range(ckpt_torch_tree *t, uint32_t first, uint32_t n, uin
     return list;
 }
 
-/* expert_placement: which rank has which experts. */
+/* Make expert_placement: the experts of each rank. */
 static ckpt_value *dwa_placement(ckpt_torch_tree *t, uint32_t n_experts, uint32_t ep)
 {
     ckpt_value *v = ckpt_tt_new(t, CKPT_V_DICT), *ranks = ckpt_tt_new(t, CKPT_V_LIST);
@@ -265,7 +265,7 @@ static ckpt_value *dwa_placement(ckpt_torch_tree *t, uint32_t n_experts, uint32_
     return v;
 }
 
-/* [n, a, b] of an expert's matrix. */
+/* Make the shape [n, a, b] of n stacked expert matrices. */
 static ckpt_value *dwa_shape(ckpt_torch_tree *t, const ckpt_tensor *one, uint32_t n)
 {
     ckpt_value *list = ckpt_tt_new(t, CKPT_V_LIST);
@@ -276,7 +276,7 @@ static ckpt_value *dwa_shape(ckpt_torch_tree *t, const ckpt_tensor *one, uint32_
     return list;
 }
 
-/* [offset, strides] of a piece that is a run of whole matrices. */
+/* Make [offset, strides] of a run of whole matrices. */
 static ckpt_value *dwa_place(ckpt_torch_tree *t, const ckpt_tensor *one, uint64_t first)
 {
     ckpt_value *place = ckpt_tt_new(t, CKPT_V_LIST), *strides = ckpt_tt_new(t, CKPT_V_LIST);
@@ -289,7 +289,7 @@ static ckpt_value *dwa_place(ckpt_torch_tree *t, const ckpt_tensor *one, uint64_
     return place;
 }
 
-/* One parameter's affine map: the same in words of strides (deepspeed/checkpoint/affine.py). */
+/* Make one parameter's affine map: the placement as strides (deepspeed/checkpoint/affine.py). */
 static ckpt_value *dwa_affine(ckpt_torch_tree *t, const ckpt_tensor *one, uint32_t n_experts,
                               uint32_t ep)
 {
@@ -313,7 +313,7 @@ static ckpt_value *dwa_affine(ckpt_torch_tree *t, const ckpt_tensor *one, uint32
     return v;
 }
 
-/* affine_maps of a layer. */
+/* Make affine_maps of a layer. */
 static ckpt_value *dwa_maps(ckpt_dsw_file *f, const ckpt_value *layer, uint32_t ep)
 {
     const ckpt_value *prefix = ckpt_value_get(layer, "expert_key_prefix");
@@ -335,7 +335,7 @@ static ckpt_value *dwa_maps(ckpt_dsw_file *f, const ckpt_value *layer, uint32_t 
     return v;
 }
 
-/* A layer's entry as rank f->rank has it; what only the source's own release knows stays. */
+/* Make a layer's entry for rank f->rank; entries of other releases are copied. */
 static ckpt_value *dwa_layer(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_torch_tree *t = &f->t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: values of a ZeRO checkpoint that depend on world, stage or dtype but are no
- * layout: ds_config, version, loss scaler; and what is said about rewriting them.
+ * config.c: makes values that depend on world, stage or dtype but not on the layout (ds_config,
+ * version, loss scaler), and reports rewritten values.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #include "formats/deepspeed/write/write.h"
 
-/* ---- looking into the stored ds_config ---- */
+/* ---- reading the source's ds_config ---- */
 
 const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section, const char *key)
 {
@@ -31,7 +31,7 @@ uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, co
 
     if (v && v->kind == CKPT_V_INT && v->as.i > 0)
         return (uint64_t)v->as.i;
-    // JSON has 5e8 as a float
+    // in JSON a number like 5e8 is a float
     if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 1 && v->as.f < 9e15)
         return (uint64_t)v->as.f;
     return otherwise;
@@ -44,9 +44,9 @@ bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const ch
     return v && (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) && v->as.i != 0;
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
-/* ds_config stands in every file, and every file of a run gets the same one: once is enough. */
+/* Add a note once, because every file of a run has the same ds_config. */
 static int dwc_once(const ckpt_dsw_job *job, ckpt_severity severity, const char *head,
                     const char *text)
 {
@@ -83,7 +83,7 @@ int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const cha
     return dwc_once(job, severity, "left out: ", text);
 }
 
-/* The norm at which a run of Megatron clips: its arguments say it; NULL: nothing does. */
+/* The norm at which a Megatron run clips gradients, from its arguments; NULL: unknown. */
 static const ckpt_value *dwc_clip_grad(const ckpt_state *state)
 {
     const ckpt_value *args = ckpt_value_get(state->model, "args");
@@ -118,9 +118,9 @@ int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release)
         text);
 }
 
-/* ---- rewriting it ---- */
+/* ---- rewriting ds_config ---- */
 
-/* A positive int of a dict; 0: absent. */
+/* A positive integer of a dict, or 0. */
 static int64_t dwc_int(const ckpt_value *dict, const char *key)
 {
     const ckpt_value *v = ckpt_value_get(dict, key);
@@ -129,9 +129,9 @@ static int64_t dwc_int(const ckpt_value *dict, const char *key)
 }
 
 /*
- * train_batch_size = micro batch x accumulation x world must hold or DeepSpeed refuses the
- * configuration: where all three are given, the batch of a rank stays and the sum follows the
- * world.
+ * Keep train_batch_size = micro batch x accumulation x world, because DeepSpeed refuses other
+ * configurations.  If all three are given, the batch per rank stays and train_batch_size follows
+ * the world.
  */
 static void dwc_batch(ckpt_dsw_file *f, ckpt_value *config)
 {
@@ -142,7 +142,7 @@ static void dwc_batch(ckpt_dsw_file *f, ckpt_value *config)
     if (!all || !micro || !steps || __builtin_mul_overflow(micro, steps, &want) ||
         __builtin_mul_overflow(want, (int64_t)f->how->world, &want) || want == all)
         return;
-    // Only a rule that held is kept up: with sequence parallelism, say, it reads otherwise.
+    // Skip this if the rule did not hold before: with sequence parallelism it is different.
     if (f->job->state->world == 0 || all / f->job->state->world != micro * steps ||
         all % f->job->state->world)
         return;
@@ -163,7 +163,7 @@ static void dwc_stage(ckpt_dsw_file *f, ckpt_value *config)
     ckpt_tt_put(&f->t, zero, "stage", ckpt_tt_int(&f->t, f->how->stage));
 }
 
-/* fp16.enabled and bf16.enabled say what the run trains in. */
+/* Set fp16.enabled and bf16.enabled to the training dtype. */
 static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
 {
     static const char *const section[] = {"fp16", "bf16"};
@@ -183,7 +183,7 @@ static void dwc_dtype(ckpt_dsw_file *f, ckpt_value *config)
     }
 }
 
-/* AutoEP asks for the number of expert-parallel ranks that a checkpoint is of. */
+/* Set autoep_size, because AutoEP checks it against the checkpoint. */
 static void dwc_autoep(ckpt_dsw_file *f, ckpt_value *config)
 {
     ckpt_value *parallel = ckpt_value_get(config, "expert_parallel");
@@ -223,8 +223,8 @@ ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
                                                        : "0.19.8");
 }
 
-/* What stage 0 keeps of the scale beside its optimizer; NULL: the source has none, or was no fp16
- * run. */
+/* The numbers of the loss scale that stage 0 keeps beside its optimizer; NULL if the source has
+ * none or did not train in fp16. */
 static const ckpt_value *dwc_numbers(const ckpt_dsw_file *f)
 {
     const ckpt_value *numbers = ckpt_value_get(f->job->state->model, "optimizer");
@@ -242,7 +242,7 @@ static int64_t dwc_fp16(const ckpt_dsw_file *f, const char *key, int64_t otherwi
     return n;
 }
 
-/* The scale that ds_config fixes; 0: it moves. */
+/* The fixed loss scale of ds_config; 0 if it is dynamic. */
 static double dwc_fixed_scale(const ckpt_dsw_file *f)
 {
     const ckpt_value *v = ckpt_dsw_config_get(f->job->state, "fp16", "loss_scale");
@@ -252,7 +252,7 @@ static double dwc_fixed_scale(const ckpt_dsw_file *f)
     return v && v->kind == CKPT_V_INT && v->as.i > 0 ? (double)v->as.i : 0;
 }
 
-/* Does the loss scale of the run that is written move? */
+/* True if the output's loss scale is dynamic. */
 static bool dwc_is_dynamic(const ckpt_dsw_file *f)
 {
     const ckpt_value *numbers = dwc_numbers(f);
@@ -264,8 +264,8 @@ static bool dwc_is_dynamic(const ckpt_dsw_file *f)
     return on != 0;
 }
 
-/* deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler, as ds_config's fp16 section begins it.
- */
+/* Set the fields of a new DynamicLossScaler (deepspeed/runtime/fp16/loss_scaler.py) by
+ * ds_config. */
 static void dwc_dynamic_fields(ckpt_dsw_file *f, ckpt_value *state)
 {
     ckpt_torch_tree *t = &f->t;
@@ -292,8 +292,8 @@ static void dwc_dynamic_fields(ckpt_dsw_file *f, ckpt_value *state)
 }
 
 /*
- * A scaler where the source has no object: the static one of fp32 and bf16 runs, or that of an fp16
- * run as its configuration begins it, with the numbers that stage 0 keeps in place of it.
+ * Make a scaler if the source has none: a static one for fp32 and bf16; for fp16 a new one by
+ * ds_config, with the numbers that stage 0 keeps instead of an object.
  */
 static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
 {
@@ -322,8 +322,8 @@ static ckpt_value *dwc_new_scaler(ckpt_dsw_file *f)
 }
 
 /*
- * The source's scaler, completed for a release that reads more of it (dtype,
- * raise_error_at_min_scale: unpickling sets nothing that the file lacks).
+ * Copy the source's scaler, and add the fields of a newer release (dtype,
+ * raise_error_at_min_scale), because unpickling does not set fields that the file lacks.
  */
 static ckpt_value *dwc_kept_scaler(ckpt_dsw_file *f, const ckpt_value *old)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * experts.c: files of the experts of a mixture, made of the parameters of a source that has none.
+ * experts.c: writes the files of a mixture's experts from the parameters of a source without such
+ * files.
  *
  *     layer_L_expert_E_mp_rank_00_model_states.pt    {"...deepspeed_experts.E.fc1.weight": tensor}
  *
- * L counts the layers that have experts, in the module's order; E is the expert's number among all
- * of its layer (deepspeed/runtime/engine.py, _save_moe_checkpoint).
+ * L counts the layers with experts, in the module's order; E is the expert's number in the whole
+ * layer (deepspeed/runtime/engine.py, _save_moe_checkpoint).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,15 +18,15 @@
 /* A parameter of an expert. */
 typedef struct dwe_param {
     const char *name;
-    size_t n_prefix; /* bytes of it up to the expert's number */
+    size_t n_prefix; /* bytes before the expert's number */
     uint64_t number;
     uint32_t layer;
-    size_t at; /* in the map's tensors */
+    size_t at; /* index in the map's tensors */
 } dwe_param;
 
 CKPT_VEC(dwe_params, dwe_param);
 
-/* Which a tensor is; false: none. */
+/* Describe a tensor as an expert's parameter; false if it is not one. */
 static bool dwe_of(const ckpt_dsw_job *job, size_t at, dwe_param *p)
 {
     const ckpt_tensor *t = job->from->tensors.at[at];
@@ -41,7 +42,7 @@ static bool dwe_same_layer(const dwe_param *a, const dwe_param *b)
     return a->n_prefix == b->n_prefix && memcmp(a->name, b->name, a->n_prefix) == 0;
 }
 
-/* By layer, then expert; of one as the map has them. */
+/* Sort by layer, then expert, then the map's order. */
 static int dwe_order(const void *a, const void *b)
 {
     const dwe_param *x = a, *y = b;
@@ -53,7 +54,7 @@ static int dwe_order(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Parameters of experts, sorted; layers count as the map first has them. */
+/* Collect the experts' parameters, sorted; layers are numbered in the map's order. */
 static int dwe_find(const ckpt_dsw_job *job, dwe_params *all)
 {
     dwe_params layer = {0};
@@ -64,7 +65,7 @@ static int dwe_find(const ckpt_dsw_job *job, dwe_params *all)
         size_t k = layer.n;
         if (!dwe_of(job, i, &p))
             continue;
-        // from the end: parameters of a layer stand together
+        // search from the end, because parameters of a layer are neighbours
         while (k > 0 && !dwe_same_layer(&p, &layer.at[k - 1]))
             k--;
         p.layer = (uint32_t)(k > 0 ? k - 1 : layer.n);
@@ -95,7 +96,7 @@ bool ckpt_dsw_has_experts(const ckpt_dsw_job *job)
     return has;
 }
 
-/* One expert's file, of its n parameters. */
+/* Write one expert's file with its n parameters. */
 static int dwe_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
                     const dwe_param *p, size_t n)
 {
@@ -146,7 +147,7 @@ ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f)
     for (size_t i = 0, end; f->t.rc == CKPT_OK && i < all.n; i = end) {
         for (end = i + 1; end < all.n && all.at[end].layer == all.at[i].layer;)
             end++;
-        // numbered from 0: the last one has the highest
+        // numbers begin at 0, so that the last one is the highest
         ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, (int64_t)all.at[end - 1].number + 1));
     }
     ckpt_vec_free(&all);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fields.c: owns the settings of a parameter group whose checkpoint keeps none: elastic ones are
- * saved without, and their ds_config says them.
+ * fields.c: makes the settings of a parameter group from ds_config, for elastic checkpoints,
+ * because these are saved without settings.
  */
 #include <string.h>
 #include <strings.h>
 
 #include "formats/deepspeed/write/write.h"
 
-/* What goes into a dict that lacks it; false: no memory. */
+/* Add a member unless the dict has it; false: no memory. */
 static bool dwg_put(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
 {
     return ckpt_value_get(dict, key) ||
@@ -21,7 +21,7 @@ bool ckpt_dsw_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled)
            ckpt_state_adam(arena, fields, decoupled);
 }
 
-/* (0.9, 0.999) */
+/* Make the tuple (0.9, 0.999). */
 static ckpt_value *dwg_betas(ckpt_arena *arena)
 {
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_TUPLE);
@@ -31,7 +31,7 @@ static ckpt_value *dwg_betas(ckpt_arena *arena)
     return ok && v->as.seq.at[0] && v->as.seq.at[1] ? v : NULL;
 }
 
-/* What Adam's groups have where ds_config does not say it. */
+/* Add Adam's defaults for settings that ds_config lacks. */
 static bool dwg_defaults(ckpt_arena *arena, ckpt_value *fields)
 {
     static const struct {
@@ -46,7 +46,7 @@ static bool dwg_defaults(ckpt_arena *arena, ckpt_value *fields)
            ckpt_dsw_adam(arena, fields, ckpt_value_bool(arena, true));
 }
 
-/* Adam or AdamW, as DeepSpeed reads the name. */
+/* True for Adam and AdamW; DeepSpeed ignores case. */
 static bool dwg_is_adam(const ckpt_value *type)
 {
     return type && type->kind == CKPT_V_STR &&
@@ -54,7 +54,8 @@ static bool dwg_is_adam(const ckpt_value *type)
             strcasecmp(type->as.text.at, "adamw") == 0);
 }
 
-/* Nothing of this is in the source: groups that a program gave others are all alike now. */
+/* Warn that the source has no settings: groups with different settings in the program are equal
+ * now. */
 static int dwg_say(ckpt_map *to, bool configured, ckpt_err *err)
 {
     const char *text = configured
@@ -71,7 +72,7 @@ static int dwg_say(ckpt_map *to, bool configured, ckpt_err *err)
     return ckpt_map_note(to, CKPT_WARNING, err, "%s", text);
 }
 
-/* The optimizer's section of ds_config, and the step. */
+/* Copy the optimizer's section of ds_config, and the step. */
 static bool dwg_copy(ckpt_arena *arena, ckpt_value *fields, const ckpt_state *state)
 {
     const ckpt_value *osd = ckpt_value_get(state->optim, "optimizer_state_dict");
@@ -88,7 +89,7 @@ int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
                         const ckpt_group *g, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_dsw_config_get(state, "optimizer", "type");
-    // before 0.4.0 files hold no configuration: what the optimizer keeps tells Adam from others
+    // before 0.4.0 files have no ds_config, so that exp_avg_sq is the only sign of Adam
     bool adam = type ? dwg_is_adam(type) : ckpt_value_get(g->entry, "exp_avg_sq") != NULL;
 
     *out = ckpt_value_new(to->arena, CKPT_V_DICT);

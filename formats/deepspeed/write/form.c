@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * form.c: the form of a target: how stage 0 keeps its optimizer, what counts as frozen.
+ * form.c: decides the form in which stage 0 keeps its optimizer, and which parameters are frozen.
  */
 #include <string.h>
 

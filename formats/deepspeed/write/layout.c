@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c: where the ZeRO writer puts every parameter: parts, their records in the ranks'
+ * layout.c: computes where the ZeRO writer puts every parameter: parts, records in the ranks'
  * files, target tensors.
  *
- * Pure arithmetic from libckpt/map/zero_*.h; nothing here knows a key of a file.
+ * This is pure arithmetic from libckpt/map/zero_*.h and does not depend on the keys of files.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
 
-/* ---- columns: what is kept per element ---- */
+/* ---- columns: masters, and each kind of state ---- */
 
-/* A tensor of one element that holds for the whole group, like a step count. */
+/* True for a tensor of one element, which is a value for the whole group, like a step count. */
 static bool dwl_is_scalar(const ckpt_tensor_value *t)
 {
     for (uint32_t i = 0; i < t->ndim; i++) {
@@ -24,8 +24,8 @@ static bool dwl_is_scalar(const ckpt_tensor_value *t)
     return true;
 }
 
-/* The dtype a moment is written in; NONE: no parameter of the part has it, or in another size.
- * *lacking: parameters that have none. */
+/* The output dtype of a moment; NONE if no parameter of the part has it, or if it has another size.
+ * *lacking: number of parameters without it. */
 static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                                    const ckpt_dsw_part *p, const char *key, size_t *lacking)
 {
@@ -42,7 +42,8 @@ static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *
     return how->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
 }
 
-/* A flat tensor has a place for each of its parameters. */
+/* Warn about missing moments; they become zeros, because a flat tensor has a place for each
+ * parameter. */
 static int dwl_note_lacking(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key,
                             size_t lacking)
 {
@@ -65,7 +66,7 @@ static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_l
     return CKPT_OK;
 }
 
-/* What is neither an element's nor one value cannot be cut. */
+/* Fail for state that is neither per element nor a single value, because it cannot be cut. */
 static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key)
 {
     return ckpt_fail(
@@ -75,7 +76,8 @@ static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const cha
         job->from->path, key, p->group);
 }
 
-/* One entry of the optimizer's state: a column, or something that holds for the group. */
+/* Handle one entry of the optimizer's state: add a column, or ignore a value for the whole
+ * group. */
 static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                      ckpt_dsw_part *p, const char *key, const ckpt_value *v)
 {
@@ -85,7 +87,7 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
     if (v->kind != CKPT_V_TENSOR)
         return v->kind <= CKPT_V_BYTEARRAY || how->fresh ? CKPT_OK : dwl_refuse(job, p, key);
     if (v->as.tensor->ndim == 0)
-        return CKPT_OK; // flat tensors have an axis: this is one value for the group
+        return CKPT_OK; // a single value for the group, because flat tensors have an axis
     size_t lacking = 0;
     ckpt_dtype d = dwl_moment_dtype(job, how, p, key, &lacking);
     if (d == CKPT_DTYPE_NONE && (dwl_is_scalar(v->as.tensor) || p->n == 0))
@@ -115,13 +117,13 @@ bool ckpt_dsw_begins_whole(const ckpt_value *entry)
     return ckpt_state_is_8bit(entry);
 }
 
-/* The masters, then what the group's entry of the optimizer's state lists. */
+/* Add the column of the masters, then those of the group's optimizer entry. */
 static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                        ckpt_dsw_part *p)
 {
     const ckpt_group *g = &job->state->group.at[p->group];
     ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
-    // Those of stage 0 that have the parameters' shapes stand in no column.
+    // stage 0 without flat tensors has no columns of state
     bool flat = form == CKPT_DSW_ZERO || form == CKPT_DSW_FLAT;
     bool kept = flat && !(how->fresh && ckpt_dsw_begins_whole(g->entry));
     ckpt_dict entry = ckpt_value_map(kept ? g->entry : NULL);
@@ -135,8 +137,7 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
     if (rc != CKPT_OK)
         return rc;
 
-    // A run without optimizer state may have its weights in 16 bits: masters are float32 all the
-    // same.
+    // A run without optimizer state may have 16-bit weights, but its masters are float32.
     if (job->state->stage == 0)
         masters = CKPT_F32;
     p->column = layout->column.n;
@@ -153,14 +154,14 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
 
 /* ---- parts ---- */
 
-/* Parameters of a group, from `first` on. */
+/* n parameters of a group, from `first` on. */
 typedef struct dwl_range {
     const ckpt_group *group;
     size_t first, n;
-    const uint64_t *order; /* NULL: as they are */
+    const uint64_t *order; /* NULL: the group's order */
 } dwl_range;
 
-/* A part of a group; how many ranks hold it is left to the caller. */
+/* Add a part of a group; the caller sets the number of ranks. */
 static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_range *of,
                     ckpt_dsw_part **out)
 {
@@ -192,8 +193,7 @@ static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_
     return ckpt_dsw_autoep(job->state) ? ckpt_dsw_autoep_part(job, layout->scratch, p) : CKPT_OK;
 }
 
-/* Elements between a parameter's end and the next align of what parameter_alignment asks (16
- * bytes). */
+/* Add pads so that each parameter begins at 16 bytes (parameter_alignment). */
 static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
 {
     uint64_t unit = how->dtype == CKPT_F32 ? 4 : 8, at = 0;
@@ -207,8 +207,8 @@ static void dwl_align(const ckpt_dsw_how *how, ckpt_dsw_part *p)
     }
 }
 
-/* Legacy stage 1: as many intervals as the longest communication asks; returns the align of the
- * flat buffer. */
+/* Legacy stage 1: compute the number of intervals from the largest communication size; returns the
+ * alignment of the flat buffer. */
 static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_t numel)
 {
     uint64_t by_size = numel / p->world + (numel % p->world != 0),
@@ -221,7 +221,7 @@ static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_
     return by_comm * p->intervals * p->world;
 }
 
-/* Lay out a flat group's buffers: as the data lie, and as they would without round robin. */
+/* Lay out a flat group in the order of the data, and in the order without round robin. */
 static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                        const ckpt_dsw_layout *layout, ckpt_dsw_part *p)
 {
@@ -251,7 +251,7 @@ static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     return rc;
 }
 
-/* Stages 1 and 2: a part for each group and expert-parallel rank. */
+/* Stages 1 and 2: add a part for each group and expert-parallel rank. */
 static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                           const ckpt_group *g)
 {
@@ -286,14 +286,14 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     return rc;
 }
 
-/* Elements of the n parameters from i on, which are one of DeepSpeed's. */
+/* Elements of the parameters from i on that DeepSpeed fuses into one. */
 static uint64_t dwl_one(const ckpt_dsw_part *p, size_t i)
 {
-    // they are matrices of one shape, and were one tensor of the source
+    // no overflow: equal matrices that were one tensor of the source
     return p->param[i]->n_elems * ckpt_dsw_one(p, i);
 }
 
-/* Stage 3: a part for each sub-group and lane. */
+/* Stage 3: add a part for each sub-group and lane. */
 static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                          const dwl_range *of, uint32_t lane)
 {
@@ -314,7 +314,7 @@ static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_
     return rc == CKPT_OK ? dwl_columns(job, how, layout, p) : rc;
 }
 
-/* The sub-group of each parameter of a group's first lane. */
+/* Compute the sub-group of each parameter of a group's first lane. */
 static int dwl_split(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                      const ckpt_group *g, uint32_t *sub)
 {
@@ -365,9 +365,9 @@ static int dwl_sub_groups(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     return rc;
 }
 
-/* ---- parameters that are not trained, and numbers of all ---- */
+/* ---- frozen parameters, and parameter numbers ---- */
 
-/* Stage 3 cuts frozen parameters over the model files, if the run saved them at all. */
+/* Collect frozen parameters, which stage 3 cuts over the model files. */
 static int dwl_frozen(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
     for (size_t i = 0; i < job->from->tensors.n; i++) {
@@ -383,7 +383,7 @@ static int dwl_frozen(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 }
 
 /*
- * DeepSpeed numbers parameters as the module lists them: state_dict order without buffers and
+ * Number parameters like DeepSpeed, in the module's order: that of state_dict without buffers and
  * second names.
  */
 static void dwl_number(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
@@ -401,7 +401,7 @@ static void dwl_number(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
     }
 }
 
-/* The two numbers of a stage 3 tensor's ds_id, "0_17". */
+/* Parse the two numbers of a stage 3 tensor's ds_id, "0_17". */
 static bool dwl_ids(const ckpt_value *flat, long long id[2])
 {
     const ckpt_value *state = flat && flat->kind == CKPT_V_TENSOR ? flat->as.tensor->state : NULL;
@@ -412,9 +412,9 @@ static bool dwl_ids(const ckpt_value *flat, long long id[2])
 }
 
 /*
- * A source of stage 3 shows the numbers of its sub-groups' first and last parameters.  Where they
- * are not those counted (frozen parameters left out of the save, modules built in another order),
- * counting proves nothing: the others stay unknown, and their tensors without a number.
+ * Check the numbers against a stage 3 source, which has the numbers of its sub-groups' first and
+ * last parameters.  If they differ (frozen parameters were not saved, or modules were built in
+ * another order), the count is wrong for the others too, so that these get no number.
  */
 static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
@@ -456,7 +456,7 @@ int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_d
     if (!layout->scratch || !layout->home || !layout->home_at || !layout->ds_id)
         return ckpt_fail_memory(job->err);
     dwl_number(job, layout);
-    // AutoEP's experts have numbers too, and stand in no module
+    // AutoEP's experts have numbers too, but no module lists them
     for (size_t i = 0; how->ep && i < job->from->tensors.n; i++)
         layout->ds_id[i] = -1;
     dwl_number_known(job, layout);
@@ -481,7 +481,7 @@ int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     if (!records->fragment)
         return ckpt_fail_memory(job->err);
     memset(records->fragment, 0xff,
-           (size_t)n_fragments * sizeof *records->fragment); // none made yet
+           (size_t)n_fragments * sizeof *records->fragment); // none yet
     if (!ckpt_mul(layout->n_slots + 1, how->world, &n_records) || n_records > UINT32_MAX)
         return ckpt_fail(job->err, CKPT_ELIMIT,
                          "%s: %zu records on each of %" PRIu32 " ranks are too many",
@@ -525,7 +525,7 @@ const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout 
                                  const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_group *g = &job->state->group.at[p->group];
-    // Lane 0's experts have the first numbers, and so those that every rank counts from.
+    // Lane 0's experts have the lowest numbers, and every rank numbers its experts from there.
     const ckpt_tensor *t = g->n_lanes > 1 ? layout->given[g->first + p->origin[i]] : p->param[i];
     const char *name = ckpt_state_name(job->state, t);
 
@@ -550,7 +550,7 @@ uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, si
 CKPT_VEC(dwl_extents, ckpt_extent);
 CKPT_VEC(dwl_axes, ckpt_axis);
 
-/* What the records are filled with: the extents of the target tensor at hand. */
+/* The extents of the current target tensor. */
 typedef struct dwl_runs {
     const ckpt_dsw_job *job;
     const ckpt_dsw_how *how;
@@ -558,7 +558,7 @@ typedef struct dwl_runs {
     const ckpt_dsw_records *records;
     dwl_extents extent;
     dwl_axes axis;
-    const ckpt_parts **parts; /* stage 3: per column of the part at hand, once it is needed */
+    const ckpt_parts **parts; /* stage 3: by column of the current part, made on first use */
 } dwl_runs;
 
 static bool dwl_run(dwl_runs *r, uint32_t source, uint64_t at, const ckpt_zero_run *run,
@@ -574,7 +574,7 @@ static bool dwl_run(dwl_runs *r, uint32_t source, uint64_t at, const ckpt_zero_r
     return true;
 }
 
-/* A target tensor over the runs that were gathered. */
+/* Make a target tensor over the collected extents. */
 static int dwl_fill(dwl_runs *r, const char *kind, const ckpt_tensor *donor, ckpt_dtype dtype)
 {
     for (size_t i = 0; i < r->extent.n; i++)
@@ -585,7 +585,7 @@ static int dwl_fill(dwl_runs *r, const char *kind, const ckpt_tensor *donor, ckp
     return rc;
 }
 
-/* All of a parameter, on each rank that keeps it. */
+/* Fill a parameter on each rank that keeps it whole. */
 static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
     const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
@@ -605,7 +605,7 @@ static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
     return rc;
 }
 
-/* Stage 3: one column of one parameter, cut over all ranks' records. */
+/* Stage 3: fill a column of one parameter, cut over all ranks' records. */
 static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
                         const ckpt_tensor *donor)
 {
@@ -634,7 +634,8 @@ static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t co
     return rc == CKPT_OK ? ckpt_tt_fill_cut(r->job->to, &fill, &cut, r->job->err) : rc;
 }
 
-/* Stage 3, AutoEP: an expert's run of the one parameter that is cut over the ranks of its lane. */
+/* Stage 3, AutoEP: fill an expert's part of a fused parameter that is cut over the ranks of its
+ * lane. */
 static int dwl_fill_expert(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
                            const ckpt_tensor *donor)
 {
@@ -660,7 +661,7 @@ static int dwl_fill_expert(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t
     return dwl_fill(r, c->key ? c->key : "fp32", donor, c->dtype);
 }
 
-/* One column of one parameter, over all ranks. */
+/* Fill a column of one parameter on all ranks. */
 static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
     const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
@@ -690,7 +691,7 @@ static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
     return dwl_fill(r, c->key ? c->key : "fp32", donor, c->dtype);
 }
 
-/* Stage 3: one frozen parameter over the ranks' model files. */
+/* Stage 3: fill a frozen parameter's fragments in the ranks' model files. */
 static int dwl_fill_frozen(dwl_runs *r, size_t i)
 {
     const ckpt_tensor *t = r->layout->frozen.at[i];
@@ -717,7 +718,7 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
     r.parts = ckpt_alloc(layout->column.n * sizeof *r.parts);
     if (!r.parts)
         return ckpt_fail_memory(job->err);
-    // Those of stage 0 that have the parameters' shapes were filled when they were made.
+    // stage 0 without flat tensors was filled while its files were made
     for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < layout->part.n;
          k++) {
         const ckpt_dsw_part *p = &layout->part.at[k];

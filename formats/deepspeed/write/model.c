@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c: the tree of a model file: 16-bit weights or placeholders, buffers, shapes,
- * frozen parameters, counters.
+ * model.c: makes the tree of a model file: 16-bit weights or placeholders, buffers, shapes, frozen
+ * parameters, counters.
  *
- * The template is the source's own model file; without one (weights from elsewhere) everything is
- * made by the table.
+ * The template is the source's model file; without one (weights of other formats) all entries come
+ * from the table of keys.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,19 +15,19 @@
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
 
-/* The module of one file while it is made. */
+/* The module of the current file. */
 typedef struct dwm_module {
     ckpt_dsw_file *f;
     ckpt_value *dict;
-    ckpt_storage **storage; /* per part: its parameters' 16-bit copies; NULL: not met yet */
-    ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: of the placeholders; NULL: not met yet */
-    ckpt_value **node;                   /* per tensor of the map: its value, once made */
-    bool *tied;                          /* per tensor of the map: other names share its elements */
+    ckpt_storage **storage;              /* by part: the storage of its 16-bit weights, or NULL */
+    ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: storage of placeholders by dtype, or NULL */
+    ckpt_value **node;                   /* by tensor of the map: its value, or NULL */
+    bool *tied;                          /* by tensor of the map: other names share its elements */
 } dwm_module;
 
 /* ---- parameters ---- */
 
-/* torch's word for a shape: torch.Size, or what the template has. */
+/* Make a shape as torch.Size, or as the kind that the template has. */
 static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_kind kind)
 {
     ckpt_value *v = ckpt_tt_new(&f->t, kind);
@@ -38,8 +38,8 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
 }
 
 /*
- * What a parameter is kept as in the module: the run's dtype, unless it was another one before.
- * Stage 3's placeholders up to 0.5.10 are F32 whatever the run was.
+ * The dtype of a parameter in the module: the template's, or the run's new dtype.  Placeholders of
+ * stage 3 up to 0.5.10 are F32 in every run, so that they do not show it.
  */
 static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *old)
 {
@@ -50,7 +50,7 @@ static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, co
     return how->dtype;
 }
 
-/* Stages 1 and 2: a view of the group's flat storage, as DeepSpeed keeps its module. */
+/* Stages 1 and 2: make a view of the group's flat storage, as in DeepSpeed's module. */
 static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 {
     ckpt_dsw_file *f = m->f;
@@ -62,7 +62,7 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 
     if (!m->storage[k])
         m->storage[k] = ckpt_tt_storage(&f->t, d, p->flat.total);
-    // A module of mixed dtypes: the odd one gets a record of its own.
+    // In a module of mixed dtypes a parameter of another dtype gets its own record.
     if (m->storage[k] && m->storage[k]->dtype != d)
         return ckpt_tt_whole(&f->t, ckpt_dsw_donor(t, d), d);
     ckpt_value *v = ckpt_tt_view(&f->t, m->storage[k], offset, t->shape, t->ndim);
@@ -77,9 +77,9 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 }
 
 /*
- * Stage 3: nothing, in a tensor of no elements ((1,) and without meaning up to 0.5.10).  All of a
- * file share one record, where torch would write one for each: thousands of names, no bytes.  Tied
- * names have one of their own: not every release lists them otherwise.
+ * Stage 3: make a placeholder, a tensor without elements (up to 0.5.10 one element without
+ * meaning). All placeholders of a file share one record, where torch would write thousands of empty
+ * ones.  Tied names share another record, because some releases do not list them elsewhere.
  */
 static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *old)
 {
@@ -97,7 +97,7 @@ static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *o
     return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
 }
 
-/* Another tensor over the same elements. */
+/* Make another tensor over the same elements. */
 static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
 {
     ckpt_value *twin = ckpt_tt_new(&f->t, CKPT_V_TENSOR);
@@ -110,7 +110,7 @@ static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
     return twin->as.tensor ? twin : NULL;
 }
 
-/* The value of a tensor of the map in this file; tied names share its elements. */
+/* The value of a tensor in this file; tied names share its elements. */
 static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 {
     const ckpt_tensor *t = m->f->job->from->tensors.at[at];
@@ -139,7 +139,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 
 /* ---- the module ---- */
 
-/* Two tensors of a module that are one: tied names, which old releases do not list. */
+/* True if two tensors of a module are tied; old releases do not list tied names. */
 static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 {
     const ckpt_tensor_value *x = a->as.tensor, *y = b->as.tensor;
@@ -149,7 +149,7 @@ static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
            (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
 }
 
-/* True if the source says that a name is tied to another. */
+/* True if the source lists a name as tied to another. */
 static bool dwm_is_alias(const ckpt_dsw_job *job, const ckpt_text *name)
 {
     return ckpt_value_get(ckpt_value_get(job->state->model, "shared_params"), name->at) != NULL;
@@ -167,13 +167,13 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
         kept = n_kept == 0 ? at : kept;
         n_kept += at != SIZE_MAX;
     }
-    // Placeholders of a storage that several names have are not tied (deepspeed/module.c).
+    // Stage 3 placeholders share a storage without being tied (deepspeed/module.c).
     return n_kept == 1 || job->state->stage < 3 ? kept : SIZE_MAX;
 }
 
 /*
- * True for a placeholder of stage 3, which nothing says the values of: one element up to 0.5.10, so
- * that what is empty there is a buffer without elements; no element since, where buffer_names tell.
+ * True for a placeholder of stage 3 without values.  Up to 0.5.10 placeholders have one element, so
+ * that an empty tensor is a buffer; later they have none, and buffer_names lists the empty buffers.
  */
 static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const ckpt_tensor_value *v)
 {
@@ -190,8 +190,8 @@ static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const c
     return none;
 }
 
-/* A tensor of the module that the map does not hold: a second name of one that it holds, or
- * something to pass on; NULL: it has no values. */
+/* The value of a module's tensor that the map lacks: a second name of a known tensor, or a copy;
+ * NULL: it has no values. */
 static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 {
     const ckpt_value *value = from.at[self].value;
@@ -200,8 +200,8 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 
     if (kept != SIZE_MAX)
         return dwm_tensor(m, kept, value);
-    // An alias whose owner the save has left out (exclude_frozen_parameters): stage 3 keeps no
-    // values.
+    // An alias of a frozen parameter that was not saved (exclude_frozen_parameters): stage 3 stores
+    // values under the owner only.
     if (m->f->how->stage == 3 && n > 0 && dwm_is_alias(m->f->job, &from.at[self].key->as.text)) {
         m->f->t.rc = ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
                                        "module.%.300s: its owner, a frozen parameter, was not "
@@ -216,7 +216,7 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
     return ckpt_tt_copy(&m->f->t, value);
 }
 
-/* Experts of deepspeed/moe: in files of their own. */
+/* True for experts of deepspeed/moe, which have their own files. */
 static bool dwm_is_expert(const ckpt_dsw_how *how, const char *name)
 {
     uint64_t number;
@@ -226,7 +226,7 @@ static bool dwm_is_expert(const ckpt_dsw_how *how, const char *name)
                    : strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
 }
 
-/* Which tensors of the map have other names, in the map or in the source's module alone. */
+/* Mark tensors with other names, in the map or only in the source's module. */
 static void dwm_ties(dwm_module *m, const ckpt_value *old)
 {
     ckpt_dict from = ckpt_value_map(old);
@@ -247,7 +247,7 @@ static void dwm_ties(dwm_module *m, const ckpt_value *old)
     }
 }
 
-/* The names of the source's module, in its order. */
+/* Enter the names of the source's module, in its order. */
 static void dwm_like(dwm_module *m, const ckpt_value *old)
 {
     ckpt_torch_tree *t = &m->f->t;
@@ -274,8 +274,8 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
         m->dict->state = ckpt_tt_copy(t, old->state);
 }
 
-/* Everything that the map holds but moments, and that is not there yet: without a template, or with
- * a first rank's. */
+/* Enter the map's tensors that are not entered yet, except moments.  Needed without a template, or
+ * with the template of the first rank. */
 static void dwm_rest(dwm_module *m)
 {
     const ckpt_map *from = m->f->job->from;
@@ -289,8 +289,7 @@ static void dwm_rest(dwm_module *m)
     }
 }
 
-/* frozen_param_fragments needs the module's nodes too: both are made at once, this one kept aside.
- */
+/* A file with its module, because frozen_param_fragments needs the module's nodes. */
 typedef struct dwm_file {
     ckpt_dsw_file f;
     dwm_module module;
@@ -313,7 +312,7 @@ static ckpt_value *dwm_module_make(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- shapes ---- */
 
-/* The shape of n of a tensor's, stacked. */
+/* Make the shape of n stacked tensors. */
 static ckpt_value *dwm_stacked(ckpt_dsw_file *f, const ckpt_tensor *t, uint32_t n,
                                ckpt_value_kind kind)
 {
@@ -324,7 +323,7 @@ static ckpt_value *dwm_stacked(ckpt_dsw_file *f, const ckpt_tensor *t, uint32_t 
     return dwm_shape(f, &whole, kind);
 }
 
-/* Names and shapes of a part, as they lie. */
+/* Make a dict of a part's names and shapes, in layout order. */
 static ckpt_value *dwm_part_shapes(ckpt_dsw_file *f, const ckpt_dsw_part *p, const ckpt_value *like)
 {
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
@@ -352,14 +351,14 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (f->how->stage == 0)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
-    // One dict for all groups, in the module's order (0.3.14 to 0.5.3): it does not depend on the
+    // One dict for all groups in the module's order (0.3.14 to 0.5.3) does not depend on the
     // layout.
     if (old && (old->kind == CKPT_V_DICT || old->kind == CKPT_V_ODICT))
         return ckpt_tt_copy(&f->t, old);
     list = ckpt_tt_new(&f->t, CKPT_V_LIST);
     for (size_t k = 0; k < f->layout->part.n; k++) {
         const ckpt_dsw_part *p = &f->layout->part.at[k];
-        // Experts of other ranks have the same names.
+        // experts of other lanes have the same names
         if (p->lane == 0)
             ckpt_tt_add(&f->t, list,
                         dwm_part_shapes(f, p, p->group < from.n ? from.at[p->group] : NULL));
@@ -370,9 +369,9 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 /* ---- frozen parameters ---- */
 
 /*
- * True if this checkpoint lists frozen parameters: stage 1 does not, and runs may leave them out.
- * A run of stage 0 or 1 that left them out does not say that it had any: without a list DeepSpeed
- * leaves those of its model alone, with an empty one it fails at the first that it lacks.
+ * True if the output must list frozen parameters.  Stage 1 does not list them, and runs may leave
+ * them out.  A source of stage 0 or 1 without them may still have had some: DeepSpeed leaves the
+ * model's frozen parameters alone without a list, but fails with an empty list at the first one.
  */
 static bool dwm_lists_frozen(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                              const ckpt_dsw_layout *layout, const ckpt_value *old)
@@ -383,7 +382,7 @@ static bool dwm_lists_frozen(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
         return false;
     if (job->state->stage >= 2)
         return old && old->kind != CKPT_V_NONE;
-    // One without elements may be a trained one and proves nothing; stage 2 needs no list for it.
+    // A parameter without elements may be trained, and stage 2 needs no list for it.
     for (size_t i = 0; i < layout->frozen.n; i++)
         any = any || layout->frozen.at[i]->n_elems || how->stage == 3;
     return any;
@@ -405,8 +404,7 @@ static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* Stage 2: the whole parameter, which the module shows too.  Stage 3: this rank's piece of it,
- * padded. */
+/* Stage 2: the whole parameter, as in the module.  Stage 3: this rank's padded partition of it. */
 static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
 {
     const ckpt_tensor *t = f->layout->frozen.at[i];
@@ -435,9 +433,10 @@ static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* ---- the rest ---- */
+/* ---- other entries ---- */
 
-/* Tied names: only the first rank's file lists them; made of the map where a release did not. */
+/* Make shared_params, which only the first rank's file has; from the map if the release had
+ * none. */
 static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *dict = ckpt_tt_new(&f->t, f->how->stage ? CKPT_V_DICT : CKPT_V_NONE);
@@ -445,7 +444,7 @@ static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (f->how->stage == 0)
         return dict;
-    // Without ZeRO the storages tie names, and this is not read.
+    // Without ZeRO tied names share storages, and DeepSpeed does not read this list.
     bool listed = old && old->kind != CKPT_V_NONE && f->job->state->stage > 0;
 
     if (listed && f->rank == 0)
@@ -468,7 +467,7 @@ static ckpt_value *dwm_world(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_tt_int(&f->t, f->how->world);
 }
 
-/* Names of the buffers that the map holds. */
+/* Make buffer_names from the map. */
 static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
 {
     const ckpt_map *from = f->job->from;
@@ -485,13 +484,13 @@ static ckpt_value *dwm_buffers(ckpt_dsw_file *f, const ckpt_value *old)
     return list;
 }
 
-/* Counters of a run that begins. */
+/* A counter: the source's, or 0 for a new run. */
 static ckpt_value *dwm_zero(ckpt_dsw_file *f, const ckpt_value *old)
 {
     return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_int(&f->t, 0);
 }
 
-/* Of the model-parallel ranks; one, where they were joined. */
+/* The number of model-parallel ranks; 1 if they were joined. */
 static ckpt_value *dwm_mp_world(ckpt_dsw_file *f, const ckpt_value *old)
 {
     int64_t was = 1;
@@ -520,7 +519,8 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* deepspeed/runtime/engine.py, _save_checkpoint; the releases that changed it. */
+/* The keys of deepspeed/runtime/engine.py, _save_checkpoint, with the releases that changed
+ * them. */
 static const ckpt_dsw_key dwm_keys[] = {
     {"module", 0, 0, dwm_module_make},
     {"buffer_names", CKPT_DS_RELEASE(0, 4, 2), 0, dwm_buffers},
@@ -557,7 +557,7 @@ bool ckpt_dsw_is_own(const char *key)
     return own;
 }
 
-/* Stage 3: a file like rank 1's, with its own fragments of the frozen parameters. */
+/* Stage 3: add a file like rank 1's, with its own fragments of frozen parameters. */
 static int dwm_like_second(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
                            const ckpt_dsw_records *records, uint32_t rank, const char *name)
 {
@@ -586,7 +586,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                             0};
     ckpt_value *root = NULL;
 
-    // only the first rank's lists tied names
+    // rank 0's file differs, because it lists tied names
     if (how->stage == 3 && rank > 1 && !how->ep)
         return dwm_like_second(job, layout, records, rank, name);
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: what DeepSpeed's MuonWithAuxAdam makes of its groups of matrices: their order,
- * and momentum that is not cut.
+ * muon.c: reproduces the parameter order of DeepSpeed's MuonWithAuxAdam, and its momentum that is
+ * not cut.
  *
  * Source: deepspeed/runtime/zero/muon/original_muon.py (the order), stage_1_and_2.py
  * (_muon_momentum_buffer, _apply_muon_updates_cpu_offload) and bf16_optimizer.py of 0.19.8.
@@ -11,7 +11,7 @@
 
 #include "formats/deepspeed/write/write.h"
 
-/* Its parameters are matrices that Muon updates. */
+/* True for a group of matrices that Muon updates. */
 static bool dwu_is_muon(const ckpt_group *g)
 {
     int64_t on = 0;
@@ -19,7 +19,7 @@ static bool dwu_is_muon(const ckpt_group *g)
     return ckpt_value_as_int(ckpt_value_get(g->fields, "use_muon"), &on) && on;
 }
 
-/* The run keeps its optimizer in the host's memory. */
+/* True if the run offloads its optimizer to the CPU. */
 static bool dwu_offloads(const ckpt_dsw_job *job)
 {
     const ckpt_value *offload =
@@ -40,10 +40,10 @@ bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const c
 
 typedef struct dwu_place {
     const ckpt_tensor *param;
-    size_t at; /* in the state */
+    size_t at; /* index in the state */
 } dwu_place;
 
-/* Longer axes first, as Python compares tuples; equal ones stay in their order. */
+/* Sort larger shapes first, compared like Python tuples; equal shapes keep their order. */
 static int dwu_by_size(const void *pa, const void *pb)
 {
     const dwu_place *a = pa, *b = pb;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: the tree of an optimizer file: this rank's slices of masters and moments, and
- * what goes with them.
+ * optim.c: makes the tree of an optimizer file: this rank's slices of masters and moments, and the
+ * values beside them.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 
 /* ---- flat tensors ---- */
 
-/* Which slice of a part: of which of its ranks, and in which interval (legacy stage 1). */
+/* A slice of a part: the rank's index in the part, and the interval (legacy stage 1). */
 typedef struct dwo_at {
     uint32_t index, interval;
 } dwo_at;
 
-/* A record of a column on this rank, `index` of the part's, and a view of its first n elements; of
- * one that is not cut, of all. */
+/* Make the record of a column on this rank, and a view of its first n elements; uncut state is
+ * viewed whole. */
 static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column, dwo_at at,
                             uint64_t n)
 {
@@ -31,7 +31,7 @@ static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t col
     return v;
 }
 
-/* The part that this rank holds of a group, the next after *at; NULL: no more. */
+/* The next part, from *at on, that this rank holds; NULL: no more. */
 static const ckpt_dsw_part *dwo_next(const ckpt_dsw_file *f, size_t *at, uint32_t *index)
 {
     while (*at < f->layout->part.n) {
@@ -42,7 +42,7 @@ static const ckpt_dsw_part *dwo_next(const ckpt_dsw_file *f, size_t *at, uint32_
     return NULL;
 }
 
-/* DeepSpeed's numbers of the first and last parameter of a sub-group, as its tensors carry them
+/* Make ds_id: DeepSpeed's numbers of a sub-group's first and last parameter, which its tensors have
  * since 0.13.0. */
 static ckpt_value *dwo_ds_id(ckpt_dsw_file *f, const ckpt_dsw_part *p)
 {
@@ -61,7 +61,7 @@ static ckpt_value *dwo_ds_id(ckpt_dsw_file *f, const ckpt_dsw_part *p)
     return state;
 }
 
-/* The masters of a part (and interval): what is saved of them leaves padding out. */
+/* Make the masters of a part and interval; the saved view excludes padding. */
 static ckpt_value *dwo_master(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                               uint32_t interval)
 {
@@ -80,7 +80,8 @@ static ckpt_value *dwo_master(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t
     return v;
 }
 
-/* Masters: a tensor per part, or a list of them per interval (legacy). */
+/* Make the list of masters: a tensor per part, or a list per part with one per interval
+ * (legacy). */
 static ckpt_value *dwo_masters(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST), *inner;
@@ -100,7 +101,7 @@ static ckpt_value *dwo_masters(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- the optimizer's state ---- */
 
-/* A step that begins anew, of the kind that the run's optimizer keeps. */
+/* Make a step count of zero, of the source's kind. */
 static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
 {
     if (old->kind == CKPT_V_INT)
@@ -113,7 +114,7 @@ static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_tt_copy(&f->t, old);
 }
 
-/* The column of a key, or 0. */
+/* The column for a key, or 0. */
 static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
                          const ckpt_value *key)
 {
@@ -124,7 +125,7 @@ static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
     return 0;
 }
 
-/* The state of a part: the group's entry with this rank's slices in it; NULL: the optimizer keeps
+/* Make the state of a part: the group's entry with this rank's slices; NULL if the optimizer keeps
  * none. */
 static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                              uint32_t interval)
@@ -135,7 +136,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
 
     if (!old || (f->how->fresh && ckpt_dsw_begins_whole(old)))
         return NULL;
-    // Sub-groups of one group must not share a step: torch counts it up in place.
+    // Sub-groups must not share a step tensor, because torch increments it in place.
     f->t.copied.n = 0;
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
@@ -144,7 +145,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
         uint64_t n = f->how->lean || f->how->legacy
                          ? ckpt_dsw_saved(f->how, p, interval * p->world + index)
                          : p->slice;
-        // Nothing of a group on this rank: DeepSpeed made no buffer for it.
+        // DeepSpeed has no buffer for a rank without elements of the group.
         if (c && f->layout->column.at[p->column + c].whole &&
             ckpt_dsw_size(f->layout, p, c, index) == 0)
             continue;
@@ -153,7 +154,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
                                         : ckpt_tt_copy(&f->t, e->value);
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
     }
-    // Legacy stage 1 saves no groups: a step that the optimizer kept there would be lost.
+    // Legacy stage 1 saves no groups, so that their step moves into the state.
     const ckpt_value *step = ckpt_value_get(f->job->state->group.at[p->group].fields, "step");
     if (f->how->legacy && step && !ckpt_value_get(old, "step"))
         ckpt_tt_put(&f->t, dict, "step",
@@ -161,8 +162,8 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
     return dict && from.n > 0 && dict->as.map.n == 0 ? NULL : dict;
 }
 
-/* State without its padding, as lists: elastic checkpoints, and legacy stage 1 (a list per
- * interval). */
+/* Make the state without padding, as lists: for elastic checkpoints, and with a list per interval
+ * for legacy stage 1. */
 static ckpt_value *dwo_lean(ckpt_dsw_file *f)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST), *inner, *entry;
@@ -181,7 +182,7 @@ static ckpt_value *dwo_lean(ckpt_dsw_file *f)
     return list;
 }
 
-/* {number of the part: its state} */
+/* Make {number of the part: its state}. */
 static ckpt_value *dwo_states(ckpt_dsw_file *f)
 {
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT), *entry;
@@ -197,7 +198,7 @@ static ckpt_value *dwo_states(ckpt_dsw_file *f)
     return dict;
 }
 
-/* Settings of a group whose checkpoint kept none. */
+/* Make the settings of a group that has none in the source. */
 static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_group *g)
 {
     ckpt_value *fields = NULL;
@@ -207,14 +208,14 @@ static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_group *g)
     return f->t.rc == CKPT_OK ? ckpt_tt_copy(&f->t, fields) : NULL;
 }
 
-/* Elastic checkpoints keep the groups' step beside the lean state. */
+/* Make base_optimizer_state_step, where elastic checkpoints keep the groups' step. */
 static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
 {
     const ckpt_state *state = f->job->state;
     const ckpt_value *step =
         state->group.n ? ckpt_value_get(state->group.at[0].fields, "step") : NULL;
 
-    // 0.19.8 asks for it also where the optimizer counts in its state.
+    // 0.19.8 requires it even if the optimizer's state has the step
     if (!step && state->group.n)
         step = ckpt_value_get(state->group.at[0].entry, "step");
     if (old && !f->how->fresh)
@@ -224,7 +225,7 @@ static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
     return f->how->fresh ? ckpt_tt_int(&f->t, 0) : ckpt_tt_copy(&f->t, step);
 }
 
-/* The optimizer's groups; each lists the numbers of its parts. */
+/* Make param_groups; each lists the numbers of its parts. */
 static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
@@ -238,7 +239,8 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
                                 : dwo_fields_of_config(f, &state->group.at[g]),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
-        // another framework's Adam goes on as whichever one DeepSpeed has for the device
+        // another framework's Adam gets the settings of every Adam of DeepSpeed, because the device
+        // decides
         if (f->t.rc == CKPT_OK && state->foreign && ckpt_state_is_adam(&state->group.at[g]) &&
             !ckpt_dsw_adam(f->t.scratch, group, NULL))
             f->t.rc = ckpt_fail_memory(f->job->err);
@@ -254,7 +256,7 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
     return list;
 }
 
-/* Elastic and legacy files have no param_groups. */
+/* Report the loss of settings: elastic and legacy files have no param_groups. */
 static int dwo_left_fields(const ckpt_dsw_file *f)
 {
     const ckpt_state *state = f->job->state;
@@ -268,7 +270,7 @@ static int dwo_left_fields(const ckpt_dsw_file *f)
     return CKPT_OK;
 }
 
-/* The wrapped optimizer's own state_dict. */
+/* Make the state_dict of the wrapped optimizer. */
 static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_dict from = ckpt_value_map(old);
@@ -290,7 +292,7 @@ static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* ---- what describes the layout ---- */
+/* ---- entries about the layout ---- */
 
 static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
 {
@@ -299,8 +301,8 @@ static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (old && stage == f->how->from_stage && f->how->release == f->how->from_release)
         return ckpt_tt_copy(&f->t, old);
-    // Stage 1 was written by stage 2's code under its number before 0.7.0, unless it is the legacy
-    // one.
+    // Before 0.7.0 stage 1 has the number of stage 2, because it shares its code; legacy stage 1
+    // does not.
     if (f->how->release < CKPT_DS_RELEASE(0, 7, 0))
         return ckpt_tt_int(&f->t, stage == 1 && !f->how->legacy ? 2 : stage);
     args = ckpt_tt_new(&f->t, CKPT_V_TUPLE);
@@ -346,7 +348,7 @@ static ckpt_value *dwo_alignments(ckpt_dsw_file *f, const ckpt_value *old)
     (void)old;
     for (size_t at = 0; (p = dwo_next(f, &at, &index));) {
         one = ckpt_tt_new(&f->t, CKPT_V_LIST);
-        // of what is one of DeepSpeed's, behind the last
+        // a pad follows the last of fused parameters
         for (size_t i = 0; i < p->n; i++) {
             if (i + 1 == p->n || ckpt_dsw_one(p, i + 1))
                 ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));
@@ -368,7 +370,7 @@ static ckpt_value *dwo_intervals(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- param_slice_mappings ---- */
 
-/* fragment_address(numel, start) of deepspeed/utils/tensor_fragment.py. */
+/* Make fragment_address(numel, start) of deepspeed/utils/tensor_fragment.py. */
 static ckpt_value *dwo_address(ckpt_dsw_file *f, uint64_t numel, uint64_t start)
 {
     ckpt_value *state = ckpt_tt_new(&f->t, CKPT_V_DICT);
@@ -380,17 +382,16 @@ static ckpt_value *dwo_address(ckpt_dsw_file *f, uint64_t numel, uint64_t start)
 }
 
 /*
- * Which parameters touch this rank's slice.  DeepSpeed computes it in the order before
- * round_robin_gradients, and so wrongly, unless parameter_alignment is on too; readers that go by
- * it expect to find that.
+ * Make the mapping of parameters in this rank's slice.  DeepSpeed computes it in the order before
+ * round_robin_gradients, which is wrong unless parameter_alignment is on; it is reproduced, because
+ * readers expect it.
  */
 static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index)
 {
     const ckpt_zero_flat *z = f->how->aligned ? &p->flat : &p->plain;
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
     uint64_t from = (uint64_t)index * p->slice, to = from + p->slice;
-    size_t *place =
-        ckpt_arena_array(f->t.scratch, p->n, sizeof *place); // group's order -> layout order
+    size_t *place = ckpt_arena_array(f->t.scratch, p->n, sizeof *place); // by place in the group
 
     for (size_t i = 0; place && i < p->n; i++)
         place[p->origin[i]] = i;
@@ -420,17 +421,17 @@ static ckpt_value *dwo_mappings(ckpt_dsw_file *f, const ckpt_value *old)
     return list;
 }
 
-/* ---- the rest ---- */
+/* ---- other entries ---- */
 
-/* A flag of the last step; a run that begins has had none. */
+/* The overflow flag of the last step; false for a new run. */
 static ckpt_value *dwo_overflow(ckpt_dsw_file *f, const ckpt_value *old)
 {
     return old ? ckpt_tt_copy(&f->t, old) : ckpt_tt_bool(&f->t, false);
 }
 
 /*
- * gradient_clipping of the run, or the release's default.  Another framework's run does not say how
- * it clipped: without the key DeepSpeed does as it is configured.
+ * The gradient clipping of the run, or the release's default.  For another framework's run it is
+ * unknown, and the key is left out, so that DeepSpeed uses its configuration.
  */
 static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
 {
@@ -447,7 +448,7 @@ static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_tt_float(&f->t, f->how->release >= CKPT_DS_RELEASE(0, 19, 3) ? 1.0 : 0.0);
 }
 
-/* Stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py, state_dict. */
+/* Keys of stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py, state_dict. */
 static const ckpt_dsw_key dwo_flat_keys[] = {
     {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
     {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
@@ -465,7 +466,7 @@ static const ckpt_dsw_key dwo_flat_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-/* Stage 1 with fp32 gradient accumulation: deepspeed/runtime/bf16_optimizer.py. */
+/* Keys of stage 1 with fp32 gradient accumulation: deepspeed/runtime/bf16_optimizer.py. */
 static const ckpt_dsw_key dwo_bf16_keys[] = {
     {"clip_grad", 0, 0, dwo_clip},
     {"base_optimizer_state", 0, 0, dwo_base},
@@ -478,7 +479,7 @@ static const ckpt_dsw_key dwo_bf16_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-/* Stage 1 of 0.3.x: deepspeed/runtime/zero/stage1.py. */
+/* Keys of stage 1 of 0.3.x: deepspeed/runtime/zero/stage1.py. */
 static const ckpt_dsw_key dwo_legacy_keys[] = {
     {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
     {"dynamic_loss_scale", 0, 0, ckpt_dsw_dynamic},
@@ -491,7 +492,7 @@ static const ckpt_dsw_key dwo_legacy_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-/* Stage 3: deepspeed/runtime/zero/stage3.py, _rigid_state_dict. */
+/* Keys of stage 3: deepspeed/runtime/zero/stage3.py, _rigid_state_dict. */
 static const ckpt_dsw_key dwo_part_keys[] = {
     {"zero_stage", 0, 0, dwo_stage},
     {"loss_scaler", 0, 0, ckpt_dsw_loss_scaler},
@@ -511,7 +512,7 @@ static const ckpt_dsw_key *dwo_table(const ckpt_dsw_how *how)
     return how->legacy ? dwo_legacy_keys : how->bf16_optimizer ? dwo_bf16_keys : dwo_flat_keys;
 }
 
-/* True if a key belongs to the layout of some stage, and so not to every other. */
+/* True for a key in the table of any stage; other keys are copied for every stage. */
 static bool dwo_is_layout(const ckpt_value *key)
 {
     static const ckpt_dsw_key *const table[] = {dwo_flat_keys, dwo_bf16_keys, dwo_legacy_keys,
@@ -526,14 +527,14 @@ static bool dwo_is_layout(const ckpt_value *key)
     return false;
 }
 
-/* Of those, values of the run, and no words about the layout. */
+/* True for such a key with a value of the run instead of a description of the layout. */
 static bool dwo_is_value(const ckpt_value *key)
 {
     return ckpt_value_is(key, "clip_grad") || ckpt_value_is(key, "overflow") ||
            ckpt_value_is(key, "loss_scaler") || ckpt_value_is(key, "dynamic_loss_scale");
 }
 
-/* The template without what only the source's own stage has. */
+/* Copy the template without keys of the source's stage that the target's lacks. */
 static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table)
 {
     ckpt_dict from = ckpt_value_map(old);
@@ -553,13 +554,14 @@ static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckp
     return dict;
 }
 
-/* Stages that share a form share a template. */
+/* The form of a stage; stages of one form can share a template. */
 static int dwo_form(bool legacy, bool bf16, int stage)
 {
     return stage == 3 ? 3 : legacy ? 2 : bf16 ? 1 : stage > 0 ? 0 : -1;
 }
 
-/* The template is a rank's own file of this form; that of a universal checkpoint has no masters. */
+/* True for a template of this form; an optimizer_state.pt of a universal checkpoint has no
+ * masters. */
 static bool dwo_is_template(const ckpt_value *old, const ckpt_dsw_key *table)
 {
     for (const ckpt_dsw_key *k = table; k->key; k++) {
@@ -582,7 +584,7 @@ static ckpt_value *dwo_state_dict(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_dsw_dict(f, dwo_common(f, old, table), table, false);
 }
 
-/* param_shapes stands here before 0.6.0. */
+/* Keys of the file; before 0.6.0 param_shapes is here. */
 static const ckpt_dsw_key dwo_root_keys[] = {
     {"optimizer_state_dict", 0, 0, dwo_state_dict},
     {"param_shapes", CKPT_DS_RELEASE(0, 3, 14), CKPT_DS_RELEASE(0, 6, 0), ckpt_dsw_param_shapes},

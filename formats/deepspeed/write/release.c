@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * release.c: what the releases of DeepSpeed write differently: keys by table, and padding.
+ * release.c: knows the differences between DeepSpeed's releases: keys by table, and padding.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ int ckpt_dsw_release(const char *version)
             part[i] = part[i] * 10 + (*p - '0');
         if (part[i] > 999)
             return -1;
-        // "0.12.6+abc" and "0.15" are versions too
+        // e.g. "0.12.6+abc" and "0.15"
         if (*p != '.')
             return CKPT_DS_RELEASE(part[0], part[1], part[2]);
         p++;
@@ -40,8 +40,7 @@ static const ckpt_dsw_key *rel_find(const ckpt_dsw_key *table, const ckpt_value 
     return NULL;
 }
 
-/* One entry: made (a maker that gives NULL leaves it out), or copied; a key without value is None.
- */
+/* Add one entry: made (a maker may leave it out with NULL), copied, or None. */
 static void rel_put(ckpt_dsw_file *f, ckpt_value *dict, ckpt_value *key, const ckpt_dsw_key *k,
                     const ckpt_value *old)
 {
@@ -87,11 +86,11 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint3
 {
     if (how->release >= CKPT_DS_RELEASE(0, 16, 4))
         return ckpt_zero_flat_padding(&p->flat, index);
-    // Earlier releases know padding only on the last rank, also where it is longer than the slice.
+    // Earlier releases count padding only on the last rank, even if it is longer than the slice.
     return index + 1 == p->world ? p->flat.total - p->flat.used : 0;
 }
 
-/* A tensor of n elements sliced as Python's [:-cut] does it. */
+/* The length of a tensor of n elements after Python's [:-cut]. */
 static uint64_t rel_cut(uint64_t n, uint64_t cut)
 {
     if (cut <= n)
@@ -109,6 +108,6 @@ uint64_t ckpt_dsw_saved(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_
         return s - ckpt_zero_flat_padding(&p->flat, index);
     if (how->release >= CKPT_DS_RELEASE(0, 7, 0))
         return rel_cut(s, ckpt_dsw_padding(how, p, index));
-    // Padding to a multiple of w is cut, what the alignment to 2w adds to it stays.
+    // the padding to a multiple of w is cut, the rest up to 2w is not
     return index + 1 == p->world ? rel_cut(s, (p->world - n % p->world) % p->world) : s;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.c: stage 0: the optimizer inside the model file, whole, in the three forms that
- * DeepSpeed has.
+ * stage0.c: writes stage 0: the whole optimizer inside the model file, in DeepSpeed's three forms.
  *
- *     plain    fp32: the optimizer's own dict, by number of the parameter
+ *     plain    fp32: the optimizer's own dict, by parameter number
  *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters
  *              (FP16_UnfusedOptimizer)
  *     flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group (FP16_Optimizer)
  *
- * The template's own keys tell which; deepspeed/stage0.c reads them.
+ * The keys of the template show the form; deepspeed/stage0.c reads them.
  */
 #include <string.h>
 
@@ -17,7 +16,7 @@
 
 /* ---- one parameter, or one group ---- */
 
-/* A value of a parameter's state: a tensor that the map has, or what holds for one value. */
+/* Make a value of a parameter's state: a tensor of the map, or a copy of a single value. */
 static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i, const ckpt_pair *e)
 {
     const ckpt_state *state = f->job->state;
@@ -33,7 +32,7 @@ static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i,
     return ckpt_tt_copy(&f->t, e->value);
 }
 
-/* What the optimizer keeps of one parameter: its own, or its group's. */
+/* The optimizer's entry for one parameter: its own, or its group's. */
 static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_state *state = job->state;
@@ -42,7 +41,7 @@ static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p
 
     if (!state->own)
         return group->entry;
-    // Writers may sort a group.
+    // a writer may have sorted the group
     if (state->param.at[at] != p->param[i])
         at = group->first;
     while (at < end && state->param.at[at] != p->param[i])
@@ -50,7 +49,7 @@ static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p
     return at < end ? state->own[at] : NULL;
 }
 
-/* The state of one parameter, its own where the source keeps that; NULL: the optimizer has none. */
+/* Make the state of one parameter; NULL: the optimizer has none. */
 static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_value *old = dwf_old(f->job, p, i);
@@ -59,7 +58,7 @@ static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
 
     if (!old || f->how->fresh)
         return NULL;
-    // torch counts steps up in place: no two parameters may share one.
+    // Parameters must not share a step tensor, because torch increments it in place.
     f->t.copied.n = 0;
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t k = 0; f->t.rc == CKPT_OK && k < from.n; k++)
@@ -68,7 +67,7 @@ static ckpt_value *dwf_param(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i)
     return dict;
 }
 
-/* A column of a group in one tensor, filled with all others (ckpt_dsw_fill). */
+/* Make the tensor for a column of a group; ckpt_dsw_fill fills it. */
 static ckpt_value *dwf_column(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column)
 {
     const ckpt_dsw_column *c = &f->layout->column.at[p->column + column];
@@ -79,7 +78,7 @@ static ckpt_value *dwf_column(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t c
     return ckpt_tt_flat(&f->t, s, 0, p->flat.total);
 }
 
-/* The state of a group whose masters are one tensor. */
+/* Make the state of a group with flat masters. */
 static ckpt_value *dwf_group(ckpt_dsw_file *f, const ckpt_dsw_part *p)
 {
     const ckpt_value *old = f->job->state->group.at[p->group].entry;
@@ -104,7 +103,7 @@ static ckpt_value *dwf_group(ckpt_dsw_file *f, const ckpt_dsw_part *p)
 
 /* ---- the optimizer's dict ---- */
 
-/* {number: state} over parameters or groups. */
+/* Make {number: state} of parameters or groups. */
 static ckpt_value *dwf_states(ckpt_dsw_file *f, bool flat)
 {
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT), *entry;
@@ -122,7 +121,7 @@ static ckpt_value *dwf_states(ckpt_dsw_file *f, bool flat)
     return dict;
 }
 
-/* param_groups; each lists its numbers. */
+/* Make param_groups; each lists its numbers. */
 static ckpt_value *dwf_param_groups(ckpt_dsw_file *f, bool flat)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
@@ -150,7 +149,7 @@ static ckpt_value *dwf_base(ckpt_dsw_file *f, bool flat)
     return dict;
 }
 
-/* Masters: a tensor per group, or a list of them. */
+/* Make the masters: a tensor per group, or a list of tensors per group. */
 static ckpt_value *dwf_masters(ckpt_dsw_file *f, bool flat)
 {
     ckpt_value *list = ckpt_tt_new(&f->t, CKPT_V_LIST);
@@ -195,7 +194,7 @@ ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* ---- what other stages have no place for ---- */
+/* ---- values that other stages cannot store ---- */
 
 int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip)
 {
@@ -209,7 +208,7 @@ int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, b
     if (job->state->stage != 0)
         return CKPT_OK;
     (void)ckpt_value_as_int(ckpt_value_get(from, "dynamic_loss_scale"), &moves);
-    // A scale that is fixed is all that a scaler of that kind holds.
+    // a fixed scale has no other values
     for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
         if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
             rc = ckpt_dsw_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],

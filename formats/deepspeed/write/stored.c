@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stored.c: which parameters of the map are one of DeepSpeed's: AutoEP's experts of a rank.
+ * stored.c: finds AutoEP's experts of a rank, which are separate parameters in the map but fused
+ * into one DeepSpeed parameter.
  */
 #include <string.h>
 
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/write/write.h"
 
-/* ---- what the source says ---- */
+/* ---- the source's layers ---- */
 
 ckpt_seq ckpt_dsw_autoep_entries(const ckpt_state *state)
 {
@@ -28,7 +29,6 @@ uint32_t ckpt_dsw_autoep(const ckpt_state *state)
 
 /* ---- names ---- */
 
-/* The prefix of an expert's name up to its number, in bytes; 0: it is none of AutoEP's. */
 size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t)
 {
     const char *name = ckpt_state_name(state, t);
@@ -46,7 +46,6 @@ static bool dwp_same(const ckpt_state *state, const ckpt_tensor *a, const ckpt_t
            memcmp(ckpt_state_name(state, a), ckpt_state_name(state, b), n) == 0;
 }
 
-/* Parameters from place i of a group's lane on that are one of DeepSpeed's. */
 size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t i)
 {
     size_t end = i + 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: the writer of ZeRO checkpoints: stage 1, 2 or 3, any world, from any map that has a
+ * write.c: writes ZeRO checkpoints of stage 1, 2 or 3 for any world size, from any map with a
  * training state.
  *
- * A run folder gets a tag folder with, for each model-parallel rank, model and optimizer files of
- * every data-parallel rank, and `latest`.  Files of model-parallel runs that do not depend on the
- * data ranks (layers, experts) go along as they are.  Checked by loading with DeepSpeed 0.19.8 and
- * by going there and back from 0.3.16 to 0.19.8.
+ * A run folder gets `latest` and a tag folder, which has model and optimizer files of every
+ * data-parallel rank for each model-parallel rank.  Files of model-parallel runs that do not depend
+ * on the data-parallel ranks (layers, experts) are copied.  Checked by loading with DeepSpeed
+ * 0.19.8, and by converting there and back from 0.3.16 to 0.19.8.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@
 #include "libckpt/map/order.h"
 
 enum {
-    DW_MAX_WORLD = 1 << 20,    /* ranks: the reader's limit too */
-    DW_SUB_GROUP = 1000000000, /* DeepSpeed's default of sub_group_size, elements */
-    DW_INTERVAL = 500000000    /* and of reduce_bucket_size */
+    DW_MAX_WORLD = 1 << 20,    /* ranks; the reader has the same limit */
+    DW_SUB_GROUP = 1000000000, /* DeepSpeed's default of sub_group_size, in elements */
+    DW_INTERVAL = 500000000    /* its default of reduce_bucket_size */
 };
 
 /* ---- settings ---- */
 
-/* Some state is not cut, which no release loads from an elastic checkpoint. */
+/* True if some state is not cut; no release loads that from an elastic checkpoint. */
 static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     bool any = false;
@@ -35,8 +35,8 @@ static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 }
 
 /*
- * Elastic checkpoints (state without padding): as the source, or, where it could not show it, as
- * its ds_config asks; that is the default of 0.3.3 to 0.5.9, which load nothing else.
+ * True for an elastic checkpoint (state without padding): like the source, or if the source cannot
+ * show it, like ds_config.  Releases 0.3.3 to 0.5.9 load nothing else, so that it is their default.
  */
 static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
@@ -52,8 +52,8 @@ static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
     return ckpt_dsw_config_flag(job->state, "zero_optimization", "elastic_checkpoint");
 }
 
-/* Stage 1 has forms of its own: as the source, or, where it is of another stage, as its ds_config
- * makes DeepSpeed write. */
+/* Choose the form of stage 1: the source's, or for a source of another stage the form that
+ * DeepSpeed writes with this ds_config. */
 static void dw_stage1_form(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
@@ -68,8 +68,7 @@ static void dw_stage1_form(const ckpt_dsw_job *job, ckpt_dsw_how *how)
                               : how->dtype == CKPT_BF16 && accum && ckpt_value_is(accum, "fp32");
 }
 
-/* Stage of the source: before 0.7.0 stage 1 is written under the number of stage 2, whose code it
- * shares. */
+/* The source's stage.  Before 0.7.0 stage 1 is stored as 2, because it shares stage 2's code. */
 static int dw_from_stage(const ckpt_state *s)
 {
     bool shared = s->stage == 2 && ckpt_dsw_release(s->version) < CKPT_DS_RELEASE(0, 7, 0);
@@ -77,13 +76,13 @@ static int dw_from_stage(const ckpt_state *s)
     return shared && ckpt_dsw_config_number(s, "zero_optimization", "stage", 2) == 1 ? 1 : s->stage;
 }
 
-/* What is asked for is a wrong argument; what the source has is not supported. */
+/* The error code: a wrong argument of the user, or an unsupported source. */
 static int dw_wrong(bool asked)
 {
     return asked ? CKPT_EUSAGE : CKPT_EUNSUPPORTED;
 }
 
-/* What was settled must be something that DeepSpeed has. */
+/* Refuse settings that DeepSpeed does not have. */
 static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
@@ -110,7 +109,7 @@ static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
     return CKPT_OK;
 }
 
-/* What to write, from the target's wishes and the source. */
+/* Choose all settings from the target and the source. */
 static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
@@ -133,7 +132,7 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
     rc = dw_refuse(job, how);
     if (rc != CKPT_OK)
         return rc;
-    // Their files list all parameters in the module's order, and no storages show the groups.
+    // Such files list all parameters in the module's order, and no storages show the groups.
     if (how->stage == 3 && s->group.n > 1 && how->release < CKPT_DS_RELEASE(0, 4, 3))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: releases before 0.4.3 cannot keep %zu parameter groups in stage 3; "
@@ -141,7 +140,7 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
                          job->from->path, s->group.n);
     dw_stage1_form(job, how);
     how->lean = dw_lean(job, how);
-    // Stage 1 ignored the option before 0.13.0, BF16_Optimizer always.
+    // Stage 1 ignored the option before 0.13.0, and BF16_Optimizer always does.
     how->round_robin =
         !how->bf16_optimizer &&
         (how->stage == 2 || (how->stage == 1 && how->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
@@ -160,7 +159,7 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
     return CKPT_OK;
 }
 
-/* is_optimized_parameter of deepspeed/runtime/utils.py, which 0.19.7 has not */
+/* 0.19.8 added is_optimized_parameter to deepspeed/runtime/utils.py */
 int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *all = job->state;
@@ -206,8 +205,8 @@ int ckpt_dsw_objects(const ckpt_dsw_job *job)
 /* ---- files ---- */
 
 /*
- * The next layer or expert file, from source *i on: the reader gives each a source
- * of the whole file.  NULL: no more.
+ * Find the next layer or expert file, from source *i on; the reader gives each a source of the
+ * whole file.  NULL: no more.
  */
 static const char *dw_next_whole(const ckpt_map *from, uint32_t *i, ckpt_ds_kind *kind)
 {
@@ -222,7 +221,7 @@ static const char *dw_next_whole(const ckpt_map *from, uint32_t *i, ckpt_ds_kind
     return NULL;
 }
 
-/* "zero_pp_rank_3_mp_rank_00_model_states.pt" and its kin. */
+/* The name of a model or optimizer file, like "zero_pp_rank_3_mp_rank_00_model_states.pt". */
 static const char *dw_name(const ckpt_dsw_job *job, const ckpt_dsw_how *how, uint32_t rank,
                            bool optim)
 {
@@ -242,7 +241,7 @@ static const char *dw_name(const ckpt_dsw_job *job, const ckpt_dsw_how *how, uin
                              bf16, rank, job->state->mp, bar);
 }
 
-/* All files of one model-parallel rank, then the tensors that fill them. */
+/* Make all files of one model-parallel rank, then the tensors that fill them. */
 static int dw_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
                     ckpt_dsw_records *records)
 {
@@ -284,7 +283,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     if (rc == CKPT_OK)
         rc = ckpt_dsw_objects(&job);
     to->effects |= how.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
-    // Before 0.7.0 stage 1 is written under the number of stage 2, whose code it shares.
+    // Before 0.7.0 stage 1 is stored as 2, because it shares stage 2's code.
     to->claim.stage =
         how.stage == 1 && !how.legacy && how.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : how.stage;
     to->claim.world = how.world;
@@ -310,7 +309,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     return rc;
 }
 
-/* A file that does not depend on the data ranks: its bytes as they are. */
+/* Copy a file that does not depend on the data-parallel ranks. */
 static int dw_whole_file(ckpt_map *to, const ckpt_map_file *file, const char *name, uint32_t source,
                          ckpt_err *err)
 {
@@ -337,7 +336,7 @@ static int dw_whole_file(ckpt_map *to, const ckpt_map_file *file, const char *na
     return ckpt_tt_fill(to, &(ckpt_torch_fill){"file", donor, CKPT_U8}, &e, 1, err);
 }
 
-/* Pass them on; layers that were joined are in the module instead. */
+/* Copy all such files, except layers that were joined into the module. */
 static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                           ckpt_err *err)
 {
@@ -347,7 +346,7 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && (name = dw_next_whole(from, &i, &kind)); i++) {
-        // AutoEP's experts are written anew: not every stage has files for them
+        // AutoEP's experts are written anew, because not every stage has files for them
         if ((kind == CKPT_DS_LAYER && state->joined) || ckpt_dsw_autoep(state))
             continue;
         if (state->joined)
@@ -366,7 +365,7 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
 
 /* ---- the folder ---- */
 
-/* Name of the tag folder. */
+/* Choose the name of the tag folder. */
 static int dw_tag(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     const char *tag = target->tag ? target->tag : from->known.tag;
@@ -403,7 +402,7 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
     return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;
 }
 
-/* Only a target: what it writes is read by the driver "deepspeed". */
+/* Never detected: the driver "deepspeed" reads the output. */
 static int dw_probe(const ckpt_listing *list)
 {
     (void)list;
