@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.c: what all ranks were told must be the same: compared before anything is trained.
+ * agree.c: checks before training that all ranks got the same inputs.
  *
- * Ranks of several nodes read their own files: another configuration, model, seed or text trains,
- * and saves, what nobody asked for.  Paths may differ; what is behind them may not.
+ * Ranks on several nodes read their own files.  With a different configuration, model, seed or text
+ * on one of them, the run would train and save wrong weights.  Paths may differ, but not the
+ * content of the files.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@
 
 enum { AG_PATH = 512 };
 
-/* Files of data are compared as a whole up to here. */
+/* Data files up to this size are compared completely. */
 static const uint64_t ag_whole = UINT64_C(1) << 30;
 
 /* ---- the configuration ---- */
 
-/* A line for each key below v, whose own keys are `path`, each with a point behind it. */
+/* Add a line for each key in v; `path` is the prefix of its keys, with a dot after each part. */
 static int ag_config_below(ckpt_bytes *to, const char *path, const ckpt_value *v, ckpt_err *err)
 {
     static const ckpt_json_style style = {.flat_lists = true};
@@ -34,7 +35,8 @@ static int ag_config_below(ckpt_bytes *to, const char *path, const ckpt_value *v
 
         (void)snprintf(below, sizeof below, "%s%s.", path, key);
         if (map.at[i].value->kind == CKPT_V_DICT) {
-            rc = ag_config_below(to, below, map.at[i].value, err); // as deep as zt_config_tree
+            rc = ag_config_below(to, below, map.at[i].value, err); // recursion is as deep as
+                                                                   // zt_config_tree
             continue;
         }
         if (!ckpt_bytes_printf(to, "%s%s of the configuration\t", path, key))
@@ -46,7 +48,7 @@ static int ag_config_below(ckpt_bytes *to, const char *path, const ckpt_value *v
     return rc;
 }
 
-/* The resolved configuration, a line for each key. */
+/* Add the resolved configuration, one line per key. */
 static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);
@@ -63,7 +65,7 @@ static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 
 /* ---- model and data ---- */
 
-/* Width of windows, and the layers that have one. */
+/* Add the width of windows, and the layers that have one. */
 static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 {
     bool ok = ckpt_bytes_printf(to, "windows of the model\t%" PRIu64, m->window);
@@ -103,7 +105,7 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                              (double)m->dropout_classifier);
 }
 
-/* A file of data: what is in it, and what became of it. */
+/* Add a data file: its content, and the shape of the batches made from it. */
 static int ag_data(const zt_data *d, const char *option, const char *path, ckpt_bytes *to,
                    ckpt_err *err)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine.h: a training run as a library: tools/zerotrain is the program around it.
+ * engine.h: declares a training run as a library; tools/zerotrain is the program around it.
  *
- *     setup.c     configuration, model, runtime, data, in the order in which they need each other
- *     first.c     first weights: the model's, a checkpoint's, drawn
- *     agree.c     all ranks were told the same
- *     train.c     updates, saves, and what is written at the end
+ *     setup.c     configuration, model, runtime, data, in the order of their dependencies
+ *     first.c     first weights: the model's, a checkpoint's, random
+ *     agree.c     the check that all ranks got the same inputs
+ *     train.c     updates, saves, and the outputs at the end
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
  *
- * Every function here is called by all ranks; a failure of one is a failure of all, with the text
- * of the first.
+ * All ranks must call every function here, except as noted.  If one rank fails, all ranks fail,
+ * with the text of the first.
  */
 #ifndef ZT_ENGINE_H
 #define ZT_ENGINE_H
@@ -20,9 +20,9 @@
 #include "engine/save/save.h"
 #include "engine/zero/zero.h"
 
-/* What a run is told.  Strings belong to the caller. */
+/* Options of a run.  Strings belong to the caller. */
 typedef struct zt_options {
-    // what is trained
+    // model
     const char *config, *model, *init, *groups, *freeze, *lora_targets;
     int64_t lora_rank;
     double lora_alpha, lora_dropout;
@@ -31,80 +31,82 @@ typedef struct zt_options {
     const char *data, *eval_data, *vocab, *token_dtype;
     int64_t seq, max_samples, max_eval_samples; /* 0: all */
     bool cased, no_shuffle;
-    // how long, how often
+    // length and intervals
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
     // files
     const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
     bool force; /* replace outputs of earlier runs */
-    // what to do
+    // mode and device
     bool evaluate, print_config, checkpointing, deterministic;
     const char *device;
     int64_t threads;
-    const char *slots; /* the number of the GPU of each rank, by comma; NULL: as they come */
+    const char *slots; /* GPU numbers of the ranks, separated by commas; NULL: automatic */
     zt_arguments args; /* for "auto" */
-    // what every rank must have been told alike, as lines of name, tab and value; NULL: nothing
+    // further inputs that must be equal on all ranks: lines of name, tab and value; NULL: none
     const char *alike;
-    const volatile sig_atomic_t *stop; /* not 0: this rank shall end early; NULL: never */
+    const volatile sig_atomic_t *stop; /* not 0: this rank requests an early end; NULL: never */
 } zt_options;
 
-/* Milliseconds of one part of a run, summed. */
+/* Parts of a run whose time is measured. */
 enum { ZT_T_DATA, ZT_T_MICRO, ZT_T_UPDATE, ZT_T_SAVE, ZT_T_EVAL, ZT_T_COUNT };
 
 typedef struct zt_engine zt_engine;
 
-/* Everything a run needs, initial or resumed weights included. */
+/* Create a run, with initial or resumed weights. */
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err);
 void zt_engine_free(zt_engine *e);
 
-/* Its configuration, "auto" filled in; with options.print_config all that an engine has. */
+/*
+ * The configuration with "auto" filled in; with options.print_config the engine has nothing else.
+ */
 const zt_config *zt_engine_config(const zt_engine *e);
 
-/* What a run is, from its start to its end; texts are the engine's. */
+/* Facts about a run that do not change; the engine owns the texts. */
 typedef struct zt_about {
     int rank, world;
     const zt_config *config;
     const char *class_name; /* of the model */
     uint64_t n_params, n_trained;
-    const char *init;     /* where first weights are from; NULL: none but those of options.load */
-    const char *drawn;    /* why they were drawn; NULL: they were not */
-    bool drawn_warns;     /* other weights may have been meant */
+    const char *init;     /* source of the first weights; NULL: none except options.load */
+    const char *drawn;    /* reason for random weights; NULL: they are not random */
+    bool drawn_warns;     /* the user may have meant other weights */
     size_t n_drawn;       /* parameters that init lacks */
     size_t n_missing;     /* those that options.load lacks */
     int64_t total_steps;  /* updates of the whole run */
     const char *device;   /* NULL: the processor */
-    const char *wire;     /* what GPUs exchange by; NULL: nothing of its own */
-    const char *tag;      /* what options.load was, "" where the path says it */
-    int64_t loaded_steps; /* updates that were made when it was saved */
-    bool with_optimizer;  /* moments, steps, schedule and scaler came back too */
+    const char *wire;     /* transport between GPUs; NULL: none */
+    const char *tag;      /* tag of options.load; "": the path names it */
+    int64_t loaded_steps; /* updates when it was saved */
+    bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
 } zt_about;
 
-/* Told without the other ranks. */
+/* Needs no other rank. */
 void zt_engine_about(const zt_engine *e, zt_about *out);
 
-/* How far it is, and what it has taken. */
+/* Progress of a run, and its resources. */
 typedef struct zt_standing {
-    int64_t steps;    /* updates made, skipped ones included */
-    int64_t made;     /* those that this process made */
-    int64_t samples;  /* that they saw, of all ranks */
+    int64_t steps;    /* updates, skipped ones included */
+    int64_t made;     /* updates of this process */
+    int64_t samples;  /* samples of all ranks in them */
     zt_scaler scaler; /* for the next update */
     zt_memory memory; /* of this rank */
     double seconds[ZT_T_COUNT];
-    zt_traffic traffic; /* of this rank in its updates: not of the start, saves, evaluations */
-    bool counted;       /* false: traffic has the words alone, tensors go another way */
+    zt_traffic traffic; /* of this rank in its updates, without start, saves, evaluations */
+    bool counted;       /* false: traffic has only words, because tensors use another way */
 } zt_standing;
 
-/* Told without the other ranks. */
+/* Needs no other rank. */
 void zt_engine_standing(const zt_engine *e, zt_standing *out);
 
 /*
- * The traffic of every rank so far, world of them at out: all ranks call it.
+ * Get the traffic of every rank so far into out [world]; all ranks must call it.
  *
  * Errors  CKPT_ELIMIT, CKPT_EIO
  */
 int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err);
 
-/* All ranks get a failure that one of them has: its code and text. */
+/* If one rank has a failure, all ranks get its code and text. */
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
 
 /*
@@ -113,7 +115,7 @@ int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
  */
 int zt_engine_try_outputs(zt_engine *e, ckpt_err *err);
 
-/* What an update did; loss over all ranks. */
+/* Result of an update; loss over all ranks. */
 typedef struct zt_progress {
     zt_step step;
     double loss;
@@ -122,30 +124,33 @@ typedef struct zt_progress {
     zt_traffic traffic; /* of this rank */
 } zt_progress;
 
-/* The micro steps of one update, and the update.  *stop: it was the last, or a rank shall end. */
+/*
+ * Run the micro steps of one update, and the update.  *stop: it was the last one, or a rank
+ * requested an end.
+ */
 int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err);
 
-/* A checkpoint in opts->save; an asynchronous one ends in zt_engine_finish. */
+/* Save a checkpoint in opts->save; zt_engine_finish waits for an asynchronous one. */
 int zt_engine_save(zt_engine *e, ckpt_err *err);
 
-/* What went wrong beside saves that are good; true once for each, on the rank that met it. */
+/* Get a failure beside a successful save; true once for each, on the rank where it happened. */
 bool zt_engine_remark(zt_engine *e, ckpt_err *out);
 
-/* Names of checkpoints that opts->keep has removed since the last call; true: there are some. */
+/* Get the names of checkpoints removed by opts->keep since the last call; true: there are some. */
 bool zt_engine_gone(zt_engine *e, char out[ZT_SAVE_NAMES]);
 
-/* What is written once, at the end: opts->save_weights, opts->save_model. */
+/* Write the outputs at the end: opts->save_weights, opts->save_model. */
 int zt_engine_finish(zt_engine *e, ckpt_err *err);
 
-/* Mean loss, and for classifiers the share of right answers (NaN: no classes), over opts->eval_data
- * or data. */
+/* Mean loss, and for classifiers the fraction of right answers (else NaN), over opts->eval_data or
+ * data. */
 typedef struct zt_score {
     double loss, accuracy;
     uint64_t samples;
 } zt_score;
 int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err);
 
-/* Classes and their probabilities of every sample, as JSON lines in order, by rank 0. */
+/* Write the class and probabilities of every sample, as JSON lines in order; rank 0 writes. */
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err);
 
 double zt_now(void); /* seconds, monotonic */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evaluate.c: evaluation and prediction over shards: stage 3 gathers layer by layer, nothing is
- * consolidated.
+ * evaluate.c: evaluates and predicts over shards: stage 3 gathers layer by layer, without
+ * consolidating.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,12 +12,12 @@
 #include "engine/inside.h"
 #include "libckpt/codec/json/json.h"
 
-/* Logits of a classifier, on the device and on the host. */
+/* Buffers for a classifier's logits, on the device and on the host. */
 typedef struct ev_logits {
     zt_engine *e;
     uint64_t classes, room; /* of a sample; samples */
     void *device;
-    void *wide;  /* the same in fp32, on the device */
+    void *wide;  /* logits in fp32, on the device */
     float *host; /* [room, classes] */
 } ev_logits;
 
@@ -47,7 +47,7 @@ static void ev_logits_free(ev_logits *l)
     ckpt_free(l->host);
 }
 
-/* Logits of n samples to the host, as fp32. */
+/* Copy the logits of n samples to the host, as fp32. */
 static void ev_fetch(ev_logits *l, uint64_t n)
 {
     zt_device *d = l->e->device;
@@ -68,7 +68,7 @@ static uint64_t ev_best(const float *x, uint64_t n)
     return best;
 }
 
-/* Samples of a batch whose class is right. */
+/* Number of samples in a batch with the right class. */
 static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
 {
     uint64_t n = 0;
@@ -79,7 +79,7 @@ static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
     return n;
 }
 
-/* What the mean loss of a batch is the mean of: labels that count. */
+/* Number of labels over which a batch's loss is the mean. */
 static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
 {
     bool shifted = e->model_config.arch == ZT_GPT2 || e->model_config.arch == ZT_LLAMA;
@@ -95,7 +95,7 @@ static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
     return n;
 }
 
-/* Forward over one batch; spare ones take part in what ranks do together. */
+/* Run one batch forward.  Spare batches run too, because ranks gather together. */
 static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double *loss,
                     ckpt_err *err)
 {
@@ -109,7 +109,7 @@ static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double
     return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_device_check(e->device, err), err) : rc;
 }
 
-/* What an evaluation adds up over batches, then over ranks. */
+/* Sums over batches, then over ranks. */
 enum { EV_LOSS, EV_WEIGHT, EV_RIGHT, EV_SAMPLES, EV_SUMS };
 
 static int ev_sums(ev_logits *l, zt_data *data, bool classes, double *sum, ckpt_err *err)
@@ -155,14 +155,14 @@ int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err)
     return rc;
 }
 
-/* A number as JSON has it: what is not finite is null. */
+/* Print a number as JSON; null if it is not finite. */
 static bool ev_number(ckpt_bytes *to, const char *before, double x)
 {
     return ckpt_bytes_printf(to, "%s", before) &&
            (isfinite(x) ? ckpt_bytes_printf(to, "%.9g", x) : ckpt_bytes_printf(to, "null"));
 }
 
-/* The name of a class: of the data's labels, or of the model's id2label. */
+/* Name of a class, from the data's labels or the model's id2label. */
 static const char *ev_class(const zt_engine *e, uint64_t class)
 {
     const char *name = zt_data_class(e->data, class);
@@ -174,7 +174,7 @@ static const char *ev_class(const zt_engine *e, uint64_t class)
     return name || !v || v->kind != CKPT_V_STR ? name : v->as.text.at;
 }
 
-/* The class of a sample, and its name where it has one. */
+/* Print the class of a sample, and its name if it has one. */
 static bool ev_put_class(const zt_engine *e, ckpt_bytes *to, uint64_t class)
 {
     const char *name = ev_class(e, class);
@@ -185,8 +185,8 @@ static bool ev_put_class(const zt_engine *e, ckpt_bytes *to, uint64_t class)
 }
 
 /*
- * One sample's line: its class and the probability of each (softmax; several labels: sigmoid; one:
- * the value).
+ * Print one sample's line: its class and the probability of each (softmax; several labels: sigmoid;
+ * one label: the value).
  */
 static bool ev_line(const zt_engine *e, ckpt_bytes *to, uint64_t sample, const float *x)
 {
@@ -209,7 +209,7 @@ static bool ev_line(const zt_engine *e, ckpt_bytes *to, uint64_t sample, const f
     return ok && ckpt_bytes_add(to, "]}\n", 3);
 }
 
-/* Lines of all ranks' samples of one micro batch, in order. */
+/* Print all ranks' samples of one micro batch, in order. */
 static int ev_write(const ev_logits *l, uint64_t i, const float *all, FILE *out, ckpt_err *err)
 {
     const zt_engine *e = l->e;

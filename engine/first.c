@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * first.c: first weights: where they come from, and putting them in place.
+ * first.c: chooses the source of first weights, and fills them in.
  *
- * A folder of --model that holds weights means them, as it does to transformers: drawing others is
- * asked for.
+ * If the folder of --model has weights, they are used, as transformers does; random weights must be
+ * requested.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ const char *zt_model_folder(zt_engine *e, bool *named)
     return ckpt_arena_string(e->arena, model, slash == model ? 1 : (size_t)(slash - model));
 }
 
-/* The file may hold weights: its name ends as those of some framework do. */
+/* True if the file may hold weights: its suffix is that of a framework's format. */
 static bool fw_may_be_weights(const char *name)
 {
     static const char *const end[] = {".safetensors", ".bin", ".pt",      ".pth", ".ckpt",
@@ -43,7 +43,7 @@ static bool fw_may_be_weights(const char *name)
     return false;
 }
 
-/* The file is one of the run's data. */
+/* True if the file is one of the run's data files. */
 static bool fw_is_data(const zt_options *o, const char *path)
 {
     const char *const data[] = {o->data, o->eval_data};
@@ -57,7 +57,7 @@ static bool fw_is_data(const zt_options *o, const char *path)
     return false;
 }
 
-/* What lies in a folder without a checkpoint, and may have been meant as one; NULL: nothing. */
+/* Find files that may be weights in a folder without a checkpoint; NULL: none. */
 static int fw_odd(zt_engine *e, const ckpt_listing *list, const char **odd, ckpt_err *err)
 {
     size_t n = 0;
@@ -80,7 +80,10 @@ static int fw_odd(zt_engine *e, const ckpt_listing *list, const char **odd, ckpt
     return CKPT_OK;
 }
 
-/* The folder holds weights: then *odd is NULL; else it names what may have been meant as such. */
+/*
+ * Check whether the folder holds weights.  If not, *odd names files that may have been meant as
+ * weights.
+ */
 static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **odd, ckpt_err *err)
 {
     ckpt_map *scratch = NULL;
@@ -100,7 +103,7 @@ static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **o
 
 /* ---- the choice ---- */
 
-/* Without --init: the weights of the model's folder, or none. */
+/* Without --init: use the weights of the model's folder, if it has any. */
 static int fw_of_model(zt_engine *e, ckpt_err *err)
 {
     bool named = false, holds = false;
@@ -109,7 +112,7 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    odd = named ? odd : NULL; // what lies beside a configuration alone is none of its
+    odd = named ? odd : NULL; // files beside a lone config.json do not belong to the model
     e->drawn_warns = odd || (holds && !named);
     if (holds && named)
         e->init = folder;
@@ -154,7 +157,7 @@ int zt_first_choose(zt_engine *e, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* ---- putting them in place ---- */
+/* ---- filling in ---- */
 
 static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
                    ckpt_err *err)
@@ -166,7 +169,10 @@ static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, fl
     return CKPT_OK;
 }
 
-/* What is trained beside frozen weights (adapters, their classifier) need not be in --init. */
+/*
+ * Number of parameters that --init may lack: those trained beside frozen weights (adapters, their
+ * classifier).
+ */
 static size_t fw_may_miss(const zt_engine *e)
 {
     size_t n = 0;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * setup.c: a run is put together: configuration, data, model, runtime.
- */
+/* setup.c: creates a run: configuration, data, model, runtime. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,10 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/listing.h"
 
-/* The configuration; what "auto" needs to know of the data comes in a second reading. */
+/*
+ * Read the configuration.  It is read again after the data, because some "auto" values depend on
+ * the data.
+ */
 static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
 {
     zt_arguments args = e->opts->args;
@@ -34,7 +35,7 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     return rc;
 }
 
-/* A file beside the model's config.json; NULL: it is not there, or no memory. */
+/* Path of a file beside the model's config.json; NULL: it does not exist, or no memory. */
 static const char *su_beside(zt_engine *e, const char *name)
 {
     bool named = false;
@@ -44,10 +45,10 @@ static const char *su_beside(zt_engine *e, const char *name)
     return path && access(path, R_OK) == 0 ? path : NULL;
 }
 
-/* What --vocab and --cased leave open is as the folder of the model has it. */
+/* Without --vocab and --cased, use the settings of the model's folder. */
 static int su_tokenizer(zt_engine *e, ckpt_err *err)
 {
-    const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER; // no other model reads any
+    const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER; // no other model reads text
     const char *path = text ? su_beside(e, "tokenizer_config.json") : NULL;
     const ckpt_value *lower;
     ckpt_value *json = NULL;
@@ -98,7 +99,7 @@ static void su_grow(zt_engine *e, const zt_data *d)
     e->seq = seq > e->seq ? seq : e->seq;
 }
 
-/* The number of updates from --max-steps, or from the size of the data. */
+/* Set the number of updates from --max-steps, or from the size of the data. */
 static int su_steps(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
@@ -121,7 +122,7 @@ static int su_steps(zt_engine *e, ckpt_err *err)
     return su_config(e, e->total_steps, err);
 }
 
-/* Data to evaluate must tell what is right. */
+/* Refuse to evaluate data without labels. */
 static int su_labelled(const zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
@@ -133,7 +134,7 @@ static int su_labelled(const zt_engine *e, ckpt_err *err)
                      e->eval_data ? o->eval_data : o->data);
 }
 
-/* Data, and from its size the number of updates. */
+/* Open the data, and set the number of updates from its size. */
 static int su_data(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
@@ -148,7 +149,7 @@ static int su_data(zt_engine *e, ckpt_err *err)
     if (!o->data && !(o->evaluate && o->eval_data))
         return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: the file to %s",
                          train ? "train on" : "read");
-    // What is not asked for is not read.
+    // do not open data that this mode does not use
     rc = o->data && !(o->evaluate && o->eval_data) ? su_open_data(e, &e->data, o->data, !train, err)
                                                    : CKPT_OK;
     if (rc == CKPT_OK && o->eval_data && !o->predictions)
@@ -162,7 +163,6 @@ static int su_data(zt_engine *e, ckpt_err *err)
     return train ? su_steps(e, err) : CKPT_OK;
 }
 
-/* Threads of this rank. */
 static int su_threads(const zt_engine *e, unsigned *out, ckpt_err *err)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -176,7 +176,7 @@ static int su_threads(const zt_engine *e, unsigned *out, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The GPU that --slots has for this rank. */
+/* Get this rank's GPU from --slots. */
 static int su_slot(const zt_engine *e, int n, int *ordinal, ckpt_err *err)
 {
     const char *at = e->opts->slots;
@@ -198,8 +198,8 @@ static int su_slot(const zt_engine *e, int n, int *ordinal, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The GPU that the launcher chose, or whose number is the rank's on its node; more ranks than GPUs
- * share them. */
+/* Choose the GPU that the launcher set, or that with the rank's local number; with more ranks than
+ * GPUs, ranks share them. */
 static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
 {
     int n = 0, rc = zt_cuda_count(&n, err), ordinal = n > 0 ? e->comm->local_rank % n : 0;
@@ -211,7 +211,7 @@ static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
     return rc == CKPT_OK ? zt_cuda_new(&e->device, ordinal, e->opts->deterministic, err) : rc;
 }
 
-/* The device; `auto` falls back to the processor, on this rank alone for the moment. */
+/* Create the device; `auto` falls back to the CPU, at first on this rank alone. */
 static int su_device(zt_engine *e, ckpt_err *err)
 {
     const char *kind = e->opts->device;
@@ -229,7 +229,10 @@ static int su_device(zt_engine *e, ckpt_err *err)
     return rc == CKPT_OK && !e->device ? zt_cpu_new(&e->device, e->threads, err) : rc;
 }
 
-/* A rank with a GPU and one without would wait for each other for ever. */
+/*
+ * Check that all ranks have the same kind of device, because a rank with a GPU and one without
+ * would wait for each other for ever.
+ */
 static int su_same_device(zt_engine *e, ckpt_err *err)
 {
     int32_t most[2] = {e->device->host, -e->device->host};
@@ -261,8 +264,8 @@ static int su_own_gpus(zt_engine *e, bool *own, ckpt_err *err)
 }
 
 /*
- * How tensors travel: NCCL where every rank has a GPU of its own (it refuses others), else through
- * the host.  All ranks call it.
+ * Choose the transport of tensors: NCCL if every rank has a GPU of its own (it refuses others),
+ * else the host.  All ranks must call it.
  */
 static int su_wire(zt_engine *e, ckpt_err *err)
 {
@@ -317,7 +320,7 @@ static int su_zero(zt_engine *e, ckpt_err *err)
                             .host_threads = e->threads};
     int rc;
 
-    // rotary positions have no table to run out of
+    // rotary positions have no table, so any length is possible
     if (e->model_config.arch != ZT_LLAMA && e->seq > e->model_config.positions)
         return ckpt_fail(err, CKPT_EUSAGE, "samples of %llu tokens, the model has %llu positions",
                          (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);
@@ -327,7 +330,7 @@ static int su_zero(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-/* What may fail on one rank alone ends with an agreement of all. */
+/* The steps that may fail on one rank alone; an agreement of all ranks follows. */
 static int su_local(zt_engine *e, ckpt_err *err)
 {
     int rc;

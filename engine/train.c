@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train.c: one update after another: micro steps, the update, saving, what is written at the end.
+ * train.c: runs one update after another: micro steps, the update, saves, and the outputs at the
+ * end.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +22,7 @@ double zt_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Adds the seconds since `from`, and returns now. */
+/* Add the seconds since `from` to a part; returns the present time. */
 static double ti_clock(zt_engine *e, int part, double from)
 {
     double now = zt_now();
@@ -30,8 +31,7 @@ static double ti_clock(zt_engine *e, int part, double from)
     return now;
 }
 
-/* Sum of losses over ranks and micro steps, whether any rank was told to stop, and the tokens of
- * all. */
+/* Sum over ranks: loss (over micro steps too), requests to stop, tokens. */
 static int ti_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ckpt_err *err)
 {
     double all[3] = {*loss, e->opts->stop && *e->opts->stop ? 1 : 0, (double)*tokens};
@@ -43,7 +43,10 @@ static int ti_agree(zt_engine *e, double *loss, bool *stop, uint64_t *tokens, ck
     return rc;
 }
 
-/* Number of the next micro batch: behind the samples seen, though another global batch saw them. */
+/*
+ * Index of the next micro batch: the first one after the samples seen, even if the global batch
+ * size has changed.
+ */
 static uint64_t ti_first(const zt_engine *e)
 {
     uint64_t each = (uint64_t)e->config.micro_batch * (uint64_t)e->comm->world;
@@ -53,7 +56,7 @@ static uint64_t ti_first(const zt_engine *e)
                : (uint64_t)e->zero->global_samples / each;
 }
 
-/* What went from rank to rank since `before`, told and added up. */
+/* Traffic between ranks since `before`; also add it to the total. */
 static void ti_traffic(zt_engine *e, const zt_traffic *before, zt_traffic *now)
 {
     const zt_traffic *t = e->comm->traffic;
@@ -117,7 +120,7 @@ int zt_engine_save(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-/* Where the model is that an adapter belongs to; NULL: nobody else has its weights. */
+/* Path of the model to which an adapter belongs; NULL: no folder has its weights. */
 static const char *ti_base(zt_engine *e, const char *folder)
 {
     struct stat st;
@@ -127,7 +130,7 @@ static const char *ti_base(zt_engine *e, const char *folder)
     return e->drawn ? NULL : folder;
 }
 
-/* What is written once: a file of weights, or a folder; false: it is not asked for. */
+/* Options of an output at the end: a file of weights, or a folder; false: not requested. */
 static bool ti_weights(zt_engine *e, bool folder, zt_weights_opts *out)
 {
     const zt_options *o = e->opts;
@@ -166,7 +169,7 @@ int zt_engine_finish(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-/* A folder that is to be written can be made; nothing stays of the trial. */
+/* Check that an output folder can be created; the trial leaves no trace. */
 static int ti_try_folder(const char *path, ckpt_err *err)
 {
     ckpt_dir d;
@@ -194,7 +197,7 @@ int zt_engine_try_outputs(zt_engine *e, ckpt_err *err)
         ckpt_err once;
         rc = zt_comm_agree(e->comm, zt_saver_try(e->saver, &s, err), err);
         if (e->comm->rank != 0)
-            (void)zt_save_remark(e->saver, &once); // rank 0 tells it
+            (void)zt_save_remark(e->saver, &once); // rank 0 reports it
     }
     if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
         rc = ti_try_folder(o->save_model, err);
@@ -211,7 +214,7 @@ int zt_engine_try_outputs(zt_engine *e, ckpt_err *err)
     return zt_comm_agree(e->comm, rc, err);
 }
 
-/* ---- what is told of it ---- */
+/* ---- properties ---- */
 
 const zt_config *zt_engine_config(const zt_engine *e)
 {

@@ -77,7 +77,7 @@ static int mp_broken(mp_comm *m, ckpt_err *err)
                                      : ckpt_fail(err, m->broken.code, "%s", m->broken.text);
 }
 
-/* Turn an MPI return value into an error of operation `what`. */
+/* Turn an MPI return value into an error of the operation. */
 static int mp_result(mp_comm *m, int code, const char *what, ckpt_err *err)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";

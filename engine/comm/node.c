@@ -133,7 +133,7 @@ static void nd_look(zt_node *n)
     }
 }
 
-/* Find the missing ranks. *first: the lowest rank that is present, which prints for all. */
+/* Find the missing ranks.  *first: the lowest rank that is present, which prints for all. */
 static zt_missing nd_missing(const zt_node *n, int *first)
 {
     uint32_t comes = atomic_load(&nd_of(n, n->rank)->comes);

@@ -55,7 +55,7 @@ uint64_t zt_data_batches(const zt_data *d);
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 
-/* True for recorded inputs, whose micro step i is that of the record. */
+/* True for recorded inputs: micro step i is then that of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
 /* True if a loss can be computed: there are labels, or the model learns the text itself. */

@@ -199,7 +199,7 @@ bool zt_wants_backward(const zt_model *m, const zt_layer *l);
  * Forward of a linear map with its adapter.
  *
  * x       [rows, in], dense;  y  [rows, out] with ldy (0: dense)
- * pre     with act: where the value before it is kept
+ * pre     with act: output for act's input
  * low     adapter: [rows, rank], kept for the backward pass;  spare: scratch of zt_map_spare()
  *         bytes
  */

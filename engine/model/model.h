@@ -195,7 +195,8 @@ void zt_model_free(zt_model *m);
 uint64_t zt_model_scratch(const zt_model *m, const zt_batch *b);
 
 /*
- * Freeze the parameters whose names match one of the globs (separated by commas); *n: their number.
+ * Freeze the parameters with names that match one of the globs (separated by commas); *n: their
+ * number.
  */
 int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err);
 

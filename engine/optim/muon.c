@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: the orthogonalised update of a matrix (Jordan et al. 2024), by device operations.
+ * muon.c: computes the orthogonalised update of a matrix (Jordan et al. 2024), by device
+ * operations.
  *
  * Five steps X = a X + (b A + c A A) X, A = X X', of the Newton-Schulz iteration bring all singular
- * values of the normalised momentum near 1.  "gram" runs in fp32 and, where the matrix is not
- * square, on the small Gram matrix R = X X' instead of X; "standard" runs in bf16.
- * Source: DeepSpeed 0.19.8, runtime/zero/muon/original_muon.py; "Gram Newton-Schulz", T. Dao 2026.
+ * values of the normalised momentum near 1.  "gram" runs in fp32 and, if the matrix is not square,
+ * on the small Gram matrix R = X X' instead of X; "standard" runs in bf16.  Source: DeepSpeed
+ * 0.19.8, runtime/zero/muon/original_muon.py; "Gram Newton-Schulz", T.  Dao 2026.
  *
- * A tall matrix is worked on as its transpose: products are then formed with the factors' sides and
- * their transposition exchanged, nothing is moved.
+ * A tall matrix is treated as its transpose, without moving elements: the products exchange the
+ * sides of the factors and their transposition flags.
  */
 #include <math.h>
 
@@ -20,7 +21,7 @@
 
 enum { MU_STEPS = 5, MU_RESTART = 2 };
 
-/* A matrix and its scratch: x is n by m in the wide sense, n <= m. */
+/* A matrix and its scratch.  In the wide view x is n by m, n <= m. */
 typedef struct mu_job {
     zt_device *d;
     ckpt_dtype dt;
@@ -40,7 +41,7 @@ uint64_t zt_muon_scratch(uint64_t rows, uint64_t cols)
 {
     uint64_t n = rows < cols ? rows : cols;
 
-    // fp32: one more X, four squares, the diagonal; bf16 takes two X and three squares of half the
+    // fp32: one more X, four squares, the diagonal; bf16 needs two X and three squares of half the
     // size
     return mu_room(rows * cols * 4) + 4 * mu_room(n * n * 4) + mu_room(n * 4);
 }
@@ -63,7 +64,7 @@ static void mu_square(const mu_job *j, void *c, float alpha, const void *a, cons
     j->d->ops->matmul(j->d, j->dt, &mm);
 }
 
-/* r = x x' (wide), the Gram matrix of the short side. */
+/* r = x x' (wide view), the Gram matrix of the short side. */
 static void mu_gram(const mu_job *j, void *r, const void *x)
 {
     zt_matmul mm = {.m = j->n,
@@ -79,7 +80,7 @@ static void mu_gram(const mu_job *j, void *r, const void *x)
     j->d->ops->matmul(j->d, j->dt, &mm);
 }
 
-/* y = s x + beta y (wide); of a tall one y = x s' + beta y. */
+/* y = s x + beta y (wide view); for a tall matrix y = x s' + beta y. */
 static void mu_apply(const mu_job *j, void *y, const void *s, const void *x, float beta)
 {
     zt_matmul mm = {.m = j->tall ? j->m : j->n,
@@ -104,7 +105,7 @@ static void mu_polynomial(const mu_job *j, void *z, const void *r)
     mu_square(j, z, MU_C, r, r, MU_B);
 }
 
-/* Five steps on X itself; where the result lies. */
+/* Five steps on X itself; returns the buffer with the result. */
 static void *mu_standard(mu_job *j)
 {
     uint64_t n_bytes = j->n * j->m * (j->dt == CKPT_F32 ? 4 : 2);
@@ -122,7 +123,7 @@ static void *mu_standard(mu_job *j)
     return j->x;
 }
 
-/* One step on R: Q gathers the factors that X is multiplied by at the end. */
+/* One step on R.  Q accumulates the factors by which X is multiplied at the end. */
 static void mu_gram_step(mu_job *j, bool first, bool last)
 {
     uint64_t square = j->n * j->n * 4;
@@ -154,7 +155,7 @@ static void mu_gram_step(mu_job *j, bool first, bool last)
     }
 }
 
-/* Five steps on the Gram matrix, begun anew from X once, which keeps rounding in check. */
+/* Five steps on the Gram matrix.  They restart from X once, which limits the rounding errors. */
 static void *mu_by_gram(mu_job *j)
 {
     void *was;
@@ -187,7 +188,7 @@ static void mu_fill(const mu_job *j)
     }
 }
 
-/* g becomes its orthogonal factor, in fp32. */
+/* Replace g by its orthogonal factor, in fp32. */
 static void mu_gram_method(zt_device *d, mu_job *j, float *g, char *scratch)
 {
     uint64_t whole = j->n * j->m * 4, square = j->n * j->n * 4;
@@ -230,7 +231,7 @@ static void mu_standard_method(zt_device *d, mu_job *j, float *g, char *scratch)
     d->ops->cast(d, count, g, CKPT_F32, mu_standard(j), CKPT_BF16);
 }
 
-/* m = b m + (1 - b) g, then g = (1 - b) g + b m: momentum, and the look ahead of Nesterov's. */
+/* m = b m + (1 - b) g, then g = (1 - b) g + b m: momentum with Nesterov's look-ahead. */
 static void mu_blend(zt_device *d, double b, uint64_t n, float *g, float *momentum)
 {
     zt_accumulate to_m = {.n = n,
@@ -258,7 +259,7 @@ void zt_muon_direction(zt_device *d, const zt_hyper *h, uint64_t rows, uint64_t 
     mu_job j = {.d = d, .tall = rows > cols};
 
     if (rows == 0 || cols == 0 || !isfinite(d->ops->sum_squares(d, CKPT_F32, rows * cols, g))) {
-        return; // an overflow: the step will be skipped, the momentum must not see it
+        return; // an overflow: the step will be skipped, so the momentum must not change
     }
     j.n = j.tall ? cols : rows;
     j.m = j.tall ? rows : cols;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onebit.c: 1-bit Adam (Tang et al. 2021): after a warm-up only the signs of the momentum travel.
+ * onebit.c: implements 1-bit Adam (Tang et al. 2021), in which ranks exchange only the signs of the
+ * momentum after a warm-up.
  *
- * One exchange: each rank adds what it failed to send last time, sends the signs of chunk r to rank
- * r and one scale to all; rank r averages its chunk, adds its own error, and sends signs and scale
- * of that to all.  Signs are packed eight to a byte, lowest bit first; 1 stands for x >= 0.
+ * One exchange: each rank adds its error of the last exchange, sends the signs of chunk r to rank r
+ * and one scale to all.  Rank r averages its chunk, adds its own error, and sends signs and scale
+ * of the result to all.  Signs are packed eight to a byte, lowest bit first; 1 means x >= 0.
  *
- *     length      padded to a multiple of W lcm(8, W): W chunks of whole bytes
- *     scale       norm / sqrt(length), of the padded vector (W workers) or chunk (server)
+ *     length   padded to a multiple of W lcm(8, W): W chunks of whole bytes
+ *     scale    norm / sqrt(length), of the padded vector (W workers) or chunk (server)
  *
  * Source: runtime/fp16/onebit/adam.py and runtime/comm/nccl.py of DeepSpeed releases before 0.18,
  * measured against them.
@@ -21,14 +22,14 @@
 struct zt_onebit {
     zt_comm *c;
     zt_device *d;
-    uint64_t n, padded, chunk; /* elements: of the vector, with padding, of one rank's part */
+    uint64_t n, padded, chunk; /* elements: the vector, with padding, one rank's chunk */
     float *worker, *server;    /* errors [padded], [chunk] */
     uint8_t *out, *in;         /* signs [padded / 8] */
     float *scale;              /* [W] */
-    float *momentum;           /* [n] where the device's cannot be read; NULL: it can */
+    float *momentum;           /* [n] if the host cannot read the device's; else NULL */
 };
 
-/* Euclid's. */
+/* Greatest common divisor (Euclid). */
 static uint64_t ob_gcd(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -85,7 +86,8 @@ void zt_onebit_free(zt_onebit *b)
 
 bool zt_onebit_warm(const zt_optim *o, int64_t t)
 {
-    // the first call only sets up, and the second is plain Adam whatever freeze_step says
+    // in DeepSpeed the first call only sets up, and the second is plain Adam whatever freeze_step
+    // is
     return t <= 2 || t <= o->freeze_step;
 }
 
@@ -94,7 +96,7 @@ static float ob_sign(const uint8_t *bits, uint64_t i)
     return (bits[i / 8] >> (i % 8)) & 1 ? 1.0f : -1.0f;
 }
 
-/* Signs and scale of x [n]; x becomes what they leave out. */
+/* Compute signs and scale of x [n], and replace x by the error. */
 static float ob_compress(uint8_t *bits, float *x, uint64_t n)
 {
     double sum = 0;
@@ -113,7 +115,7 @@ static float ob_compress(uint8_t *bits, float *x, uint64_t n)
     return scale;
 }
 
-/* What this rank serves: the average of its chunk over ranks, compressed into `out`. */
+/* The server part: average this rank's chunk over ranks, and compress it into `out`. */
 static float ob_serve(zt_onebit *b)
 {
     uint64_t world = (uint64_t)b->c->world;
@@ -129,7 +131,7 @@ static float ob_serve(zt_onebit *b)
     return ob_compress(b->out, b->server, b->chunk);
 }
 
-/* Replace m [n] by its average over ranks, as far as one bit per element tells. */
+/* Replace m [n] by its average over ranks, approximated by one bit per element. */
 static int ob_exchange(zt_onebit *b, float *m, ckpt_err *err)
 {
     const zt_comm_ops *ops = b->c->ops;
@@ -154,7 +156,9 @@ static int ob_exchange(zt_onebit *b, float *m, ckpt_err *err)
     return rc;
 }
 
-/* The exchange is the host's work: momentum that is elsewhere comes and goes whole. */
+/*
+ * Exchange momentum of the device; the host computes, so it is copied there and back if necessary.
+ */
 static int ob_exchange_from(zt_onebit *b, float *m, ckpt_err *err)
 {
     int rc;
@@ -170,8 +174,7 @@ static int ob_exchange_from(zt_onebit *b, float *m, ckpt_err *err)
     return rc;
 }
 
-/* m = beta1 m + (1 - beta1) g alone, without moving weights: a step of Lion with rate 0 does that.
- */
+/* m = beta1 m + (1 - beta1) g without moving weights, by a step of Lion with rate 0. */
 static void ob_blend(zt_device *d, const zt_hyper *h, const zt_piece *piece)
 {
     zt_update u = {.kind = ZT_LION,
@@ -188,8 +191,8 @@ static void ob_blend(zt_device *d, const zt_hyper *h, const zt_piece *piece)
     d->ops->update(d, &u);
 }
 
-/* p -= lr (m / (sqrt(v) + eps) + decay p), with m and v brought forward while warm, else as they
- * are. */
+/* p -= lr (m / (sqrt(v) + eps) + decay p).  While warm, m and v are updated first; later they are
+ * used as they are. */
 static void ob_step(zt_device *d, const zt_hyper *h, const zt_piece *piece, bool warm)
 {
     zt_update u = {.kind = ZT_ADAM,
@@ -227,7 +230,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
     if (t <= 1 || b->n == 0)
         return CKPT_OK;
     if (!warm) {
-        // after a failure of the device all ranks still meet in the exchange
+        // even if the device has failed, all ranks must meet in the exchange
         ob_blend(b->d, h, piece);
         rc = ob_exchange_from(b, piece->state[0], err);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: the optimizer block of the config: types, settings, defaults.
+ * optim.c: reads the optimizer block of the config: types, settings, defaults.
  *
- * DeepSpeed hands `params` to the class that it picks, as keyword arguments; which class that is
- * decides what may be set and the defaults.  The table below says so, by class.
- * Source: DeepSpeed 0.19.8, runtime/engine.py (_configure_basic_optimizer), the classes under ops/,
- * torch.optim of 2.15; for OneBitAdam releases before 0.18.
+ * DeepSpeed passes `params` as keyword arguments to a class that it chooses, so the class decides
+ * about allowed settings and defaults.  The tables below list them by class.  Source: DeepSpeed
+ * 0.19.8, runtime/engine.py (_configure_basic_optimizer), the classes under ops/, torch.optim of
+ * 2.15; for OneBitAdam releases before 0.18.
  */
 #include "engine/optim/optim.h"
 
@@ -16,8 +16,8 @@
 #include <strings.h>
 
 /*
- * The classes behind the types: with torch_adam torch's, with offload DeepSpeed's for the CPU, else
- * the fused ones.  Bits, so that a setting can name all that take it.
+ * The classes behind the types: torch's with torch_adam, DeepSpeed's CPU classes with offload, else
+ * the fused ones.  They are bits, so that a setting can name several.
  */
 enum {
     OPT_TORCH_ADAM = 1,
@@ -44,13 +44,13 @@ typedef enum opt_kind {
     OPT_BOOL,
     OPT_COUNT,  /* integer >= 0 */
     OPT_METHOD, /* ns_method */
-    OPT_MUST,   /* must equal `must`: what else it could say is not here */
-    OPT_FRESH,  /* the same of a run that begins; one that goes on has what it was for */
-    OPT_IGNORED /* says how, not what, is computed */
+    OPT_MUST,   /* must equal `must`, the only supported value */
+    OPT_FRESH,  /* OPT_MUST for a new run; a resumed run keeps the checkpoint's value */
+    OPT_IGNORED /* ignored, because it does not change results */
 } opt_kind;
 
-/* A setting: which classes take it, where it is kept.  A name may occur twice, for other classes.
- */
+/* A setting, the classes that take it, and its member.  A name may occur twice, for different
+ * classes. */
 typedef struct opt_setting {
     const char *name;
     opt_kind kind;
@@ -79,7 +79,7 @@ static const opt_setting opt_settings[] = {
     {"muon_lr", OPT_NUMBER, OPT_MUON, OPT_AT(muon_lr), 0},
     {"adam_lr", OPT_NUMBER, OPT_MUON, OPT_AT(adam_lr), 0},
     {"ns_method", OPT_METHOD, OPT_MUON, OPT_AT(h.muon_gram), 0},
-    // read before the class is known, by opt_flag
+    // opt_flag reads them before the class is known
     {"torch_adam", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
     {"adam_w_mode", OPT_IGNORED, OPT_ADAM | OPT_MUON, 0, 0},
     {"amsgrad", OPT_MUST, OPT_ADAM | OPT_CPU_ADAGRAD | OPT_LAMB | OPT_ONEBIT, 0, 0},
@@ -105,7 +105,7 @@ static const opt_setting opt_settings[] = {
 typedef struct opt_type {
     const char *name;
     zt_optim_type type;
-    bool exact; /* the name is looked up in torch.optim, where letters' case matters */
+    bool exact; /* the name is looked up in torch.optim, so case matters */
 } opt_type;
 
 static const opt_type opt_types[] = {
@@ -115,7 +115,10 @@ static const opt_type opt_types[] = {
     {"Muon", ZT_OPT_MUON, false}, {"OneBitAdam", ZT_OPT_ONEBIT_ADAM, false},
 };
 
-/* A finite number.  Strings are none: DeepSpeed's classes fail on "1e-5" as well. */
+/*
+ * Convert a finite number.  Strings are refused, because DeepSpeed's classes fail on "1e-5" as
+ * well.
+ */
 static bool opt_number(const ckpt_value *v, double *out)
 {
     if (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT)
@@ -124,7 +127,7 @@ static bool opt_number(const ckpt_value *v, double *out)
     return isfinite(*out);
 }
 
-/* How a wrong value is shown. */
+/* Describe a wrong value for a message. */
 static const char *opt_shown(const ckpt_value *v)
 {
     static const char *const kinds[] = {"null",       "a boolean", "an integer",
@@ -135,7 +138,7 @@ static const char *opt_shown(const ckpt_value *v)
     return (size_t)v->kind < sizeof kinds / sizeof *kinds ? kinds[v->kind] : "an object";
 }
 
-/* The type by its name, as DeepSpeed finds it. */
+/* Find the type by its name, as DeepSpeed does. */
 static int opt_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
 {
     const ckpt_value *name = ckpt_value_get(block, "type");
@@ -161,7 +164,7 @@ static int opt_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
                      o->name);
 }
 
-/* A flag that decides about the class. */
+/* Read a flag that decides about the class. */
 static int opt_flag(const ckpt_value *params, const char *key, bool *out, ckpt_err *err)
 {
     const ckpt_value *v = ckpt_value_get(params, key);
@@ -181,7 +184,7 @@ static unsigned opt_adam_class(const zt_optim *o, bool offload)
     return offload ? OPT_CPU_ADAM : OPT_FUSED_ADAM;
 }
 
-/* The class that DeepSpeed makes. */
+/* The class that DeepSpeed would choose. */
 static unsigned opt_class(const zt_optim *o, bool offload)
 {
     switch (o->type) {
@@ -211,7 +214,7 @@ static void opt_states(zt_optim *o, const char *first, const char *second)
     o->n_state = second ? 2 : first ? 1 : 0;
 }
 
-/* Defaults of a class, and names of its state. */
+/* Set the defaults of a class, and the names of its state. */
 static void opt_defaults(zt_optim *o, unsigned class)
 {
     o->h.lr = 1e-3;
@@ -223,7 +226,8 @@ static void opt_defaults(zt_optim *o, unsigned class)
     opt_states(o, "exp_avg", "exp_avg_sq");
     switch (class) {
     case OPT_TORCH_ADAM:
-        o->h.weight_decay = o->decoupled ? 1e-2 : 0; // as AdamW and Adam of torch differ
+        o->h.weight_decay = o->decoupled ? 1e-2 : 0; // the defaults of torch's AdamW and Adam
+                                                     // differ
         break;
     case OPT_TORCH_ADAGRAD:
     case OPT_CPU_ADAGRAD:
@@ -248,14 +252,14 @@ static void opt_defaults(zt_optim *o, unsigned class)
         o->h.beta2 = 0.95;
         o->h.eps = 1e-10;
         o->h.muon_gram = true;
-        o->h.lr = (double)NAN; // the halves differ: opt_finish
+        o->h.lr = (double)NAN; // the halves have different defaults: see opt_finish
         break;
     default:
         break;
     }
 }
 
-/* Both below 1: at 1 a moment would never change. */
+/* Read betas.  Both must be below 1, because at 1 a moment would never change. */
 static int opt_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -267,21 +271,21 @@ static int opt_betas(zt_optim *o, const ckpt_value *v, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A setting of which one value is here: the default, or what switches it off. */
+/* Check a setting that supports only one value: the default, or off. */
 static int opt_must(const opt_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
 
     if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !opt_number(v, &x))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: a wrong value, %s", s->name, opt_shown(v));
-    // null: not asked for, as in Python
+    // null means "not set", as in Python
     return v->kind == CKPT_V_NONE || x == s->must
                ? CKPT_OK
                : ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: only %g%s is supported", s->name, s->must,
                            v->kind == CKPT_V_BOOL ? (s->must > 0 ? " (true)" : " (false)") : "");
 }
 
-/* Check one value and keep it.  Messages begin with the setting's name. */
+/* Check one value and store it.  Messages begin with the setting's name. */
 static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_err *err)
 {
     char *at = (char *)o + s->at;
@@ -321,7 +325,7 @@ static int opt_set(zt_optim *o, const opt_setting *s, const ckpt_value *v, ckpt_
     return CKPT_OK;
 }
 
-/* A setting that the class does not take: say which it takes. */
+/* Report a setting that the class does not take, with those that it takes. */
 static int opt_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_err *err)
 {
     char known[320] = "";
@@ -338,7 +342,7 @@ static int opt_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_
                      key, o->name, known);
 }
 
-/* The setting of that name of one of the classes; NULL: they take none. */
+/* Find the setting with that name in one of the classes; NULL: none has it. */
 static const opt_setting *opt_find(const char *key, unsigned classes)
 {
     for (size_t i = 0; i < OPT_N; i++) {
@@ -348,7 +352,7 @@ static const opt_setting *opt_find(const char *key, unsigned classes)
     return NULL;
 }
 
-/* One pair of params. */
+/* Read one entry of params. */
 static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err *err)
 {
     const opt_setting *s;
@@ -372,7 +376,7 @@ static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err 
                                      rc == CKPT_EUNSUPPORTED ? "; leave it out" : "");
 }
 
-/* What depends on several settings. */
+/* Apply the rules over several settings. */
 static int opt_finish(zt_optim *o, ckpt_err *err)
 {
     if (o->type == ZT_OPT_SGD) {
@@ -423,7 +427,7 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
 
 bool zt_optim_has_betas(const zt_optim *o)
 {
-    // Muon's class keeps its defaults per group and so has none as far as a schedule can see
+    // Muon's class keeps defaults per group, so a schedule finds none
     return o->type != ZT_OPT_SGD && o->type != ZT_OPT_ADAGRAD && o->type != ZT_OPT_MUON;
 }
 
@@ -438,7 +442,7 @@ zt_hyper zt_optim_hyper(const zt_optim *o, bool muon)
 
 /* ---- settings of a checkpoint ---- */
 
-/* True for a setting that is kept with a group. */
+/* True for a setting that checkpoints keep with a group. */
 static bool opt_is_of_group(const opt_setting *s)
 {
     if (s->kind == OPT_MUST || s->kind == OPT_FRESH || s->kind == OPT_IGNORED)
@@ -447,8 +451,8 @@ static bool opt_is_of_group(const opt_setting *s)
 }
 
 /*
- * What a setting of another class asks for, where this one has no such: the classes of torch have
- * all of them, and those of DeepSpeed would go on without.
+ * Refuse a setting that this class lacks and that would change results.  torch's classes have all
+ * of them, but DeepSpeed's would silently continue without.
  */
 static int opt_take_foreign(const char *key, const ckpt_value *v, ckpt_err *err)
 {
@@ -460,7 +464,7 @@ static int opt_take_foreign(const char *key, const ckpt_value *v, ckpt_err *err)
     return is ? opt_must(opt_find(key, OPT_ANY), v, err) : CKPT_OK;
 }
 
-/* Weight decay is apart from the gradient (AdamW), or is a part of it (Adam), as configured. */
+/* Check that weight decay is decoupled (AdamW) or not (Adam), as configured. */
 static int opt_take_decoupled(const zt_optim *o, const ckpt_value *fields, ckpt_err *err)
 {
     const ckpt_value *v = ckpt_value_get(fields, "decoupled_weight_decay");
@@ -479,7 +483,7 @@ static int opt_take_decoupled(const zt_optim *o, const ckpt_value *fields, ckpt_
                      v->as.i ? "" : " and optimizer.params.adam_w_mode to false");
 }
 
-/* State follows from the configuration's momentum: it is there, or not. */
+/* Check that momentum is as configured, because it decides whether there is state. */
 static int opt_take_momentum(const zt_optim *o, const zt_hyper *h, ckpt_err *err)
 {
     if (o->type != ZT_OPT_SGD || (h->momentum > 0) == (o->h.momentum > 0))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.h: optimizers, learning rate schedules and the loss scaler, with the settings and defaults
- * of DeepSpeed 0.19.8.
+ * optim.h: declares optimizers, learning rate schedules and the loss scaler, with the settings and
+ * defaults of DeepSpeed 0.19.8.
  *
- * Optimizers work on flat fp32 pieces (any cut of parameters: all of them are element by element,
- * except LAMB, whose norms are per piece).  The arithmetic over elements is the device's
- * (zt_update); this is the arithmetic per step.
+ * Optimizers work on flat fp32 pieces.  Any division of parameters is possible, because all are
+ * element-wise except LAMB, whose norms are per piece.  The device computes elements (zt_update);
+ * this code computes the numbers of each step.
  */
 #ifndef ZT_OPTIM_OPTIM_H
 #define ZT_OPTIM_OPTIM_H
@@ -26,31 +26,31 @@ typedef enum zt_optim_type {
 } zt_optim_type;
 
 /*
- * What may differ between parameter groups: an entry of param_groups says it, and a run that goes
- * on takes it from there.  Schedules change lr and betas.
+ * Settings that may differ between parameter groups.  Checkpoints keep them in param_groups, from
+ * which a resumed run takes them.  Schedules change lr and betas.
  */
 typedef struct zt_hyper {
     double lr, beta1, beta2, weight_decay, eps;
-    double momentum, dampening, lr_decay; /* SGD, Muon; SGD; Adagrad of torch */
+    double momentum, dampening, lr_decay; /* SGD, Muon; SGD; torch's Adagrad */
     double min_coeff, max_coeff;          /* LAMB */
     bool bias_correction, nesterov;
     bool muon_gram; /* Muon's ns_method */
 } zt_hyper;
 
-/* The optimizer block of the config, resolved. */
+/* The optimizer block of the config, with defaults filled in. */
 typedef struct zt_optim {
     zt_optim_type type;
-    const char *name; /* as the config spells it */
-    /* torch_adam, or torch's own class: state keys and defaults of torch */
+    const char *name; /* spelling of the config */
+    /* torch_adam, or a class of torch itself: torch's state keys and defaults */
     bool torch;
-    unsigned class; /* of optim.c: which settings it takes */
-    zt_hyper h;     /* what groups begin with */
+    unsigned class; /* of optim.c: bits of the settings' tables */
+    zt_hyper h;     /* initial values of groups */
     bool decoupled, eps_inside;
     double muon_lr, adam_lr; /* NaN: lr */
     int64_t freeze_step;
     /*
-     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: of the Adam
-     * half (zt_optim_state).
+     * State tensors per element and their names in checkpoints; n_state 0..2.  MUON: those of the
+     * Adam half (zt_optim_state).
      */
     unsigned n_state;
     const char *state[2]; /* "exp_avg", "exp_avg_sq" | "momentum_buffer" | "sum" */
@@ -58,36 +58,35 @@ typedef struct zt_optim {
 } zt_optim;
 
 /*
- * Read {"type": ..., "params": {...}}.  offload: the optimizer runs on the host although the model
- * does not.
+ * Read {"type": ..., "params": {...}}. offload: the optimizer runs on the host, the model does not.
  *
- * Errors  CKPT_EUNSUPPORTED: a type or setting that is not known or cannot be (named); CKPT_EUSAGE:
- *         a value
+ * Errors  CKPT_EUNSUPPORTED: a type or setting that is unknown or not supported (the text names
+ *         it); CKPT_EUSAGE: a wrong value
  */
 int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_err *err);
 
 /*
- * True for classes with betas: only theirs does OneCycle change (else the schedule's cycle_momentum
- * is to be cleared).
+ * True for classes with betas, because OneCycle changes only theirs (for others clear the
+ * schedule's cycle_momentum).
  */
 bool zt_optim_has_betas(const zt_optim *o);
 
 /*
- * The name of state i of a group in checkpoints; NULL: it has no such.  muon: of MUON, the
- * matrices' half.
+ * Name of state i of a group in checkpoints; NULL: the optimizer has no such state.  muon: the
+ * matrices' half of MUON.
  */
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 
-/* A group's settings before a schedule.  muon: of MUON, the matrices' half. */
+/* A group's settings before a schedule.  muon: the matrices' half of MUON. */
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
 
 /*
- * Take into h what a checkpoint's entry of param_groups says, of this or another class; what it
- * does not say stays as it is.
+ * Set h from a checkpoint's entry of param_groups, of this or another class; settings that it lacks
+ * stay.
  *
- * Errors  CKPT_EFORMAT: a value; CKPT_EUNSUPPORTED: it asks for what is not here (amsgrad), or
- *         against what o was configured for (weight decay apart from the gradient or with it,
- *         momentum or none), which is named with the way on
+ * Errors  CKPT_EFORMAT: a wrong value; CKPT_EUNSUPPORTED: a setting that is not supported
+ *         (amsgrad), or that contradicts o (decoupled weight decay or not, momentum or none); the
+ *         text names it and the remedy
  */
 int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err);
 
@@ -103,9 +102,8 @@ typedef struct zt_piece {
 } zt_piece;
 
 /*
- * Update one piece in place.  t: number of this update, from 1.  All types but ONEBIT_ADAM, and
- * MUON for its Adam part.
- * Source  the papers and formulas named in update.c
+ * Update one piece in place.  t: number of this update, from 1.  For all types except ONEBIT_ADAM;
+ * for MUON only the Adam part.  Source: the papers and formulas in update.c
  */
 void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t t,
                      const zt_piece *piece);
@@ -125,7 +123,7 @@ typedef struct zt_schedule {
     zt_schedule_type type;
     const char *name;
     int64_t last; /* last_batch_iteration: -1 before the first step */
-    double min_lr, max_lr, min_ratio, cos_ratio; /* max_lr NaN: the group's own */
+    double min_lr, max_lr, min_ratio, cos_ratio; /* max_lr NaN: the group's own rate */
     int64_t warmup, total;
     bool linear;
     double step_size, step_rate; /* range test */
@@ -134,17 +132,17 @@ typedef struct zt_schedule {
     int64_t first_stairs, second_stairs;
     bool cycle_momentum;
     /*
-     * Lists with one number per group, where the config has them instead of min_lr, max_lr,
-     * min_mom, max_mom.
+     * Lists with one number per group, if the config has them instead of min_lr, max_lr, min_mom,
+     * max_mom.
      */
     const ckpt_value *min_lrs, *max_lrs, *min_moms, *max_moms;
 } zt_schedule;
 
-/* Read {"type": ..., "params": {...}}; block NULL: constant. */
+/* Read {"type": ..., "params": {...}}; block NULL: constant rates. */
 int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err);
 
 /*
- * CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Before
+ * CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Must come before
  * zt_schedule_begin.
  */
 int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err);
@@ -152,25 +150,28 @@ int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err);
 /* Set the groups' hyper-parameters for update 0 (a new run); own_lr: each group's configured lr. */
 void zt_schedule_begin(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n);
 
-/* After an update that was applied: for the next one. */
+/* After an applied update, set the hyper-parameters of the next one. */
 void zt_schedule_step(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n);
 
 /* ---- loss scale ---- */
 
 typedef struct zt_scaler {
-    bool dynamic, consecutive, stage0; /* stage0: without hysteresis and abort (FP16_Optimizer) */
+    bool dynamic, consecutive, stage0; /* stage0: no hysteresis and no abort (FP16_Optimizer) */
     double scale, min_scale, factor;
     int64_t window, hysteresis, left, iter, last_overflow;
-    bool touched; /* the scale was changed: pickled as a float from then on */
+    bool touched; /* the scale has changed, so it is pickled as a float */
 } zt_scaler;
 
-/* The fp16 block (NULL, or no fp16: constant 1). */
+/* Read the fp16 block (NULL, or fp16 false: constant 1). */
 int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stage, ckpt_err *err);
 
-/* Fields that come from a file: what updates rely on, else CKPT_EFORMAT. */
+/* Check fields that were read from a file: CKPT_EFORMAT if updates cannot work with them. */
 int zt_scaler_check(const zt_scaler *s, ckpt_err *err);
 
-/* After each boundary.  CKPT_ELIMIT: an overflow at the smallest scale: the run cannot go on. */
+/*
+ * Call after each boundary.  CKPT_ELIMIT: an overflow at the smallest scale, so the run cannot go
+ * on.
+ */
 int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err);
 
 /* ---- 1-bit Adam (Tang et al. 2021) ---- */
@@ -178,28 +179,28 @@ int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err);
 struct zt_comm;
 typedef struct zt_onebit zt_onebit;
 
-/* Error feedback for one flat group of n elements, all of which every rank holds. */
+/* Error feedback for one flat group of n elements; every rank must hold all of them. */
 int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, ckpt_err *err);
 void zt_onebit_free(zt_onebit *b);
 
-/* True while gradients must be averaged over ranks before the update (before freeze_step). */
+/* True while gradients must be averaged over ranks before the update (until freeze_step). */
 bool zt_onebit_warm(const zt_optim *o, int64_t t);
 
-/* Update all n elements; piece->g is the averaged gradient while warm, this rank's own after. */
+/* Update all n elements; piece->g is the averaged gradient while warm, later this rank's own. */
 int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t t,
                      const zt_piece *piece, ckpt_err *err);
 
 /* ---- Muon (Jordan et al. 2024) ---- */
 
 /*
- * Replace g [rows, cols] (fp32) by the orthogonalised update, momentum [rows, cols] updated;
- * scratch: see size.
+ * Replace g [rows, cols] (fp32) by the orthogonalised update, and update momentum [rows, cols];
+ * scratch has zt_muon_scratch bytes.
  */
 uint64_t zt_muon_scratch(uint64_t rows, uint64_t cols); /* bytes */
 void zt_muon_direction(zt_device *d, const zt_hyper *h, uint64_t rows, uint64_t cols, float *g,
                        float *momentum, void *scratch);
 
-/* Apply directions: p = p (1 - lr weight_decay) - lr g g_scale; state is not used. */
+/* Apply directions: p = p (1 - lr weight_decay) - lr g g_scale.  The state stays. */
 void zt_muon_apply(zt_device *d, const zt_hyper *h, const zt_piece *piece);
 
 #endif

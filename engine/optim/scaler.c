@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scaler.c: the factor on the loss that keeps 16-bit gradients in range (Micikevicius et al. 2018).
+ * scaler.c: implements the loss scale, which keeps 16-bit gradients in range (Micikevicius et al.
+ * 2018).
  *
  * Source: DeepSpeed 0.19.8, runtime/fp16/loss_scaler.py (stages 1 to 3), fused_optimizer.py (stage
  * 0), runtime/precision_config.py (the settings).
@@ -13,10 +14,10 @@
 
 #include "engine/optim/optim.h"
 
-/* Beyond any count of steps, and sums of a few of them do not overflow. */
+/* Larger than any count of steps, and small enough that sums of a few do not overflow. */
 #define SC_MOST (INT64_C(1) << 53)
 
-/* A member of the block; NULL when absent or "auto", which stands for the default. */
+/* Get a member of the block; NULL if it is absent or "auto", which means the default. */
 static const ckpt_value *sc_get(const ckpt_value *block, const char *key)
 {
     const ckpt_value *v = ckpt_value_get(block, key);
@@ -24,7 +25,7 @@ static const ckpt_value *sc_get(const ckpt_value *block, const char *key)
     return v && ckpt_value_is(v, "auto") ? NULL : v;
 }
 
-/* A number, or a string that is one, as the original's typed blocks take them. */
+/* Convert a number, or a string with a number, because DeepSpeed's typed blocks accept both. */
 static bool sc_number(const ckpt_value *v, double *out)
 {
     char *end;
@@ -39,7 +40,7 @@ static bool sc_number(const ckpt_value *v, double *out)
     return end == v->as.text.at + v->as.text.n && isfinite(*out);
 }
 
-/* An integer, also written 1e3 or "1000". */
+/* Read an integer, also written as 1e3 or "1000". */
 static int sc_integer(const ckpt_value *block, const char *key, int64_t *out, ckpt_err *err)
 {
     const ckpt_value *v = sc_get(block, key);
@@ -53,7 +54,7 @@ static int sc_integer(const ckpt_value *block, const char *key, int64_t *out, ck
     return CKPT_OK;
 }
 
-/* true, false, or what is read as one of them (1, 0, "yes", "off" ...). */
+/* Read true, false, or a spelling of them (1, 0, "yes", "off" ...). */
 static int sc_flag(const ckpt_value *block, const char *key, bool *out, ckpt_err *err)
 {
     static const char *const words[2][6] = {{"0", "off", "f", "false", "n", "no"},
@@ -90,7 +91,7 @@ static bool sc_positive(double v)
     return isfinite(v) && v > 0;
 }
 
-/* What a dynamic scale needs; the original checks these only then. */
+/* Check the settings of a dynamic scale; DeepSpeed checks them only for dynamic scales. */
 static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *err)
 {
     if (power < -1022 || power > 1023)
@@ -137,7 +138,7 @@ int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stag
     *out = (zt_scaler){.stage0 = stage == 0, .scale = 1, .factor = 2, .window = 1000};
     out->hysteresis = 2;
     out->last_overflow = -1;
-    out->touched = true; // constants are floats
+    out->touched = true; // constants are pickled as floats
     if (v && (!sc_number(v, &scale) || scale < 0))
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale: a number >= 0 expected (0: dynamic)");
     rc = sc_integer(block, "initial_scale_power", &power, err);
@@ -159,7 +160,7 @@ int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stag
     return sc_limits(out, power, min, err);
 }
 
-/* An overflow: use up patience (hysteresis), then halve. */
+/* After an overflow: use up hysteresis, then halve the scale. */
 static int sc_lower(zt_scaler *s, ckpt_err *err)
 {
     double next = s->scale / s->factor;
@@ -173,13 +174,13 @@ static int sc_lower(zt_scaler *s, ckpt_err *err)
                          "gradients overflow although the loss scale is at its minimum of %g: the "
                          "run cannot go on (lower the learning rate, or use bf16)",
                          s->min_scale);
-    // the minimum is an integer in the config, and so is the scale that becomes it
+    // the config's minimum is an integer, so a scale set to it is pickled as one
     s->touched = s->min_scale <= next;
     s->scale = s->touched ? next : s->min_scale;
     return CKPT_OK;
 }
 
-/* A good step: double after every `window` of them without an overflow. */
+/* After a good step: double the scale after every `window` steps without an overflow. */
 static void sc_calm(zt_scaler *s)
 {
     int64_t since = s->iter - s->last_overflow - 1;
@@ -200,7 +201,7 @@ int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err)
     if (s->dynamic && overflow) {
         rc = sc_lower(s, err);
         if (rc != CKPT_OK) {
-            return rc; // as it was: iter does not advance
+            return rc; // unchanged: iter does not advance
         }
         s->last_overflow = s->iter;
     } else if (s->dynamic) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schedule.c: learning rates, and OneCycle's betas, over the updates.
+ * schedule.c: computes learning rates, and OneCycle's betas, over the updates.
  *
- * A schedule is a function of k, the updates applied so far less one (last_batch_iteration); update
- * 0 uses what the constructor sets.  The order of operations is that of the original, so that
- * values agree to the last bits.  Source: DeepSpeed 0.19.8, runtime/lr_schedules.py.
+ * A schedule is a function of k, the applied updates minus one (last_batch_iteration); update 0
+ * uses the constructor's values.  The order of operations is that of DeepSpeed 0.19.8,
+ * runtime/lr_schedules.py, so that values agree to the last bits.
  */
 #include <math.h>
 #include <stddef.h>
@@ -14,10 +14,13 @@
 
 #define SD_PI 3.14159265358979323846
 
-/* What a key may hold; Python's classes check little, what they would fail on later is refused. */
+/*
+ * Types of values.  Python's classes check little; values on which they would fail later are
+ * refused.
+ */
 typedef enum sd_kind {
     SD_NUMBER,
-    SD_LIST,  /* a number, or a list with one for each group: kept in the field at `list` */
+    SD_LIST,  /* a number, or a list with one for each group, stored at `list` */
     SD_COUNT, /* an integer */
     SD_STEPS, /* an integer > 0 */
     SD_BOOL,
@@ -35,7 +38,7 @@ typedef struct sd_key {
 
 static const sd_key sd_range[] = {
     {"lr_range_test_min_lr", SD_LIST, false, SD_AT(min_lr), SD_AT(min_lrs)},
-    {"lr_range_test_step_size", SD_STEPS, false, SD_AT(warmup), 0}, // until sd_finish
+    {"lr_range_test_step_size", SD_STEPS, false, SD_AT(warmup), 0}, // moved by sd_finish
     {"lr_range_test_step_rate", SD_NUMBER, false, SD_AT(step_rate), 0},
     {"lr_range_test_staircase", SD_BOOL, false, SD_AT(staircase), 0},
     {"last_batch_iteration", SD_COUNT, false, SD_AT(last), 0},
@@ -59,7 +62,7 @@ static const sd_key sd_cycle[] = {
     {NULL, SD_NUMBER, false, 0, 0},
 };
 
-/* WarmupLR; with total_num_steps before it also WarmupDecayLR. */
+/* Keys of WarmupLR; WarmupDecayLR has total_num_steps too. */
 static const sd_key sd_warmup[] = {
     {"total_num_steps", SD_COUNT, true, SD_AT(total), 0},
     {"warmup_min_lr", SD_LIST, false, SD_AT(min_lr), SD_AT(min_lrs)},
@@ -90,7 +93,7 @@ static const struct {
     {"WarmupCosineLR", ZT_WARMUP_COSINE, sd_cosine},
 };
 
-/* Names of torch and of transformers that configs hold, and what does the same, or nearly, here. */
+/* Schedulers of torch and transformers that configs may have, and the nearest one here. */
 static const struct {
     const char *name, *instead;
 } sd_others[] = {
@@ -111,7 +114,7 @@ static const struct {
     {"constant_with_warmup", "WarmupLR with \"warmup_type\": \"linear\""},
 };
 
-/* A finite number; true and false are none here, although Python would take them. */
+/* Convert a finite number; true and false are refused, although Python would take them. */
 static bool sd_number(const ckpt_value *v, double *out)
 {
     if (!v || (v->kind != CKPT_V_INT && v->kind != CKPT_V_FLOAT))
@@ -120,13 +123,13 @@ static bool sd_number(const ckpt_value *v, double *out)
     return isfinite(*out);
 }
 
-/* The text of all wrong values: key and what belongs there. */
+/* Report a wrong value: the key and the expected type. */
 static int sd_bad(const char *key, const char *expected, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EUSAGE, "scheduler.params.%s: %s expected", key, expected);
 }
 
-/* One number for all groups, or a list: the list stays in the config's tree. */
+/* Read one number for all groups, or a list, which stays in the config's tree. */
 static int sd_list(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_err *err)
 {
     ckpt_seq seq = ckpt_value_seq(v);
@@ -148,21 +151,21 @@ static int sd_count(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_e
 {
     double x;
 
-    // HJSON's reader turns 1000.0 into an integer; other fractions are errors in the original too
+    // HJSON's reader turns 1000.0 into an integer; other fractions are errors in DeepSpeed too
     if (!sd_number(v, &x) || fabs(x) > 0x1p53 || x != floor(x) || (k->kind == SD_STEPS && x <= 0))
         return sd_bad(k->name, k->kind == SD_STEPS ? "an integer > 0" : "an integer", err);
     *(int64_t *)(void *)((char *)s + k->at) = (int64_t)x;
     return CKPT_OK;
 }
 
-/* Where the class has None as the default, and so takes it. */
+/* True if the class accepts null, because its default is None. */
 static bool sd_may_be_null(const zt_schedule *s, const sd_key *k)
 {
     return k->at == SD_AT(second_size) || k->at == SD_AT(second_stairs) ||
            (s->type == ZT_WARMUP && k->at == SD_AT(max_lr));
 }
 
-/* One setting by its kind. */
+/* Read one setting by its type. */
 static int sd_set(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_err *err)
 {
     void *at = (char *)s + k->at;
@@ -181,7 +184,7 @@ static int sd_set(zt_schedule *s, const sd_key *k, const ckpt_value *v, ckpt_err
         *(bool *)at = v->as.i != 0;
         return v->kind == CKPT_V_BOOL ? CKPT_OK : sd_bad(k->name, "true or false", err);
     case SD_SHAPE:
-        *(bool *)at = ckpt_value_is(v, "linear"); // any other word is log
+        *(bool *)at = ckpt_value_is(v, "linear"); // any other word means log
         return v->kind == CKPT_V_STR ? CKPT_OK : sd_bad(k->name, "\"log\" or \"linear\"", err);
     }
     return CKPT_OK;
@@ -196,7 +199,7 @@ static const sd_key *sd_find(const sd_key *keys, const char *name)
     return NULL;
 }
 
-/* All settings of a block, then whether one is missing that the class cannot do without. */
+/* Read all settings of a block, and check that no required one is missing. */
 static int sd_params(zt_schedule *s, const sd_key *keys, const ckpt_value *params, ckpt_err *err)
 {
     ckpt_dict map = ckpt_value_map(params);
@@ -223,7 +226,7 @@ static void sd_defaults(zt_schedule *s)
 {
     s->last = -1;
     s->min_lr = s->type == ZT_RANGE_TEST ? 1e-3 : 0;
-    // WarmupLR alone goes up to each group's own rate
+    // only WarmupLR goes up to each group's own rate by default
     s->max_lr = s->type == ZT_WARMUP_DECAY ? 1e-3 : (double)NAN;
     s->cos_ratio = 1e-4;
     s->warmup = s->type == ZT_RANGE_TEST ? 2000 : 1000;
@@ -236,7 +239,7 @@ static void sd_defaults(zt_schedule *s)
     s->max_mom = 0.9;
 }
 
-/* What follows from the settings, and OneCycle's limits. */
+/* Compute dependent settings, and check OneCycle's limits. */
 static int sd_finish(zt_schedule *s, ckpt_err *err)
 {
     s->step_size = (double)s->warmup;
@@ -253,7 +256,7 @@ static int sd_finish(zt_schedule *s, ckpt_err *err)
     return s->decay_size < 0 ? sd_bad("decay_step_size", "a number >= 0", err) : CKPT_OK;
 }
 
-/* A type that is not one of ours: say what comes near. */
+/* Refuse an unknown type, and name the nearest one. */
 static int sd_not_here(const char *name, ckpt_err *err)
 {
     for (size_t i = 0; i < sizeof sd_others / sizeof *sd_others; i++) {
@@ -311,7 +314,7 @@ int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The number of group i. */
+/* Number of group i: from the list, or the number for all. */
 static double sd_of(const ckpt_value *list, size_t i, double all)
 {
     if (list && i < list->as.seq.n)
@@ -321,7 +324,7 @@ static double sd_of(const ckpt_value *list, size_t i, double all)
 
 /* ---- the functions of k ---- */
 
-/* Share of the warm-up that is done, 0 to 1. */
+/* Completed part of the warm-up, 0 to 1. */
 static double sd_gamma(const zt_schedule *s)
 {
     double k = (double)s->last, n = (double)s->warmup;
@@ -329,7 +332,7 @@ static double sd_gamma(const zt_schedule *s)
     return s->linear ? k / n : 1.0 / log(n) * log(k + 1);
 }
 
-/* WarmupLR and WarmupDecayLR: from min to max, then level or down a line to min at `total`. */
+/* WarmupLR and WarmupDecayLR: from min to max, then constant, or linear decay to min at `total`. */
 static double sd_warm_lr(const zt_schedule *s, double min, double max)
 {
     double k = (double)s->last, n = (double)s->warmup, total = (double)s->total;
@@ -344,7 +347,7 @@ static double sd_warm_lr(const zt_schedule *s, double min, double max)
     return min + (max - min) * gamma;
 }
 
-/* WarmupCosineLR: shares of the group's own rate, up and then down half a cosine wave. */
+/* WarmupCosineLR: fractions of the group's own rate, up and then down half a cosine wave. */
 static double sd_cosine_lr(const zt_schedule *s, double own)
 {
     double done, left, ratio;
@@ -359,7 +362,7 @@ static double sd_cosine_lr(const zt_schedule *s, double own)
     return own * fmax(0.0, s->cos_ratio + (1. - s->cos_ratio) * ratio);
 }
 
-/* LRRangeTest (Smith 2018): a line without an end, or its stairs. */
+/* LRRangeTest (Smith 2018): a line without an end, or a staircase. */
 static double sd_range_lr(const zt_schedule *s, double min)
 {
     double interval = (double)(s->last + 1) / s->step_size;
@@ -378,7 +381,7 @@ static double sd_height(const zt_schedule *s)
     double stairs = (double)(rising ? s->first_stairs : s->second_stairs);
 
     if (stairs > 0) {
-        double at = fmod(i, total); // counted, not from `height`, which may lie just below a stair
+        double at = fmod(i, total); // computed from i, because `height` may be just below a stair
 
         height = at <= s->first_size ? at * stairs / s->first_size
                                      : (total - at) * stairs / s->second_size;
@@ -387,7 +390,7 @@ static double sd_height(const zt_schedule *s)
     return height;
 }
 
-/* Decay steps since the cycle ended; 0 while it lasts, and when there is no decay. */
+/* Decay steps since the end of the cycle; 0 during the cycle, or without decay. */
 static double sd_decay(const zt_schedule *s, double rate)
 {
     double total = s->first_size + s->second_size;
@@ -395,7 +398,9 @@ static double sd_decay(const zt_schedule *s, double rate)
     return s->decay_size == 0 || rate == 0 ? 0 : ((double)s->last - total + 1) / s->decay_size;
 }
 
-/* OneCycle (Smith 2018): the rate and, against it, beta1; after the cycle both decay. */
+/*
+ * OneCycle (Smith 2018): the rate, and beta1 in the opposite direction; after the cycle both decay.
+ */
 static void sd_cycle_group(const zt_schedule *s, zt_hyper *h, size_t i)
 {
     double low = sd_of(s->min_lrs, i, s->min_lr), high = sd_of(s->max_lrs, i, s->max_lr);
@@ -412,7 +417,7 @@ static void sd_cycle_group(const zt_schedule *s, zt_hyper *h, size_t i)
     }
 }
 
-/* The rate of group i after `last` was counted up. */
+/* Set the rate of group i after `last` was incremented. */
 static void sd_group(const zt_schedule *s, zt_hyper *h, double own, size_t i)
 {
     double max = sd_of(s->max_lrs, i, s->max_lr), min = sd_of(s->min_lrs, i, s->min_lr);
@@ -439,7 +444,7 @@ static void sd_group(const zt_schedule *s, zt_hyper *h, double own, size_t i)
 void zt_schedule_begin(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n)
 {
     if (s->last != -1) {
-        return; // the config says where to go on: rates stay as they are until the next update
+        return; // a configured position: rates stay as they are until the next update
     }
     for (size_t i = 0; i < n; i++) {
         if (s->type == ZT_ONE_CYCLE) {

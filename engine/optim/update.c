@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * update.c: the arithmetic of one step: from settings, schedule and step number to the numbers that
- * the device's kernel takes.
+ * update.c: computes the numbers of one step for the device's kernel, from settings, schedule and
+ * step number.
  *
  * Sources: Adam, Kingma & Ba 2015; AdamW, Loshchilov & Hutter 2019; Adagrad, Duchi et al. 2011;
  * Lion, Chen et al. 2023; LAMB, You et al. 2020; SGD with momentum as in torch.optim.SGD.  Bias
- * corrections are powers of the step number, so that a resumed run goes on with the same bits.
+ * corrections are powers of the step number, so that a resumed run continues with the same bits.
  */
 #include <math.h>
 
 #include "engine/optim/optim.h"
 
-/* 1 - beta^t as DeepSpeed's CPU kernel has it: beta and the power are fp32. */
+/* 1 - beta^t with beta and the power in fp32, as in DeepSpeed's CPU kernel. */
 static float ud_left_single(double beta, int64_t t)
 {
     return 1.0f - (float)pow((double)(float)beta, (double)t);
 }
 
 /*
- * Adam's corrections c = 1 - beta^t: with torch's classes from doubles, else from floats, as each
- * reference has them; without correction both are 1.
+ * Adam's corrections c = 1 - beta^t: from doubles with torch's classes, else from floats, because
+ * the references differ.  Without correction both are 1.
  */
 static void ud_adam(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t t)
 {
@@ -39,7 +39,7 @@ static void ud_adam(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
     }
 }
 
-/* LAMB's are in the step size; the trust ratio is the kernel's. */
+/* LAMB's bias corrections are part of the step size; the kernel computes the trust ratio. */
 static void ud_lamb(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t t)
 {
     u->kind = ZT_LAMB;
@@ -48,24 +48,23 @@ static void ud_lamb(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
     u->max_coeff = h->max_coeff;
     u->decoupled = true;
     u->step_size = h->lr;
-    if (h->bias_correction) { // of betas in fp32, as the kernel has them
+    if (h->bias_correction) { // of fp32 betas, as in the kernel
         u->step_size *= sqrt(1 - pow((double)(float)h->beta2, (double)t)) /
                         (1 - pow((double)(float)h->beta1, (double)t));
     }
 }
 
-/* SGD, whose momentum buffer starts as the first gradient. */
+/* SGD; the first gradient initialises the momentum buffer. */
 static void ud_sgd(zt_update *u, const zt_hyper *h, const zt_piece *piece, int64_t t)
 {
     u->kind = ZT_SGD;
-    u->beta1 = h->momentum; // not the schedule's: torch's class has no betas
+    u->beta1 = h->momentum; // not the schedule's beta1, because torch's class has no betas
     u->m = h->momentum > 0 ? piece->state[0] : NULL;
     u->first = t == 1;
     u->nesterov = h->nesterov;
     u->dampening = h->dampening;
 }
 
-/* What all kinds share. */
 static zt_update ud_start(const zt_hyper *h, const zt_piece *piece)
 {
     zt_update u = {

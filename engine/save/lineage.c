@@ -141,7 +141,7 @@ static void lg_up(char *path)
     path[n] = 0;
 }
 
-/* Find the folder of the checkpoint; false: there is none. *named: the path itself names it. */
+/* Find the folder of the checkpoint; false: there is none.  *named: the path itself names it. */
 static bool lg_find(char *out, const char *path, const char *tag, bool *named, struct stat *st)
 {
     int n = snprintf(out, LG_PATH, "%s/%s", path, tag);

@@ -158,7 +158,7 @@ static int sh_gather_to(zt_zero *z, uint32_t param, void *to, ckpt_err *err)
 }
 
 /*
- * Begin to gather a parameter, unless it is gathered already or under way. *room false: the pool is
+ * Begin to gather a parameter, unless that is done already or under way.  *room false: the pool is
  * full.
  */
 static int sh_fetch(zt_zero *z, uint32_t param, bool *room, ckpt_err *err)
