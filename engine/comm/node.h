@@ -55,6 +55,7 @@ int zt_node_meet(zt_node *n, const zt_call *call, ckpt_err *err);
 /* Meet in the course of an operation.  Errors: CKPT_EIO, a rank has ended. */
 int zt_node_again(zt_node *n, const zt_call *call, ckpt_err *err);
 
+/* Staging half 0 or 1 of a rank, which only that rank writes. */
 unsigned char *zt_node_half(const zt_node *n, int rank, unsigned half);
 
 /* True for the first rank that calls it, and only for that one: the rank that prints. */

@@ -21,6 +21,7 @@ typedef struct zt_mate {
     int64_t rank;
 } zt_mate;
 
+/* The identity of the calling process. */
 zt_process zt_process_self(void);
 
 /* False if it has ended (a zombie included).  True while it runs, and if /proc does not show it. */

@@ -108,6 +108,7 @@ int ds_note(ds_context *x, const char *fmt, ...) CKPT_PRINTF(2, 3);
 enum { DS_SHOWN = 64 };
 const char *ds_show(const ckpt_value *v, char out[DS_SHOWN]);
 
+/* True if v is the string "auto". */
 bool ds_is_auto(const ckpt_value *v);
 
 /*

@@ -34,6 +34,7 @@ typedef struct zt_saver zt_saver;
 int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err);
 void zt_saver_free(zt_saver *s); /* cancels a save under way; NULL is fine */
 
+/* The runtime that a saver saves; borrowed. */
 zt_zero *zt_saver_zero(const zt_saver *s);
 
 /*
