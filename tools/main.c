@@ -203,7 +203,7 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
     int rc = args_parse(&args, verb, argc, argv, err);
 
     if (rc == CKPT_OK && args.line.help)
-        cli_help(verb);
+        cli_help(verb, args.line.help_all);
     else if (rc == CKPT_OK && args.line.version)
         main_version();
     else if (rc == CKPT_OK)

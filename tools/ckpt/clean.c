@@ -109,11 +109,11 @@ static int clean_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option clean_options[] = {
-    {"dry-run", 'n', CLI_FLAG, offsetof(cli_args, dry_run), NULL, "remove nothing, only list"},
+    {"dry-run", 'n', CLI_FLAG, offsetof(cli_args, dry_run), NULL, "list files; remove nothing"},
     {"force", 'f', CLI_FLAG, offsetof(cli_args, run.force), NULL,
-     "temporary files of less than an hour, too"},
+     "remove temporary files younger than an hour, too"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
-    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print only what is kept"},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print kept files only"},
     CLI_NO_SANDBOX,
     CLI_END,
 };

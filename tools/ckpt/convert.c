@@ -366,13 +366,14 @@ static const cli_option convert_options[] = {
     {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
     PREPARE_OPTIONS,
     {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3",
-     "training state: ZeRO stage (the source's)"},
-    {"compress", 0, CLI_FLAG, AT(target.deflate), NULL, "npz: deflated, as savez_compressed does"},
+     "ZeRO stage (default: same as the source)"},
+    {"compress", 0, CLI_FLAG, AT(target.deflate), NULL, "compress npz, as savez_compressed does"},
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace existing outputs"},
-    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk (scratch use)"},
-    {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan, write nothing"},
+    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL,
+     "do not sync files to disk (scratch data only)"},
+    {"dry-run", 'n', CLI_FLAG, AT(dry_run), NULL, "print the plan; write nothing"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print the plan or the report as JSON"},
-    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
     CLI_LOCAL,
     CLI_SPREAD,
     CLI_NO_SANDBOX,
@@ -384,6 +385,14 @@ static const cli_moot convert_moot[] = {
     {NULL, NULL, NULL},
 };
 
+static const cli_heading convert_headings[] = {
+    {"Common options", "to dtype max-shard-size include exclude tag map adapter force dry-run"},
+    PREPARE_HEADINGS,
+    {"Output", "no-side-files compress no-fsync json quiet memory jobs "
+               "local-target hostfile"},
+    {NULL, NULL},
+};
+
 const cli_verb verb_convert = {
     .name = "convert",
     .command = "ckpt convert",
@@ -391,6 +400,7 @@ const cli_verb verb_convert = {
     .summary = "Convert the weights of a checkpoint to another format.",
     .options = convert_options,
     .moot = convert_moot,
+    .headings = convert_headings,
     .min = 2,
     .max = 2,
     .uses = "ro",

@@ -428,16 +428,14 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option doctor_options[] = {
-    {"deep", 'd', CLI_FLAG, offsetof(cli_args, deep), NULL,
-     "read everything: each CRC, each value, not only structure"},
+    {"deep", 'd', CLI_FLAG, offsetof(cli_args, deep), NULL, "check each CRC and each value"},
     {"fix-latest", 0, CLI_FLAG, offsetof(cli_args, fix_latest), NULL,
-     "let `latest` name the newest whole tag"},
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL,
-     "every problem of a tag, not only the gravest"},
+     "point `latest` to the newest whole tag"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "print all problems of each tag"},
     {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE",
-     "for buffers of --deep, in all (256MiB)"},
+     "size of all buffers of --deep (default: 256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
-     "threads of --deep (one per processor, at most 8)"},
+     "number of threads of --deep (default: one per processor, at most 8)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print the names of whole tags only"},
     CLI_LOCAL,

@@ -29,7 +29,7 @@ static int help_run(cli_args *a, ckpt_err *err)
     const cli_verb *v = cli_find(a->commands, a->operand[0]);
     if (!v)
         return fail(err, CKPT_EUSAGE, "'%s' is not a command", a->operand[0]);
-    cli_help(v);
+    cli_help(v, a->line.help_all);
     return CKPT_OK;
 }
 

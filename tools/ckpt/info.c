@@ -184,13 +184,14 @@ static int info_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option info_options[] = {
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "also optimizer state"},
-    {"files", 'f', CLI_FLAG, offsetof(cli_args, details), NULL, "list every file"},
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "include optimizer state"},
+    {"files", 'f', CLI_FLAG, offsetof(cli_args, details), NULL, "list all files"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
+     "read this tag (default: the latest)"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
-     "tensor-parallel slices one by one"},
+     "show tensor-parallel slices separately"},
     {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
-     "how slices are joined (JSON)"},
+     "read the rules that join slices (JSON)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,

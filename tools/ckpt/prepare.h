@@ -22,78 +22,97 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
 // clang-format off
 #define PREPARE_OPTIONS \
     {"dtype", 0, CLI_DTYPES, PREPARE_AT(target.dtypes), "D[:GLOB,...]", \
-     "of all floating tensors (masters: fp32)"}, \
+     "dtype of floating tensors (default: the source's; masters fp32)"}, \
     {"max-shard-size", 0, CLI_SIZE, PREPARE_AT(target.max_shard_size), "SIZE", \
-     "largest file of a folder (5GB; 0: one file)"}, \
+     "largest file of a folder (default: 5GB; 0: one file)"}, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(target.world), "N", \
-     "of training state, hf-sharded: ranks (the source's)"}, \
-    {"include", 0, CLI_LIST, PREPARE_AT(include), "GLOB", "only names that match (again: or)"}, \
-    {"exclude", 0, CLI_LIST, PREPARE_AT(exclude), "GLOB", "no names that match"}, \
-    {"rename", 0, CLI_FILE, PREPARE_AT(rename), "FILE", "rules, one a line: PATTERN REPLACEMENT"}, \
+     "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
+    {"include", 0, CLI_LIST, PREPARE_AT(include), "GLOB", \
+     "include tensors matching GLOB (repeatable)"}, \
+    {"exclude", 0, CLI_LIST, PREPARE_AT(exclude), "GLOB", \
+     "exclude tensors matching GLOB (repeatable)"}, \
+    {"rename", 0, CLI_FILE, PREPARE_AT(rename), "FILE", \
+     "rename tensors by rules: PATTERN REPLACEMENT in each line"}, \
     {"keep-names", 0, CLI_FLAG, PREPARE_AT(keep_names), NULL, \
-     "keep prefixes of wrappers in names"}, \
+     "keep wrapper prefixes such as module. in names"}, \
     {"map", 0, CLI_TEXT, PREPARE_AT(map), "NAME|FILE", \
-     "from one layout to another (ckpt maps): hf:megatron"}, \
+     "apply a layout map (see ckpt maps): hf:megatron"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(hub_layout), CLI_LAYOUTS, \
-     "of weights the hub's or training's; of dcp whose"}, \
+     "names of weights (hub, native) or of dcp (others)"}, \
     {"backwards", 0, CLI_FLAG, PREPARE_AT(backwards), NULL, \
-     "a map's FILE is read from right to left"}, \
+     "apply the map's FILE from right to left"}, \
     {"config", 0, CLI_SOURCE, PREPARE_AT(config), "PATH", \
-     "config.json, or its model's folder: not the source's own"}, \
+     "read config.json here instead of beside the source"}, \
     {"size", 0, CLI_LIST, PREPARE_AT(sizes), "NAME=VALUE", \
-     "a size or value that the map asks for (again)"}, \
+     "set a value that the map asks for (repeatable)"}, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
-     "merge this LoRA adapter, a folder or run (again: another)"}, \
+     "merge a LoRA adapter, a folder or a run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
-     "tokens: rows of embedding and head, cut or added"}, \
+     "resize embedding and head to N tokens"}, \
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \
-     "tensors with these rows (by config.json)"}, \
+     "tensors to resize (default: by config.json)"}, \
     {"tie", 0, CLI_TEXT, PREPARE_AT(tie), "HEAD[=TABLE]", \
-     "leave a head out that equals its table"}, \
+     "leave HEAD out if it equals TABLE"}, \
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", \
-     "hf: to fp8-block[:RxC] or fp8-channel"}, \
+     "quantize to fp8-block[:RxC] or fp8-channel (hf)"}, \
     {"quantize-skip", 0, CLI_LIST, PREPARE_AT(quantize_skip), "GLOB", \
-     "weights that stay floats (again: or)"}, \
-    {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "write tied names in full"}, \
+     "keep weights matching GLOB as floats (repeatable)"}, \
+    {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "write tied tensors separately"}, \
     {"adapter-only", 0, CLI_FLAG, PREPARE_AT(adapter_only), NULL, \
-     "the adapter of a run that trained one, as PEFT's folder"}, \
+     "export the adapter of a run as a PEFT folder"}, \
     {"adapter-config", 0, CLI_FILE, PREPARE_AT(adapter_config), "FILE", \
-     "a run's adapter_config.json (the one beside it)"}, \
+     "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
-     "of several adapters, this one"}, \
-    {"tag", 't', CLI_TEXT, PREPARE_AT(open.tag), "TAG", "this tag instead of the latest"}, \
+     "select one of several adapters"}, \
+    {"tag", 't', CLI_TEXT, PREPARE_AT(open.tag), "TAG", "read this tag (default: the latest)"}, \
     {"with-optimizer", 0, CLI_FLAG, PREPARE_AT(open.with_optimizer), NULL, \
-     "also optimizer state"}, \
+     "include optimizer state"}, \
     {"weights-only", 0, CLI_FLAG, PREPARE_AT(open.weights_only), NULL, \
-     "DeepSpeed: 16-bit weights of the model files, without optimizer files"}, \
+     "read 16-bit weights from DeepSpeed's model files only"}, \
     {"keep-slices", 0, CLI_FLAG, PREPARE_AT(open.keep_slices), NULL, \
-     "tensor-parallel slices stay apart"}, \
-    {"slice-rules", 0, CLI_FILE, PREPARE_AT(slice_rules), "FILE", "how slices are joined (JSON)"}, \
+     "keep tensor-parallel slices separate"}, \
+    {"slice-rules", 0, CLI_FILE, PREPARE_AT(slice_rules), "FILE", \
+     "read the rules that join slices (JSON)"}, \
     {"order", 0, CLI_FILE, PREPARE_AT(order), "FILE", \
-     "training state: names in order, or 'stored'"}, \
+     "order of the parameters: names in FILE, or 'stored'"}, \
     {"to-tag", 0, CLI_TEXT, PREPARE_AT(target.tag), "NAME", \
-     "training state: name of the new tag"}, \
+     "name of the new tag"}, \
     {"drop-optimizer", 0, CLI_FLAG, PREPARE_AT(target.fresh_optimizer), NULL, \
-     "training state: moments of zero, step 0"}, \
+     "write moments of zero and step 0"}, \
     {"keep-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_kept), NULL, \
-     "training state: objects of unknown classes go along"}, \
+     "copy objects of unknown classes"}, \
     {"drop-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_dropped), NULL, \
-     "training state: leave them out"}, \
+     "leave objects of unknown classes out"}, \
     {"no-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "leave frozen parameters out"}, \
-    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "the same"}, \
+    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "same as --no-frozen"}, \
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
-     "a shard alone, not its whole checkpoint"}, \
+     "read this shard alone, not its checkpoint"}, \
     {"ignore-copies", 0, CLI_FLAG, PREPARE_AT(open.ignore_copies), NULL, \
      "do not compare masters with 16-bit copies"}, \
     {"require-crc", 0, CLI_FLAG, PREPARE_AT(open.require_crc), NULL, \
      "refuse records without CRC-32"}, \
-    {"strict", 0, CLI_FLAG, PREPARE_AT(strict), NULL, "warnings are errors: nothing is written"}, \
+    {"strict", 0, CLI_FLAG, PREPARE_AT(strict), NULL, "fail on warnings; write nothing"}, \
     {"allow-overflow", 0, CLI_FLAG, PREPARE_AT(allow_overflow), NULL, \
-     "values beyond the dtype's range may be lost"}, \
-    {"memory", 0, CLI_SIZE, PREPARE_AT(run.memory), "SIZE", "for buffers, in all (256MiB)"}, \
-    {"jobs", 'j', CLI_COUNT, PREPARE_AT(run.jobs), "N", "threads (one per processor, at most 8)"}, \
+     "accept values beyond the dtype's range"}, \
+    {"memory", 0, CLI_SIZE, PREPARE_AT(run.memory), "SIZE", \
+     "size of all buffers (default: 256MiB)"}, \
+    {"jobs", 'j', CLI_COUNT, PREPARE_AT(run.jobs), "N", \
+     "number of threads (default: one per processor, at most 8)"}, \
     {"no-side-files", 0, CLI_FLAG, PREPARE_AT(no_side_files), NULL, \
-     "do not copy config and tokenizer"}
+     "do not copy config and tokenizer files"}
+// clang-format on
+
+/* Their headings in help texts, after that of the common options. */
+// clang-format off
+#define PREPARE_HEADINGS \
+    {"Source", "tag as-file with-optimizer weights-only no-frozen exclude-frozen keep-slices " \
+               "slice-rules ignore-copies require-crc strict no-sandbox local"}, \
+    {"Names and layout", "rename keep-names map backwards layout config size"}, \
+    {"Precision and shape", "allow-overflow quantize quantize-skip vocab-size vocab-tensor tie " \
+                            "untie"}, \
+    {"Adapters", "adapter adapter-only adapter-config adapter-name"}, \
+    {"Training state", "world stage order to-tag drop-optimizer keep-objects drop-objects " \
+                       "moments sub-group-size deepspeed-version join"}
 // clang-format on
 
 /* Those of them that have no effect without another one. */

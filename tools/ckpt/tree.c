@@ -76,10 +76,11 @@ static int tree_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option tree_options[] = {
-    {"depth", 'd', CLI_COUNT, offsetof(cli_args, depth), "N", "go N levels deep (100)"},
+    {"depth", 'd', CLI_COUNT, offsetof(cli_args, depth), "N", "print N levels (default: 100)"},
     {"max-items", 'n', CLI_COUNT64, offsetof(cli_args, max_items), "N",
-     "show N items of each container (all)"},
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", "this tag instead of the latest"},
+     "print N items of each container (default: all)"},
+    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
+     "read this tag (default: the latest)"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,

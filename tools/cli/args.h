@@ -83,17 +83,17 @@ typedef struct cli_args {
 #define CLI_LOCAL                                                                                  \
     {                                                                                              \
         "local", 0, CLI_FLAG, offsetof(cli_args, local), NULL,                                     \
-            "under mpirun: what is read is on each machine's own disk"                             \
+            "under mpirun: read inputs from each machine's own disk"                               \
     }
 
 /* Those of commands that write what several machines may get on disks of their own. */
 #define CLI_SPREAD                                                                                 \
     {"local-target", 0,                                                                            \
      CLI_FLAG,       offsetof(cli_args, local_target),                                             \
-     NULL,           "the same of what is written: each gets its ranks' files"},                   \
+     NULL,           "under mpirun: write each machine its ranks' files"},                         \
     {                                                                                              \
         "hostfile", 0, CLI_FILE, offsetof(cli_args, hostfile), "FILE",                             \
-            "with --local-target: 'host slots=N' lines say whose ranks are where"                  \
+            "with --local-target: assign ranks to hosts ('host slots=N')"                          \
     }
 
 /* What --layout takes: of weights, then of dcp. */
@@ -103,7 +103,7 @@ typedef struct cli_args {
 #define CLI_NO_SANDBOX                                                                             \
     {                                                                                              \
         "no-sandbox", 0, CLI_FLAG, offsetof(cli_args, no_sandbox), NULL,                           \
-            "keep all rights while reading: see ckpt(1)"                                           \
+            "read without the sandbox, see ckpt(1)"                                                \
     }
 
 /*

@@ -63,13 +63,71 @@ static void help_option(const cli_option *o)
     out_printf("%s\n", cli_option_help(o, formats));
 }
 
-void cli_help(const cli_verb *verb)
+/* True if an option of this name stands under the heading. */
+static bool help_lists(const cli_heading *heading, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = heading->options; *at; at += strspn(at, " ")) {
+        size_t own = strcspn(at, " ");
+
+        if (own == n && strncmp(at, name, n) == 0)
+            return true;
+        at += own;
+    }
+    return false;
+}
+
+/* The first heading of an option; the end of the list: it has none. */
+static const cli_heading *help_heading_of(const cli_verb *verb, const char *name)
+{
+    const cli_heading *h = verb->headings;
+
+    while (h->title && !help_lists(h, name))
+        h++;
+    return h;
+}
+
+/* The options of a heading in the order of the table; the end of the list: those without one. */
+static void help_heading(const cli_verb *verb, const cli_heading *heading)
 {
     const cli_option *o;
 
-    out_printf("Usage: %s [options]%s%s\n\n%s\n\nOptions:\n", verb->command,
-               *verb->operands ? " " : "", verb->operands, verb->summary);
-    for (size_t i = 0; (o = cli_option_at(verb, i)); i++)
+    out_printf("%s:\n", heading->title ? heading->title : "Other options");
+    for (size_t i = 0; (o = cli_option_at(verb, i)); i++) {
+        if (help_heading_of(verb, o->name) == heading)
+            help_option(o);
+    }
+}
+
+/* A command with too many options for one screen: the most needed ones, or all by headings. */
+static void help_by_headings(const cli_verb *verb, bool all)
+{
+    const cli_heading *h = verb->headings;
+    size_t n = 0;
+
+    help_heading(verb, h);
+    while (all && h->title) {
+        out_printf("\n");
+        help_heading(verb, ++h);
+    }
+    while (cli_option_at(verb, n))
+        n++;
+    if (!all)
+        out_printf("\n%s --help=all shows all %zu options.\n", verb->command, n);
+}
+
+void cli_help(const cli_verb *verb, bool all)
+{
+    const cli_option *o;
+
+    out_printf("Usage: %s [options]%s%s\n\n%s\n\n", verb->command, *verb->operands ? " " : "",
+               verb->operands, verb->summary);
+    if (verb->headings)
+        help_by_headings(verb, all);
+    else
+        out_printf("Options:\n");
+    for (size_t i = 0; !verb->headings && (o = cli_option_at(verb, i)); i++)
         help_option(o);
     if (verb->notes)
         out_printf("\n%s\n", verb->notes);

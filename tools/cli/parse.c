@@ -20,7 +20,7 @@ enum {
 
 /* Every command has these; their fields are those of the line. */
 static const cli_option common[] = {
-    {"help", 'h', CLI_FLAG, offsetof(cli_line, help), NULL, "show this help"},
+    {"help", 'h', CLI_FLAG, offsetof(cli_line, help), NULL, "show the options"},
     {"version", 'V', CLI_FLAG, offsetof(cli_line, version), NULL, "show the version"},
 };
 
@@ -113,7 +113,9 @@ static void cli_fill(cli_tables *t, const cli_verb *verb)
         for (; n < sizeof t->names[i] - 1 && o->name[n]; n++)
             t->names[i][n] = cli_plain(o->name[n]);
         t->longs[i].name = t->names[i];
-        t->longs[i].has_arg = o->kind == CLI_FLAG ? no_argument : required_argument;
+        t->longs[i].has_arg = o == &common[0] && verb->headings ? optional_argument
+                              : o->kind == CLI_FLAG             ? no_argument
+                                                                : required_argument;
         t->longs[i].val = CLI_FIRST + (int)i;
         if (o->letter)
             *s++ = o->letter;
@@ -219,6 +221,10 @@ int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *er
 
     if (own)
         line->given[o - line->verb->options] = true;
+    if (o == &common[0] && word && strcmp(word, "all") != 0)
+        return fail(err, CKPT_EUSAGE, "--help: expected 'all' or nothing, found '%s'", word);
+    if (o == &common[0])
+        line->help_all = word != NULL;
     if (o->kind == CLI_MORE)
         return line->verb->more(line, word, err);
     if (o->kind == CLI_LIST || o->kind == CLI_SOURCES)

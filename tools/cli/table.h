@@ -71,6 +71,14 @@ typedef struct cli_moot {
     const char *option, *with, *without;
 } cli_moot;
 
+/*
+ * A heading of a long help text and the names of its options, divided by spaces.  The first heading
+ * of a command has the options that most users need: --help shows these alone.
+ */
+typedef struct cli_heading {
+    const char *title, *options;
+} cli_heading;
+
 struct cli_args;
 struct cli_line;
 
@@ -80,10 +88,11 @@ typedef struct cli_verb {
     const char *command;  /* as users type it: "ckpt ls" */
     const char *operands; /* "PATH [SUBPATH]"; "a|b|c": one of these, which completion offers */
     const char *summary;
-    const char *notes;         /* after the options in help texts, or NULL */
-    const cli_option *options; /* ends with CLI_END; --help and --version need no entry */
-    const cli_moot *moot;      /* ends with a NULL option, or NULL */
-    int min, max;              /* operands */
+    const char *notes;           /* after the options in help texts, or NULL */
+    const cli_option *options;   /* ends with CLI_END; --help and --version need no entry */
+    const cli_moot *moot;        /* ends with a NULL option, or NULL */
+    const cli_heading *headings; /* ends with a NULL title; NULL: --help shows all options */
+    int min, max;                /* operands */
     /*
      * A letter for each operand, for the sandbox and completion: 'r' a checkpoint that is read,
      * 'e' a folder in which files are replaced or removed, 'l' the same with --fix-latest, 'o' an
@@ -115,6 +124,7 @@ typedef struct cli_line {
     char *const *operand; /* what is not an option, in order; verb->min..max of them */
     int n_operands;
     bool help, version;
+    bool help_all;               /* --help=all: the options of every heading */
     bool given[CLI_MAX_OPTIONS]; /* by the verb's own table of options */
     int argc;
     char **owned; /* rewritten copies of argv */
@@ -160,8 +170,8 @@ const char *cli_given(const cli_line *line, size_t at);
 /* The command of this name in a table that ends with NULL; NULL when there is none. */
 const cli_verb *cli_find(const cli_verb *const *commands, const char *name);
 
-/* Print the help of a command to stdout. */
-void cli_help(const cli_verb *verb);
+/* Print the help of a command to stdout; all: every option of a command that has headings. */
+void cli_help(const cli_verb *verb, bool all);
 
 /*
  * Print to stdout what makes a shell ("bash", "zsh", "fish") complete the options, values and

@@ -222,24 +222,28 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 #define ZERO_OPTIONS                                                                               \
     {"max_shard_size",          0,      CLI_SIZE,                                                  \
-     AT(target.max_shard_size), "SIZE", "largest file of the output (5GB; 0: one file)"},          \
+     AT(target.max_shard_size), "SIZE", "largest file (default: 5GB; 0: one file)"},               \
         {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
-        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "this tag instead of the latest"},             \
+        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag (default: the latest)"},        \
         {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
          AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
-        {"keep_slices", 0, CLI_FLAG, AT(open.keep_slices), NULL, "slices stay apart"},             \
-        {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "how slices are joined (JSON)"},     \
+        {"keep_slices",        0,    CLI_FLAG,                                                     \
+         AT(open.keep_slices), NULL, "keep tensor-parallel slices separate"},                      \
+        {"slice_rules",   0,      CLI_FILE,                                                        \
+         AT(slice_rules), "FILE", "read the rules that join slices (JSON)"},                       \
         {"weights_only",        0,    CLI_FLAG,                                                    \
          AT(open.weights_only), NULL, "16-bit weights, without optimizer files"},                  \
-        {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace another model"},                    \
+        {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing other model"},          \
         {"ignore_copies",        0,    CLI_FLAG,                                                   \
          AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
-        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "also print every parameter"},                   \
-        {"strict", 0, CLI_FLAG, AT(strict), NULL, "warnings are errors: nothing is written"},      \
-        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "for buffers, in all (256MiB)"},           \
-        {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N", "threads (one per processor, at most 8)"},     \
-        {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL, "do not wait for the disk"},             \
-        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"}, CLI_LOCAL,          \
+        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"},                         \
+        {"strict", 0, CLI_FLAG, AT(strict), NULL, "fail on warnings; write nothing"},              \
+        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "size of all buffers (default: 256MiB)"},  \
+        {"jobs",       'j', CLI_COUNT,                                                             \
+         AT(run.jobs), "N", "number of threads (default: one per processor, at most 8)"},          \
+        {"no-fsync",       0,    CLI_FLAG,                                                         \
+         AT(run.no_fsync), NULL, "do not sync files to disk (scratch data only)"},                 \
+        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"}, CLI_LOCAL,    \
         CLI_SPREAD, CLI_NO_SANDBOX,                                                                \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
@@ -248,7 +252,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 static const cli_option fp32_options[] = {ZERO_OPTIONS};
 
 static const cli_option torch_options[] = {
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "bf16|fp16|fp32", "required"},
+    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "bf16|fp16|fp32", "output dtype; required"},
     ZERO_OPTIONS,
 };
 

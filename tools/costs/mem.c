@@ -417,11 +417,11 @@ static int mem_run(cli_args *a, ckpt_err *err)
 
 static const cli_option mem_options[] = {
     {"stage", 0, CLI_COUNT64, offsetof(cli_args, stage), "2|3",
-     "only the table of this ZeRO stage"},
+     "print the table of this ZeRO stage only"},
     {"gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "GPUs of each node (1)"},
-    {"num-gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "the same, as DeepSpeed has it"},
+    {"num-gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "same, DeepSpeed's name"},
     {"nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "nodes (1)"},
-    {"num-nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "the same, as DeepSpeed has it"},
+    {"num-nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "same, DeepSpeed's name"},
     {"link", 0, CLI_NUMBER, offsetof(cli_args, link), "GB/s",
      "speed of each GPU to others of its node, each way"},
     {"node-link", 0, CLI_NUMBER, offsetof(cli_args, node_link), "GB/s",

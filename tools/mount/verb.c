@@ -313,19 +313,21 @@ static int mount_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 static const cli_option mount_options[] = {
     {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
-    {"name", 0, CLI_TEXT, AT(name), "FILE", "of one file (model, with the format's suffix)"},
+    {"name", 0, CLI_TEXT, AT(name), "FILE",
+     "name of a single file (default: model and the suffix)"},
     {"verify", 0, CLI_FLAG, AT(check_first), NULL,
-     "compare a record's CRC before its first byte is given out"},
-    {"daemon", 0, CLI_FLAG, AT(daemon), NULL, "return once it is mounted; messages go to syslog"},
-    {"allow-other", 0, CLI_FLAG, AT(allow_other), NULL, "other users may read it, too"},
+     "check the CRC of each record before serving it"},
+    {"daemon", 0, CLI_FLAG, AT(daemon), NULL, "return after mounting; send messages to syslog"},
+    {"allow-other", 0, CLI_FLAG, AT(allow_other), NULL, "allow other users to read"},
     PREPARE_OPTIONS,
-    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3", "ZeRO stage (the source's)"},
+    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3",
+     "ZeRO stage (default: same as the source)"},
     {"sub-group-size", 0, CLI_COUNT64, AT(target.sub_group_size), "N",
-     "stage 3: elements (the source's, or 1e9)"},
+     "stage 3 sub-groups of N elements (default: the source's, or 1e9)"},
     {"deepspeed-version", 0, CLI_TEXT, AT(target.version), "V",
-     "training state: for it (the source's)"},
-    {"join", 0, CLI_FLAG, AT(join), NULL, "training state: join tensor-parallel slices"},
-    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "only warnings and errors"},
+     "write for DeepSpeed V (default: the source's)"},
+    {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
+    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
     CLI_NO_SANDBOX,
     CLI_END,
 };
@@ -335,6 +337,13 @@ static const cli_moot mount_moot[] = {
     {NULL, NULL, NULL},
 };
 
+static const cli_heading mount_headings[] = {
+    {"Common options", "to name dtype daemon verify allow-other include exclude tag world"},
+    PREPARE_HEADINGS,
+    {"Output", "max-shard-size no-side-files quiet memory jobs"},
+    {NULL, NULL},
+};
+
 const cli_verb verb_mount = {
     .name = "mount",
     .command = "ckpt mount",
@@ -342,6 +351,7 @@ const cli_verb verb_mount = {
     .summary = "Show a checkpoint as files of another format, without writing them.",
     .options = mount_options,
     .moot = mount_moot,
+    .headings = mount_headings,
     .min = 2,
     .max = 2,
     .uses = "rm",

@@ -16,7 +16,7 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
 
     *rc = CKPT_OK;
     if (asked->help)
-        cli_help(&options_verb);
+        cli_help(&options_verb, asked->help_all);
     else if (asked->version)
         out_printf("zerotrain %s\n", ckpt_version());
     else if (asked->completion)

@@ -54,7 +54,7 @@ typedef struct told {
     const char *notes[TOLD_NOTES]; /* of names without effect here */
     size_t n_notes;
     // what was asked for instead of a run
-    bool help, version;
+    bool help, help_all, version;
     const char *completion; /* of this shell; or NULL */
     ckpt_arena *arena;
 } told;
