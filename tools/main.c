@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c: ckpt: the table of verbs, the names of the drop-ins, and the way from an outcome to an
- * exit status.
+ * main.c: owns the program ckpt: the table of verbs, the names of the drop-ins, and the exit
+ * status.
  *
  * A command is a cli_verb: its options, its number of operands, its function.  Commands return a
- * library code and leave the text in err; only this file prints errors and decides the status.
+ * library code and leave the text in err; only this file prints errors and chooses the status.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static const cli_verb *main_dropin(const char *argv0)
     const char *slash = strrchr(argv0, '/'), *name = slash ? slash + 1 : argv0;
     size_t n = strlen(name);
 
-    // a link of the script's own name stands in for it
+    // a link may have the script's own name
     if (n > 3 && strcmp(name + n - 3, ".py") == 0)
         n -= 3;
     for (const cli_verb *const *v = commands; *v; v++) {
@@ -68,14 +68,14 @@ static const cli_verb *main_dropin(const char *argv0)
     return NULL;
 }
 
-/* "ckpt 0.1.0", or the drop-in's name. */
+/* Print "ckpt 0.1.0", or the drop-in's name and the version. */
 static void main_version(void)
 {
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
-/* Commands that change what is there, or write one file or stream, are not shared: several would
- * meet. */
+/* Refuse to run commands in several processes that change files, or write one file or stream,
+ * because the processes would collide. */
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
     bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
@@ -87,13 +87,13 @@ static int main_alone(const cli_args *a, ckpt_err *err)
                : CKPT_OK;
 }
 
-/* A path that means another file in another folder. */
+/* True for a path whose meaning depends on the working folder. */
 static bool main_relative(const char *path)
 {
     return path && *path && *path != '/' && !ckpt_path_is_remote(path);
 }
 
-/* Paths that depend on the folder in which a process was started. */
+/* True if any path of the command line depends on the working folder. */
 static bool main_any_relative(const cli_args *a)
 {
     bool any = false;
@@ -110,9 +110,9 @@ static bool main_any_relative(const cli_args *a)
 }
 
 /*
- * Processes that were started in different folders mean different files by one relative path.
- * Files that all of them open are compared as they are opened; what is on each one's own disk, and
- * the files of options, are not.
+ * Check that all processes have the same working folder if a path is relative, because otherwise
+ * they would open different files.  Files that all processes open are compared at opening; files on
+ * local disks, and files of options, are not.
  */
 static int main_one_folder(const cli_args *a, ckpt_err *err)
 {
@@ -125,7 +125,7 @@ static int main_one_folder(const cli_args *a, ckpt_err *err)
     return ckpt_team_same("working folder (give absolute paths, or mpirun -wdir)", here, err);
 }
 
-/* What is read, and what is written, lies on the disks of several machines. */
+/* Handle --local and --local-target: source or output are on the disks of several machines. */
 static int main_local(const cli_args *a, ckpt_err *err)
 {
     static const char no_effect[] = "%s has no effect: this is one process (see ckpt-mpi(7))";
@@ -142,7 +142,7 @@ static int main_local(const cli_args *a, ckpt_err *err)
     return a->hostfile ? ckpt_team_hostfile(a->hostfile, err) : ckpt_team_spread(NULL, 0, err);
 }
 
-/* A checkpoint on another machine that is not open after some seconds: how far it is. */
+/* Print the progress of opening a remote checkpoint, if that takes more than some seconds. */
 static void main_show_opening(void)
 {
     enum { FIRST = 5, EACH = 10 }; // seconds
@@ -156,14 +156,14 @@ static void main_show_opening(void)
         atomic_store(&due, 0);
         return;
     }
-    // of all threads that wait, one says it
+    // only one of the waiting threads prints
     if (at == 0)
         (void)atomic_compare_exchange_strong(&due, &at, s + FIRST);
     else if (s >= at && atomic_compare_exchange_strong(&due, &at, s + EACH))
         say_note("opening: %" PRIu64 " of %" PRIu64 " files", n_open, n_all);
 }
 
-/* Waiting for another machine ends with the first signal. */
+/* Stop waiting for another machine at the first signal. */
 static bool main_stop(void *ctx)
 {
     const cli_args *a = ctx;
@@ -173,7 +173,7 @@ static bool main_stop(void *ctx)
     return progress_signal() != 0;
 }
 
-/* Run a command with no more rights than it needs. */
+/* Run a command inside the sandbox. */
 static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
@@ -183,7 +183,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     if (rc == CKPT_OK && args->line.verb->before)
         rc = args->line.verb->before(args, err);
 
-    // MPI opens files and sockets as it goes
+    // not under MPI, which opens files and sockets at any time
     if (rc == CKPT_OK && !ranks_shared())
         rc = sandbox_enter(&box, args, err);
     if (rc == CKPT_OK)
@@ -196,7 +196,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     return rc;
 }
 
-/* Parse and run one command; what went wrong is in err. */
+/* Parse and run one command; failures are in err. */
 static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
     cli_args args = {.commands = commands};
@@ -222,7 +222,7 @@ static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
     return rc;
 }
 
-/* ckpt without a known verb: its own help and version, or a usage error. */
+/* ckpt without a known verb: print help or version, or fail with a usage error. */
 static int main_top(int argc, char **argv, ckpt_err *err)
 {
     near_word near;
@@ -243,7 +243,10 @@ static int main_top(int argc, char **argv, ckpt_err *err)
                 near.best ? "'?" : "");
 }
 
-/* The process ends as if the signal had not been caught, so that shells and schedulers see it. */
+/*
+ * End the process by the signal, as if it had not been caught, so that shells and schedulers see
+ * it.
+ */
 static void main_raise(int sig)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -253,7 +256,7 @@ static void main_raise(int sig)
     (void)raise(sig);
 }
 
-/* --json was asked for, as the words say: they may be what is wrong. */
+/* True if the words contain --json; parsing may have failed, so the words decide. */
 static bool main_wants_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -263,7 +266,7 @@ static bool main_wants_json(int argc, char **argv)
     return false;
 }
 
-/* The name of a library code: "EFORMAT" of CKPT_EFORMAT. */
+/* The name of a library code: "EFORMAT" for CKPT_EFORMAT. */
 static const char *main_code(int rc)
 {
 #define MAIN_CODE(name, value, status, text)                                                       \
@@ -275,7 +278,8 @@ static const char *main_code(int rc)
 }
 
 /*
- * A document for who asked for one and would get none; one that was begun says itself how it ended.
+ * Print an error document if --json was given and no document was begun; a begun document has its
+ * own end.
  */
 static void main_json(int rc, const ckpt_err *err)
 {
@@ -290,12 +294,12 @@ static void main_json(int rc, const ckpt_err *err)
     json_end(&j);
 }
 
-/* Report an outcome on stderr and turn it into the exit status. */
+/* Report an outcome on stderr and return the exit status. */
 static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
 {
     if (rc == CKPT_OK || rc == CKPT_EDIFFERS)
         return ckpt_err_status(rc);
-    // verbs that have said all there is to say leave the text empty
+    // verbs that have already reported leave the text empty
     if (err->code != CKPT_OK && err->text[0])
         say_error("%s", err->text);
     if (rc == CKPT_EUSAGE && verb)
@@ -308,12 +312,13 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
 }
 
 /*
- * A caller may have closed stdin, stdout or stderr: the next file opened would get that number, and
- * our messages would be written into an output.  Read-only, so that lost output is still an error.
+ * If the caller has closed stdin, stdout or stderr, the next opened file would get that number, and
+ * messages would go into an output.  So open /dev/null in its place, read-only, so that lost output
+ * is still an error.
  */
 static int main_hold_streams(ckpt_err *err)
 {
-    // only where one is closed: an empty chroot has no /dev
+    // only if one is closed, because an empty chroot has no /dev
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
             return fail(err, CKPT_EIO, "/dev/null: cannot be opened");
@@ -321,7 +326,7 @@ static int main_hold_streams(ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Which command, run it, flush what it printed, and one status for it all. */
+/* Choose the command, run it, flush its output, and return one status. */
 int main(int argc, char **argv)
 {
     const cli_verb *verb = argc > 0 ? main_dropin(argv[0]) : NULL;
@@ -329,7 +334,7 @@ int main(int argc, char **argv)
     ckpt_err err = {0}, lost = {0};
     int rc;
 
-    // phase 1: the process.  A closed pipe and a full disk are errors of a write, not deaths
+    // phase 1: the process.  A closed pipe and a full disk must be write errors, not signals
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     out_init(dropin ? verb->name : "ckpt");
@@ -354,7 +359,7 @@ int main(int argc, char **argv)
     if (rc != CKPT_OK && rc != CKPT_EDIFFERS && !out_begun() && main_wants_json(argc, argv))
         main_json(rc, &err);
 
-    // phase 3: the outcome.  What could not be written outweighs success, never a failure
+    // phase 3: the outcome.  Lost output turns success into a failure, but does not hide a failure
     int written = out_close(&lost);
     if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS)) {
         int status = ranks_close(main_end(verb, written, &lost));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cat.c: ckpt cat: the values of one tensor, as text, JSON, bytes or statistics, in constant
- * memory.
+ * cat.c: implements ckpt cat, which prints the values of one tensor as text, JSON, bytes or
+ * statistics, in constant memory.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { CAT_DEFAULT_COUNT = 1000 };
 
-/* Bytes as they are in the buffer; a block of packed elements fills whole bytes. */
+/* Print the bytes of the buffer; a block of packed elements fills whole bytes. */
 static bool cat_raw(void *ctx, const elements *r, const void *buf, size_t n)
 {
     unsigned bytes, per = ckpt_dtype_block(r->dtype, &bytes);
@@ -24,7 +24,7 @@ static bool cat_raw(void *ctx, const elements *r, const void *buf, size_t n)
     return true;
 }
 
-/* Elements into nested text; ctx is the values_text. */
+/* Print elements as nested text; ctx is the values_text. */
 static bool cat_text(void *ctx, const elements *r, const void *buf, size_t n)
 {
     scalar s;
@@ -36,7 +36,7 @@ static bool cat_text(void *ctx, const elements *r, const void *buf, size_t n)
     return true;
 }
 
-/* Elements into an array; ctx is the json_out. */
+/* Print elements as an array; ctx is the json_out. */
 static bool cat_json(void *ctx, const elements *r, const void *buf, size_t n)
 {
     scalar s;
@@ -48,7 +48,7 @@ static bool cat_json(void *ctx, const elements *r, const void *buf, size_t n)
     return true;
 }
 
-/* Elements into sums; ctx is the values_stats. */
+/* Add elements to the statistics; ctx is the values_stats. */
 static bool cat_stats(void *ctx, const elements *r, const void *buf, size_t n)
 {
     scalar s;
@@ -62,7 +62,7 @@ static bool cat_stats(void *ctx, const elements *r, const void *buf, size_t n)
 
 /* ---- the four ways to print ---- */
 
-/* "name: F32 [29, 13]": what the values are, above them. */
+/* Print the head line: "name: F32 [29, 13]". */
 static void cat_head(const elements *r)
 {
     char shape[SHAPE_ROOM];
@@ -74,7 +74,7 @@ static void cat_head(const elements *r)
     out_printf("\n");
 }
 
-/* The first thousand elements unless more is asked for: a screen, not a flood. */
+/* Print text: only the first thousand elements by default, to fit a screen. */
 static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
 {
     bool whole = !a->range;
@@ -84,7 +84,7 @@ static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
         r->count = CAT_DEFAULT_COUNT;
     if (!a->quiet)
         cat_head(r);
-    // a range is printed flat: where it stands in the rows says little
+    // print a range flat, because its position in the rows has little meaning
     if (whole)
         values_text_begin(&v, r->t->ndim, r->t->shape, r->t->n_elems);
     else
@@ -98,7 +98,7 @@ static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* What JSON says before values or statistics. */
+/* Print the JSON members before values or statistics. */
 static void cat_json_head(json_out *j, const elements *r)
 {
     json_begin(j);
@@ -109,7 +109,7 @@ static void cat_json_head(json_out *j, const elements *r)
     json_uint(j, "count", r->count);
 }
 
-/* Every element asked for: machine output is never cut. */
+/* Print all requested elements, because programs read this output. */
 static int cat_print_json(const elements *r, ckpt_err *err)
 {
     json_out j;
@@ -122,7 +122,7 @@ static int cat_print_json(const elements *r, ckpt_err *err)
     return rc;
 }
 
-/* One pass; nothing is kept but the sums. */
+/* Compute and print statistics in one pass; only the sums are kept. */
 static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
 {
     scalar_class is = scalar_class_of(r->dtype);
@@ -135,7 +135,7 @@ static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
     int rc = elements_each(r, cat_stats, &v, err);
     if (rc != CKPT_OK)
         return rc;
-    // no finite element: there is no least and no greatest
+    // without a finite element there is no minimum and no maximum
     if (v.n == v.n_nan + v.n_inf)
         v.min = v.max = v.mean = (double)NAN;
     if (a->json) {
@@ -161,7 +161,7 @@ static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What is printed: what was asked for, or the elements as they are; those in blocks as numbers. */
+/* The dtype to print: --dtype, or F32 for block-quantized elements, or the tensor's own. */
 static ckpt_dtype cat_dtype(const cli_args *a, const elements *r)
 {
     if (a->target.dtype != CKPT_DTYPE_NONE)
@@ -172,7 +172,7 @@ static ckpt_dtype cat_dtype(const cli_args *a, const elements *r)
                : r->t->dtype;
 }
 
-/* Find the tensor and the range, then print in the way asked for. */
+/* Find the tensor and the range, then print them in the requested way. */
 static int cat_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;

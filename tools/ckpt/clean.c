@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clean.c: ckpt clean: remove what interrupted runs of ckpt left in a folder.
+ * clean.c: implements ckpt clean, which removes the remains of interrupted runs of ckpt from a
+ * folder.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
-/* What was gone through so far. */
+/* Counts so far. */
 typedef struct clean_tally {
     const cli_args *a;
     json_out j;
@@ -42,7 +43,7 @@ static void clean_json(clean_tally *t, const ckpt_leftover *l)
     json_close(&t->j, '}');
 }
 
-/* The library's callback for each left-over, when it is dealt with. */
+/* Callback of the library for each left-over after its removal or check. */
 static int clean_one(void *ctx, const ckpt_leftover *l)
 {
     char bytes[HUMAN_ROOM], age[HUMAN_ROOM];
@@ -69,7 +70,7 @@ static int clean_one(void *ctx, const ckpt_leftover *l)
     return out_broken();
 }
 
-/* The sum, last. */
+/* Print the sum. */
 static void clean_close(clean_tally *t, int rc)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * completion.c: ckpt completion: what completes command lines in a shell.
- */
+/* completion.c: implements ckpt completion, which prints completion scripts for shells. */
 #include "tools/ckpt/verbs.h"
 
 static int completion_run(cli_args *a, ckpt_err *err)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * convert.c: ckpt convert: weights from any format that is read to any that is written.
- */
+/* convert.c: implements ckpt convert: weights from any readable format to any writable one. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +19,8 @@
 #include "tools/cli/words.h"
 
 /*
- * Apply --include, --exclude and --rename to the map, if any was given, and take the model of what
- * is left: options name tensors as the source does.
+ * Apply --include, --exclude and --rename to the map.  The model's configuration is taken between
+ * selection and renaming, because options name tensors as the source does.
  */
 static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
@@ -42,13 +40,13 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* The target is a folder that PEFT could load an adapter from. */
+/* True if the target is a folder from which PEFT could load an adapter. */
 static bool convert_to_folder(const cli_args *a)
 {
     return strcmp(a->target.format, "hf") == 0 || strcmp(a->target.format, "hf-bin") == 0;
 }
 
-/* The options of adapters that are given without what they are about. */
+/* Refuse options of adapters without an adapter. */
 static int convert_check_adapters(const cli_args *a, ckpt_err *err)
 {
     if (a->adapter_only && a->adapters.n)
@@ -66,7 +64,7 @@ static int convert_check_adapters(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The rows of the vocabulary that --vocab-size asks for. */
+/* Resize the vocabulary to --vocab-size. */
 static int convert_vocab(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
     ckpt_vocab_opts opts = {.size = sizeof opts,
@@ -78,20 +76,21 @@ static int convert_vocab(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return a->vocab_size ? ckpt_map_vocab(map, &opts, err) : CKPT_OK;
 }
 
-/* Names that share their values, as --tie and --untie have them. */
+/* Apply --tie and --untie. */
 static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
 {
     if (a->untie)
         return ckpt_map_untie(map, err);
-    // a model folder leaves out what its configuration ties
+    // a model folder must not contain tensors that its configuration ties
     if (a->tie || (!a->target.no_side_files && !args_native(a)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
 
 /*
- * A run that trained an adapter has no model under names that loaders know: a folder of it is that
- * of its adapter.  Where its base is in it and nothing says how it was adapted, all is written.
+ * A run that trained an adapter has tensor names that loaders do not know, so a folder made from it
+ * is that of its adapter.  If it contains its base, and no adapter configuration is known, all
+ * tensors are written.
  */
 static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
@@ -117,7 +116,7 @@ static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Merge what --adapter names, or leave nothing but the adapter of a run that trained one. */
+/* Merge the adapters of --adapter, or keep only the adapter that a run trained. */
 static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
@@ -134,7 +133,7 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &adapter.weight) ||
             adapter.weight == 0)
             return fail(err, CKPT_EUSAGE, "--adapter: '%s' is no FOLDER:WEIGHT", a->adapters.at[i]);
-        // an adapter has the names of the model in memory, which the hub's files may not have
+        // adapters use the names in memory, which the hub's files may not have
         if (!renamed && hub_misses(map, path))
             rc = hub_rename(map, a, HUB_TO_MEMORY, &renamed, err);
         if (rc == CKPT_OK)
@@ -145,14 +144,14 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
-/* What is written are floats, not what a quantized source stores for them. */
+/* True if the output stores floats, so that a quantized source must be dequantized. */
 static bool convert_means_floats(const cli_args *a)
 {
     return a->target.dtype != CKPT_DTYPE_NONE || a->target.dtypes || a->target.mixture ||
            a->quantize || strcmp(a->target.format, "gguf") == 0 || (a->map && !a->own_map);
 }
 
-/* The fp8 that --quantize asks for; a dtype is then that of what stays. */
+/* Apply --quantize (fp8); --dtype then applies to the other tensors. */
 static int convert_quantize(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     const ckpt_quantize how = {.size = sizeof how,
@@ -166,7 +165,10 @@ static int convert_quantize(ckpt_map *map, cli_args *a, ckpt_err *err)
     return ckpt_map_quantize(map, &how, err);
 }
 
-/* What --quantize needs: a folder whose configuration says what the numbers are. */
+/*
+ * Check that the target of --quantize is a folder, because only its configuration can describe the
+ * numbers.
+ */
 static int convert_check_quantize(const cli_args *a, ckpt_err *err)
 {
     if (!a->quantize)
@@ -181,16 +183,16 @@ static int convert_check_quantize(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* From the source's tensors to those that are written, as all options of that kind have it. */
+/* Apply all options that change tensors, in their order. */
 static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     bool merged = a->adapters.n > 0;
     int rc = CKPT_OK;
 
-    // an adapter and a vocabulary are of the model, by its names
+    // adapters and vocabularies use the model's own names
     if (merged || a->vocab_size)
         rc = args_model(map, a, true, err);
-    // an adapter is merged into what a program would have loaded
+    // an adapter applies to the floats that a program would have loaded
     if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);
     // an adapter may have been trained with more tokens than its base has
@@ -207,7 +209,7 @@ static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc == CKPT_OK ? convert_quantize(map, a, err) : rc;
 }
 
-/* One dtype without a pattern is that of all tensors, another word a mixture of them. */
+/* A single dtype without a pattern applies to all tensors; another single word names a mixture. */
 static void convert_dtype(ckpt_target *target)
 {
     const char *text = target->dtypes;
@@ -219,7 +221,7 @@ static void convert_dtype(ckpt_target *target)
     }
 }
 
-/* A configuration that nothing asks for: neither a map, nor the vocabulary, nor the target. */
+/* Warn if --config has no use: no map, no vocabulary, and a target without a configuration. */
 static void convert_check_config(const cli_args *a)
 {
     bool goes_along =
@@ -229,7 +231,7 @@ static void convert_check_config(const cli_args *a)
         say_warning("--config has no effect: format %s takes no configuration", a->target.format);
 }
 
-/* Settle what the options leave open: shard size, memory, what goes along. */
+/* Set the defaults of options that were not given: shard size, memory, side files. */
 static int convert_target(cli_args *a, ckpt_err *err)
 {
     int rc = effects_of_target(a, err);
@@ -246,21 +248,21 @@ static int convert_target(cli_args *a, ckpt_err *err)
         say_warning("--size has no effect without --map");
     a->target.no_side_files = a->no_side_files;
     convert_check_config(a);
-    // a single file is cut into several only when asked to
+    // split a single file only if requested
     if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&
         !cli_given(&a->line, offsetof(cli_args, target.max_shard_size)))
         a->target.max_shard_size = 0;
     job_settle(&a->target);
-    // model-parallel ranks go on to be ranks; a universal checkpoint has whole tensors
+    // keep model-parallel ranks; a universal checkpoint has whole tensors
     if ((ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS) && !a->join)
         a->open.keep_slices = true;
-    // nothing is read for a target that cannot be made
+    // refuse an impossible target before the source is read
     return ckpt_target_check(&a->target, err);
 }
 
 /*
- * What refuses to be opened joined, where the layout map that the target needs joins slices itself:
- * Meta's files of several ranks.
+ * Retry opening with slices, if the source cannot be joined but the layout map that the target
+ * needs joins slices itself: Meta's files of several ranks.
  */
 static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
 {
@@ -282,17 +284,17 @@ static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
     return rc;
 }
 
-/* Open the source as the target needs it, and say what was understood. */
+/* Open the source as the target needs it, and print its facts. */
 static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc;
 
-    // one shard of many holds no whole tensor: it is hardly what is meant
+    // a single shard has no whole tensors, so the user hardly means it
     a->open.whole_checkpoint = !a->as_file;
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
         a->open.keep_slices = true;
     a->open.require_crc = a->open.require_crc || a->strict;
-    // a file's optimizer can be told from its model where the file is read as a run
+    // only reading the file as a run distinguishes optimizer tensors from the model's
     a->open.training = a->open.with_optimizer;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
@@ -319,14 +321,14 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err)
         return rc;
     map_say_findings(*map, !a->quiet);
     effects_of_source(a, *map);
-    // an empty file would pass for a model's
+    // an empty output could be mistaken for a model
     if (ckpt_map_count(*map) == 0)
         return fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
                     a->operand[0]);
     return CKPT_OK;
 }
 
-/* Where the output goes, and in which format. */
+/* Set path and format of the output. */
 static int convert_output(cli_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -335,7 +337,7 @@ static int convert_output(cli_args *a, ckpt_err *err)
     if (args_to_stdout(a))
         rc = pipe_check(a, err);
     if (rc == CKPT_OK && !a->target.format)
-        // only the name of a file may decide: a folder's says nothing
+        // a file's suffix may choose the format; a folder's name must not
         a->target.format = ckpt_format_of(a->target.path);
     if (rc == CKPT_OK && !a->target.format)
         rc = fail(err, CKPT_EUSAGE,
@@ -345,7 +347,7 @@ static int convert_output(cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Open, select, lay out, plan; then show the plan or carry it out. */
+/* Open, select, lay out, plan; then print the plan or run it. */
 static int convert_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * diff.c: ckpt diff: two checkpoints of any formats, compared by name and value.
- */
+/* diff.c: implements ckpt diff, which compares two checkpoints of any formats by name and value. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,16 +11,16 @@
 typedef struct diff_out {
     const cli_args *a;
     json_out j;
-    const char *last; /* name of the last difference: one tensor may have two */
+    const char *last; /* name of the last difference, because a tensor may have two */
     uint64_t n_names;
 } diff_out;
 
-/* "[3, 17]": where element i of a tensor flattened row-major stands. */
+/* Print the position of element i of a row-major tensor: "[3, 17]". */
 static void diff_index(const ckpt_tensor *t, uint64_t i)
 {
     uint64_t span = t->n_elems;
 
-    // spans shrink axis by axis: what is left over is the index below
+    // spans shrink axis by axis; the remainder is the index within the rest
     out_printf("[");
     for (uint32_t k = 0; k < t->ndim && span > 0; k++) {
         span /= t->shape[k] ? t->shape[k] : 1;
@@ -32,7 +30,7 @@ static void diff_index(const ckpt_tensor *t, uint64_t i)
     out_printf("]");
 }
 
-/* One line: what differs, the name, and how. */
+/* Print one difference: its kind, the name, details. */
 static void diff_text(const ckpt_difference *d)
 {
     char a[SHAPE_ROOM], b[SHAPE_ROOM];
@@ -47,14 +45,14 @@ static void diff_text(const ckpt_difference *d)
         out_printf(" %" PRIu64 " of %" PRIu64 " elements, the first at ", d->n_different,
                    d->a->n_elems);
         diff_index(d->a, d->first);
-        // values that are compared by bits differ, but not by so much
+        // below 0: the values were compared by bits, so there is no distance
         if (!(d->max_abs < 0))
             out_printf(", by at most %.9g", d->max_abs);
     }
     out_printf("\n");
 }
 
-/* One of the two tensors; null when there is none. */
+/* Print one of the two tensors; null if it is missing. */
 static void diff_json_side(json_out *j, const char *key, const ckpt_tensor *t)
 {
     if (!t) {
@@ -67,7 +65,9 @@ static void diff_json_side(json_out *j, const char *key, const ckpt_tensor *t)
     json_close(j, '}');
 }
 
-/* One difference as an object; values carry how many, where first and how far. */
+/*
+ * Print one difference as an object; for values with their number, the first one and the distance.
+ */
 static void diff_json(json_out *j, const ckpt_difference *d)
 {
     json_open(j, NULL, '{');
@@ -86,12 +86,12 @@ static void diff_json(json_out *j, const ckpt_difference *d)
     json_close(j, '}');
 }
 
-/* The library's callback for each difference. */
+/* Callback of the library for each difference. */
 static int diff_one(void *ctx, const ckpt_difference *d)
 {
     diff_out *out = ctx;
 
-    // the two differences of one name follow each other
+    // the two differences of a name are adjacent
     bool again = out->last && strcmp(out->last, d->name) == 0;
     out->n_names += !again;
     out->last = d->name;
@@ -112,7 +112,7 @@ static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
     ckpt_filter filter;
     int rc = CKPT_OK;
 
-    // the same names on both sides, or the filter itself would be a difference
+    // the same filter for both sides, because otherwise it would cause differences
     if (args_filter(&filter, a))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
@@ -122,7 +122,7 @@ static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Quantized weights beside floats are compared as the floats that they mean. */
+/* If only one side is quantized, dequantize it, so that floats are compared with floats. */
 static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
 {
     bool a = ckpt_map_quantized(ma), b = ckpt_map_quantized(mb);
@@ -134,13 +134,13 @@ static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
     return rc;
 }
 
-/* It is a folder of a model, whose names are the hub's. */
+/* True for a model folder, which has the hub's names. */
 static bool diff_is_folder(const ckpt_map *map)
 {
     return strcmp(ckpt_map_format(map), "hf") == 0;
 }
 
-/* A run has the names of the model in memory: beside the hub's folder it is given those. */
+/* A run has the names of the model in memory; compared with a folder, it gets the hub's names. */
 static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
 {
     bool folder = diff_is_folder(ma), did = false;
@@ -155,7 +155,7 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Compare, print, and say how it ended. */
+/* Compare, and print the differences and the result. */
 static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
     ckpt_diff_opts opts = {.tolerance = a->tolerance, .ignore_dtype = a->ignore_dtype};
@@ -186,8 +186,8 @@ static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_e
 }
 
 /*
- * One side, with a tag of its own or that of both; a file's optimizer is told from its model where
- * it is a run's.
+ * Open one side, with its own tag or the common one, as a run if possible, because that
+ * distinguishes a file's optimizer from its model.
  */
 static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const char *tag,
                      ckpt_err *err)
@@ -201,7 +201,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     open.training = a->open.with_optimizer;
     rc = ckpt_open(out, path, &open, &why);
     if (a->open.with_optimizer && rc == CKPT_EUNSUPPORTED) {
-        // several optimizers: names as the file has them
+        // several optimizers: use the names of the file
         open.training = false;
         return ckpt_open(out, path, &open, err);
     }
@@ -210,7 +210,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     return args_model(*out, a, true, err);
 }
 
-/* Shards stand for their checkpoints on both sides. */
+/* A shard stands for its whole checkpoint, on both sides. */
 static int diff_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *ma = NULL, *mb = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.c: ckpt doctor: a table of a run's tags and their health, and what `latest` is good
- * for.
+ * doctor.c: implements ckpt doctor, which prints a table of a run's tags and their health, and
+ * whether `latest` names a usable tag.
  *
- * The library tells run by run; all is kept until the end, so that the columns of one table line
- * up.
+ * The library reports run by run.  All reports are kept until the end, so that the columns of the
+ * table line up.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
-/* Something noticed about a tag, or with tag SIZE_MAX about run `run`. */
+/* A problem of a tag, or with tag SIZE_MAX of run `run`. */
 typedef struct doctor_problem {
     size_t tag, run;
     int code;
@@ -39,14 +39,14 @@ typedef struct doctor_all {
     doctor_problem *problem;
     doctor_run *run;
     size_t n_tags, n_problems, n_runs;
-    bool lost; /* memory is exhausted */
+    bool lost; /* out of memory */
 } doctor_all;
 
 static const char *const health_names[] = {"whole", "partial", "rotten", "mixed", "unknown"};
 
-/* ---- keeping ---- */
+/* ---- storing ---- */
 
-/* One more element at the end of an array, zeroed; NULL: memory is exhausted. */
+/* Append a zeroed element to an array; NULL: out of memory. */
 static void *doctor_more(doctor_all *all, void **array, size_t *n, size_t size)
 {
     void *p = realloc(*array, (*n + 1) * size);
@@ -120,7 +120,7 @@ static int doctor_keep_run(void *ctx, const ckpt_run_health *run)
     return all->lost;
 }
 
-/* Strings that were copied are ours to free, though the structs of the library say const. */
+/* Free a copied string; the library's structs declare them const. */
 static void doctor_drop(const char *text)
 {
     union {
@@ -154,7 +154,7 @@ static void doctor_free(doctor_all *all)
 
 /* ---- text ---- */
 
-/* A number that may not be known, to the right of a column. */
+/* Print a number, or "-" if it is unknown, right-aligned. */
 static void doctor_number(int64_t n, bool known, int width)
 {
     if (known)
@@ -163,7 +163,7 @@ static void doctor_number(int64_t n, bool known, int width)
         out_printf("%*s", width, "-");
 }
 
-/* One tag as a row; with --all each of its problems and remarks below it. */
+/* Print one tag as a row; with --all its problems and remarks below it. */
 static void doctor_row(const doctor_all *all, size_t i, size_t width)
 {
     const ckpt_tag *t = &all->tag[i].is;
@@ -210,7 +210,7 @@ static void doctor_table(const doctor_all *all)
         doctor_row(all, i, width);
 }
 
-/* The tag that the pointer of a run names, or NULL. */
+/* The tag that a run's pointer names, or NULL. */
 static const ckpt_tag *doctor_latest(const doctor_all *all, size_t run)
 {
     for (size_t i = 0; i < all->n_tags; i++) {
@@ -222,20 +222,20 @@ static const ckpt_tag *doctor_latest(const doctor_all *all, size_t run)
     return NULL;
 }
 
-/* "checkpoint-4/latest: ", the beginning of what is said about a pointer. */
+/* Print the start of a line about a pointer: "checkpoint-4/latest: ". */
 static void doctor_pointer(const ckpt_run_health *r)
 {
     out_text(r->name);
     out_printf("%s%s: ", *r->name ? "/" : "", r->pointer);
 }
 
-/* The closing line of a run: what `latest` is good for, what was done, what could be. */
+/* Print the last lines of a run: whether its pointer is usable, repairs made, repairs possible. */
 static void doctor_verdict(const doctor_all *all, size_t i)
 {
     const ckpt_run_health *r = &all->run[i].is;
     const ckpt_tag *t = doctor_latest(all, i);
 
-    // a tag folder alone has no pointer
+    // a single tag folder has no pointer
     if (!*r->pointer)
         return;
     if (*r->fixed) {
@@ -249,7 +249,7 @@ static void doctor_verdict(const doctor_all *all, size_t i)
         out_text(r->latest);
         out_printf(" is %s", health_names[t ? t->health : CKPT_TAG_WHOLE]);
     } else {
-        // the reason names the pointer; why the tag is bad is said in the table, too
+        // the reason names the pointer; the table explains a damaged tag
         out_text(r->name);
         out_printf("%s", *r->name ? ": " : "");
         out_text(r->reason);
@@ -277,7 +277,7 @@ static void doctor_text(const doctor_all *all)
         doctor_verdict(all, i);
 }
 
-/* Quiet: names of the whole tags. */
+/* With --quiet: print the names of whole tags. */
 static void doctor_names(const doctor_all *all)
 {
     for (size_t i = 0; i < all->n_tags && !out_broken(); i++) {
@@ -290,7 +290,7 @@ static void doctor_names(const doctor_all *all)
 
 /* ---- JSON ---- */
 
-/* What was noticed about a tag, or (tag SIZE_MAX) about a run. */
+/* Print the problems of a tag, or (tag SIZE_MAX) of a run. */
 static void doctor_json_problems(json_out *j, const doctor_all *all, size_t tag, size_t run)
 {
     json_open(j, tag == SIZE_MAX ? "notes" : "problems", '[');
@@ -306,7 +306,7 @@ static void doctor_json_problems(json_out *j, const doctor_all *all, size_t tag,
     json_close(j, ']');
 }
 
-/* null for what is not there. */
+/* Print a text, null if it is empty. */
 static void doctor_json_text(json_out *j, const char *key, const char *text)
 {
     json_text(j, key, *text ? text : NULL);
@@ -362,7 +362,7 @@ static void doctor_json_run(json_out *j, const doctor_all *all, size_t i)
     json_close(j, '}');
 }
 
-/* The document is complete whatever happened. */
+/* Print the document, which is complete even after a failure. */
 static void doctor_json(const doctor_all *all, int rc, const ckpt_err *err)
 {
     json_out j;
@@ -382,7 +382,7 @@ static void doctor_json(const doctor_all *all, int rc, const ckpt_err *err)
 
 /* ---- the verb ---- */
 
-/* Between tags the library only asks whether to go on: nothing is to be shown then. */
+/* Between tags the library calls only to ask whether to continue, so no progress is shown. */
 static int doctor_step(void *ctx, uint64_t done, uint64_t total)
 {
     doctor_all *all = ctx;
@@ -420,7 +420,7 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
         doctor_names(&all);
     else
         doctor_text(&all);
-    // the table, or the document, has said it already
+    // the table or the document has already reported it
     if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run[all.n_runs - 1].is.pointer)
         err->text[0] = 0;
     doctor_free(&all);

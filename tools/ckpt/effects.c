@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * effects.c: owns what each option needs in order to have an effect.  Whether a format or a source
- * has that is asked from the library; the tables here only say what an option is about.
+ * effects.c: owns the conditions under which options have an effect.  The library answers whether a
+ * format or a source meets a condition; the tables here list the options with their conditions.
  */
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
@@ -41,7 +41,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--%s means nothing to format %s, only to %s", given,
                     a->target.format, cli_formats(list, option[k].needs));
     }
-    // training state is that of all ranks, and a shard has one's
+    // a target with training state needs all ranks, and a shard has the state of one
     if ((caps & CKPT_MAKES_TENSORS) && cli_given(&a->line, AT(as_file)))
         return fail(err, CKPT_EUSAGE, "--as-file: format %s is made of whole checkpoints",
                     a->target.format);
@@ -62,15 +62,14 @@ void effects_of_options(const cli_args *a)
     }
 }
 
-/* What an option needs to find, and what to say where that is not there. */
+/* The condition of an option, and the text of the warning if it is not met. */
 typedef struct effect {
     size_t at;
     unsigned needs;
     const char *why;
 } effect;
 
-/* A warning for each option that was given and did not find what it needs; the table ends with 0.
- */
+/* Warn of each given option that does not meet its condition.  The table ends with 0. */
 static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
 {
     for (; e->needs; e++) {

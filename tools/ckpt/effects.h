@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * effects.h: an option that was given and has no effect is never passed over.
+ * effects.h: declares the warnings about options that have no effect.
  *
- * Not meant are options that only allow something (--force), set a limit or a means (--memory,
- * --tol), or demand what is so anyway (--require-crc where all records have one, --files of a list
- * that is whole).
+ * Three kinds of options never cause a warning: those that only permit something (--force), those
+ * that set a limit or a means (--memory, --tol), and those that require a condition which holds
+ * anyway (--require-crc if all records have checksums, --files with a complete list).
  */
 #ifndef TOOLS_EFFECTS_H
 #define TOOLS_EFFECTS_H
@@ -12,23 +12,24 @@
 #include "tools/cli/args.h"
 
 /*
- * Before anything is opened: options that mean nothing to the format of the target, which is set.
+ * Before opening: refuse options that have no meaning for the target's format, which must be set.
  *
  * Errors   CKPT_EUSAGE
  */
 int effects_of_target(const cli_args *a, ckpt_err *err);
 
-/* Before anything else: a warning for each option that another one leaves nothing to do. */
+/* Before all other steps: warn of each option that another option makes useless. */
 void effects_of_options(const cli_args *a);
 
-/* After opening: a warning for each option that the source gave nothing to act on. */
+/* After opening: warn of each option for which the source has nothing to act on. */
 void effects_of_source(const cli_args *a, const ckpt_map *map);
 
-/* After the layout: the same for options of the target. */
+/* After the layout: warn of each option of the target that had no effect. */
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to);
 
 /*
- * With --strict, any warning so far is a failure.  Ask once more before the first byte is written.
+ * With --strict, fail if there was any warning so far.  Call it again before the first byte is
+ * written.
  *
  * Errors   CKPT_EDOUBT
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elements.c: which elements of which tensor, and reading them.
+ * elements.c: parses ranges of elements and reads them.
  *
- * Blocks of 65536 elements: at most 1 MiB, for the widest dtype.
+ * It reads blocks of 65536 elements: at most 1 MiB, for the widest dtype.
  */
 #include "tools/ckpt/elements.h"
 
@@ -38,7 +38,7 @@ int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
     return rc;
 }
 
-/* An error that offers names, since names are long and seldom typed right. */
+/* Report an unknown name with suggestions, because names are long and easily mistyped. */
 static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err)
 {
     char hints[256] = "";
@@ -46,7 +46,7 @@ static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err
     unsigned n = 0;
 
     near_begin(&near, name, strlen(name));
-    // names that hold the word as a part are what was probably meant
+    // the user probably means a name that contains the word
     for (size_t i = 0; i < ckpt_map_count(map) && n < ELEMENTS_MAX_HINTS; i++) {
         const char *other = ckpt_map_tensor(map, i)->name;
         near_try(&near, other);
@@ -66,7 +66,7 @@ int elements_open(ckpt_map **map, elements *r, cli_args *a, ckpt_err *err)
     const char *name = a->operand[1];
     int rc = ckpt_open(map, a->operand[0], &a->open, err);
 
-    // state costs a second opening, so it is only looked into when it is needed
+    // load state only if necessary, because it costs a second opening
     r->t = rc == CKPT_OK ? ckpt_map_find(*map, name) : NULL;
     if (rc == CKPT_OK && !r->t) {
         ckpt_map_free(*map);
@@ -98,7 +98,7 @@ int elements_set_range(elements *r, const char *text, ckpt_err *err)
     uint64_t count = r->count;
     if (colon[1] && !word_uint(&count, colon + 1, strlen(colon + 1)))
         return fail(err, CKPT_EUSAGE, "--range: '%s' is not FIRST:COUNT", text);
-    // never less than what was asked for: a short read would go unseen
+    // refuse it, because the user would not notice missing elements
     if (count > r->count)
         return fail(err, CKPT_EUSAGE, "--range: %s has only %" PRIu64 " elements", r->t->name,
                     r->t->n_elems);

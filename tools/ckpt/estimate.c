@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * estimate.c: DeepSpeed's estimators of memory for model states.
+ * estimate.c: implements DeepSpeed's estimators of memory for model states.
  *
  * Sums of bytes per parameter: 2 (16-bit weights), 2 (their gradients), 4 + 4 (fp32 weights and
- * gradients), 8 (Adam).  Where the original multiplies floats, the same doubles are formed in the
+ * gradients), 8 (Adam).  If DeepSpeed multiplies floats, this code forms the same doubles in the
  * same order, so that the truncated results agree to the byte.
  */
 #include "tools/ckpt/estimate.h"
@@ -12,7 +12,7 @@
 
 #include "tools/cli/out.h"
 
-/* Both results as numbers before truncation. */
+/* Both results before truncation. */
 typedef struct es_need {
     double cpu;
     uint64_t gpu;
@@ -23,7 +23,7 @@ static double es_max(double a, double b)
     return a > b ? a : b;
 }
 
-/* int(per_param * params / n_gpus) as Python has it: the rounded quotient, cut off. */
+/* int(per_param * params / n_gpus) as in Python: the rounded quotient, truncated. */
 static bool es_share(uint64_t per_param, uint64_t params, uint64_t n_gpus, uint64_t *out)
 {
     uint64_t product;
@@ -34,7 +34,7 @@ static bool es_share(uint64_t per_param, uint64_t params, uint64_t n_gpus, uint6
     return true;
 }
 
-/* Host: all fp32 states of the node's share, or a 4-byte copy of the model per process. */
+/* Host memory: all fp32 states of the node's share, or a 4-byte copy of the model per process. */
 static bool es_zero2(const estimate *e, uint64_t n_gpus, es_need *need)
 {
     uint64_t weights, share = 0, per_param, host;
@@ -48,11 +48,13 @@ static bool es_zero2(const estimate *e, uint64_t n_gpus, es_need *need)
     return !__builtin_add_overflow(weights, share, &need->gpu);
 }
 
-/* GPU: the largest layer in 16 bits with its gradient, and a share of what is not offloaded. */
+/*
+ * GPU memory: the largest layer in 16 bits with its gradient, and a share of the states that stay.
+ */
 static bool es_zero3(const estimate *e, uint64_t n_gpus, es_need *need)
 {
     double part = 1 / (double)e->nodes, params = (double)e->params;
-    double each = 4 * (double)e->gpus; // fp32 copies while the model is made, one per process
+    double each = 4 * (double)e->gpus; // fp32 copies at creation of the model, one per process
     uint64_t layer, share = 0, held = e->offload_param ? 18 : 16, host;
 
     if (__builtin_mul_overflow(e->largest, 4, &layer) ||
@@ -91,15 +93,15 @@ int estimate_bytes(const estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *er
     return CKPT_OK;
 }
 
-/* One way to offload, and what it needs. */
+/* A combination of offload options, and the memory that it needs. */
 typedef struct es_row {
     bool optimizer, param, init;
     uint64_t cpu, gpu;
 } es_row;
 
 /*
- * "cpu " and "none" are of equal width, as the original means them (with Python 3.11 and later it
- * prints the name of its enumeration instead).
+ * "cpu " and "none" have equal widths, as DeepSpeed intends (with Python 3.11 and later it prints
+ * the name of its enumeration instead).
  */
 static void es_line(const es_row *row, int stage, FILE *out)
 {
@@ -112,7 +114,7 @@ static void es_line(const es_row *row, int stage, FILE *out)
     fputc('\n', out);
 }
 
-/* The table's head; millions are cut off, not rounded. */
+/* Print the table's head; millions are truncated, not rounded. */
 static void es_head(const estimate *e, FILE *out)
 {
     fprintf(out, "Estimated memory needed for params, optim states and gradients for a:\n");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * estimate.h: how much memory the states of a model take under ZeRO: DeepSpeed's own estimators.
+ * estimate.h: declares DeepSpeed's estimators of the memory for a model's states under ZeRO.
  *
  * States are 16-bit weights and gradients, and fp32 weights and Adam's moments; activations are not
- * counted.  Source: estimate_zero{2,3}_model_states_mem_needs of DeepSpeed 0.19.8
- * (runtime/zero/stage_1_and_2.py, stage3.py), whose results and tables are reproduced exactly.
+ * included.  Source: estimate_zero{2,3}_model_states_mem_needs of DeepSpeed 0.19.8
+ * (runtime/zero/stage_1_and_2.py, stage3.py).  Results and tables equal DeepSpeed's exactly.
  */
 #ifndef ESTIMATE_H
 #define ESTIMATE_H
@@ -16,7 +16,9 @@
 #define ESTIMATE_FACTOR 1.5 /* the estimators' additional_buffer_factor */
 
 /*
- * params   of the model in elements, shared ones once
+ * The inputs of an estimate.
+ *
+ * params   elements of the model; shared ones count once
  * largest  parameters of the largest layer: a module's own, without its children (stage 3 only)
  * factor   on host memory, for buffers beside the states
  */
@@ -30,13 +32,13 @@ typedef struct estimate {
 } estimate;
 
 /*
- * Bytes of host memory per node, and of each GPU.
+ * Compute bytes of host memory per node, and of each GPU.
  *
  * Errors  CKPT_EUSAGE: a stage, or a count of 0; CKPT_ELIMIT: beyond 64 bits
  */
 int estimate_bytes(const estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *err);
 
-/* The estimator's table of all ways to offload; the booleans of e are not used. */
+/* Print the estimator's table of all ways to offload; ignores the booleans of e. */
 int estimate_print(const estimate *e, FILE *out, ckpt_err *err);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * formats.c: ckpt formats: what can be read and written.
- */
+/* formats.c: implements ckpt formats, which lists the formats that can be read and written. */
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
@@ -29,7 +27,7 @@ static void formats_json(void)
     json_end(&j);
 }
 
-/* A line per format: name, what can be done, remark. */
+/* Print a line per format: name, abilities, remark. */
 static int formats_run(cli_args *a, ckpt_err *err)
 {
     const ckpt_format_info *f;

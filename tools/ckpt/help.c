@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * help.c: ckpt help: the list of commands, and the help of one.
- */
+/* help.c: implements ckpt help: the list of commands, and the help of one. */
 #include "tools/ckpt/verbs.h"
 
-/* The commands from the table, and what exit statuses mean. */
+/* Print the commands of the table, and the meaning of exit statuses. */
 static int help_list(const cli_verb *const *commands)
 {
     out_printf("Usage: ckpt COMMAND [options] ...\n\n"
@@ -21,7 +19,7 @@ static int help_list(const cli_verb *const *commands)
     return CKPT_OK;
 }
 
-/* Without a command, the list. */
+/* Print the help of a command, or the list. */
 static int help_run(cli_args *a, ckpt_err *err)
 {
     if (a->n_operands == 0)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * hub.c: asks the table of transformers' names, in either direction.
- */
+/* hub.c: applies the table of transformers' names, in either direction. */
 #include "tools/ckpt/hub.h"
 
 #include <string.h>
@@ -12,7 +10,7 @@ static bool hn_is_table(const ckpt_remap *r)
            strcmp(ckpt_remap_side(r, true), "packed") == 0;
 }
 
-/* Find the table, and apply it where it fits; only: do not apply it. */
+/* Find the table that fits, and apply it unless `only` is set. */
 static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits, ckpt_err *err)
 {
     const ckpt_remap_opts opts = {.size = sizeof opts,
@@ -21,7 +19,7 @@ static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits
                                   .config_name = a->config};
     cli_maps own = {0};
     const cli_maps *maps = a->own_map ? &a->maps : &own;
-    // a map that the user names is the only one that was read
+    // if the user names a map, only that one was read
     int rc = a->own_map ? CKPT_OK : maps_read(&own, NULL, err);
 
     *fits = false;
@@ -54,7 +52,10 @@ int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, c
     return rc == CKPT_OK && !in_memory ? hub_rename(other, a, HUB_TO_FILES, did, err) : rc;
 }
 
-/* Does a tensor's name end with a module's, and then `.weight`?  It may have one part less. */
+/*
+ * True if a tensor's name ends with the module's and `.weight`.  The module's first part may be
+ * missing.
+ */
 static bool hn_has(const ckpt_map *base, const char *module, size_t n)
 {
     const char *dot = memchr(module, '.', n);
@@ -100,7 +101,7 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const char *name = ckpt_map_tensor(map, i)->name, *at = strstr(name, ".lora_A.");
 
-        // a file's name ends so; while it is trained, the adapter's own stands before
+        // files end names so; during training the adapter's own name follows
         live =
             live || (at && strcmp(at, ".lora_A.weight") != 0) || strstr(name, ".lora_embedding_A.");
         base = base || !(strstr(name, ".lora_") || strstr(name, ".modules_to_save."));

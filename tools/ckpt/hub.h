@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub.h: the two ways in which transformers names a model's tensors: as the hub's files do, and as
- * the model in memory does, whose names runs and adapters have (the map hf:packed).
+ * hub.h: declares the conversion between the two sets of names that transformers has for a model's
+ * tensors: the names in the hub's files, and those of the model in memory, which training runs and
+ * adapters use (the map hf:packed).
  */
 #ifndef TOOLS_CKPT_HUB_H
 #define TOOLS_CKPT_HUB_H
@@ -11,29 +12,29 @@
 typedef enum hub_way { HUB_TO_MEMORY, HUB_TO_FILES } hub_way;
 
 /*
- * Give the tensors of a map the names of the other way, where the table knows the model; *did: it
- * does, and some were of this way.
+ * Rename the tensors of a map to the other set, if the table knows the model.  *did: some were
+ * renamed.
  *
  * Errors   those of maps_read and ckpt_map_remap
  */
 int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err);
 
 /*
- * Of two checkpoints one of which is a folder of a model: give the other the names that the hub has
- * for this model, unless the folder has those of memory itself; *did: it was done.
+ * If one of two checkpoints is a model folder, give the other the hub's names for this model.
+ * Nothing changes if the folder itself has the names in memory.  *did: names were changed.
  */
 int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err);
 
 /*
- * True if an adapter has modules that are no matrices of this base by their names.  What cannot be
- * opened misses nothing: merging it says why.
+ * True if an adapter has modules without a matrix of that name in this base.  False if the adapter
+ * cannot be opened, because merging it reports the reason.
  */
 bool hub_misses(const ckpt_map *base, const char *adapter);
 
-/* What the names of a checkpoint say of adapters that were trained. */
+/* Adapters that a checkpoint contains, according to its names. */
 typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
 
-/* By its names: no adapter was trained, or one was, and its base is there too or not. */
+/* Find whether a run trained an adapter, and whether its base is in the checkpoint too. */
 hub_adapter hub_adapter_of(const ckpt_map *map);
 
 #endif

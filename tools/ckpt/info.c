@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * info.c: ckpt info: what a checkpoint is: format, facts, files, tensors by role and dtype,
- * findings.
+ * info.c: implements ckpt info, which prints a checkpoint's format, facts, files, tensors by role
+ * and dtype, findings.
  */
 #include <inttypes.h>
 
@@ -9,24 +9,24 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
-/* How much of a map is of one role and one dtype. */
+/* Sums over the tensors of one role and one dtype. */
 typedef struct info_class {
     uint64_t n_tensors, n_elems, n_bytes;
 } info_class;
 
 enum { INFO_ROLES = CKPT_ROLE_OTHER + 1, INFO_COLUMN = 18, INFO_FILES = 16 };
 
-/* Called for each class that has tensors, by role, then dtype. */
+/* Callback for each class that has tensors, by role, then dtype. */
 typedef void (*info_class_fn)(json_out *j, uint32_t role, int dtype, const info_class *c);
 
-/* Count first, then report: a checkpoint has few classes, however many tensors. */
+/* Count all tensors first, then report: a checkpoint has few classes. */
 static void info_classes(const ckpt_map *map, info_class_fn fn, json_out *j)
 {
     info_class classes[INFO_ROLES][CKPT_N_DTYPES] = {0};
 
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
-        // tied names are counted in the sum above, not by class
+        // the total includes tied names, the classes do not
         if (t->owner || t->role >= INFO_ROLES || t->dtype >= CKPT_N_DTYPES)
             continue;
         info_class *c = &classes[t->role][t->dtype];
@@ -42,7 +42,7 @@ static void info_classes(const ckpt_map *map, info_class_fn fn, json_out *j)
     }
 }
 
-/* Bytes of all files, headers and all. */
+/* Bytes of all files, headers included. */
 static uint64_t info_file_bytes(const ckpt_map *map)
 {
     uint64_t n = 0;
@@ -66,7 +66,7 @@ static void info_json_class(json_out *j, uint32_t role, int dtype, const info_cl
     json_close(j, '}');
 }
 
-/* Everything as one document, with every file. */
+/* Print all facts as one document, with every file. */
 static void info_json(const ckpt_map *map)
 {
     const char *key, *text;
@@ -103,7 +103,7 @@ static void info_json(const ckpt_map *map)
 
 /* ---- text ---- */
 
-/* A row of two columns. */
+/* Print a row of two columns. */
 static void info_line(const char *key, const char *text)
 {
     out_padded(key, INFO_COLUMN);
@@ -111,7 +111,7 @@ static void info_line(const char *key, const char *text)
     out_printf("\n");
 }
 
-/* One class as a row under "tensors". */
+/* Print one class as a row under "tensors". */
 static void info_text_class(json_out *j, uint32_t role, int dtype, const info_class *c)
 {
     char elems[HUMAN_ROOM], bytes[HUMAN_ROOM], n[COUNT_ROOM];
@@ -122,7 +122,7 @@ static void info_text_class(json_out *j, uint32_t role, int dtype, const info_cl
                human_count(elems, c->n_elems), human_bytes(bytes, c->n_bytes));
 }
 
-/* Files with their sizes; of very many, only the first. */
+/* Print files with their sizes; of very many, only the first. */
 static void info_text_files(const ckpt_map *map, bool all)
 {
     size_t n = ckpt_map_n_files(map), shown = all || n <= INFO_FILES ? n : INFO_FILES;
@@ -140,7 +140,7 @@ static void info_text_files(const ckpt_map *map, bool all)
         out_printf("%*s... and %zu more (--files lists them)\n", (int)INFO_COLUMN, "", n - shown);
 }
 
-/* Rows from what it is to what was noticed. */
+/* Print the rows, from the path to the findings. */
 static void info_text(const ckpt_map *map, bool all_files)
 {
     const char *key, *text;
@@ -166,7 +166,7 @@ static void info_text(const ckpt_map *map, bool all_files)
         info_line(severity > 0 ? "warning" : "note", text);
 }
 
-/* Headers only: nothing here reads a tensor. */
+/* Read headers only, no tensor bytes. */
 static int info_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c: one conversion from its options to its closing line.
+ * job.c: runs one conversion from its options to its closing line.
  *
- * Layout and plan come first and touch no tensor byte, so that a dry run is the same up to here.
+ * Layout and plan come first and read no tensor bytes, so that a dry run takes the same steps up to
+ * the plan.
  */
 #include "tools/ckpt/job.h"
 
@@ -43,7 +44,7 @@ int job_prepare(convert_job *j, ckpt_err *err)
     return rc;
 }
 
-/* For ckpt_clean: sum up what it would remove. */
+/* Callback of ckpt_clean: sum up the files that it would remove. */
 static int job_add_leftover(void *ctx, const ckpt_leftover *l)
 {
     ckpt_leftover *sum = ctx;
@@ -55,8 +56,8 @@ static int job_add_leftover(void *ctx, const ckpt_leftover *l)
     return 0;
 }
 
-/* Hidden files that killed runs have left beside our output: nobody sees them, uploads take them.
- */
+/* Mention hidden files that killed runs have left beside our output, because users do not see them
+ * but uploads include them. */
 static void job_say_leftovers(const char *folder)
 {
     ckpt_leftover sum = {0};
@@ -68,7 +69,7 @@ static void job_say_leftovers(const char *folder)
                  count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
 }
 
-/* Of a run that diverged, every tensor has something to say: only the first ones are heard. */
+/* Maximum number of printed findings, because after a diverged run every tensor has one. */
 enum { JOB_MOST = 16 };
 
 bool job_is_value(const char *text, int severity)
@@ -105,7 +106,6 @@ void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
     run->no_doubt = strict;
 }
 
-/* What was converted all the same, but should not go unseen. */
 void job_warn_values(const convert_job *j)
 {
     const ckpt_run_report *r = &j->report;
@@ -153,7 +153,7 @@ bool job_change_at(const convert_job *j, size_t *i, const char **key, const char
     return false;
 }
 
-/* True if a head was tied to its table. */
+/* True if the head was tied to its table. */
 static bool job_tied(const convert_job *j)
 {
     const char *key, *text;
@@ -183,7 +183,7 @@ int job_run(convert_job *j, ckpt_err *err)
     uint64_t n_read, n_jobs;
     progress p;
 
-    // from here on there may be files to clean up
+    // from here on a failure leaves files to clean up
     progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
     ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
     int rc = ckpt_plan_run(j->plan, &j->run, &j->report, err);
@@ -206,7 +206,10 @@ void job_free(convert_job *j)
     j->to = NULL;
 }
 
-/* What was changed of the model; the copy that proves a tied head is none of 16 bits. */
+/*
+ * Append the changes to the model.  For a tied head, n_compared counts the head's elements instead
+ * of 16-bit copies, so it is printed here.
+ */
 static void job_add_changes(char buf[CLOSING_ROOM], const convert_job *j)
 {
     const char *key, *text;
@@ -232,7 +235,7 @@ const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j)
     if (job_tied(j))
         proved.n_compared = 0;
 
-    // a clock too coarse for a tiny run gives no speed rather than an infinite one
+    // with a clock too coarse for a tiny run, print no speed instead of an infinite one
     (void)human_bytes(speed, r->seconds > 0 ? (uint64_t)((double)r->n_written / r->seconds) : 0);
     (void)snprintf(buf, CLOSING_ROOM, "wrote %s, %s in %.*f %s (%s/s): %s",
                    count_text(files, r->n_files, "file"), human_bytes(bytes, r->n_written),

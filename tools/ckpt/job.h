@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h: one conversion: lay out, plan, run with progress and signals, say what was proved.
+ * job.h: declares one conversion: layout, plan, a run with progress and signals, the closing line.
  *
- * Shared by `ckpt convert`, `ckpt reshard` and the drop-ins.
+ * `ckpt convert`, `ckpt reshard` and the drop-ins share it.
  */
 #ifndef TOOLS_JOB_H
 #define TOOLS_JOB_H
@@ -14,57 +14,56 @@ typedef struct convert_job {
     ckpt_target target;
     ckpt_run_opts run;
     bool quiet;
-    const char *doing; /* what progress calls it; NULL: "converting" */
+    const char *doing; /* the verb of the progress line; NULL: "converting" */
 
     ckpt_map *to; /* after job_prepare */
     ckpt_plan *plan;
     ckpt_run_report report; /* after job_run */
-    size_t n_said;          /* findings of `to` that were said */
+    size_t n_said;          /* number of findings of `to` already printed */
 } convert_job;
 
-/* Take back the defaults of options that mean nothing to the target's format. */
+/* Reset the defaults of options that have no meaning for the target's format. */
 void job_settle(ckpt_target *target);
 
-/* Lay out; then plan, too.  Nothing is written. */
+/* Lay out; job_prepare then makes the plan too.  They write nothing. */
 int job_lay_out(convert_job *j, ckpt_err *err);
 int job_prepare(convert_job *j, ckpt_err *err);
 
-/* What a view knows, into the report, as a run tells it. */
+/* Copy the counts of a view into the report. */
 void job_take_counts(convert_job *j, const ckpt_view_counts *n);
 
-/* How findings begin that say what became of single values (libckpt/claim/claim.h). */
+/* First words of findings about single values (libckpt/claim/claim.h). */
 #define JOB_REWRITTEN "rewritten: "
 #define JOB_LEFT_OUT  "left out: "
 
-/* A note of that kind, which is told as a result. */
+/* True for a note about a single value, which is printed as a result. */
 bool job_is_value(const char *text, int severity);
 
-/* Say what was noticed about the target since the last call: warnings, and notes when wanted. */
+/* Print the findings about the target since the last call: warnings, and notes if requested. */
 void job_say_findings(convert_job *j, bool notes);
 
 /*
- * Options of a run whose outcome is refused where it is doubtful: overflow is refused unless it is
- * allowed, with strict every warning.
+ * Make a run refuse doubtful results: overflow unless it is allowed, and with strict every warning.
  */
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 
-/* What was converted all the same, but should not go unseen. */
+/* Warn of values that were converted but may need attention. */
 void job_warn_values(const convert_job *j);
 
-/* Why it failed: findings, and the options that would have helped, appended to err. */
+/* Append findings and helpful options to err after a failure. */
 void job_explain(convert_job *j, int rc, ckpt_err *err);
 
-/* Carry it out, then warn of what the run noticed. */
+/* Run the plan, then print its warnings. */
 int job_run(convert_job *j, ckpt_err *err);
 void job_free(convert_job *j);
 
 /*
- * What options changed of the model: the next fact of the source that says so, from *i on; false:
+ * Get the next change that options made to the model (a fact of the source), from *i on; false:
  * there are no more.
  */
 bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text);
 
-/* The closing line, without its newline. */
+/* Format the closing line, without its newline. */
 enum { CLOSING_ROOM = 1536 };
 const char *job_closing(char buf[CLOSING_ROOM], const convert_job *j);
 

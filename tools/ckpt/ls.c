@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ls.c: ckpt ls: one line per tensor, from headers alone.
- */
+/* ls.c: implements ckpt ls, which prints one line per tensor, from headers alone. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,21 +7,21 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
-/* Columns as wide as the widest entry, within reason. */
+/* Column widths: the widest entry, up to a limit. */
 typedef struct ls_widths {
     size_t name, dtype, shape;
 } ls_widths;
 
 enum { LS_MAX_NAME = 60, LS_MAX_SHAPE = 28 };
 
-/* The larger of two widths, the second cut to what is sensible. */
+/* The larger of two widths, with the second limited to `most`. */
 static size_t ls_wider(size_t a, size_t b, size_t most)
 {
     b = b < most ? b : most;
     return a > b ? a : b;
 }
 
-/* A first pass over the map, so that columns line up. */
+/* A first pass over the map measures entries, so that columns line up. */
 static void ls_measure(ls_widths *w, const ckpt_map *map)
 {
     char shape[SHAPE_ROOM];
@@ -37,7 +35,7 @@ static void ls_measure(ls_widths *w, const ckpt_map *map)
     }
 }
 
-/* "  weight  2 extents, first in FILE (RECORD) at 832". */
+/* Print "  weight  2 extents, first in FILE (RECORD) at 832". */
 static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
 {
     const char *path, *record;
@@ -48,7 +46,7 @@ static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
     out_printf("  %s", role_name(t->role));
     if (t->export_dtype != CKPT_DTYPE_NONE && t->export_dtype != t->dtype)
         out_printf(", exported as %s", ckpt_dtype_name(t->export_dtype));
-    // tied and empty tensors have no place
+    // tied and empty tensors have no location
     if (t->n_extents == 0 ||
         !ckpt_map_where(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at))
         return;
@@ -59,14 +57,14 @@ static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
         out_text(record);
         out_printf(")");
     }
-    // inside a compressed record, an offset in the file means nothing
+    // an offset inside a compressed record has no meaning in the file
     if (at != UINT64_MAX)
         out_printf(" at %" PRIu64, at);
     else if (path)
         out_printf(" compressed");
 }
 
-/* One tensor: name, dtype, shape, then size or owner, then details. */
+/* Print one tensor: name, dtype, shape, then size or owner, then details. */
 static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *w,
                     const cli_args *a)
 {
@@ -90,7 +88,10 @@ static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *
     out_printf("\n");
 }
 
-/* Where each box of a tensor lies: its elements per axis, and the first one's place. */
+/*
+ * Print the location of each box of a tensor: its elements per axis, and the file and offset of the
+ * first.
+ */
 static void ls_json_extents(json_out *j, const ckpt_map *map, const ckpt_tensor *t)
 {
     const char *path, *record;
@@ -164,7 +165,7 @@ static void ls_json(const ckpt_map *map, bool details)
     json_end(&j);
 }
 
-/* The table and its last line, or names alone. */
+/* Print the table and its last line, or only names. */
 static void ls_text(const ckpt_map *map, const cli_args *a)
 {
     ls_widths w;
@@ -189,7 +190,7 @@ static int ls_run(cli_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
     ckpt_filter filter;
 
-    // state triples the list, and few want it
+    // load state only on request, because it triples the list
     a->open.with_optimizer = a->all;
     int rc = args_open(&map, a, err);
     if (rc == CKPT_OK && args_filter(&filter, a))

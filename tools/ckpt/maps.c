@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * maps.c: ckpt maps: the layout maps there are, and the text of one.
- */
+/* maps.c: implements ckpt maps, which lists the layout maps, or prints the text of one. */
 #include "tools/cli/maps.h"
 
 #include <string.h>
@@ -28,7 +26,7 @@ static void maps_json(const cli_maps *maps)
     json_end(&j);
 }
 
-/* Is it meant by "hf:gguf", "gguf:hf", "hf", or its file's name? */
+/* True if "hf:gguf", "gguf:hf", "hf", or the name of its file selects this map. */
 static bool maps_meant(const cli_map_text *t, const char *name)
 {
     const char *left = ckpt_remap_side(t->map, false), *right = ckpt_remap_side(t->map, true);
@@ -42,7 +40,7 @@ static bool maps_meant(const cli_map_text *t, const char *name)
     return strlen(right) == n && strncmp(right, name, n) == 0 && strcmp(left, name + n + 1) == 0;
 }
 
-/* The texts that a name means, as they are. */
+/* Print the texts of the maps that a name selects, unchanged. */
 static int maps_print(const cli_maps *maps, const char *name, ckpt_err *err)
 {
     unsigned n = 0;

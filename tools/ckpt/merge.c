@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * merge.c: ckpt merge: one model out of several, or out of the last tags of a run.
- */
+/* merge.c: implements ckpt merge: one model out of several, or out of the last tags of a run. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +13,16 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/words.h"
 
-/* The models, as the command line has them. */
+/* The models of the command line. */
 typedef struct merge_models {
     ckpt_merge_model *at;
-    int64_t *step; /* of each tag; -1: not known, or no tag */
+    int64_t *step; /* of each tag; -1: unknown, or no tag */
     size_t n, room;
     bool failed;     /* out of memory */
-    size_t n_broken; /* tags that are not whole, passed over */
+    size_t n_broken; /* skipped tags that are not whole */
 } merge_models;
 
-/* Room for one more; false, and failed, when there is none. */
+/* Make room for one more model; false (and failed): out of memory. */
 static bool merge_grow(merge_models *m)
 {
     size_t room = m->room ? 2 * m->room : 8;
@@ -56,7 +54,7 @@ static void merge_add(merge_models *m, const char *path, double weight, int64_t 
     }
 }
 
-/* Forget the first n. */
+/* Drop the first n models. */
 static void merge_drop(merge_models *m, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -75,7 +73,7 @@ typedef struct merge_run {
     merge_models *models;
 } merge_run;
 
-/* A tag of the run, oldest first; what is not whole is no model. */
+/* Callback for each tag of the run, oldest first; tags that are not whole are skipped. */
 static int merge_tag(void *ctx, const ckpt_tag *tag)
 {
     const merge_run *r = ctx;
@@ -90,7 +88,7 @@ static int merge_tag(void *ctx, const ckpt_tag *tag)
     return r->models->failed;
 }
 
-/* accelerate's tags, pytorch_model and pytorch_model_1, are those of several models. */
+/* True for accelerate's pytorch_model, pytorch_model_1: such tags belong to different models. */
 static bool merge_of_model(const char *path)
 {
     static const char first[] = "pytorch_model";
@@ -99,7 +97,7 @@ static bool merge_of_model(const char *path)
     return strncmp(name, first, sizeof first - 1) == 0;
 }
 
-/* Tags of one model were saved one after the other: two of one step are of two models. */
+/* Check that tags belong to one model: two tags with the same step belong to different models. */
 static int merge_one_model(const merge_models *m, ckpt_err *err)
 {
     for (size_t i = 0; i < m->n; i++) {
@@ -125,7 +123,7 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
 
     if (a->n_operands != 1)
         return fail(err, CKPT_EUSAGE, "--last takes one run, not %d", a->n_operands);
-    // what is wrong with `latest` is no matter here: whole tags are counted
+    // a bad `latest` does not matter, because whole tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
     if (models->n == 0 && rc != CKPT_OK)
@@ -144,7 +142,7 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* ---- what is merged ---- */
+/* ---- the models to merge ---- */
 
 static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err)
 {
@@ -159,7 +157,7 @@ static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err
     return CKPT_OK;
 }
 
-/* Format and path of the target, before anything is read. */
+/* Set format and path of the target before any file is read. */
 static int merge_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->output;

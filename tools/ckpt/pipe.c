@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * pipe.c: a view's one file, streamed.
- */
+/* pipe.c: streams the one file of a view to standard output. */
 #define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include "tools/ckpt/pipe.h"
 
@@ -35,7 +33,7 @@ int pipe_check(cli_args *a, ckpt_err *err)
         say_warning("--force has no effect: nothing is replaced");
     if (a->run.no_fsync)
         say_warning("--no-fsync has no effect: nothing is written to a disk");
-    // torch names the folder in its archives after the file, and so where there is none
+    // torch names the archive's folder after the file; the output has no name
     a->target.path = "archive";
     return CKPT_OK;
 }
@@ -63,8 +61,8 @@ static double pipe_clock(void)
 }
 
 /*
- * A pipe takes as much as is written at a time, so that this program and the next one each work
- * for a while; what is no pipe, or may not be so large, stays as it is.
+ * Enlarge the pipe to the size of one write, so that this program and the next one each work for a
+ * while.  Other outputs, and pipes that may not be so large, stay unchanged.
  */
 static void pipe_widen(void)
 {

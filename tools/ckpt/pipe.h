@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * pipe.h: `ckpt convert SRC -`: one file to standard output, from its first byte to its last.
- */
+/* pipe.h: declares `ckpt convert SRC -`, which writes one file to standard output in order. */
 #ifndef TOOLS_PIPE_H
 #define TOOLS_PIPE_H
 
@@ -9,18 +7,17 @@
 #include "tools/cli/args.h"
 
 /*
- * Whether standard output may be written to, and the options say what; warns of those without
- * effect.  The target gets a path for what is named after it.
+ * Check that standard output may be written to and that the options choose a format; warn of
+ * options without effect.  Sets the target's path, from which some formats take names.
  *
  * Errors  CKPT_EUSAGE: a terminal, no format, a format of several files, --json
  */
 int pipe_check(cli_args *a, ckpt_err *err);
 
 /*
- * Pour out the one file of a job that was prepared, and say on standard error what was proved.
+ * Write the one file of a prepared job to standard output, and the proofs to standard error.
  *
- * Errors  CKPT_EUSAGE: several files; those of ckpt_view_stream: what was poured out before may
- *         then be damaged
+ * Errors  CKPT_EUSAGE: several files; those of ckpt_view_stream: output so far may then be damaged
  */
 int pipe_run(convert_job *job, ckpt_err *err);
 

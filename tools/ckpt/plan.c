@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.c: what a conversion would write, and what it wrote.
+ * plan.c: prints the files that a conversion would write, or has written.
  *
- * A few files are listed one by one; of the hundreds that a training checkpoint has, each kind is
- * one line.
+ * A few files are listed one by one.  The hundreds of files of a training checkpoint are summed up,
+ * one line per kind.
  */
 #include "tools/ckpt/plan.h"
 #include "tools/ckpt/pipe.h"
@@ -19,13 +19,13 @@
 
 enum {
     PLAN_FILES = 12, /* more files than these are summed up by kind */
-    PLAN_KINDS = 16  /* kinds that are told apart; what comes after is "other files" */
+    PLAN_KINDS = 16  /* distinguished kinds; later ones are "other files" */
 };
 
 /* ---- the disk ---- */
 
-/* Bytes that a target's files take at most, headers and all: for a while both forms of one that is
- * deflated. */
+/* Maximum bytes of a target's files, headers included.  A deflated one exists in both forms for a
+ * while. */
 static uint64_t plan_bytes(const convert_job *job)
 {
     uint64_t n = 0;
@@ -35,7 +35,7 @@ static uint64_t plan_bytes(const convert_job *job)
     return job->target.deflate ? 2 * n : n;
 }
 
-/* Bytes that are free where a path will be: of the first folder above it that exists. */
+/* Free bytes at a future path, from the first existing folder above it. */
 static bool plan_free(const char *path, uint64_t *out)
 {
     char *at = strdup(path);
@@ -50,7 +50,7 @@ static bool plan_free(const char *path, uint64_t *out)
         }
         slash[slash == at ? 1 : 0] = 0;
         rc = statvfs(at, &fs);
-        // the root was the last one
+        // that was the root
         if (slash == at)
             break;
     }
@@ -69,7 +69,7 @@ typedef struct plan_kind {
 } plan_kind;
 
 /*
- * The kind of a file: in names with ranks, the words between the last of them and the suffix, else
+ * The kind of a file: for names with ranks, the words between the last rank and the suffix, else
  * its own name.
  */
 static const char *plan_kind_of(const char *path, size_t *n)
@@ -85,7 +85,7 @@ static const char *plan_kind_of(const char *path, size_t *n)
     return kind && dot ? kind : name;
 }
 
-/* Count every file with its kind, in the order in which kinds appear; how many there are. */
+/* Count every file by its kind, in the order of first appearance; returns the number of kinds. */
 static size_t plan_kinds(plan_kind kinds[PLAN_KINDS], const ckpt_map *to)
 {
     size_t n_kinds = 0;
@@ -110,7 +110,7 @@ static size_t plan_kinds(plan_kind kinds[PLAN_KINDS], const ckpt_map *to)
     return n_kinds;
 }
 
-/* "4 x optim_states  1.07 GB", a line per kind. */
+/* Print a line per kind: "4 x optim_states  1.07 GB". */
 static void plan_kinds_text(const ckpt_map *to)
 {
     plan_kind kinds[PLAN_KINDS];
@@ -122,7 +122,7 @@ static void plan_kinds_text(const ckpt_map *to)
                    human_bytes(bytes, kinds[k].bytes));
 }
 
-/* A file of the target as users find it. */
+/* Print the path of a target's file as users see it. */
 static void plan_path(const convert_job *job, const char *path)
 {
     const char *folder = ckpt_map_folder(job->to);
@@ -150,9 +150,12 @@ static void plan_files_text(const convert_job *job)
     }
 }
 
-/* ---- values that were changed ---- */
+/* ---- changed values ---- */
 
-/* The i-th finding that begins so, or NULL; *warned: it is a warning, which is said on stderr. */
+/*
+ * The i-th finding that begins with `head`, or NULL; *warned: it is a warning, already printed to
+ * stderr.
+ */
 static const char *plan_value(const ckpt_map *to, const char *head, size_t i, bool *warned)
 {
     const char *text;
@@ -167,7 +170,7 @@ static const char *plan_value(const ckpt_map *to, const char *head, size_t i, bo
     return NULL;
 }
 
-/* What became of single values, but for what was warned of. */
+/* Print the changes of single values, except those already printed as warnings. */
 static void plan_values_text(const ckpt_map *to)
 {
     static const char *const heads[] = {JOB_REWRITTEN, JOB_LEFT_OUT};
@@ -198,8 +201,8 @@ static void plan_values_json(json_out *j, const char *key, const ckpt_map *to, c
 
 /* ---- JSON ---- */
 
-/* The files of the target with their exact sizes, known before anything is written; of those that
- * are deflated it is the size before that. */
+/* List the target's files with their exact sizes, which are known before writing (for deflated
+ * files, the size before compression). */
 static void plan_files_json(json_out *j, const ckpt_map *to)
 {
     json_open(j, "files", '[');
@@ -212,7 +215,7 @@ static void plan_files_json(json_out *j, const ckpt_map *to)
     json_close(j, ']');
 }
 
-/* Tensors of the target by dtype, as they are written; weights one by one, with their files. */
+/* Print the target's tensors by dtype; weights also one by one, with their files. */
 static void plan_tensors_json(json_out *j, const ckpt_map *to)
 {
     uint64_t n[CKPT_N_DTYPES] = {0};
@@ -242,7 +245,7 @@ static void plan_tensors_json(json_out *j, const ckpt_map *to)
     json_close(j, ']');
 }
 
-/* How many tensors are written in each dtype: "BF16 57, I64 1". */
+/* Print the number of tensors per dtype: "BF16 57, I64 1". */
 static void plan_dtypes_text(const ckpt_map *to)
 {
     uint64_t n[CKPT_N_DTYPES] = {0};
@@ -260,7 +263,7 @@ static void plan_dtypes_text(const ckpt_map *to)
     out_printf("%s\n", more ? "" : " none");
 }
 
-/* What options change of the model itself. */
+/* Print the changes to the model that options cause. */
 static void plan_changes_text(const convert_job *job)
 {
     const char *key, *text;
@@ -272,7 +275,7 @@ static void plan_changes_text(const convert_job *job)
     }
 }
 
-/* The same as an object, where there is anything. */
+/* Add the changes as an object, if there are any. */
 static void plan_changes_json(json_out *j, const convert_job *job)
 {
     const char *key, *text;
@@ -287,7 +290,9 @@ static void plan_changes_json(json_out *j, const convert_job *job)
         json_close(j, '}');
 }
 
-/* What only targets with training state have: the tag folder, its pointer, changed values. */
+/*
+ * Add the members that only targets with training state have: tag folder, pointer, changed values.
+ */
 static void plan_training_json(json_out *j, const ckpt_map *to)
 {
     json_text(j, "folder", ckpt_map_folder(to));
@@ -296,7 +301,7 @@ static void plan_training_json(json_out *j, const ckpt_map *to)
     plan_values_json(j, "left_out", to, JOB_LEFT_OUT);
 }
 
-/* What only the run itself can check. */
+/* Add the list of checks that only a run can make. */
 static void plan_unchecked_json(json_out *j, const ckpt_map *to)
 {
     json_open_flat(j, "not_checked", '[');
@@ -308,7 +313,7 @@ static void plan_unchecked_json(json_out *j, const ckpt_map *to)
     json_close(j, ']');
 }
 
-/* The plan as one document. */
+/* Print the plan as one document. */
 static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
 {
     uint64_t n_free = 0;
@@ -342,7 +347,7 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
 
 /* ---- the plan ---- */
 
-/* What the disk must have and has. */
+/* Print the disk space needed and free. */
 static void plan_disk_text(const convert_job *job)
 {
     char a[HUMAN_ROOM], b[HUMAN_ROOM];
@@ -355,7 +360,7 @@ static void plan_disk_text(const convert_job *job)
         say_warning("%s: the disk has not enough room", job->target.path);
 }
 
-/* Files, or their kinds; what will change; the sums. */
+/* Print files or their kinds, changes, sums. */
 static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
 {
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM], n[COUNT_ROOM];
@@ -385,12 +390,12 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
                ckpt_map_folder(job->to) ? ", reading back what is written" : "");
 }
 
-/* The plan of a job that was prepared: files, sums, disk; nothing was written. */
+/* Print the plan of a prepared job: files, sums, disk; nothing has been written. */
 static void plan_show(convert_job *job, const cli_args *a)
 {
     uint64_t n_read = 0, n_write = 0, n_jobs = 0;
 
-    // sizes come from the plan, which has touched no tensor byte
+    // sizes come from the plan, which has read no tensor byte
     ckpt_plan_sizes(job->plan, &n_read, &n_write, &n_jobs);
     job_say_findings(job, !a->quiet);
     if (a->json)
@@ -401,7 +406,7 @@ static void plan_show(convert_job *job, const cli_args *a)
 
 /* ---- the outcome ---- */
 
-/* What else was noticed about the target, and is no member of its own. */
+/* Add the other findings about the target, which have no member of their own. */
 static void plan_findings_json(json_out *j, const ckpt_map *to)
 {
     const char *text;
@@ -413,7 +418,7 @@ static void plan_findings_json(json_out *j, const ckpt_map *to)
     }
 }
 
-/* The report as one document. */
+/* Print the report as one document. */
 static void outcome_json(const convert_job *job)
 {
     json_out j;
@@ -436,7 +441,7 @@ static void outcome_json(const convert_job *job)
     json_end(&j);
 }
 
-/* The closing line and what was changed on the way, or the report as JSON. */
+/* Print the closing line and the changes, or the report as JSON. */
 static void outcome_show(convert_job *job, const cli_args *a)
 {
     char closing[CLOSING_ROOM], kept[COUNT_ROOM];
@@ -457,7 +462,7 @@ static void outcome_show(convert_job *job, const cli_args *a)
 
 int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
 {
-    // everything that can fail without writing has been tried when the first byte is written
+    // all steps that can fail without writing come before the first byte is written
     int rc = job_prepare(job, err);
 
     if (rc == CKPT_OK) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h: a conversion from its layout to its end: what it would write, or what it wrote, as text
- * and as JSON.
+ * plan.h: declares a conversion from its layout to its end, and its report of planned or written
+ * files, as text and as JSON.
  *
- * Shared by `ckpt convert` and `ckpt reshard`.
+ * `ckpt convert` and `ckpt reshard` share it.
  */
 #ifndef TOOLS_PLAN_H
 #define TOOLS_PLAN_H
@@ -12,8 +12,8 @@
 #include "tools/cli/args.h"
 
 /*
- * Lay out and plan; then show that (--dry-run), or carry it out and show what was done.  The job is
- * freed.
+ * Lay out and plan.  Then print the plan (--dry-run), or run it and print the result.  Frees the
+ * job.
  *
  * Errors  those of ckpt_layout and ckpt_plan_run; CKPT_EDOUBT: --strict, and there is a warning
  */

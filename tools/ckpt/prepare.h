@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prepare.h: from a command line to a source that is ready to be laid out for its target: what
- * `ckpt convert` and `ckpt mount` share.
+ * prepare.h: declares the steps from a command line to a source that is ready for the target's
+ * layout; `ckpt convert` and `ckpt mount` share them.
  */
 #ifndef TOOLS_PREPARE_H
 #define TOOLS_PREPARE_H
@@ -9,15 +9,15 @@
 #include "tools/cli/args.h"
 
 /*
- * Check and complete a->target, whose format and path are set; open the source, change it as the
- * options say, and tell what was understood and found.
+ * Check and complete a->target (its format and path must be set), open the source, change it as the
+ * options require, and print its facts and findings.
  *
- * map      set also on failure, to be freed by the caller, as is training_free(a)
+ * map      set even after a failure; the caller frees it, and calls training_free(a)
  * Errors   CKPT_EUSAGE; CKPT_EMISSING: there are no tensors; those of opening
  */
 int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
 
-/* The options that this takes, for the tables of both commands. */
+/* The options of these steps, for the tables of both commands. */
 #define PREPARE_AT(field) offsetof(cli_args, field)
 // clang-format off
 #define PREPARE_OPTIONS \
@@ -115,7 +115,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
                        "moments sub-group-size deepspeed-version join"}
 // clang-format on
 
-/* Those of them that have no effect without another one. */
+/* Those options that have no effect without another one. */
 #define PREPARE_MOOT                                                                               \
     {"backwards", NULL, "map"}, {"vocab-tensor", NULL, "vocab-size"},                              \
         {"with-optimizer", "weights-only", NULL}, {"ignore-copies", "weights-only", NULL},         \

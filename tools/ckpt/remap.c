@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * remap.c: the layout map that --map names, applied to what was opened.
- */
+/* remap.c: applies the layout map of --map to a source. */
 #include <string.h>
 
 #include "tools/ckpt/remap.h"

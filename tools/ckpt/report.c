@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * report.c: shapes, sums, facts and proofs, said the same way by every verb.
- */
+/* report.c: prints shapes, sums, facts and proofs in the same way for every verb. */
 #include "tools/ckpt/report.h"
 
 #include <ctype.h>
@@ -10,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Append to a fixed buffer; what does not fit is left out. */
+/* Append to a fixed buffer, cut to its size. */
 CKPT_PRINTF(3, 4)
 static void report_add(char *buf, size_t room, const char *fmt, ...)
 {
@@ -100,7 +98,7 @@ const char *map_relative(const ckpt_map *map, const char *path)
         n--;
     if (n > 0 && strncmp(path, base, n) == 0 && path[n] == '/')
         return path + n + 1;
-    // opened by its own name: the last part says enough
+    // the path itself was opened: the last part is enough
     const char *slash = base && strcmp(path, base) == 0 ? strrchr(path, '/') : NULL;
     return slash ? slash + 1 : path;
 }
@@ -111,7 +109,7 @@ bool map_has_records(const ckpt_map *map)
     ckpt_box room;
     uint64_t at;
 
-    // the first tensor with bytes speaks for the format
+    // the first tensor with bytes shows the kind of the format
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
         if (t->n_extents &&
@@ -127,7 +125,7 @@ void map_say_findings(const ckpt_map *map, bool notes)
     int severity, code;
 
     for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
-        // errors are here only when the reader was told to go on after them
+        // errors are findings only if the reader was told to continue after them
         if (severity > 0)
             say_warning("%s", text);
         else if (notes)
@@ -135,10 +133,12 @@ void map_say_findings(const ckpt_map *map, bool notes)
     }
 }
 
-/* Facts of a map that are said in passing. */
+/* Number of facts in the line about a source. */
 enum { SAY_FACTS = 3 };
 
-/* Worth saying: the sizes of layers are for who asks, and the path is said already. */
+/*
+ * False for facts that the line leaves out: sizes of layers, and the path, which is in it already.
+ */
 static bool report_is_said(const ckpt_map *map, const char *key, const char *text)
 {
     static const char *const sizes[] = {"hidden layers", "hidden size", "attention heads"};
@@ -157,7 +157,7 @@ void map_say_understood(const ckpt_map *map)
     bool number;
     int said = 0;
 
-    // the first facts say most; `info` tells the others
+    // the first facts are the most important; `ckpt info` prints all
     for (size_t i = 0; said < SAY_FACTS && ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
         if (!report_is_said(map, key, text))
             continue;
@@ -175,7 +175,7 @@ void json_shape(json_out *j, const char *key, const ckpt_tensor *t)
     json_close(j, ']');
 }
 
-/* What the processes of an MPI job have sent each other. */
+/* Add the bytes exchanged by the processes of an MPI job. */
 static void json_processes(json_out *j)
 {
     ckpt_team_member m;
@@ -223,7 +223,7 @@ void json_report(json_out *j, const char *key, const ckpt_run_report *r)
     json_close(j, '}');
 }
 
-/* A fact that is a number is one in JSON too; its printable form then is its JSON form. */
+/* Facts that are numbers become JSON numbers; their printable form is valid JSON. */
 void json_facts(json_out *j, const char *key, const ckpt_map *map)
 {
     const char *name, *text;
@@ -233,7 +233,7 @@ void json_facts(json_out *j, const char *key, const ckpt_map *map)
     json_open(j, key, '{');
     for (size_t i = 0; ckpt_map_fact_at(map, i, &name, &text, &number); i++) {
         size_t n = 0;
-        // facts have names for people; members are written as identifiers are
+        // turn a fact's name into an identifier
         for (; n < sizeof k - 1 && name[n]; n++)
             k[n] = name[n] == ' ' || name[n] == '-' ? '_' : (char)tolower((unsigned char)name[n]);
         k[n] = 0;
@@ -245,7 +245,7 @@ void json_facts(json_out *j, const char *key, const ckpt_map *map)
     json_close(j, '}');
 }
 
-/* Numbers of ckpt_map_finding_at as words. */
+/* The severity of ckpt_map_finding_at as a word. */
 static const char *severity_name(int severity)
 {
     static const char *const names[] = {"note", "warning", "error"};
@@ -277,7 +277,10 @@ void json_findings(json_out *j, const char *key, const ckpt_map *map)
     json_close(j, ']');
 }
 
-/* Of training state, entry by entry: what became of it, or, read, how much was understood. */
+/*
+ * Append the counts of training state entries: carried, rewritten, left out, or, after reading,
+ * understood.
+ */
 static void report_state(char *buf, const ckpt_run_report *r, bool read)
 {
     uint64_t n = r->n_state_carried + r->n_state_rewritten + r->n_state_left_out;
@@ -304,7 +307,7 @@ const char *proof_text(char buf[PROOF_ROOM], const ckpt_run_report *r, const cha
     if (r->n_records_checked)
         report_add(buf, PROOF_ROOM, "; CRC-32 of %s held",
                    count_text(n, r->n_records_checked, "record"));
-    // only stages 1 and 2 keep a copy to compare with
+    // only stages 1 and 2 keep a copy for comparison
     if (r->n_compared)
         report_add(buf, PROOF_ROOM, "; %" PRIu64 " elements equal their 16-bit copy",
                    r->n_compared);

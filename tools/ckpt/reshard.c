@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshard.c: ckpt reshard: a ZeRO checkpoint for another number of ranks, another stage,
- * another precision, optimizer state and all.
+ * reshard.c: implements ckpt reshard: a ZeRO checkpoint with its optimizer state for another number
+ * of ranks, another stage or another precision.
  */
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
@@ -10,7 +10,7 @@
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
 
-/* Open, lay out, plan; then show the plan or carry it out. */
+/* Open, lay out, plan; then print the plan or run it. */
 static int reshard_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
@@ -21,7 +21,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
                     cli_formats(list, CKPT_MAKES_TENSORS), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
-    // tensor, pipeline and expert ranks stay what they are: only data ranks change
+    // only data-parallel ranks change; tensor, pipeline and expert ranks stay
     a->open.keep_slices =
         !a->join && !a->map && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))

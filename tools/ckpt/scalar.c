@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scalar.c: decoding single elements.
+ * scalar.c: decodes single elements.
  *
- * Small floats are decoded by one routine from their layout (exponent and mantissa bits, bias,
- * which patterns are not finite), as the formats' papers and torch define them.
+ * One routine decodes small floats from their layout (exponent and mantissa bits, bias, patterns
+ * that are not finite), as the formats' papers and torch define them.
  */
 #include "tools/ckpt/scalar.h"
 
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the largest exponent, or a lone sign bit, means. */
+/* Meaning of the largest exponent, and of a lone sign bit. */
 typedef enum small_special {
     SMALL_IEEE,  /* largest exponent: infinity and NaN */
-    SMALL_FN,    /* all ones is NaN, no infinity */
+    SMALL_FN,    /* all ones is NaN; no infinity */
     SMALL_FNUZ,  /* only the pattern of minus zero is NaN */
     SMALL_FINITE /* every pattern is a number */
 } small_special;
@@ -27,7 +27,7 @@ typedef struct small_float {
     small_special special;
 } small_float;
 
-/* The value of a bit pattern: exact, since a double holds every small float. */
+/* Decode a bit pattern exactly, because a double holds every small float. */
 static double small_decode(const small_float *f, unsigned bits)
 {
     unsigned sign_bit = 1u << (f->exponent + f->mantissa), magnitude = bits & (sign_bit - 1);
@@ -35,7 +35,7 @@ static double small_decode(const small_float *f, unsigned bits)
     unsigned top = (1u << f->exponent) - 1;
     double sign = bits & sign_bit ? -1.0 : 1.0;
 
-    // the patterns that are no numbers, by kind of format
+    // patterns that are not numbers, by kind of format
     if (f->special == SMALL_IEEE && e == top)
         return m ? (double)NAN : sign * (double)INFINITY;
     if (f->special == SMALL_FN && magnitude == sign_bit - 1)
@@ -48,7 +48,7 @@ static double small_decode(const small_float *f, unsigned bits)
     return sign * ldexp((double)(m | (1u << f->mantissa)), (int)e - f->bias - (int)f->mantissa);
 }
 
-/* The layout of a dtype of at most 16 bits; NULL when it is not one of these. */
+/* The layout of a dtype of at most 16 bits; NULL for other dtypes. */
 static const small_float *small_of(ckpt_dtype d)
 {
     static const small_float f16 = {5, 10, 15, SMALL_IEEE}, bf16 = {8, 7, 127, SMALL_IEEE};
@@ -103,7 +103,7 @@ scalar_class scalar_class_of(ckpt_dtype d)
     case CKPT_BITS16:
         return SCALAR_BITS;
     default:
-        // six-bit types share bytes in threes: only whole buffers of them make sense
+        // six-bit types are packed, so single elements have no bytes of their own
         return small_of(d) ? SCALAR_REAL : SCALAR_NONE;
     }
 }
@@ -131,8 +131,8 @@ static uint64_t scalar_bits(const void *buf, size_t i, size_t width)
     }
 }
 
-/* A float of 64, 32, 16 or 8 bits, or element i of packed four-bit ones (the low half of a byte
- * comes first). */
+/* Decode a float of 64, 32, 16 or 8 bits, or element i of packed four-bit ones (the low half of a
+ * byte first). */
 static double scalar_float(ckpt_dtype d, const void *buf, size_t i)
 {
     const small_float *small = small_of(d);
@@ -148,7 +148,7 @@ static double scalar_float(ckpt_dtype d, const void *buf, size_t i)
         memcpy(&f, (const char *)buf + 4 * i, 4);
         return (double)f;
     case CKPT_F8_E8M0:
-        // a bare exponent: powers of two, no sign, no zero
+        // exponent only: powers of two, without sign and zero
         bits = scalar_bits(buf, i, 1);
         return bits == 0xff ? (double)NAN : ldexp(1.0, (int)bits - 127);
     case CKPT_F4:
@@ -159,7 +159,7 @@ static double scalar_float(ckpt_dtype d, const void *buf, size_t i)
     }
 }
 
-/* Real and imaginary part lie side by side. */
+/* Decode a complex element: real and imaginary part are adjacent. */
 static void scalar_complex(scalar *out, ckpt_dtype d, const void *buf, size_t i)
 {
     ckpt_dtype part = d == CKPT_C128 ? CKPT_F64 : d == CKPT_C64 ? CKPT_F32 : CKPT_F16;
@@ -180,7 +180,7 @@ void scalar_get(scalar *out, ckpt_dtype d, const void *buf, size_t i)
         out->as_real = scalar_float(d, buf, i);
         break;
     case SCALAR_SIGNED: {
-        // widen by shifting the sign bit to the top and back
+        // sign-extend by shifting the sign bit to the top and back
         unsigned shift = (unsigned)(64 - 8 * width);
         out->as_signed = (int64_t)(scalar_bits(buf, i, width) << shift) >> shift;
         break;
@@ -198,7 +198,7 @@ void scalar_get(scalar *out, ckpt_dtype d, const void *buf, size_t i)
     }
 }
 
-/* Try more and more digits until the text reads back as the same number. */
+/* Format with more and more digits until the text reads back as the same number. */
 static const char *real_text(char *buf, size_t room, double x, bool is_double)
 {
     int digits = is_double ? 15 : 6, most = is_double ? 17 : 9;
@@ -210,7 +210,7 @@ static const char *real_text(char *buf, size_t room, double x, bool is_double)
     for (; digits <= most; digits++) {
         (void)snprintf(buf, room, "%.*g", digits, x);
         double back = is_double ? strtod(buf, NULL) : (double)strtof(buf, NULL);
-        // compared by order: equality of floats is what is being looked for, but -0 may stay "-0"
+        // compare by order, so that -0 may stay "-0" (compilers warn of == on floats)
         if (isinf(x) || !(back < x || back > x))
             break;
     }
@@ -236,7 +236,7 @@ const char *scalar_text(char buf[SCALAR_ROOM], const scalar *s)
     case SCALAR_COMPLEX:
         (void)real_text(buf, SCALAR_ROOM / 2, s->as_real, s->is_double);
         n = strlen(buf);
-        // 1+2j, 1-2j: the second sign is always there
+        // 1+2j, 1-2j: the second sign is always written
         if (!signbit(s->imag))
             buf[n++] = '+';
         (void)real_text(buf + n, SCALAR_ROOM - n - 2, s->imag, s->is_double);

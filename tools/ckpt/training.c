@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * training.c: sources for targets that hold training state.
- */
+/* training.c: opens sources for targets with training state. */
 #include "tools/ckpt/training.h"
 #include "tools/cli/text.h"
 
@@ -39,8 +37,8 @@ int training_check(const cli_args *a, ckpt_err *err)
 }
 
 /*
- * The run goes on in the framework that has saved it, whose wrappers put their names before the
- * parameters' again.
+ * True if the run will continue in the framework that saved it, whose wrappers add their prefixes
+ * to the names again.
  */
 static bool training_same(const ckpt_map *map, const cli_args *a)
 {
@@ -61,7 +59,7 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     a->open.training = true;
     if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
         rc = text_read(&a->order_text, a->order, "the order", err);
-    // one pattern stands for all names as the file has them
+    // a single pattern stands for all names in the file's order
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
     if (rc == CKPT_OK)
         rc = args_open(map, a, err);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * training.h: opening a source for a target that holds training state: slices, optimizer, order.
+ * training.h: declares opening a source for a target with training state: slices, optimizer, order.
  *
- * Shared by `ckpt reshard` and `ckpt convert --to universal`.
+ * `ckpt reshard` and `ckpt convert --to universal` share it.
  */
 #ifndef TOOLS_TRAINING_H
 #define TOOLS_TRAINING_H
 
 #include "tools/cli/args.h"
 
-/* A format whose files hold training state. */
+/* True if files of the format contain training state. */
 bool training_format(const char *format);
 
-/* Options that contradict each other, or that such a target cannot follow. */
+/* Refuse options that contradict each other, or that such a target does not support. */
 int training_check(const cli_args *a, ckpt_err *err);
 
 /*
- * Open the source with its optimizer state; one that has none gets the state of a run that has not
- * begun.  a->target is complete, but for the order, whose text stays until training_free.
+ * Open the source with its optimizer state.  A source without one gets the state of a run at its
+ * start.  a->target must be complete except for the order, whose text lives until training_free.
  */
 int training_open(ckpt_map **map, cli_args *a, ckpt_err *err);
 void training_free(cli_args *a);

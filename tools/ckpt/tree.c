@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: ckpt tree: everything in a checkpoint that is not tensor bytes, printed, never run.
+ * tree.c: implements ckpt tree, which prints all values of a checkpoint except tensor bytes, and
+ * never executes any.
  */
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
-/* What the callback needs: JSON gets an envelope around the library's text. */
+/* Context of the callback.  JSON output wraps the library's text in an object. */
 typedef struct tree_out {
     const ckpt_map *map;
     bool json, begun;
     json_out j;
 } tree_out;
 
-/* Passes the library's text on; stops it when nobody reads any more. */
+/* Print the library's text; stop it when the reader of stdout has gone. */
 static int tree_write(void *ctx, const char *text, size_t n)
 {
     tree_out *out = ctx;
 
-    // only now is it sure that there is something to print: an unknown subpath leaves stdout empty
+    // begin only now, because stdout must stay empty for an unknown subpath
     if (out->json && !out->begun) {
         json_begin(&out->j);
         json_text(&out->j, "path", ckpt_map_path(out->map));
@@ -25,7 +26,7 @@ static int tree_write(void *ctx, const char *text, size_t n)
         json_key(&out->j, "tree");
     }
     out->begun = true;
-    // strings have no raw newlines: the one that may end the text would only leave an empty line
+    // drop the final newline; strings contain no raw ones
     if (out->json && n > 0 && text[n - 1] == '\n')
         n--;
     out_bytes(text, n);
@@ -33,8 +34,8 @@ static int tree_write(void *ctx, const char *text, size_t n)
 }
 
 /*
- * Values are worth seeing where tensors are of a kind that is not read: then the reason is a
- * warning.  What else is wrong with the file ends it.
+ * Open the source.  If tensors are of an unsupported kind, that is only a warning, because the
+ * values can still be printed; other errors end the command.
  */
 static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
@@ -53,7 +54,7 @@ static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* The library prints; JSON gets the members that all our documents have. */
+/* The library prints the tree; JSON gets the members that all our documents have. */
 static int tree_run(cli_args *a, ckpt_err *err)
 {
     ckpt_tree_opts opts = {

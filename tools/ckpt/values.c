@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: elements to text, JSON and statistics, in constant memory.
+ * values.c: prints elements as text, JSON and statistics, in constant memory.
  *
- * Brackets need no look-ahead: an axis begins or ends where the index is a multiple of the elements
- * below it.
+ * Brackets need no look-ahead, because an axis begins or ends at multiples of the elements below
+ * it.
  */
 #include "tools/ckpt/values.h"
 
@@ -23,14 +23,14 @@ void values_text_begin(values_text *v, uint32_t ndim, const uint64_t *shape, uin
         span *= shape[ndim - 1 - k];
         v->span[k] = span;
     }
-    // nothing will be added: close what would stay open
+    // no element will follow: print the brackets now
     for (uint32_t k = 0; n_elems == 0 && k < ndim; k++)
         out_printf("[");
     for (uint32_t k = 0; n_elems == 0 && k < ndim; k++)
         out_printf("]");
 }
 
-/* How many brackets open before element i, or close after element i - 1. */
+/* Number of brackets that open before element i, or close after element i - 1. */
 static unsigned values_brackets(const values_text *v, uint64_t i)
 {
     unsigned n = 0;
@@ -56,11 +56,11 @@ void values_text_add(values_text *v, const scalar *s)
     if (v->next == 0) {
         v->column = 0;
     } else if (open > 0) {
-        // a new row stands under the bracket it opens, as in numpy
+        // a new row begins under the bracket that it opens, as in numpy
         out_printf(",");
         values_indent(v, v->ndim - open);
     } else if (v->column + width + 2 > VALUES_WIDTH) {
-        // +2: a comma and a blank or a bracket
+        // +2: a comma, and a blank or a bracket
         out_printf(",");
         values_indent(v, v->ndim);
     } else {
@@ -122,7 +122,7 @@ void values_stats_add(values_stats *v, double x)
         v->n_inf++;
         return;
     }
-    // one step of Welford: sums of squares would lose what small deviations there are
+    // Welford's step, because sums of squares would lose small deviations
     uint64_t finite = v->n - v->n_nan - v->n_inf;
     double delta = x - v->mean;
     v->n_zero += !(x < 0 || x > 0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * verbs.h: every command that main.c's tables list; each is defined in the file of its name.
- */
+/* verbs.h: declares every command in main.c's tables; the file of its name defines it. */
 #ifndef TOOLS_VERBS_H
 #define TOOLS_VERBS_H
 
@@ -13,7 +11,7 @@ extern const cli_verb verb_maps, verb_mount;
 extern const cli_verb verb_doctor, verb_clean, verb_mem, verb_report;
 extern const cli_verb verb_help, verb_completion, verb_version;
 
-/* Drop-ins: chosen by the name the program was called by. */
+/* Drop-ins, chosen by the name under which the program was called. */
 extern const cli_verb compat_zero_to_fp32, compat_zero_to_torch, compat_ds_to_universal;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c: ckpt verify: everything that can be checked about a checkpoint, one line per
+ * verify.c: implements ckpt verify, which runs all checks on a checkpoint, and prints one line per
  * finding.
  */
 #include <limits.h>
@@ -11,14 +11,14 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
-/* What was found so far. */
+/* Counts so far. */
 typedef struct verify_tally {
     const cli_args *a;
     json_out j;
     uint64_t n_errors, n_warnings;
 } verify_tally;
 
-/* The library's callback for each finding, as they come. */
+/* Callback of the library for each finding. */
 static int verify_finding(void *ctx, int severity, int code, const char *text)
 {
     static const char *const names[] = {"note", "warning", "error"};
@@ -44,7 +44,7 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
     return out_broken();
 }
 
-/* The structure has held: what the options found in it. */
+/* Callback after the structure has been checked: warn of options without effect. */
 static void verify_opened(void *ctx, const ckpt_map *map)
 {
     const verify_tally *v = ctx;
@@ -52,13 +52,13 @@ static void verify_opened(void *ctx, const ckpt_map *map)
     effects_of_source(v->a, map);
 }
 
-/* What the checksums of the files say about the values. */
+/* The part of the values that checksums of the files cover. */
 static const char *verify_vouched(const ckpt_run_report *r)
 {
     return r->n_unvouched == 0 ? "all" : r->n_unvouched < r->n_payload ? "some" : "none";
 }
 
-/* The closing line. */
+/* Print the closing line. */
 static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r)
 {
     char proof[PROOF_ROOM], bytes[HUMAN_ROOM], e[COUNT_ROOM], w[COUNT_ROOM];
@@ -79,7 +79,7 @@ static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r
     }
 }
 
-/* The verdict after the findings; the document is complete whatever happened. */
+/* Print the members after the findings; the document is complete even after a failure. */
 static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
                               const ckpt_err *err)
 {
@@ -88,7 +88,7 @@ static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
     json_int(&v->j, "status", ckpt_err_status(rc));
     json_uint(&v->j, "errors", v->n_errors);
     json_uint(&v->j, "warnings", v->n_warnings);
-    // not about the checkpoint: memory, I/O, an interrupt
+    // failures beside the checkpoint: memory, I/O, an interrupt
     if (rc != CKPT_OK && v->n_errors == 0)
         json_text(&v->j, "failure", err->text);
     if (r->n_payload) {
@@ -98,7 +98,7 @@ static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
     json_report(&v->j, "report", r);
 }
 
-/* With --strict, a warning is a failure where nothing worse is. */
+/* With --strict, turn warnings into a failure, if there is no other one. */
 static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err)
 {
     if (!a->strict || v->n_warnings == 0)
@@ -107,7 +107,7 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
                 v->n_warnings == 1 ? "the warning" : "the warnings");
 }
 
-/* Findings are the result; only what is not about the checkpoint is left for main to report. */
+/* Verify one path.  Findings are results, so main reports only failures that are none. */
 static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
     ckpt_run_report report = {0};
@@ -135,13 +135,13 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
         verify_close_json(v, rc, &report, err);
     else if (!a->quiet && (rc == CKPT_OK || v->n_errors))
         verify_close(v, rc, &report);
-    // the findings on stdout have said it already
+    // the findings on stdout have already reported it
     if (v->n_errors && rc != CKPT_ECANCELED)
         err->text[0] = 0;
     return rc;
 }
 
-/* Several paths, whatever is wrong with one: the first failure decides the status. */
+/* Verify all paths, even after failures; the first failure sets the status. */
 static int verify_each(verify_tally *v, cli_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -175,7 +175,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_tally v = {.a = a};
 
-    // rot in one shard is rot in the checkpoint
+    // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !a->as_file;
     if (a->json)
         json_begin(&v.j);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * version.c: ckpt version: the version, and what protects its user here.
+ * version.c: implements ckpt version, which prints the version and the protection of the sandbox
+ * here.
  */
 #include "tools/ckpt/verbs.h"
 #include "tools/sandbox/sandbox.h"
 
-/* The line of ckpt --version, and what protects its user here. */
 static int version_run(cli_args *a, ckpt_err *err)
 {
     char text[128];
