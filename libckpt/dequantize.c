@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequantize.c: quantized weights as the floating tensors that they mean.
+ * dequantize.c: turns quantized weights into floating tensors.
  *
- * A weight of small numbers and the tensor of its scales, told by their names, become one tensor
- * that is computed while it is read:
+ * A weight of low-precision numbers and the tensor with its scales, found by their names, become
+ * one tensor that is computed during reads:
  *
- *     X, X_scale_inv       DeepSeek, transformers' FineGrainedFP8: a scale for a block, F32
- *                          arithmetic, rounded once (integrations/finegrained_fp8.py,
- *                          Fp8Dequantize)
- *     X, X_scale           compressed-tensors and ModelOpt: for a tensor, a row, a group or a
- *                          block; computed and rounded in the scale's dtype, then converted
- *                          (quantization/lifecycle/forward_helpers.py, _dequantize)
- *     X_blocks, X_scales   gpt-oss' MXFP4, [experts, out, blocks, 16]: X is [experts, in, out]
- *                          (integrations/mxfp4.py, convert_moe_packed_tensors)
+ *    X, X_scale_inv       DeepSeek, transformers' FineGrainedFP8: a scale per block, F32
+ *                         arithmetic, rounded once (integrations/finegrained_fp8.py,
+ *                         Fp8Dequantize)
+ *    X, X_scale           compressed-tensors and ModelOpt: per tensor, row, group or
+ *                         block; computed and rounded in the scale's dtype, then converted
+ *                         (quantization/lifecycle/forward_helpers.py, _dequantize)
+ *    X_blocks, X_scales   gpt-oss' MXFP4, [experts, out, blocks, 16]: X is [experts, in, out]
+ *                         (integrations/mxfp4.py, convert_moe_packed_tensors)
  *
  * Checked against transformers 5.23 and compressed-tensors 0.20.
  */
@@ -32,12 +32,13 @@
 enum {
     DQZ_FP4 = 32,         /* elements of a block of MXFP4 */
     DQZ_PACKED = 16,      /* their bytes */
-    DQZ_ROUNDED = 4096,   /* elements rounded twice at a time */
-    DQZ_MATRIX = 64 << 20 /* stored bytes of one expert, at most: every thread holds one */
+    DQZ_ROUNDED = 4096,   /* elements that are rounded twice at a time */
+    DQZ_MATRIX = 64 << 20 /* limit of an expert's stored bytes, because every thread holds one */
 };
 
 typedef struct dqz_form {
-    const char *weight, *scale, *name; /* ends of the names: of both, and of what is made */
+    /* suffixes of the names: of both inputs, and of the result */
+    const char *weight, *scale, *name;
     bool mxfp4;
     bool own; /* computed in the scale's dtype */
 } dqz_form;
@@ -48,26 +49,26 @@ static const dqz_form dqz_forms[] = {
     {"", "_scale", "", false, true},
 };
 
-/* Scales of activations and of caches, which weights do not have. */
+/* Scales of activations and of caches, which do not belong to weights. */
 static const char *const dqz_others[] = {".activation_scale", ".input_scale", ".output_scale",
                                          ".k_scale",          ".v_scale",     ".q_scale"};
 
 typedef struct dqz_make {
     ckpt_make make; /* first */
     const ckpt_tensor *input[2];
-    uint64_t rows, cols;        /* of a matrix; others lie before each other */
-    uint64_t block[2], grid[2]; /* elements of a block, and how many of them a matrix has */
+    uint64_t rows, cols;        /* of a matrix; leading axes count matrices */
+    uint64_t block[2], grid[2]; /* elements of a block, and blocks of a matrix */
     ckpt_cast_fn widen;         /* from the scale's dtype to F32; NULL: E8M0 */
     ckpt_cast_fn own;           /* to the scale's dtype first; NULL: the product stays F32 */
-    ckpt_cast_fn narrow;        /* from either to the dtype that is made; NULL: it is F32 */
+    ckpt_cast_fn narrow;        /* from either to the dtype of the result; NULL: that is F32 */
     ckpt_dtype scale;
 } dqz_make;
 
 typedef struct dqz_work {
     ckpt_map *map;
-    bool *gone;       /* by tensor of the map */
-    ckpt_dtype model; /* that the configuration names, or other tensors have */
-    bool rounded;     /* values are of that dtype */
+    bool *gone;       /* per tensor of the map: remove it from the list */
+    ckpt_dtype model; /* from the configuration, or from other tensors */
+    bool rounded;     /* round values to that dtype */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     ckpt_err *err;
@@ -75,8 +76,10 @@ typedef struct dqz_work {
 
 /* ---- the arithmetic ---- */
 
-/* An exponent without a number: 2 to the power of byte - 127; 255 is NaN, or what torch makes of a
- * byte that is no float8_e8m0fnu: infinity. */
+/*
+ * An exponent without a mantissa: 2 to the power of byte - 127. 255 is NaN or, for a byte that is
+ * not a float8_e8m0fnu, infinity as in torch.
+ */
 static float dqz_exponent(uint8_t byte, ckpt_dtype d)
 {
     if (byte == 255)
@@ -84,14 +87,14 @@ static float dqz_exponent(uint8_t byte, ckpt_dtype d)
     return ldexpf(1.0f, (int)byte - 127);
 }
 
-/* Where scales were read from, so that rows of the same blocks do not read them again. */
+/* The scales that were read last, so that rows of the same blocks do not read them again. */
 typedef struct dqz_window {
     uint64_t first, n;
     float *scale;
-    uint8_t *own; /* room for them as they are stored */
+    uint8_t *own; /* room for the scales as stored */
 } dqz_window;
 
-/* n scales as F32, `first` and on. */
+/* Read n scales as F32, from `first` on. */
 static int dqz_scales(const dqz_make *m, ckpt_inputs *in, uint64_t first, uint64_t n, dqz_window *w,
                       ckpt_err *err)
 {
@@ -109,7 +112,7 @@ static int dqz_scales(const dqz_make *m, ckpt_inputs *in, uint64_t first, uint64
     return rc;
 }
 
-/* Elements at, at + 1 ... of the weight, which x has, times their scales. */
+/* Multiply elements at, at + 1 ... of the weight, in x, by their scales. */
 static int dqz_multiply(const dqz_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
                         dqz_window *w, ckpt_err *err)
 {
@@ -135,7 +138,7 @@ static int dqz_multiply(const dqz_make *m, ckpt_inputs *in, float *x, uint64_t n
     return rc;
 }
 
-/* The products as what is made. */
+/* Convert the products to the dtype of the result. */
 static void dqz_finish(const dqz_make *m, uint8_t *to, const float *x, uint64_t n)
 {
     uint16_t own[DQZ_ROUNDED];
@@ -154,7 +157,7 @@ static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
                    ckpt_err *err)
 {
     const dqz_make *m = (const dqz_make *)(const void *)make;
-    // no more scales are looked at together than a row has, or there are elements
+    // at most one row's scales are read together, or one per element
     uint64_t n_scale = m->grid[1] < n ? m->grid[1] : n, n_x = m->own || m->narrow ? n : 0;
     float *scratch = in->scratch(in, (2 * n_scale + n_x) * sizeof *scratch);
     dqz_window w = {.scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
@@ -172,13 +175,13 @@ static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
 
 /* ---- MXFP4 ---- */
 
-/* Of one expert: its number + 1, its scales, its blocks. */
+/* The data of one expert: its number + 1, its scales, its blocks. */
 typedef struct dqz_expert {
     uint64_t number;
     uint8_t bytes[];
 } dqz_expert;
 
-/* The expert's stored bytes, which this thread keeps. */
+/* Read the expert's stored bytes; this thread keeps them. */
 static int dqz_read_expert(const dqz_make *m, ckpt_inputs *in, uint64_t number, dqz_expert **out,
                            ckpt_err *err)
 {
@@ -200,7 +203,7 @@ static int dqz_read_expert(const dqz_make *m, ckpt_inputs *in, uint64_t number, 
     return rc;
 }
 
-/* Column col of the stored matrix, rows first ... first + n - 1: a run of a row of the made one. */
+/* Column col of the stored matrix, rows first ... first + n - 1: a part of a row of the result. */
 static void dqz_column(const dqz_make *m, const dqz_expert *e, uint64_t col, uint64_t first,
                        uint64_t n, float *to)
 {
@@ -215,7 +218,7 @@ static void dqz_column(const dqz_make *m, const dqz_expert *e, uint64_t col, uin
 
         uint8_t scale = e->bytes[at];
 
-        // 2 to the power of 128 is no F32, and half of it is
+        // 2 to the power of 128 does not fit F32, but half of it does
         to[i] = e2m1[in_block % 2 ? byte >> 4 : byte & 15] *
                 (scale == 255 ? 0x1p127f : dqz_exponent(scale, CKPT_U8));
         to[i] *= scale == 255 ? 2.0f : 1.0f;
@@ -244,7 +247,7 @@ static int dqz_run_mxfp4(const ckpt_make *make, ckpt_inputs *in, void *to, uint6
     return rc;
 }
 
-/* ---- what fits ---- */
+/* ---- shapes and dtypes ---- */
 
 static const char *dqz_shape(char text[120], const ckpt_tensor *t)
 {
@@ -256,7 +259,7 @@ static const char *dqz_shape(char text[120], const ckpt_tensor *t)
     return text;
 }
 
-/* How the weights are quantized, for messages. */
+/* The quantization of the weights, for messages. */
 static const char *dqz_how(const dqz_work *w)
 {
     return w->map->known.quantized ? w->map->known.quantized
@@ -274,7 +277,10 @@ static int dqz_misfit(const dqz_work *w, const ckpt_tensor *t, const ckpt_tensor
                      dqz_shape(b, scale), ckpt_dtype_name(scale->dtype), dqz_how(w));
 }
 
-/* The grid of scales over matrices: [], [1], [rows], [rows, groups], and as many before. */
+/*
+ * Compute the grid of scales over matrices: [], [1], [rows], [rows, groups], with the same leading
+ * axes.
+ */
 static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
 {
     uint64_t size[2];
@@ -285,7 +291,7 @@ static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const
     m->grid[0] = m->grid[1] = 1;
     size[0] = m->block[0] = m->rows;
     size[1] = m->block[1] = m->cols;
-    // a number, and no grid that happens to have one entry
+    // a single number, not a grid with one entry
     if (s->n_elems == 1 && s->ndim < 2 && lead == 0)
         return true;
     if (s->ndim == t->ndim && t->ndim >= 2) {
@@ -297,11 +303,11 @@ static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const
         m->grid[0] = s->shape[0];
     else
         return false;
-    // without elements any block will do
+    // without elements any block fits
     return t->n_elems == 0 || ckpt_quant_block_of(&w->scheme, size, m->grid, m->block) == CKPT_OK;
 }
 
-/* What the products are rounded to: the dtype that they are computed in, then the model's. */
+/* Choose the rounding of the products: the dtype of the computation, then the model's. */
 static void dqz_round(const dqz_work *w, dqz_make *m, ckpt_dtype own)
 {
     m->make.dtype = w->rounded ? w->model : own;
@@ -312,7 +318,7 @@ static void dqz_round(const dqz_work *w, dqz_make *m, ckpt_dtype own)
         m->narrow = ckpt_cast_find(CKPT_F32, own);
 }
 
-/* The dtypes: numbers that a float has, and scales that are floats or exponents. */
+/* Check the dtypes: numbers that convert to floats, and scales that are floats or exponents. */
 static bool dqz_dtypes(const dqz_work *w, const dqz_form *f, dqz_make *m, const ckpt_tensor *t,
                        const ckpt_tensor *s)
 {
@@ -330,9 +336,9 @@ static bool dqz_dtypes(const dqz_work *w, const dqz_form *f, dqz_make *m, const 
     return (fp8 || (f->own && w->scheme.integers && t->dtype == CKPT_I8)) && (wide || exponents);
 }
 
-/* ---- making it ---- */
+/* ---- making the tensors ---- */
 
-/* A hidden tensor with what t has now. */
+/* Make a hidden tensor with the present values of t. */
 static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     ckpt_tensor *hidden = NULL;
@@ -348,7 +354,7 @@ static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
     return CKPT_OK;
 }
 
-/* t becomes what the operation computes. */
+/* Replace the values of t by those of the operation. */
 static int dqz_put(dqz_work *w, ckpt_tensor *t, dqz_make *m)
 {
     uint32_t source = 0;
@@ -366,7 +372,7 @@ static int dqz_put(dqz_work *w, ckpt_tensor *t, dqz_make *m)
     return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, w->err) : rc;
 }
 
-/* [experts, out, blocks, 16] of nibbles: what is made has its axes turned and one less. */
+/* [experts, out, blocks, 16] of nibbles: the result has transposed axes and one less. */
 static int dqz_mxfp4(dqz_work *w, ckpt_tensor *t, const ckpt_tensor *s, dqz_make *m)
 {
     uint64_t *shape = ckpt_arena_array(w->map->arena, 3, sizeof *shape), n;
@@ -426,7 +432,7 @@ static bool dqz_ends(const char *name, const char *end, size_t *keep)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* The tensor of a name that ends otherwise; SIZE_MAX: there is none. */
+/* The index of the tensor with the same name but for its suffix; SIZE_MAX: there is none. */
 static int dqz_at(const dqz_work *w, const char *name, size_t keep, const char *end, size_t *at)
 {
     size_t n = strlen(end);
@@ -453,7 +459,7 @@ static bool dqz_is_other(const char *name)
     return false;
 }
 
-/* A tensor with the name of scales: they are its weight's. */
+/* Combine a tensor of scales with its weight. */
 static int dqz_scale(dqz_work *w, size_t i, const dqz_form *f)
 {
     ckpt_tensor *s = w->map->tensors.at[i];
@@ -479,7 +485,7 @@ static int dqz_scale(dqz_work *w, size_t i, const dqz_form *f)
     return dqz_weight(w, f, w->map->tensors.at[at], s);
 }
 
-/* Names are looked up while tensors change theirs: what is renamed is looked for no more. */
+/* Tensors are renamed during the loop; a renamed one is never looked up again. */
 static int dqz_all(dqz_work *w)
 {
     int rc = CKPT_OK;
@@ -500,7 +506,7 @@ static int dqz_all(dqz_work *w)
     return rc;
 }
 
-/* Numbers that a scheme stores, and that mean nothing without scales. */
+/* True for stored numbers that mean nothing without scales. */
 static bool dqz_is_stored(const dqz_work *w, const ckpt_tensor *t)
 {
     size_t keep;
@@ -514,7 +520,7 @@ static bool dqz_is_stored(const dqz_work *w, const ckpt_tensor *t)
            t->dtype == CKPT_F8_E5M2FNUZ;
 }
 
-/* The scales leave the list; no small numbers stay that have none. */
+/* Remove the scales from the list, and fail if a low-precision tensor without scales remains. */
 static int dqz_drop(dqz_work *w)
 {
     size_t n = 0;
@@ -533,7 +539,7 @@ static int dqz_drop(dqz_work *w)
     return ckpt_map_reindex(w->map, w->err);
 }
 
-/* What the configuration says: the model's dtype, and how it is quantized. */
+/* Read the configuration: the model's dtype and the quantization. */
 static int dqz_config(dqz_work *w)
 {
     static const char *const keys[] = {"quantization_config", "compression_config",
@@ -565,7 +571,7 @@ static int dqz_config(dqz_work *w)
     return rc;
 }
 
-/* Facts are those of the tensors that there are now. */
+/* Update the facts to the new tensors. */
 static int dqz_facts(const dqz_work *w)
 {
     ckpt_facts *facts = &w->map->facts;

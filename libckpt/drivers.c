@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drivers.c: the table of drivers, asked by name, suffix and number; here and in public.
+ * drivers.c: finds drivers by name, suffix and number, for the library and its callers.
  */
 #include "libckpt/drivers.h"
 
 #include <string.h>
 
-/* The words of a list, a space between; false after the last. */
+/* The next word of a list separated by spaces; false after the last. */
 static bool drv_word(const char **list, const char **word, size_t *n)
 {
     *word = *list ? *list + strspn(*list, " ") : "";
@@ -15,7 +15,7 @@ static bool drv_word(const char **list, const char **word, size_t *n)
     return *n > 0;
 }
 
-/* This name is the format's, or another name of it. */
+/* True if this is the format's name or one of its aliases. */
 static bool drv_is(const ckpt_format_info *f, const char *name)
 {
     const char *list = f->aliases, *word;
@@ -48,7 +48,7 @@ const ckpt_directory *ckpt_directory_find(const char *name)
     return NULL;
 }
 
-/* ---- in public ---- */
+/* ---- public functions ---- */
 
 const ckpt_format_info *ckpt_format_at(size_t i)
 {
@@ -80,7 +80,7 @@ unsigned ckpt_format_caps(const char *name)
     return f ? f->caps : 0;
 }
 
-/* The path ends in one of the suffixes, and has something before it. */
+/* True if the path ends in one of the suffixes and is longer than it. */
 static bool drv_ends(const char *path, const char *suffixes)
 {
     size_t n = strlen(path), m;

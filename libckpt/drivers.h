@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drivers.h: the list of format drivers, for those who choose one.  Drivers themselves do not
- * include it.
+ * drivers.h: declares the list of format drivers, for code that chooses one. Drivers themselves do
+ * not include it.
  */
 #ifndef CKPT_DRIVERS_H
 #define CKPT_DRIVERS_H
@@ -12,21 +12,21 @@
 extern const ckpt_format *const ckpt_formats[];
 extern const ckpt_directory *const ckpt_directories[];
 
-/* By name, or another name of it; NULL: there is none. */
+/* By name or alias; NULL: there is none. */
 const ckpt_format *ckpt_format_find(const char *name);
 const ckpt_directory *ckpt_directory_find(const char *name);
 
 /*
- * Read one file of any known file format into a map of its own; the driver is chosen by content.
+ * Read one file of any known file format into a new map; the content selects the driver.
  *
- * beside   see ckpt_read_beside; NULL: the file stands for itself
+ * beside  see ckpt_read_beside; NULL: the file stands alone
  * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING,
  *         CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
                      ckpt_err *err);
 
-/* True if a driver of folders takes a listed one for a checkpoint, whole or damaged. */
+/* True if a directory driver recognises the folder as a checkpoint, whole or damaged. */
 bool ckpt_folder_known(const ckpt_listing *list);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtypes.c: owns which dtype a tensor gets by its name: rules in their order, the first match wins.
- * A rule that never wins is a mistake of whoever wrote it, and said.
+ * dtypes.c: chooses a tensor's dtype by its name: the first matching rule wins. A rule that never
+ * wins is probably a mistake and is reported.
  */
 #include "libckpt/dtypes.h"
 
@@ -10,7 +10,7 @@
 
 #include "libckpt/base/dtype.h"
 
-/* One item of n bytes. */
+/* Parse one item of n bytes. */
 static int dts_item(ckpt_dtype_rules *out, ckpt_arena *arena, const char *text, size_t n,
                     ckpt_err *err)
 {
@@ -58,7 +58,7 @@ ckpt_dtype ckpt_dtypes_of(ckpt_dtype_rules *rules, const ckpt_tensor *t)
             continue;
         r->n_met++;
         r->met = r->met ? r->met : t;
-        // a tied name has the bytes of another, and their dtype
+        // a tied name shares the bytes of its owner, and their dtype
         if (t->owner) {
             r->tie = r->tie ? r->tie : t;
         } else if (floating && found == CKPT_DTYPE_NONE) {

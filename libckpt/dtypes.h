@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtypes.h: dtypes by pattern: ckpt_target.dtypes as a list of rules, "f32:*norm*,bf16:*".
+ * dtypes.h: parses and applies ckpt_target.dtypes, a list of rules: "f32:*norm*,bf16:*".
  */
 #ifndef CKPT_DTYPES_H
 #define CKPT_DTYPES_H
@@ -11,30 +11,32 @@
 typedef struct ckpt_dtype_rule {
     ckpt_dtype dtype;
     const char *glob;             /* of names; NUL-terminated, in the list's text */
-    uint64_t n_met;               /* names it matches, whatever they are */
-    uint64_t n_took;              /* floating tensors whose first match it is */
-    const ckpt_tensor *met, *tie; /* a name it matches; one that is tied to another */
+    uint64_t n_met;               /* number of matching names of any tensor */
+    uint64_t n_took;              /* number of floating tensors for which it is the first match */
+    const ckpt_tensor *met, *tie; /* a matching name; one that is tied to another */
 } ckpt_dtype_rule;
 
 CKPT_VEC(ckpt_dtype_rules, ckpt_dtype_rule);
 
 /*
- * Understand a text.  Items are divided by commas, each DTYPE:GLOB, or DTYPE alone for all names.
+ * Parse a text. Commas separate items of the form DTYPE:GLOB, or DTYPE alone for all names.
  *
- * out     appended to; whoever calls frees it, on errors too
- * arena   owns what the rules point to
- * Errors  CKPT_EUSAGE: an item that is none; CKPT_ELIMIT
+ * out     appended to; the caller frees it, also after a failure
+ * arena   owns the strings of the rules
+ * Errors  CKPT_EUSAGE: a malformed item; CKPT_ELIMIT
  */
 int ckpt_dtypes_parse(ckpt_dtype_rules *out, ckpt_arena *arena, const char *text, ckpt_err *err);
 
-/* The dtype of the first rule that matches a tensor's name, which is counted; NONE: no rule does.
+/*
+ * The dtype of the first rule that matches a tensor's name; counts the match. NONE: no rule
+ * matches.
  */
 ckpt_dtype ckpt_dtypes_of(ckpt_dtype_rules *rules, const ckpt_tensor *t);
 
 /*
- * Every rule has had an effect.
+ * Check that every rule had an effect.
  *
- * Errors  CKPT_EUSAGE, naming the first one that has not, and why
+ * Errors  CKPT_EUSAGE, with the first useless rule and the reason
  */
 int ckpt_dtypes_used(const ckpt_dtype_rules *rules, ckpt_err *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handle.c: what callers may ask of a map: the public look-ups, all borrowed, none allocating.
+ * handle.c: implements the public look-up functions of maps; results are borrowed, nothing is
+ * allocated.
  */
 #include <string.h>
 
@@ -25,7 +26,7 @@ unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes)
     return ckpt_dtype_get(d)->per;
 }
 
-/* Callers may have no map, and may not want to know everything. */
+/* Store a result unless the caller passed NULL for it. */
 #define HANDLE_PUT(to, value)                                                                      \
     do {                                                                                           \
         if (to)                                                                                    \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c: from a map and a target to the map of what will be written; and the four steps of a
- * conversion in one.
+ * layout.c: lays out a target map from a map and a target, and runs the four steps of a conversion
+ * in one call.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,17 +15,18 @@
 #include "libckpt/map/quantized.h"
 #include "libckpt/unwrap.h"
 
-/* What is laid out, and the dtypes that were asked for: one for all, or rules, or neither. */
+/* State of a layout, with the requested dtypes: one for all, or rules, or neither. */
 typedef struct lay_work {
     ckpt_map *to;
     const ckpt_map *from;
     ckpt_dtype dtype;
     ckpt_dtype_rules rules;
-    uint64_t n_kept[CKPT_N_DTYPES]; /* floating tensors that no rule matches, as written */
+    /* floating tensors without a matching rule, by their output dtype */
+    uint64_t n_kept[CKPT_N_DTYPES];
     ckpt_err *err;
 } lay_work;
 
-/* The dtype a tensor is written in. */
+/* The output dtype of a tensor. */
 static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
 {
     ckpt_dtype natural = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
@@ -36,12 +37,12 @@ static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
     return wanted;
 }
 
-/* The dtype that is asked for: by the rules where there are some, which count what they match. */
+/* The requested dtype of a tensor; rules count their matches. */
 static ckpt_dtype lay_wanted(lay_work *w, const ckpt_tensor *t)
 {
     ckpt_dtype wanted = w->rules.n ? ckpt_dtypes_of(&w->rules, t) : w->dtype;
 
-    // one type of blocks for all: the format says which tensors it is for
+    // a block type for all: the format selects the tensors that get it
     if (!w->rules.n && ckpt_dtype_packed(wanted))
         return CKPT_DTYPE_NONE;
     if (w->rules.n && !t->owner && wanted == CKPT_DTYPE_NONE &&
@@ -83,7 +84,10 @@ static int lay_tensor(lay_work *w, const ckpt_tensor *t)
     return rc;
 }
 
-/* Aliases may stand before their owner (module order): owners first, then each where it belongs. */
+/*
+ * Aliases may precede their owner (module order), so that owners are added first, then the list is
+ * put in order.
+ */
 static int lay_tensors(lay_work *w)
 {
     ckpt_map *to = w->to;
@@ -99,7 +103,7 @@ static int lay_tensors(lay_work *w)
     return rc;
 }
 
-/* Say what no rule matches, and that these keep their dtypes. */
+/* Report the tensors without a matching rule, which keep their dtypes. */
 static int lay_kept(const lay_work *w)
 {
     const char *text = NULL;
@@ -121,7 +125,9 @@ static int lay_kept(const lay_work *w)
                                   n, n == 1 ? "" : "s", text);
 }
 
-/* Say which tensors keep their dtype though a rule asks for another: nothing converts them. */
+/*
+ * Report tensors that keep their dtype although a rule names another, because no conversion exists.
+ */
 static int lay_held(lay_work *w)
 {
     uint64_t n = 0;
@@ -142,7 +148,9 @@ static int lay_held(lay_work *w)
                                   n, n == 1 ? "" : "s", name);
 }
 
-/* Say which tensors the dtype asked for does not reach: floats that nothing converts. */
+/*
+ * Report floating tensors that keep their dtype, because no conversion to the requested one exists.
+ */
 static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, ckpt_err *err)
 {
     uint64_t n[CKPT_N_DTYPES] = {0}, n_floats = 0;
@@ -171,7 +179,7 @@ static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, 
     return rc;
 }
 
-/* All tensors with their dtypes, and what there is to say of these. */
+/* Add all tensors with their dtypes, and report exceptions. */
 static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     lay_work w = {.to = to, .from = from, .dtype = target->dtype, .err = err};
@@ -191,7 +199,7 @@ static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target
     return rc;
 }
 
-/* Metadata goes along, except what speaks of tied names: writers record those anew. */
+/* Copy metadata except entries about tied names, which writers record themselves. */
 static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     for (uint64_t i = 0; i < from->metadata.n; i++) {
@@ -207,7 +215,7 @@ static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The keys that a layout map gave go along; their values stay the source's. */
+/* Copy the keys from a layout map; their values stay the source map's. */
 static int lay_keys(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     for (size_t i = 0; i < from->keys.n; i++) {
@@ -219,7 +227,7 @@ static int lay_keys(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Formats of training state decide themselves which tensors their files hold. */
+/* Formats of training state choose their tensors themselves. */
 static bool lay_makes_tensors(const char *name)
 {
     return ckpt_format_caps(name) & CKPT_MAKES_TENSORS;
@@ -249,7 +257,7 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
     return rc;
 }
 
-/* Names that a model folder's programs would not find are worth a warning. */
+/* Warn about names that programs would not find in a model folder. */
 static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     unsigned hub = CKPT_TAKES_SIDE | CKPT_IS_FOLDER;
@@ -260,7 +268,7 @@ static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     return ckpt_unwrap_check(to, from, from->model_type, err);
 }
 
-/* Which tensors go to which files, then each file's bytes. */
+/* Distribute tensors over files, then place each file's bytes. */
 static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     const ckpt_format *format = ckpt_format_find(target->format);
@@ -281,7 +289,7 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     return rc;
 }
 
-/* What is asked for, complete: without a map, a path and a format nothing can be laid out. */
+/* Check and complete the target: a layout needs a map, a path and a format. */
 static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *target,
                     ckpt_err *err)
 {
@@ -292,13 +300,13 @@ static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *t
     if (rc == CKPT_OK && (!own->format || !own->path || !*own->path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no %s to write (ckpt_target.%s)",
                        own->format ? "path" : "format", own->format ? "path" : "format");
-    // from here on a format has one name
+    // from here on each format has one name
     if (rc == CKPT_OK && ckpt_format_named(own->format))
         own->format = ckpt_format_named(own->format)->name;
     return rc;
 }
 
-/* The folder that receives the files: the target's path itself, or the one its file is in. */
+/* The folder that receives the files: the target's path itself, or the folder of its file. */
 static const char *lay_into(ckpt_map *to, const ckpt_target *target)
 {
     const char *slash = strrchr(to->path, '/');
@@ -311,7 +319,7 @@ static const char *lay_into(ckpt_map *to, const ckpt_target *target)
                              slash == to->path ? 1 : (size_t)(slash - to->path));
 }
 
-/* Of quantized weights nothing is cast, and no run and no GGUF model is made. */
+/* Refuse a cast, a run and a GGUF model from quantized weights. */
 static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.c: a map of arrays in the caller's memory, to be written to any format.
+ * memory.c: makes maps of arrays in the caller's memory, for conversion to any format.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static bool arr_is_empty(const ckpt_array *a)
     return false;
 }
 
-/* A map that was made here, and an array that says what it is. */
+/* Check that the map comes from ckpt_map_of_memory and that the array is complete. */
 static int arr_check(const ckpt_map *map, const ckpt_array *a, ckpt_err *err)
 {
     if (!map || strcmp(map->format, "memory") != 0)
@@ -70,7 +70,7 @@ int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     ckpt_tensor like = {.dtype = a.dtype, .ndim = a.ndim, .shape = a.shape};
-    // what is a source's memory is only read
+    // a source's memory is only read
     ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .memory = (void *)(uintptr_t)a.data};
     rc = ckpt_map_add(map, a.name, strlen(a.name), &like, &t, err);
     if (rc != CKPT_OK || t->n_elems == 0)

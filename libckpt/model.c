@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c: owns the way from what a checkpoint holds to its model alone, under the model's names.
+ * model.c: reduces a checkpoint to its model, under the model's own names.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,9 +22,9 @@ typedef struct mdl_work {
     ckpt_err *err;
 } mdl_work;
 
-/* ---- the model of a whole dict ---- */
+/* ---- finding the model ---- */
 
-/* Where the name of a part's member begins in a tensor's name; 0: it is not of the part. */
+/* Offset of the part's member in a tensor's name; 0: the tensor is not in the part. */
 static size_t mdl_below(const ckpt_whole_part *p, const char *name)
 {
     size_t n = strlen(p->path);
@@ -34,7 +34,7 @@ static size_t mdl_below(const ckpt_whole_part *p, const char *name)
     return n + 1;
 }
 
-/* Tensors of the map that a part has. */
+/* The number of the map's tensors in a part. */
 static uint64_t mdl_count(const ckpt_map *map, const ckpt_whole_part *p)
 {
     uint64_t n = 0;
@@ -44,7 +44,7 @@ static uint64_t mdl_count(const ckpt_map *map, const ckpt_whole_part *p)
     return n;
 }
 
-/* Parts whose tensors the caller has left out do not count. */
+/* Drop parts that have no tensors in the map, because the caller has left them out. */
 static int mdl_present(mdl_work *w)
 {
     size_t kept = 0;
@@ -58,7 +58,7 @@ static int mdl_present(mdl_work *w)
     return ckpt_whole_choose(&w->whole, w->err);
 }
 
-/* What else the file holds, by what it is; *n: its tensors. */
+/* A list of the file's other contents, by kind; *n: their tensors. */
 static const char *mdl_left(const mdl_work *w, uint64_t *n)
 {
     const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
@@ -84,7 +84,10 @@ static const char *mdl_left(const mdl_work *w, uint64_t *n)
     return text;
 }
 
-/* A tensor of the model whose bytes were another part's (weights tied to a copy) owns them now. */
+/*
+ * Give a tensor of the model the bytes of its owner if that is in another part (weights tied to a
+ * copy).
+ */
 static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
 {
     const ckpt_tensor *owner = t->owner;
@@ -97,7 +100,7 @@ static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
     t->owner = NULL;
 }
 
-/* Keep the model's tensors, and let their names begin where the model's own do. */
+/* Keep the model's tensors, and remove its path from their names. */
 static int mdl_take(mdl_work *w)
 {
     ckpt_map *map = w->map;
@@ -118,7 +121,7 @@ static int mdl_take(mdl_work *w)
     return ckpt_map_reindex(map, w->err);
 }
 
-/* Several models, none of which is certain. */
+/* Refuse several models without a certain choice. */
 static int mdl_unsure(const mdl_work *w)
 {
     const char *text = ckpt_whole_text(&w->whole, w->map->arena);
@@ -131,8 +134,8 @@ static int mdl_unsure(const mdl_work *w)
 }
 
 /*
- * What is asked for is a run, and the file is none, or its optimizer was not read: a folder's file
- * of weights is read as one.
+ * If the caller wants a run, refuse a file with several models, or with an optimizer that was not
+ * read because the file was opened as a folder's weights.
  */
 static int mdl_check_run(const mdl_work *w)
 {
@@ -154,7 +157,7 @@ static int mdl_check_run(const mdl_work *w)
         w->map->path, text, w->whole.part.at[0].path);
 }
 
-/* Of a whole dict the model alone; a dict that says nothing of what it is stays whole. */
+/* Keep only the model of a whole dict; a dict without a recognised part stays whole. */
 static int mdl_narrow(mdl_work *w)
 {
     const ckpt_whole *all = &w->whole;
@@ -182,9 +185,9 @@ static int mdl_narrow(mdl_work *w)
     return rc == CKPT_OK ? mdl_take(w) : rc;
 }
 
-/* ---- its names ---- */
+/* ---- naming its tensors ---- */
 
-/* The configuration that is given: what facts are looked up in, and what a model folder gets. */
+/* Store the caller's configuration, for facts and for a model folder. */
 static int mdl_config(mdl_work *w)
 {
     ckpt_map_config *config = &w->map->config;
@@ -210,7 +213,10 @@ static int mdl_config(mdl_work *w)
     return config->text ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The model_type of config.json, where it stands or was given; a broken one says nothing here. */
+/*
+ * The model_type of config.json, from the folder or the caller; a malformed file counts as none
+ * here.
+ */
 static const char *mdl_type(mdl_work *w)
 {
     ckpt_remap none = {0};
@@ -220,7 +226,7 @@ static const char *mdl_type(mdl_work *w)
 
     if (w->map->known.model_type)
         return w->map->known.model_type;
-    // an address costs a request, which is made where the answer decides
+    // a remote address costs a request, which is only made if the answer decides
     if (ckpt_path_is_remote(w->map->path ? w->map->path : "") && !ckpt_unwrap_asks(w->map))
         return NULL;
     if (ckpt_rm_facts_open(&facts, &none, w->map, &how, NULL) != CKPT_OK)
@@ -229,7 +235,7 @@ static const char *mdl_type(mdl_work *w)
     return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
 }
 
-/* A program's dict in a file of its own: its tensors are named by the way that leads to them. */
+/* True if the file is a program's dict, so that its tensors' names are paths of keys. */
 static bool mdl_is_dict(const ckpt_map *map)
 {
     return map->values && map->format && !(ckpt_format_caps(map->format) & CKPT_IS_FOLDER) &&
@@ -237,8 +243,8 @@ static bool mdl_is_dict(const ckpt_map *map)
 }
 
 /*
- * The tree of values of the one torch file of a model folder, whose map does not keep it; *read:
- * the map that it is in, which the caller frees.
+ * Read the tree of values of the only torch file in a model folder, because the folder's map does
+ * not keep it; *read: the map that holds it, which the caller frees.
  */
 static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
 {
@@ -279,7 +285,7 @@ int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     map->model_type = mdl_type(&w);
-    // ranks that were kept apart, and parameters that wait for a layout map, keep their names
+    // ranks that are kept apart, and parameters that wait for a layout map, keep their names
     if (map->states.n > 1 || map->waiting)
         return CKPT_OK;
     if (!own.keep_names)

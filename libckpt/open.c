@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open.c: from a path to a map: what is it, which driver reads it.
+ * open.c: opens a path as a map: detects its kind, and chooses the driver.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,12 +19,12 @@
 #include "libckpt/remote/remote.h"
 
 enum {
-    OPEN_HEAD = 512,  /* bytes shown to the drivers' probes: tar's magic is at 257 */
-    OPEN_NAMES = 256, /* of a list of formats in a message */
-    OPEN_HINTS = 32   /* sub-folders looked into for a hint */
+    OPEN_HEAD = 512,  /* bytes for the drivers' probes: tar's magic is at 257 */
+    OPEN_NAMES = 256, /* bytes of a list of formats in a message */
+    OPEN_HINTS = 32   /* subfolders that are searched for a hint */
 };
 
-/* The file formats that are read, for a message. */
+/* The readable file formats, for a message. */
 static const char *open_names(char names[OPEN_NAMES])
 {
     size_t n = 0;
@@ -38,7 +38,7 @@ static const char *open_names(char names[OPEN_NAMES])
     return names;
 }
 
-/* The driver that is surest about the first bytes, or NULL. */
+/* Find the driver with the highest score for the first bytes, or NULL. */
 static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
 {
     uint8_t head[OPEN_HEAD];
@@ -63,7 +63,7 @@ static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
                      io->name, open_names(names));
 }
 
-/* What a download left that was not the file: said for what it is, whatever name it has. */
+/* Report files that a failed download leaves in place of the real one, whatever their names. */
 static int open_impostor(ckpt_io *io, ckpt_err *err)
 {
     static const char lfs[] = "version https://git-lfs.github.com/spec/";
@@ -115,10 +115,10 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_input *input, ckp
 }
 
 /*
- * How one file is opened.
+ * How to open one file.
  *
- * input    whose bytes are the caller's, in the end the map's own copy, or NULL
- * collect  what cannot be mapped is a finding where the driver can go on
+ * input    the caller's bytes, in the end the map's own copy, or NULL
+ * collect  report problems as findings if the driver can go on
  * beside   see ckpt_read_beside
  */
 typedef struct open_how {
@@ -127,7 +127,7 @@ typedef struct open_how {
     ckpt_read_beside beside;
 } open_how;
 
-/* One opened file as a map of its own.  Closes io. */
+/* Read an open file into a new map. Closes io. */
 static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const open_how *how,
                     ckpt_err *err)
 {
@@ -170,7 +170,7 @@ int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *b
     return open_read(out, path, &how, err);
 }
 
-/* The folder of a path ("." when it has none), and the name in it; in the map's arena. */
+/* The folder of a path ("." if it has none), and the name in it; in the map's arena. */
 static int open_split(ckpt_map *map, const char *path, const char **folder, const char **name,
                       ckpt_err *err)
 {
@@ -183,7 +183,7 @@ static int open_split(ckpt_map *map, const char *path, const char **folder, cons
     return *folder ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* The directory driver that claims a file of this name as its part, or NULL. */
+/* The directory driver with a file of this name as its part, or NULL. */
 static const ckpt_directory *open_part(const char *name, bool whole)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
@@ -194,9 +194,7 @@ static const ckpt_directory *open_part(const char *name, bool whole)
     return NULL;
 }
 
-/*
- * The driver with these capabilities that is surest of a folder, apart from one; or NULL.
- */
+/* The driver with these capabilities and the highest score for a folder, except one; or NULL. */
 static const ckpt_directory *open_driver(const ckpt_listing *list, unsigned caps,
                                          const ckpt_directory *but)
 {
@@ -220,8 +218,8 @@ bool ckpt_folder_known(const ckpt_listing *list)
 }
 
 /*
- * A tag is of a run: whatever else lies in its folder is not meant.  Where no driver sees a run,
- * the first of those that have tags says what it misses.
+ * The driver for a folder with a tag. A tag belongs to a run, so that other contents of the folder
+ * do not count. If no driver recognises a run, the first one with tags reports the missing files.
  */
 static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
 {
@@ -234,7 +232,7 @@ static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
     return driver;
 }
 
-/* Nothing here that a driver knows: perhaps one of the sub-folders was meant. */
+/* Report that no driver recognises the folder, with a hint if a subfolder may be meant. */
 static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     const char *hint = "", *left = NULL, *signs = "";
@@ -268,7 +266,7 @@ static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                      signs ? signs : "", hint);
 }
 
-/* The name of a path's last part is one of ours, of what is not complete. */
+/* True if the last part of the path is a temporary name of this library. */
 static bool open_is_left(const char *path)
 {
     size_t n = strlen(path), from;
@@ -285,7 +283,7 @@ static bool open_is_left(const char *path)
     return ckpt_left_name(name) != CKPT_LEFT_NONE;
 }
 
-/* "checkpoint-500" of trainers, or a folder that a driver of training state knows. */
+/* True for "checkpoint-500" of trainers, or a folder that a driver of training state recognises. */
 static bool open_holds_run(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e)
 {
     static const char trainer[] = "checkpoint-";
@@ -304,8 +302,8 @@ static bool open_holds_run(ckpt_map *map, const ckpt_listing *list, const ckpt_e
 }
 
 /*
- * Training goes on from a folder that a trainer has left: a model at its top, and checkpoints
- * inside.  Taking the model would begin at step 0.
+ * Choose a checkpoint inside a trainer's folder, which has a model at its top and checkpoints
+ * inside, because a resume from the model would begin at step 0.
  */
 static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
@@ -333,8 +331,10 @@ static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                      list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
 }
 
-/* A folder, by the driver that is surest of it; with a driver: because of the file `part` that was
- * named. */
+/*
+ * Open a folder with the best driver; with a given driver: because the caller named the file
+ * `part`.
+ */
 static int open_folder(ckpt_map *map, const char *folder, const char *part,
                        const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
 {
@@ -359,7 +359,7 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     rc = driver->gather(map, &list, opts, err);
     if (rc == CKPT_OK && opts->training && !part && !opts->tag && !map->known.training)
         rc = open_which(map, &list, err);
-    // What the surest driver cannot choose from may stand beside what another one reads whole
+    // If the best driver cannot choose a checkpoint, another driver may read the folder's model.
     if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) && err) {
         const ckpt_directory *other = open_driver(&list, CKPT_CAN_READ, driver);
         if (other && !(other->is.caps & CKPT_HOLDS_STATE))
@@ -369,7 +369,7 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     return rc;
 }
 
-/* Formats that carry checksums must have them on every record that tensors use. */
+/* Check that formats with checksums have one for every record that tensors use. */
 static int open_require_crc(ckpt_map *map, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -377,7 +377,7 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
         const ckpt_source *s = &map->sources.at[i];
         const ckpt_map_file *f = s->kind == CKPT_SOURCE_FILE ? &map->files.at[s->file] : NULL;
-        // of a whole file that is passed on, its records are checked
+        // the records inside a file that is copied whole are checked
         if (f && f->format && f->format->records && !s->whole && !s->has_crc && s->n_bytes > 0)
             rc = ckpt_map_problem(map, CKPT_EFORMAT, err,
                                   "%s: record %s carries no CRC-32, and one is required", f->path,
@@ -386,7 +386,7 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Which options found something to act on, besides those that drivers know. */
+/* Add the flags of options that had an effect, besides those that drivers set. */
 static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_shard)
 {
     map->effects |= driver && (driver->is.caps & CKPT_HAS_TAGS) ? CKPT_TOOK_TAG : 0;
@@ -400,7 +400,7 @@ static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_sh
     }
 }
 
-/* Torch files keep the order in which a model gave their tensors; safetensors files sort them. */
+/* Torch files keep the model's order of tensors; safetensors files sort them. */
 static void open_order(ckpt_map *map)
 {
     bool kept = map->files.n > 0;
@@ -412,7 +412,7 @@ static void open_order(ckpt_map *map)
     map->in_order = map->in_order || kept;
 }
 
-/* A single file: what the map says of it is what the file's driver found. */
+/* Open a single file; the map is the one of the file's driver. */
 static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *err)
 {
     ckpt_map *read = NULL;
@@ -426,8 +426,8 @@ static int open_file(ckpt_map **map, const char *path, bool collect, ckpt_err *e
 }
 
 /*
- * A file whose values are those of a run, read as one: the map is replaced by that of the driver
- * which knows such files.  Others stay what they are.
+ * Read a file with the values of a run as a run: the map is replaced by that of the driver for such
+ * files. Other files stay unchanged.
  */
 static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
@@ -461,7 +461,7 @@ static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts
     return CKPT_OK;
 }
 
-/* What a path, or an address, names. */
+/* Whether a path, or an address, is a file or a folder. */
 static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -474,7 +474,7 @@ static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_places_kind(path, is_dir, err) : rc;
 }
 
-/* Files of a server that does not say which state of a file it sends. */
+/* Warn about files on a server that does not send the version of a file. */
 static int open_unmarked(ckpt_map *map, ckpt_err *err)
 {
     const char *first = NULL;
@@ -495,7 +495,7 @@ static int open_unmarked(ckpt_map *map, ckpt_err *err)
                          first, n, map->files.n);
 }
 
-/* All that read this map have read the same files, as far as can be told. */
+/* Check, as far as possible, that all processes have read the same files. */
 static int open_seen(ckpt_map *map, ckpt_err *err)
 {
     int rc = ckpt_io_see(map, err);
@@ -545,7 +545,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         open_effects(map, ckpt_directory_find(map->format),
                      !is_dir && open_part(name, true) != open_part(name, false));
     }
-    // what was asked for by name must not be answered with something else
+    // never answer a request for a tag with something else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "%s: is of format %s, which has no tags, but tag '%s' "
@@ -563,7 +563,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     return CKPT_OK;
 }
 
-/* What a caller gives as a file, complete. */
+/* Check and complete the caller's input. */
 static int open_take_input(ckpt_input *own, const char *name, const ckpt_input *input,
                            ckpt_err *err)
 {

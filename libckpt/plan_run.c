@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_run.c: making and running plans as the public header has it: copy/ meets the formats here.
+ * plan_run.c: implements the public functions for plans, and connects copy/ with the formats.
  */
 #include "libckpt/plan_run.h"
 
@@ -26,7 +26,7 @@ int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckp
                          : rc;
 }
 
-/* Files of no format are literals only. */
+/* Files without a format only have literals. */
 int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
 {
     const ckpt_format *format = to->files.at[file].format;
@@ -39,7 +39,7 @@ static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err
     return to->files.at[file].format->pack(to, file, p, err);
 }
 
-/* Add the records of a file that is passed on as it is: nobody looks into it on the way. */
+/* Add the records of a file that is copied whole, because the copy itself does not check them. */
 static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
 {
     ckpt_map *read = NULL;
@@ -59,7 +59,7 @@ static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
     return rc;
 }
 
-/* All such files of a plan. */
+/* Add those of all such files of a plan. */
 static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 {
     const ckpt_map *from = plan->from;
@@ -77,14 +77,14 @@ static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
     return rc;
 }
 
-/* Every record of the files of `all` has the CRC it came with. */
+/* Check the CRC of every record of the files of `all`. */
 static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_checked, ckpt_err *err)
 {
     ckpt_run_report report = {0};
     ckpt_run_opts quiet = opts ? *opts : (ckpt_run_opts){0};
     int rc;
 
-    // Their bytes count when they are copied, which is soon.
+    // Their bytes count as progress during the copy, which follows soon.
     quiet.progress = NULL;
     quiet.cache = CKPT_CACHE_KEEP;
     rc = all->sources.n ? ckpt_run_scrub(all, NULL, &quiet, &report, err) : CKPT_OK;
@@ -92,7 +92,7 @@ static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_chec
     return rc;
 }
 
-/* Before anything is written. */
+/* Check whole files before anything is written. */
 static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, uint64_t *n_checked,
                             ckpt_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_run.h: running a plan elsewhere than where it was laid out to be, and the check that ends a
- * run: for the engine, whose processes write to one hidden folder.
+ * plan_run.h: runs a plan into another folder than its layout, and makes the check that ends a run,
+ * for the engine, whose processes write to one hidden folder.
  */
 #ifndef CKPT_PLAN_RUN_H
 #define CKPT_PLAN_RUN_H
@@ -9,22 +9,22 @@
 #include "ckpt.h"
 
 /*
- * Open the folder of training state at `where` again and compare it with the map it was laid out
- * from.  Folders without a claim pass.
+ * Reopen the folder of training state at `where` and compare it with the map it was laid out from.
+ * Folders without a claim pass.
  *
- * to      the target map: claim says what was meant, findings what was rewritten; gets the counts
- * Errors  CKPT_EMISMATCH: it says something else; what ckpt_open gives
+ * to      the target map, with a claim about the output and findings about rewritten values; gets
+ *         the counts
+ * Errors  CKPT_EMISMATCH: the output differs from the claim; those of ckpt_open
  */
 int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
 
-/* What a file's format has to say of the bytes before `known` (format.h's seal); most: nothing. */
+/* Call the format's seal for the bytes before `known` (format.h); most formats have none. */
 int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
 
-/* A file that is passed on as it is, which is one source: its records have the CRCs they came with.
- */
+/* Check the CRCs of the records in a file that is copied whole, as one source. */
 int ckpt_plan_check_source(const ckpt_map *from, uint32_t source, ckpt_err *err);
 
-/* Carry a plan out: `folder` receives the files of the target map.  Errors as ckpt_plan_run. */
+/* Run a plan; `folder` receives the target map's files. Errors as ckpt_plan_run. */
 int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                      ckpt_run_report *report, ckpt_err *err);
 

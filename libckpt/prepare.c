@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prepare.c: what is opened late, opened early, for programs that give up rights.
+ * prepare.c: acquires resources early, for programs that drop privileges.
  */
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/spool.h"
 #include "libckpt/format.h"
 #include "libckpt/remote/remote.h"
 
-/* The first use reads the configuration and what that loads. */
+/* The first use reads OpenSSL's configuration and loads the providers in it. */
 static int prepare_digest(ckpt_err *err)
 {
     ckpt_sha256 *sha = NULL;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_scheme.c: owns the list of quantizations that are read as floats, and the reading of
- * quantization_config.
+ * quant_scheme.c: parses quantization_config, and has the list of supported quantizations.
  *
- * Keys are those of transformers 5.23 (utils/quantization_config.py) and compressed-tensors 0.20
- * (quantization/quant_config.py, quant_args.py).
+ * The keys are those of transformers 5.23 (utils/quantization_config.py) and compressed-tensors
+ * 0.20 (quantization/quant_config.py, quant_args.py).
  */
 #include "libckpt/quant_scheme.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A method, in one format where it has several, and how it names its scales. */
+/* A method, in one of its formats, with the suffix of its scales' names. */
 typedef struct qsc_way {
     const char *method, *format, *scale;
     bool integers;
@@ -26,7 +25,7 @@ static const qsc_way ways[] = {
     {"compressed-tensors", "int-quantized", "_scale", true},
 };
 
-/* What is being read. */
+/* State of the parser. */
 typedef struct qsc_reader {
     const char *path;
     ckpt_quant_scheme *way;
@@ -50,7 +49,9 @@ static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
                      r->path, what, name);
 }
 
-/* The method, in one format; formats of one configuration are read alike, or refused. */
+/*
+ * Choose a method and its format; a configuration must not mix formats that are read differently.
+ */
 static int qsc_choose(qsc_reader *r, const char *method, const char *format)
 {
     const qsc_way *found = NULL;
@@ -98,7 +99,7 @@ static int qsc_pair(qsc_reader *r, const ckpt_value *list, const char *key)
     return qsc_block(r, (uint64_t)rows, (uint64_t)cols);
 }
 
-/* compressed-tensors: the scales of one group of modules. */
+/* compressed-tensors: parse the scales of one group of modules. */
 static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
 {
     const char *strategy = qsc_text(weights, "strategy"), *type = qsc_text(weights, "type");
@@ -125,7 +126,7 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
     return qsc_block(r, 1, (uint64_t)size);
 }
 
-/* What changes the values beside the scales; an object that says nothing is as good as none. */
+/* Refuse settings that change the values besides the scales; an empty object counts as none. */
 static int qsc_others(const qsc_reader *r, const ckpt_value *q)
 {
     static const char *const keys[] = {"transform_config", "sparsity_config"};
@@ -140,7 +141,7 @@ static int qsc_others(const qsc_reader *r, const ckpt_value *q)
     return CKPT_OK;
 }
 
-/* compressed-tensors: groups of modules, each with a format and a strategy. */
+/* compressed-tensors: parse the groups of modules, each with a format and a strategy. */
 static int qsc_groups(qsc_reader *r, const ckpt_value *q)
 {
     const ckpt_dict groups = ckpt_value_map(ckpt_value_get(q, "config_groups"));
@@ -148,7 +149,7 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
     bool any = false;
     int rc = qsc_others(r, q);
 
-    // without groups there is nothing but the format, and no blocks
+    // without groups there is only the format, and no blocks
     r->way->plain = groups.n == 0;
     if (rc == CKPT_OK && groups.n == 0)
         return qsc_choose(r, "compressed-tensors", format ? format : "(none)");
@@ -157,7 +158,7 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
         const ckpt_value *group = groups.at[i].value, *weights = ckpt_value_get(group, "weights");
         const char *own = qsc_text(group, "format");
 
-        // activations alone: there are no scales of weights
+        // only activations are quantized, so that weights have no scales
         if (!weights || weights->kind != CKPT_V_DICT)
             continue;
         any = true;
@@ -195,7 +196,7 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
     return rc;
 }
 
-/* Rounded up. */
+/* n / by, rounded up. */
 static uint64_t qsc_parts(uint64_t n, uint64_t by)
 {
     return n / by + (n % by != 0);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * requantize.c: weights as fp8 numbers and their scales.
+ * requantize.c: quantizes weights to fp8 numbers with scales.
  *
- *     fp8-block    a scale for each block of 128 x 128: X_scale_inv, as DeepSeek has it and
- *                  transformers' FineGrainedFP8 writes it: F32, 1 / s with s = 1 / max |x| * 448,
- *                  and x * s rounded once (integrations/finegrained_fp8.py, Fp8Quantize)
- *     fp8-channel  a scale for each row: X_scale, as compressed-tensors reads it
- *                  ("float-quantized"): F32, max |x| / 448, and x / scale rounded once
+ *    fp8-block    a scale for each block of 128 x 128: X_scale_inv, as in DeepSeek and
+ *                 transformers' FineGrainedFP8: F32, 1 / s with s = 1 / max |x| * 448,
+ *                 and x * s rounded once (integrations/finegrained_fp8.py, Fp8Quantize)
+ *    fp8-channel  a scale for each row: X_scale, as compressed-tensors reads it
+ *                 ("float-quantized"): F32, max |x| / 448, and x / scale rounded once
  *
- * Matrices of linear layers are quantized; embeddings, heads, norms and routers are not, as the
- * programs that make such models leave them, nor matrices that blocks do not divide.
+ * Matrices of linear layers are quantized. Embeddings, heads, norms and routers are not, because
+ * the programs that make such models do not quantize them, nor are matrices that blocks do not
+ * divide.
  */
 #include <assert.h>
 #include <float.h>
@@ -27,8 +28,8 @@
 #include "libckpt/map/quantized.h"
 
 enum {
-    RQ_TILE = 1 << 16, /* elements looked at together */
-    RQ_GLOBS = 64      /* patterns of weights that stay */
+    RQ_TILE = 1 << 16, /* elements examined together */
+    RQ_GLOBS = 64      /* limit of patterns of unchanged weights */
 };
 
 #define RQ_MAX 448.0f /* the largest number of E4M3 */
@@ -37,11 +38,11 @@ typedef struct rq_make {
     ckpt_make make; /* first */
     const ckpt_tensor *input[1];
     uint64_t rows, cols, block[2], grid[2];
-    bool channel; /* divide by the scale, instead of multiplying by its inverse */
+    bool channel; /* divide by the scale instead of multiplying by its inverse */
     ckpt_cast_fn narrow;
 } rq_make;
 
-/* Of one row of blocks: its number + 1, and what the elements are multiplied or divided by. */
+/* The data of one row of blocks: its number + 1, and the factor or divisor of each block. */
 typedef struct rq_band {
     uint64_t number;
     float by[];
@@ -51,22 +52,22 @@ typedef struct rq_work {
     ckpt_map *map;
     ckpt_quantize opts;
     uint64_t block[2];  /* 0: a whole row */
-    ckpt_tensors made;  /* the list as it becomes */
-    ckpt_bytes skipped; /* modules of linear layers that stay, as JSON */
+    ckpt_tensors made;  /* the new list */
+    ckpt_bytes skipped; /* linear layers that stay unchanged, as JSON */
     uint64_t n_made, n_skipped;
-    uint64_t matched; /* by pattern of those that stay */
+    uint64_t matched; /* per pattern of unchanged weights */
     ckpt_err *err;
 } rq_work;
 
 /* ---- the arithmetic ---- */
 
-/* A maximum that NaN spoils. */
+/* A maximum that propagates NaN. */
 static float rq_larger(float a, float b)
 {
     return isnan(a) || a >= b ? a : b;
 }
 
-/* The largest magnitudes of the blocks of one row of blocks. */
+/* Find the largest magnitudes in one row of blocks. */
 static int rq_maxima(const rq_make *m, ckpt_inputs *in, uint64_t band, float *max, ckpt_err *err)
 {
     uint64_t first = band * m->block[0], end = first + m->block[0];
@@ -88,9 +89,9 @@ static int rq_maxima(const rq_make *m, ckpt_inputs *in, uint64_t band, float *ma
 }
 
 /*
- * What elements are multiplied by (blocks), or divided by (rows), by the largest of them.  Rows
- * whose scale would be zero have compressed-tensors' smallest (calculate_qparams); blocks of zeros
- * have 1, and those so small that the factor has no float one whose inverse is a normal float.
+ * The factor (blocks) or divisor (rows) of elements, from their maximum. A row whose scale would be
+ * zero gets compressed-tensors' smallest (calculate_qparams); a block of zeros gets 1; a block so
+ * small that the factor overflows gets one with a normal inverse.
  */
 static float rq_by(const rq_make *m, float max)
 {
@@ -101,7 +102,7 @@ static float rq_by(const rq_make *m, float max)
     return !(max > 0) ? 1.0f : isfinite(by) ? by : 0x1p126f;
 }
 
-/* What the elements of a row of blocks are multiplied or divided by, which this thread keeps. */
+/* Compute the factors or divisors of a row of blocks; this thread keeps them. */
 static int rq_read_band(const rq_make *m, ckpt_inputs *in, uint64_t band, rq_band **out,
                         ckpt_err *err)
 {
@@ -164,7 +165,7 @@ static int rq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     return rc;
 }
 
-/* The scales that are stored. */
+/* Compute the stored scales. */
 static int rq_run_scales(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                          ckpt_err *err)
 {
@@ -183,9 +184,9 @@ static int rq_run_scales(const ckpt_make *make, ckpt_inputs *in, void *to, uint6
     return rc;
 }
 
-/* ---- which tensors ---- */
+/* ---- choosing the tensors ---- */
 
-/* Linear layers that are left as they are: heads, embeddings, routers, and what is asked for. */
+/* True for linear layers that are never quantized: heads, embeddings, routers. */
 static bool rq_is_left(const char *name)
 {
     static const char *const left[] = {"*embed*", "*lm_head*", "*embed_out*", "*wte*",
@@ -199,7 +200,7 @@ static bool rq_is_left(const char *name)
     return false;
 }
 
-/* A pattern of those that are to stay matches. */
+/* True if a pattern of unchanged weights matches. */
 static bool rq_is_skipped(rq_work *w, const char *name)
 {
     bool skipped = false;
@@ -214,7 +215,7 @@ static bool rq_is_skipped(rq_work *w, const char *name)
     return skipped;
 }
 
-/* Each pattern has matched a matrix. */
+/* Check that each pattern has matched a matrix. */
 static int rq_check_skip(const rq_work *w)
 {
     for (size_t i = 0; w->opts.skip && w->opts.skip[i]; i++) {
@@ -235,7 +236,7 @@ static bool rq_ends(const char *name, const char *end)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* A matrix with the name of a layer's weight, of floats. */
+/* True for a floating matrix with the name of a layer's weight. */
 static bool rq_is_matrix(const ckpt_tensor *t)
 {
     return t->ndim == 2 && t->n_elems > 0 && t->role != CKPT_ROLE_STATE && !t->owner &&
@@ -243,7 +244,7 @@ static bool rq_is_matrix(const ckpt_tensor *t)
            ckpt_dtype_converts(CKPT_F32, t->dtype);
 }
 
-/* The module's name goes into the configuration's list of those that are not quantized. */
+/* Add the module's name to the configuration's list of unquantized modules. */
 static int rq_skip(rq_work *w, const ckpt_tensor *t)
 {
     size_t n = strlen(t->name) - strlen(".weight");
@@ -256,7 +257,7 @@ static int rq_skip(rq_work *w, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* ---- making them ---- */
+/* ---- making the tensors ---- */
 
 static int rq_push(rq_work *w, ckpt_tensor *t)
 {
@@ -268,7 +269,7 @@ static int rq_push(rq_work *w, ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* A hidden tensor with what t has now. */
+/* Make a hidden tensor with the present values of t. */
 static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     ckpt_tensor *hidden = NULL;
@@ -284,7 +285,7 @@ static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
     return CKPT_OK;
 }
 
-/* The tensor of scales beside t, whose operation is like. */
+/* Make the tensor of scales for t, with an operation like t's. */
 static int rq_scales(rq_work *w, const ckpt_tensor *t, const rq_make *like)
 {
     rq_make *m = ckpt_arena_copy(w->map->arena, like, sizeof *m);
@@ -369,7 +370,7 @@ static int rq_all(rq_work *w)
     return rc;
 }
 
-/* What config.json is to say of it. */
+/* Make the quantization_config of config.json. */
 static int rq_config(rq_work *w)
 {
     static const char channel[] =
@@ -416,7 +417,7 @@ static int rq_take(rq_work *w)
                      w->opts.form ? w->opts.form : "");
 }
 
-/* For the closing line. */
+/* Add a fact for the closing line. */
 static int rq_say(const rq_work *w)
 {
     return ckpt_map_fact(w->map, w->err, "quantized to",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c: keeping and renaming tensors of a map, in place; layout maps for programs.
+ * select.c: keeps and renames tensors of a map in place, and implements the public functions for
+ * layout maps.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -31,7 +32,7 @@ static bool sel_keeps(const ckpt_filter *f, const ckpt_tensor *t)
     return !(f->exclude && sel_any(f->exclude, t->name));
 }
 
-/* Say which patterns met nothing that they could act on: misspelt, or for another model. */
+/* Warn about patterns without a match: misspelt, or for another model. */
 static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
 {
     const char *const *lists[] = {f->include, f->exclude};
@@ -45,7 +46,7 @@ static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
             for (size_t i = 0; !met && i < map->tensors.n; i++) {
                 const char *name = map->tensors.at[i]->name;
 
-                // what is not included need not be excluded
+                // a name that is not included need not be excluded
                 met = fnmatch(*glob, name, 0) == 0 &&
                       (k == 0 || !f->include || sel_any(f->include, name));
             }
@@ -57,8 +58,10 @@ static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
     return rc;
 }
 
-/* Metadata that records ties by name would lie after names changed: drop it (the ties themselves
- * stay). */
+/*
+ * Drop metadata about ties by name, because it would be wrong after names changed (the ties
+ * themselves stay).
+ */
 static void sel_drop_ties(ckpt_map *map)
 {
     uint64_t kept = 0;
@@ -72,8 +75,9 @@ static void sel_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
-/* A kept name whose owner was dropped takes the bytes over; later names of the same owner follow
- * it. */
+/*
+ * A kept name gets the bytes of its dropped owner; later names of the same owner become tied to it.
+ */
 static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep, size_t n)
 {
     const ckpt_tensor *owner = t->owner;
@@ -96,7 +100,7 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
 
     for (size_t i = 0; rc == CKPT_OK && i < old.n; i++)
         keep[i] = sel_keeps(f, old.at[i]);
-    // an owner is dropped when it is not kept: find it by a mark that costs no search
+    // the index of the owner in the list tells whether it is kept, without a search
     for (size_t i = 0; rc == CKPT_OK && i < old.n; i++) {
         const ckpt_tensor *owner = old.at[i]->owner;
         size_t at = owner ? ckpt_map_index(map, owner->name, strlen(owner->name)) : SIZE_MAX;
@@ -115,7 +119,7 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
     return rc;
 }
 
-/* Rename rules are a layout map whose rules have no axes. */
+/* Rename rules are a layout map without axes. */
 static int sel_parse(ckpt_remap **out, const char *text, ckpt_err *err)
 {
     return ckpt_remap_parse(out, "rename rules", text, strlen(text), true, err);
@@ -162,7 +166,7 @@ int ckpt_remap_new(ckpt_remap **out, const char *name, const char *text, ckpt_er
     return ckpt_remap_parse(out, name, text, strlen(text), false, err);
 }
 
-/* The caller's options as the rules have them; *model: what was made of config_text. */
+/* Convert the caller's options; *model: parsed from config_text. */
 static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *opts, ckpt_err *err)
 {
     ckpt_remap_opts own;
@@ -196,7 +200,10 @@ int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts
     return rc;
 }
 
-/* A fact for the closing line: which texts, how many rules; one text after the other. */
+/*
+ * Add a fact for the closing line: the layout map and its number of rules; several maps follow each
+ * other.
+ */
 static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
 {
     const ckpt_remap_proof p = ckpt_remap_proved(r);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c: owns what can be asked of a target: whether its fields mean something to its format.
- * What can be had is asked from the drivers and from the table of conversions, and listed in the
- * messages from there.
+ * target.c: checks a target: every field that is set must have a meaning for its format. The
+ * possible values in messages come from the drivers and from the table of conversions.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ static void tgt_list_add(char list[TGT_LIST], const char *name)
     (void)snprintf(list + n, TGT_LIST - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-/* The formats with all of these flags. */
+/* List the formats with all of these flags. */
 static const char *tgt_formats(char list[TGT_LIST], unsigned with)
 {
     const ckpt_format_info *f;
@@ -56,7 +55,7 @@ static bool tgt_takes(const ckpt_format_info *f, ckpt_dtype d)
     return false;
 }
 
-/* A dtype is one that floats convert to, and that the format holds. */
+/* Check that floats convert to a dtype and that the format can store it. */
 static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err)
 {
     const ckpt_format_info *f = ckpt_format_named(t->format);
@@ -75,7 +74,7 @@ static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err
                      list, ckpt_dtype_name(dtype));
 }
 
-/* Those of a list of rules. */
+/* Check the dtypes of a list of rules. */
 static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
 {
     ckpt_dtype_rules rules = {0};
@@ -99,7 +98,7 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
     return rc;
 }
 
-/* True if a word is one of a list's, in any case. */
+/* True if a list has the word, in any case. */
 static bool tgt_lists(const char *list, const char *word)
 {
     size_t n = strlen(word), m;
@@ -112,7 +111,7 @@ static bool tgt_lists(const char *list, const char *word)
     return false;
 }
 
-/* A mixture is one of the format's, and no dtype besides. */
+/* Check that a mixture is one of the format's, without another dtype. */
 static int tgt_check_mixture(const ckpt_target *t, ckpt_err *err)
 {
     const ckpt_format_info *f = ckpt_format_named(t->format);
@@ -129,7 +128,7 @@ static int tgt_check_mixture(const ckpt_target *t, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Each field that is set, and the flag a format needs for it. */
+/* Check each field that is set against the flag that a format needs for it. */
 static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 {
     const struct {

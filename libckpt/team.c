@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team.c: joining a team, as the public header has it.
+ * team.c: implements the public functions for joining a team.
  */
 #include "ckpt.h"
 #include "libckpt/base/hostfile.h"
@@ -19,7 +19,7 @@ int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err)
     return mail->n_ranks == 1 ? CKPT_OK : ckpt_team_start(mail, &opts, err);
 }
 
-/* The machine of each rank; *n: how many there are. */
+/* List the machine of each rank; *n: their number. */
 static const char **team_hosts(const ckpt_hosts *all, ckpt_arena *arena, size_t *n, ckpt_err *err)
 {
     const char **host;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ties.c: owns whether two names share their bytes: names that do are taken apart, and a head that
- * repeats its table becomes another name of it, which the run proves.
+ * ties.c: ties and unties names that share their bytes; if a head becomes another name of its
+ * table, the run checks that both are equal.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -19,9 +19,9 @@ static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
     return i == SIZE_MAX ? NULL : map->tensors.at[i];
 }
 
-/* ---- taking apart ---- */
+/* ---- untying ---- */
 
-/* A head with a tensor of its own; NULL: there is none. */
+/* The head with its own tensor; NULL: there is none. */
 static ckpt_tensor *ts_head(const ckpt_map *map)
 {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
@@ -35,7 +35,7 @@ static ckpt_tensor *ts_head(const ckpt_map *map)
     return NULL;
 }
 
-/* The embedding of a model of language; NULL: there is none of these names. */
+/* The embedding of a language model; NULL: no tensor has such a name. */
 static ckpt_tensor *ts_embedding(const ckpt_map *map)
 {
     static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
@@ -53,7 +53,7 @@ static ckpt_tensor *ts_embedding(const ckpt_map *map)
     return NULL;
 }
 
-/* The configuration says in so many words that the head is tied. */
+/* Set *ties if the configuration explicitly ties the head. */
 static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
 {
     ckpt_remap none = {0};
@@ -67,7 +67,7 @@ static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
     return rc;
 }
 
-/* The values of a tensor, under another name. */
+/* Give a tensor the values of its former owner. */
 static void ts_share(ckpt_tensor *t, const ckpt_tensor *owner)
 {
     t->owner = NULL;
@@ -78,8 +78,8 @@ static void ts_share(ckpt_tensor *t, const ckpt_tensor *owner)
 }
 
 /*
- * True if the model's head is lm_head.weight and nothing else: heads of several tensors (BERT's)
- * and of other programs have names that nothing here says.
+ * True if lm_head.weight is the model's only head tensor. Heads of several tensors (BERT's) and of
+ * other programs have names that this file does not know.
  */
 static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
 {
@@ -94,7 +94,7 @@ static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
            (strstr(arch, "ForConditionalGeneration") && strstr(table->name, "language_model"));
 }
 
-/* A name that its folder leaves out, since it is tied: the head's. */
+/* Add the head that its folder omits because it is tied. */
 static int ts_add_head(ckpt_map *map, ckpt_err *err)
 {
     const ckpt_tensor *table = ts_head(map) ? NULL : ts_embedding(map);
@@ -130,7 +130,7 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
     if (map->untied)
         return CKPT_OK;
-    // it has its values already, and only the configuration ties it
+    // the head has its values already; only the configuration ties it
     if (ts_head(map))
         rc = ts_config_ties(map, &ties, err);
     if (ties) {
@@ -163,7 +163,7 @@ static bool ts_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
     return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
 }
 
-/* The table that a head may repeat: the one other of its shape that is no part of a layer's. */
+/* The table that a head may repeat: the only other tensor of its shape outside of layers. */
 static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_err *err)
 {
     ckpt_tensor *found = NULL;
@@ -188,7 +188,10 @@ static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_
     return found;
 }
 
-/* Hidden copies of the head and of its copies, before those that the table has. */
+/*
+ * Add hidden copies of the head and of its copies before those of the table, so that the run
+ * compares them.
+ */
 static int ts_prove(ckpt_map *map, const ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
 {
     const ckpt_tensor *rest = table->twin;
@@ -211,7 +214,7 @@ static int ts_prove(ckpt_map *map, const ckpt_tensor *head, ckpt_tensor *table, 
     return rc;
 }
 
-/* HEAD or HEAD=TABLE as tensors. */
+/* Find the tensors of HEAD or HEAD=TABLE. */
 static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_tensor **table,
                    ckpt_err *err)
 {
@@ -235,7 +238,7 @@ static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_te
     return *table ? CKPT_OK : err ? err->code : CKPT_EUSAGE;
 }
 
-/* One tensor becomes another name of the other. */
+/* Make one tensor another name of the other. */
 static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
 {
     int rc;
@@ -266,7 +269,7 @@ static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err
                          : rc;
 }
 
-/* The head that the configuration ties to the embedding, where both are written out. */
+/* Tie the head to the embedding if the configuration ties them and both are stored. */
 static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
 {
     ckpt_tensor *head = ts_head(map), *table = ts_embedding(map);

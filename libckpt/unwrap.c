@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unwrap.c: owns which parts of a tensor's name are a wrapper's.
+ * unwrap.c: finds and removes the parts of tensor names that wrappers have added.
  */
 #include "libckpt/unwrap.h"
 
@@ -11,22 +11,22 @@
 #include "libckpt/map/whole.h"
 
 enum {
-    UNW_WORDS = 8,  /* words that all names begin with and that are looked at */
-    UNW_CHECKED = 4 /* fewer names say nothing about an architecture */
+    UNW_WORDS = 8,  /* limit of common prefix words */
+    UNW_CHECKED = 4 /* fewer names do not identify an architecture */
 };
 
 typedef struct unw_names {
-    size_t *tensor;    /* of each name, in the map */
+    size_t *tensor;    /* per name: its tensor's index in the map */
     const char **name; /* without torch's wrappers */
     size_t n;
-    size_t end[UNW_WORDS + 1]; /* bytes of the first k words, which all names share */
+    size_t end[UNW_WORDS + 1]; /* bytes of the first k words of the common prefix */
     unsigned n_words;
-    uint64_t n_inner; /* names that had a wrapper of torch's */
+    uint64_t n_inner; /* names that had a wrapper of torch */
 } unw_names;
 
 /* ---- names ---- */
 
-/* Bytes before the parameter's name: those of a moment's kind. */
+/* Bytes before the parameter's name: the kind of a moment. */
 static size_t unw_moment(const ckpt_tensor *t)
 {
     const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
@@ -45,7 +45,7 @@ static void unw_free(unw_names *w)
     ckpt_free(w->name);
 }
 
-/* The words that all names share, each with its dot. */
+/* Find the words of the common prefix, each with its dot. */
 static void unw_words(unw_names *w)
 {
     const char *first = w->n > 0 ? w->name[0] : "";
@@ -61,7 +61,7 @@ static void unw_words(unw_names *w)
     }
 }
 
-/* Names of weights; *ok false: no memory. */
+/* Collect the names of weights; false: out of memory. */
 static bool unw_of(unw_names *w, const ckpt_map *map)
 {
     *w = (unw_names){.tensor = ckpt_alloc((map->tensors.n + 1) * sizeof *w->tensor),
@@ -75,7 +75,7 @@ static bool unw_of(unw_names *w, const ckpt_map *map)
         if (!bare)
             return false;
         ckpt_wrapper_strip(bare, t->name);
-        // a wrapper alone is no name
+        // a name must not become empty
         if (!*bare)
             memcpy(bare, t->name, n + 1);
         w->n_inner += strlen(bare) != n;
@@ -87,7 +87,7 @@ static bool unw_of(unw_names *w, const ckpt_map *map)
     return w->tensor && w->name;
 }
 
-/* Word k (from 0) of those that all names share is this one. */
+/* True if word k (from 0) of the common prefix is one of these. */
 static bool unw_word_is(const unw_names *w, unsigned k, const char *const *words)
 {
     for (; k < w->n_words && *words; words++) {
@@ -100,7 +100,10 @@ static bool unw_word_is(const unw_names *w, unsigned k, const char *const *words
 
 /* ---- the rule ---- */
 
-/* Below the first k words there is what stands at a model's root alone: its head, or its base. */
+/*
+ * True if after the first k words a name begins with a part that only a model's root has: its head,
+ * or its base.
+ */
 static bool unw_has_head(const unw_names *w, unsigned k)
 {
     static const char *const heads[] = {"lm_head.",  "score.",    "classifier.", "qa_outputs.",
@@ -117,18 +120,18 @@ static bool unw_has_head(const unw_names *w, unsigned k)
 }
 
 /*
- * The fewest words whose loss makes most names fit an architecture, and many more than before; 0
- * words where they fit as they are, or never.  *fits: whether they do.
+ * The smallest number of words after whose removal most names fit an architecture, and many more
+ * than before; 0 words if they already fit, or never do. *fits: whether they do.
  */
 static unsigned unw_by_fit(const unw_names *w, const char *type, unsigned from, bool *fits)
 {
-    // of models with several parts these name one, also where the others were left out
+    // in models with several parts these words name one, even if the others were left out
     static const char *const parts[] = {"language_model", "text_model", "vision_model", "visual",
                                         "encoder",        "decoder",    "thinker",      NULL};
     size_t plain = ckpt_order_fit(type, w->name, w->n, w->end[from]);
 
     *fits = 2 * plain > w->n;
-    // a type that the table lacks has names of its own; a few names fit by chance
+    // a type outside of the table has its own names; a few names may fit by chance
     if ((type && !ckpt_order_has(type)) || w->n < UNW_CHECKED)
         return from;
     for (unsigned k = from + 1; !*fits && k <= w->n_words && !unw_word_is(w, k - 1, parts); k++) {
@@ -141,7 +144,7 @@ static unsigned unw_by_fit(const unw_names *w, const char *type, unsigned from, 
     return from;
 }
 
-/* How many of the words that all names share are wrappers'. */
+/* The number of words in the common prefix that belong to wrappers. */
 static unsigned unw_shared(const unw_names *w, const char *type, bool raw)
 {
     static const char *const always[] = {"module", "state_dict", "model_state_dict", NULL};
@@ -152,7 +155,7 @@ static unsigned unw_shared(const unw_names *w, const char *type, bool raw)
 
     while (unw_word_is(w, k, always))
         k++;
-    // an adapter's names are what its own format makes of them
+    // an adapter's names depend on its own format
     if (unw_word_is(w, k, peft) || k == w->n_words)
         return k;
     k = unw_by_fit(w, type, k, &fits);
@@ -182,7 +185,7 @@ bool ckpt_unwrap_would(const ckpt_map *map, const char *type, bool raw)
 
 /* ---- renaming ---- */
 
-/* The names as they become, all of them different; false on *free: two would be equal. */
+/* Rename all tensors; false in *done: two names would be equal. */
 static int unw_rename(ckpt_map *map, const char *shared, bool *done, ckpt_err *err)
 {
     size_t n_shared = strlen(shared), n = map->tensors.n;
@@ -217,7 +220,9 @@ static int unw_rename(ckpt_map *map, const char *shared, bool *done, ckpt_err *e
                                       : ckpt_fail(err, why.code, "%s", why.text);
 }
 
-/* Metadata that records ties by name would be wrong after names changed: the ties stay. */
+/*
+ * Drop metadata about ties by name, because it would be wrong after names changed: the ties stay.
+ */
 static void unw_drop_ties(ckpt_map *map)
 {
     uint64_t kept = 0;
@@ -230,7 +235,7 @@ static void unw_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
-/* Note which prefixes were removed. */
+/* Report the removed prefixes. */
 static int unw_say(ckpt_map *map, const unw_names *w, const char *shared, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: the tree of values as callers read it, node by node: borrowed, nothing allocated.
+ * values.c: implements the public functions that read the tree of values; results are borrowed,
+ * nothing is allocated.
  */
 #include <string.h>
 

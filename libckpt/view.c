@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c: making views as the public header has it: copy/ meets the formats here.
+ * view.c: implements the public function that makes views, and connects copy/ with the formats.
  */
 #include "libckpt/copy/view.h"
 #include "libckpt/base/opts.h"

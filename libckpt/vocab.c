@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vocab.c: owns the rows of a vocabulary: which tensors have them, and their number.
+ * vocab.c: changes the number of rows of a vocabulary: finds the tensors with these rows, and cuts
+ * or adds rows.
  *
- * A model has an embedding and mostly a head with one row for each token, once each: what lies in
- * a numbered layer is none of them.  Rows are cut or added by extents over the tensor as it was,
- * so nothing is read here but rows that are cut and may matter.
+ * A model has an embedding and usually a head with one row per token, once each; tensors in
+ * numbered layers are none of them. Rows are cut or added by extents over the old tensor, so that
+ * only cut rows that may matter are read here.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -18,24 +19,24 @@
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/expr.h"
 
-enum { VC_CHUNK = 1 << 16 /* bytes read at once */ };
+enum { VC_CHUNK = 1 << 16 /* bytes per read */ };
 
 typedef struct vcb_work {
     ckpt_map *map;
     ckpt_vocab_opts opts;
-    ckpt_remap none; /* facts want a layout map: one without rules */
+    ckpt_remap none; /* a layout map without rules, because facts need one */
     ckpt_remap_how how;
     ckpt_rm_facts facts;
-    uint64_t stated;      /* rows that the configuration says; 0: it does not */
-    uint64_t was;         /* rows that the tensors have */
-    ckpt_tensors tensors; /* that have them, tied names too */
-    uint32_t zeros;       /* a source; UINT32_MAX: none yet */
+    uint64_t stated;      /* rows in the configuration; 0: none */
+    uint64_t was;         /* rows of the tensors */
+    ckpt_tensors tensors; /* tensors with these rows, tied names too */
+    uint32_t zeros;       /* a source of zeros; UINT32_MAX: none yet */
     ckpt_err *err;
 } vcb_work;
 
-/* ---- which tensors ---- */
+/* ---- finding the tensors ---- */
 
-/* A part of the name is a number: the tensor is one of many layers'. */
+/* True if a part of the name is a number, so that the tensor belongs to one of many layers. */
 static bool vcb_numbered(const char *name)
 {
     while (*name) {
@@ -56,7 +57,7 @@ static bool vcb_any(const char *const *globs, const char *name)
     return false;
 }
 
-/* It may have rows of tokens: a table, or the bias of a head. */
+/* True if the tensor may have a row per token: a table, or the bias of a head. */
 static bool vcb_may(const vcb_work *w, const ckpt_tensor *t)
 {
     if (t->role == CKPT_ROLE_STATE || t->ndim == 0)
@@ -67,7 +68,7 @@ static bool vcb_may(const vcb_work *w, const ckpt_tensor *t)
            ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
 }
 
-/* The rows of a table that has `at_least` of them; *mixed: tables of other sizes, too. */
+/* The rows of a table with `at_least` that many; *mixed: there are tables of other sizes. */
 static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
 {
     uint64_t rows = 0;
@@ -79,7 +80,7 @@ static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
             continue;
         *mixed = *mixed || (rows > 0 && rows != t->shape[0]);
         rows = t->shape[0];
-        // the size that is stated is the one
+        // the size in the configuration wins
         if (!w->opts.tensors && rows == at_least) {
             *mixed = false;
             return rows;
@@ -88,7 +89,7 @@ static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
     return rows;
 }
 
-/* Another size of the model that has the same value; NULL: there is none. */
+/* Another size of the model with the same value; NULL: there is none. */
 static const char *vcb_other_size(const vcb_work *w, const ckpt_value *config, unsigned depth)
 {
     const ckpt_dict map = ckpt_value_map(config);
@@ -107,7 +108,7 @@ static const char *vcb_other_size(const vcb_work *w, const ckpt_value *config, u
     return found;
 }
 
-/* What named the tensors must have named some, and of one size. */
+/* Check that the caller's globs match tensors of one size. */
 static int vcb_given(vcb_work *w)
 {
     bool mixed;
@@ -130,7 +131,7 @@ static int vcb_given(vcb_work *w)
     return CKPT_OK;
 }
 
-/* The number of rows, by the configuration's: the same, or more where tables are padded. */
+/* Find the number of rows from the configuration: the same, or more if tables are padded. */
 static int vcb_find_rows(vcb_work *w)
 {
     const char *other;
@@ -179,7 +180,7 @@ static int vcb_add(vcb_work *w, ckpt_tensor *t)
     return at || vcb_has(w, t) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The tensors with these rows, and all names that are tied to them. */
+/* Find the tensors with these rows, and all names tied to them. */
 static int vcb_find(vcb_work *w)
 {
     int rc = vcb_find_rows(w);
@@ -204,7 +205,7 @@ static int vcb_find(vcb_work *w)
     return rc;
 }
 
-/* The moments of these tensors: they have the same rows. */
+/* Find the moments of these tensors, which have the same rows. */
 static int vcb_find_state(vcb_work *w)
 {
     size_t n = w->tensors.n;
@@ -231,9 +232,9 @@ static int vcb_find_state(vcb_work *w)
     return rc;
 }
 
-/* ---- their rows ---- */
+/* ---- changing the rows ---- */
 
-/* The number of a row that is cut and not all zeros, UINT64_MAX: there is none. */
+/* Find a cut row that is not zero; UINT64_MAX: there is none. */
 static int vcb_read_cut(const vcb_work *w, const ckpt_tensor *t, uint64_t first, uint64_t *row)
 {
     uint64_t cols = t->n_elems / w->was, at = first * cols, bits = ckpt_dtype_bits(t->dtype);
@@ -243,7 +244,7 @@ static int vcb_read_cut(const vcb_work *w, const ckpt_tensor *t, uint64_t first,
     int rc = buf ? ckpt_reader_new(&reader, w->map, w->err) : ckpt_fail_memory(w->err);
 
     *row = UINT64_MAX;
-    // the run itself checks what it reads
+    // the run itself checks the CRCs
     if (rc == CKPT_OK)
         ckpt_reader_trust(reader);
     while (rc == CKPT_OK && *row == UINT64_MAX && at < t->n_elems) {
@@ -260,7 +261,7 @@ static int vcb_read_cut(const vcb_work *w, const ckpt_tensor *t, uint64_t first,
     return rc;
 }
 
-/* Rows of tokens, beyond what the configuration calls padding, that are cut: are they unused? */
+/* Warn about cut rows that are in use, unless the configuration declares them as padding. */
 static int vcb_check_cut(const vcb_work *w, const ckpt_tensor *t)
 {
     uint64_t row = 0, rows = w->opts.rows;
@@ -277,7 +278,7 @@ static int vcb_check_cut(const vcb_work *w, const ckpt_tensor *t)
                          t->name, row);
 }
 
-/* A hidden tensor that has what t has: what its new rows are taken of. */
+/* Make a hidden tensor with the values of t, as a source for its new rows. */
 static int vcb_hide(const vcb_work *w, const ckpt_tensor *t, uint32_t *source)
 {
     ckpt_tensor *made = NULL;
@@ -292,7 +293,7 @@ static int vcb_hide(const vcb_work *w, const ckpt_tensor *t, uint32_t *source)
     return ckpt_map_add_nested(w->map, made, source, w->err);
 }
 
-/* The bytes of the new tensor: the rows that stay, then zeros. */
+/* Set the new tensor's extents: the kept rows, then zeros. */
 static int vcb_back(vcb_work *w, ckpt_tensor *t)
 {
     uint64_t rows = w->opts.rows, cols = t->n_elems / w->was;
@@ -337,7 +338,8 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
         return rc;
     shape[0] = w->opts.rows;
     if (t->owner)
-        t->n_elems = t->n_elems / w->was * w->opts.rows; // its owner's did not overflow
+        // no overflow, because its owner's number did not
+        t->n_elems = t->n_elems / w->was * w->opts.rows;
     else
         rc = vcb_back(w, t);
     t->shape = shape;
@@ -346,7 +348,7 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
 
 /* ---- the whole ---- */
 
-/* What was done, in words. */
+/* Report the change. */
 static int vcb_say(const vcb_work *w)
 {
     uint64_t rows = w->opts.rows, n = w->tensors.n;
@@ -371,7 +373,7 @@ static int vcb_say(const vcb_work *w)
                 : "added, zeros: a head gives these tokens 0, whatever it gives others");
 }
 
-/* The same number again: nothing to cut, or to add; config.json may have said another. */
+/* Report an unchanged number of rows, with the one in config.json if it differs. */
 static int vcb_same(const vcb_work *w)
 {
     if (w->stated > 0 && w->stated != w->was)

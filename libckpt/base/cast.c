@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast.c: owns conversions between floating dtypes, in integer code, and the searches and fixes
- * that need to know how a float is built.
+ * cast.c: converts between floating dtypes in integer code, and has the searches and changes that
+ * depend on the bits of a float.
  *
- * Every pair goes source -> bits of an F64 -> destination.  The first step is exact (F64 holds
- * every value of the narrower formats), so the second rounds once.  Integer code does not depend on
- * the thread's rounding mode or on "flush to zero", and a NaN keeps what IEEE 754 wants kept: its
- * sign and the upper bits of its payload, made quiet.  BF16 to F32 only is a plain shift,
- * signalling NaNs included, as in torch.  Sources: IEEE 754-2019; "FP8 formats for deep learning"
- * (OCP, E4M3 and E5M2); torch's conversions, compared with on all 16-bit patterns.
+ * Every pair goes source -> bits of an F64 -> destination. The first step is exact (F64 holds every
+ * value of the narrower formats), so that only the second rounds. Integer code does not depend on
+ * the thread's rounding mode or on "flush to zero", and a NaN keeps its sign and the upper bits of
+ * its payload and becomes quiet, as IEEE 754 requires. Only BF16 to F32 is a plain shift, also for
+ * signalling NaNs, as in torch. Sources: IEEE 754-2019; "FP8 formats for deep learning" (OCP, E4M3
+ * and E5M2); compared with torch's conversions on all 16-bit patterns.
  */
 #include <assert.h>
 
@@ -27,12 +27,12 @@
 #define F64_QUIET (1ull << 51)
 #define F64_BIAS  1023
 
-/* How a format is built: sign, exponent and fraction from the top bit down. */
+/* The fields of a format: sign, exponent and fraction from the top bit down. */
 typedef struct cast_format {
     unsigned bytes;
     unsigned fraction; /* bits */
     int bias;
-    bool inf; /* a full exponent means infinity or NaN; if not, only all ones is NaN */
+    bool inf; /* a full exponent means infinity or NaN; false: only all ones is NaN */
 } cast_format;
 
 static const cast_format cast_F64 = {8, 52, F64_BIAS, true};
@@ -95,7 +95,7 @@ CAST_INLINE uint64_t cast_decode(const cast_format *f, uint64_t v)
     uint64_t a = v & top;
 
     if (f->bytes == 8) {
-        return v; // what is made of it next treats its NaNs
+        return v; // the next step handles its NaNs
     }
     if (f->inf ? a >= inf : a == top)
         return sign | F64_INF | (a & ~inf) << up | (f->inf && a == inf ? 0 : F64_QUIET);
@@ -114,15 +114,16 @@ CAST_INLINE uint64_t cast_decode(const cast_format *f, uint64_t v)
 }
 
 /*
- * The element nearest to the F64 bits v, ties to even; beyond the largest: infinity, or the largest
- * where there is none.
+ * The element nearest to the F64 bits v, ties to even. Overflow gives infinity, or the largest
+ * number if the format has no infinity.
  */
 CAST_INLINE uint64_t cast_encode(const cast_format *f, uint64_t v)
 {
     unsigned down = 52 - f->fraction;
     uint64_t sign = v >> 63 << (8 * f->bytes - 1);
     uint64_t top = (1ull << (8 * f->bytes - 1)) - 1;
-    uint64_t inf = f->inf ? top >> f->fraction << f->fraction : top; // the first that is not finite
+    // the first pattern that is not finite
+    uint64_t inf = f->inf ? top >> f->fraction << f->fraction : top;
     uint64_t a = v & ~F64_SIGN;
     int exponent = (int)(a >> 52) - F64_BIAS + f->bias;
     uint64_t whole;
@@ -140,14 +141,14 @@ CAST_INLINE uint64_t cast_encode(const cast_format *f, uint64_t v)
         down += (unsigned)(1 - exponent);
         exponent = 1;
     }
-    // to nearest, ties to even, without a branch: random data would mispredict half of them
+    // to nearest, ties to even, without a branch, because random data would mispredict half of them
     whole = (a + (1ull << (down - 1)) - 1 + (a >> down & 1)) >> down;
     // adding lets a carry, and the hidden bit of a normal number, move into the exponent
     whole += (uint64_t)(exponent - 1) << f->fraction;
     return sign | (whole < inf ? whole : f->inf ? inf : inf - 1);
 }
 
-/* One element after the other; the formats are constants where this is inlined. */
+/* Convert one element after another; the formats are constants after inlining. */
 CAST_INLINE void cast_each(unsigned char *restrict dst, const unsigned char *restrict src, size_t n,
                            const cast_format *to, const cast_format *from)
 {
@@ -158,10 +159,10 @@ CAST_INLINE void cast_each(unsigned char *restrict dst, const unsigned char *res
     }
 }
 
-/* From this many 8-bit elements on, converting all 256 patterns first is cheaper. */
+/* From this many 8-bit elements on it is cheaper to convert all 256 patterns first. */
 #define CAST_TABLE_FROM 1024u
 
-/* The body of every pair. */
+/* The body of all pairs. */
 CAST_INLINE void cast_run(unsigned char *restrict dst, const unsigned char *restrict src, size_t n,
                           const cast_format *to, const cast_format *from)
 {
@@ -211,7 +212,7 @@ CAST_PAIR(BF16, F8_E5M2)
 CAST_PAIR(F8_E4M3, F8_E5M2)
 CAST_PAIR(F16, F32)
 
-/* The hot pair, shorter than the general way: BF16 is the upper half of F32. */
+/* The most frequent pair has a shorter way: BF16 is the upper half of F32. */
 static void cast_BF16_F32(void *restrict dst, const void *restrict src, size_t n)
 {
     unsigned char *d = dst;
@@ -264,7 +265,7 @@ static const ckpt_cast_fn cast_table[CAST_N][CAST_N] = {
 
 ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from)
 {
-    // unsigned: what lies before F64 is large too
+    // unsigned, so that a dtype before F64 is out of range too
     unsigned row = (unsigned)to - CKPT_F64, column = (unsigned)from - CKPT_F64;
 
     if (row >= CAST_N || column >= CAST_N)
@@ -280,11 +281,11 @@ ckpt_cast_fn ckpt_cast_plain(ckpt_dtype to, ckpt_dtype from)
 }
 
 /*
- * How to recognise what is not finite: with v = (bits + add) & mask, NaN is v > last, infinity is
- * v == last where the format has one.
+ * The test for values that are not finite: with v = (bits + add) & mask, NaN is v > last, infinity
+ * is v == last if the format has one.
  */
 typedef struct cast_special {
-    ckpt_dtype dtype; /* of one part: a complex number has two */
+    ckpt_dtype dtype; /* of one part, because a complex number has two */
     unsigned bytes;
     bool inf;
     uint64_t mask, add, last;
@@ -309,8 +310,8 @@ static ckpt_dtype cast_part(ckpt_dtype d)
 }
 
 /*
- * Count n elements of `parts` parts of `bytes` each (a constant where this is inlined); an element
- * with both NaN and infinity is a NaN.
+ * Count n elements of `parts` parts of `bytes` each (a constant after inlining); an element with
+ * both NaN and infinity counts as NaN.
  */
 CAST_INLINE void cast_count(const cast_special *s, unsigned bytes, const unsigned char *p, size_t n,
                             unsigned parts, uint64_t found[2])
@@ -333,7 +334,7 @@ CAST_INLINE void cast_count(const cast_special *s, unsigned bytes, const unsigne
     found[1] += n_inf;
 }
 
-/* Elements that are looked at closely before the fast search goes on. */
+/* Elements to examine singly before the fast search continues. */
 #define CAST_COUNT_BLOCK 1024u
 
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
@@ -349,7 +350,7 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
         s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
     while (s && n_elems > 0) {
-        // an even number of parts is skipped: whole elements
+        // the number of skipped parts is even, so that whole elements are skipped
         size_t skip = ckpt_finite_prefix_x86(part, at, n_elems * parts) / parts;
         size_t some = n_elems - skip < CAST_COUNT_BLOCK ? n_elems - skip : CAST_COUNT_BLOCK;
 
@@ -375,13 +376,14 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     *n_inf += found[1];
 }
 
-/* ---- what a conversion loses ---- */
+/* ---- losses of a conversion ---- */
 
-/* Elements of a block in which zeros are counted: a constant, so that compilers use wide registers.
+/*
+ * Elements of a block in which zeros are counted: a constant, so that compilers use wide registers.
  */
 #define CAST_ZERO_BLOCK 64u
 
-/* Elements of `bytes` bytes (a constant where this is inlined) that are +0 or -0. */
+/* Count elements of `bytes` bytes (a constant after inlining) that are +0 or -0. */
 CAST_INLINE uint64_t cast_zeros(const unsigned char *p, unsigned bytes, size_t n)
 {
     const uint64_t top = (1ull << (8 * bytes - 1)) - 1;
@@ -413,7 +415,7 @@ static uint64_t cast_count_zeros(ckpt_dtype d, const void *p, size_t n)
     }
 }
 
-/* Elements that E4M3 cannot hold: above 464, which rounds to its largest number 448. */
+/* Count elements that E4M3 cannot hold: those above 464 round to its largest number, 448. */
 static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
 {
     static const double limit = 464;
@@ -442,7 +444,7 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
     uint64_t before[2] = {0}, after[2] = {0};
     const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
 
-    // formats of more bits hold all numbers of those with fewer; blocks round by their own rules
+    // wider formats hold all numbers of narrower ones; block types have their own rounding
     if (to == from || a->per > 1 || b->per > 1 || b->bits > a->bits || a->kind != CKPT_IS_FLOAT ||
         b->kind != CKPT_IS_FLOAT)
         return;
@@ -472,8 +474,8 @@ void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit)
 /*
  * Flip the sign of every step-th part, from part `first` on.
  *
- * Integers are negated modulo their width, as torch does.  Dtypes without a sign (BOOL, bits, E8M0)
- * and packed ones stay as they are: torch never sets its lazy bits on them.
+ * Integers are negated modulo their width, as in torch. Dtypes without a sign (BOOL, bits, E8M0)
+ * and packed ones do not change, because torch never sets its lazy bits on them.
  */
 static void cast_flip(ckpt_dtype part, unsigned char *p, size_t n_parts, size_t first, size_t step)
 {

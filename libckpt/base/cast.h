@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast.h: conversions between floating dtypes, and counting what is not finite.
+ * cast.h: converts between floating dtypes, and counts values that are not finite.
  *
  * Round to nearest, ties to even, exactly once (also F64 to F8; torch goes through F32 and rounds
- * twice).  NaN stays NaN, keeps its sign and the upper bits of its payload, and becomes quiet (BF16
- * to F32 alone is a plain shift).  Overflow gives infinity; E4M3, which has none, gives its
- * largest number, 448 with the sign, for infinities too (as torch 2.15; earlier releases gave NaN).
- * ckpt_count_lost counts what did not fit.
- * Equal dtypes are copied bit for bit.
- * The portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same
- * bits (tests/unit/base/test_cast.c compares them on every 16-bit pattern).
+ * twice). NaN stays NaN, keeps its sign and the upper bits of its payload, and becomes quiet (only
+ * BF16 to F32 is a plain shift). Overflow gives infinity. E4M3 has no infinity and gives its
+ * largest number, 448 with the sign, also for infinities (as torch 2.15; earlier releases gave
+ * NaN). ckpt_count_lost counts values that did not fit. Equal dtypes are copied bit for bit. The
+ * portable bodies are integer code; AVX2/F16C bodies are chosen at run time and give the same bits
+ * (tests/unit/base/test_cast.c compares them on every 16-bit pattern).
  */
 #ifndef CKPT_BASE_CAST_H
 #define CKPT_BASE_CAST_H
@@ -19,14 +18,13 @@
 typedef void (*ckpt_cast_fn)(void *restrict dst, const void *restrict src, size_t n_elems);
 
 /*
- * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), or for an
- * integer or bool to F32, or for one of these floats and a type whose elements lie in blocks, by
- * ggml's reference quantizers and back (n_elems is then of whole blocks); else NULL.
+ * The function for a pair among F64 F32 F16 BF16 F8_E4M3 F8_E5M2 (equal pairs: memcpy), for an
+ * integer or bool to F32, or for one of these floats and a block type, by ggml's reference
+ * quantizers and back (n_elems is then a multiple of the block); else NULL.
  */
 ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from);
 
-/* The portable reference for the same pair, unless elements lie in blocks: what the tests compare
- * with. */
+/* The portable reference for the same pair, for tests; it has no block types. */
 ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 
 /*
@@ -36,16 +34,16 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
                           uint64_t *n_inf);
 
-/* What a conversion did to values: each counts elements, and is added to. */
+/* The losses of a conversion. Each member counts elements and is added to. */
 typedef struct ckpt_lost {
-    /* beyond the range: became infinite, or the largest number where that is all */
+    /* beyond the range: became infinite, or the largest number of a format without infinity */
     uint64_t n_over;
-    uint64_t n_zero; /* not zero before, and zero now */
+    uint64_t n_zero; /* not zero before, but zero after */
 } ckpt_lost;
 
 /*
- * Compare n elements before and after ckpt_cast_find(to, from).  Pairs that lose nothing, integers
- * among them, count nothing.
+ * Compare n elements before and after ckpt_cast_find(to, from). Pairs without losses, such as
+ * integers, count nothing.
  */
 void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
                      const void *src, size_t n_elems);

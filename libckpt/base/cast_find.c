@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_find.c: owns which function converts what: plain dtypes, blocks, and other floats to blocks
- * and back through F32.
+ * cast_find.c: finds the function for a conversion: plain dtypes, blocks, and other floats to
+ * blocks and back through F32.
  */
 #include "libckpt/base/cast_plain.h"
 #include "libckpt/base/cast_x86.h"
@@ -38,7 +38,7 @@ static void cfd_via(void *restrict dst, const void *restrict src, size_t n, ckpt
         cfd_via(dst, src, n, CKPT_##to, CKPT_##from);                                              \
     }
 
-/* X(float) for those that go through F32. */
+/* X(float) for floats that go through F32. */
 #define CFD_FLOATS(X, type)                                                                        \
     X(type, F64) X(type, F16) X(type, BF16) X(type, F8_E4M3) X(type, F8_E5M2)
 

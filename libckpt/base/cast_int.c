@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_int.c: integers and bools to F32, rounded to nearest even.
+ * cast_int.c: converts integers and bools to F32, rounded to nearest even.
  *
- * Only one use: DeepSpeed's scripts up to 0.19.7 give integer buffers as float32, and so do we for
- * their checkpoints.
+ * It has one use: DeepSpeed's scripts up to 0.19.7 write integer buffers as float32, and ckpt does
+ * the same for their checkpoints.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_int.h: integers and bools to F32; private to base, found through ckpt_cast_find.
+ * cast_int.h: converts integers and bools to F32; private to base, found through ckpt_cast_find.
  */
 #ifndef CKPT_BASE_CAST_INT_H
 #define CKPT_BASE_CAST_INT_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_x86.c: owns the AVX2 and F16C bodies of the hot conversions and of the search for values
- * that are not finite.
+ * cast_x86.c: has AVX2 and F16C bodies of the most frequent conversions and of the search for
+ * values that are not finite.
  *
- * Every body gives the same bits as the portable one, whatever the thread's floating point mode:
- * F32 <-> BF16 is integer code; VCVTPH2PS ignores "denormals are zero"; VCVTPS2PH is told to round
- * to nearest, ignores "flush to zero", and what "denormals are zero" could change (an F32 below
- * 2^-126) is zero in F16 anyway.  Pointers need no alignment.  Source: Intel SDM, volume 2.
+ * Every body gives the same bits as the portable one in any floating point mode of the thread: F32
+ * <-> BF16 is integer code; VCVTPH2PS ignores "denormals are zero"; VCVTPS2PH gets its rounding
+ * mode as an operand, ignores "flush to zero", and the inputs that "denormals are zero" could
+ * change (an F32 below 2^-126) are zero in F16 anyway. Pointers need no alignment. Source: Intel
+ * SDM, volume 2.
  */
 #include "libckpt/base/cast_x86.h"
 
@@ -25,24 +26,24 @@
  */
 #define X86_F16C (1u << 29)
 
-/* What one turn of a loop takes: elements of a conversion, bytes of a search. */
+/* The size of one loop iteration: elements of a conversion, bytes of a search. */
 #define X86_STEP   16u
 #define X86_SEARCH 128u
 
 /*
- * True if this processor runs the bodies below.  Asked once: CPUID traps, and takes microseconds,
- * in a virtual machine.  Two threads that ask at the same time find the same answer.
+ * True if this processor can run the bodies below. The answer is cached, because CPUID traps in a
+ * virtual machine and takes microseconds. Two threads that compute it at once get the same answer.
  */
 bool ckpt_x86_usable(void)
 {
-    static atomic_int answer; // 0 not asked yet, 1 yes, -1 no
+    static atomic_int answer; // 0: not known yet, 1: yes, -1: no
     int known = atomic_load_explicit(&answer, memory_order_relaxed);
 
     if (known == 0) {
         unsigned a, b, c = 0, d;
 
         __builtin_cpu_init();
-        // "avx2" also says that the system saves the wide registers
+        // "avx2" also means that the system saves the wide registers
         known = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
                         (c & X86_F16C) != 0
                     ? 1
@@ -52,7 +53,7 @@ bool ckpt_x86_usable(void)
     return known > 0;
 }
 
-/* Convert the last few elements, fewer than a turn of the loop takes. */
+/* Convert the last elements, fewer than one loop iteration. */
 static void x86_tail(ckpt_dtype to, ckpt_dtype from, unsigned char *dst, const unsigned char *src,
                      size_t n)
 {
@@ -82,7 +83,7 @@ static void x86_f32_bf16(void *restrict dst, const void *restrict src, size_t n)
     for (; n >= X86_STEP; n -= X86_STEP, s += 64, d += 32) {
         __m256i lo = x86_bf16_lanes(_mm256_loadu_si256((const __m256i *)(const void *)s));
         __m256i hi = x86_bf16_lanes(_mm256_loadu_si256((const __m256i *)(const void *)(s + 32)));
-        // packing works within 128-bit halves: put the quarters back in order
+        // packing works within 128-bit halves, so put the quarters back in order
         __m256i mixed = _mm256_packus_epi32(lo, hi);
 
         _mm256_storeu_si256((__m256i *)(void *)d, _mm256_permute4x64_epi64(mixed, 0xd8));
@@ -141,7 +142,8 @@ static void x86_f16_f32(void *restrict dst, const void *restrict src, size_t n)
     x86_tail(CKPT_F32, CKPT_F16, d, s, n);
 }
 
-/* All ones in each lane of `bytes` bytes (a constant where inlined) that has all bits of full set.
+/*
+ * All ones in each lane of `bytes` bytes (a constant after inlining) that has all bits of full set.
  */
 X86_INLINE __m256i x86_full(const unsigned char *p, __m256i full, unsigned bytes)
 {
@@ -165,7 +167,7 @@ X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long m
     const __m256i full = _mm256_set1_epi64x(mask);
     size_t at = 0;
 
-    // four registers a turn: enough to keep memory busy
+    // four registers per iteration keep memory busy
     for (; n_bytes - at >= X86_SEARCH; at += X86_SEARCH) {
         __m256i a = x86_full(p + at, full, bytes);
         __m256i b = x86_full(p + at + 32, full, bytes);
@@ -181,12 +183,12 @@ X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long m
 
 /*
  * A value that is not finite has these bits set (a full exponent; in E4M3 a full fraction too), and
- * no finite one has all of them.
+ * no finite value has all of them.
  */
 X86_BODY
 /*
- * Elements before the first whose exponent bits are all set (infinite or NaN), in whole blocks.
- * 0 for dtypes that have no such pattern: the caller then looks at each element.
+ * Elements before the first one with all exponent bits set (infinite or NaN), in whole blocks. 0
+ * for dtypes without such a pattern: the caller then examines each element.
  */
 static size_t x86_finite(ckpt_dtype d, const unsigned char *p, size_t n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequant.c: owns the values of ggml's blocks, as F32.
+ * dequant.c: converts ggml's blocks to F32.
  *
- * Products and sums are taken in ggml's order, so that the bits are its own.  The types that need
- * the code books of ggml (IQ1, IQ2, IQ3) are not here.  Sources: ggml-common.h (blocks),
- * ggml-quants.c (dequantize_row_*), OCP Microscaling Formats 1.0 (MXFP4).
+ * Products and sums are computed in ggml's order, so that the bits equal ggml's. The types with
+ * code books (IQ1, IQ2, IQ3) are missing. Sources: ggml-common.h (blocks), ggml-quants.c
+ * (dequantize_row_*), OCP Microscaling Formats 1.0 (MXFP4).
  */
 #include "libckpt/base/quant.h"
 
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* A block of each type, as n values. */
+/* Convert one block of a type to its values. */
 typedef void (*dq_fn)(float *to, const uint8_t *p);
 
 static int dq_i8(uint8_t b)
@@ -100,7 +100,7 @@ static void dq_q2_k(float *to, const uint8_t *p)
     const uint8_t *scale = p, *q = p + 16;
     const float d = ckpt_half_get(p + 80), low = ckpt_half_get(p + 82);
 
-    // 16 values share a scale, and 128 the bytes that their levels are in
+    // 16 values share a scale, and 128 values share 32 bytes of levels
     for (int i = 0; i < 256; i += 16, scale++) {
         const uint8_t *at = q + i / 128 * 32 + i % 32;
         const float s = d * (float)(*scale & 0xf), m = low * (float)(*scale >> 4);
@@ -110,7 +110,8 @@ static void dq_q2_k(float *to, const uint8_t *p)
     }
 }
 
-/* Six bits of scale j of Q3_K: four in one of the first eight bytes, two in one of the last four.
+/*
+ * Scale j of Q3_K has six bits: four in one of the first eight bytes, two in one of the last four.
  */
 static int dq_scale_q3(const uint8_t *p, int j)
 {
@@ -134,14 +135,14 @@ static void dq_q3_k(float *to, const uint8_t *p)
     }
 }
 
-/* Scale and minimum j of Q4_K and Q5_K: six bits each, of 12 bytes. */
+/* Scale and minimum j of Q4_K and Q5_K: six bits each, in 12 bytes. */
 static void dq_scale_q4(const uint8_t *p, int j, int *scale, int *low)
 {
     *scale = j < 4 ? p[j] & 63 : (p[j + 4] & 0xf) | p[j - 4] >> 6 << 4;
     *low = j < 4 ? p[j + 4] & 63 : p[j + 4] >> 4 | p[j] >> 6 << 4;
 }
 
-/* Q4_K and Q5_K: eight runs of 32 values, two of them in the halves of 32 bytes; *high or 0. */
+/* Q4_K and Q5_K: eight runs of 32 values; two runs share 32 bytes, one nibble each; *high or 0. */
 static void dq_q45_k(float *to, const uint8_t *p, const uint8_t *high, const uint8_t *q)
 {
     const float d = ckpt_half_get(p), low = ckpt_half_get(p + 2);
@@ -176,7 +177,7 @@ static void dq_q6_k(float *to, const uint8_t *p)
     const uint8_t *scale = p + 192;
     const float d = ckpt_half_get(p + 208);
 
-    // 128 values of 64 low and 32 high bytes; value k of quarter j
+    // 128 values from 64 low and 32 high bytes; value k of quarter j
     for (int i = 0; i < 256; i++) {
         const int half = i / 128, j = i % 128 / 32, k = i % 32;
         const int low = p[64 * half + j % 2 * 32 + k] >> j / 2 * 4 & 0xf;
@@ -186,12 +187,12 @@ static void dq_q6_k(float *to, const uint8_t *p)
     }
 }
 
-/* Levels of IQ4_NL and IQ4_XS, and of four-bit floats, doubled. */
+/* Levels of IQ4_NL and IQ4_XS, and doubled ones of four-bit floats. */
 static const int8_t dq_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t dq_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* n bytes: low halves first, then high halves. */
+/* Convert n bytes: low halves first, then high halves. */
 static void dq_nibbles(float *to, const uint8_t *q, int n, const int8_t *level, float d)
 {
     for (int i = 0; i < n; i++) {
@@ -247,7 +248,7 @@ static void dq_tq2_0(float *to, const uint8_t *p)
         to[i] = (float)((p[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) - 1) * d;
 }
 
-/* Half of the power of two that an exponent byte stands for, since levels are doubled. */
+/* Half of the power of two of an exponent byte, because levels are doubled. */
 static float dq_e8m0_half(uint8_t e)
 {
     const uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
@@ -262,8 +263,10 @@ static void dq_mxfp4(float *to, const uint8_t *p)
     dq_nibbles(to, p + 1, 16, dq_e2m1, dq_e8m0_half(p[0]));
 }
 
-/* Four scales, each of 16 values: E4M3 without a sign, nor NaN: what would be one is 0 where the
- * unused bit is clear, and the next number where it is set. */
+/*
+ * Four scales, each for 16 values: E4M3 without sign and NaN. The pattern of NaN means 0 if the
+ * unused bit is clear, and the next number if it is set.
+ */
 static void dq_nvfp4(float *to, const uint8_t *p)
 {
     for (int j = 0; j < 4; j++) {
@@ -277,7 +280,7 @@ static void dq_nvfp4(float *to, const uint8_t *p)
     }
 }
 
-/* Every block; the type's sizes and body are constants where this is inlined. */
+/* Convert all blocks; the type's sizes and function are constants after inlining. */
 static inline __attribute__((always_inline)) void dq_run(void *dst, const void *src, size_t n,
                                                          size_t per, size_t bytes, dq_fn fn)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.c: owns CRC-32 and SHA-256; the only file that knows libdeflate, zlib's crc32_combine
+ * digest.c: computes CRC-32 and SHA-256; the only file that uses libdeflate, zlib's crc32_combine
  * and OpenSSL's EVP.
  *
  * libdeflate computes CRC-32 at memory speed (carry-less multiplication) but cannot join two of
@@ -24,15 +24,15 @@ struct ckpt_sha256 {
 uint32_t ckpt_crc32(uint32_t crc, const void *p, size_t n)
 {
     assert(p || n == 0);
-    // libdeflate takes p == NULL for "give me the initial value"
+    // for libdeflate p == NULL means "return the initial value"
     return n == 0 ? crc : libdeflate_crc32(crc, p, n);
 }
 
 uint32_t ckpt_crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t n_b)
 {
-    // z_off_t is signed, and 32 bits wide on some systems: long B are joined in steps.
-    // crc32_combine(a, 0, n) is the CRC of A followed by n bytes whose own CRC is 0, that is A
-    // moved up by n bytes; as CRCs are linear, moving in parts and adding B at the end is the same.
+    // z_off_t is signed, and 32 bits wide on some systems, so that a long B is joined in steps.
+    // crc32_combine(a, 0, n) is the CRC of A followed by n bytes with CRC 0, that is A moved up by
+    // n bytes. CRCs are linear, so that moving in parts and adding B at the end is the same.
     const uint64_t step = 1u << 30;
 
     while (n_b > step) {
@@ -42,7 +42,7 @@ uint32_t ckpt_crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t n_b)
     return (uint32_t)crc32_combine(crc_a, crc_b, (z_off_t)n_b);
 }
 
-/* What EVP reports without a reason of ours: OpenSSL fails here only without memory or provider. */
+/* Report an EVP failure; OpenSSL fails here only without memory or without a provider. */
 static int sha_fail(ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_ELIMIT, "SHA-256: OpenSSL failed (no memory, or no such algorithm)");
@@ -73,7 +73,7 @@ int ckpt_sha256_add(ckpt_sha256 *s, const void *p, size_t n, ckpt_err *err)
 int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err)
 {
     assert(s);
-    // the second call makes s ready for the next digest
+    // the second call prepares s for the next digest
     if (EVP_DigestFinal_ex(s->ctx, out, NULL) != 1 ||
         EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1)
         return sha_fail(err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.h: CRC-32 (zip's polynomial; libdeflate, joined by zlib) and SHA-256 (OpenSSL EVP).
+ * digest.h: computes CRC-32 (zip's polynomial; libdeflate, joined by zlib) and SHA-256 (OpenSSL
+ * EVP).
  */
 #ifndef CKPT_BASE_DIGEST_H
 #define CKPT_BASE_DIGEST_H
@@ -15,13 +16,13 @@ uint32_t ckpt_crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t n_b);
 
 typedef struct ckpt_sha256 ckpt_sha256;
 
-/* A digest of nothing yet.  Errors: CKPT_ELIMIT (memory), CKPT_EIO (OpenSSL has no SHA-256). */
+/* Start a digest. Errors: CKPT_ELIMIT (memory), CKPT_EIO (OpenSSL has no SHA-256). */
 int ckpt_sha256_new(ckpt_sha256 **out, ckpt_err *err);
 
-/* n more bytes. */
+/* Add n bytes. */
 int ckpt_sha256_add(ckpt_sha256 *s, const void *p, size_t n, ckpt_err *err);
 
-/* The digest of all bytes so far; s may then be used anew. */
+/* Finish the digest of all bytes so far; s can then be used again. */
 int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err);
 void ckpt_sha256_free(ckpt_sha256 *s); /* NULL is fine */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtype.c: owns the one table of element types and the look-ups by name.
+ * dtype.c: has the table of element types and the look-ups by name.
  *
  * Sources: safetensors' list of dtypes and its order (used to sort tensors, the larger first); the
  * storage classes of torch, and the dtypes that torch writes with an untyped storage.
@@ -73,7 +73,7 @@
     Y(NVFP4, 64, 36)                                                                               \
     Y(Q1_0, 128, 18)
 
-#define CKPT_NONE_ CKPT_DTYPE_NONE /* the enum spells this one differently */
+#define CKPT_NONE_ CKPT_DTYPE_NONE /* the enum has another name for this one */
 #define DTYPE_ROW(id, our, tor, cls, in_st, width, unit, rank, what)                               \
     [CKPT_##id] = {.name = our,                                                                    \
                    .torch = tor,                                                                   \
@@ -106,15 +106,14 @@ typedef struct dtype_alias {
     ckpt_dtype dtype;
 } dtype_alias;
 
-/* Other names that torch has for its dtypes; the packed bit types differ only in how torch shows
- * them. */
+/* torch's aliases of its dtypes; the packed bit types differ only in the way torch prints them. */
 static const dtype_alias dtype_torch_alias[] = {
     {"double", CKPT_F64}, {"float", CKPT_F32},     {"half", CKPT_F16},      {"long", CKPT_I64},
     {"int", CKPT_I32},    {"short", CKPT_I16},     {"cdouble", CKPT_C128},  {"cfloat", CKPT_C64},
     {"chalf", CKPT_C32},  {"bits1x8", CKPT_BITS8}, {"bits2x4", CKPT_BITS8}, {"bits4x2", CKPT_BITS8},
 };
 
-/* What people type besides the names of the table. */
+/* Names that users type besides those of the table. */
 static const dtype_alias dtype_user_alias[] = {
     {"fp64", CKPT_F64},
     {"fp32", CKPT_F32},
@@ -191,7 +190,7 @@ ckpt_dtype ckpt_dtype_parse(const char *text)
             return CKPT_DTYPE_NONE;
         low[n] = (char)tolower((unsigned char)text[n]);
     }
-    // our own names are the only ones with capitals
+    // only our own names have capitals
     for (unsigned d = CKPT_DTYPE_NONE + 1; d < CKPT_N_DTYPES; d++) {
         const char *name = dtype_table[d].name;
         size_t i = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * err.c: owns the texts of failures: the first one is kept, cut to fit, and made safe to print.
+ * err.c: formats the texts of failures: keeps the first one, cut to fit and safe to print.
  *
- * Nothing here allocates, so a failure can be recorded when memory is gone.
+ * It never allocates, so that a failure can be recorded when memory is exhausted.
  */
 #include <assert.h>
 
@@ -13,14 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room kept for the text of an errno value; the longest one of the C library is about 50 bytes. */
+/* Space for the text of an errno value; the longest one of the C library has about 50 bytes. */
 #define ERR_SYS_ROOM 96
 
 /*
- * Length of the well-formed UTF-8 sequence at s (n > 0 bytes are there), or 0.
+ * Length of the well-formed UTF-8 sequence at s, which has n > 0 bytes, or 0.
  *
  * Refused: overlong forms, surrogates, above U+10FFFF, C0 and C1 controls and DEL (U+009B alone
- * opens an escape sequence on some terminals).  Source: Unicode standard, table 3-7.
+ * begins an escape sequence on some terminals). Source: Unicode standard, table 3-7.
  */
 static size_t err_utf8(const unsigned char *s, size_t n)
 {
@@ -50,7 +50,7 @@ static size_t err_utf8(const unsigned char *s, size_t n)
     return len;
 }
 
-/* Replace what a terminal must not see by '?', byte by byte. */
+/* Replace each byte that a terminal must not get by '?'. */
 static void err_clean(char *text)
 {
     unsigned char *s = (unsigned char *)text;
@@ -67,8 +67,7 @@ static void err_clean(char *text)
     }
 }
 
-/* Drop a UTF-8 sequence that a cut at room bytes left incomplete, so that it does not become '?'.
- */
+/* Drop a UTF-8 sequence that the cut at room bytes has broken, so that it does not become '?'. */
 static void err_trim(char *text)
 {
     size_t n = strlen(text);
@@ -92,7 +91,7 @@ static void err_format(ckpt_err *err, size_t room, const char *fmt, va_list args
     int n = vsnprintf(err->text, room, fmt, args);
 
     if (n < 0) {
-        // only a result above INT_MAX or a bad wide string gets here; the code still tells
+        // only a result above INT_MAX or a bad wide string gets here; the code's text remains
         snprintf(err->text, room, "%s", ckpt_err_text(err->code));
     } else if ((size_t)n >= room) {
         err_trim(err->text);
@@ -136,7 +135,7 @@ int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...)
     err->code = code;
     err->sys = sys;
     va_start(args, fmt);
-    // a long name is cut, the reason never is
+    // a long name is cut, but never the reason
     err_format(err, sizeof err->text - ERR_SYS_ROOM - 2, fmt, args);
     va_end(args);
     if (strerror_r(sys, reason, sizeof reason) != 0)
@@ -172,7 +171,7 @@ int ckpt_err_status(int code)
     switch (code) {
         CKPT_ERRORS(ERR_STATUS)
     default:
-        // not one of ours: never let it pass for success
+        // an unknown code must never pass for success
         return 3;
     }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * err.h: failures as values.
+ * err.h: represents failures as values.
  *
- * Functions return CKPT_OK or a negative code and fill the caller's ckpt_err.  A text says where
- * (file, offset, tensor), what was found, what was expected, and what to do.
+ * Functions return CKPT_OK or a negative code and fill the caller's ckpt_err. A text names the
+ * place (file, offset, tensor), the found and the expected value, and the remedy.
  */
 #ifndef CKPT_BASE_ERR_H
 #define CKPT_BASE_ERR_H
@@ -18,7 +18,7 @@
  * err   may be NULL; an earlier failure in it is never overwritten (its code is returned)
  * code  a CKPT_E* code, not CKPT_OK
  * The text is cut to fit; unprintable bytes are replaced by '?', so that names from hostile files
- * cannot drive a terminal.
+ * cannot control a terminal.
  */
 int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 
@@ -26,13 +26,13 @@ int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...) CKPT_PRINTF(4, 5);
 
 /*
- * The code of a path that did not open: CKPT_EMISSING when the name leads nowhere (a link that ends
- * in itself included), else CKPT_EIO.
+ * The code for a path that did not open: CKPT_EMISSING if the name leads nowhere (also a link to
+ * itself), else CKPT_EIO.
  */
 int ckpt_open_code(int sys);
 
 /*
- * Forget an earlier failure.  Every public function begins with this, so that a program may use one
+ * Forget an earlier failure. Every public function begins with it, so that a program can use one
  * ckpt_err for many calls; inside the library the first failure of a call is kept.
  */
 static inline void ckpt_err_clear(ckpt_err *err)
@@ -47,7 +47,7 @@ static inline void ckpt_err_clear(ckpt_err *err)
 /* Shorthand: CKPT_ELIMIT, "out of memory". */
 int ckpt_fail_memory(ckpt_err *err);
 
-/* Public as well: the fixed text and the tools' exit status of a code. */
+/* Public functions: the fixed text of a code, and the tools' exit status for it. */
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hidden.h: characters that a terminal acts on, or that a reader cannot see.
+ * hidden.h: recognises characters that a terminal interprets, or that a reader cannot see.
  */
 #ifndef CKPT_BASE_HIDDEN_H
 #define CKPT_BASE_HIDDEN_H
@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Control characters, marks of direction and characters without width: shown by their codes. */
+/*
+ * True for control characters, direction marks and zero-width characters: print their codes
+ * instead.
+ */
 bool ckpt_hidden(uint32_t code);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostfile.c: owns hostfiles, their filters, and what launchers are told about the outcome.
+ * hostfile.c: parses hostfiles, applies filters, and makes arguments for launchers.
  */
 #include "libckpt/base/hostfile.h"
 
@@ -11,7 +11,7 @@
 
 #include "libckpt/base/vec.h"
 
-// Far above any cluster; they bound what a wrong file can make us reserve.
+// Far above any cluster; the limits bound the memory that a wrong file can reserve.
 enum { HF_TEXT = 1 << 20, HF_HOSTS = 10000, HF_SLOTS = 65536, HF_TOTAL = 1 << 20 };
 
 CKPT_VEC(host_hosts, ckpt_host);
@@ -39,8 +39,8 @@ static uint32_t host_number(const char *s, size_t n, size_t *used)
 }
 
 /*
- * True for a name that can go into a list of hosts and into JSON as it is: visible ASCII without
- * commas, quotes and backslashes, and no option.
+ * True for a name that is safe in a list of hosts and in JSON: visible ASCII without commas, quotes
+ * and backslashes, and not an option.
  */
 static bool host_good_name(const char *s, size_t n)
 {
@@ -61,7 +61,7 @@ static const uint32_t *host_count(ckpt_arena *arena, uint32_t n)
     return slot;
 }
 
-/* "name slots=4", blanks around it cut off; what follows the digits is ignored. */
+/* Parse "name slots=4", without blanks around it; text after the digits is ignored. */
 static bool host_line(ckpt_arena *arena, const char *s, size_t n, ckpt_host *out)
 {
     static const char word[] = "slots=";
@@ -80,7 +80,7 @@ static bool host_line(ckpt_arena *arena, const char *s, size_t n, ckpt_host *out
     return used > 0;
 }
 
-/* One line of the file into the list; number: for messages. */
+/* Parse one line of the file into the list; number: for messages. */
 static int host_take(host_hosts *list, ckpt_arena *arena, const host_text *line, const char *where,
                      ckpt_err *err)
 {
@@ -111,7 +111,7 @@ static int host_take(host_hosts *list, ckpt_arena *arena, const host_text *line,
     return CKPT_OK;
 }
 
-/* Every line but blank ones and comments. */
+/* Parse every line except blank ones and comments. */
 static int host_lines(host_hosts *list, ckpt_arena *arena, const host_text *text, const char *name,
                       ckpt_err *err)
 {
@@ -190,7 +190,7 @@ int ckpt_hosts_read(ckpt_hosts *out, ckpt_arena *arena, const char *path, ckpt_e
 
 /* ---- filters ---- */
 
-/* What a filter says about one host. */
+/* The effect of a filter on one host. */
 typedef struct host_mark {
     bool named;  // the host without slots
     bool listed; // with slots, which then decide
@@ -206,7 +206,7 @@ static size_t host_find(const ckpt_hosts *hosts, const char *s, size_t n)
     return i;
 }
 
-/* The slots of one host: "0,2". */
+/* Parse the slots of one host: "0,2". */
 static int host_slots(const ckpt_host *host, host_mark *mark, const char *s, size_t n,
                       ckpt_err *err)
 {
@@ -229,7 +229,7 @@ static int host_slots(const ckpt_host *host, host_mark *mark, const char *s, siz
     return CKPT_OK;
 }
 
-/* One part of a filter: "host" or "host:0,2". */
+/* Parse one part of a filter: "host" or "host:0,2". */
 static int host_part(const ckpt_hosts *all, host_mark *mark, const char *s, size_t n, ckpt_err *err)
 {
     const char *colon = memchr(s, ':', n);
@@ -245,7 +245,7 @@ static int host_part(const ckpt_hosts *all, host_mark *mark, const char *s, size
     return host_slots(&all->at[i], &mark[i], colon + 1, n - name - 1, err);
 }
 
-/* "h1@h2:0,2" */
+/* Parse "h1@h2:0,2". */
 static int host_parts(const ckpt_hosts *all, host_mark *mark, const char *filter, ckpt_err *err)
 {
     const char *at = filter;
@@ -261,7 +261,7 @@ static int host_parts(const ckpt_hosts *all, host_mark *mark, const char *filter
     return rc;
 }
 
-/* The slots of one host that the marks leave; false: out of memory. */
+/* List the slots of one host that the filter keeps; false: out of memory. */
 static bool host_left(ckpt_arena *arena, const ckpt_host *host, const host_mark *mark, bool include,
                       ckpt_host *out)
 {
@@ -277,7 +277,7 @@ static bool host_left(ckpt_arena *arena, const ckpt_host *host, const host_mark 
     return slot != NULL;
 }
 
-/* Hosts with slots left, in the order of the hostfile. */
+/* List the hosts with slots left, in the order of the hostfile. */
 static int host_choose(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
                        const ckpt_host_filter *f, ckpt_err *err)
 {
@@ -304,7 +304,9 @@ static int host_choose(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all
     return rc;
 }
 
-/* --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, whatever the file says. */
+/*
+ * --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, even if the file lists fewer.
+ */
 static int host_first(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
                       const ckpt_host_filter *f, ckpt_err *err)
 {
@@ -360,7 +362,8 @@ int ckpt_hosts_filter(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
 
 const char *const *ckpt_hosts_mpirun(ckpt_arena *arena, const ckpt_hosts *hosts)
 {
-    const char **argv = ckpt_arena_array(arena, 5, sizeof *argv); // zeroed: the end is there
+    // zeroed, so that it is NULL-terminated
+    const char **argv = ckpt_arena_array(arena, 5, sizeof *argv);
     ckpt_bytes list = {0};
     uint64_t total = 0;
     bool ok = argv != NULL;

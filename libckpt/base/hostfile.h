@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostfile.h: which slots of which hosts a job uses, as DeepSpeed's launcher understands it.
+ * hostfile.h: selects the hosts and slots of a job, in the way of DeepSpeed's launcher.
  *
- * Source: deepspeed/launcher/runner.py 0.19.8; cases with results in the tests.
+ * Source: deepspeed/launcher/runner.py 0.19.8; the tests have cases with its results.
  */
 #ifndef CKPT_BASE_HOSTFILE_H
 #define CKPT_BASE_HOSTFILE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c: owns the hash index: open addressing with linear probing, at most half full.
+ * index.c: implements the hash index: open addressing with linear probing, at most half full.
  */
 #include <assert.h>
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define INDEX_ROOM_MIN   16u   /* slots */
-#define INDEX_PROBES_MAX 1024u /* honest keys in a half-full table stay far below */
+#define INDEX_PROBES_MAX 1024u /* ordinary keys in a half-full table need far fewer */
 
 uint32_t ckpt_hash_u64(uint64_t x)
 {
@@ -36,7 +36,7 @@ uint32_t ckpt_hash_bytes(const void *p, size_t n, uint32_t seed)
         h ^= h >> 32;
     }
     for (; n > 0; n--, s++) {
-        h = (h ^ *s) * 0x100000001B3ull; // the odd end, byte by byte
+        h = (h ^ *s) * 0x100000001B3ull; // the remaining bytes, one by one
     }
     return ckpt_hash_u64(h);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.c: owns the names of the variables that say how many processes an MPI launcher started.
+ * launch.c: reads the number of processes from the environment variables of MPI launchers.
  */
 #include "libckpt/base/launch.h"
 
@@ -21,9 +21,9 @@ long ckpt_launch_count(const char *name)
 
 long ckpt_launch_size(void)
 {
-    // mpirun's own first: it may run inside a Slurm step, whose variables it passes on.
-    // Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; MVAPICH; srun of any kind.  A batch script
-    // has SLURM_NTASKS too, though srun did not start it: only a step counts.
+    // mpirun's own variable first, because mpirun may run inside a Slurm step and pass that step's
+    // variables on. In order: Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; MVAPICH; srun of any
+    // kind. SLURM_NTASKS does not count, because a batch script has it without srun.
     static const char *const name[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
                                        "SLURM_STEP_NUM_TASKS"};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.h: what the launchers of parallel programs leave in the environment.
+ * launch.h: reads the environment variables of parallel launchers.
  */
 #ifndef CKPT_BASE_LAUNCH_H
 #define CKPT_BASE_LAUNCH_H
@@ -8,7 +8,7 @@
 /* A variable's value as a count; -1: not set, or no number. */
 long ckpt_launch_count(const char *name);
 
-/* How many processes an MPI launcher says there are; -1: none started this one. */
+/* The number of processes that an MPI launcher started; -1: there was no launcher. */
 long ckpt_launch_size(void);
 
 #endif

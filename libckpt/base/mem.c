@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.c: owns the heap door (with the failure switch for tests) and the arena's blocks.
+ * mem.c: wraps the heap (with the failure switch for tests) and implements the arena.
  */
 #include <assert.h>
 
@@ -17,8 +17,8 @@
 static _Atomic uint64_t ma_left = MA_FOREVER;
 
 #define ARENA_ALIGN         16u
-#define ARENA_ALIGN_LEAST   8u    /* of what is no multiple of 16 bytes, and so cannot need more */
-#define ARENA_BLOCK_MIN     4096u /* bytes: most files of a 1024-rank checkpoint need one */
+#define ARENA_ALIGN_LEAST   8u    /* for sizes that are not a multiple of 16, which need no more */
+#define ARENA_BLOCK_MIN     4096u /* bytes: enough for most files of a 1024-rank checkpoint */
 #define ARENA_BLOCK_MAX     (1024u * 1024u) /* bytes */
 #define ARENA_LIMIT_DEFAULT (1024ull * 1024u * 1024u)
 
@@ -29,18 +29,18 @@ typedef struct arena_block {
     uint64_t used; /* bytes, header included */
 } arena_block;
 
-/* The arena lives at the head of its own first block: one allocation for a small arena. */
+/* The arena is at the start of its own first block, so that a small arena is one allocation. */
 struct ckpt_arena {
-    _Alignas(ARENA_ALIGN) arena_block *now; /* where small things go */
+    _Alignas(ARENA_ALIGN) arena_block *now; /* the block for small allocations */
     uint64_t next_size;                     /* bytes of the next ordinary block */
     uint64_t reserved;                      /* sum of the blocks */
-    uint64_t handed;                        /* sum of what was asked for */
+    uint64_t handed;                        /* sum of the requested sizes */
     uint64_t limit;
 };
 
 /*
- * True unless the test's countdown has run out.  Sizes that no object can have are refused here, so
- * that checking allocators, which treat them as errors of the program, never see them.
+ * True unless the test's countdown has ended. It refuses impossible sizes, because checking
+ * allocators would report them as errors of the program.
  */
 static bool ma_allowed(size_t n)
 {
@@ -69,7 +69,7 @@ void *ckpt_resize(void *p, size_t n)
 {
     if (!ma_allowed(n))
         return NULL;
-    return realloc(p, n == 0 ? 1 : n); // realloc(p, 0) may free p: never ask for it
+    return realloc(p, n == 0 ? 1 : n); // never call realloc(p, 0), because it may free p
 }
 
 void ckpt_free(void *p)
@@ -118,7 +118,8 @@ void ckpt_arena_free(ckpt_arena *a)
 
     while (b) {
         arena_block *next =
-            b->next; // one of the blocks holds the arena itself: a is gone from here on
+            // one of the blocks contains the arena itself, so that a is invalid from here on
+            b->next;
 
         ckpt_free(b);
         b = next;
@@ -128,13 +129,14 @@ void ckpt_arena_free(ckpt_arena *a)
 /*
  * Make a block with room for n bytes (already rounded up), within the limit.
  *
- * A large thing gets a block of its own behind the current one, whose free room stays in use; for
- * a small one an ordinary block, twice the last one's size, becomes the current one.
+ * A large allocation gets its own block behind the current one, which stays in use. For a small one
+ * a new ordinary block, twice the last one's size, becomes the current one.
  */
 static arena_block *arena_grow(ckpt_arena *a, uint64_t n)
 {
     uint64_t left = a->reserved < a->limit ? a->limit - a->reserved : 0;
-    uint64_t need = n + sizeof(arena_block); // n <= limit and rounded: the caller saw to overflow
+    // no overflow: the caller checked that n <= limit and rounded it
+    uint64_t need = n + sizeof(arena_block);
     bool alone = need > a->next_size / 4;
     uint64_t size = alone ? need : a->next_size;
     arena_block *b;
@@ -165,7 +167,7 @@ void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
     uint64_t step = n == 0 ? 1 : n, gap;
     void *p;
 
-    // handed <= limit always holds, so this also bounds the rounding below
+    // handed <= limit always holds, so that this also bounds the rounding below
     if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN_LEAST - 1, &step) ||
         step > UINT64_MAX / 2)
         return NULL;
@@ -207,7 +209,7 @@ char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n)
     char *out = ckpt_add(n, 1, &room) ? ckpt_arena_alloc(a, room) : NULL;
 
     if (out && n > 0) {
-        memcpy(out, s, (size_t)n); // the terminator is there: arena memory is zeroed
+        memcpy(out, s, (size_t)n); // the terminator is there, because arena memory is zeroed
     }
     return out;
 }
@@ -237,7 +239,10 @@ const void *ckpt_arena_top(const ckpt_arena *a)
     return (const char *)a->now + a->now->used;
 }
 
-/* Offset of an address in a block, or UINT64_MAX: pointers into other blocks do not compare. */
+/*
+ * Offset of an address in a block, or UINT64_MAX, because pointers into different blocks do not
+ * compare.
+ */
 static uint64_t arena_offset(const arena_block *b, const void *p)
 {
     uintptr_t at = (uintptr_t)p, from = (uintptr_t)b;
@@ -251,11 +256,11 @@ bool ckpt_arena_rewind(ckpt_arena *a, void *p, const void *floor)
     arena_block *b = a->now;
     uint64_t at = arena_offset(b, p), least = arena_offset(b, floor);
 
-    // the first block holds the arena itself, before anything that was handed out
+    // the first block contains the arena itself, before all allocations
     if (at == UINT64_MAX || (least != UINT64_MAX && least > at))
         return false;
     memset(p, 0, (size_t)(b->used - at));
-    // what was handed out is counted without its padding: a little too much goes off
+    // `handed` does not count padding, so that this subtracts a little too much
     a->handed -= b->used - at < a->handed ? b->used - at : a->handed;
     b->used = at;
     return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * opts.h: option structs as callers have them, whatever release they were compiled for.
+ * opts.h: converts option structs of callers that were compiled for another release.
  *
- * Each begins with its size as its caller knows it.  0 is that of the first release, whose structs
- * are those of now, or ckpt_opts_take_since's.
+ * Each struct begins with its size in the caller's release. 0 means the first release, with the
+ * present structs or the size given to ckpt_opts_take_since.
  */
 #ifndef CKPT_OPTS_H
 #define CKPT_OPTS_H
@@ -11,19 +11,21 @@
 #include "libckpt/base/err.h"
 
 /*
- * Copy a caller's struct into our own of room bytes.  Members that the caller does not know are
- * zero, which is their default; of those that we do not know all bytes must be.  theirs may be
- * NULL: all defaults.
+ * Copy a caller's struct into our own of room bytes. Members that the caller does not have become
+ * zero, which is their default; members that we do not have must be zero. theirs may be NULL: all
+ * defaults.
  *
- * Errors   CKPT_EUSAGE: it asks for something that this release does not have, or has no such size
+ * Errors   CKPT_EUSAGE: the caller sets a member that this release lacks, or the size is impossible
  */
 int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err);
 
-/* The same for a struct of `first` bytes in the first release, which a size of 0 stands for. */
+/* The same for a struct that had `first` bytes in the first release, the meaning of a size of 0. */
 int ckpt_opts_take_since(void *own, size_t room, size_t first, const void *theirs, const char *what,
                          ckpt_err *err);
 
-/* The other way, for a struct that is filled: as much as its caller has room for; NULL is fine. */
+/*
+ * The reverse for an output struct: copy as much as the caller's struct has room for; NULL is fine.
+ */
 void ckpt_opts_give(void *theirs, const void *own, size_t room);
 
 #endif

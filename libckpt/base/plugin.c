@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c: finding and loading a plugin.
+ * plugin.c: finds and loads plugins.
  */
 #define _GNU_SOURCE // secure_getenv
 #include "libckpt/base/plugin.h"
@@ -15,7 +15,7 @@
 
 enum { PLG_PATH = 4096 };
 
-/* The path in a line of /proc/self/maps whose range holds an address; NULL: another line. */
+/* The path in a line of /proc/self/maps, if its range contains the address; NULL: it does not. */
 static char *plg_mapped(char *line, uintptr_t address)
 {
     char *path = strchr(line, '/'), *end;
@@ -28,7 +28,7 @@ static char *plg_mapped(char *line, uintptr_t address)
     return path;
 }
 
-/* The real path of the file that holds this code; false: the kernel does not tell. */
+/* The real path of the file with this code; false: the kernel does not provide it. */
 static bool plg_self(char self[PLG_PATH])
 {
     static const char here;
@@ -43,7 +43,7 @@ static bool plg_self(char self[PLG_PATH])
     return path && snprintf(self, PLG_PATH, "%s", path) < PLG_PATH;
 }
 
-/* This code is part of a program, not of libckpt.so. */
+/* True if this code is part of a program instead of libckpt.so. */
 static bool plg_is_program(const char *self)
 {
     char exe[PLG_PATH];
@@ -53,7 +53,10 @@ static bool plg_is_program(const char *self)
     return strcmp(exe, self) == 0;
 }
 
-/* The plugin near this code: beside or below a library, in ../lib of a program. */
+/*
+ * Find the plugin near this code: in the folder of a library or below it, or in ../lib of a
+ * program.
+ */
 static bool plg_near(char *out, size_t room, const char *file)
 {
     static const char *const program[] = {"../lib/ckpt/", "../lib/", NULL};
@@ -63,7 +66,8 @@ static bool plg_near(char *out, size_t room, const char *file)
 
     if (!name)
         return false;
-    // a program may lie where others can write, in /tmp: beside it nothing is looked for
+    // a program may be in a folder that others can write (/tmp), so that its own folder is not
+    // searched
     const char *const *place = plg_is_program(self) ? program : library;
     for (; *place; place++) {
         int n = snprintf(out, room, "%.*s/%s%s", (int)(name - self), self, *place, file);
@@ -73,13 +77,13 @@ static bool plg_near(char *out, size_t room, const char *file)
     return false;
 }
 
-/* A text begins with the name of the file that could not be found. */
+/* True if the text begins with the name of a file that was not found. */
 static bool plg_missing(const char *text, const char *file)
 {
     return strncmp(text, file, strlen(file)) == 0 && strstr(text, "cannot open shared");
 }
 
-/* The loader names the file that is missing: the plugin, or a library that it needs. */
+/* Explain a failure. The loader names the missing file: the plugin, or a library that it needs. */
 static void plg_why(const ckpt_plugin_want *want, const char *given, char *why, size_t room)
 {
     const char *text = dlerror();
@@ -117,7 +121,7 @@ void *ckpt_plugin_open(const ckpt_plugin_want *want, char *why, size_t room)
     return plugin;
 }
 
-/* ISO C has no cast from an object's pointer to a function's. */
+/* Copy the bytes, because ISO C has no cast from an object pointer to a function pointer. */
 bool ckpt_plugin_find(void *plugin, const char *name, void *to)
 {
     void *at = dlsym(plugin, name);

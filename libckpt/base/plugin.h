@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.h: libraries that are loaded when they are needed, so that programs start where what the
- * plugins need is not installed.  This is the only code that loads one.
+ * plugin.h: loads libraries on demand, so that programs also start without the libraries that
+ * plugins need. Only this code loads plugins.
  *
- * A program that is one static file links none/plugin.c in the place of plugin.c: it loads nothing.
+ * A static program links none/plugin.c instead of plugin.c and loads none.
  */
 #ifndef CKPT_BASE_PLUGIN_H
 #define CKPT_BASE_PLUGIN_H
@@ -12,23 +12,24 @@
 #include <stddef.h>
 
 typedef struct ckpt_plugin_want {
-    const char *file;     /* "libckpt-remote.so" */
-    const char *variable; /* of the environment: the plugin's path, which is then the only one */
-    const char *library;  /* the library that the plugin needs, for messages: "libcurl" */
-    const char *package;  /* and Debian's package of it: "libcurl4" */
-    bool global;          /* libraries that are loaded later see its functions */
+    const char *file; /* "libckpt-remote.so" */
+    /* environment variable with the plugin's path, which is then the only one tried */
+    const char *variable;
+    const char *library; /* the library that the plugin needs, for messages: "libcurl" */
+    const char *package; /* Debian's package of that library: "libcurl4" */
+    bool global;         /* make its functions visible to libraries that are loaded later */
 } ckpt_plugin_want;
 
 /*
- * Load a plugin, which stays loaded.  Without the variable it is looked for near the file that this
- * code was loaded from, the program or libckpt.so, then where the system's loader looks.  The
- * kernel tells that file: argv[0] may name a link in a folder of a stranger.
+ * Load a plugin, which stays loaded. Without the variable it searches near the file of this code,
+ * the program or libckpt.so, then in the system loader's folders. It gets that file from the
+ * kernel, because argv[0] may name a link in another user's folder.
  *
- * Returns  the plugin; NULL: why, in room bytes, with what a user can do
+ * Returns  the plugin; NULL: the reason in `why` (room bytes), with advice for the user
  */
 void *ckpt_plugin_open(const ckpt_plugin_want *want, char *why, size_t room);
 
-/* The address of a name of the plugin into the pointer at `to`; false: it has none. */
+/* Store the address of a symbol of the plugin in the pointer at `to`; false: there is none. */
 bool ckpt_plugin_find(void *plugin, const char *name, void *to);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant.c: owns the quantizers whose blocks are 32 values with one scale (Q4_0, Q4_1, Q5_0, Q5_1,
- * Q8_0).
+ * quant.c: quantizes to block types of 32 values with one scale (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0).
  *
- * The scale divides unrounded and is stored as F16.  Sources: ggml-quants.c, quantize_row_q4_0_ref
- * and its kin.
+ * The values are divided by the unrounded scale, which is stored as F16. Sources: ggml-quants.c,
+ * quantize_row_q4_0_ref and its variants.
  */
 #include "libckpt/base/quant.h"
 
@@ -28,13 +27,13 @@ void ckpt_half_put(uint8_t *p, float x)
     ckpt_cast_find_portable(CKPT_F16, CKPT_F32)(p, &x, 1);
 }
 
-/* To an integer as x86 does it: what no int holds becomes the least one. */
+/* Convert to an integer like x86: overflow gives the smallest int. */
 static int32_t qt_int(float x)
 {
     return x >= -2147483648.0f && x < 2147483648.0f ? (int32_t)x : INT32_MIN;
 }
 
-/* The low byte of it as a signed number, at most `most`. */
+/* Its low byte as a signed number, at most `most`. */
 static int qt_level(float x, int most)
 {
     int low = (int)((uint32_t)qt_int(x) & 0xff);
@@ -43,7 +42,7 @@ static int qt_level(float x, int most)
     return q < most ? q : most;
 }
 
-/* The value of the largest magnitude, the first of equals, with its sign. */
+/* The value with the largest magnitude, the first of equals, with its sign. */
 static float qt_signed_max(const float *x)
 {
     float most = 0, value = 0;
@@ -67,7 +66,10 @@ static void qt_range(const float *x, float *low, float *high)
     }
 }
 
-/* Low halves of 32 levels, value i and i + 16 in one byte; bit 4 of each in *bits, by value. */
+/*
+ * Pack the low halves of 32 levels, values i and i + 16 in one byte; *bits gets bit 4 of each, by
+ * value.
+ */
 static void qt_pack(uint8_t *nibbles, uint32_t *bits, const uint8_t *level)
 {
     *bits = 0;
@@ -99,7 +101,7 @@ static void qt_symmetric(uint8_t *to, const float *x, int half)
         qt_put_bits(to + 2, bits);
 }
 
-/* Levels above the least value: d = (max - min) / most, level = trunc((x - min) / d + 0.5). */
+/* Levels above the smallest value: d = (max - min) / most, level = trunc((x - min) / d + 0.5). */
 static void qt_above(uint8_t *to, const float *x, int most)
 {
     uint8_t level[QT_BLOCK];
@@ -114,7 +116,7 @@ static void qt_above(uint8_t *to, const float *x, int most)
     for (int i = 0; i < QT_BLOCK; i++) {
         const float v = (x[i] - low) * inverse + 0.5f;
 
-        // five bits are not limited there, and cannot be more
+        // ggml does not clamp five bits, and they cannot be larger
         level[i] = (uint8_t)qt_level(v, most == 15 ? most : 127);
     }
     qt_pack(to + (most == 15 ? 4 : 8), &bits, level);

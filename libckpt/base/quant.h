@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant.h: ggml's quantized types as casts: from F32 by its reference quantizers, bit for bit, and
- * back.  Private to base/: cast.h finds these with all other conversions.
+ * quant.h: converts F32 to ggml's quantized types with its reference quantizers, bit for bit, and
+ * back. Private to base/: cast.h finds these with all other conversions.
  *
- * n_elems is a multiple of the type's block.  Arithmetic is that of ggml on x86-64, in F32 and in
- * the order that it has there, without contraction (-ffp-contract=off): values that are not finite
- * give the same bits as well, though they mean nothing.  Sources: ggml-quants.c and its blocks.
+ * n_elems is a multiple of the type's block. The arithmetic is that of ggml on x86-64, in F32 and
+ * in its order, without contraction (-ffp-contract=off), so that even values that are not finite
+ * give the same bits, although they are meaningless. Sources: ggml-quants.c and its blocks.
  */
 #ifndef CKPT_BASE_QUANT_H
 #define CKPT_BASE_QUANT_H
 
 #include "libckpt/base/cast.h"
 
-/* n_elems of F32 into blocks: the types that are written. */
+/* Convert n_elems of F32 to blocks, for the types that ckpt writes. */
 void ckpt_quant_q4_0(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q4_1(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q5_0(void *restrict dst, const void *restrict src, size_t n_elems);
@@ -24,14 +24,14 @@ void ckpt_quant_q4_k(void *restrict dst, const void *restrict src, size_t n_elem
 void ckpt_quant_q5_k(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q6_k(void *restrict dst, const void *restrict src, size_t n_elems);
 
-/* Blocks into F32, for every type that has an algorithm without tables of its own; NULL: none. */
+/* Convert blocks to F32, for every type without code books; NULL: none. */
 ckpt_cast_fn ckpt_dequant_find(ckpt_dtype from);
 
 /* F16 to and from F32, one value. */
 float ckpt_half_get(const uint8_t *p);
 void ckpt_half_put(uint8_t *p, float x);
 
-/* The nearest integer, ties to even, as adding and taking the low bits gives it, and clamped. */
+/* The nearest integer, ties to even, computed by adding and taking the low bits, then clamped. */
 static inline int ckpt_quant_rint(float x, int low, int high)
 {
     union {

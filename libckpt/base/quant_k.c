@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_k.c: owns the K-quantizers: super-blocks of 256 values, in runs of 16 or 32 whose scales
- * are quantized themselves.
+ * quant_k.c: has the K-quantizers: super-blocks of 256 values, in runs of 16 or 32 with quantized
+ * scales.
  *
- * Without an importance matrix.  Source: ggml-quants.c, quantize_row_q2_K_ref to
+ * Without an importance matrix. Source: ggml-quants.c, quantize_row_q2_K_ref to
  * quantize_row_q6_K_ref.
  */
 #include "libckpt/base/quant_k.h"
@@ -14,7 +14,7 @@
 
 enum { QK_SUPER = 256 };
 
-/* The value of the largest magnitude, the first of equals, with its sign. */
+/* The value with the largest magnitude, the first of equals, with its sign. */
 static float qk_signed_max(const float *x, int n)
 {
     float most = 0, value = 0;
@@ -28,7 +28,7 @@ static float qk_signed_max(const float *x, int n)
     return value;
 }
 
-/* Levels of n values again, with the scale as it is stored, unless that is 0. */
+/* Compute the levels of n values again with the stored scale, unless that is 0. */
 static void qk_level(const ckpt_qk_body *body, uint8_t *to, const float *x, int n,
                      const float step[2], const int range[2])
 {
@@ -80,7 +80,10 @@ static void qk_block_q2(const ckpt_qk_body *body, uint8_t *to, const float *x)
     }
 }
 
-/* Scales and minima of eight runs, six bits each, in 12 bytes; levels follow the stored scales. */
+/*
+ * Store scales and minima of eight runs, six bits each, in 12 bytes, and compute the levels from
+ * the stored scales.
+ */
 static void qk_scales(const ckpt_qk_body *body, uint8_t *to, const float *x, int most,
                       ckpt_qk_run *run)
 {
@@ -97,7 +100,7 @@ static void qk_scales(const ckpt_qk_body *body, uint8_t *to, const float *x, int
 
     memset(b, 0, 12);
     for (int j = 0; j < 8; j++) {
-        // as a byte first: a negative scale becomes the largest
+        // as a byte first, so that a negative scale becomes the largest
         int s = (uint8_t)ckpt_quant_rint(is * run[j].scale, INT32_MIN, INT32_MAX);
         int m = (uint8_t)ckpt_quant_rint(im * run[j].low, INT32_MIN, INT32_MAX);
 

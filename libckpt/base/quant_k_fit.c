@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_k_fit.c: the portable body of the K-quantizers: scales and levels of a run.
+ * quant_k_fit.c: has the portable body of the K-quantizers: scales and levels of a run.
  *
- * Every sum goes from the first value to the last, every product from left to right: other orders
- * give other bits.  Sources: ggml-quants.c, make_qkx2_quants, make_qx_quants, make_q3_quants.
+ * Every sum goes from the first value to the last, every product from left to right, because other
+ * orders give other bits. Sources: ggml-quants.c, make_qkx2_quants, make_qx_quants, make_q3_quants.
  */
 #include "libckpt/base/quant_k.h"
 
@@ -24,7 +24,10 @@ static float qf_error(const ckpt_qk_search *s, const float *x, const float *w, c
     return sum;
 }
 
-/* Levels for an inverse scale, and the line through them of least weighted squares; false: none. */
+/*
+ * Compute the levels for an inverse scale, and the weighted least squares line through them; false:
+ * none.
+ */
 static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, const float sums[2],
                     float inverse, float low, ckpt_qk_run *r)
 {
@@ -50,7 +53,7 @@ static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, con
     return true;
 }
 
-/* Scale and minimum (at most 0) of a run; out->low is what is subtracted, so at least 0. */
+/* Fit scale and minimum (at most 0) of a run; out->low is subtracted, so that it is at least 0. */
 static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, ckpt_qk_run *out)
 {
     float low = x[0], high = x[0], sums[2] = {w[0], w[0] * x[0]}, best;
@@ -76,7 +79,7 @@ static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, 
         out->level[i] = (uint8_t)ckpt_quant_rint(inverse * (x[i] - low), 0, s->most);
     best = qf_error(s, x, w, out);
     for (int k = 0; k <= s->steps; k++) {
-        // from the minimum that has won so far
+        // relative to the best minimum so far
         inverse = (s->from + s->by * (float)k + (float)s->most) / (high - out->low);
         if (!qf_line(s, x, w, sums, inverse, out->low, &r))
             continue;
@@ -90,7 +93,7 @@ static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, 
     out->low = -out->low;
 }
 
-/* The value of the largest magnitude, the first of equals, with its sign. */
+/* The value with the largest magnitude, the first of equals, with its sign. */
 static float qf_signed_max(const float *x, int n)
 {
     float most = 0, value = 0;
@@ -104,7 +107,10 @@ static float qf_signed_max(const float *x, int n)
     return value;
 }
 
-/* Levels of 16 values by an inverse scale, and sums of weights x * x: by values, by levels. */
+/*
+ * Compute levels of 16 values with an inverse scale, and sums with weights x * x: of values, of
+ * levels.
+ */
 static void qf_sums(uint8_t *levels, const float *x, float inverse, float *a, float *b)
 {
     *a = *b = 0;
@@ -118,7 +124,7 @@ static void qf_sums(uint8_t *levels, const float *x, float inverse, float *a, fl
     }
 }
 
-/* Scale of 16 values with levels -32..31, which are counted from 0. */
+/* Fit the scale of 16 values with levels -32..31, stored from 0. */
 static float qf_fit_sym(uint8_t *levels, const float *x)
 {
     const float v = qf_signed_max(x, 16);
@@ -144,7 +150,7 @@ static float qf_fit_sym(uint8_t *levels, const float *x)
     return scale;
 }
 
-/* Scale of 16 values with levels -4..3, improved one by one, and counted from 0. */
+/* Fit the scale of 16 values with levels -4..3, improved one by one, and stored from 0. */
 static float qf_fit_sweep(uint8_t *levels, const float *x)
 {
     const float v = qf_signed_max(x, 16);

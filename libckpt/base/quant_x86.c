@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_x86.c: the AVX2 bodies of ggml's quantizers.
+ * quant_x86.c: has the AVX2 bodies of ggml's quantizers.
  *
- * K-quants: a lane for each of eight runs, so that the sums of each keep their order.  Blocks of
- * 32: maxima have no order but where values are NaN, which go to the portable body.  No operation
- * is fused: the target has no FMA.  Source: Intel SDM, volume 2 (MINPS and MAXPS return the second
- * operand where a value is NaN, as the comparisons of the portable bodies do).
+ * K-quants: one lane for each of eight runs, so that the sums of each keep their order. Blocks of
+ * 32: the order of maxima only matters if values are NaN, and such blocks go to the portable body.
+ * No operation is fused, because the target has no FMA. Source: Intel SDM, volume 2 (MINPS and
+ * MAXPS return the second operand if a value is NaN, as the comparisons of the portable bodies do).
  */
 #include "libckpt/base/quant_x86.h"
 
@@ -88,7 +88,7 @@ QX_INLINE qx_f qx_load(const float *x, int n, int i)
     return _mm256_i32gather_ps(x + i, at, 4);
 }
 
-/* Level i of each run into its place, by bytes apart. */
+/* Store level i of each run at its place, `by` bytes apart. */
 QX_INLINE void qx_store_level(uint8_t *to, size_t by, qx_f level)
 {
     int32_t n[8];
@@ -100,13 +100,13 @@ QX_INLINE void qx_store_level(uint8_t *to, size_t by, qx_f level)
 
 /* ---- runs with a minimum ---- */
 
-/* What does not change while scales are tried. */
+/* The values that stay constant while scales are tried. */
 typedef struct qx_min {
     qx_f x[CKPT_QK_RUN], w[CKPT_QK_RUN], level[CKPT_QK_RUN];
     qx_f high, sw, sx, low, scale, best, flat;
 } qx_min;
 
-/* Values, weights, their sums, bounds. */
+/* Load values and compute weights, their sums, and bounds. */
 QX_INLINE void qx_min_begin(qx_min *m, const ckpt_qk_search *s, const float *x, int n)
 {
     qx_f mean = qx_all(0);
@@ -148,7 +148,7 @@ QX_INLINE qx_f qx_min_error(const qx_min *m, const qx_f *level, qx_f scale, qx_f
     return sum;
 }
 
-/* One inverse scale: taken in the lanes where it is better. */
+/* Try one inverse scale, and keep it in the lanes in which it is better. */
 QX_INLINE void qx_min_try(qx_min *m, float over, int most, bool absolute, int n)
 {
     const qx_f zero = qx_all(0), inverse = qx_div(qx_all(over), qx_sub(m->high, m->low));
@@ -180,7 +180,7 @@ QX_INLINE void qx_min_try(qx_min *m, float over, int most, bool absolute, int n)
         m->level[i] = qx_pick(m->level[i], level[i], won);
 }
 
-/* n and absolute are constants where this is inlined. */
+/* n and absolute are constants after inlining. */
 QX_INLINE void qx_min_runs(const ckpt_qk_search *s, const float *x, ckpt_qk_run *out, int n,
                            bool absolute)
 {
@@ -219,7 +219,7 @@ static void qx_fit_min(const ckpt_qk_search *s, const float *x, ckpt_qk_run *out
 
 /* ---- runs around zero ---- */
 
-/* The value of the largest magnitude of each run, the first of equals. */
+/* The value with the largest magnitude of each run, the first of equals. */
 QX_INLINE qx_f qx_signed_max(const qx_f *x)
 {
     qx_f most = qx_all(0), value = qx_all(0);
@@ -233,7 +233,7 @@ QX_INLINE qx_f qx_signed_max(const qx_f *x)
     return value;
 }
 
-/* Levels by an inverse scale, with their sums. */
+/* Compute levels with an inverse scale, and their sums. */
 QX_INLINE void qx_sums(const qx_f *x, qx_f inverse, int half, qx_f *level, qx_f sum[2])
 {
     sum[0] = sum[1] = qx_all(0);
@@ -246,7 +246,7 @@ QX_INLINE void qx_sums(const qx_f *x, qx_f inverse, int half, qx_f *level, qx_f 
     }
 }
 
-/* Scales and levels out, those of runs that are all but zero as 0. */
+/* Store scales and levels; runs that are almost zero become 0. */
 QX_INLINE void qx_put(qx_f scale, const qx_f *level, qx_f tiny, int half, float *out,
                       uint8_t *levels)
 {
@@ -266,7 +266,7 @@ static void qx_fit_sym(const float *x, float *out, uint8_t *levels)
         v[i] = qx_load(x, 16, i);
     most = qx_signed_max(v);
     tiny = qx_more(qx_all(CKPT_QK_TINY), qx_abs(most));
-    // their products would be subnormal, which is slow
+    // their products would be subnormal, and slow
     for (int i = 0; i < 16; i++)
         v[i] = _mm256_andnot_ps(tiny, v[i]);
     qx_sums(v, qx_div(qx_all(-32.0f), most), 32, level, sum);
@@ -291,7 +291,7 @@ static void qx_fit_sym(const float *x, float *out, uint8_t *levels)
     qx_put(scale, level, tiny, 32, out, levels);
 }
 
-/* One value in each run: another level where that is better; true if some run has one. */
+/* Try another level for one value in each run; true if some run changed. */
 QX_INLINE bool qx_sweep_one(qx_f x, qx_f *level, qx_f sum[2])
 {
     const qx_f zero = qx_all(0), w = qx_mul(x, x), wx = qx_mul(w, x);
@@ -322,11 +322,11 @@ static void qx_fit_sweep(const float *x, float *out, uint8_t *levels)
         v[i] = qx_load(x, 16, i);
     most = qx_signed_max(v);
     tiny = qx_more(qx_all(CKPT_QK_TINY), qx_abs(most));
-    // their products would be subnormal, which is slow
+    // their products would be subnormal, and slow
     for (int i = 0; i < 16; i++)
         v[i] = _mm256_andnot_ps(tiny, v[i]);
     qx_sums(v, qx_div(qx_all(-4.0f), most), 4, level, sum);
-    // a run in which nothing changed stays as it is in the sweeps for others
+    // a run without a change stays the same while others are swept again
     for (int sweep = 0; sweep < 5 && changed; sweep++) {
         changed = false;
         for (int i = 0; i < 16; i++)
@@ -373,7 +373,7 @@ QX_K(qx_q6_k, CKPT_Q6_K)
 
 /* ---- blocks of 32 ---- */
 
-/* A block; false: a value is NaN. */
+/* Load a block; false: a value is NaN. */
 QX_INLINE bool qx_block(const uint8_t *src, qx_f x[4])
 {
     qx_f odd = qx_all(0);
@@ -401,7 +401,7 @@ QX_INLINE float qx_largest_size(const qx_f x[4])
                                     _mm256_max_ps(qx_abs(x[2]), qx_abs(x[3]))));
 }
 
-/* Away from zero at halves; what no int holds becomes the least one. */
+/* Round halves away from zero; overflow gives the smallest int. */
 QX_INLINE qx_i qx_round(qx_f x)
 {
     const qx_f whole = _mm256_round_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
@@ -433,7 +433,7 @@ static void qx_q8_0(void *restrict dst, const void *restrict src, size_t n)
     }
 }
 
-/* The first value of this magnitude. */
+/* The first value with this magnitude. */
 QX_INLINE float qx_first(const uint8_t *src, const qx_f x[4], float size)
 {
     float value = 0;
@@ -460,7 +460,7 @@ QX_INLINE void qx_levels(uint8_t *level, const qx_f v[4], int most)
     }
 }
 
-/* Low halves, value i and i + 16 in one byte; bit 4 of each, by value. */
+/* Pack the low halves, values i and i + 16 in one byte, and bit 4 of each, by value. */
 QX_INLINE void qx_pack(uint8_t *nibbles, uint8_t *bits, const uint8_t *level)
 {
     const __m128i half = _mm_set1_epi8(0xf);
@@ -477,7 +477,7 @@ QX_INLINE void qx_pack(uint8_t *nibbles, uint8_t *bits, const uint8_t *level)
     }
 }
 
-/* half and bytes are constants where this is inlined. */
+/* half and bytes are constants after inlining. */
 QX_INLINE void qx_symmetric(uint8_t *to, const uint8_t *from, size_t n, int half, size_t bytes)
 {
     for (size_t i = 0; i < n; i += 32, from += 128, to += bytes) {
@@ -511,7 +511,7 @@ static void qx_q5_0(void *restrict dst, const void *restrict src, size_t n)
     qx_symmetric(dst, src, n, 16, 22);
 }
 
-/* The same: most and bytes. */
+/* The same for most and bytes. */
 QX_INLINE void qx_above(uint8_t *to, const uint8_t *from, size_t n, int most, size_t bytes)
 {
     for (size_t i = 0; i < n; i += 32, from += 128, to += bytes) {
@@ -523,7 +523,7 @@ QX_INLINE void qx_above(uint8_t *to, const uint8_t *from, size_t n, int most, si
             continue;
         }
         low = _mm256_min_ps(_mm256_min_ps(x[0], x[1]), _mm256_min_ps(x[2], x[3]));
-        // of zeros of both signs, the portable body keeps the first that it meets
+        // of zeros with both signs the portable body keeps the first
         const float least = -qx_largest(qx_negative(low));
         const float high =
             qx_largest(_mm256_max_ps(_mm256_max_ps(x[0], x[1]), _mm256_max_ps(x[2], x[3])));

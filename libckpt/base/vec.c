@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vec.c: owns the growth of typed vectors and of byte buffers.
+ * vec.c: grows typed vectors and byte buffers.
  */
 #include <assert.h>
 
@@ -15,8 +15,8 @@
 #define BYTES_ROOM_FIRST 256u
 
 /*
- * The room, at least want, that a vector of room elements grows to: doubling keeps pushing linear.
- * False when it does not fit in size_t.
+ * Compute the new capacity, at least want, of a vector of room elements; doubling keeps pushing
+ * linear. False if it does not fit in size_t.
  */
 static bool vec_room(size_t *room, size_t want, size_t first, size_t size)
 {
@@ -30,7 +30,7 @@ static bool vec_room(size_t *room, size_t want, size_t first, size_t size)
     return true;
 }
 
-/* at points to a typed pointer, so it is read and written as bytes: no aliasing. */
+/* at points to a typed pointer, and is copied as bytes because of aliasing rules. */
 bool ckpt_vec_grow_(void **at, size_t *n, size_t *room, size_t size)
 {
     assert(size > 0 && *n <= *room && (*at || *room == 0));
@@ -96,7 +96,7 @@ bool ckpt_bytes_printf(ckpt_bytes *b, const char *fmt, ...)
     va_start(args, fmt);
     va_copy(again, args);
     n = vsnprintf(NULL, 0, fmt, args);
-    // vsnprintf also writes a terminator: it needs room, but is not counted
+    // vsnprintf also writes a terminator, which needs room but does not count
     if (n >= 0 && bytes_reserve(b, (size_t)n + 1)) {
         vsnprintf((char *)b->at + b->n, (size_t)n + 1, fmt, again);
         b->n += (size_t)n;

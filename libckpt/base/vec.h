@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vec.h: typed growing arrays.
+ * vec.h: provides typed growing arrays.
  *
- *     CKPT_VEC(ckpt_u64s, uint64_t)      declares  typedef struct { uint64_t *at; size_t n, room; }
- *     ckpt_u64s; uint64_t *p = ckpt_vec_push(&v);   one more zeroed element at the end, or NULL (v
- *     unchanged) ckpt_vec_free(&v);                 frees and zeroes
+ *     CKPT_VEC(ckpt_u64s, uint64_t);     declares the struct {uint64_t *at; size_t n, room;}
+ *     uint64_t *p = ckpt_vec_push(&v);   adds a zeroed element at the end, or returns NULL
+ *                                        (v unchanged)
+ *     ckpt_vec_free(&v);                 frees and zeroes
  *
  * A zeroed struct is an empty vector.
  */

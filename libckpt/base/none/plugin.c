@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c: in the place of ../plugin.c where the program is one static file.
+ * plugin.c: replaces ../plugin.c in a static program, which cannot load plugins.
  */
 #include "libckpt/base/plugin.h"
 
