@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deepspeed.c: the directory driver of DeepSpeed ZeRO checkpoints.
+ * deepspeed.c: Reads directories of DeepSpeed ZeRO checkpoints (the directory driver).
  *
- * A tag folder holds, of one model-parallel rank with n data-parallel ranks,
+ * For one model-parallel rank with n data-parallel ranks a tag folder has
  *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)
  *     zero_pp_rank_{0..n-1}_mp_rank_00_model_states.pt   the model (stage 3: buffers, fragments)
  *     [bf16_]zero_pp_rank_{0..n-1}_mp_rank_00_optim_states.pt  masters and optimizer state
- * From files to the map, each step with a small value that the next ones only read:
- *     folder/  the files of a tag folder, by rank                        ckpt_ds_folder
- *     shard/   one file: its tree, its flat tensors                      ckpt_ds_shard
- *     layout/  rank 0's two files (ckpt_ds_head); groups, parameters and
- *              the ranks' flat tensors; stages 1 to 3 to extents         ckpt_ds_layout
- *     module/  the model's state_dict, from layer and expert files too   ckpt_ds_module
- *     stage0/  masters and moments kept whole
- *     join/    all of this for one model-parallel rank; several ranks in one map
- *     write/   the other way
- * A ckpt_ds_job says where the result goes.  Several model-parallel ranks, pipeline stages and
- * experts without ZeRO are read in parts, each like this, and put together by grid.c.  Checked
- * against DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
+ * These folders read it; each passes a small value to the next, which does not change it:
+ *     folder/  lists the files of a tag folder by rank                   ckpt_ds_folder
+ *     shard/   reads one file: its tree, its flat tensors                ckpt_ds_shard
+ *     layout/  reads rank 0's two files (ckpt_ds_head), groups, parameters
+ *              and flat tensors; maps stages 1 to 3 to extents           ckpt_ds_layout
+ *     module/  reads the model's state_dict, with layer and expert files ckpt_ds_module
+ *     stage0/  reads masters and moments that no rank partitions
+ *     join/    combines these for a model-parallel rank, then the ranks in one map
+ *     write/   writes such a folder
+ * A ckpt_ds_job has the output map and the options. Several model-parallel ranks, pipeline stages
+ * and experts without ZeRO are each read separately, and grid.c joins the results. Checked against
+ * DeepSpeed 0.3.16, 0.5.10, 0.6.5, 0.7.7, 0.9.5, 0.12.6 and 0.19.8.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,15 +27,16 @@
 #include "formats/deepspeed/join/slice.h"
 
 enum {
-    DS_SURE = 95,  /* of a folder with `latest` or shards */
-    DS_TAGS = 80,  /* of tags without `latest`: surer than a model beside them, so that it asks */
-    DS_MAYBE = 40, /* of a folder with checkpoint-N */
-    DS_MAX_LOOKED = 256 /* sub-folders that a probe looks into */
+    DS_SURE = 95,       /* the folder has `latest` or shards */
+    DS_TAGS = 80,       /* tags without `latest`: above a model, so that the user chooses */
+    DS_MAYBE = 40,      /* the folder has a checkpoint-N */
+    DS_MAX_LOOKED = 256 /* sub-folders that a probe opens */
 };
 
 /* ---- probing ---- */
 
-/* Does one of the sub-folders hold shards?  For tags of any name, where `latest` is absent. */
+/* Returns whether a sub-folder has shards, because tags may have any name where `latest` is
+ * absent. */
 static bool ds_has_tags(const ckpt_listing *list)
 {
     bool found = false;
@@ -57,8 +58,7 @@ static bool ds_has_tags(const ckpt_listing *list)
 }
 
 /*
- * Certain about `latest` and the names of shards, sure of tags, guessing of folders that may hold
- * runs.
+ * Scores `latest` and shard names highest, then tag folders, then folders that may hold runs.
  */
 static int ds_probe(const ckpt_listing *list)
 {
@@ -77,7 +77,7 @@ static int ds_probe(const ckpt_listing *list)
     return sure < DS_SURE && ds_has_tags(list) ? DS_TAGS : sure;
 }
 
-/* One shard stands for its folder only when the caller asks for the whole checkpoint. */
+/* A single shard selects its whole folder only when the caller asks for the whole checkpoint. */
 static int ds_part(const char *file_name)
 {
     if (strcmp(file_name, "latest") == 0)
@@ -88,8 +88,8 @@ static int ds_part(const char *file_name)
 /* ---- reading ---- */
 
 /*
- * Layer and expert files do not depend on the data ranks: a source for each as a whole, for writers
- * that pass them on.
+ * Adds each layer and expert file as a whole source, because these files do not depend on the
+ * data-parallel ranks, so that a writer can copy them.
  */
 static int ds_whole_files(ckpt_map *map, ckpt_err *err)
 {
@@ -110,7 +110,7 @@ static int ds_whole_files(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Find the files of a tag and read them; those of optimizers not where weights alone are wanted. */
+/* Finds and reads the files of a tag; weights_only skips optimizer files. */
 static int ds_read(ckpt_ds_job *job, const ckpt_listing *list)
 {
     ckpt_ds_folder dir = {0};
@@ -126,7 +126,7 @@ static int ds_read(ckpt_ds_job *job, const ckpt_listing *list)
     return rc;
 }
 
-/* Are the weights whole without the optimizers' files?  Told by reading them so. */
+/* Decides whether the weights are complete without the optimizer files by reading them that way. */
 static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
 {
     ckpt_open_opts opts = *job->opts;
@@ -144,7 +144,7 @@ static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
     return whole;
 }
 
-/* Something of the run is missing, and was said: perhaps not what its weights need. */
+/* When files are missing, offers weights_only if the weights themselves are complete. */
 static int ds_offer_weights(ckpt_ds_job *job, const ckpt_listing *list, int rc)
 {
     static const char offer[] = "the weights are whole in mp_rank_*_model_states.pt, in the "
@@ -163,8 +163,8 @@ static int ds_offer_weights(ckpt_ds_job *job, const ckpt_listing *list, int rc)
 }
 
 /*
- * The driver's one entry.  Collecting (verify), inconsistencies become findings and the gather goes
- * on as far as it is safe: a map without tensors is then still a valid answer.
+ * Entry of the driver. When the caller collects findings (verify), inconsistencies become findings
+ * and the gather continues as far as it is safe, so that a map without tensors is a valid result.
  */
 static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.c: from what the user named to one tag folder and its files, sorted by rank.
+ * folder.c: Finds the tag folder for the user's path, and lists its files by rank.
  *
- * Taken as input: a run folder (holds `latest`, or gets a tag), a tag folder, a folder of HF
- * Trainer runs (checkpoint-N, the highest that holds `latest`).  Everything else that DeepSpeed or
- * torch may have left in such a place is named and refused, never converted by half.
+ * Input is a run folder (has `latest`, or the user gives a tag), a tag folder, or a folder of HF
+ * Trainer runs (the highest checkpoint-N with `latest`). Other layouts of DeepSpeed or torch in
+ * such a folder fail with a message that names them, because a partial conversion would be wrong.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum {
     DSF_MAX_LISTED = 12    /* names in a message */
 };
 
-/* True for a tag folder, whole or not. */
+/* The folder is a tag folder, complete or not. */
 static bool dsf_has_shards(const ckpt_listing *list)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -28,7 +28,7 @@ static bool dsf_has_shards(const ckpt_listing *list)
     return false;
 }
 
-/* The tags of a run folder: sub-folders that hold shards.  "none" when there are none. */
+/* Lists the tags of a run folder, that is its sub-folders with shards; "none" if it has none. */
 static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char **out)
 {
     const char *text = NULL;
@@ -42,7 +42,7 @@ static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char
         const char *path = ckpt_path_join(job->map->arena, list->folder, list->entry[i].name);
         if (!path)
             return ckpt_fail_memory(job->err);
-        // A folder that cannot be listed is no tag to offer.
+        // An unreadable folder cannot be offered as a tag.
         if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
             continue;
         const char *name = n == DSF_MAX_LISTED ? "..." : list->entry[i].name;
@@ -54,7 +54,7 @@ static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char
     return rc;
 }
 
-/* CKPT_EMISSING, with the tags that could have been meant. */
+/* Fails with CKPT_EMISSING and lists the possible tags. */
 static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const char *reason,
                       const char *tag)
 {
@@ -67,7 +67,7 @@ static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const ch
                      list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
 
-/* accelerate's tags: pytorch_model, pytorch_model_1 ..., one for each model of a save. */
+/* The tag is accelerate's: pytorch_model, pytorch_model_1 ..., one for each model of a save. */
 static bool dsf_of_model(const char *tag)
 {
     static const char first[] = "pytorch_model";
@@ -77,7 +77,7 @@ static bool dsf_of_model(const char *tag)
            (*rest == '_' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1));
 }
 
-/* Names of tags that differ in more than their numbers. */
+/* Two tags differ in more than their numbers. */
 static bool dsf_other_stem(const char *a, const char *b)
 {
     static const char digits[] = "0123456789";
@@ -93,8 +93,8 @@ static bool dsf_other_stem(const char *a, const char *b)
     return false;
 }
 
-/* Tags that may be of another model than the one that `latest` names: saves of the same one differ
- * by their numbers. */
+/* Notes tags that may belong to another model than `latest`: saves of one model differ only in
+ * numbers. */
 static int dsf_note_others(const ckpt_ds_job *job, const ckpt_listing *list, const char *tag)
 {
     const char *text = NULL;
@@ -127,7 +127,7 @@ static int dsf_note_others(const ckpt_ds_job *job, const ckpt_listing *list, con
                          list->folder, tag, text);
 }
 
-/* Read `latest`: one safe path part, white space at its end cut. */
+/* Reads `latest`: one safe path component, without trailing white space. */
 static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const char **tag)
 {
     char *text = NULL;
@@ -144,7 +144,7 @@ static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const ch
     int rc = ckpt_io_slurp(&text, &n, path, DSF_MAX_LATEST, job->err);
     if (rc != CKPT_OK)
         return rc;
-    // Not strchr: a NUL is no white space, and makes the name unsafe.
+    // strchr() would find a NUL as white space; here a NUL remains and makes the name unsafe.
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
     if (n == 0)
@@ -160,7 +160,7 @@ static int dsf_latest(const ckpt_ds_job *job, const ckpt_listing *list, const ch
     return rc;
 }
 
-/* Enter a sub-folder. */
+/* Lists a sub-folder. */
 static int dsf_enter(const ckpt_ds_job *job, ckpt_listing *list, const char *name)
 {
     const char *path = ckpt_path_join(job->map->arena, list->folder, name);
@@ -168,7 +168,7 @@ static int dsf_enter(const ckpt_ds_job *job, ckpt_listing *list, const char *nam
     return path ? ckpt_listing_read(list, job->map, path, job->err) : ckpt_fail_memory(job->err);
 }
 
-/* Enter the highest checkpoint-N that holds `latest`.  *found is false when there is none. */
+/* Enters the highest checkpoint-N with `latest`; *found is false if none has it. */
 static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found)
 {
     const ckpt_entry *best = NULL, *passed = NULL;
@@ -206,7 +206,7 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
     return rc == CKPT_OK ? dsf_enter(job, list, best->name) : rc;
 }
 
-/* Layouts that are recognised but not handled, by what stands in the folder. */
+/* Fails for layouts that the driver recognises but does not read. */
 static int dsf_refuse(const ckpt_ds_job *job, const ckpt_listing *list)
 {
     const char *what = NULL;
@@ -220,7 +220,7 @@ static int dsf_refuse(const ckpt_ds_job *job, const ckpt_listing *list)
     return what ? ckpt_fail(job->err, CKPT_EUNSUPPORTED, "%s: %s", list->folder, what) : CKPT_OK;
 }
 
-/* A tag given by the caller: the sub-folder of that name. */
+/* Enters the sub-folder of the tag given by the caller. */
 static int dsf_enter_tag(const ckpt_ds_job *job, ckpt_listing *list, const char *tag)
 {
     bool found = false;
@@ -235,7 +235,7 @@ static int dsf_enter_tag(const ckpt_ds_job *job, ckpt_listing *list, const char 
     return rc == CKPT_OK ? dsf_enter(job, list, tag) : rc;
 }
 
-/* Go down until the folder itself holds shards. */
+/* Descends until the folder itself has shards. */
 static int dsf_resolve(const ckpt_ds_job *job, ckpt_listing *list)
 {
     const char *tag = NULL;
@@ -268,7 +268,7 @@ static int dsf_resolve(const ckpt_ds_job *job, ckpt_listing *list)
     return rc;
 }
 
-/* Append a rank's file. */
+/* Appends a rank's file. */
 static int dsf_add(ckpt_ds_parts *parts, const ckpt_ds_name *name, const char *path, ckpt_err *err)
 {
     ckpt_ds_part *p = ckpt_vec_push(parts);
@@ -284,7 +284,7 @@ static int dsf_add(ckpt_ds_parts *parts, const ckpt_ds_name *name, const char *p
     return CKPT_OK;
 }
 
-/* The list that a file of a kind belongs to. */
+/* Returns the list for files of a kind. */
 static ckpt_ds_parts *dsf_list(ckpt_ds_folder *dir, ckpt_ds_kind kind)
 {
     switch (kind) {
@@ -306,7 +306,7 @@ static ckpt_ds_parts *dsf_list(ckpt_ds_folder *dir, ckpt_ds_kind kind)
     return NULL;
 }
 
-/* What DeepSpeed's own scripts take for an optimizer file, because of the end of its name. */
+/* DeepSpeed's own scripts would take this file for an optimizer file by the end of its name. */
 static bool dsf_like_shard(const char *name)
 {
     static const char end[] = "_optim_states.pt";
@@ -315,7 +315,7 @@ static bool dsf_like_shard(const char *name)
     return n >= sizeof end - 1 && strcmp(name + n - (sizeof end - 1), end) == 0;
 }
 
-/* Note one entry of the tag folder. */
+/* Adds one entry of the tag folder to its list. */
 static int dsf_take(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *list,
                     const ckpt_entry *e)
 {
@@ -333,7 +333,7 @@ static int dsf_take(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *l
     return path ? dsf_add(parts, &name, path, job->err) : ckpt_fail_memory(job->err);
 }
 
-/* By number, not by text: rank 2 stands before rank 10. */
+/* Sorts by number, because text order puts rank 10 before rank 2. */
 static int dsf_by_rank(const void *a, const void *b)
 {
     const ckpt_ds_part *x = a, *y = b;
@@ -353,7 +353,8 @@ static void dsf_sort(ckpt_ds_parts *parts)
         qsort(parts->at, parts->n, sizeof *parts->at, dsf_by_rank);
 }
 
-/* The file of a model that is kept whole: two names may mean one rank (mp_rank_0, mp_rank_00). */
+/* Sets dir->model. Two whole model files may have the same rank (mp_rank_0, mp_rank_00), which is
+ * an error. */
 static int dsf_whole(ckpt_ds_job *job, ckpt_ds_folder *dir)
 {
     for (size_t i = 1; i < dir->wholes.n; i++) {
@@ -369,7 +370,7 @@ static int dsf_whole(ckpt_ds_job *job, ckpt_ds_folder *dir)
     return CKPT_OK;
 }
 
-/* How many model-parallel ranks there should be, by the highest that has a file. */
+/* Returns the expected number of model-parallel ranks by the highest rank with a file. */
 static uint32_t dsf_ranks(const ckpt_ds_folder *dir)
 {
     uint32_t most = 0;
@@ -382,7 +383,7 @@ static uint32_t dsf_ranks(const ckpt_ds_folder *dir)
     return most + 1;
 }
 
-/* Append the parts of one rank. */
+/* Appends the files of one rank. */
 static bool dsf_pick(const ckpt_ds_parts *from, uint32_t mp, ckpt_ds_parts *out)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -446,7 +447,7 @@ void ckpt_ds_folder_free(ckpt_ds_folder *dir)
     ckpt_vec_free(&dir->expps);
 }
 
-/* The first ranks missing from a sorted list, as text; NULL: none, or no memory. */
+/* Lists the first ranks missing from a sorted list; NULL if none is missing, or without memory. */
 static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts, uint32_t *first)
 {
     const char *text = NULL;
@@ -475,7 +476,7 @@ const char *ckpt_ds_folder_lost(const ckpt_ds_job *job, const ckpt_ds_parts *par
     const char *like = parts->at[0].path, *slash = strrchr(like, '/');
     const char *at = strstr(slash ? slash : like, mark);
 
-    // parts are files whose names were parsed, so the mark is there
+    // cannot fail: the names of all parts were parsed with this mark
     if (!at)
         return like;
     at += sizeof mark - 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c: what does not fit in a DeepSpeed folder, told or, when collecting, noted.
+ * job.c: Reports problems of a DeepSpeed folder as errors, or as findings when the caller collects
+ * them.
  */
 #include <stdarg.h>
 #include <stdio.h>

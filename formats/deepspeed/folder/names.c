@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: the file names of a DeepSpeed tag folder: kind, prefix, ranks.
+ * names.c: Parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  *
- * The data-parallel rank is written without leading zeros, the model-parallel one with two digits.
- * Releases up to 0.3.13 wrote optimizer files without the underscore before "optim_states".
+ * The data-parallel rank has no leading zeros, the model-parallel rank has two digits. Releases up
+ * to 0.3.13 omitted the underscore before "optim_states" in names of optimizer files.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { DS_MAX_DIGITS = 9 }; /* of a rank: fits uint32_t */
 
-/* Move *p past a literal; false (and *p unmoved) if it is not there. */
+/* Moves *p past a literal; false, with *p unmoved, if it is absent. */
 static bool dsn_skip(const char **p, const char *literal)
 {
     size_t n = strlen(literal);
@@ -22,7 +22,7 @@ static bool dsn_skip(const char **p, const char *literal)
     return true;
 }
 
-/* Read a number and move past it. */
+/* Reads a number and moves past it. */
 static bool dsn_number(const char **p, uint32_t *out)
 {
     const char *at = *p;
@@ -37,13 +37,13 @@ static bool dsn_number(const char **p, uint32_t *out)
     return true;
 }
 
-/* "mp_rank_00" and the number. */
+/* Reads "mp_rank_00". */
 static bool dsn_mp(const char **p, uint32_t *mp)
 {
     return dsn_skip(p, "mp_rank_") && dsn_number(p, mp);
 }
 
-/* "zero_pp_rank_3_mp_rank_00" and what may follow. */
+/* Parses "zero_pp_rank_3_mp_rank_00" with its suffix. */
 static bool dsn_zero(const char *p, ckpt_ds_name *out)
 {
     out->bf16 = dsn_skip(&p, "bf16_");
@@ -57,7 +57,7 @@ static bool dsn_zero(const char *p, ckpt_ds_name *out)
     return out->kind != CKPT_DS_OTHER;
 }
 
-/* The files of expert-parallel runs: "layer_0_expert_1_mp_rank_00_...", "expert_1_...",
+/* Parses names of expert-parallel runs: "layer_0_expert_1_mp_rank_00_...", "expert_1_...",
  * "expp_rank_0_...". */
 static bool dsn_expert(const char *p, ckpt_ds_name *out)
 {
@@ -74,8 +74,8 @@ static bool dsn_expert(const char *p, ckpt_ds_name *out)
     return out->kind != CKPT_DS_OTHER;
 }
 
-/* The files of pipeline modules: "layer_03-model_states.pt", "layer_03-model_00-model_states.pt".
- */
+/* Parses names of pipeline modules: "layer_03-model_states.pt",
+ * "layer_03-model_00-model_states.pt". */
 static bool dsn_layer(const char *p, ckpt_ds_name *out)
 {
     uint32_t slice = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h: file names of a DeepSpeed tag folder: kind, prefix, ranks.
+ * names.h: Parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  */
 #ifndef CKPT_FORMATS_DS_NAMES_H
 #define CKPT_FORMATS_DS_NAMES_H
@@ -19,21 +19,22 @@ typedef enum ckpt_ds_kind {
 
 typedef struct ckpt_ds_name {
     ckpt_ds_kind kind;
-    bool bf16;   /* has the prefix bf16_ */
-    uint32_t dp; /* data-parallel rank; 0 where the name has none.  Layer files: the layer; expert
-                    files: the expert; expp files: the expert-parallel rank */
-    uint32_t mp; /* model-parallel rank; of layer files the tensor-parallel one */
-    uint32_t layer; /* expert files: the number of their layer among those that have experts */
-    bool has_layer; /* their name tells it */
+    bool bf16; /* has the prefix bf16_ */
+    /* data-parallel rank, or 0. Layer files: the layer; expert files: the expert; expp files: the
+     * expert-parallel rank */
+    uint32_t dp;
+    uint32_t mp;    /* model-parallel rank; layer files: tensor-parallel rank */
+    uint32_t layer; /* expert files: index of their layer among layers with experts */
+    bool has_layer; /* the name contains the layer */
 } ckpt_ds_name;
 
-/* What a file name says; kind OTHER for everything that DeepSpeed does not write. */
+/* Parses a file name; kind OTHER for every name that DeepSpeed does not write. */
 ckpt_ds_name ckpt_ds_name_parse(const char *name);
 
-/* True for the names of model and optimizer shards, of all kinds. */
+/* The name is that of a model or optimizer shard of any kind. */
 bool ckpt_ds_name_is_shard(const char *name);
 
-/* N of "checkpoint-N" in *out; false for any other name. */
+/* Sets *out to N of "checkpoint-N"; false for any other name. */
 bool ckpt_ds_name_run(const char *name, uint64_t *out);
 
 #endif

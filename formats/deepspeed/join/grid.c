@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c: several model-parallel ranks (tensor x pipeline): each is read like a checkpoint of
- * its own, into a map of its own, which the large map then adopts.
+ * grid.c: Reads several model-parallel ranks (tensor x pipeline), each as a separate checkpoint
+ * into its own map, and adopts these maps into the output map.
  *
- * mp_rank = pipeline stage * tp + tensor-parallel rank.  How many there are of each stands in the
- * model files since 0.19.5 (checkpoint_parallel_dimensions).  Older ones show it by their names:
- * without layer files all ranks are slices of the same tensors; with them there are as many
- * tensor-parallel ranks as a layer has files.  Stage 0 with experts is read in parts too: one per
- * expert-parallel rank, because each has an optimizer file of its own.
+ * mp_rank = pipeline stage * tp + tensor-parallel rank. Both degrees are in the model files since
+ * 0.19.5 (checkpoint_parallel_dimensions). Older files show them by their names: without layer
+ * files all ranks are slices of the same tensors; otherwise the tensor-parallel degree is the
+ * number of files per layer. Stage 0 with experts is also read in parts, one for each
+ * expert-parallel rank, because each has its own optimizer file.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,9 +25,9 @@ bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir)
     return dir->n_mp > 1 || dir->layers.n || dir->expps.n;
 }
 
-/* ---- which ranks there are ---- */
+/* ---- ranks of the folder ---- */
 
-/* Mark the ranks that a list has files of, of the first n. */
+/* Marks those of the first n ranks that have a file in the list. */
 static void dsg_mark(const ckpt_ds_parts *parts, uint8_t *seen, size_t n)
 {
     for (size_t i = 0; i < parts->n; i++) {
@@ -36,7 +36,7 @@ static void dsg_mark(const ckpt_ds_parts *parts, uint8_t *seen, size_t n)
     }
 }
 
-/* Every rank up to the highest has files. */
+/* Checks that every rank up to the highest has files. */
 static int dsg_ranks(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     size_t n = dir->wholes.n + dir->models.n + dir->optims.n, first = 0;
@@ -44,7 +44,7 @@ static int dsg_ranks(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 
     if (!seen)
         return ckpt_fail_memory(job->err);
-    // With more ranks than files one of the first n + 1 is missing.
+    // With more ranks than files, one of the first n + 1 is missing.
     dsg_mark(&dir->wholes, seen, n + 1);
     dsg_mark(&dir->models, seen, n + 1);
     dsg_mark(&dir->optims, seen, n + 1);
@@ -61,7 +61,7 @@ static int dsg_ranks(ckpt_ds_job *job, const ckpt_ds_folder *dir)
         dir->path, first, dir->n_mp - 1);
 }
 
-/* The model file of a rank, whichever kind it is; NULL: none. */
+/* Returns the model file of a rank, of either kind; NULL if missing. */
 static const char *dsg_model(const ckpt_ds_folder *dir, uint32_t mp)
 {
     for (size_t i = 0; i < dir->wholes.n; i++) {
@@ -75,7 +75,7 @@ static const char *dsg_model(const ckpt_ds_folder *dir, uint32_t mp)
     return NULL;
 }
 
-/* Tensor-parallel ranks by the files of the first layer that has any. */
+/* Returns the tensor-parallel degree: the number of files of the lowest layer. */
 static uint32_t dsg_slices(const ckpt_ds_folder *dir)
 {
     uint32_t n = 0, lowest = UINT32_MAX;
@@ -87,7 +87,7 @@ static uint32_t dsg_slices(const ckpt_ds_folder *dir)
     return n;
 }
 
-/* checkpoint_parallel_dimensions of the first model file, where it has them. */
+/* Reads checkpoint_parallel_dimensions of the first model file, if present. */
 static int dsg_written(const ckpt_ds_job *job, const ckpt_ds_folder *dir, int64_t *tp, int64_t *pp)
 {
     const char *path = dsg_model(dir, 0);
@@ -97,7 +97,7 @@ static int dsg_written(const ckpt_ds_job *job, const ckpt_ds_folder *dir, int64_
     if (!path)
         return CKPT_OK;
     int rc = job->read(&map, path, NULL, &err);
-    // Damage is told when the file is read for good.
+    // A damaged file is reported by its later read.
     if (rc != CKPT_OK)
         return rc == CKPT_ELIMIT ? ckpt_fail(job->err, rc, "%s", err.text) : CKPT_OK;
     const ckpt_value *written = ckpt_value_get(map->values, "checkpoint_parallel_dimensions");
@@ -108,7 +108,7 @@ static int dsg_written(const ckpt_ds_job *job, const ckpt_ds_folder *dir, int64_
     return CKPT_OK;
 }
 
-/* How the ranks are arranged. */
+/* Determines the tensor- and pipeline-parallel degrees. */
 static int dsg_degrees(ckpt_ds_grid *grid)
 {
     uint32_t n = grid->dir->n_mp;
@@ -117,7 +117,7 @@ static int dsg_degrees(ckpt_ds_grid *grid)
 
     if (rc != CKPT_OK)
         return rc;
-    // Where they contradict the files, reading the model file says so.
+    // If the stored degrees contradict the files, the later read of the model file reports it.
     if (tp < 1 || pp < 1 || tp > n || pp > n || tp * pp != n)
         tp = grid->dir->layers.n ? dsg_slices(grid->dir) : n;
     if (tp < 1 || n % tp != 0)
@@ -135,13 +135,13 @@ static int dsg_degrees(ckpt_ds_grid *grid)
 
 /* ---- reading ---- */
 
-/* Is part i of the grid one of the experts alone? */
+/* Returns the model-parallel rank of part i: with expert-parallel parts all have rank 0. */
 static uint32_t dsg_mp(const ckpt_ds_grid *grid, uint32_t i)
 {
     return grid->ep ? 0 : i;
 }
 
-/* What must be equal in all parts beside their tensors. */
+/* Checks that a part has the same counters and scheduler as the first. */
 static int dsg_same_run(ckpt_ds_grid *grid, uint32_t i)
 {
     static const char *const key[] = {"global_steps", "skipped_steps", "dp_world_size",
@@ -162,14 +162,15 @@ static int dsg_same_run(ckpt_ds_grid *grid, uint32_t i)
                 "by different runs",
                 grid->job->map->path, key[k], dsg_mp(grid, i));
     }
-    // stages hold other parameters, and may cut them into other groups
+    // Only within a pipeline stage, because stages have other parameters and may group them
+    // differently.
     if (rc == CKPT_OK)
         rc = ckpt_ds_same_slices(grid->job, grid->slice[grid->slice[i].stage * grid->tp].map,
                                  grid->slice[i].map, i);
     return rc;
 }
 
-/* Ranks and stage are those of the first part. */
+/* Checks that world size and ZeRO stage agree with the first part. */
 static int dsg_same_world(ckpt_ds_grid *grid, uint32_t mp, const ckpt_ds_run *own,
                           const ckpt_ds_run *first)
 {
@@ -184,7 +185,8 @@ static int dsg_same_world(ckpt_ds_grid *grid, uint32_t mp, const ckpt_ds_run *ow
         grid->job->map->path, mp, own->world, own->stage, first->world, first->stage);
 }
 
-/* One part, into a map of its own.  `first` keeps what later parts must agree with. */
+/* Reads one part into its own map. `first` holds the first part's world size and stage for the
+ * comparison. */
 static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, const ckpt_ds_pipe *pipe,
                          ckpt_ds_run *first)
 {
@@ -217,7 +219,7 @@ static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, const ckpt_ds_pipe *pip
     return rc == CKPT_OK && i > 0 ? dsg_same_run(grid, i) : rc;
 }
 
-/* All parts; pipelines are looked over first. */
+/* Reads all parts; a pipeline's layers are assigned to stages before. */
 static int dsg_read_parts(ckpt_ds_grid *grid)
 {
     ckpt_ds_job *job = grid->job;
@@ -231,7 +233,7 @@ static int dsg_read_parts(ckpt_ds_grid *grid)
         model[s] = dsg_model(grid->dir, s * grid->tp);
         all = all && model[s];
     }
-    // Without a model file of each stage the parts will be found missing.
+    // A missing model file of a stage is reported when its part is read.
     if (rc == CKPT_OK && grid->dir->layers.n && all)
         rc = ckpt_ds_pipe_new(&pipe, job, grid->dir, model, grid->pp);
     ckpt_free(model);
@@ -243,9 +245,9 @@ static int dsg_read_parts(ckpt_ds_grid *grid)
     return rc;
 }
 
-/* ---- one map of all ---- */
+/* ---- the output map ---- */
 
-/* The first part's facts, and the arrangement. */
+/* Adds the first part's facts, and the degrees. */
 static int dsg_facts(const ckpt_ds_grid *grid)
 {
     ckpt_map *map = grid->job->map, *first = grid->slice[0].map;
@@ -266,7 +268,7 @@ static int dsg_facts(const ckpt_ds_grid *grid)
     return rc;
 }
 
-/* Values of all ranks side by side; of one rank, as they are. */
+/* Sets the map's values to a dict with the values of all ranks, or to those of the only rank. */
 static int dsg_values(const ckpt_ds_grid *grid)
 {
     ckpt_map *map = grid->job->map;
@@ -285,7 +287,8 @@ static int dsg_values(const ckpt_ds_grid *grid)
     return map->values ? CKPT_OK : ckpt_fail_memory(grid->job->err);
 }
 
-/* Can, and should, slices be joined?  *keep: they stay apart. */
+/* Decides whether slices are joined (*keep is false) or stay separate, and fails if no rules exist
+ * for the join. */
 static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
 {
     *keep = grid->job->opts->keep_slices && grid->dir->n_mp > 1;
@@ -302,7 +305,7 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
             "wrong",
             grid->job->map->path, grid->tp);
     *keep = true;
-    // Whoever checks a checkpoint can do so without joining anything.
+    // verify can check the slices without joining them.
     if (grid->job->map->collect)
         return ckpt_map_note(grid->job->map, CKPT_INFO, grid->job->err,
                              "%s: %" PRIu32
@@ -318,7 +321,7 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
         grid->job->map->path, grid->tp);
 }
 
-/* Adopt all parts. */
+/* Adopts the maps of all parts. */
 static int dsg_adopt(ckpt_ds_grid *grid, bool keep)
 {
     char prefix[32];
@@ -336,7 +339,7 @@ static int dsg_adopt(ckpt_ds_grid *grid, bool keep)
     return rc;
 }
 
-/* Is file `number` of the map the one at key? */
+/* File `number` of the map is the file at key. */
 static bool dsg_same_file(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_map *map = ctx;
@@ -345,7 +348,7 @@ static bool dsg_same_file(const void *ctx, uint32_t number, const void *key)
     return strcmp(a->path, b->path) == 0 && a->dev == b->dev && a->ino == b->ino;
 }
 
-/* A file that several parts have read is one file. */
+/* Merges the entries of a file that several parts have read. */
 static int dsg_unite_files(ckpt_map *map, ckpt_err *err)
 {
     uint32_t *to = ckpt_alloc((map->files.n + 1) * sizeof *to);
@@ -373,7 +376,7 @@ static int dsg_unite_files(ckpt_map *map, ckpt_err *err)
     return fits ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* With parts found missing no others are read. */
+/* Checks that all parts are present, because otherwise none is read. */
 static int dsg_whole(ckpt_ds_grid *grid)
 {
     const ckpt_ds_parts *expps = &grid->dir->expps;

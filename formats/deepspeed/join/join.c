@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c: the slices of all model-parallel ranks as one checkpoint.
+ * join.c: Joins the slices of all model-parallel ranks into one checkpoint.
  *
- * Tensor-parallel slices are joined by the rules of universal_checkpoint_info
- * (formats/rules/rules.h) or of the user; moments by their parameter's.  Buffers that no rule
- * names, step counts and everything without axes are replicated.  Pipeline stages follow each
- * other; a parameter that several stages have (tied layers) is one tensor, and the others are
- * copies that must be equal.  The one training state has the groups of all stages joined by their
- * numbers.
+ * The rules of universal_checkpoint_info (formats/rules/rules.h) or of the user join
+ * tensor-parallel slices; moments follow their parameter's rule. Buffers without a rule, step
+ * counts and scalars are replicated. Pipeline stages are concatenated; if several stages have a
+ * parameter (tied layers), the first one's tensor is kept and the others become copies that must be
+ * equal. The single training state joins the groups of all stages by index.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,9 +21,9 @@ CKPT_VEC(dsj_set, const ckpt_tensor *);
 typedef struct dsj {
     ckpt_ds_grid *grid;
     ckpt_ds_job *job;
-    ckpt_uni_rules *rules; /* NULL: one tensor-parallel rank */
-    dsj_set slice;         /* of the tensor at hand */
-    dsj_set hidden;        /* in the list, but a copy of another: taken out at the end */
+    ckpt_uni_rules *rules; /* NULL: tensor-parallel degree 1 */
+    dsj_set slice;         /* slices of the current tensor */
+    dsj_set hidden;        /* copies to remove from the map's list at the end */
 } dsj;
 
 const ckpt_value *ckpt_ds_join_info(const ckpt_ds_grid *grid)
@@ -40,10 +39,10 @@ const ckpt_value *ckpt_ds_join_info(const ckpt_ds_grid *grid)
     return ckpt_value_map(info).n ? info : NULL;
 }
 
-/* Slice k of a stage. */
+/* Returns slice k of a stage. */
 static const ckpt_ds_slice *dsj_slice(const dsj *j, uint32_t stage, uint32_t k)
 {
-    // Expert-parallel parts of stage 0 stand where stages do.
+    // Expert-parallel parts of stage 0 are indexed like stages.
     return &j->grid->slice[j->grid->ep ? stage : stage * j->grid->tp + k];
 }
 
@@ -54,7 +53,7 @@ static uint32_t dsj_stages(const dsj *j)
 
 /* ---- one tensor of a stage ---- */
 
-/* The parameter that a tensor's rule is found by: a moment's is behind its kind. */
+/* Returns the parameter whose rule applies to a tensor; a moment's name is "<kind>/<parameter>". */
 static const char *dsj_param(const ckpt_tensor *t)
 {
     const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
@@ -62,7 +61,7 @@ static const char *dsj_param(const ckpt_tensor *t)
     return slash ? slash + 1 : t->name;
 }
 
-/* A slice that is missing, or is something else than rank 0's. */
+/* Reports a slice that is missing or differs from rank 0's. */
 static int dsj_differs(dsj *j, const ckpt_tensor *t, uint32_t mp, const char *how)
 {
     return ckpt_ds_problem(j->job, CKPT_EMISMATCH,
@@ -71,7 +70,7 @@ static int dsj_differs(dsj *j, const ckpt_tensor *t, uint32_t mp, const char *ho
                            j->job->map->path, t->name, how, mp);
 }
 
-/* The slices of a tensor of a stage's first rank, into j->slice. */
+/* Collects the slices of a tensor in j->slice, given the tensor of the stage's first rank. */
 static int dsj_collect(dsj *j, uint32_t stage, const ckpt_tensor *t)
 {
     j->slice.n = 0;
@@ -95,7 +94,7 @@ static int dsj_collect(dsj *j, uint32_t stage, const ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* How they are joined. */
+/* Finds a tensor's rule. */
 static int dsj_rule(dsj *j, const ckpt_tensor *t, ckpt_slice_rule *rule)
 {
     const char *param = dsj_param(t);
@@ -109,7 +108,7 @@ static int dsj_rule(dsj *j, const ckpt_tensor *t, ckpt_slice_rule *rule)
     return rc;
 }
 
-/* Enter the joined tensor of j->slice under a name. */
+/* Adds the tensor joined from j->slice under a name. */
 static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor **out)
 {
     ckpt_map *map = j->job->map;
@@ -129,8 +128,8 @@ static int dsj_enter(dsj *j, const char *name, const ckpt_tensor *t, ckpt_tensor
 }
 
 /*
- * Another stage has the tensor too: a copy, which is compared.  It stands between the tensor and
- * its 16-bit copies, because precision only falls along the chain.
+ * Adds another stage's tensor of the same name as a copy for comparison. The copy precedes the
+ * 16-bit copies in the chain, because precision may only decrease along it.
  */
 static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tensor *t)
 {
@@ -153,7 +152,7 @@ static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tenso
     if (!slot)
         return ckpt_fail_memory(j->job->err);
     *slot = made;
-    // Chains are const to those who read a map; this one is still being made.
+    // `twin` is const for readers of a map, but this map is still being built.
     for (end = made; end->twin; memcpy(&end, &end->twin, sizeof end))
         ;
     end->twin = first->twin;
@@ -162,8 +161,8 @@ static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tenso
 }
 
 /*
- * Stage 0 with experts: everything but experts and optimizers comes from the one model file, which
- * each part has read.
+ * Both tensors come from the same bytes of the same file. Expert-parallel parts of stage 0 share
+ * all tensors except experts and optimizer state, because each part has read the one model file.
  */
 static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_tensor *b)
 {
@@ -180,7 +179,7 @@ static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_te
            strcmp(map->files.at[x->file].path, map->files.at[y->file].path) == 0;
 }
 
-/* One tensor of a stage's first rank. */
+/* Adds one tensor of a stage's first rank. */
 static int dsj_tensor(dsj *j, uint32_t stage, const ckpt_tensor *t)
 {
     ckpt_map *map = j->job->map;
@@ -197,7 +196,7 @@ static int dsj_tensor(dsj *j, uint32_t stage, const ckpt_tensor *t)
     return dsj_copy(j, map->tensors.at[at], stage, t);
 }
 
-/* Tensors that only another rank of the stage has. */
+/* Reports tensors that the stage's first rank lacks. */
 static int dsj_surplus(dsj *j, uint32_t stage)
 {
     const ckpt_map *first = dsj_slice(j, stage, 0)->map;
@@ -214,7 +213,7 @@ static int dsj_surplus(dsj *j, uint32_t stage)
     return rc;
 }
 
-/* A tied name, once its owner is there. */
+/* Adds a tied name once the map has its owner. */
 static int dsj_alias(dsj *j, const ckpt_tensor *t)
 {
     ckpt_map *map = j->job->map;
@@ -231,7 +230,7 @@ static int dsj_alias(dsj *j, const ckpt_tensor *t)
     return rc;
 }
 
-/* Which of a stage's tensors are entered in one go: weights of all stages come before any state. */
+/* Order of insertion over all stages, because weights of all stages precede any state. */
 typedef enum dsj_pass { DSJ_WEIGHTS, DSJ_ALIASES, DSJ_STATES, DSJ_END } dsj_pass;
 
 static dsj_pass dsj_pass_of(const ckpt_tensor *t)
@@ -261,7 +260,7 @@ static int dsj_tensors(dsj *j)
     return rc;
 }
 
-/* Take the copies out of the list again. */
+/* Removes the copies from the map's list. */
 static int dsj_hide(dsj *j)
 {
     ckpt_map *map = j->job->map;
@@ -269,7 +268,7 @@ static int dsj_hide(dsj *j)
 
     if (j->hidden.n == 0)
         return CKPT_OK;
-    // Both are in the order in which they were made.
+    // Both lists are in order of creation.
     for (size_t i = 0; i < map->tensors.n; i++) {
         if (h < j->hidden.n && map->tensors.at[i] == j->hidden.at[h])
             h++;
@@ -282,7 +281,7 @@ static int dsj_hide(dsj *j)
 
 /* ---- the training state ---- */
 
-/* The state of a stage's first rank; NULL: none was asked for. */
+/* Returns the state of a stage's first rank; NULL if the caller asked for none. */
 static const ckpt_state *dsj_state_of(const dsj *j, uint32_t stage)
 {
     const ckpt_map *map = dsj_slice(j, stage, 0)->map;
@@ -290,7 +289,7 @@ static const ckpt_state *dsj_state_of(const dsj *j, uint32_t stage)
     return map->states.n ? map->states.at[0] : NULL;
 }
 
-/* Append the joined tensors of parameters; seen: those that are there already (tied layers). */
+/* Appends the joined tensors of parameters; `seen` marks those already appended (tied layers). */
 static int dsj_add_params(dsj *j, ckpt_state *to, const ckpt_state *from, size_t first, size_t n,
                           uint8_t *seen)
 {
@@ -310,7 +309,7 @@ static int dsj_add_params(dsj *j, ckpt_state *to, const ckpt_state *from, size_t
     return CKPT_OK;
 }
 
-/* Does a group hold other parameters in each expert-parallel part? */
+/* A group is expert-parallel if its parameters differ between the parts. */
 static bool dsj_is_expert(const dsj *j, size_t g)
 {
     const ckpt_state *a = dsj_state_of(j, 0), *b = dsj_state_of(j, 1);
@@ -321,7 +320,8 @@ static bool dsj_is_expert(const dsj *j, size_t g)
                   b->param.at[b->group.at[g].first]->name) != 0;
 }
 
-/* The parameters of a group: lane by lane, and in each the stages in their order. */
+/* Adds a group's parameters: one expert-parallel rank after the other, within each the stages in
+ * order. */
 static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
 {
     ckpt_group *group = ckpt_vec_push(&to->group);
@@ -357,7 +357,7 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
     return rc;
 }
 
-/* One state for all: rank 0's, with everybody's parameters. */
+/* Builds the single state from rank 0's state and the parameters of all ranks. */
 static int dsj_state(dsj *j)
 {
     ckpt_map *map = j->job->map;
@@ -381,7 +381,7 @@ static int dsj_state(dsj *j)
         to->joined = j->grid->dir->n_mp > 1;
         memset(&to->param, 0, sizeof to->param);
         memset(&to->group, 0, sizeof to->group);
-        to->own = NULL; // in another order
+        to->own = NULL; // indexed in rank 0's order
     }
     for (size_t g = 0; rc == CKPT_OK && g < most; g++)
         rc = dsj_group(j, to, g, seen);
@@ -389,9 +389,9 @@ static int dsj_state(dsj *j)
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- joining ---- */
 
-/* Patterns that no parameter matched are for another model, or are misspelt. */
+/* Warns of patterns that match no parameter, because they are misspelt or for another model. */
 static int dsj_unused(dsj *j)
 {
     size_t cursor = 0;
@@ -405,7 +405,7 @@ static int dsj_unused(dsj *j)
     return rc;
 }
 
-/* Where the rules come from: the user's have the last word. */
+/* Loads the rules; the user's rules override the checkpoint's. */
 static int dsj_rules(dsj *j)
 {
     if (j->grid->tp == 1)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slice.c: all files of one model-parallel rank, read into a map.
+ * slice.c: Reads all files of one model-parallel rank into a map.
  *
- * Rank 0's files say what there is; every other rank's file is read, compared with them, and
- * closed.
+ * Rank 0's files define the parameters and groups; the file of every other rank is read, compared
+ * with them, and closed.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 #include "formats/deepspeed/module/state.h"
 #include "formats/deepspeed/stage0/stage0.h"
 
-/* One model-parallel rank on its way into a map. */
+/* Reading of one model-parallel rank. */
 typedef struct one {
     ckpt_ds_job *job;
     const ckpt_ds_folder *dir;
@@ -27,18 +27,17 @@ typedef struct one {
     ckpt_ds_head head;
     ckpt_ds_module module;
     ckpt_ds_layout layout;
-    bool placed; /* rank 0 was read and laid out: other ranks can be compared with it */
-    /* a rank's tree in which nothing was found: another that has the very same has passed, too */
+    bool placed; /* rank 0's layout is known, so that other ranks can be compared */
+    /* a tree that passed the checks: ranks that share it need no second check */
     const ckpt_value *passed;
-    /* stage 3: the flat tensors of the parameter before, and the parts that they are */
+    /* stage 3: flat tensors of the preceding parameter, and their parts */
     const ckpt_ds_flat *flat;
     const ckpt_parts *parts;
 } one;
 
 /* ---- reading all files ---- */
 
-/* optimizer_state_dict of an optimizer file; s->optim stays NULL where a collecting reader noted
- * its absence. */
+/* Sets s->optim to optimizer_state_dict; it remains NULL when its absence became a finding. */
 static int one_find_optim(ckpt_ds_job *job, ckpt_ds_shard *s)
 {
     const ckpt_value *found = ckpt_value_get(s->root, "optimizer_state_dict");
@@ -51,7 +50,7 @@ static int one_find_optim(ckpt_ds_job *job, ckpt_ds_shard *s)
                            s->path);
 }
 
-/* The stage: as written; BF16_Optimizer writes none and is laid out as stage 1. */
+/* Determines the stage. BF16_Optimizer writes none and has the layout of stage 1. */
 static int one_find_stage(const ckpt_ds_job *job, ckpt_ds_head *head)
 {
     const ckpt_value *stage = ckpt_value_get(head->optim.optim, "zero_stage");
@@ -67,7 +66,7 @@ static int one_find_stage(const ckpt_ds_job *job, ckpt_ds_head *head)
     return CKPT_OK;
 }
 
-/* Rank 0's model file: which one it is depends on the stage. */
+/* Opens rank 0's model file, whose name depends on the stage. */
 static int one_open_model(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
     ckpt_ds_part whole = {.path = dir->model};
@@ -83,7 +82,7 @@ static int one_open_model(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_h
         job->map->path, head->stage == 3 ? "zero_pp_rank_0_" : "", dir->mp, head->stage);
 }
 
-/* Rank 0's two files, which stay open. */
+/* Opens rank 0's two files, which remain open. */
 static int one_open_first(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
     int rc = ckpt_ds_shard_open(job, &head->optim, &dir->optims.at[0]);
@@ -96,8 +95,8 @@ static int one_open_first(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_h
 }
 
 /*
- * Rank 0's two files are of one run.  dp_world_size is the number of ranks, or a divisor of it,
- * because some releases leave sequence-parallel ranks out of the count.
+ * Checks that rank 0's two files are from one run. dp_world_size is the number of ranks or a
+ * divisor of it, because some releases do not count sequence-parallel ranks.
  */
 static int one_check_run(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head)
 {
@@ -112,7 +111,7 @@ static int one_check_run(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
                                "they are from different runs",
                                head->model.path, model->as.text.at, optim->as.text.at);
     (void)ckpt_value_as_int(ckpt_value_get(head->model.root, "dp_world_size"), &n);
-    // stage 3 has no partition_count: this is where a missing last rank shows
+    // stage 3 has no partition_count, so that only this check detects a missing last rank
     if (rc == CKPT_OK && head->stage == 3 && n > head->world)
         return ckpt_ds_problem(
             job, CKPT_EMISSING,
@@ -128,7 +127,7 @@ static int one_check_run(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
     return rc;
 }
 
-/* What rank 0's files say: parameters, groups and where in them everything lies. */
+/* Reads parameters, groups and their places from rank 0's files. */
 static int one_read_first(one *o)
 {
     int rc = ckpt_ds_module_gather(o->job, o->dir, &o->head, o->pipe);
@@ -158,7 +157,7 @@ static int one_read_first(one *o)
     return rc;
 }
 
-/* An optimizer file of another rank than 0. */
+/* Reads the optimizer file of a rank other than 0. */
 static int one_read_optim(void *ctx, ckpt_ds_shard *s)
 {
     one *o = ctx;
@@ -172,7 +171,7 @@ static int one_read_optim(void *ctx, ckpt_ds_shard *s)
                : rc;
 }
 
-/* Counters that must be equal in all model files of stage 3. */
+/* Checks that the counters are equal in all model files of stage 3. */
 static int one_check_counters(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_shard *s)
 {
     static const char *const key[] = {"global_steps", "skipped_steps", "global_samples",
@@ -194,8 +193,8 @@ static int one_check_counters(ckpt_ds_job *job, const ckpt_ds_head *head, const 
     return rc;
 }
 
-/* Only rank 0 lists tied names (_get_shared_params, since 0.9.2): under another rank's name it is
- * rank 0's file, and the names would be lost. */
+/* Only rank 0 lists tied names (_get_shared_params, since 0.9.2). In another rank's file they show
+ * that it is rank 0's file, which would lose the tied names. */
 static int one_check_shared(ckpt_ds_job *job, const ckpt_ds_shard *s)
 {
     if (ckpt_value_map(ckpt_value_get(s->root, "shared_params")).n == 0)
@@ -206,7 +205,7 @@ static int one_check_shared(ckpt_ds_job *job, const ckpt_ds_shard *s)
                            s->path, s->rank);
 }
 
-/* What a model file must have as rank 0's, or must not have. */
+/* Checks a rank's model file against rank 0's. */
 static int one_check_model(one *o, const ckpt_ds_shard *s)
 {
     int rc = one_check_counters(o->job, &o->head, s);
@@ -220,7 +219,7 @@ static int one_check_model(one *o, const ckpt_ds_shard *s)
     return rc == CKPT_OK ? ckpt_ds_same_model(o->job, &o->head, s) : rc;
 }
 
-/* A model file of another rank than 0: only stage 3 has them. */
+/* Reads the model file of a rank other than 0, which exists only in stage 3. */
 static int one_read_model(void *ctx, ckpt_ds_shard *s)
 {
     one *o = ctx;
@@ -233,7 +232,7 @@ static int one_read_model(void *ctx, ckpt_ds_shard *s)
     return rc == CKPT_OK ? ckpt_ds_frozen_read(o->job, &o->head, &o->module, s) : rc;
 }
 
-/* Stage 3: each rank has a model and an optimizer file; name the first that lacks its partner. */
+/* Stage 3: reports the first rank with a model file but no optimizer file, or the reverse. */
 static int one_check_pairs(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     bool fewer = dir->optims.n < dir->models.n;
@@ -258,7 +257,7 @@ static int one_check_pairs(ckpt_ds_job *job, const ckpt_ds_folder *dir)
                            fewer ? "optimizer" : "model", dir->models.n, dir->optims.n);
 }
 
-/* What the names alone show: ranks that are missing, doubled, or of another run. */
+/* Finds missing, duplicate or surplus ranks by file names only. */
 static int one_check_folder(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     int rc = ckpt_ds_folder_check(job, &dir->optims, "optimizer");
@@ -276,7 +275,7 @@ static int one_check_folder(ckpt_ds_job *job, const ckpt_ds_folder *dir)
     return rc;
 }
 
-/* Every file of a partitioned checkpoint. */
+/* Reads every file of a partitioned checkpoint. */
 static int one_read_all(one *o)
 {
     int rc = one_check_folder(o->job, o->dir);
@@ -287,7 +286,8 @@ static int one_read_all(one *o)
     if (rc == CKPT_OK && o->placed)
         rc = one_read_first(o);
     o->placed = o->placed && !o->job->broken;
-    // Files that have no place are still opened: damage in them is worth a finding.
+    // Files without a place in the layout are opened too, so that their damage becomes a
+    // finding.
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_RANKS, one_read_optim, o);
     if (rc == CKPT_OK && o->head.stage == 3)
@@ -303,7 +303,7 @@ static int one_read_all(one *o)
 
 /* ---- building the map ---- */
 
-/* Stage 3: from element `at` of each rank's flat tensor. */
+/* Stage 3: maps a tensor to the elements from `at` on in each rank's flat tensor. */
 static int one_cut(one *o, const ckpt_ds_flat *flat, uint64_t at, ckpt_tensor *t)
 {
     int rc = CKPT_OK;
@@ -314,7 +314,7 @@ static int one_cut(one *o, const ckpt_ds_flat *flat, uint64_t at, ckpt_tensor *t
     return rc == CKPT_OK ? ckpt_ds_stage3_back(o->job, flat, o->parts, at, t) : rc;
 }
 
-/* Give a tensor the elements of a parameter in a column, by the stage's layout. */
+/* Maps a tensor to a parameter's elements in a column, by the stage's layout. */
 static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckpt_ds_form form,
                     ckpt_tensor *t)
 {
@@ -334,9 +334,9 @@ static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckp
 }
 
 /*
- * A trained parameter: its masters in all ranks' files, and the module's 16-bit copy as the twin
- * that a conversion compares with.  (Rounded masters equal the copy bit for bit in every release
- * and dtype; overflows leave both as they were.  At stage 3 there is no copy.)
+ * Adds a trained parameter: its masters from all ranks' files, with the module's 16-bit copy as the
+ * twin for comparison. (Rounded masters equal the copy bit for bit in every release and dtype;
+ * overflows change neither. Stage 3 has no copy.)
  */
 static int one_add_param(one *o, const ckpt_ds_param *p)
 {
@@ -355,7 +355,7 @@ static int one_add_param(one *o, const ckpt_ds_param *p)
                                               : rc;
 }
 
-/* How a group keeps a kind of state. */
+/* Determines the form of a kind of state in a group. */
 static int one_form(const one *o, const ckpt_ds_column *c, uint32_t group, ckpt_ds_form *form)
 {
     bool holds = false;
@@ -368,10 +368,10 @@ static int one_form(const one *o, const ckpt_ds_column *c, uint32_t group, ckpt_
     return rc;
 }
 
-/* One kind of optimizer state, of the parameters whose group keeps it. */
+/* Adds one kind of optimizer state for the parameters whose group has it. */
 static int one_add_state(one *o, const ckpt_ds_column *c)
 {
-    uint32_t known = UINT32_MAX; // the group that `form` is about
+    uint32_t known = UINT32_MAX; // group of `form`
     ckpt_ds_form form = CKPT_DS_ABSENT;
     int rc = CKPT_OK;
 
@@ -398,7 +398,8 @@ static int one_add_state(one *o, const ckpt_ds_column *c)
     return rc;
 }
 
-/* The tensors, in the order of zero_to_fp32: buffers, frozen, trained, tied names; then states. */
+/* Adds the tensors in the order of zero_to_fp32: buffers, frozen, trained, tied names; then
+ * states. */
 static int one_build(one *o)
 {
     int rc = ckpt_ds_module_sort(o->job, &o->head, &o->module, &o->layout.params);
@@ -418,7 +419,7 @@ static int one_build(one *o)
     return rc;
 }
 
-/* Stage 0, or a model file whose optimizer files are missing. */
+/* Reads stage 0, or a model file whose optimizer files are missing. */
 static int one_read_full(one *o)
 {
     ckpt_ds_job *job = o->job;
@@ -457,7 +458,7 @@ static int one_read_full(one *o)
 
 /* ---- facts ---- */
 
-/* A number of the model file as a fact, where it has it. */
+/* Adds a number of the model file as a fact, if present. */
 static int one_fact_int(const ckpt_ds_job *job, const ckpt_ds_head *head, const char *fact,
                         const char *key)
 {
@@ -468,7 +469,8 @@ static int one_fact_int(const ckpt_ds_job *job, const ckpt_ds_head *head, const 
     return ckpt_map_fact_int(job->map, fact, n, job->err);
 }
 
-/* Steps of the optimizer that neither the run's counter nor a first step of the wrapper explain. */
+/* Warns of optimizer steps that neither the run's counter nor a wrapper's extra first step
+ * explains. */
 static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout)
 {
@@ -479,7 +481,7 @@ static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
     ckpt_value_as_int(ckpt_value_get(head->model.root, "skipped_steps"), &skipped);
     for (size_t g = 0; g < layout->group.n; g++) {
         double more = layout->group.at[g].step - ((double)global - (double)skipped);
-        // Wrappers that make the optimizer's state by a first empty step count one more.
+        // Wrappers that initialise the optimizer's state by an empty first step count one more.
         if (layout->group.at[g].has_step && layout->group.at[g].own_step && !(fabs(more) < 1.5))
             return ckpt_map_note(
                 job->map, CKPT_WARNING, job->err,
@@ -490,7 +492,7 @@ static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return CKPT_OK;
 }
 
-/* How far the run had come. */
+/* Adds the run's step counts as facts. */
 static int one_facts_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
                            const ckpt_ds_layout *layout)
 {
@@ -504,7 +506,8 @@ static int one_facts_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return rc == CKPT_OK ? one_note_steps(job, head, layout) : rc;
 }
 
-/* Expert-parallel ranks, where experts are cut over fewer ranks than everything else. */
+/* Adds the expert-parallel degree as a fact, if experts are partitioned over fewer ranks than other
+ * parameters. */
 static int one_fact_experts(const ckpt_ds_job *job, const ckpt_ds_layout *layout)
 {
     uint32_t lanes = 1;
@@ -514,7 +517,7 @@ static int one_fact_experts(const ckpt_ds_job *job, const ckpt_ds_layout *layout
     return lanes > 1 ? ckpt_map_fact_int(job->map, "expert parallel", lanes, job->err) : CKPT_OK;
 }
 
-/* What was understood, for people: printed by `info`, asked for by tools. */
+/* Adds the facts that `info` prints and tools query. */
 static int one_facts(const ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                      const ckpt_ds_module *module, const ckpt_ds_layout *layout)
 {
@@ -556,7 +559,7 @@ static int one_facts(const ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     return rc == CKPT_OK ? one_facts_steps(job, head, layout) : rc;
 }
 
-/* Rank 0's trees side by side. */
+/* Sets the map's values to rank 0's two trees. */
 static int one_values(const ckpt_ds_job *job, ckpt_ds_head *head)
 {
     ckpt_value *root = ckpt_value_new(job->map->arena, CKPT_V_DICT), *tree = NULL;
@@ -578,7 +581,7 @@ static int one_values(const ckpt_ds_job *job, ckpt_ds_head *head)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- reading the rank ---- */
 
 static void one_free(one *o)
 {
@@ -599,7 +602,7 @@ int ckpt_ds_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_pipe
     o.head.world = (uint32_t)dir->optims.n;
     o.module.layered = dir->layers.n > 0;
     int rc = o.head.world ? one_read_all(&o) : one_read_full(&o);
-    // Facts and values of what could be read are worth having even where no tensors can be made.
+    // Facts and values remain useful even without tensors.
     if (rc == CKPT_OK)
         rc = one_facts(job, dir, &o.head, &o.module, &o.layout);
     if (rc == CKPT_OK && o.head.world && !job->broken)

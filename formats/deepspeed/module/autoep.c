@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autoep.c: AutoEP's names of a model: second names of its routers, and those of the hub.
+ * autoep.c: Ties the second names that AutoEP gives its routers, and renames its layers to the
+ * names of the model hub.
  *
- * AutoEP puts a layer of its own in place of the model's (deepspeed/module_inject/auto_ep_layer.py,
- * 0.19.8).  Its parts, and what the hub calls them:
+ * AutoEP replaces a layer of the model by its own (deepspeed/module_inject/auto_ep_layer.py,
+ * 0.19.8). Its entries have these names in DeepSpeed and on the hub:
  *     router.gate.weight          gate.weight
  *     router.<more>               gate.<more>
- *     <name>.<more>               the router once more, under the name that it had in the model
+ *     <name>.<more>               the router again, under its name in the model
  *     experts.w1, w2, w3          experts.N.gate_proj, down_proj, up_proj (.weight); Mixtral and
  *                                 its kind: experts.N.w1, w2, w3 of block_sparse_moe
- *     shared_experts              the same, or shared_expert where there is a gate for it
+ *     shared_experts              shared_experts, or shared_expert where a gate weights it
  *     shared_experts_gate         shared_expert_gate
  */
 #include <string.h>
@@ -22,7 +23,8 @@
 
 /* ---- second names ---- */
 
-/* The layer that a name is in, and what follows its path and a dot; first looked for at *hint. */
+/* Returns the layer that contains a name, and sets *rest to the name without the layer's path. The
+ * search begins at *hint, because neighbouring names share a layer. */
 static const ckpt_ds_moe_layer *aem_layer(const ckpt_ds_head *head, const char *name, uint64_t n,
                                           size_t *hint, const char **rest)
 {
@@ -44,7 +46,7 @@ static bool aem_begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "gate.gate.weight" of a layer: the module's entry that it is a second name of, or NULL. */
+/* Returns the router's entry that an entry like "gate.gate.weight" repeats, or NULL. */
 static const ckpt_pair *aem_router(const ckpt_ds_module *module, const ckpt_ds_moe_layer *l,
                                    const char *rest, ckpt_arena *arena)
 {
@@ -82,16 +84,17 @@ int ckpt_ds_autoep_ties(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 
 /* ---- names of the hub ---- */
 
-/* How a family's experts are named there. */
+/* Naming of the experts in a model family on the hub. */
 typedef enum aem_style { AEM_PROJ, AEM_W } aem_style;
 
-/* Families that name experts w1, w2, w3 below block_sparse_moe, all of one begin. */
+/* All families that name experts w1, w2, w3 below block_sparse_moe begin with one of these
+ * words. */
 static bool aem_is_w(const char *type)
 {
     return aem_begins(type, "mixtral") || aem_begins(type, "phimoe") || aem_begins(type, "minimax");
 }
 
-/* model_type of the config.json in a folder, or NULL. */
+/* Returns model_type of the folder's config.json, or NULL. */
 static const char *aem_model_type(const ckpt_ds_job *job, const char *folder)
 {
     ckpt_listing list;
@@ -107,7 +110,7 @@ static const char *aem_model_type(const ckpt_ds_job *job, const char *folder)
     return type && type->kind == CKPT_V_STR ? type->as.text.at : NULL;
 }
 
-/* The folder above the tag's, which is the run's. */
+/* Returns the run's folder, which contains the tag's. */
 static const char *aem_above(const ckpt_ds_job *job)
 {
     const char *path = job->map->path, *slash = strrchr(path, '/');
@@ -118,9 +121,9 @@ static const char *aem_above(const ckpt_ds_job *job)
 }
 
 /*
- * Of DeepSpeed's own kinds of models (module_inject/auto_ep_presets) all but Mixtral have one of
- * these: norms of queries, biases of attention, experts for all, queries or keys of low rank, a
- * bias of scores.
+ * Decides by parameter names: every model type of DeepSpeed (module_inject/auto_ep_presets) except
+ * Mixtral has query norms, attention biases, shared experts, low-rank queries or keys, or a score
+ * correction bias.
  */
 static aem_style aem_by_names(const ckpt_map *map)
 {
@@ -137,7 +140,8 @@ static aem_style aem_by_names(const ckpt_map *map)
     return AEM_W;
 }
 
-/* By what the run says, by the configuration in its folder, by its parameters. */
+/* Reads the style from config.json beside the tag, then from the preset in ds_config, and otherwise
+ * decides by parameter names. */
 static aem_style aem_find_style(const ckpt_ds_job *job, const ckpt_ds_head *head)
 {
     const ckpt_value *parallel =
@@ -154,7 +158,7 @@ static aem_style aem_find_style(const ckpt_ds_job *job, const ckpt_ds_head *head
     return aem_by_names(job->map);
 }
 
-/* A layer's own path, as the hub has it. */
+/* Returns a layer's path on the hub. */
 static const char *aem_path(ckpt_arena *arena, const ckpt_ds_moe_layer *l, aem_style style)
 {
     static const char mlp[] = "mlp";
@@ -167,7 +171,7 @@ static const char *aem_path(ckpt_arena *arena, const ckpt_ds_moe_layer *l, aem_s
     return ckpt_arena_printf(arena, "%.*s%s", (int)n, l->prefix, n ? "." : "");
 }
 
-/* The hub's name of a part of a layer, behind the layer's path; NULL: no memory. */
+/* Returns an entry's name on the hub, without the layer's path; NULL when memory runs out. */
 static const char *aem_part(ckpt_arena *arena, const char *rest, aem_style style, bool gated)
 {
     static const char *const proj[] = {"gate_proj", "down_proj", "up_proj"};
@@ -191,7 +195,7 @@ static const char *aem_part(ckpt_arena *arena, const char *rest, aem_style style
     return rest;
 }
 
-/* Any layer has a gate for the experts that all tokens go to. */
+/* Some layer has a gate for its shared experts. */
 static bool aem_is_gated(const ckpt_map *map)
 {
     bool gated = false;
@@ -216,7 +220,7 @@ int ckpt_ds_autoep_hub(const ckpt_ds_job *job, const ckpt_ds_head *head,
         const char *rest = NULL, *path, *part;
         const ckpt_ds_moe_layer *l = aem_layer(head, t->name, strlen(t->name), &hint, &rest);
         if (l && t->owner && aem_router(module, l, rest, map->arena))
-            continue; // the name that the hub has is the other's
+            continue; // The hub stores a router once.
         map->tensors.at[n++] = t;
         if (!l)
             continue;

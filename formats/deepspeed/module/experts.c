@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * experts.c: mixtures of experts: what their files add to the model file.
+ * experts.c: Adds the entries of the expert files to the `module` dict of the model file.
  *
- * `module` lacks the experts: each has a file, under its global number.  Without ZeRO each
- * expert-parallel rank has an optimizer file of its own too.
+ * `module` lacks the experts, because DeepSpeed writes one file per expert, numbered over all
+ * ranks. Without ZeRO each expert-parallel rank has an optimizer file of its own as well.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 /* ---- files ---- */
 
-/* num_experts of the model file for a layer that has experts; 0: it does not say. */
+/* Returns num_experts of a layer by the model file; 0 if the file lacks it. */
 static uint64_t dse_expected(const ckpt_ds_head *head, const ckpt_ds_part *part)
 {
     const ckpt_value *v = ckpt_value_get(head->model.root, "num_experts");
@@ -28,7 +28,7 @@ static uint64_t dse_expected(const ckpt_ds_head *head, const ckpt_ds_part *part)
     return ckpt_value_as_int(v, &n) && n > 0 ? (uint64_t)n : 0;
 }
 
-/* Say which file of a layer is missing, or one too many. */
+/* Reports the missing or surplus expert file of a layer. */
 static int dse_wrong(ckpt_ds_job *job, const ckpt_ds_part *near, uint64_t want, uint64_t expected)
 {
     if (expected && want >= expected)
@@ -43,7 +43,7 @@ static int dse_wrong(ckpt_ds_job *job, const ckpt_ds_part *near, uint64_t want, 
                            job->map->path, want, near->path);
 }
 
-/* Experts of each layer are 0 .. num_experts - 1, each once. */
+/* Checks that each layer has the experts 0 .. num_experts - 1, each once. */
 static int dse_check_files(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head)
 {
     const ckpt_ds_parts *parts = &dir->experts;
@@ -56,7 +56,7 @@ static int dse_check_files(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
                       parts->at[end].has_layer == first->has_layer;
              end++) {
             const ckpt_ds_part *p = &parts->at[end];
-            // One is enough to say: all behind a missing one are out of place.
+            // The first gap is enough, because every later file is then out of place.
             if (p->rank != end - i || (expected && p->rank >= expected))
                 return dse_wrong(job, p, end - i, expected);
         }
@@ -66,14 +66,14 @@ static int dse_check_files(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     return rc;
 }
 
-/* The experts' entries, while their files are read. */
+/* Entries collected while the expert files are read. */
 typedef struct dse_taking {
     ckpt_ds_job *job;
     ckpt_ds_head *head;
     ckpt_ds_pairs pairs;
 } dse_taking;
 
-/* One expert's file. */
+/* Collects the entries of one expert's file. */
 static int dse_take(void *ctx, ckpt_ds_shard *s)
 {
     dse_taking *t = ctx;
@@ -97,7 +97,7 @@ static int dse_take(void *ctx, ckpt_ds_shard *s)
     return ckpt_ds_shard_merge(t->job, &t->head->model, s);
 }
 
-/* Stage 0 is read per expert-parallel rank: is this file of the one that is read? */
+/* Stage 0 is read one expert-parallel rank at a time: does this file belong to the current rank? */
 static bool dse_is_mine(const ckpt_ds_folder *dir, const ckpt_ds_part *part)
 {
     const ckpt_ds_parts *all = &dir->experts;
@@ -142,7 +142,7 @@ int ckpt_ds_moe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
 
 /* ---- stage 0 ---- */
 
-/* "ep_size_2" among the names of parameter groups; 0: none. */
+/* Returns the N of a parameter group named "ep_size_N"; 0 if no group has such a name. */
 static uint64_t dse_size(const ckpt_value *optimizer)
 {
     const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frozen.c: stage 3: the fragments of frozen parameters, which stand in the model files of all
- * ranks.
+ * frozen.c: Reads the fragments of frozen parameters of stage 3 from the model files of all ranks.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +20,7 @@ int ckpt_ds_frozen_back(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return rc == CKPT_OK ? ckpt_ds_stage3_back(job, flat, parts, 0, t) : rc;
 }
 
-/* One fragment of one rank. */
+/* Reads one rank's fragment of one parameter. */
 static int dsfr_fragment(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                          ckpt_ds_shard *s, size_t i, const ckpt_value *v)
 {
@@ -29,7 +28,7 @@ static int dsfr_fragment(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_mod
     ckpt_ds_flat *f = &module->fragment[i * head->world + s->rank];
     uint64_t want = ckpt_zero_partition(p->numel, head->world);
 
-    // A parameter without elements is kept in its own shape.
+    // DeepSpeed does not flatten a parameter without elements.
     if (p->numel == 0) {
         f->dtype = v && v->kind == CKPT_V_TENSOR ? (uint32_t)v->as.tensor->dtype : CKPT_F32;
         return CKPT_OK;
@@ -60,7 +59,7 @@ int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_modu
     }
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++) {
         const ckpt_ds_param *p = &module->frozen.at[i];
-        // Every rank writes them in the order of frozen_param_shapes.
+        // Every rank writes the fragments in the order of frozen_param_shapes.
         const ckpt_pair *e = i < dict.n ? &dict.at[i] : NULL;
         if (e && e->key->kind == CKPT_V_STR && e->key->as.text.n == p->n_name &&
             memcmp(e->key->as.text.at, p->name, p->n_name) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather.c: the model file's `module` with what stands in files beside it: layers, experts.
+ * gather.c: Completes the model file's `module` dict from the layer and expert files beside it.
  */
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 #include "formats/deepspeed/module/module.h"
 #include "formats/deepspeed/module/pipe.h"
 
-/* Above one, as a number or in a list of them. */
+/* The value, or an item of the list, is greater than one. */
 static bool dsb_several(const ckpt_value *v)
 {
     ckpt_seq list = ckpt_value_seq(v);
@@ -21,7 +21,7 @@ static bool dsb_several(const ckpt_value *v)
     return several;
 }
 
-/* What AutoEP spread over ranks: of ZeRO, and of one model-parallel rank. */
+/* Reads AutoEP's layers; AutoEP is supported only with ZeRO and without model parallelism. */
 static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
     int rc = ckpt_ds_autoep_read(job, head);
@@ -43,8 +43,8 @@ static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head 
 }
 
 /*
- * Runs of more dimensions than data: the files of all model-parallel ranks, and those of the
- * experts, must be here, because one slice is not the model.
+ * Checks that the files of all model-parallel ranks and of all experts are present, because one
+ * slice is not the model.
  */
 static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
@@ -54,7 +54,7 @@ static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_hea
 
     if (rc != CKPT_OK || (head->autoep.n && job->broken))
         return rc;
-    // Stage 3 keeps experts where it keeps everything else.
+    // Stage 3 partitions experts like all other parameters.
     if (dsb_several(ckpt_ds_head_get(head, "num_experts")) && dir->experts.n == 0 &&
         !(head->autoep.n && head->stage == 3))
         return ckpt_ds_problem(job, CKPT_EMISSING,

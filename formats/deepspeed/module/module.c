@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.c: the model file: buffers, frozen parameters, 16-bit copies, shared names.
+ * module.c: Sorts the model file's entries into buffers, frozen parameters, 16-bit copies and tied
+ * names, and adds them to the map.
  *
- * `module` is the state_dict of the wrapped model.  What each entry is stands elsewhere:
- * buffer_names (since 0.4.2), param_shapes, frozen_param_shapes (since 0.9.1, not written by stage
- * 1), shared_params (since 0.9.2).  In older files a tied name is known only by lying on the same
- * elements of one storage.
+ * `module` is the state_dict of the wrapped model. Other keys of the file classify its entries:
+ * buffer_names (since 0.4.2), param_shapes, frozen_param_shapes (since 0.9.1, absent in stage 1),
+ * shared_params (since 0.9.2). In older files only shared storage, that is the same storage and
+ * offset, shows that two names are tied.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,21 +19,21 @@
 
 enum { DSM_MAX_LISTED = 5 }; /* names in a message */
 
-/* Can a tensor of this dtype be written as float32? */
+/* The suite can convert this dtype to float32. */
 static bool dsm_has_float(ckpt_dtype d)
 {
     return ckpt_cast_find(CKPT_F32, d) != NULL;
 }
 
-/* Floating, and not of a kind that no conversion knows. */
+/* A floating dtype that has a conversion to float32. */
 static bool dsm_is_float(ckpt_dtype d)
 {
     return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && dsm_has_float(d);
 }
 
-/* ---- what is what ---- */
+/* ---- classes of entries ---- */
 
-/* What an entry of the module is. */
+/* Class of a module entry. */
 enum { DSM_NEW = 0, DSM_BUFFER, DSM_TRAINED, DSM_FROZEN, DSM_ALIAS, DSM_UNLISTED };
 
 static bool dsm_is_empty(const ckpt_tensor_value *v)
@@ -44,9 +45,9 @@ static bool dsm_is_empty(const ckpt_tensor_value *v)
     return empty;
 }
 
-/* True if the module holds this name without any element.  All such tensors have address 0, so that
- * shared_params ties each to the first of them, whatever their shapes.  Placeholders do not count.
- */
+/* The module has a tensor without elements under this name. All such tensors have address 0, so
+ * that shared_params ties each to the first one, whatever their shapes. Placeholders of stage 3 do
+ * not count. */
 static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
                        const ckpt_text *name)
 {
@@ -56,8 +57,8 @@ static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
            dsm_is_empty(e->value->as.tensor);
 }
 
-/* Tied by its address alone: both names hold nothing.  A name without elements that is tied to a
- * tensor which has some is that tensor all the same. */
+/* Both names of a pair are empty, so that only their address 0 ties them. An empty name tied to a
+ * tensor with elements is a real tie. */
 static bool dsm_no_tie(const ckpt_ds_head *head, const ckpt_ds_module *module,
                        const ckpt_pair *pair)
 {
@@ -66,8 +67,7 @@ static bool dsm_no_tie(const ckpt_ds_head *head, const ckpt_ds_module *module,
            dsm_hollow(head, module, &pair->value->as.text);
 }
 
-/* Mark an entry of the module as accounted for; its tensor, or NULL when there is no such tensor.
- */
+/* Sets the class of an entry, and returns its tensor or NULL. */
 static const ckpt_tensor_value *dsm_mark(ckpt_ds_module *module, const char *name, uint64_t n,
                                          uint8_t as)
 {
@@ -75,19 +75,22 @@ static const ckpt_tensor_value *dsm_mark(ckpt_ds_module *module, const char *nam
 
     if (!e)
         return NULL;
-    // A tied name that is a buffer as well stays one, and is found to be stored already.
+    // A tied name that is also a buffer remains a buffer, because its data is in the file
+    // already.
     if (as != DSM_ALIAS || module->seen[e - module->dict.at] != DSM_BUFFER)
         module->seen[e - module->dict.at] = as;
     return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
 }
 
-/* Tied layers of a pipeline: only the first stage that has one has it in a layer's file. */
+/* A tied layer's parameter in a pipeline: only the first stage that uses it has it in a layer
+ * file. */
 static bool dsm_is_elsewhere(const ckpt_ds_module *module, const char *name)
 {
     return module->layered && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
 }
 
-/* Mark what buffer_names lists; a listed buffer that is not there is a problem of the file. */
+/* Marks the entries listed in buffer_names; a listed buffer without an entry is a problem of the
+ * file. */
 static int dsm_buffers(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
 {
     const ckpt_value *listed = ckpt_ds_head_get(head, "buffer_names");
@@ -115,7 +118,7 @@ static int dsm_buffers(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_modul
 
 int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
 {
-    // What was noted may be the very absence of a module.
+    // The finding may be that the module is missing.
     if (job->broken)
         return CKPT_OK;
     const ckpt_value *entries = ckpt_value_get(head->model.root, "module");
@@ -146,13 +149,13 @@ void ckpt_ds_module_free(ckpt_ds_module *module)
     ckpt_vec_free(&module->frozen);
 }
 
-/* Where a buffer, or the module's copy of a parameter, lies. */
+/* Storage and offset of a buffer, or of the module's copy of a parameter. */
 typedef struct dsm_place {
     uintptr_t storage;
     uint64_t offset; /* elements */
 } dsm_place;
 
-/* Order for the look-up by storage and offset. */
+/* Sorts by storage, then by offset. */
 static int dsm_by_place(const void *a, const void *b)
 {
     const dsm_place *x = a, *y = b;
@@ -162,7 +165,7 @@ static int dsm_by_place(const void *a, const void *b)
     return x->offset == y->offset ? 0 : x->offset < y->offset ? -1 : 1;
 }
 
-/* Append names to a list for people, up to a few. */
+/* Appends a name to the list in a message, up to DSM_MAX_LISTED names. */
 static bool dsm_list(const ckpt_ds_job *job, const char **text, size_t n, const char *name)
 {
     if (n > DSM_MAX_LISTED)
@@ -172,7 +175,7 @@ static bool dsm_list(const ckpt_ds_job *job, const char **text, size_t n, const 
     return *text != NULL;
 }
 
-/* What is in the module and in no list, by kind; the names are for people. */
+/* Unlisted entries of one class, with their names for the message. */
 typedef struct dsm_left {
     const char *names;
     size_t n;
@@ -183,7 +186,7 @@ static bool dsm_left_add(const ckpt_ds_job *job, dsm_left *left, const ckpt_valu
     return dsm_list(job, &left->names, left->n++, key->as.text.at);
 }
 
-/* Tell of what was left over. */
+/* Reports the unlisted entries of each class. */
 static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_left *tied,
                     const dsm_left *more, const dsm_left *lost)
 {
@@ -195,7 +198,8 @@ static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_
                            "%s: %zu tied names share the elements of another parameter or buffer "
                            "and are not listed by this release (%s)",
                            file, tied->n, tied->names);
-    // Stage 1 and releases before 0.9.1 list no frozen ones: nothing strange there.
+    // Stage 1 and releases before 0.9.1 never list frozen parameters, so that a note would say
+    // nothing.
     if (rc == CKPT_OK && more->n && ckpt_ds_head_get(head, "frozen_param_shapes"))
         rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
                            "%s: %zu parameters are unknown to the optimizer, trained or not, and "
@@ -215,9 +219,10 @@ static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_
 }
 
 /*
- * Is an entry a second name of what lies in one of the places?  Placeholders of stage 3 have a
- * storage each, so that one which is shared by two names ties them; where a writer gave all of them
- * the same, it says nothing.
+ * Returns whether an entry shares its place with a listed entry and so is a tied name. Each
+ * placeholder of stage 3 normally has its own storage, so that two names of one storage are tied; a
+ * storage shared by more listed names proves nothing, because some writers gave all placeholders
+ * the same.
  */
 static bool dsm_is_second(const ckpt_ds_head *head, const ckpt_tensor_value *v,
                           const dsm_place *place, size_t n)
@@ -231,8 +236,8 @@ static bool dsm_is_second(const ckpt_ds_head *head, const ckpt_tensor_value *v,
            (found + 1 == place + n || dsm_by_place(found + 1, found) != 0);
 }
 
-/* What is in the module and nowhere else: tied names, frozen parameters, those that the optimizer
- * was not given, or, before 0.4.2, perhaps buffers. */
+/* Classifies the entries that no list has: tied names, frozen parameters, parameters outside the
+ * optimizer and, before 0.4.2, perhaps buffers. */
 static int dsm_leftovers(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                          const dsm_place *place, size_t n_places)
 {
@@ -256,7 +261,8 @@ static int dsm_leftovers(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_
     return fits ? dsm_tell(job, head, &tied, &more, &lost) : ckpt_fail_memory(job->err);
 }
 
-/* The places of all that is listed; what is empty has one only as a placeholder of stage 3. */
+/* Collects the places of all listed entries. Empty tensors are skipped, because they share address
+ * 0; placeholders of stage 3 are kept. */
 static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module, dsm_place *place)
 {
     size_t n = 0;
@@ -275,7 +281,8 @@ static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module,
     return n;
 }
 
-/* The first floating tensor that is trained, or of which it is known alone that it is no buffer. */
+/* Returns the dtype of the first floating tensor that is trained or, with !trained, is no
+ * buffer. */
 static ckpt_dtype dsm_first_dtype(const ckpt_ds_module *module, bool trained)
 {
     for (uint64_t i = 0; module->seen && i < module->dict.n; i++) {
@@ -344,7 +351,7 @@ int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
                                const ckpt_ds_module *module)
 {
     const bool keeps = ckpt_ds_version_at_least(ckpt_ds_version(&head->model), 0, 19, 8);
-    const bool zero = head->stage > 0; // the script does not read stage 0
+    const bool zero = head->stage > 0; // zero_to_fp32 does not read stage 0
     ckpt_tensor *t = NULL;
     int rc = CKPT_OK;
 
@@ -354,8 +361,8 @@ int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
             continue;
         rc = ckpt_ds_module_add(job, &head->model, &e->key->as.text, e->value->as.tensor,
                                 CKPT_ROLE_BUFFER, &t);
-        // As zero_to_fp32 of the release that saved it: floating buffers become float32, and so did
-        // all others until 0.19.7.
+        // zero_to_fp32 of the release that saved the run converts floating buffers to float32;
+        // until 0.19.7 it converted all others too.
         if (rc == CKPT_OK &&
             (dsm_is_float(t->dtype) || (zero && !keeps && dsm_has_float(t->dtype))))
             t->export_dtype = CKPT_F32;
@@ -363,7 +370,7 @@ int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
     return rc;
 }
 
-/* A frozen parameter of stage 2: kept whole in rank 0's file. */
+/* Adds a frozen parameter of stage 2, which rank 0's file has whole. */
 static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_param *p,
                          const ckpt_ds_index *fragments)
 {
@@ -386,7 +393,7 @@ static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_par
     return ckpt_ds_module_add(job, &head->model, &name, v, CKPT_ROLE_FROZEN, &t);
 }
 
-/* A frozen parameter of stage 3: partitioned like the others, in the model files. */
+/* Adds a frozen parameter of stage 3, which is partitioned over the ranks' model files. */
 static int dsm_add_parts(const ckpt_ds_job *job, const ckpt_ds_head *head,
                          const ckpt_ds_module *module, size_t i)
 {
@@ -419,7 +426,8 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
         rc = head->stage == 3 ? dsm_add_parts(job, head, module, i)
                               : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
-    // Stage 1 and releases before 0.9.1 list none: what is left in the module is frozen.
+    // Stage 1 and releases before 0.9.1 list no frozen parameters, so that the unlisted entries
+    // are taken as frozen.
     for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
         const ckpt_pair *e = &module->dict.at[i];
         if (module->seen[i] == DSM_UNLISTED)
@@ -432,8 +440,8 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
 
 /* ---- tied names ---- */
 
-/* True if the kept name of a tied pair may be absent: it is frozen, and frozen ones are left out.
- */
+/* The owner of a tied pair may be absent, because it is frozen and the caller asked for no frozen
+ * parameters. */
 static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
                          const ckpt_ds_module *module, const ckpt_value *kept)
 {
@@ -449,7 +457,8 @@ static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return false;
 }
 
-/* ZenFlow updates the important columns of the 16-bit copies at each step, the masters later. */
+/* ZenFlow updates the important columns of the 16-bit copies at each step but the masters later, so
+ * that both differ. */
 static bool dsm_lags(const ckpt_ds_head *head)
 {
     const ckpt_value *config = ckpt_ds_head_get(head, "ds_config");
@@ -459,7 +468,7 @@ static bool dsm_lags(const ckpt_ds_head *head)
                .n > 0;
 }
 
-/* Two entries of the module over the same elements. */
+/* Two entries of the module share the same elements. */
 static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
     return a->storage && a->storage == b->storage && a->offset == b->offset &&
@@ -468,8 +477,8 @@ static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *
 }
 
 /*
- * What the module holds under a tied name is the owner's: of its shape and kind, and where it lies
- * elsewhere, of its values, which are compared when they are read.
+ * Attaches the module's tensor of a tied name to its owner as a copy. Shape and kind must agree; if
+ * the storage differs, the values are compared when they are read.
  */
 static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                           const ckpt_pair *pair, ckpt_tensor *owner)
@@ -480,7 +489,7 @@ static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_mo
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     ckpt_tensor *copy = NULL, *end = owner;
 
-    // Stage 3 has placeholders here.
+    // Stage 3 has only placeholders here.
     if (!v || head->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
         return CKPT_OK;
     if (v->ndim != owner->ndim ||
@@ -507,14 +516,14 @@ static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_mo
     int rc = ckpt_map_add_hidden(job->map, name->at, name->n, &like, &copy, job->err);
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_back(job, &head->model, v, copy);
-    // Chains are const to those who read a map; this one is still being made.
+    // `twin` is const for readers of a map, but this map is still being built.
     for (; end->twin; memcpy(&end, &end->twin, sizeof end))
         ;
     end->twin = copy;
     return rc;
 }
 
-/* Add one pair of shared_params: the kept name must be there, and must not be tied itself. */
+/* Adds one pair of shared_params: the owner must exist and must not be tied itself. */
 static int dsm_alias(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                      const ckpt_pair *pair)
 {
@@ -526,7 +535,7 @@ static int dsm_alias(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module 
                          head->model.path);
     if (dsm_no_tie(head, module, pair) &&
         ckpt_map_index(job->map, alias->as.text.at, alias->as.text.n) != SIZE_MAX)
-        return CKPT_OK; // not tied, only empty as well
+        return CKPT_OK; // both are empty, not tied
     size_t i = ckpt_map_index(job->map, kept->as.text.at, kept->as.text.n);
     if (i == SIZE_MAX && dsm_may_lack(job, head, module, kept))
         return ckpt_map_note(
@@ -582,7 +591,8 @@ static bool dsm_is_expert(const char *name)
     return ckpt_ds_expert_number(name, &at, &n, &number);
 }
 
-/* The module lacks a trained parameter: that of a tied layer stands in another stage's file. */
+/* Reports a trained parameter that the module lacks, unless another stage's file has it (tied
+ * layer). */
 static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const ckpt_tensor *t)
 {
     const char *where = dsm_is_expert(t->name) ? "an expert" : "a layer";

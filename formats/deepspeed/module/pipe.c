@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe.c: pipeline stages: which layers are whose, and the module of a stage from its layers'
- * files.
+ * pipe.c: Assigns layers to pipeline stages, and builds a stage's module from its layer files.
  *
- * The model file of a stage has no module.  Weights and buffers lie in one file per layer
- * (deepspeed/runtime/pipe/module.py, save_state_dict), under names without the layer's number,
- * which all other files put before them: "weight" of layer 3 is "3.weight".  Stages hold layers in
- * ascending order.  With ZeRO param_shapes show where a stage begins.  Without, masters and moments
- * have no names: their shapes are followed over the layers, and it is said when they do not fit.
- * Parameters of a tied layer ("tied_modules.KEY.weight") are kept by every stage that uses it,
- * while only the first has it in a layer's file.
+ * A stage's model file has no module. Weights and buffers are in one file per layer
+ * (deepspeed/runtime/pipe/module.py, save_state_dict) and their names there lack the layer number,
+ * which all other files prepend: "weight" of layer 3 is "3.weight". Stages hold layers in ascending
+ * order. With ZeRO, param_shapes show the first layer of each stage. Without ZeRO, masters and
+ * moments have no names, so that their shapes are matched to the layers in order; a note reports a
+ * mismatch. Every stage that uses a tied layer has its parameters ("tied_modules.KEY.weight"), but
+ * only the first stage has them in a layer file.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 
 enum { DSI_MAX_LOANS = 4096 };
 
-/* A tensor of a layer's file. */
+/* A tensor of a layer file. */
 typedef struct dsi_entry {
     uint64_t layer;
     const ckpt_text *name; /* without the number */
@@ -30,7 +29,7 @@ typedef struct dsi_entry {
 CKPT_VEC(dsi_entries, dsi_entry);
 CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
 
-/* A name that a stage's param_shapes have. */
+/* A name in a stage's param_shapes. */
 typedef struct dsi_name {
     ckpt_text text; /* with the number */
     uint64_t layer;
@@ -39,8 +38,7 @@ typedef struct dsi_name {
 
 CKPT_VEC(dsi_names, dsi_name);
 
-/* An entry of a layer that a stage trains too, though the layer is an earlier stage's: it is tied.
- */
+/* An entry of an earlier stage's layer that another stage trains too, because the layer is tied. */
 typedef struct dsi_loan {
     ckpt_text name; /* without the number */
     uint64_t layer;
@@ -51,24 +49,24 @@ CKPT_VEC(dsi_loans, dsi_loan);
 
 /* A stage: layers from .. to-1. */
 typedef struct dsi_stage {
-    uint64_t first; /* lowest layer that only its param_shapes name; UINT64_MAX: none */
+    uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
     uint64_t from, to;
-    bool whole;         /* ZeRO: param_shapes were there */
+    bool whole;         /* ZeRO: param_shapes present */
     dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
 } dsi_stage;
 
 struct ckpt_ds_pipe {
     dsi_stage *stage;
     uint32_t n, tp;
-    ckpt_maps open;    /* files that entries and masters are of */
-    dsi_names name;    /* of all stages; with ZeRO */
-    dsi_entries entry; /* of all layers, ascending; without ZeRO */
+    ckpt_maps open;    /* files of the entries and masters */
+    dsi_names name;    /* names of all stages (ZeRO only) */
+    dsi_entries entry; /* entries of all layers, ascending (without ZeRO) */
     dsi_loans loan;
 };
 
-/* ---- what the model files say ---- */
+/* ---- reading the model files ---- */
 
-/* The layer's number before a name; false for the names of tied layers. */
+/* Reads the layer number of a name; false for names of tied layers, which have none. */
 static bool dsi_layer(const ckpt_text *name, uint64_t *out)
 {
     uint64_t n = 0, i = 0;
@@ -79,7 +77,7 @@ static bool dsi_layer(const ckpt_text *name, uint64_t *out)
     return i > 0 && i < name->n && name->at[i] == '.';
 }
 
-/* Note the names of one dict of param_shapes that begin with a layer's number. */
+/* Collects the names of one param_shapes dict that begin with a layer number. */
 static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *shapes)
 {
     ckpt_dict dict = ckpt_value_map(shapes);
@@ -96,11 +94,11 @@ static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *
     return true;
 }
 
-/* A state's first tensor that is no step count: it has the parameter's shape. */
+/* Returns a state's first tensor except the step count, because it has the parameter's shape. */
 static const ckpt_value *dsi_moment(ckpt_dict states, int64_t number)
 {
     for (uint64_t i = 0; i < states.n; i++) {
-        // Written in ascending order: usually the first look finds it.
+        // States are written in ascending order, so that the first look usually succeeds.
         const ckpt_pair *p = &states.at[((uint64_t)number + i) % states.n];
         ckpt_dict state = ckpt_value_map(p->value);
         if (p->key->kind != CKPT_V_INT || p->key->as.i != number)
@@ -113,8 +111,8 @@ static const ckpt_value *dsi_moment(ckpt_dict states, int64_t number)
     return NULL;
 }
 
-/* Without ZeRO: a tensor for each parameter of the one group; none where there are several groups.
- */
+/* Without ZeRO: collects one tensor per parameter of the only group; none if the optimizer has
+ * several groups. */
 static bool dsi_masters(dsi_stage *st, const ckpt_value *optimizer)
 {
     ckpt_seq groups = ckpt_value_seq(ckpt_value_get(optimizer, "fp32_groups"));
@@ -141,8 +139,8 @@ static bool dsi_masters(dsi_stage *st, const ckpt_value *optimizer)
     return true;
 }
 
-/* Open a file for the survey; *out is NULL where a collecting reader will hear of the damage later.
- */
+/* Opens a file before the stages are read. When the caller collects findings, *out is NULL for a
+ * damaged file, because its later read reports the damage. */
 static int dsi_open(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const char *path,
                     const ckpt_value **out)
 {
@@ -165,7 +163,7 @@ static int dsi_open(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const char *path
     return CKPT_OK;
 }
 
-/* One stage's model file. */
+/* Reads the names or masters of one stage's model file. */
 static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage, const char *path)
 {
     dsi_stage *st = &pipe->stage[stage];
@@ -188,7 +186,7 @@ static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     return rc == CKPT_OK && !fits ? ckpt_fail_memory(job->err) : rc;
 }
 
-/* Note that a stage trains an entry of an earlier stage's layer. */
+/* Records an entry of an earlier stage's layer that a stage trains too. */
 static int dsi_lend(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const dsi_loan *loan)
 {
     dsi_loan *slot = pipe->loan.n < DSI_MAX_LOANS ? ckpt_vec_push(&pipe->loan) : NULL;
@@ -204,7 +202,7 @@ static int dsi_lend(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const dsi_loan *
 
 /* ---- stages from names ---- */
 
-/* By bytes, shorter first, then by stage. */
+/* Sorts by length, then bytes, then stage. */
 static int dsi_by_name(const void *a, const void *b)
 {
     const dsi_name *x = a, *y = b;
@@ -217,7 +215,8 @@ static int dsi_by_name(const void *a, const void *b)
     return x->stage == y->stage ? 0 : x->stage < y->stage ? -1 : 1;
 }
 
-/* The lowest layer of each stage; a name that an earlier stage has too is not its own, but lent. */
+/* Finds the lowest layer of each stage. A name that an earlier stage also lists belongs to a tied
+ * layer of that stage. */
 static int dsi_lowest(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
 {
     int rc = CKPT_OK;
@@ -240,8 +239,8 @@ static int dsi_lowest(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
     return rc;
 }
 
-/* Each stage reaches to the first layer of the next; layers that nobody names stand with the one
- * before. */
+/* A stage ends at the first layer of the next; a layer that no stage names joins the preceding
+ * stage. */
 static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds_job *job)
 {
     uint64_t next = UINT64_MAX;
@@ -265,7 +264,7 @@ static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds_job *job)
 
 /* ---- stages from shapes ---- */
 
-/* The tensors of all layers, of tensor-parallel rank 0. */
+/* Reads the tensors of all layers of tensor-parallel rank 0. */
 static int dsi_entries_read(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     const ckpt_value *root = NULL;
@@ -296,7 +295,8 @@ static bool dsi_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* The only entry before `end`, from *at on, that has a master's shape; false: none, or several. */
+/* Finds the only entry before `end` with a master's shape, at or after *at; false if none or
+ * several have it. */
 static bool dsi_only(const ckpt_ds_pipe *pipe, const ckpt_tensor_value *master, size_t end,
                      size_t *at)
 {
@@ -315,8 +315,8 @@ static bool dsi_only(const ckpt_ds_pipe *pipe, const ckpt_tensor_value *master, 
 }
 
 /*
- * Do a stage's masters fit the layers from entry `begin` on, after `tied` of them that are earlier
- * layers'?  *end: behind its last entry.
+ * Returns whether a stage's masters match the layers from entry `begin` on, after its first `tied`
+ * masters, which belong to earlier layers. *end is the entry after the stage's last.
  */
 static bool dsi_fits(const ckpt_ds_pipe *pipe, const dsi_stage *st, size_t begin, size_t tied,
                      size_t *end)
@@ -326,7 +326,7 @@ static bool dsi_fits(const ckpt_ds_pipe *pipe, const dsi_stage *st, size_t begin
     *end = begin + n;
     if (n == 0 || n > pipe->entry.n - begin)
         return false;
-    // A stage ends with a layer.
+    // A stage cannot end within a layer.
     if (*end < pipe->entry.n && pipe->entry.at[*end].layer == pipe->entry.at[*end - 1].layer)
         return false;
     for (size_t i = 0; i < n; i++) {
@@ -340,7 +340,7 @@ static bool dsi_fits(const ckpt_ds_pipe *pipe, const dsi_stage *st, size_t begin
     return true;
 }
 
-/* Note the entries of earlier layers that a stage trains too. */
+/* Records the entries of earlier layers that a stage trains too. */
 static int dsi_borrow(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage, size_t begin,
                       size_t tied)
 {
@@ -348,7 +348,7 @@ static int dsi_borrow(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < tied; i++, at++) {
-        // It was found before.
+        // dsi_fits() has found it, so that this cannot fail.
         (void)dsi_only(pipe, pipe->stage[stage].master.at[i], begin, &at);
         const dsi_entry *e = &pipe->entry.at[at];
         rc = dsi_lend(pipe, job, &(dsi_loan){*e->name, e->layer, stage});
@@ -356,8 +356,8 @@ static int dsi_borrow(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     return rc;
 }
 
-/* Nothing says which layers are whose: the first stage takes all, and masters stay without names.
- */
+/* Without a unique split into stages, the first stage gets all layers and the masters remain
+ * unnamed. */
 static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
 {
     for (uint32_t s = 0; s < pipe->n; s++) {
@@ -368,7 +368,8 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
     size_t trained = 0;
     for (uint32_t s = 0; s < pipe->n; s++)
         trained += pipe->stage[s].master.n;
-    // layers may be tied, and are then in two stages' optimizers
+    // Tied layers occur in two stages' optimizers, so that the count alone proves no missing
+    // file.
     if (trained > pipe->entry.n)
         return ckpt_map_note(
             job->map, CKPT_WARNING, job->err,
@@ -405,7 +406,7 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_
     return rc;
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
                      const char *const *model, uint32_t n)
@@ -449,7 +450,7 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
 
 /* ---- the module of a stage ---- */
 
-/* Does the stage want this entry of a layer's file? */
+/* The stage needs this entry of a layer file. */
 static bool dsi_wants(const ckpt_ds_pipe *pipe, uint32_t stage, uint64_t layer,
                       const ckpt_text *name)
 {
@@ -466,7 +467,7 @@ static bool dsi_wants(const ckpt_ds_pipe *pipe, uint32_t stage, uint64_t layer,
     return false;
 }
 
-/* The entries of a stage's layers, while their files are read. */
+/* Entries collected while a stage's layer files are read. */
 typedef struct dsi_taking {
     ckpt_ds_job *job;
     ckpt_ds_head *head;
@@ -475,7 +476,7 @@ typedef struct dsi_taking {
     ckpt_ds_pairs pairs;
 } dsi_taking;
 
-/* One layer's file: its entries join the module under the layer's number. */
+/* Adds the entries of one layer file to the module, prefixed with the layer number. */
 static int dsi_take(void *ctx, ckpt_ds_shard *s)
 {
     dsi_taking *t = ctx;
@@ -496,7 +497,7 @@ static int dsi_take(void *ctx, ckpt_ds_shard *s)
     return ckpt_ds_shard_merge(t->job, &t->head->model, s);
 }
 
-/* A name in any dict of param_shapes. */
+/* Returns a name's shape from any dict of param_shapes. */
 static const ckpt_value *dsi_shape(const ckpt_ds_head *head, const ckpt_text *name)
 {
     const ckpt_value *shapes = ckpt_value_get(head->model.root, "param_shapes");
@@ -508,7 +509,7 @@ static const ckpt_value *dsi_shape(const ckpt_ds_head *head, const ckpt_text *na
     return found;
 }
 
-/* Is a tensor of the shape that param_shapes have as ints? */
+/* A tensor has the shape given as a list of ints in param_shapes. */
 static bool dsi_is_of(const ckpt_value *v, const ckpt_value *shape)
 {
     ckpt_seq sizes = ckpt_value_seq(shape);
@@ -521,7 +522,7 @@ static bool dsi_is_of(const ckpt_value *v, const ckpt_value *shape)
     return same;
 }
 
-/* Is a name in buffer_names? */
+/* The name is in buffer_names. */
 static bool dsi_is_buffer(const ckpt_ds_head *head, const ckpt_text *name)
 {
     ckpt_seq list = ckpt_value_seq(ckpt_value_get(head->model.root, "buffer_names"));
@@ -533,8 +534,9 @@ static bool dsi_is_buffer(const ckpt_ds_head *head, const ckpt_text *name)
 }
 
 /*
- * Give the entry of a tied layer the name that the model file has for it: the one entry that is not
- * listed itself, of that name behind the number, and of that shape (NULL: a buffer, of any).
+ * Renames the entry of a tied layer to its name in the model file. The entry must be the only
+ * unlisted one with the same name after the number and the same shape; NULL, for a buffer, allows
+ * any shape.
  */
 static void dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_value *tied,
                            const ckpt_value *shape)
@@ -559,7 +561,7 @@ static void dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_
         found->key = tied;
 }
 
-/* The names of tied parameters and buffers. */
+/* Renames all tied parameters and buffers. */
 static void dsi_tied(const ckpt_ds_head *head, ckpt_ds_pairs *pairs)
 {
     ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(head->model.root, "param_shapes"));

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe.h: pipeline stages: which layers are whose, and the module of a stage from its layers'
- * files.
+ * pipe.h: Assigns layers to pipeline stages, and builds a stage's module from its layer files.
  */
 #ifndef CKPT_FORMATS_DS_PIPE_H
 #define CKPT_FORMATS_DS_PIPE_H
 
 #include "formats/deepspeed/layout/head.h"
 
-/* Before the names of what several layers share. */
+/* Prefix of the parameters of tied layers. */
 #define CKPT_DS_TIED "tied_modules."
 
-/* Which layers of a pipeline are whose. */
+/* Assignment of layers to pipeline stages. */
 typedef struct ckpt_ds_pipe ckpt_ds_pipe;
 
 /*
- * Look over all n stages before one of them is read; model[s] is the model file of stage s.
+ * Assigns the layers of all n stages before a stage is read, because a stage ends where the next
+ * begins. model[s] is the path of stage s's model file.
  *
- * out  also after a failure it must be freed
+ * out  the caller frees it, even after a failure
  */
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
                      const char *const *model, uint32_t n);
 
-/* Free it, and close the files it was found in; NULL is fine. */
+/* Frees the assignment and closes its files; NULL is allowed. */
 void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe);
 
-/* The module of the stage that dir->mp belongs to, from its layers' files. */
+/* Builds the module of the stage of dir->mp from its layer files. */
 int ckpt_ds_pipe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
                         const ckpt_ds_pipe *pipe);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * set.c: another module for the model file, its entries from several files.
+ * set.c: Sets the model file's module to entries of several files.
  */
 #include <string.h>
 
 #include "formats/deepspeed/module/module.h"
 
-/* No name may stand in two of the files that make up the module. */
+/* Fails if a name occurs in two of the module's files, because one of them is then from another
+ * run. */
 static int dsa_twice(ckpt_ds_job *job, ckpt_dict dict)
 {
     ckpt_ds_index names;

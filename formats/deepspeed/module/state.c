@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: a run's parameter groups and optimizer values in the form that writers take
- * (libckpt/map/state.h), and its step counts as tensors.
+ * state.c: Converts a run's parameter groups and optimizer values to the writers' form
+ * (libckpt/map/state.h), and adds step counts as tensors.
  *
- * Parameters come in the order the optimizer was given them, which is the order of param_shapes but
- * for round_robin_gradients; sub-groups of stage 3 are joined to the groups that they were cut
- * from.
+ * Parameters have the optimizer's order, which differs from param_shapes only under
+ * round_robin_gradients; sub-groups of stage 3 are joined into their parameter groups.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,9 +14,9 @@
 
 #define DSR_SUB_GROUP UINT64_C(1000000000) /* DeepSpeed's default of sub_group_size */
 
-/* ---- what the whole run has in common ---- */
+/* ---- values of the whole run ---- */
 
-/* The user's configuration, which both of rank 0's files carry; NULL before 0.4.0. */
+/* Returns the user's configuration, which both files of rank 0 have; NULL before 0.4.0. */
 static const ckpt_value *dsr_config(const ckpt_ds_head *head)
 {
     const ckpt_value *config =
@@ -36,7 +35,7 @@ static bool dsr_is_on(const ckpt_value *config, const char *part, const char *ke
     return ckpt_value_as_int(ckpt_value_get(ckpt_value_get(config, part), key), &on) && on;
 }
 
-/* The dtype that the configuration asks for; NONE: neither 16-bit one. */
+/* Returns the 16-bit dtype enabled in the configuration, or NONE. */
 static ckpt_dtype dsr_configured_dtype(const ckpt_ds_head *head)
 {
     const ckpt_value *config = dsr_config(head);
@@ -46,12 +45,13 @@ static ckpt_dtype dsr_configured_dtype(const ckpt_ds_head *head)
     return dsr_is_on(config, "fp16", "enabled") ? CKPT_F16 : CKPT_DTYPE_NONE;
 }
 
-/* What the run trained in, by its module or as configured; NONE when nothing says. */
+/* Returns the training dtype by the module, otherwise by the configuration; NONE if neither has
+ * it. */
 static ckpt_dtype dsr_dtype(const ckpt_ds_head *head, const ckpt_ds_module *module)
 {
     ckpt_dtype configured = dsr_configured_dtype(head), d = ckpt_ds_module_dtype(module);
 
-    // Stage 3 leaves placeholders, which old releases made in F32 whatever the run was.
+    // Stage 3 stores placeholders, which old releases created in F32 whatever the run's dtype.
     if (d == CKPT_DTYPE_NONE || (d == CKPT_F32 && head->stage == 3 && configured != d))
         return configured != CKPT_DTYPE_NONE ? configured : d;
     return d;
@@ -89,7 +89,7 @@ int ckpt_ds_state_new(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_
     return rc;
 }
 
-/* A pad between parameters, or the option that makes them. */
+/* The flat groups have padding between parameters, or the run enables it. */
 static bool dsr_aligned(const ckpt_ds_head *head)
 {
     ckpt_seq all = ckpt_value_seq(ckpt_value_get(head->optim.optim, "param_alignment_paddings"));
@@ -105,8 +105,8 @@ static bool dsr_aligned(const ckpt_ds_head *head)
     return dsr_is_on(dsr_config(head), "zero_optimization", "parameter_alignment");
 }
 
-/* The longest interval of legacy stage 1, over all ranks: groups that are smaller have a shorter
- * one. */
+/* Returns the longest interval of legacy stage 1 over all ranks, because smaller groups have a
+ * shorter one. */
 static uint64_t dsr_interval(const ckpt_ds_head *head, const ckpt_ds_layout *layout)
 {
     uint64_t longest = 0;
@@ -120,7 +120,7 @@ static uint64_t dsr_interval(const ckpt_ds_head *head, const ckpt_ds_layout *lay
 
 /* ---- sub-groups ---- */
 
-/* sub_group_size as the configuration has it, an int or a float like 1e9. */
+/* Returns sub_group_size of the configuration, an int or a float like 1e9. */
 static uint64_t dsr_configured_size(const ckpt_ds_head *head)
 {
     const ckpt_value *zero = ckpt_value_get(dsr_config(head), "zero_optimization");
@@ -133,10 +133,10 @@ static uint64_t dsr_configured_size(const ckpt_ds_head *head)
 }
 
 /*
- * The sizes that give the sub-groups the file has: more than *low, at most *high elements.  A
- * sub-group is closed behind the parameter that makes its count reach the size, so every count
- * before a parameter was below it, and the whole of a sub-group was not, unless it is a group's
- * last.
+ * Bounds the values of sub_group_size that yield the file's sub-groups: more than *low, at most
+ * *high elements. DeepSpeed closes a sub-group after the parameter that makes its count reach the
+ * size, so that the count before each parameter is below the size, and the total of a sub-group is
+ * not, except for a group's last.
  */
 static void dsr_size_bounds(const ckpt_ds_layout *layout, uint64_t *low, uint64_t *high)
 {
@@ -154,7 +154,7 @@ static void dsr_size_bounds(const ckpt_ds_layout *layout, uint64_t *low, uint64_
     }
 }
 
-/* The configured size where the sub-groups bear it out, else one that they do. */
+/* Returns the configured size if it yields the sub-groups, otherwise another that does. */
 static int dsr_sub_group_size(const ckpt_ds_job *job, const ckpt_ds_head *head,
                               const ckpt_ds_layout *layout, uint64_t *out)
 {
@@ -176,13 +176,13 @@ static int dsr_sub_group_size(const ckpt_ds_job *job, const ckpt_ds_head *head,
 
 /* ---- parameter groups ---- */
 
-/* Parameter group of a parameter. */
+/* Returns the index of a parameter's parameter group. */
 static size_t dsr_of(const ckpt_ds_layout *layout, const ckpt_ds_param *p)
 {
     return p->group < layout->group.n ? layout->group.at[p->group].of : 0;
 }
 
-/* The map's tensor of a parameter, at the end of the state's. */
+/* Appends the map's tensor of a parameter to the state's parameters. */
 static int dsr_add_param(const ckpt_ds_job *job, ckpt_state *state, const ckpt_ds_param *p)
 {
     size_t at = ckpt_map_index(job->map, p->name, p->n_name);
@@ -198,9 +198,9 @@ static int dsr_add_param(const ckpt_ds_job *job, ckpt_state *state, const ckpt_d
 }
 
 /*
- * The order of round_robin_gradients, which stage12.c finds wherever the option is on; but a run of
- * stage 1 ignored it before 0.13.0 (engine.py, _configure_zero_optimizer), and some releases write
- * 2 for it.
+ * Returns the order of round_robin_gradients, or NULL. stage12.c computes it whenever the option is
+ * on, but stage 1 ignored the option before 0.13.0 (engine.py, _configure_zero_optimizer), and some
+ * releases store 2 as the stage of such a run.
  */
 static const uint64_t *dsr_round_robin(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                                        size_t group)
@@ -214,7 +214,8 @@ static const uint64_t *dsr_round_robin(const ckpt_ds_head *head, const ckpt_ds_l
     return head->stage < 3 && group < layout->group.n ? layout->group.at[group].order : NULL;
 }
 
-/* The parameters of one group, all its lanes: they follow each other in the layout too. */
+/* Adds one group's parameters of all expert-parallel ranks, which are adjacent in the layout
+ * too. */
 static int dsr_add_params(const ckpt_ds_job *job, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout, ckpt_state *state, const ckpt_group *group)
 {
@@ -231,7 +232,8 @@ static int dsr_add_params(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return rc;
 }
 
-/* Lanes of a parameter group, whose first flat group is `flat`. */
+/* Returns the number of expert-parallel ranks of a parameter group; `flat` is its first flat
+ * group. */
 static uint32_t dsr_lanes(const ckpt_ds_layout *layout, size_t group, size_t flat)
 {
     bool has = flat < layout->group.n && layout->group.at[flat].of == group;
@@ -239,7 +241,7 @@ static uint32_t dsr_lanes(const ckpt_ds_layout *layout, size_t group, size_t fla
     return has && layout->group.at[flat].lanes > 1 ? layout->group.at[flat].lanes : 1;
 }
 
-/* What the optimizer keeps for a group, whose first flat group is `flat`. */
+/* Sets a group's hyper-parameters and optimizer state; `flat` is its first flat group. */
 static void dsr_set_values(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                            const ckpt_state *state, size_t g, size_t flat, ckpt_group *out)
 {
@@ -252,7 +254,7 @@ static void dsr_set_values(const ckpt_ds_head *head, const ckpt_ds_layout *layou
         out->entry = NULL;
 }
 
-/* All groups: parameters, hyper-parameters, and what the optimizer keeps for each. */
+/* Adds all groups with their parameters, hyper-parameters and optimizer state. */
 static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout, ckpt_state *state)
 {
@@ -281,7 +283,7 @@ static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
 
 /* ---- step counts ---- */
 
-/* A tensor without axes whose bytes are an F32. */
+/* A scalar F32 tensor with stored bytes. */
 static bool dsr_is_f32(const ckpt_value *v)
 {
     return v && v->kind == CKPT_V_TENSOR && v->as.tensor->dtype == CKPT_F32 &&
@@ -289,7 +291,7 @@ static bool dsr_is_f32(const ckpt_value *v)
            !(v->as.tensor->flags & (CKPT_TENSOR_NEG | CKPT_TENSOR_CONJ));
 }
 
-/* Point to its bytes in the file. */
+/* Locates a scalar's bytes in the file. */
 static int dsr_in_file(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tensor_value *t,
                        ckpt_ds_scalar *out)
 {
@@ -337,11 +339,11 @@ int ckpt_ds_state_add_scalar(const ckpt_ds_job *job, const char *kind, const cha
                          : rc;
 }
 
-/* The step count of every parameter whose optimizer keeps one, as rank 0 has it: all ranks were
- * found to agree. */
+/* Adds a step count for every parameter whose optimizer has one. Rank 0's value is enough, because
+ * the reader has checked that all ranks agree. */
 static int dsr_add_steps(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout)
 {
-    uint32_t known = UINT32_MAX; // the flat group that `step` is of
+    uint32_t known = UINT32_MAX; // flat group of `step`
     ckpt_ds_scalar step = {0};
     bool own = false;
     int rc = CKPT_OK;
@@ -361,7 +363,7 @@ static int dsr_add_steps(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_
     return rc;
 }
 
-/* Optimizer state leaves as F32, whatever a run kept it in. */
+/* Exports optimizer state as F32, because a run may have kept it in 16 bits. */
 static void dsr_export_states(ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c: entries of a dict, found by name.
+ * index.c: Finds entries of a dict by name.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/deepspeed/shard/index.h"
 
-/* By bytes, shorter first: names may hold anything, NULs too. */
+/* Sorts by bytes, a prefix first. strcmp() would stop at NUL, which a name may contain. */
 static int dsk_text_compare(const ckpt_text *a, const ckpt_text *b)
 {
     uint64_t n = a->n < b->n ? a->n : b->n;
@@ -18,7 +18,7 @@ static int dsk_text_compare(const ckpt_text *a, const ckpt_text *b)
     return a->n == b->n ? 0 : a->n < b->n ? -1 : 1;
 }
 
-/* Order of an index. */
+/* Sort order of an index. */
 static int dsk_by_key(const void *a, const void *b)
 {
     const ckpt_pair *const *x = a, *const *y = b;

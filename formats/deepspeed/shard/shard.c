@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c: one .pt file of a tag folder: its tree, its sources, the flat tensors and step counts
- * in it.
+ * shard.c: Reads one .pt file of a tag folder: its tree, sources, flat tensors and step counts.
  *
- * A shard's own map is read, what is needed goes into the large map, and the shard is closed: a
- * folder of a thousand ranks never has more than a few trees in memory.  The first of the others
- * stays open until the last: ranks mostly write the same pickle over bytes of their own, and then
- * have its tree (ckpt_read_beside).
+ * The reader copies the needed parts of a shard's own map to the output map and closes the shard,
+ * so that a folder of a thousand ranks never has more than a few trees in memory. The first file of
+ * the other ranks remains open until the last is read, because ranks mostly write the same pickle
+ * with other tensor bytes and then share its tree (ckpt_read_beside).
  *
- * That map lists every tensor of the file, though layouts ask the tree for theirs.  The list is
- * where each is held against its record, where expanded ones are bounded, and where sources of
- * big-endian files learn their word: a tensor that no layout knows must not be a damaged one that
- * nobody has looked at.  It takes no measurable part of the time (5000 parameters on 4 ranks).
+ * The shard's map lists every tensor of the file, although layouts use only the tree. The list is
+ * needed because it checks each tensor against its record, bounds expanded tensors, and sets the
+ * unit of byte reversal for big-endian sources: otherwise a damaged tensor that no layout uses
+ * would remain undetected. It takes no measurable part of the time (5000 parameters on 4 ranks).
  *
- * Sources go over one by one, when a layout first names them (s->source), not all at once as merge
- * and adopt have it (map/merge.h): most records of a shard are copies that no map needs, and
- * `verify` counts what a map names.
+ * Sources are copied one by one when a layout first uses them (s->source), not all at once as in
+ * map/merge.h, because most records of a shard are copies that no output map needs, and `verify`
+ * counts the sources of a map.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,15 +31,15 @@
 /* Files read ahead per thread. */
 enum { DSS_AHEAD = 4, DSS_AHEAD_SMALL = 16 };
 
-/* True for failures that are about the file, so that a collecting reader may go on with the next
- * one. */
+/* The failure concerns one file only, so that a reader that collects findings may continue with the
+ * next. */
 static bool dss_about_file(int code)
 {
     return code == CKPT_EFORMAT || code == CKPT_EUNSAFE || code == CKPT_EUNSUPPORTED ||
            code == CKPT_EMISSING;
 }
 
-/* One value a file, rather than a shard's dict. */
+/* The files have one value each instead of a shard's dict. */
 static bool dss_small(ckpt_ds_content kind)
 {
     return kind == CKPT_DS_VALUES || kind == CKPT_DS_STEPS;
@@ -55,7 +54,8 @@ typedef struct dss_read_file {
     ckpt_err err;
 } dss_read_file;
 
-/* Take over what reading a file gave: a map, or a failure that a collecting reader only notes. */
+/* Takes the map of a file that a thread has read, or its failure, which becomes a finding when the
+ * caller collects. */
 static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_ds_content kind)
 {
     const bool small = dss_small(kind);
@@ -72,7 +72,7 @@ static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_d
         return f->rc;
     }
     s->root = s->map->values;
-    // A layer without parameters has a file without entries.
+    // The file of a layer without parameters has no entries, so that an empty dict is valid.
     if (s->map->files.n == 1 && s->root &&
         (small || s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
         return CKPT_OK;
@@ -83,7 +83,7 @@ static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_d
                            s->path);
 }
 
-/* Make a shard of a file that was read. */
+/* Opens a shard from a file that a thread has read. */
 static int dss_enter(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_ds_content kind)
 {
     int rc = dss_take(job, s, f, kind);
@@ -115,7 +115,7 @@ int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *p
 
 /* ---- many files ---- */
 
-/* A batch of files, read by a few threads. */
+/* A batch of files read by several threads. */
 typedef struct dss_batch {
     ckpt_read_file *read;
     ckpt_ds_content kind;
@@ -125,8 +125,7 @@ typedef struct dss_batch {
     dss_read_file *file;
 } dss_batch;
 
-/* The step count that a file holds: a value of its tree, or a tensor of one element, whose bytes
- * are read here. */
+/* Reads the step count of a file, which is a value of its tree or a one-element tensor. */
 static int dss_read_step(dss_read_file *f, const char *path)
 {
     const ckpt_ds_job alone = {.err = &f->err};
@@ -137,7 +136,7 @@ static int dss_read_step(dss_read_file *f, const char *path)
     return rc;
 }
 
-/* What a thread does with one file. */
+/* Reads one file (runs in a thread). */
 static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     dss_batch *b = ctx;
@@ -146,7 +145,7 @@ static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
     (void)worker;
     (void)err;
     memset(f, 0, sizeof *f);
-    // A failure is kept with the file: which one is told must not depend on the threads.
+    // The failure stays with its file, because the reported one must not depend on thread order.
     f->rc = b->read(&f->map, b->part[item].path, &b->beside, &f->err);
     if (f->rc == CKPT_OK && b->kind == CKPT_DS_STEPS)
         f->rc = dss_read_step(f, b->part[item].path);
@@ -154,8 +153,8 @@ static int dss_read_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *er
 }
 
 /*
- * Read a batch and hand its files on in order; files behind a failure are dropped.  Of ranks, the
- * first that could be read stays open, for the others to be held against.
+ * Reads a batch and passes its files on in order; files after a failure are dropped. With keep, the
+ * first readable file remains open as the template for the others.
  */
 static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, ckpt_ds_shard_fn fn, void *ctx)
 {
@@ -229,7 +228,7 @@ int ckpt_ds_shard_merge(const ckpt_ds_job *job, ckpt_ds_shard *into, ckpt_ds_sha
     into->source = source ? source : into->source;
     if (!file || !source)
         return ckpt_fail_memory(job->err);
-    // A reader knows the map as it was.
+    // A reader caches the map's old state.
     ckpt_reader_free(into->reader);
     into->reader = NULL;
     memcpy(file + n_files, from->file, from->map->files.n * sizeof *file);
@@ -256,7 +255,7 @@ int ckpt_ds_shard_source(const ckpt_ds_job *job, ckpt_ds_shard *s, uint32_t sour
     return CKPT_OK;
 }
 
-/* Elements of a tensor value; its shape was checked when it was read. */
+/* Counts the elements of a tensor value; false on overflow. */
 static bool dss_elems(const ckpt_tensor_value *t, uint64_t *out)
 {
     *out = 1;
@@ -308,7 +307,7 @@ int ckpt_ds_shard_back(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tens
     return rc == CKPT_OK ? ckpt_view_back(job->map, t, v, source, s->path, job->err) : rc;
 }
 
-/* One element of a numeric dtype as a double. */
+/* Converts one element of a numeric dtype to double. */
 static bool dss_number(ckpt_dtype d, const void *bytes, double *out)
 {
     ckpt_cast_fn cast = ckpt_cast_find(CKPT_F64, d);
@@ -329,7 +328,7 @@ static bool dss_number(ckpt_dtype d, const void *bytes, double *out)
     return true;
 }
 
-/* Read a tensor of one element. */
+/* Reads a one-element tensor. */
 static int dss_scalar(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tensor_value *v,
                       bool *has, double *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: a shard's tree of values, copied into the large map's arena.
+ * tree.c: Copies a shard's tree of values into the output map's arena.
  */
 #include <string.h>
 
@@ -15,17 +15,18 @@ typedef struct dst_storage {
 typedef struct dst_copy {
     const ckpt_ds_job *job;
     ckpt_ds_shard *shard;
-    dst_storage *storage; /* one per source of the shard, filled on first use */
+    dst_storage *storage; /* one per source of the shard, set on first use */
 } dst_copy;
 
-/* A text in the large map's arena. */
+/* Copies a text into the output map's arena. */
 static bool dst_text(ckpt_arena *arena, const ckpt_text *from, ckpt_text *to)
 {
     to->at = ckpt_arena_string(arena, from->at ? from->at : "", from->n);
     return to->at != NULL;
 }
 
-/* Storages keep their identity; their source becomes the large map's. */
+/* Copies a storage once, so that shared storages remain shared; its source becomes the output
+ * map's. */
 static bool dst_storage_copy(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 {
     dst_copy *c = ctx;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: stage 0: groups of DeepSpeed's Muon, which list their matrices by size.
+ * muon.c: Matches unnamed states of DeepSpeed's Muon, whose groups list matrices by size (stage 0).
  *
- * Which half of it a parameter belongs to is told by its name and its axes (set_optimizer_flags of
- * deepspeed/__init__.py); the class then sorts the matrices of each group, equal sizes in the
- * module's order (original_muon.py).
+ * A parameter's name and number of axes select its half of Muon (set_optimizer_flags of
+ * deepspeed/__init__.py). The class then sorts the matrices of each group by size; equal sizes keep
+ * the module's order (original_muon.py).
  */
 #include <string.h>
 #include <strings.h>
 
 #include "formats/deepspeed/stage0/entry.h"
 
-/* What a group says of itself; *muon: it is of the matrices.  False: nothing. */
+/* Reads a group's use_muon into *muon; false if the group lacks it. */
 static bool dsum_says(const ckpt_dsu *u, size_t group, bool *muon)
 {
     int64_t on = 0;
@@ -30,7 +30,7 @@ bool ckpt_dsu_is_muon(const ckpt_dsu *u, size_t group)
     return u->masters.n == 0 && dsum_says(u, group, &muon) && muon;
 }
 
-/* The name has the word in it, in letters of either case. */
+/* The name contains the word in any case. */
 static bool dsum_has(const ckpt_text *name, const char *word)
 {
     uint64_t n = strlen(word);
@@ -52,7 +52,7 @@ bool ckpt_dsu_muon_takes(const ckpt_dsu *u, size_t group, const ckpt_dsu_entry *
     return muon == (e->copy->ndim >= 2 && !dsum_has(name, "embed") && !dsum_has(name, "lm_head"));
 }
 
-/* Longer axes first, as Python compares tuples. */
+/* Sorts longer axes first, as Python compares tuples. */
 static int dsum_by_size(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
     for (uint32_t i = 0; i < a->ndim && i < b->ndim; i++) {
@@ -62,7 +62,8 @@ static int dsum_by_size(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
     return a->ndim == b->ndim ? 0 : a->ndim > b->ndim ? -1 : 1;
 }
 
-/* The first item of the list that is not larger than a matrix; past: that is smaller. */
+/* Returns the first item that is not larger than a matrix; with `past`, the first that is
+ * smaller. */
 static uint64_t dsum_search(ckpt_dsu *u, size_t group, uint64_t n, const ckpt_tensor_value *of,
                             bool past)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: stage 0: which parameter a master or a state without a name belongs to.
+ * name.c: Matches masters and states, which have only numbers, to the module's parameters (stage
+ * 0).
  *
- * Nothing is written but numbers.  A fused group's flat tensor is known by the module's storages,
- * which are views of it.  Elsewhere every group lists its parameters in the module's order, so that
- * the lists are matched with the module from its front and from its end: what both ways give the
- * same place has no other.  A parameter that never had a gradient keeps no state, and so no shape;
- * factored states (Adafactor) show the shape without one of its axes.
+ * A fused group's flat tensor is recognised by the module's storages, which are views of it.
+ * Otherwise every group lists its parameters in the module's order, so that the lists are matched
+ * with the module once from the front and once from the end: a place that both passes find is the
+ * only possible one. A parameter without any gradient so far has no state and therefore no shape;
+ * factored states (Adafactor) have the shape without one axis.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,12 +15,12 @@
 
 #include "formats/deepspeed/stage0/entry.h"
 
-/* Groups of the optimizer: far above any real run. */
+/* Limit for optimizer groups, far above any real run. */
 #define DSUN_MAX_GROUPS 4096
 
 /* ---- fused ---- */
 
-/* An entry's storage is as long as a group's flat tensor. */
+/* An entry's storage has the length of a group's flat tensor. */
 static bool dsun_is_flat(const ckpt_dsu *u, uint32_t g, const ckpt_dsu_entry *e)
 {
     const ckpt_value *v = u->masters.at[g];
@@ -29,9 +30,9 @@ static bool dsun_is_flat(const ckpt_dsu *u, uint32_t g, const ckpt_dsu_entry *e)
 }
 
 /*
- * A group's flat tensor is as long as the storage that its parameters are views of.  Another
- * storage may be as long (a frozen parameter beside a single trained one), or another group's
- * tensor: then it is not certain whose the values are.
+ * Matches each group's flat tensor to the storage of equal length, because the group's parameters
+ * are views of it. If another storage (a frozen parameter beside a single trained one) or another
+ * group's tensor has the same length, the match is uncertain.
  */
 static int dsun_fused(ckpt_dsu *u)
 {
@@ -58,10 +59,10 @@ static int dsun_fused(ckpt_dsu *u)
 
 /* ---- lists ---- */
 
-/* How well an item of a group's list fits a parameter. */
+/* Quality of a match between a list item and a parameter. */
 typedef enum dsun_fit { DSUN_NO, DSUN_MAYBE, DSUN_YES } dsun_fit;
 
-/* A parameter's shape without one axis: what a factored state keeps. */
+/* `t` has the shape of `of` without one axis, like a factored state. */
 static bool dsun_is_reduced(const ckpt_tensor_value *t, const ckpt_tensor_value *of)
 {
     if (t->ndim + 1 != of->ndim)
@@ -76,8 +77,8 @@ static bool dsun_is_reduced(const ckpt_tensor_value *t, const ckpt_tensor_value 
     return false;
 }
 
-/* By the state's tensors: one of them has the shape, or all are factors of it, or there are none.
- */
+/* Compares a state's tensors with a parameter: YES if one has its shape, MAYBE if all are factors
+ * of it or none exist. */
 static dsun_fit dsun_fit_state(ckpt_dict state, const ckpt_tensor_value *copy)
 {
     dsun_fit fit = DSUN_MAYBE;
@@ -95,23 +96,23 @@ static dsun_fit dsun_fit_state(ckpt_dict state, const ckpt_tensor_value *copy)
     return fit;
 }
 
-/* One way through the module. */
+/* One pass through the module. */
 typedef struct dsun_pass {
     ckpt_dsu *u;
-    uint64_t *next;   /* per group: items that were given away */
+    uint64_t *next;   /* per group: number of assigned items */
     uint64_t *length; /* per group */
-    uint64_t *begin;  /* per group: its first item among those of all */
+    uint64_t *begin;  /* per group: index of its first item among all items */
     uint64_t
-        *run; /* per item of all: of a run of equal sizes (Muon), at its first, items given away */
-    uint32_t *group; /* per entry: found, or CKPT_DSU_NONE */
+        *run; /* per item: assigned items of its run of equal sizes (Muon), at the run's first */
+    uint32_t *group; /* per entry: its group, or CKPT_DSU_NONE */
     uint64_t *slot;
-    uint64_t spare; /* parameters that no group has */
+    uint64_t spare; /* parameters outside all groups */
     bool back;      /* from the end */
 } dsun_pass;
 
 /*
- * The item of a group that is next for an entry, and what was given away of those that it is taken
- * from; UINT64_MAX: none is left.
+ * Returns the group's next item for an entry, or UINT64_MAX if none remains; *taken points to the
+ * counter of assigned items in its run.
  */
 static uint64_t dsun_next(const dsun_pass *p, uint32_t g, const ckpt_dsu_entry *e, uint64_t **taken)
 {
@@ -127,7 +128,7 @@ static uint64_t dsun_next(const dsun_pass *p, uint32_t g, const ckpt_dsu_entry *
     return first + (p->back ? n - 1 - **taken : **taken);
 }
 
-/* How the next item of a group fits an entry. */
+/* Rates the match between an entry and a group's next item. */
 static dsun_fit dsun_fit_next(const dsun_pass *p, uint32_t g, const ckpt_dsu_entry *e)
 {
     ckpt_dsu *u = p->u;
@@ -145,7 +146,8 @@ static dsun_fit dsun_fit_next(const dsun_pass *p, uint32_t g, const ckpt_dsu_ent
                                                                                   : DSUN_NO;
 }
 
-/* The one group whose next item fits best; CKPT_DSU_NONE: none.  False: two could be meant. */
+/* Selects the group whose next item matches best; CKPT_DSU_NONE if none does. False if two match
+ * equally. */
 static bool dsun_choose(const dsun_pass *p, const ckpt_dsu_entry *e, uint32_t *out)
 {
     dsun_fit best = DSUN_NO;
@@ -163,7 +165,7 @@ static bool dsun_choose(const dsun_pass *p, const ckpt_dsu_entry *e, uint32_t *o
     return sure;
 }
 
-/* Match all lists with the module; false: they do not fit, or not in one way alone. */
+/* Matches all lists with the module; false if the match fails or is ambiguous. */
 static bool dsun_walk(dsun_pass *p)
 {
     ckpt_dsu *u = p->u;
@@ -194,7 +196,7 @@ static bool dsun_walk(dsun_pass *p)
     return true;
 }
 
-/* The lengths of the lists; false: they hold more than the module has. */
+/* Reads the lengths of the lists; false if they exceed the module's parameters. */
 static bool dsun_lengths(dsun_pass *p)
 {
     ckpt_dsu *u = p->u;
@@ -210,11 +212,12 @@ static bool dsun_lengths(dsun_pass *p)
         items += p->length[g];
     }
     p->spare = owners - items;
-    // Of a pipeline's layers it is not always known which are whose: none may be too many.
+    // A pipeline stage may have surplus layers, because the split is not always certain; then no
+    // parameter may remain without a group.
     return items > 0 && items <= owners && (p->spare == 0 || !u->module->layered);
 }
 
-/* Both ways; where they agree, the place is certain. */
+/* Accepts the places on which both passes agree. */
 static void dsun_both(dsun_pass *front, dsun_pass *back)
 {
     ckpt_dsu *u = front->u;
@@ -259,7 +262,7 @@ static int dsun_listed(ckpt_dsu *u)
     return rc;
 }
 
-/* ---- both ---- */
+/* ---- all cases ---- */
 
 int ckpt_dsu_name(ckpt_dsu *u)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: stage 0: the optimizer's state, step counts, and the groups for writers.
+ * optim.c: Reads optimizer state, step counts, and the groups for writers (stage 0).
  *
- * Every entry of every parameter's state is taken by its key.  By form it is
- *     a step count                      "step/<parameter>"; FusedAdam counts in one parameter alone
- *     a tensor shaped like the parameter, or (fused) a stretch of the group's   "<key>/<parameter>"
- *     a tensor of another shape (factors)  the same, in its own shape
- *     one value (a number, [1], None)   holds for the parameter: it stays in the state for writers
- * and what is none of these is left out and said.
+ * Every entry of a parameter's state belongs to one of these forms:
+ *     step count                        "step/<parameter>"; FusedAdam counts in one parameter only
+ *     tensor with the parameter's shape, or (fused) a range of the group's  "<key>/<parameter>"
+ *     tensor of another shape (factors)  "<key>/<parameter>", in its own shape
+ *     single value (number, [1], None)   remains in the state for writers
+ * Entries of any other form are left out, and a warning names them.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,24 +18,24 @@
 #include "libckpt/base/dtype.h"
 
 enum {
-    DSUO_MAX_KEYS = 64, /* kinds of state: no optimizer has more than a few */
+    DSUO_MAX_KEYS = 64, /* kinds of state; optimizers have only a few */
     DSUO_MAX_LISTED = 5 /* names in a message */
 };
 
 typedef enum dsuo_kind { DSUO_STEP, DSUO_MOMENT, DSUO_SHAPED, DSUO_VALUE, DSUO_UNKNOWN } dsuo_kind;
 
-/* A key of the states, in the order in which they are met. */
+/* A key of the states, in order of first occurrence. */
 typedef struct dsuo_key {
     const ckpt_value *name; /* a STR */
-    bool value;             /* one element where the parameter has another number of them */
+    bool value;             /* some parameter with more than one element has a single value */
     size_t n_values, n_unknown;
 } dsuo_key;
 
 /* Parameters of one group: sorted[first .. end). */
 typedef struct dsuo_range {
     size_t first, end;
-    size_t last; /* the one that has the largest step; SIZE_MAX: none has any */
-    bool alone;  /* and the others count none: FusedAdam's way */
+    size_t last; /* parameter with the largest step; SIZE_MAX: no steps */
+    bool alone;  /* only `last` counts steps (FusedAdam) */
 } dsuo_range;
 
 CKPT_VEC(dsuo_ranges, dsuo_range);
@@ -47,7 +47,7 @@ typedef struct dsuo {
     dsuo_ranges range;
 } dsuo;
 
-/* Names for people, up to a few. */
+/* Names in a message, up to DSUO_MAX_LISTED. */
 typedef struct dsuo_names {
     const char *text;
     size_t n;
@@ -65,7 +65,7 @@ static int dsuo_name(dsuo *f, dsuo_names *names, const ckpt_dsu_entry *e)
     return names->text ? CKPT_OK : ckpt_fail_memory(f->u->job->err);
 }
 
-/* The state of an entry as the model file has it. */
+/* Returns an entry's state from the model file. */
 static ckpt_dict dsuo_state(const dsuo *f, const ckpt_dsu_entry *e)
 {
     const ckpt_dict none = {0};
@@ -84,7 +84,7 @@ static dsuo_key *dsuo_find(dsuo *f, const ckpt_value *key)
     return NULL;
 }
 
-/* What a state's entry is, by its value and what is known of its key. */
+/* Classifies an entry of a state by its value and its key. */
 static dsuo_kind dsuo_kind_of(const dsuo *f, const ckpt_dsu_entry *e, const dsuo_key *key,
                               const ckpt_value *v)
 {
@@ -107,7 +107,7 @@ static dsuo_kind dsuo_kind_of(const dsuo *f, const ckpt_dsu_entry *e, const dsuo
     return f->u->fused ? DSUO_UNKNOWN : DSUO_SHAPED;
 }
 
-/* Elements that a state shaped like its parameter has. */
+/* Returns the elements of a state with its parameter's shape. */
 static uint64_t dsuo_elems(const dsuo *f, const ckpt_dsu_entry *e)
 {
     if (f->u->fused)
@@ -115,7 +115,7 @@ static uint64_t dsuo_elems(const dsuo *f, const ckpt_dsu_entry *e)
     return ckpt_dsu_elems(e->copy);
 }
 
-/* Note a key of a parameter's state. */
+/* Records a key of a parameter's state. */
 static int dsuo_key_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *p)
 {
     dsuo_key *key = dsuo_find(f, p->key);
@@ -151,7 +151,7 @@ static int dsuo_keys(dsuo *f)
 
 /* ---- tensors ---- */
 
-/* One entry of a parameter's state as a tensor of the map. */
+/* Adds one entry of a parameter's state to the map. */
 static int dsuo_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *state, dsuo_kind kind)
 {
     const ckpt_tensor_value *v = state->value->as.tensor;
@@ -161,7 +161,7 @@ static int dsuo_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *state, ds
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = shape->ndim, .shape = shape->shape, .role = CKPT_ROLE_STATE};
     if (ckpt_dtype_get(v->dtype)->kind == CKPT_IS_FLOAT)
-        like.export_dtype = CKPT_F32; // whatever the run kept it in, as at the other stages
+        like.export_dtype = CKPT_F32; // as at the other stages, whatever the run's dtype
     ckpt_ds_flat flat;
     ckpt_tensor *t = NULL;
 
@@ -174,7 +174,7 @@ static int dsuo_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *state, ds
     return rc == CKPT_OK ? ckpt_ds_flat_back(f->u->job, &flat, e->slot, t) : rc;
 }
 
-/* One kind of state of all parameters that have it. */
+/* Adds one kind of state for all parameters. */
 static int dsuo_add_key(dsuo *f, dsuo_key *key)
 {
     int rc = CKPT_OK;
@@ -195,7 +195,7 @@ static int dsuo_add_key(dsuo *f, dsuo_key *key)
     return rc;
 }
 
-/* All kinds; what has no place as a tensor is said. */
+/* Adds all kinds of state, and warns of entries with an unknown form. */
 static int dsuo_add_states(dsuo *f)
 {
     int rc = CKPT_OK;
@@ -214,7 +214,7 @@ static int dsuo_add_states(dsuo *f)
 
 /* ---- step counts ---- */
 
-/* Where the step of an entry stands: in its own state, or with its group. */
+/* Returns an entry's step from its own state, otherwise from its group. */
 static const ckpt_value *dsuo_step(const dsuo *f, const ckpt_dsu_entry *e)
 {
     const ckpt_value *own =
@@ -226,7 +226,7 @@ static const ckpt_value *dsuo_step(const dsuo *f, const ckpt_dsu_entry *e)
                                            : NULL;
 }
 
-/* Read every step. */
+/* Reads every step. */
 static int dsuo_read_steps(dsuo *f)
 {
     const ckpt_value *known = NULL;
@@ -264,8 +264,9 @@ static dsuo_range dsuo_range_of(const dsuo *f, size_t first)
 }
 
 /*
- * DeepSpeed's FusedAdam raises the count of a group's last parameter alone, and reads no other:
- * where all but one are 0 the one holds for all.  Other differences are the run's own.
+ * Checks the steps of a group. DeepSpeed's FusedAdam increments and reads only the count of a
+ * group's last parameter, so that a single nonzero count holds for the group. Other differences are
+ * kept, because the run itself made them.
  */
 static int dsuo_agree(dsuo *f, dsuo_range *r)
 {
@@ -295,7 +296,7 @@ static int dsuo_agree(dsuo *f, dsuo_range *r)
                          f->u->head->model.path, f->u->sorted[r->first]->group, least, most);
 }
 
-/* The steps of a group as tensors. */
+/* Adds the steps of a group to the map. */
 static int dsuo_add_steps(dsuo *f, const dsuo_range *r)
 {
     const ckpt_value *known = NULL;
@@ -307,7 +308,7 @@ static int dsuo_add_steps(dsuo *f, const dsuo_range *r)
         if (!e->has_step || !ckpt_dsu_is_trained(f->u, e))
             continue;
         const ckpt_value *v = dsuo_step(f, r->alone ? f->u->sorted[r->last] : e);
-        // One value of a group is one source for all of its parameters.
+        // The group's parameters share one source if they share the value.
         if (v != known)
             rc = ckpt_ds_state_scalar(f->u->job, &f->u->head->model, v, &step);
         known = v;
@@ -317,7 +318,7 @@ static int dsuo_add_steps(dsuo *f, const dsuo_range *r)
     return rc;
 }
 
-/* Step counts of all groups. */
+/* Adds the step counts of all groups. */
 static int dsuo_steps(dsuo *f)
 {
     int rc = dsuo_read_steps(f);
@@ -339,7 +340,7 @@ static int dsuo_steps(dsuo *f)
 
 /* ---- groups for writers ---- */
 
-/* The optimizer's states in the copy of the model file's tree that writers take. */
+/* Returns the optimizer's states from the writers' copy of the model file's tree. */
 static ckpt_dict dsuo_copied(const ckpt_state *state)
 {
     const ckpt_value *optimizer = ckpt_value_get(state->model, "optimizer");
@@ -347,7 +348,7 @@ static ckpt_dict dsuo_copied(const ckpt_state *state)
     return ckpt_value_map(ckpt_value_get(ckpt_dsu_base(optimizer), "state"));
 }
 
-/* A tensor value over n elements as a flat one. */
+/* Returns a tensor value as a flat one of n elements. */
 static ckpt_value *dsuo_flattened(ckpt_arena *arena, const ckpt_tensor_value *from, uint64_t n)
 {
     uint64_t *shape = ckpt_arena_copy(arena, &n, sizeof n);
@@ -366,7 +367,7 @@ static ckpt_value *dsuo_flattened(ckpt_arena *arena, const ckpt_tensor_value *fr
     return v;
 }
 
-/* Are two values of one key the same? */
+/* Compares two values of one key. */
 static int dsuo_same_value(dsuo *f, const ckpt_value *a, const ckpt_value *b, bool *same)
 {
     bool has[2] = {false, false};
@@ -379,7 +380,7 @@ static int dsuo_same_value(dsuo *f, const ckpt_value *a, const ckpt_value *b, bo
     return rc;
 }
 
-/* What is said where the parameters of a group differ in a value that ZeRO keeps once. */
+/* Warns that parameters of a group differ in a value that ZeRO stores once per group. */
 static int dsuo_note_value(dsuo *f, const ckpt_dsu_entry *e, const ckpt_value *key)
 {
     return ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
@@ -388,7 +389,7 @@ static int dsuo_note_value(dsuo *f, const ckpt_dsu_entry *e, const ckpt_value *k
                          f->u->head->model.path, key->as.text.at, e->group);
 }
 
-/* Does the value of every parameter of a group equal that of its first? */
+/* Checks that every parameter of a group has the same value as the first. */
 static int dsuo_check_value(dsuo *f, const dsuo_range *r, const ckpt_value *key,
                             const ckpt_value *v)
 {
@@ -407,7 +408,7 @@ static int dsuo_check_value(dsuo *f, const dsuo_range *r, const ckpt_value *key,
     return rc == CKPT_OK && !same ? dsuo_note_value(f, f->u->sorted[r->first], key) : rc;
 }
 
-/* Add a parameter's state to its group's, as ZeRO would keep it: flat tensors, one step. */
+/* Adds a parameter's state to the group's state in ZeRO's form: flat tensors, one step. */
 static int dsuo_merge(dsuo *f, const dsuo_range *r, size_t i, ckpt_dict copied, ckpt_value *out)
 {
     ckpt_arena *arena = f->u->job->map->arena;
@@ -435,7 +436,7 @@ static int dsuo_merge(dsuo *f, const dsuo_range *r, size_t i, ckpt_dict copied, 
     return rc;
 }
 
-/* A parameter as the last of the last group. */
+/* Appends a parameter to the last group. */
 static int dsuo_add_param(dsuo *f, ckpt_state *state, const ckpt_dsu_entry *e, ckpt_dict copied)
 {
     const ckpt_text *name = &e->pair->key->as.text;
@@ -451,7 +452,7 @@ static int dsuo_add_param(dsuo *f, ckpt_state *state, const ckpt_dsu_entry *e, c
     return CKPT_OK;
 }
 
-/* The parameters of a group and what its state holds. */
+/* Adds a group's parameters and its merged state. */
 static int dsuo_add_group(dsuo *f, ckpt_state *state, const dsuo_range *r)
 {
     ckpt_group *group = &state->group.at[state->group.n - 1];
@@ -474,7 +475,7 @@ static int dsuo_add_group(dsuo *f, ckpt_state *state, const dsuo_range *r)
     return rc;
 }
 
-/* The run as a state for writers: groups as the optimizer has them. */
+/* Builds the run's state for writers with the optimizer's groups. */
 static int dsuo_make_state(dsuo *f)
 {
     ckpt_dsu *u = f->u;
@@ -500,9 +501,9 @@ static int dsuo_make_state(dsuo *f)
     return rc;
 }
 
-/* ---- what is said ---- */
+/* ---- notes ---- */
 
-/* States that no group lists, and parameters whose neighbours have a state. */
+/* Notes states that no group lists, and parameters without a state in a group that has states. */
 static int dsuo_note_owners(dsuo *f)
 {
     ckpt_dsu *u = f->u;
@@ -539,7 +540,8 @@ static int dsuo_note_owners(dsuo *f)
     return rc;
 }
 
-/* States whose parameter is not certain are not guessed. */
+/* Warns of states whose parameter is uncertain; these are left out, because a guess could mix up
+ * parameters. */
 static int dsuo_note_doubt(dsuo *f)
 {
     ckpt_dsu *u = f->u;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.c: stage 0: nothing is partitioned, and the model file holds the optimizer too.
+ * stage0.c: Reads masters, weights and optimizer from the model file of stage 0, which partitions
+ * nothing.
  *
- * By dtype of the run, `optimizer` is
- *     fp32                   the plain optimizer's dict: the module holds the weights
+ * `optimizer` has a form for each dtype of the run:
+ *     fp32                   the plain optimizer's dict; the module holds the weights
  *     fp16/bf16              fp32_groups: per group a list of parameter-shaped masters
- *     fp16, fused optimizer  fp32_groups_flat: per group one flat tensor, laid out as the module's
- *                            own storage
- * Where it is not certain which master is whose (name.c), the module's own values are
- * taken, and it is said.
+ *     fp16, fused optimizer  fp32_groups_flat: per group one flat tensor with the layout of the
+ *                            module's own storage
+ * If the masters cannot be matched to parameters with certainty (name.c), the module's own values
+ * are read instead, with a warning.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 
 /* ---- entries ---- */
 
-/* By storage and offset, then in the module's order: the first of equals is the owner. */
+/* Sorts by storage and offset, then by module order, because the first of equal entries is the
+ * owner. */
 static int dsu_by_place(const void *a, const void *b)
 {
     const ckpt_dsu_entry *const *pa = a, *const *pb = b;
@@ -32,7 +34,7 @@ static int dsu_by_place(const void *a, const void *b)
     return x == y ? 0 : x < y ? -1 : 1;
 }
 
-/* Tensors without elements may lie anywhere: their place says nothing. */
+/* A tensor without elements ties nothing, because its storage and offset are arbitrary. */
 static bool dsu_empty(const ckpt_tensor_value *t)
 {
     for (uint32_t i = 0; i < t->ndim; i++) {
@@ -42,7 +44,7 @@ static bool dsu_empty(const ckpt_tensor_value *t)
     return false;
 }
 
-/* Tied names are views of the same elements. */
+/* Ties names that are views of the same elements. */
 static int dsu_ties(ckpt_dsu *u)
 {
     size_t n = u->entry.n;
@@ -64,7 +66,7 @@ static int dsu_ties(ckpt_dsu *u)
     return CKPT_OK;
 }
 
-/* All entries but the buffers, which were marked before. */
+/* Collects all entries except buffers, which are already marked. */
 static int dsu_collect(ckpt_dsu *u)
 {
     for (uint64_t i = 0; i < u->module->dict.n; i++) {
@@ -85,7 +87,7 @@ static int dsu_collect(ckpt_dsu *u)
 
 /* ---- adding ---- */
 
-/* The master of an entry as a map's tensor, the module's entry as its twin. */
+/* Adds an entry's master to the map, with the module's entry as its twin. */
 static int dsu_add_master(ckpt_dsu *u, const ckpt_dsu_entry *e)
 {
     const ckpt_value *group = u->masters.at[e->group];
@@ -109,7 +111,7 @@ static int dsu_add_master(ckpt_dsu *u, const ckpt_dsu_entry *e)
     return rc == CKPT_OK ? ckpt_ds_module_twin(u->job, u->head, u->module, t) : rc;
 }
 
-/* Masters first by group, then by place in it; entries without one stay in the module's order. */
+/* Sorts by group, then by slot; entries without a group remain in module order at the end. */
 static int dsu_by_group(const void *a, const void *b)
 {
     const ckpt_dsu_entry *const *pa = a, *const *pb = b;
@@ -122,13 +124,13 @@ static int dsu_by_group(const void *a, const void *b)
     return x == y ? 0 : x < y ? -1 : 1;
 }
 
-/* Where every parameter has its place in a group, what is in none is frozen. */
+/* An entry without a group is frozen only if every parameter's group is certain. */
 static bool dsu_is_frozen(const ckpt_dsu *u, const ckpt_dsu_entry *e)
 {
     return u->named && e->group == CKPT_DSU_NONE;
 }
 
-/* Frozen parameters first, then trained ones by group. */
+/* Adds frozen parameters, then trained ones by group. */
 static int dsu_add_entries(ckpt_dsu *u)
 {
     ckpt_tensor *t = NULL;
@@ -157,7 +159,7 @@ static int dsu_add_entries(ckpt_dsu *u)
     return rc;
 }
 
-/* Names that share an owner's elements come last, as everywhere. */
+/* Adds tied names, which follow all owners in every map. */
 static int dsu_add_ties(ckpt_dsu *u)
 {
     ckpt_map *map = u->job->map;
@@ -184,9 +186,9 @@ static int dsu_add_ties(ckpt_dsu *u)
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- reading ---- */
 
-/* Entries by group, and the weights of the map. */
+/* Sorts the entries by group and adds the weights to the map. */
 static int dsu_weights(ckpt_dsu *u)
 {
     int rc = CKPT_OK;
@@ -208,7 +210,7 @@ int ckpt_ds_stage0_build(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_module *m
     const ckpt_value *optimizer = ckpt_value_get(head->model.root, "optimizer");
     int rc = dsu_collect(&u);
 
-    // the module's own values, whatever masters there are
+    // weights_only ignores masters and takes the module's values
     u.optimizer =
         optimizer && optimizer->kind == CKPT_V_DICT && !job->opts->weights_only ? optimizer : NULL;
     if (rc == CKPT_OK)
