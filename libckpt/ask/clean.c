@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clean.c: what interrupted runs left behind in a folder: found by name, removed when nobody uses
- * it.
+ * clean.c: finds the left-overs of interrupted runs in a folder by their names, and removes those
+ * that no process uses.
  *
- * A live run holds a lock on the journal of its folder; temporary files of single outputs carry
- * none, so there only time tells: a run writes to one of its files all the while.  Nothing is
- * removed through a link, and nothing that has not our name, kind and content.
+ * A live run holds a lock on the journal of its folder. Temporary files of single outputs may be in
+ * use without a lock, so that their age decides: a run writes to one of its files all the time.
+ * Nothing is removed through a link, and no entry with another name, kind or content than this
+ * library's.
  */
 #define _GNU_SOURCE // flock, O_DIRECTORY
 #include <dirent.h>
@@ -27,21 +28,22 @@
 #include "libckpt/copy/moves.h"
 
 enum {
-    CLEAN_AGE = 3600,         /* seconds without a write after which a temporary file is dead */
-    CLEAN_MAX_PATH = 4000,    /* bytes, within a folder of ours */
-    CLEAN_MAX_ITEMS = 1 << 24 /* files and folders in one of ours */
+    /* seconds without a write after which a temporary file counts as abandoned */
+    CLEAN_AGE = 3600,
+    CLEAN_MAX_PATH = 4000,    /* bytes of a path within a staging folder */
+    CLEAN_MAX_ITEMS = 1 << 24 /* files and folders in a staging folder */
 };
 
 static const char clean_journal[] = "journal", clean_in_use[] = "in use by a running process";
 
-/* One thing with a name of ours. */
+/* An entry with a temporary name of this library. */
 typedef struct clean_entry {
     ckpt_leftover is;
     ckpt_left_kind kind;
     int64_t written; /* seconds since the epoch */
 } clean_entry;
 
-/* A file or folder inside one of our folders; path as seen from there, "" for itself. */
+/* A file or folder inside a staging folder; path relative to that folder, "" for itself. */
 typedef struct clean_item {
     const char *path;
     bool is_dir;
@@ -69,7 +71,9 @@ static int clean_keep(cleaner *c, clean_entry *e, const char *why, const char *w
     return e->is.kept ? CKPT_OK : ckpt_fail_memory(c->err);
 }
 
-/* A removal that the system refused: the entry stays, the others are still looked at. */
+/*
+ * Report a removal that the system refused: the entry stays, and the next ones are still examined.
+ */
 static int clean_refused(cleaner *c, clean_entry *e, const char *path)
 {
     int sys = errno;
@@ -81,7 +85,7 @@ static int clean_refused(cleaner *c, clean_entry *e, const char *path)
     return clean_keep(c, e, "cannot be removed: ", strerror(sys));
 }
 
-/* False when another process holds the lock; a file system without locks counts as free. */
+/* False if another process holds the lock; a file system without locks counts as free. */
 static bool clean_lock(int fd)
 {
     int rc;
@@ -94,15 +98,15 @@ static bool clean_lock(int fd)
 
 static bool clean_is_young(const cleaner *c, int64_t written)
 {
-    // a time to come means that clocks differ: young as well
+    // a time in the future means that clocks differ, so that it counts as young
     return !c->opts->force && written > c->now - CLEAN_AGE;
 }
 
 /* ---- temporary files ---- */
 
 /*
- * A single file goes if it is old enough and nobody holds its lock: a run that still writes it
- * does.
+ * Remove a single file if it is old enough and no process holds its lock; a run that still writes
+ * it would.
  */
 static int clean_file(cleaner *c, clean_entry *e)
 {
@@ -125,7 +129,7 @@ static int clean_file(cleaner *c, clean_entry *e)
 
 /* ---- folders ---- */
 
-/* Note one entry of a folder of ours; what a run of ours never makes keeps the whole folder. */
+/* Add one entry of a staging folder; an entry that no run creates keeps the whole folder. */
 static int clean_take(cleaner *c, clean_entry *e, clean_items *items, size_t parent,
                       const struct stat *st, const char *name)
 {
@@ -141,7 +145,7 @@ static int clean_take(cleaner *c, clean_entry *e, clean_items *items, size_t par
     }
     if (st->st_mtime > e->written)
         e->written = st->st_mtime;
-    // the journal goes last: while it is there, an interrupted removal can be repeated
+    // the journal goes last, so that an interrupted removal can be repeated
     if (!*above && strcmp(name, clean_journal) == 0)
         return CKPT_OK;
     clean_item *item = ckpt_vec_push(items);
@@ -152,7 +156,7 @@ static int clean_take(cleaner *c, clean_entry *e, clean_items *items, size_t par
     return item->path ? CKPT_OK : ckpt_fail_memory(c->err);
 }
 
-/* List one folder of ours; dev is the file system that it must stay on. */
+/* List one staging folder; dev is the file system that it must stay on. */
 static int clean_list(cleaner *c, clean_entry *e, clean_items *items, size_t parent, int top,
                       dev_t dev)
 {
@@ -185,7 +189,7 @@ static int clean_list(cleaner *c, clean_entry *e, clean_items *items, size_t par
     return rc;
 }
 
-/* Everything below a folder of ours, parents before children. */
+/* List all entries below a staging folder, parents before children. */
 static int clean_scan(cleaner *c, clean_entry *e, clean_items *items, int top)
 {
     struct stat st;
@@ -204,7 +208,7 @@ static int clean_scan(cleaner *c, clean_entry *e, clean_items *items, int top)
     return rc;
 }
 
-/* Children before parents, then the journal, then the folder. */
+/* Remove children before parents, then the journal, then the folder. */
 static int clean_remove(cleaner *c, clean_entry *e, const clean_items *items, int top)
 {
     for (size_t i = items->n; i-- > 1;) {
@@ -216,15 +220,15 @@ static int clean_remove(cleaner *c, clean_entry *e, const clean_items *items, in
         return clean_refused(c, e, clean_journal);
     if (unlinkat(c->dir, e->is.name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return CKPT_OK;
-    // a new run was waiting for it
+    // a new run was waiting for the lock
     return errno == ENOTEMPTY || errno == EEXIST ? clean_keep(c, e, clean_in_use, "")
                                                  : clean_refused(c, e, "");
 }
 
 /*
- * Lock the journal of a folder of ours; *lock is its descriptor, -1 when there is none, and the
- * entry is kept when it cannot be had.  A run that is just taking its folder away leaves us a
- * journal without a name.
+ * Lock the journal of a staging folder; *lock is its descriptor, -1 when there is no journal. The
+ * entry is kept if another process holds the lock. If a run has just removed its folder, the locked
+ * journal has no name any more.
  */
 static int clean_claim(cleaner *c, clean_entry *e, int top, int *lock)
 {
@@ -243,7 +247,7 @@ static int clean_claim(cleaner *c, clean_entry *e, int top, int *lock)
     return CKPT_OK;
 }
 
-/* Without a journal it must be empty and old: a run makes the journal first. */
+/* Without a journal the folder must be empty and old, because a run creates the journal first. */
 static int clean_check_bare(cleaner *c, clean_entry *e, const clean_items *items)
 {
     if (items->n > 1)
@@ -255,9 +259,9 @@ static int clean_check_bare(cleaner *c, clean_entry *e, const clean_items *items
 }
 
 /*
- * A run that replaces a folder may have been killed when the old one was moved away and the new one
- * not yet in its place: the old one is then the only one, and gets its name back before anything is
- * removed.  (stage.h: "old")  One that replaced a set of files is finished, or undone.
+ * A run that replaces a folder may have been killed after it moved the old one away and before the
+ * new one got the name. Then the old one is the only one, and gets its name back before anything is
+ * removed (publish.h: "old"). A run that was replacing a set of files is finished or undone.
  */
 static int clean_give_back(cleaner *c, clean_entry *e, int top)
 {
@@ -270,7 +274,7 @@ static int clean_give_back(cleaner *c, clean_entry *e, int top)
         sys = ckpt_dir_remove(top, "mid");
     if (sys != 0)
         return clean_keep(c, e, "what it was replacing cannot be put back: ", strerror(sys));
-    size_t n = strlen(e->is.name) - sizeof suffix; // less the dot before, plus the terminator
+    size_t n = strlen(e->is.name) - sizeof suffix; // without the dot before, with the terminator
     const char *name = ckpt_arena_string(c->arena, e->is.name + 1, n);
     struct stat st;
 
@@ -284,14 +288,14 @@ static int clean_give_back(cleaner *c, clean_entry *e, int top)
     return clean_keep(c, e, "what it was to replace cannot be moved back: ", strerror(errno));
 }
 
-/* The steps for one folder, whose descriptor is top; the lock is held until all is gone. */
+/* Clean one folder with descriptor top; the lock is held until all is removed. */
 static int clean_folder_open(cleaner *c, clean_entry *e, clean_items *items, int top, int *lock)
 {
     int rc = clean_claim(c, e, top, lock);
 
     if (rc == CKPT_OK && !e->is.kept && *lock >= 0 && !c->opts->dry_run)
         rc = clean_give_back(c, e, top);
-    // scanned even if it stays: its size is told
+    // scan it even if it stays, because its size is reported
     if (rc == CKPT_OK) {
         const char *kept = e->is.kept;
         e->is.kept = NULL;
@@ -321,9 +325,9 @@ static int clean_folder(cleaner *c, clean_entry *e)
     return rc;
 }
 
-/* ---- the folder that was given ---- */
+/* ---- the caller's folder ---- */
 
-/* Note an entry whose name and kind are ours. */
+/* Add an entry with a temporary name and the matching kind. */
 static int clean_add(cleaner *c, const char *name)
 {
     ckpt_left_kind kind = ckpt_left_name(name);
@@ -350,13 +354,10 @@ static int clean_by_name(const void *a, const void *b)
     return strcmp(((const clean_entry *)a)->is.name, ((const clean_entry *)b)->is.name);
 }
 
-/*
- * Fill c->all with what may be a left-over by its name, in the order of names, so that two runs say
- * the same.
- */
+/* Fill c->all with possible left-overs, sorted by name, so that two runs report the same. */
 static int clean_find(cleaner *c)
 {
-    // a descriptor of its own: closedir closes it
+    // a separate descriptor, because closedir closes it
     int fd = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
@@ -377,7 +378,7 @@ static int clean_find(cleaner *c)
     return rc;
 }
 
-/* Each in turn; a refusal by the system is told at the end. */
+/* Handle each entry in turn; a refusal by the system is returned at the end. */
 static int clean_all(cleaner *c)
 {
     int rc = clean_find(c);

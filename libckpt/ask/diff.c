@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff.c: two maps compared by name and value, whatever their formats.
+ * diff.c: compares two maps by name and value, in any formats.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 
-/* What of a tensor's values differs. */
+/* The differences between the values of a tensor. */
 typedef struct diff_part {
     uint64_t tensor; /* of A */
     uint64_t n_different, first;
@@ -25,12 +25,12 @@ CKPT_VEC(diff_parts, diff_part);
 typedef struct diff_state {
     ckpt_reader *ra, *rb;
     void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
-    double *wide_a, *wide_b; /* the same as doubles, where they are floating */
+    double *wide_a, *wide_b; /* the same as doubles, if the dtypes are floating */
     const ckpt_diff_opts *opts;
     ckpt_difference_fn fn;
     void *ctx;
     bool differs, stopped;
-    uint64_t done, total; /* bytes of A that are compared */
+    uint64_t done, total; /* bytes of A to compare */
     ckpt_team *team;      /* NULL: this process is alone */
     diff_parts parts;     /* team: of all processes, ascending by tensor */
     size_t next_part;
@@ -63,7 +63,7 @@ static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_
     }
 }
 
-/* Element i of packed ones, the first in the lowest bits; it may lie across two bytes. */
+/* Element i of packed ones, the first in the lowest bits; it may cross two bytes. */
 static unsigned diff_packed(const uint8_t *p, size_t i, unsigned bits)
 {
     size_t at = i * bits;
@@ -74,8 +74,7 @@ static unsigned diff_packed(const uint8_t *p, size_t i, unsigned bits)
     return both >> shift & ((1u << bits) - 1);
 }
 
-/* Count the differing elements of one block of any other values: by bits, which have no distance.
- */
+/* Count the differing elements of one block of other values: by bits, which have no distance. */
 static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t n,
                       const ckpt_dtype_info *type)
 {
@@ -84,7 +83,7 @@ static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t 
     const uint8_t *a = s->a, *b = s->b;
 
     d->max_abs = -1;
-    // of blocks that nothing decodes, all elements differ or none
+    // in blocks without a decoder either all elements differ or none
     for (size_t i = 0; bits == 0 && i < n; i += type->per) {
         if (memcmp(a + i / type->per * width, b + i / type->per * width, width) != 0) {
             d->first = d->n_different == 0 ? first + i : d->first;
@@ -99,7 +98,7 @@ static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t 
     }
 }
 
-/* Blocks k..end-1 of n_blocks are this process's; tensors begin with another one each. */
+/* Choose this process's blocks k..end-1 of n_blocks; each tensor starts with another process. */
 static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, uint64_t *k,
                        uint64_t *end)
 {
@@ -109,7 +108,7 @@ static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, ui
     *end = n_blocks / n * (rank + 1) + n_blocks % n * (rank + 1) / n;
 }
 
-/* A block of A was compared: say so; an error when the caller wants no more. */
+/* Report a compared block of A; an error if the caller cancels. */
 static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
 {
     s->done += n_bytes;
@@ -119,8 +118,8 @@ static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
 }
 
 /*
- * Block by block: blocks of equal bytes are done; others are compared as numbers where both dtypes
- * have a value as a double, so that NaN, signed zeros and a tolerance mean what they should.
+ * Compare block by block. Blocks of equal bytes are equal. Others are compared as doubles if both
+ * dtypes convert, so that NaN, signed zeros and a tolerance have their usual meaning.
  */
 static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_err *err)
 {
@@ -157,7 +156,7 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
     return rc;
 }
 
-/* The values of tensor `tensor` of A: compared now, or by all processes before. */
+/* Get the result for the values of tensor `tensor` of A: compare now, or use the team's result. */
 static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
                        ckpt_err *err)
 {
@@ -186,10 +185,7 @@ static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/*
- * Values are compared only where shapes are equal; of different dtypes if both are numbers with a
- * value as a double.
- */
+/* True if values can be compared: equal shapes, and equal dtypes or two that convert to double. */
 static bool diff_comparable(const ckpt_tensor *a, const ckpt_tensor *b)
 {
     return diff_same_shape(a, b) && (a->dtype == b->dtype || (ckpt_cast_find(CKPT_F64, a->dtype) &&
@@ -215,7 +211,7 @@ static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const
 
 /* ---- several processes ---- */
 
-/* This process's blocks of all tensors that both have. */
+/* Compare this process's blocks of all tensors in both maps. */
 static int diff_own(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_bytes *out,
                     ckpt_err *err)
 {
@@ -244,7 +240,7 @@ static int diff_order(const void *pa, const void *pb)
     return (a->tensor > b->tensor) - (a->tensor < b->tensor);
 }
 
-/* What all processes have found. */
+/* Collect the differences that all processes have found. */
 static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
     ckpt_bytes mine = {0};
@@ -276,20 +272,20 @@ static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt
     return rc;
 }
 
-/* What diff_progress is to reach: the bytes of A that have something to be compared with. */
+/* Compute the total of diff_progress: the bytes of A with a counterpart in B. */
 static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
 {
     for (size_t i = 0; s->opts->progress && i < a->tensors.n; i++) {
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
 
-        // no sum of bytes that exist overflows; tied names are compared each
+        // a sum of existing bytes cannot overflow; each tied name is compared
         if (tb && diff_comparable(ta, tb))
             s->total += ckpt_tensor_bytes(ta);
     }
     s->total = s->team ? s->total / s->team->n : s->total;
 }
 
-/* In the order of A, then what only B has. */
+/* Compare in the order of A, then report tensors only in B. */
 static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.c: the health of every tag of a run: which are whole, what is wrong with the others, what
- * `latest` is good for.
+ * doctor.c: examines every tag of a run: whether it is whole, its problems otherwise, and the state
+ * of `latest`.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/left.h"
 
-/* The last part of a path, without slashes at its end. */
+/* The last part of a path, without trailing slashes. */
 static const char *doc_base(ckpt_doc *d, const char *path)
 {
     size_t n = strlen(path);
@@ -28,7 +28,7 @@ static const char *doc_base(ckpt_doc *d, const char *path)
 
 /* ---- one run ---- */
 
-/* A remark about what an interrupted conversion left. */
+/* Add a remark about a left-over of an interrupted conversion. */
 static int doc_leftover(ckpt_doc *d, ckpt_doc_problems *all, const char *where, const char *name,
                         ckpt_left_kind kind)
 {
@@ -40,7 +40,7 @@ static int doc_leftover(ckpt_doc *d, ckpt_doc_problems *all, const char *where, 
     return ckpt_doc_keep(d, all, CKPT_OK, text);
 }
 
-/* One entry of a run folder: a tag, something left over, or nothing of ours. */
+/* Handle one entry of a run folder: a tag, a left-over, or something else. */
 static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
 {
     ckpt_left_kind left = ckpt_left_name(e->name);
@@ -52,7 +52,7 @@ static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
     if (!e->is_dir)
         return CKPT_OK;
     int rc = ckpt_doc_tag_new(d, &t, run, e->name);
-    // what `latest` names is examined, whatever it is
+    // examine the target of `latest` even if it does not look like a tag
     if (rc == CKPT_OK)
         rc = ckpt_doc_tag_look(d, &t, named, &found);
     if (rc != CKPT_OK || !found)
@@ -65,8 +65,10 @@ static int doc_take(ckpt_doc *d, ckpt_doc_run *run, const ckpt_entry *e)
     return CKPT_OK;
 }
 
-/* By the numbers of their names in runs that are not DeepSpeed's, then by steps; where they are
- * equal or not known, by time; then as listed. */
+/*
+ * Order tags by the numbers in their names for runs of other programs than DeepSpeed, then by
+ * steps; if these are equal or unknown, by time; then as listed.
+ */
 static int doc_by_age(const void *a, const void *b)
 {
     const ckpt_doc_tag *x = a, *y = b;
@@ -82,7 +84,7 @@ static int doc_by_age(const void *a, const void *b)
     return x->order < y->order ? -1 : 1;
 }
 
-/* Tell everything about a run, in order. */
+/* Report everything about a run, in order. */
 static int doc_report(ckpt_doc *d, const ckpt_doc_run *run)
 {
     const ckpt_doctor_opts *o = d->opts;
@@ -101,7 +103,7 @@ static int doc_report(ckpt_doc *d, const ckpt_doc_run *run)
     return stop ? ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", run->folder) : CKPT_OK;
 }
 
-/* A tag folder that was given itself: there is no pointer to judge. */
+/* Examine a single tag folder from the caller, without a pointer. */
 static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
 {
     const char *dir = doc_base(d, run->folder);
@@ -125,8 +127,10 @@ static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* Which tag is newer: DeepSpeed's names need not tell anything, and an empty folder's are as good
- * as others. */
+/*
+ * Set the number that orders tags: DeepSpeed's names need not contain one, and tags without a
+ * layout count like others.
+ */
 static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
 {
     char text[CKPT_RUN_NAME];
@@ -137,14 +141,14 @@ static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
         t->number = (int64_t)strtoll(text, NULL, 10);
 }
 
-/* All tags of one run folder, then what it adds up to. */
+/* Examine all tags of one run folder, then judge the run. */
 static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
 {
     int rc = ckpt_doc_latest_read(d, run);
 
     for (size_t i = 0; rc == CKPT_OK && i < run->list.n; i++)
         rc = doc_take(d, run, &run->list.entry[i]);
-    // which pointer counts depends on the tags there are
+    // the tags decide which pointer counts
     if (rc == CKPT_OK)
         rc = ckpt_doc_latest_read(d, run);
     for (size_t i = 0; rc == CKPT_OK && i < run->tags.n; i++)
@@ -158,7 +162,7 @@ static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
     return ckpt_doc_latest_judge(d, run);
 }
 
-/* Examine a run or a tag alone, and tell about it; its verdict goes into d. */
+/* Examine and report a run, or a single tag; the result goes into d. */
 static int doc_run_one(ckpt_doc *d, const char *name, const char *folder, bool alone)
 {
     ckpt_doc_run run = {.folder = folder, .alone = alone, .is = {.name = name, .reason = ""}};
@@ -182,20 +186,20 @@ static int doc_run_one(ckpt_doc *d, const char *name, const char *folder, bool a
 
 /* ---- finding runs ---- */
 
-/* A sub-folder that may be a tag or a run, not something left over. */
+/* True for a subfolder that may be a tag or a run, but not a left-over. */
 static bool doc_is_folder(const ckpt_entry *e)
 {
     return e->is_dir && ckpt_left_name(e->name) == CKPT_LEFT_NONE;
 }
 
-/* A folder with what a tag has in it, and no pointer, which would make it a run. */
+/* True for a folder with the contents of a tag and without a pointer, which would make it a run. */
 static bool doc_is_tag(const ckpt_listing *list)
 {
     return (ckpt_doc_has_shards(list) || ckpt_doc_is_universal(list)) &&
            !ckpt_doc_has_pointer(list);
 }
 
-/* Does a folder hold tags, or a pointer? */
+/* Set *is if a folder contains tags or a pointer. */
 static int doc_is_run(ckpt_doc *d, const ckpt_listing *list, bool *is)
 {
     int rc = CKPT_OK;
@@ -217,7 +221,7 @@ static int doc_is_run(ckpt_doc *d, const ckpt_listing *list, bool *is)
     return rc;
 }
 
-/* The runs in a folder: sub-folders that hold tags or a pointer, as a Trainer leaves them. */
+/* Examine the runs in a folder: subfolders with tags or a pointer, as a Trainer leaves them. */
 static int doc_each_run(ckpt_doc *d, const ckpt_listing *list, size_t *n_runs)
 {
     int rc = CKPT_OK;
@@ -229,7 +233,7 @@ static int doc_each_run(ckpt_doc *d, const ckpt_listing *list, size_t *n_runs)
             continue;
         const char *path = ckpt_doc_join(d->map, list->folder, list->entry[i].name);
         rc = path ? ckpt_doc_list(&sub, &listed, d->map, path, d->err) : ckpt_fail_memory(d->err);
-        // tags are of the folder above
+        // tags belong to the parent folder's run
         if (listed && !doc_is_tag(&sub))
             rc = doc_is_run(d, &sub, &is);
         if (rc == CKPT_OK && is) {
@@ -240,7 +244,7 @@ static int doc_each_run(ckpt_doc *d, const ckpt_listing *list, size_t *n_runs)
     return rc;
 }
 
-/* Neither tags nor runs: perhaps something that was to become one. */
+/* Report a folder without tags and runs; it may contain an unfinished output. */
 static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
 {
     const char *left = NULL;
@@ -257,7 +261,7 @@ static int doc_nothing(ckpt_doc *d, const ckpt_listing *list)
                      left ? " is what a run of ckpt has not completed" : "");
 }
 
-/* What was given: a tag, a run, or a folder of runs. */
+/* Examine the caller's folder: a tag, a run, or a folder of runs. */
 static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
 {
     bool self = false;
@@ -273,7 +277,7 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
     int rc = doc_is_run(d, list, &self);
     if (rc == CKPT_OK)
         rc = doc_each_run(d, list, &n_runs);
-    // the folder's own run comes last: its verdict is the one that counts
+    // the folder's own run comes last, because its result counts
     if (rc == CKPT_OK && self)
         return doc_run_one(d, "", d->path, false);
     return rc == CKPT_OK && n_runs == 0 ? doc_nothing(d, list) : rc;

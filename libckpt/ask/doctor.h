@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.h: what the files of the doctor share.  Not for anyone else.
+ * doctor.h: declares the functions and types that the files of the doctor share. Private to these
+ * files.
  *
- *     doctor_tag.c     one tag: is a folder one, what is wrong with it
- *     doctor_latest.c  the file `latest`: what it names and what that is worth; changing it
- *     doctor.c         runs, folders of runs, and telling about them
+ *    doctor_tag.c     recognises and examines one tag
+ *    doctor_latest.c  examines and changes the file `latest`
+ *    doctor.c         examines runs and folders of runs, and reports
  */
 #ifndef CKPT_DOCTOR_H
 #define CKPT_DOCTOR_H
 
 #include "libckpt/format.h"
 
-/* Something noticed; code CKPT_OK: a remark. */
+/* A problem; code CKPT_OK: a remark. */
 typedef struct ckpt_doc_problem {
     int code;
     const char *text;
@@ -25,10 +26,11 @@ typedef struct ckpt_doc_tag {
     const char *path; /* as opened */
     bool has_shards;
     const ckpt_run_layout *layout; /* of runs with such tags; NULL: DeepSpeed's */
-    int64_t mtime_s, mtime_ns;     /* of the newest of its files */
+    int64_t mtime_s, mtime_ns;     /* of its newest file */
     size_t order;                  /* in the listing */
-    int64_t number;                /* in its name, of runs that are not DeepSpeed's; else -1 */
-    bool done;                     /* of runs without a pointer: its save has finished */
+    /* in its name, for runs of other programs than DeepSpeed; else -1 */
+    int64_t number;
+    bool done; /* in runs without a pointer: its save has finished */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;
 
@@ -50,7 +52,7 @@ typedef struct ckpt_doc {
     const ckpt_doctor_opts *opts;
     ckpt_run_opts run; /* opts->run, or defaults */
     ckpt_map *map;     /* for its arena: listings, texts */
-    int code;          /* the verdict on the last run that was looked at, and its text */
+    int code;          /* the result for the last run, with its text */
     const char *why;
     ckpt_err *err;
 } ckpt_doc;
@@ -63,43 +65,51 @@ const char *ckpt_doc_join(ckpt_map *map, const char *folder, const char *name);
 /* "partial" ... */
 const char *ckpt_doc_health_name(ckpt_tag_health h);
 
-/* Keep a text, up to a number that a hostile file cannot drive up; text NULL: memory is exhausted.
+/*
+ * Store a problem, up to a limit, because a hostile file could cause any number; text NULL: memory
+ * is exhausted.
  */
 int ckpt_doc_keep(ckpt_doc *d, ckpt_doc_problems *all, int code, const char *text);
 
-/* An entry of this name and kind. */
+/* True if there is an entry of this name and kind. */
 bool ckpt_doc_has(const ckpt_listing *list, const char *name, bool is_dir);
 
-/* List a folder; *listed is false, and it is no failure, when that cannot be done. */
+/* List a folder; *listed is false, without a failure, if that is impossible. */
 int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *path, ckpt_err *err);
 
-/* A folder with a pointer, or with shards of a tag, or with the parameters of a universal
- * checkpoint. */
+/*
+ * True for a folder with a pointer, with shards of a tag, or with the parameters of a universal
+ * checkpoint.
+ */
 bool ckpt_doc_has_pointer(const ckpt_listing *list);
-bool ckpt_doc_has_deepspeed(const ckpt_listing *list); /* one of DeepSpeed's */
+bool ckpt_doc_has_deepspeed(const ckpt_listing *list); /* true for DeepSpeed's pointers */
 bool ckpt_doc_has_shards(const ckpt_listing *list);
 bool ckpt_doc_is_universal(const ckpt_listing *list);
 
-/* The layout of runs whose pointer stands in a folder; NULL: none that drivers tell of. */
+/* The run layout with a pointer in this folder; NULL: no driver has one. */
 const ckpt_run_layout *ckpt_doc_pointed(const ckpt_listing *list);
 
-/* A tag of a run before it is looked at. */
+/* Make a tag of a run without examining it. */
 int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, const char *dir);
 
-/* Is its folder a tag?  If it is, or is to be counted as one, the folder is weighed too. */
+/* Set *found if its folder is a tag; then, and with `anyhow`, add up the folder's size. */
 int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found);
 
-/* Find out what is wrong with it. */
+/* Find its problems. */
 int ckpt_doc_tag_examine(ckpt_doc *d, ckpt_doc_tag *t);
 
 /* ---- doctor_latest.c ---- */
 
-/* Which pointer the run has, and the tag that it names; where it names none, run->is.code and
- * reason say why. */
+/*
+ * Find the run's pointer and the tag that it names; if it names none, run->is.code and reason
+ * explain it.
+ */
 int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run);
 
-/* All tags are examined, the oldest first: is the one that `latest` names whole, which could it
- * name; fix_latest. */
+/*
+ * After all tags are examined, oldest first: judge the tag that `latest` names, find the newest
+ * whole one, and apply fix_latest.
+ */
 int ckpt_doc_latest_judge(ckpt_doc *d, ckpt_doc_run *run);
 
 #endif

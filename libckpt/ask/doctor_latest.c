@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor_latest.c: the file `latest` of a run: what it names, what that is worth, and letting it
- * name another tag.
+ * doctor_latest.c: examines the file `latest` of a run, and makes it name another tag.
  *
- * The only place where the doctor writes: on request, one small file, replaced by a rename.
+ * The doctor only writes here: on request, one small file, replaced by a rename.
  */
 #include <string.h>
 
@@ -16,7 +15,7 @@ static const char dol_latest[] = "latest", dol_latest_universal[] = "latest_univ
 
 /* ---- `latest` ---- */
 
-/* The pointer is of no use: remember why. */
+/* Record the reason why the pointer is useless. */
 static int dol_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char *why)
 {
     run->is.code = code;
@@ -24,7 +23,10 @@ static int dol_bad_pointer(ckpt_doc *d, ckpt_doc_run *run, int code, const char 
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* The tag that a pointer's text means: a folder's name, or what the run's layout makes of it. */
+/*
+ * Find the tag for a pointer's text: a folder's name, or the folder that the run's layout derives
+ * from it.
+ */
 static int dol_names(ckpt_doc *d, ckpt_doc_run *run, const char *text)
 {
     char folder[CKPT_RUN_NAME];
@@ -41,8 +43,10 @@ static int dol_names(ckpt_doc *d, ckpt_doc_run *run, const char *text)
     return run->is.latest ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* The text of a pointer: the name of one folder beside it, white space at its end cut; else is.code
- * says why not. */
+/*
+ * Read a pointer: the name of one folder beside it, without trailing white space; else is.code gets
+ * the reason.
+ */
 static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
 {
     const ckpt_entry *e = ckpt_listing_find(&run->list, run->is.pointer);
@@ -60,7 +64,7 @@ static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
     int rc = ckpt_io_slurp(&text, &n, path, DOL_MAX_POINTER, &local);
     if (rc != CKPT_OK)
         return dol_bad_pointer(d, run, rc, "cannot be read");
-    // not strchr: a NUL is no white space
+    // not strchr, because a NUL is not white space
     while (n > 0 && memchr(" \t\r\n\v\f", text[n - 1], 6))
         n--;
     if (n == 0)
@@ -83,13 +87,13 @@ static ckpt_doc_tag *dol_find(const ckpt_doc_run *run, const char *dir)
     return NULL;
 }
 
-/* Universal checkpoints have a pointer of their own. */
+/* Universal checkpoints have their own pointer. */
 static bool dol_is_universal_pointer(const ckpt_doc_run *run)
 {
     return run->is.pointer == dol_latest_universal;
 }
 
-/* The tag that the pointer names is known: what is to be said of it. */
+/* Judge the tag that the pointer names. */
 static const char *dol_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckpt_doc_tag *t,
                                  int *code)
 {
@@ -111,7 +115,7 @@ static const char *dol_judge_tag(ckpt_doc *d, const ckpt_doc_run *run, const ckp
         t->is.is_universal ? dol_latest_universal : dol_latest);
 }
 
-/* What the pointer is good for, once all tags are examined. */
+/* Judge the pointer after all tags are examined. */
 static int dol_judge(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_tag *t = dol_find(run, run->is.latest);
@@ -129,7 +133,10 @@ static int dol_judge(ckpt_doc *d, ckpt_doc_run *run)
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* The second pointer, of a run that has ordinary tags and universal ones: a remark with a code. */
+/*
+ * Judge the second pointer of a run with ordinary and universal tags: its problem is a remark with
+ * a code.
+ */
 static int dol_judge_second(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_run other = {.folder = run->folder, .list = run->list, .tags = run->tags};
@@ -146,7 +153,7 @@ static int dol_judge_second(ckpt_doc *d, ckpt_doc_run *run)
                : rc;
 }
 
-/* The newest tag that the pointer could name; the tags are sorted. */
+/* Find the newest tag that the pointer could name; the tags are sorted. */
 static void dol_find_newest(ckpt_doc_run *run)
 {
     for (size_t i = 0; i < run->tags.n; i++) {
@@ -156,9 +163,9 @@ static void dol_find_newest(ckpt_doc_run *run)
     }
 }
 
-/* ---- letting `latest` name another tag ---- */
+/* ---- changing `latest` ---- */
 
-/* The pointer is not replaced: say why. */
+/* Report the reason why the pointer is not replaced. */
 static int dol_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
 {
     run->is.reason =
@@ -167,7 +174,7 @@ static int dol_leave(ckpt_doc *d, ckpt_doc_run *run, const char *why)
     return run->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* Let `latest` name the newest whole tag; without one nothing is touched. */
+/* Make `latest` name the newest whole tag; without one nothing changes. */
 static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_tag *was = dol_find(run, run->is.latest);
@@ -180,7 +187,7 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
                              "no file names one of them: there is nothing to fix");
     if (run->is.latest && run->is.newest && strcmp(run->is.latest, run->is.newest) == 0)
         return CKPT_OK;
-    // what could not be judged may be whole, and newer
+    // a tag that could not be judged may be whole, and newer
     if (was && was->is.health == CKPT_TAG_UNKNOWN)
         return dol_leave(d, run, "");
     if (!run->is.newest) {
@@ -207,7 +214,7 @@ static int dol_fix(ckpt_doc *d, ckpt_doc_run *run)
 
 /* ---- for the runs ---- */
 
-/* Without a pointer the newest finished one is gone on from. */
+/* Without a pointer a resume uses the newest finished tag. */
 static int dol_newest(ckpt_doc_run *run)
 {
     int64_t best = INT64_MIN;
@@ -226,7 +233,7 @@ static int dol_newest(ckpt_doc_run *run)
     return CKPT_OK;
 }
 
-/* Which layout's pointer counts: `latest` is DeepSpeed's, whatever else stands beside it. */
+/* Choose the layout by its pointer: `latest` is DeepSpeed's, even beside others. */
 static const ckpt_run_layout *dol_layout(const ckpt_doc_run *run)
 {
     const ckpt_run_layout *layout = NULL;
@@ -239,7 +246,7 @@ static const ckpt_run_layout *dol_layout(const ckpt_doc_run *run)
     return layout;
 }
 
-/* `latest`, except where only universal checkpoints are, and their own pointer. */
+/* The pointer is `latest`, unless there are only universal checkpoints and their own pointer. */
 int ckpt_doc_latest_read(ckpt_doc *d, ckpt_doc_run *run)
 {
     bool universal = !ckpt_doc_has(&run->list, dol_latest, false) &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor_tag.c: one tag of a run: is a folder one, how large is it, what is wrong with it.
+ * doctor_tag.c: recognises, weighs and examines one tag of a run.
  *
- * It is opened with its problems collected, which costs what `info` costs; their codes say what it
- * suffers from.
+ * It opens the tag with problems collected, which costs as much as `info`; their codes decide its
+ * health.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@
 
 enum {
     DOT_MAX_PATH = 4200,
-    DOT_MAX_KEPT = 100, /* problems of one tag that are told */
+    DOT_MAX_KEPT = 100, /* reported problems of one tag */
     DOT_MAX_DEPTH = 6 /* folders in a tag folder: zero/NAME/fp32.pt, offloaded_tensors/rank0/... */
 };
 
-/* A folder still to be weighed. */
+/* A folder whose files are not added up yet. */
 typedef struct dot_below {
     const char *path;
     unsigned depth;
@@ -38,7 +38,9 @@ const char *ckpt_doc_join(ckpt_map *map, const char *folder, const char *name)
                              name);
 }
 
-/* A text as seen from a folder: "FOLDER/file: ..." becomes "file: ...", "FOLDER: ..." what follows.
+/*
+ * A text with paths relative to a folder: "FOLDER/file: ..." becomes "file: ...", "FOLDER: ..."
+ * becomes the rest.
  */
 static const char *dot_relative(ckpt_doc *d, const char *folder, const char *text)
 {
@@ -71,7 +73,7 @@ const char *ckpt_doc_health_name(ckpt_tag_health h)
 
 /* ---- problems ---- */
 
-/* What a code says of a tag, and which of two codes says more. */
+/* The health for a code, and the severity of that code. */
 static ckpt_tag_health dot_health(int code, int *grave)
 {
     switch (code) {
@@ -91,7 +93,7 @@ static ckpt_tag_health dot_health(int code, int *grave)
         *grave = 5;
         return CKPT_TAG_ROTTEN;
     default:
-        // not supported, unreadable, over a limit: says nothing about the checkpoint
+        // not supported, unreadable, over a limit: no statement about the checkpoint
         *grave = 1;
         return CKPT_TAG_UNKNOWN;
     }
@@ -108,8 +110,10 @@ int ckpt_doc_keep(ckpt_doc *d, ckpt_doc_problems *all, int code, const char *tex
     return CKPT_OK;
 }
 
-/* Note a problem of a tag, or with CKPT_OK a remark; the gravest, and of equals the first, decides
- * what it is. */
+/*
+ * Record a problem of a tag, or a remark with CKPT_OK; the most severe problem, and the first of
+ * equals, decides its health.
+ */
 static int dot_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
 {
     const char *near = dot_relative(d, t->path, text);
@@ -130,9 +134,9 @@ static int dot_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
     return ckpt_doc_keep(d, &t->problems, code, near);
 }
 
-/* ---- looking at folders ---- */
+/* ---- folders ---- */
 
-/* The name of a shard, of a driver whose shards make a folder a tag. */
+/* True for the name of a shard, of a driver whose shards make a folder a tag. */
 static bool dot_is_shard(const char *name)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
@@ -143,7 +147,7 @@ static bool dot_is_shard(const char *name)
     return false;
 }
 
-/* The layout of runs whose tag a folder is; NULL: none that drivers tell of. */
+/* The run layout for which a folder is a tag; NULL: no driver has one. */
 static const ckpt_run_layout *dot_layout(const ckpt_listing *list)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {
@@ -207,7 +211,7 @@ int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *pa
     return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", local.text) : CKPT_OK;
 }
 
-/* The parameters of a universal checkpoint are in "zero". */
+/* A universal checkpoint has its parameters in "zero". */
 bool ckpt_doc_is_universal(const ckpt_listing *list)
 {
     char state[DOT_MAX_PATH];
@@ -220,7 +224,7 @@ bool ckpt_doc_is_universal(const ckpt_listing *list)
            (n > 0 && (size_t)n < sizeof state && stat(state, &st) == 0);
 }
 
-/* Add up one folder, and note the folders in it; links to folders are not followed. */
+/* Add up one folder, and queue its subfolders; links to folders are not followed. */
 static int dot_weigh_one(ckpt_map *map, const ckpt_listing *list, unsigned depth, dot_belows *below,
                          uint64_t *n_bytes)
 {
@@ -241,7 +245,8 @@ static int dot_weigh_one(ckpt_map *map, const ckpt_listing *list, unsigned depth
     return CKPT_OK;
 }
 
-/* Bytes of all files below a folder, which is listed already; what cannot be listed counts nothing.
+/*
+ * Add up the bytes of all files below a listed folder; a folder that cannot be listed counts as 0.
  */
 static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, ckpt_err *err)
 {
@@ -259,7 +264,7 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
     return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
 }
 
-/* Names tell which is newer. */
+/* Set the numbers in names that order tags. */
 static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
 {
     char text[CKPT_RUN_NAME];
@@ -286,12 +291,12 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
         t->layout = dot_layout(&list);
         dot_order(t, &list);
         t->is.is_universal = ckpt_doc_is_universal(&list);
-        // a folder with a pointer is a run, whatever else lies in it
+        // a folder with a pointer is a run, even with other contents
         *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
         if (*found)
             rc = dot_weigh(map, &list, &t->is.n_bytes, d->err);
     } else {
-        t->has_shards = anyhow; // opening it will say why it cannot be listed
+        t->has_shards = anyhow; // opening it later reports why it cannot be listed
     }
     ckpt_map_free(map);
     return rc;
@@ -312,7 +317,7 @@ int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, cons
 
 /* ---- one tag ---- */
 
-/* What was understood of it, and when it was written. */
+/* Take the facts of an opened tag, and the time of its files. */
 static void dot_facts(ckpt_doc_tag *t, const ckpt_map *map)
 {
     t->is.step = map->known.step;
@@ -327,7 +332,7 @@ static void dot_facts(ckpt_doc_tag *t, const ckpt_map *map)
     }
 }
 
-/* Where ckpt_verify's findings go. */
+/* Receives ckpt_verify's findings. */
 typedef struct dot_deep {
     ckpt_doc *d;
     ckpt_doc_tag *t;
@@ -343,7 +348,10 @@ static int dot_deep_finding(void *ctx, int severity, int code, const char *text)
     return deep->rc != CKPT_OK;
 }
 
-/* Every record and value, too; opens it once more, which is little beside the reading. */
+/*
+ * Check every record and value too. This opens the tag again, which costs little compared to the
+ * reading.
+ */
 static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
     dot_deep deep = {.d = d, .t = t};
@@ -357,11 +365,11 @@ static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
         return deep.rc;
     if (rc == CKPT_ECANCELED)
         return ckpt_fail(d->err, rc, "%s", local.text);
-    // not about the checkpoint: memory, I/O; the findings have said the rest
+    // a failure of this process: memory, I/O; the findings cover the rest
     return rc != CKPT_OK && t->is.n_problems == before ? dot_note(d, t, rc, local.text) : CKPT_OK;
 }
 
-/* What opening alone shows. */
+/* Record the problems that opening alone finds. */
 static int dot_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
 {
     ckpt_err local = {0};
@@ -376,7 +384,7 @@ static int dot_examine_map(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
     return sound == CKPT_OK ? rc : dot_note(d, t, sound, local.text);
 }
 
-/* Files of optimizers in a folder of DeepSpeed's. */
+/* The number of optimizer files in a DeepSpeed folder. */
 static size_t dot_optims(const ckpt_listing *list)
 {
     static const char end[] = "_optim_states.pt";
@@ -390,7 +398,7 @@ static size_t dot_optims(const ckpt_listing *list)
     return found;
 }
 
-/* What a fact says as a number, or 1. */
+/* The number in a fact, or 1. */
 static uint64_t dot_fact(const ckpt_map *map, const char *name)
 {
     uint64_t n = 1;
@@ -404,8 +412,8 @@ static uint64_t dot_fact(const ckpt_map *map, const char *name)
 }
 
 /*
- * Of a tag that is not whole: are its weights, and how much is there of its optimizer?  The reason
- * begins with it, for it is what whoever lost a file needs to know.
+ * For a tag that is not whole: check its weights, and count its optimizer files. The reason begins
+ * with the result, because a user who has lost a file needs it first.
  */
 static int dot_weights(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
@@ -432,7 +440,7 @@ static int dot_weights(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
     return t->is.reason ? CKPT_OK : ckpt_fail_memory(d->err);
 }
 
-/* The checkpoint in a folder: the tag's, or that of one model of several. */
+/* Examine the checkpoint in a folder: the tag's, or that of one of several models. */
 static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
 {
     const ckpt_open_opts open = {.collect = true, .with_optimizer = true};
@@ -452,7 +460,10 @@ static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
     return rc == CKPT_OK ? dot_weights(d, t, path) : rc;
 }
 
-/* Each model of a tag; one that has none is opened itself, which says what it lacks. */
+/*
+ * Examine each model of a tag; a tag without models is opened itself, which reports the missing
+ * parts.
+ */
 static int dot_examine_each(ckpt_doc *d, ckpt_doc_tag *t)
 {
     ckpt_listing list, sub;

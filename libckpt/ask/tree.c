@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: owns printing the tree of values: options, and finding the sub-tree that a path names.
+ * tree.c: prints the tree of values: takes options, and finds the sub-tree of a path.
  */
 #include "libckpt/ask/tree.h"
 
@@ -14,7 +14,7 @@
 /* True if the path's first part, up to a '.' or its end, is exactly this text. */
 static bool tree_begins(const char *path, const char *text, uint64_t n)
 {
-    // keys may hold dots themselves ("module.fc.weight")
+    // a key may contain dots itself ("module.fc.weight")
     return n > 0 && strlen(path) >= n && memcmp(path, text, (size_t)n) == 0 &&
            (path[n] == '.' || path[n] == '\0');
 }
@@ -31,7 +31,7 @@ static size_t tree_number(const char *path, int64_t *out)
     return n > digits && (path[n] == '.' || path[n] == '\0') ? n : 0;
 }
 
-/* The longest key of a dict that the path begins with. */
+/* The value of the longest key of a dict that the path begins with. */
 static const ckpt_value *tree_in_dict(ckpt_dict map, const char *path, size_t *n)
 {
     const ckpt_value *found = NULL;
@@ -54,7 +54,7 @@ static const ckpt_value *tree_in_dict(ckpt_dict map, const char *path, size_t *n
     return found;
 }
 
-/* The part of v that the path begins with, and how long that part of the path is. */
+/* The child of v that the path begins with, and the length of that part of the path. */
 static const ckpt_value *tree_child(const ckpt_value *v, const char *path, size_t *n)
 {
     const ckpt_value *state = v->kind == CKPT_V_OBJECT   ? v->as.object->state
@@ -79,7 +79,7 @@ static const ckpt_value *tree_child(const ckpt_value *v, const char *path, size_
     return found;
 }
 
-/* Walk down a path. */
+/* Follow a path. */
 static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
 {
     const char *at = path;
@@ -119,7 +119,7 @@ int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_
     rc = tree_select(&root, opts->path, err);
     if (rc != CKPT_OK)
         return rc;
-    t = ckpt_alloc(sizeof *t); // its buffer is large for a stack
+    t = ckpt_alloc(sizeof *t); // its buffer is too large for a stack
     if (!t)
         return ckpt_fail_memory(err);
     t->fn = fn;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree_json.c: owns the JSON form of the tree, for programs.
+ * tree_json.c: prints the tree as JSON, for programs.
  *
- * None, bools, floats, texts, lists and dicts with text keys are what JSON has for them.  For the
- * rest:
- *     {"$int": "9223372036854775808"}  beyond 2^53         {"$float": "nan"}
+ * None, bools, floats, texts, lists and dicts with text keys are printed as JSON's own values.
+ * Other values:
+ *     {"$int": "9223372036854775808"}  beyond 2^53   {"$float": "nan"}
  *     {"$tuple": [..]}  {"$set": [..]}  {"$frozenset": [..]}  {"$size": [..]}
- *     {"$dict": [[key, value], ..]}    keys that are no text, or begin with '$'
- *     {"$state": .., "$odict": ..}     an OrderedDict with attributes
- *     {"$bytes": "00ff", "$length": 2}  {"$bytearray": ..}     hexadecimal, cut at 1024 bytes
+ *     {"$dict": [[key, value], ..]}  keys that are not text, or begin with '$'
+ *     {"$state": .., "$odict": ..}  an OrderedDict with attributes
+ *     {"$bytes": "00ff", "$length": 2}  {"$bytearray": ..}  hexadecimal, cut at 1024 bytes
  *     {"$global": "module.name"}  {"$dtype": "float32"}  {"$storage": {..}}  {"$tensor": {..}}
- *     {"$object": {"class": .., "args": .., "kwargs": .., "state": .., "items": [..], "pairs":
- * [..]}}
+ *     {"$object": {"class": .., "args": .., "kwargs": .., "state": .., "items": [..],
+ *     "pairs": [..]}}
  *     {"$numpy": {"dtype": "f8", "shape": [..], "values": [..]}}
- *     {"$id": 1, "$value": ..}  and later  {"$ref": 1}     a value that is met again
- *     {"$cut": "depth"}, {"$more": 12}     what the limits left out
+ *     {"$id": 1, "$value": ..}  and later  {"$ref": 1}  a shared value
+ *     {"$cut": "depth"}, {"$more": 12}  parts beyond the limits
  */
 #include <inttypes.h>
 #include <math.h>
@@ -24,8 +24,9 @@
 
 #define JSON_BYTES_MAX 1024u
 #define JSON_ELEMS_MAX 16u
-#define JSON_KEY_MAX   512u /* bytes; longer ones are values, which can be referred to */
-#define JSON_INT_MAX   ((int64_t)1 << 53) /* what every reader holds exactly */
+/* bytes; a longer key is printed as a value, which can be referred to */
+#define JSON_KEY_MAX 512u
+#define JSON_INT_MAX ((int64_t)1 << 53) /* every JSON reader can represent it exactly */
 
 /* A text of any length. */
 static void json_text(ckpt_tree *t, ckpt_text s)
@@ -52,14 +53,14 @@ static void json_counts(ckpt_tree *t, const char *key, const uint64_t *a, uint32
     ckpt_tree_puts(t, "]");
 }
 
-/* A flag, only where it is set. */
+/* Print a flag only if it is set. */
 static void json_bool(ckpt_tree *t, const char *key, bool b)
 {
     if (b)
         ckpt_tree_printf(t, ",\"%s\":true", key);
 }
 
-/* {"$tensor": {... , left open for its state. */
+/* Print {"$tensor": {... , left open for its state. */
 static void json_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
 {
     ckpt_tree_printf(t, "{\"$tensor\":{\"dtype\":\"%s\",", ckpt_dtype_name(x->dtype));
@@ -91,7 +92,7 @@ static void json_storage(ckpt_tree *t, const ckpt_storage *s)
                      s->dtype == CKPT_DTYPE_NONE ? "bytes" : ckpt_dtype_name(s->dtype), s->n_elems);
 }
 
-/* An array or scalar of numpy, cut. */
+/* Print an array or scalar of numpy, cut. */
 static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "{\"$numpy\":{\"dtype\":\"%c%u\",\"shape\":[", a->kind, a->size);
@@ -99,7 +100,7 @@ static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
         ckpt_tree_printf(t, "%s%" PRId64, k > 0 ? "," : "", a->shape.at[k]->as.i);
     ckpt_tree_puts(t, "],\"values\":[");
     for (uint64_t i = 0; i < a->n_elems && i < JSON_ELEMS_MAX; i++) {
-        // as texts: NaN and 64-bit integers are values too
+        // as texts, because NaN and 64-bit integers have no exact JSON form
         ckpt_tree_puts(t, i == 0 ? "\"" : ",\"");
         ckpt_tree_element(t, a, i);
         ckpt_tree_puts(t, "\"");
@@ -107,7 +108,7 @@ static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
     ckpt_tree_printf(t, "]%s}}", a->n_elems > JSON_ELEMS_MAX ? ",\"cut\":true" : "");
 }
 
-/* Bytes, cut; the length tells. */
+/* Print bytes, cut, with their length. */
 static void json_bytes(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_printf(t, "{\"$%s\":\"", v->kind == CKPT_V_BYTES ? "bytes" : "bytearray");
@@ -115,7 +116,7 @@ static void json_bytes(ckpt_tree *t, const ckpt_value *v)
     ckpt_tree_printf(t, "\",\"$length\":%" PRIu64 "}", v->as.text.n);
 }
 
-/* Ints and floats; what JSON readers would round goes as text. */
+/* Print ints and floats; numbers that JSON readers would round become text. */
 static void json_number(ckpt_tree *t, const ckpt_value *v)
 {
     bool plain = v->kind == CKPT_V_FLOAT
@@ -130,7 +131,7 @@ static void json_number(ckpt_tree *t, const ckpt_value *v)
     ckpt_tree_puts(t, plain ? "" : "\"}");
 }
 
-/* A value without parts; false if it is a container. */
+/* Print a value without parts; false if it is a container. */
 static bool json_leaf(ckpt_tree *t, const ckpt_value *v)
 {
     switch ((int)v->kind) {
@@ -171,7 +172,7 @@ static bool json_leaf(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
-/* True if a dict can be a JSON object: short text keys only, none of them like ours. */
+/* True if a dict can be a JSON object: only short text keys, none that begins with '$'. */
 static bool json_is_object(const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -186,7 +187,7 @@ static bool json_is_object(const ckpt_value *v)
     return v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT;
 }
 
-/* What opens a container, up to its first part, and how many braces close it after the last. */
+/* Open a container, up to its first part; returns the number of braces that close it. */
 static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
 {
     switch ((int)v->kind) {
@@ -226,7 +227,7 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
     }
 }
 
-/* A value: complete if it is a leaf, else opened with a frame for its parts. */
+/* Print a value: a leaf completely, a container up to a frame for its parts. */
 static void json_begin(ckpt_tree *t, const ckpt_value *v)
 {
     bool again;
@@ -246,7 +247,7 @@ static void json_begin(ckpt_tree *t, const ckpt_value *v)
         f = t->frames.n < t->max_depth ? ckpt_vec_push(&t->frames) : NULL;
         if (f) {
             f->v = v;
-            f->object = json_is_object(v); // once: it looks at every key
+            f->object = json_is_object(v); // computed once, because it looks at every key
             f->wraps = json_open(t, v, f->object) + (id != 0);
             return;
         }
@@ -257,7 +258,7 @@ static void json_begin(ckpt_tree *t, const ckpt_value *v)
     ckpt_tree_puts(t, id != 0 ? "}" : "");
 }
 
-/* What separates an ordered dict's or object's lists from what stands before them. */
+/* Separate the lists of an ordered dict or an object from the parts before them. */
 static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slot *s,
                              bool object)
 {
@@ -271,7 +272,7 @@ static void json_list_begins(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_
     }
 }
 
-/* Everything between the part before and the value of this one. */
+/* Print everything between the previous part and the value of this one. */
 static void json_separate(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slot *s, bool object)
 {
     static const char *const parts[] = {[CKPT_TREE_ARGS] = ",\"args\":",
@@ -303,7 +304,7 @@ static void json_separate(ckpt_tree *t, const ckpt_value *v, const ckpt_tree_slo
     }
 }
 
-/* What closes a container of which n items or pairs were printed. */
+/* Close a container after n items or pairs were printed. */
 static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint64_t n_left)
 {
     const ckpt_value *v = f->v;
@@ -315,7 +316,7 @@ static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint
         in_list = ckpt_tree_n_items(v) > 0;
     }
     if (v->kind == CKPT_V_ODICT && v->state && v->as.map.n == 0) {
-        ckpt_tree_puts(t, ",\"$odict\":{"); // nothing began it
+        ckpt_tree_puts(t, ",\"$odict\":{"); // it was not opened before
     }
     ckpt_tree_puts(t, in_pairs && f->n_printed > 0 ? "]" : "");
     if (n_left > 0) {
@@ -327,7 +328,7 @@ static void json_close(ckpt_tree *t, const ckpt_tree_frame *f, bool object, uint
         ckpt_tree_puts(t, "}");
 }
 
-/* The next part of the innermost container. */
+/* Print the next part of the innermost container. */
 static void json_step(ckpt_tree *t)
 {
     ckpt_tree_frame *f = &t->frames.at[t->frames.n - 1];
@@ -348,7 +349,7 @@ static void json_step(ckpt_tree *t)
     if (s.role == CKPT_TREE_KEY && object) {
         json_text(t, s.v->as.text);
     } else {
-        json_begin(t, s.v); // f may have moved
+        json_begin(t, s.v); // f may be invalid now
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree_put.c: owns the output of the tree printers: buffering, numbers, escapes.
+ * tree_put.c: writes the output of the tree printers: buffering, numbers, escapes.
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -51,7 +51,7 @@ void ckpt_tree_puts(ckpt_tree *t, const char *s)
 
 void ckpt_tree_printf(ckpt_tree *t, const char *fmt, ...)
 {
-    char text[256]; // for numbers and fixed words only
+    char text[256]; // only for numbers and fixed words
     va_list args;
     int n;
 
@@ -73,10 +73,10 @@ void ckpt_tree_float(ckpt_tree *t, double f)
         ckpt_tree_puts(t, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
         return;
     }
-    do { // the fewest of 15 to 17 digits that give the same value back
+    do { // the fewest of 15 to 17 digits that give the same value again
         (void)snprintf(text, sizeof text, "%.*g", digits, f);
     } while (digits++ < 17 && memcmp(&f, &(double){strtod(text, NULL)}, sizeof f) != 0);
-    at = strstr(text, point); // the program's locale may have a comma
+    at = strstr(text, point); // the program's locale may have a decimal comma
     if (at && strcmp(point, ".") != 0) {
         *at = '.';
         memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
@@ -115,7 +115,7 @@ static uint32_t tree_code(const char *s, size_t size)
     return code;
 }
 
-/* One character that cannot stand for itself between quotes. */
+/* Print an escape if a character needs one between quotes; false: it does not. */
 static bool tree_escape(ckpt_tree *t, unsigned char c, char quote)
 {
     static const char from[] = "\n\r\t\b\f", into[] = "nrtbf";
@@ -141,12 +141,13 @@ void ckpt_tree_escaped(ckpt_tree *t, ckpt_text s, char quote, uint64_t max)
 
         if (size == 0) {
             ckpt_tree_puts(t, "\xEF\xBF\xBD");
-            i += (unsigned char)s.at[i] == 0xED && s.n - i >= 3 ? 3 : 1; // a surrogate takes three
+            // a surrogate has three bytes
+            i += (unsigned char)s.at[i] == 0xED && s.n - i >= 3 ? 3 : 1;
             continue;
         }
         uint32_t code = tree_code(s.at + i, size);
         if (size > 1 && ckpt_hidden(code)) {
-            // they drive terminals, or turn the line around
+            // they control terminals, or reverse the line
             if (code > 0xffff)
                 ckpt_tree_printf(t, "\\u%04x", (unsigned)(0xd800 + ((code - 0x10000) >> 10)));
             ckpt_tree_printf(t, "\\u%04x",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree_text.c: owns the outline form of the tree: one line a value, indented below its container.
+ * tree_text.c: prints the tree as an outline: one line per value, indented below its container.
  *
- *     module: OrderedDict of 2
- *       fc.weight: tensor F32 [3, 4]
- *       fc.bias: &1 tensor F32 [3] requires_grad
- *     betas: (0.9, 0.999)
- *     again: same as &1
+ *    module: OrderedDict of 2
+ *      fc.weight: tensor F32 [3, 4]
+ *      fc.bias: &1 tensor F32 [3] requires_grad
+ *    betas: (0.9, 0.999)
+ *    again: same as &1
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,11 +15,14 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/view.h"
 
-#define TEXT_STR_MAX   120u /* bytes shown of a text */
+#define TEXT_STR_MAX   120u /* printed bytes of a text */
 #define TEXT_BYTES_MAX 32u
-#define TEXT_ELEMS_MAX 6u /* values shown of a numpy array */
+#define TEXT_ELEMS_MAX 6u /* printed values of a numpy array */
 
-/* A name or attribute: letters, digits, '_', '.', '-', '/', and no number: needs no quotes. */
+/*
+ * True for a name or attribute without need of quotes: letters, digits, '_', '.', '-', '/', and not
+ * a number.
+ */
 static bool text_is_plain(ckpt_text s)
 {
     bool word = false;
@@ -40,7 +43,7 @@ static void text_name(ckpt_tree *t, const ckpt_value *v)
 {
     const ckpt_global *g = &v->as.global;
 
-    // names of hostile files may hold anything
+    // names in hostile files may contain anything
     if (text_is_plain(g->module) && text_is_plain(g->name)) {
         ckpt_tree_put(t, g->module.at, (size_t)g->module.n);
         ckpt_tree_puts(t, ".");
@@ -61,7 +64,7 @@ static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
     ckpt_tree_puts(t, "]");
 }
 
-/* One line says all but the state. */
+/* Print a tensor in one line, without its state. */
 static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
 {
     ckpt_tree_printf(t, "tensor %s ", ckpt_dtype_name(x->dtype));
@@ -98,7 +101,7 @@ static void text_bytes(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
-/* A value that is one word. */
+/* Print a value that is one word. */
 static void text_word(ckpt_tree *t, const ckpt_value *v)
 {
     switch ((int)v->kind) {
@@ -143,7 +146,7 @@ static void text_word(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
-/* A short sequence on one line; call: as the arguments of one. */
+/* Print a short sequence on one line; call: as arguments of a call. */
 static void text_inline(ckpt_tree *t, const ckpt_value *v, bool call)
 {
     static const char *const around[][2] = {
@@ -185,7 +188,7 @@ static void text_numpy(ckpt_tree *t, const ckpt_tree_array *a)
     ckpt_tree_puts(t, a->n_elems > TEXT_ELEMS_MAX ? ", ..." : "");
 }
 
-/* True if the arguments of an object stand on its own line. */
+/* True if the arguments of an object are printed on its own line. */
 static bool text_args_inline(const ckpt_value *v)
 {
     const ckpt_value *args = v->as.object->args;
@@ -193,7 +196,7 @@ static bool text_args_inline(const ckpt_value *v)
     return v->as.object->cls && args && args->kind == CKPT_V_TUPLE && ckpt_tree_is_inline(args);
 }
 
-/* The class, with its arguments where they are short. */
+/* Print the class, with its arguments if they are short. */
 static void text_object(ckpt_tree *t, const ckpt_value *v)
 {
     const ckpt_object *o = v->as.object;
@@ -226,7 +229,7 @@ static void text_container(ckpt_tree *t, const ckpt_value *v)
     ckpt_tree_printf(t, "%s of %" PRIu64, names[v->kind], ckpt_tree_n_items(v));
 }
 
-/* The line of a value, without its label. */
+/* Print the line of a value, without its label. */
 static void text_head(ckpt_tree *t, const ckpt_value *v, bool is_array, const ckpt_tree_array *a)
 {
     if (is_array)
@@ -256,7 +259,7 @@ static bool text_has_more(const ckpt_value *v)
     return ckpt_tree_n_items(v) > 0;
 }
 
-/* A value at the end of a line; pushes a frame if more lines are to follow. */
+/* Print a value at the end of a line; push a frame if more lines follow. */
 static void text_value(ckpt_tree *t, const ckpt_value *v, unsigned indent)
 {
     bool again;
@@ -290,13 +293,13 @@ static void text_value(ckpt_tree *t, const ckpt_value *v, unsigned indent)
     f->wraps = indent;
 }
 
-/* A key as a label; false if it is no word and needs lines of its own. */
+/* True if a key can be a label; false if it needs its own lines. */
 static bool text_key_is_word(const ckpt_value *key)
 {
     return key->kind == CKPT_V_STR || ckpt_tree_is_scalar(key) || ckpt_tree_is_inline(key);
 }
 
-/* What stands before the colon. */
+/* Print the label before the colon. */
 static void text_label(ckpt_tree *t, const ckpt_tree_slot *s)
 {
     switch (s->role) {
@@ -340,7 +343,7 @@ static bool text_skips(const ckpt_value *v, const ckpt_tree_slot *s)
            (s->role == CKPT_TREE_ARGS && text_args_inline(v));
 }
 
-/* The next line of the innermost container. */
+/* Print the next line of the innermost container. */
 static void text_step(ckpt_tree *t)
 {
     ckpt_tree_frame *f = &t->frames.at[t->frames.n - 1];

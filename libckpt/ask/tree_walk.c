@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree_walk.c: owns walking the graph of values: children, counting references, numpy's objects.
+ * tree_walk.c: walks the graph of values: children, reference counts, numpy's objects.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -126,7 +126,7 @@ bool ckpt_tree_is_inline(const ckpt_value *v)
 
 /* ---- sharing ---- */
 
-/* True for nodes worth a number: everything that is not short each time it is printed. */
+/* True for nodes that can get a number: all that are not short. */
 static bool tree_is_tracked(const ckpt_value *v)
 {
     switch (v->kind) {
@@ -159,7 +159,7 @@ static bool tree_is_tracked(const ckpt_value *v)
     return false;
 }
 
-/* For the index of nodes. */
+/* ckpt_same_fn for the index of nodes. */
 static bool tree_same(const void *ctx, uint32_t number, const void *key)
 {
     return ((const ckpt_tree *)ctx)->nodes.at[number].v == key;
@@ -174,7 +174,7 @@ static ckpt_tree_node *tree_find(const ckpt_tree *t, const ckpt_value *v)
     return at == CKPT_INDEX_NONE ? NULL : &t->nodes.at[at];
 }
 
-/* Count one meeting; true if it is the first. */
+/* Count one reference; true if it is the first. */
 static bool tree_count(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_node *node = tree_find(t, v);
@@ -198,7 +198,7 @@ void ckpt_tree_survey(ckpt_tree *t, const ckpt_value *root)
 {
     if (tree_is_tracked(root))
         (void)tree_count(t, root);
-    // the list of nodes is also the queue: each is looked through once, new ones join at the end
+    // the list of nodes is also the queue: each is expanded once, new ones go to the end
     for (size_t next = 0; next < t->nodes.n && t->rc == CKPT_OK; next++) {
         const ckpt_value *v = t->nodes.at[next].v;
         ckpt_tree_slot s;
@@ -225,7 +225,7 @@ uint32_t ckpt_tree_share(ckpt_tree *t, const ckpt_value *v, bool *again)
 
 /* ---- numpy ---- */
 
-/* True if v came from calling numpy's function of that name. */
+/* True if v is a call of numpy's function of that name. */
 static bool tree_is_call(const ckpt_value *v, const char *name, uint64_t n_args)
 {
     const ckpt_object *o = v && v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
@@ -255,7 +255,7 @@ static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
     return true;
 }
 
-/* The elements, whole ones only. */
+/* Take the elements, if the bytes are whole elements. */
 static bool tree_raw(const ckpt_value *v, ckpt_tree_array *out)
 {
     if (v->kind != CKPT_V_BYTES || v->as.text.n % out->size != 0)
@@ -306,7 +306,7 @@ void ckpt_tree_element(ckpt_tree *t, const ckpt_tree_array *a, uint64_t i)
         memcpy(&f4, &low, sizeof f4);
         ckpt_tree_float(t, (double)f4);
     } else if (a->kind == 'f') {
-        ckpt_tree_printf(t, "0x%0*" PRIx64, (int)a->size * 2, bits); // half floats: as bits
+        ckpt_tree_printf(t, "0x%0*" PRIx64, (int)a->size * 2, bits); // half floats: print the bits
     } else if (a->kind == 'b') {
         ckpt_tree_puts(t, bits != 0 ? "true" : "false");
     } else if (a->kind == 'u') {

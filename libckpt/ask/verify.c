@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c: everything that can be said about a checkpoint's soundness without knowing what it
- * should hold.
+ * verify.c: checks a checkpoint for every kind of damage that can be found without another copy of
+ * it.
  *
- * Structure (by opening it with problems collected), every record's CRC, copies against masters,
- * NaN and infinities.  Every byte is read once: the tensors first, whose bytes are summed on the
- * way, then what no tensor has used.
+ * It checks the structure (by opening it with problems collected), every record's CRC, copies
+ * against masters, NaN and infinities. Every byte is read once: first the tensors, with CRCs in
+ * passing, then the bytes that no tensor has used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@
 typedef struct ver_state {
     ckpt_finding_fn fn;
     void *ctx;
-    int worst;    /* CKPT_OK, or the code that decides the outcome */
+    int worst;    /* CKPT_OK, or the code that decides the result */
     bool stopped; /* by the callback */
     const ckpt_run_opts *run;
     ckpt_run_report records, values;
 } ver_state;
 
-/* A damaged file outweighs an inconsistency, a refused one outweighs both. */
+/* A damaged file outweighs an inconsistency; a refused file outweighs both. */
 static int ver_rank(int code)
 {
     switch (code) {
@@ -42,7 +42,7 @@ static int ver_rank(int code)
     }
 }
 
-/* Once the callback has stopped it, nothing more is said, and nothing more decides. */
+/* After the callback has stopped it, nothing more is reported, and nothing more decides. */
 static void ver_say(ver_state *v, int severity, int code, const char *text)
 {
     if (v->stopped)
@@ -62,7 +62,7 @@ static void ver_say_all(ver_state *v, const ckpt_map *map)
 
 /* ---- records ---- */
 
-/* A record of a file, as two maps of the same files see it. */
+/* Order of records by file and place, to match two maps of the same files. */
 static int ver_order(const void *pa, const void *pb)
 {
     const ckpt_source *a = *(const ckpt_source *const *)pa, *b = *(const ckpt_source *const *)pb;
@@ -77,8 +77,8 @@ static int ver_order(const void *pa, const void *pb)
 }
 
 /*
- * Let segments of map's sources be of the same records' sources in `all`.  A record that is not
- * found there, or is another one than it was, loses them, and is read like any other.
+ * Make segments of map's sources refer to the sources of the same records in `all`. If a record is
+ * not found there, or differs, its segments are dropped and it is read like any other.
  */
 static int ver_translate(ckpt_segments *read, const ckpt_map *map, const ckpt_map *all,
                          ckpt_err *err)
@@ -107,7 +107,7 @@ static int ver_translate(ckpt_segments *read, const ckpt_map *map, const ckpt_ma
     return CKPT_OK;
 }
 
-/* libzip's opinion of an archive that our reader has accepted. */
+/* Check an archive that our reader has accepted with libzip too. */
 static int ver_second(ckpt_map *all, ckpt_io *io, ckpt_err *err)
 {
     ckpt_err other = {0};
@@ -119,8 +119,7 @@ static int ver_second(ckpt_map *all, ckpt_io *io, ckpt_err *err)
                               : ckpt_fail(err, rc, "%s", other.text);
 }
 
-/* All records of all files, whether a tensor uses them or not.  Files have the numbers they have in
- * map. */
+/* List all records of all files, used by a tensor or not. Files have the same numbers as in map. */
 static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -145,8 +144,8 @@ static int ver_list_records(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
 }
 
 /*
- * Tensors with checksums in files whose format lists no records: each chunk of a .distcp file is an
- * archive of its own.
+ * List tensors with checksums in files of formats without a list of records: each chunk of a
+ * .distcp file is its own archive.
  */
 static int ver_list_tensors(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
 {
@@ -163,7 +162,7 @@ static int ver_list_tensors(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Check the CRC of every record; what has been read is summed already. */
+/* Check the CRC of every record; the CRCs of bytes read before are known. */
 static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, ckpt_err *err)
 {
     ckpt_map *all = NULL;
@@ -183,7 +182,7 @@ static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, c
     return rc;
 }
 
-/* The bytes of a tensor are covered by checksums of their files. */
+/* True if checksums of their files cover the bytes of a tensor. */
 static bool ver_vouched(const ckpt_map *map, const ckpt_tensor *t)
 {
     ckpt_box room;
@@ -196,7 +195,7 @@ static bool ver_vouched(const ckpt_map *map, const ckpt_tensor *t)
     return true;
 }
 
-/* How much of the values a changed byte could be found in. */
+/* Count the bytes of values, and those without a checksum. */
 static void ver_payload(ver_state *v, const ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -205,7 +204,7 @@ static void ver_payload(ver_state *v, const ckpt_map *map)
 
         if (t->owner)
             continue;
-        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // held when the tensor was added
+        (void)ckpt_dtype_bytes(t->dtype, t->n_elems, &n); // checked when the tensor was added
         v->values.n_payload += n;
         v->values.n_unvouched += ver_vouched(map, t) ? 0 : n;
     }
@@ -213,8 +212,10 @@ static void ver_payload(ver_state *v, const ckpt_map *map)
 
 /* ---- values ---- */
 
-/* A target that swallows what is written: reading every tensor compares copies and counts what is
- * not finite. */
+/*
+ * Make a target that drops its bytes: reading every tensor compares copies and counts values that
+ * are not finite.
+ */
 static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
 {
     const ckpt_source nowhere = {
@@ -267,8 +268,10 @@ static int ver_values(ver_state *v, const ckpt_map *map, ckpt_map **out, ckpt_se
     return rc;
 }
 
-/* An outcome that is about the checkpoint becomes a finding; what is about us (memory, I/O,
- * interrupt) stays a failure. */
+/*
+ * A result about the checkpoint becomes a finding; a failure of this process (memory, I/O,
+ * interrupt) stays a failure.
+ */
 static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
 {
     switch (rc) {
@@ -287,8 +290,8 @@ static int ver_absorb(ver_state *v, int rc, ckpt_err *err)
 }
 
 /*
- * The bytes, of tensors and of all records.  What is said of records comes first: damage explains
- * more than a copy that differs.
+ * Check the bytes of tensors and of all records. Findings about records come first, because damage
+ * explains more than a differing copy.
  */
 static int ver_bytes(ver_state *v, const ckpt_map *map, ckpt_err *err)
 {
@@ -297,7 +300,7 @@ static int ver_bytes(ver_state *v, const ckpt_map *map, ckpt_err *err)
     ckpt_map *to = NULL;
     int rc, rc_values = CKPT_OK;
 
-    // values can only be read where the structure holds
+    // values can only be read if the structure is correct
     if (v->worst == CKPT_OK)
         rc_values = ver_values(v, map, &to, &read, &later);
     rc =
@@ -313,7 +316,7 @@ static int ver_bytes(ver_state *v, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Everything about one checkpoint, each finding said. */
+/* Check everything about one checkpoint and report each finding. */
 static int ver_all(ver_state *v, const char *path, const ckpt_verify_opts *opts,
                    const ckpt_open_opts *open, ckpt_err *err)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * apply.c: a layout map applied to a map of tensors.
+ * apply.c: applies a layout map to a map of tensors.
  *
- * Tensors are taken in their order; the first rule that names one and finds all that it needs makes
- * its targets.  Nothing of the source is left over in the end, unless the text says so.
+ * It takes tensors in their order. The first rule that names a tensor and finds all other tensors
+ * it needs makes its targets. In the end no tensor of the source may be left over, unless the
+ * layout map allows it.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -19,22 +20,26 @@ typedef struct ap_state {
     ckpt_remap *r;
     ckpt_rm_facts facts;
     ckpt_rm_instance *in;
-    bool *taken;                 /* of each tensor of the source */
-    ckpt_tensors made;           /* the target's */
-    ckpt_err near;               /* why a rule that names the tensor in hand did not take it */
-    const ckpt_rm_capture *hand; /* what it captured */
-    uint32_t *group;             /* of each tensor of the source: in the state; NULL: no state */
-    ckpt_slots made_group;       /* of each of the target's */
-    uint32_t now;                /* of the tensor in hand */
+    bool *taken;       /* per tensor of the source */
+    ckpt_tensors made; /* tensors of the target */
+    /* the reason why a rule that names the present tensor did not take it */
+    ckpt_err near;
+    const ckpt_rm_capture *hand; /* the captures of the present tensor */
+    /* per tensor of the source: its group in the state; NULL: no state */
+    uint32_t *group;
+    ckpt_slots made_group; /* per tensor of the target */
+    uint32_t now;          /* of the present tensor */
     ckpt_err *err;
 } ap_state;
 
-/* Not a failure: the rule in hand does not fit. */
+/* Not a failure: the present rule does not fit. */
 enum { AP_MISFIT = 1 };
 
 /* ---- names ---- */
 
-/* Optimizer state is named "exp_avg/<parameter>": the length of what stands before the name. */
+/*
+ * Length of the prefix before the parameter's name: optimizer state is named "exp_avg/<parameter>".
+ */
 static size_t ap_moment(const ckpt_tensor *t)
 {
     const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
@@ -42,7 +47,7 @@ static size_t ap_moment(const ckpt_tensor *t)
     return slash ? (size_t)(slash - t->name) + 1 : 0;
 }
 
-/* Is a capture of one term in all terms of the rule?  Else it numbers the members of its term. */
+/* True if a capture is in all terms of the rule; else it numbers the members of its term. */
 static bool ap_is_own(const ckpt_rm_rule *rule, uint32_t name)
 {
     for (unsigned side = 0; side < 2; side++) {
@@ -59,7 +64,7 @@ static bool ap_is_star(const ckpt_remap *r, uint32_t name)
     return r->names.at[name][0] == '*';
 }
 
-/* The name of a member, in the map's arena. */
+/* Make the name of a member, in the map's arena. */
 static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, const char **out)
 {
     ckpt_rm_capture c = s->in->own;
@@ -81,7 +86,7 @@ static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, 
 
 /* ---- members ---- */
 
-/* The captures that number the members of a term. */
+/* Find the captures that number the members of a term. */
 static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
 {
     m->n_indexes = 0;
@@ -98,7 +103,7 @@ static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
     return CKPT_OK;
 }
 
-/* The tensor of the source that a member names, if it is there and, unless any will do, free. */
+/* Find the tensor of the source that a member names. Unless any is set, it must not be used yet. */
 static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool any, bool *found)
 {
     const char *name = NULL;
@@ -114,7 +119,7 @@ static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool a
     return rc;
 }
 
-/* The tensor in hand has a number beyond those there are without a gap. */
+/* True if the present tensor has a number beyond the existing members. */
 static bool ap_beyond(const ap_state *s, uint32_t name, uint64_t n)
 {
     for (uint32_t i = 0; i < s->hand->n; i++) {
@@ -124,7 +129,10 @@ static bool ap_beyond(const ap_state *s, uint32_t name, uint64_t n)
     return false;
 }
 
-/* How many members a capture numbers: by the text's sizes, or by what is there. */
+/*
+ * Compute the number of members of a capture: from the layout map's sizes, or from the existing
+ * tensors.
+ */
 static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint32_t index)
 {
     uint64_t *size = &s->in->size[m->name[index]];
@@ -143,14 +151,14 @@ static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint
             *size = n;
     }
     if (*size != CKPT_RM_UNKNOWN && !ap_beyond(s, m->name[index], *size))
-        s->near = near; // it is no failure that there is no more
+        s->near = near; // the end of the members is not a failure
     else
         *size = CKPT_RM_UNKNOWN;
     m->value[index] = 0;
     return rc;
 }
 
-/* All members of one term, the last capture's number fastest. */
+/* List all members of one term, the last capture's number fastest. */
 static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
 {
     const ckpt_rm_term *t = &s->in->rule->term[side].at[term];
@@ -184,7 +192,7 @@ static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
     return rc;
 }
 
-/* ---- what a rule makes ---- */
+/* ---- making targets ---- */
 
 static int ap_push(ap_state *s, ckpt_tensor *t)
 {
@@ -206,7 +214,7 @@ static void ap_take(ap_state *s, const ckpt_tensor *t)
     s->taken[at] = true;
 }
 
-/* Names alone: the tensor stays what it is. */
+/* A rule with only names: the tensor stays unchanged. */
 static int ap_rename(ap_state *s)
 {
     ckpt_rm_member *m = &s->in->member[s->in->from].at[0];
@@ -224,7 +232,7 @@ static int ap_rename(ap_state *s)
         return ckpt_fail_memory(s->err);
     moved->name = name;
     if (s->in->rule->plus != 0 && s->in->n_moment == 0 && rc == CKPT_OK)
-        rc = ckpt_rm_plus(moved, s->in, s->err); // moments have no use for a constant
+        rc = ckpt_rm_plus(moved, s->in, s->err); // moments need no constant
     return rc == CKPT_OK ? ap_push(s, moved) : rc;
 }
 
@@ -236,7 +244,7 @@ static uint32_t ap_group(const ap_state *s, const ckpt_tensor *t)
     return at == SIZE_MAX ? 0 : s->group[at];
 }
 
-/* All tensors of an instance have one dtype, one role, and one parameter group. */
+/* Check that all tensors of an instance have one dtype, one role, and one parameter group. */
 static int ap_alike(ap_state *s)
 {
     const ckpt_rm_members *in = &s->in->member[s->in->from];
@@ -258,7 +266,7 @@ static int ap_alike(ap_state *s)
     return CKPT_OK;
 }
 
-/* One target: its name, its shape, its extents. */
+/* Make one target: its name, its shape, its extents. */
 static int ap_make(ap_state *s, ckpt_rm_member *target)
 {
     const ckpt_rm_view *v = &s->in->view[s->in->to][target->term];
@@ -292,7 +300,7 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
     return rc == CKPT_OK ? ap_push(s, target->t) : rc;
 }
 
-/* Sizes; where a shape does not fit, another rule may. */
+/* Compute sizes; if a shape does not fit, another rule may. */
 static int ap_bind(ap_state *s)
 {
     ckpt_err why = {0};
@@ -306,7 +314,7 @@ static int ap_bind(ap_state *s)
     return rc == CKPT_OK ? rc : ckpt_fail(s->err, rc, "%s", why.text);
 }
 
-/* Values that an optimizer keeps once for a whole parameter: its number of steps. */
+/* True if all are values that an optimizer stores once per parameter: step counts. */
 static bool ap_scalars(const ckpt_rm_members *from)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -317,8 +325,8 @@ static bool ap_scalars(const ckpt_rm_members *from)
 }
 
 /*
- * They have no axes: those of parameters that become one must be equal, and each of several gets
- * the one.
+ * Handle such values without axes: those of joined parameters must be equal, and each of several
+ * targets gets the value.
  */
 static int ap_share(ap_state *s)
 {
@@ -330,7 +338,7 @@ static int ap_share(ap_state *s)
         rc = ap_grid(s, in->to, k, &complete);
     for (size_t i = 0; i < in->member[in->from].n; i++)
         ap_take(s, in->member[in->from].at[i].t);
-    // the state's groups have them
+    // the state's groups contain them
     if (rc == CKPT_OK && in->member[in->to].n == 0 && s->group &&
         strncmp(in->moment, "step/", 5) == 0)
         return CKPT_OK;
@@ -353,7 +361,7 @@ static int ap_share(ap_state *s)
     return rc;
 }
 
-/* Slices of several ranks that are one tensor without being cut. */
+/* Join slices of several ranks into one tensor without cutting. */
 static int ap_join(ap_state *s, ckpt_rm_joins how)
 {
     ckpt_rm_members *from = &s->in->member[s->in->from];
@@ -378,7 +386,7 @@ static int ap_join(ap_state *s, ckpt_rm_joins how)
     return rc;
 }
 
-/* The source's members are complete: sizes, targets, proofs. */
+/* The source's members are complete: compute sizes, make targets, check coverage. */
 static int ap_instance(ap_state *s)
 {
     ckpt_rm_instance *in = s->in;
@@ -408,7 +416,7 @@ static int ap_instance(ap_state *s)
 
 /* ---- rules ---- */
 
-/* Nothing is known yet of the names of a rule. */
+/* Forget all sizes and members of the rule's names. */
 static void ap_reset(ap_state *s)
 {
     for (size_t i = 0; i < s->r->names.n; i++)
@@ -416,7 +424,7 @@ static void ap_reset(ap_state *s)
     s->in->member[0].n = s->in->member[1].n = 0;
 }
 
-/* Keep of what was captured what the instance is named by; stars always are. */
+/* Keep the captures that the instance is named by; stars are always kept. */
 static void ap_own(ap_state *s, const ckpt_rm_capture *c)
 {
     s->in->own.n = 0;
@@ -426,7 +434,7 @@ static void ap_own(ap_state *s, const ckpt_rm_capture *c)
     }
 }
 
-/* A rule names a tensor: *took is true if all that it needs is there. */
+/* Try a rule that names a tensor: *took is true if all that it needs exists. */
 static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, bool *took)
 {
     ckpt_rm_instance *in = s->in;
@@ -434,7 +442,7 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     int rc = CKPT_OK;
 
     if (rule->term[in->to].at[0].joins != CKPT_RM_APART)
-        return CKPT_OK; // what is one is not made several
+        return CKPT_OK; // one tensor cannot be split again into several
     in->rule = rule;
     s->hand = c;
     ap_reset(s);
@@ -451,7 +459,7 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     return *took ? rc : CKPT_OK;
 }
 
-/* The first rule that takes a tensor; its name begins behind n_moment bytes. */
+/* Try rules until one takes a tensor; its name begins behind n_moment bytes. */
 static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
@@ -477,7 +485,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
     return rc;
 }
 
-/* The tensor in hand; optimizer state goes by its parameter's name, or by its own. */
+/* Handle the present tensor; optimizer state follows its parameter's name, or its own. */
 static int ap_tensor(ap_state *s, size_t at)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
@@ -497,12 +505,12 @@ static int ap_tensor(ap_state *s, size_t at)
     if (s->near.code != CKPT_OK)
         return ckpt_fail(s->err, s->near.code, "%s, which '%.150s' needs", s->near.text, t->name);
     if (!s->r->others_stay)
-        return CKPT_OK; // named together with the others, in the end
+        return CKPT_OK; // reported together with the others, in the end
     s->taken[at] = true;
     return ap_push(s, t);
 }
 
-/* Tensors that no rule names, the first few by name. */
+/* Report tensors without a rule, the first few by name. */
 static int ap_left_over(const ap_state *s)
 {
     char text[320];
@@ -528,7 +536,7 @@ static int ap_left_over(const ap_state *s)
 
 /* ---- before and after ---- */
 
-/* The name without prefixes that mean nothing. */
+/* The name without meaningless prefixes. */
 static const char *ap_stripped(const ckpt_remap *r, const char *name)
 {
     bool more = true;
@@ -571,7 +579,7 @@ static int ap_strip(ap_state *s)
     return rc;
 }
 
-/* A name that may be missing, because another holds its values. */
+/* Add a name that may be missing because another tensor has its values. */
 static int ap_tie(ap_state *s, ckpt_rm_rule *rule)
 {
     const char *name = rule->term[0].at[0].text, *other = rule->term[1].at[0].text;
@@ -590,7 +598,7 @@ static int ap_tie(ap_state *s, ckpt_rm_rule *rule)
     return rc;
 }
 
-/* What only the target has. */
+/* Add a tensor that only the target has. */
 static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
 {
     ckpt_tensor *made = NULL;
@@ -600,7 +608,7 @@ static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
     return made ? ap_push(s, made) : rc;
 }
 
-/* Ties before, fills after; what was left out, and rules that nothing matched, are named. */
+/* Handle ties before, fills after; report dropped tensors and rules without a match. */
 static int ap_special(ap_state *s, bool before)
 {
     int rc = CKPT_OK;
@@ -626,8 +634,8 @@ static int ap_special(ap_state *s, bool before)
 }
 
 /*
- * Tied names whose owner went another way hold the bytes themselves; those whose owner only has
- * another name now are tied to that.
+ * Tied names get the bytes if their owner became another tensor; if their owner only has another
+ * name, they are tied to that.
  */
 static void ap_owners(ap_state *s)
 {
@@ -650,7 +658,7 @@ static void ap_owners(ap_state *s)
     }
 }
 
-/* Rules that are meant for other models; where nothing says which model it is, all are tried. */
+/* Switch rules for other models off; if the model is unknown, all are tried. */
 static void ap_switch(ap_state *s)
 {
     for (size_t i = 0; i < s->r->rules.n; i++) {
@@ -664,7 +672,10 @@ static void ap_switch(ap_state *s)
     }
 }
 
-/* The parts of names that expressions make; a rule of what is not known is for other models. */
+/*
+ * Compute the parts of names that are expressions; a rule with an unknown value is for other
+ * models.
+ */
 static int ap_expressions(ap_state *s, ckpt_rm_rule *rule, ckpt_rm_term *t)
 {
     const ckpt_value *v = NULL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * axes.c: "(group q|k|v d) in": the axes of a tensor, split into named atoms, as einops writes
- * them.
+ * axes.c: parses "(group q|k|v d) in": the axes of a tensor, split into named atoms, in the
+ * notation of einops.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "libckpt/remap/rule.h"
 
-/* A text of axes being read. */
+/* State of the parser. */
 typedef struct ax_text {
     ckpt_remap *r;
     const char *at;
@@ -36,7 +36,7 @@ static size_t ax_name_length(const char *s)
     return *s >= '0' && *s <= '9' ? 0 : n;
 }
 
-/* Does the term name this already?  Each name stands once. */
+/* True if the term already has this name, because each name may occur only once. */
 static bool ax_taken(const ax_text *x, uint32_t name)
 {
     for (uint32_t i = 0; i < x->n_atoms; i++) {
@@ -48,7 +48,7 @@ static bool ax_taken(const ax_text *x, uint32_t name)
     return false;
 }
 
-/* a|b|c, or one name. */
+/* Parse a|b|c, or one name. */
 static int ax_parts(ax_text *x, ckpt_rm_atom *atom)
 {
     uint32_t part[CKPT_RM_PARTS], n = 0;
@@ -90,7 +90,7 @@ static bool ax_has_rest(const ax_text *x)
     return false;
 }
 
-/* One atom of the axis x->n_axes. */
+/* Parse one atom of the axis x->n_axes. */
 static int ax_atom(ax_text *x, bool inside)
 {
     ckpt_rm_atom atom = {.axis = x->n_axes};
@@ -116,7 +116,7 @@ static int ax_atom(ax_text *x, bool inside)
     return rc;
 }
 
-/* One axis: an atom, or several in parentheses. */
+/* Parse one axis: an atom, or several in parentheses. */
 static int ax_axis(ax_text *x)
 {
     int rc = CKPT_OK;
@@ -160,7 +160,7 @@ uint32_t ckpt_rm_part(const ckpt_rm_atom *a, uint32_t name)
     return UINT32_MAX;
 }
 
-/* ---- do the two sides of a rule speak of the same? ---- */
+/* ---- comparing the sides of a rule ---- */
 
 /* True if a term has a name in its axes. */
 static bool ax_in_axes(const ckpt_rm_term *t, uint32_t name)
@@ -181,7 +181,7 @@ static bool ax_rest(const ckpt_rm_term *t)
     return false;
 }
 
-/* An atom of a term that another term has nothing of; NULL: there is none. */
+/* Find an atom of a term without a counterpart in another term; NULL: there is none. */
 static const ckpt_rm_atom *ax_alone(const ckpt_rm_term *t, const ckpt_rm_term *other)
 {
     for (uint32_t i = 0; i < t->n_atoms; i++) {
@@ -201,7 +201,7 @@ static bool ax_is_star(const ckpt_remap *r, uint32_t name)
     return r->names.at[name][0] == '*';
 }
 
-/* A capture that the other term has neither as capture nor as axis. */
+/* Refuse a capture that is neither a capture nor an axis in the other term. */
 static int ax_check_captures(const ckpt_remap *r, const ckpt_rm_rule *rule, const ckpt_rm_term *t,
                              const ckpt_rm_term *other, ckpt_err *err)
 {
@@ -214,7 +214,7 @@ static int ax_check_captures(const ckpt_remap *r, const ckpt_rm_rule *rule, cons
             ckpt_rm_captures(other, p->name) ||
             (p->kind == CKPT_RM_NUMBER && ax_in_axes(other, p->name)))
             continue;
-        // a star may be left out from left to right
+        // a star may be dropped from left to right
         if (star && t == &rule->term[0].at[0])
             continue;
         if (star)

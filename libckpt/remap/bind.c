@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.c: the sizes of a rule's names, from what the text says and from the shapes of the source.
+ * bind.c: computes the sizes of a rule's names, from the layout map and from the shapes of the
+ * source.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const char *bind_name(const ckpt_rm_instance *in, uint32_t name)
 
 /* ---- views ---- */
 
-/* Axes that `...` stands for, by the first tensor of a term that has it. */
+/* Find the axes of `...`, from the first tensor of a term that has it. */
 static int bind_rest(ckpt_rm_instance *in, const ckpt_rm_member *m, ckpt_err *err)
 {
     const ckpt_rm_term *t = &in->rule->term[in->from].at[m->term];
@@ -34,10 +35,10 @@ static int bind_rest(ckpt_rm_instance *in, const ckpt_rm_member *m, ckpt_err *er
     return CKPT_OK;
 }
 
-/* A term's atoms, `...` written out as axes with names of their own. */
+/* Make the view of a term: its atoms, with `...` expanded to named axes. */
 static int bind_view(ckpt_rm_instance *in, const ckpt_rm_term *t, ckpt_rm_view *v, ckpt_err *err)
 {
-    uint32_t shift = 0; // axes that `...` adds before the axis in hand
+    uint32_t shift = 0; // axes that `...` adds before the present one
 
     v->n_atoms = 0;
     for (uint32_t i = 0; i < t->n_atoms; i++) {
@@ -63,7 +64,7 @@ static int bind_view(ckpt_rm_instance *in, const ckpt_rm_term *t, ckpt_rm_view *
 
 /* ---- sizes ---- */
 
-/* Is a part of the atom padding?  Then the others are what is padded, of any size. */
+/* True if a part of the atom is padding; the other parts then may have any size. */
 static bool bind_padded(const ckpt_rm_instance *in, const ckpt_rm_atom *a)
 {
     for (uint32_t p = 0; p < a->n_parts; p++) {
@@ -75,7 +76,7 @@ static bool bind_padded(const ckpt_rm_instance *in, const ckpt_rm_atom *a)
     return false;
 }
 
-/* What the text says of a name; parts of fused axes that it says nothing of have one element. */
+/* Take the size of a name from the layout map; unknown parts of fused axes have one element. */
 static int bind_first(ckpt_rm_instance *in, uint32_t name, bool fused, ckpt_err *err)
 {
     uint64_t size;
@@ -108,7 +109,7 @@ static int bind_known(ckpt_rm_instance *in, ckpt_err *err)
     return rc;
 }
 
-/* The size of an atom; *open: the one part that is not known; false: several are not. */
+/* The size of an atom; *open: its only unknown part; false: several are unknown. */
 static bool bind_atom(const ckpt_rm_instance *in, const ckpt_rm_atom *a, uint64_t *size,
                       uint32_t *open)
 {
@@ -125,7 +126,7 @@ static bool bind_atom(const ckpt_rm_instance *in, const ckpt_rm_atom *a, uint64_
     return true;
 }
 
-/* An axis that does not come out even, or as another size than the tensor has. */
+/* Refuse an axis that does not divide evenly, or with another size than the tensor's. */
 static int bind_misfit(const ckpt_rm_instance *in, const ckpt_rm_member *m, uint32_t axis,
                        uint64_t size, ckpt_err *err)
 {
@@ -159,8 +160,8 @@ static int bind_misfit(const ckpt_rm_instance *in, const ckpt_rm_member *m, uint
 }
 
 /*
- * One axis of a source: if a single size in it is open, that follows; *progress: it did.  An axis
- * whose sizes are all known must have them.
+ * Check one axis of a source: a single unknown size follows from the others; *progress: it did. An
+ * axis with only known sizes must match.
  */
 static int bind_axis(ckpt_rm_instance *in, const ckpt_rm_member *m, uint32_t axis, bool *progress,
                      ckpt_err *err)
@@ -176,7 +177,7 @@ static int bind_axis(ckpt_rm_instance *in, const ckpt_rm_member *m, uint32_t axi
         if (!bind_atom(in, &v->atom[i], &size, &open))
             return CKPT_OK;
         if (open != before)
-            beside = size; // known parts beside the open one
+            beside = size; // known parts beside the unknown one
         else if (!ckpt_mul(product, size, &product))
             return bind_misfit(in, m, axis, CKPT_RM_UNKNOWN, err);
     }
@@ -189,7 +190,7 @@ static int bind_axis(ckpt_rm_instance *in, const ckpt_rm_member *m, uint32_t axi
     return CKPT_OK;
 }
 
-/* Padding that neither the text nor a shape gives is none. */
+/* Padding without a size in the layout map or in a shape is 0. */
 static bool bind_padding(ckpt_rm_instance *in)
 {
     bool progress = false;
@@ -221,7 +222,7 @@ static int bind_axes(ckpt_rm_instance *in, bool *progress, ckpt_err *err)
     return rc;
 }
 
-/* Put the sizes into the views of both sides. */
+/* Store the sizes in the views of both sides. */
 static int bind_finish(ckpt_rm_instance *in, unsigned side, size_t term, ckpt_err *err)
 {
     ckpt_rm_view *v = &in->view[side][term];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.c: what the tensors of two sides have in common, as boxes: extents of the target, and the
- * proof that nothing is used twice or left out.
+ * boxes.c: intersects the tensors of both sides as boxes: computes extents of the target, and
+ * checks that each element is used exactly once.
  *
- * A tensor is seen with one axis for each atom of its term.  Two tensors meet in a box of these
- * axes (several where parts of a fused axis stand in another order), and the source's strides are
- * those of its atoms.  A target whose atoms fold into its own axes gets the boxes as they are;
- * where they would fall apart into many, it is made of a hidden tensor that has the atoms as axes.
+ * A tensor is viewed with one axis per atom of its term. Two tensors intersect in a box of these
+ * axes (in several if parts of a fused axis have another order), and the strides of a source are
+ * those of its atoms. If a target's atoms fold into its own axes, it gets the boxes directly; if
+ * they would become too many boxes, it is made from a hidden tensor with the atoms as axes.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -18,12 +18,12 @@
 #include "libckpt/map/slices.h"
 #include "libckpt/remap/instance.h"
 
-/* Boxes that one box may fall into before a hidden tensor takes their place. */
+/* The most boxes that one box may become before a hidden tensor is used. */
 #define BOX_MAX_SPLIT 16u
 
-/* ---- where a source lies ---- */
+/* ---- the place of a source ---- */
 
-/* The strides of a tensor that one extent describes; false: it takes more. */
+/* Compute the strides of a tensor with one extent; false: it needs several. */
 static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
 {
     ckpt_box room;
@@ -50,7 +50,7 @@ static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
     return true;
 }
 
-/* Packed elements as numbers: what an operation needs to know. */
+/* The data of an operation that unpacks elements. */
 typedef struct box_unpack {
     ckpt_make make;
     const ckpt_tensor *input[1];
@@ -62,7 +62,7 @@ static int box_make_unpacked(const ckpt_make *m, ckpt_inputs *in, void *to, uint
     return in->read(in, m->input[0], at, n, m->dtype, to, err);
 }
 
-/* A source of what a packed tensor's elements mean. */
+/* Add a source with the unpacked elements of a tensor. */
 static int box_add_unpacked(ckpt_rm_instance *in, const ckpt_tensor *t, uint32_t *source,
                             ckpt_err *err)
 {
@@ -109,19 +109,19 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
 
 /* ---- two members ---- */
 
-/* A box that two members have in common, on the atoms of each; elements. */
+/* A box that two members share, on the atoms of each; elements. */
 typedef struct box_common {
-    uint64_t at[2][CKPT_MAX_DIM], count[2][CKPT_MAX_DIM]; /* 0: the first given, 1: the second */
-    /* for each atom of the first: the atom of the second that goes along it, or UINT32_MAX */
+    uint64_t at[2][CKPT_MAX_DIM], count[2][CKPT_MAX_DIM]; /* 0: the first member, 1: the second */
+    /* per atom of the first: the atom of the second with the same elements, or UINT32_MAX */
     uint32_t along[CKPT_MAX_DIM];
 } box_common;
 
 typedef int (*box_fn)(void *ctx, const box_common *box, ckpt_err *err);
 
-/* How an atom of one tensor goes along another's. */
+/* The part of an atom that matches another tensor's atom. */
 typedef struct box_run {
     uint64_t at, count; /* on the atom itself */
-    uint32_t along;     /* the other's atom, or UINT32_MAX: the other has one index of it */
+    uint32_t along;     /* the other's atom, or UINT32_MAX: the other has a single index */
     uint64_t other;     /* first element on the other's atom */
 } box_run;
 
@@ -130,7 +130,7 @@ typedef struct box_runs {
     box_run run[CKPT_RM_PARTS];
 } box_runs;
 
-/* What a member's own number of a name is. */
+/* Get a member's own number for a name. */
 static bool box_index(const ckpt_rm_member *m, uint32_t name, uint64_t *value)
 {
     for (uint32_t i = 0; i < m->n_indexes; i++) {
@@ -142,7 +142,7 @@ static bool box_index(const ckpt_rm_member *m, uint32_t name, uint64_t *value)
     return false;
 }
 
-/* Elements of an atom before one of its parts. */
+/* The number of an atom's elements before one of its parts. */
 static uint64_t box_before(const ckpt_rm_instance *in, const ckpt_rm_atom *a, uint32_t part)
 {
     uint64_t n = 0;
@@ -158,7 +158,7 @@ static bool box_same_atom(const ckpt_rm_atom *a, const ckpt_rm_atom *b)
            memcmp(a->part, b->part, a->n_parts * sizeof *a->part) == 0;
 }
 
-/* The other's atom that has a name, and where in it. */
+/* The other's atom with a name, and the part. */
 static uint32_t box_find(const ckpt_rm_view *v, uint32_t name, uint32_t *part)
 {
     for (uint32_t k = 0; k < v->n_atoms; k++) {
@@ -169,7 +169,7 @@ static uint32_t box_find(const ckpt_rm_view *v, uint32_t name, uint32_t *part)
     return UINT32_MAX;
 }
 
-/* All runs of one atom that the other member has. */
+/* List all runs of one atom that the other member has. */
 static void box_atom_runs(const ckpt_rm_instance *in, const ckpt_rm_atom *a,
                           const ckpt_rm_view *view, const ckpt_rm_member *b, box_runs *out)
 {
@@ -195,7 +195,7 @@ static void box_atom_runs(const ckpt_rm_instance *in, const ckpt_rm_atom *a,
     }
 }
 
-/* One choice of runs as a box; atoms of b that a lacks are numbered by a. */
+/* Make a box from one choice of runs; a numbers those atoms of b that a lacks. */
 static bool box_make(const box_runs *runs, const uint32_t *choice, const ckpt_rm_view *va,
                      const ckpt_rm_view *vb, const ckpt_rm_member *a, box_common *box)
 {
@@ -227,7 +227,7 @@ static bool box_make(const box_runs *runs, const uint32_t *choice, const ckpt_rm
     return some;
 }
 
-/* The boxes that member a of one side and member b of the other have in common. */
+/* Find the boxes that member a of one side and member b of the other share. */
 static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_member *a,
                     const ckpt_rm_member *b, box_fn fn, void *ctx, ckpt_err *err)
 {
@@ -240,7 +240,7 @@ static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_mem
     for (i = 0; rc == CKPT_OK && i < va->n_atoms; i++) {
         box_atom_runs(in, &va->atom[i], vb, b, &runs[i]);
         if (runs[i].n == 0) {
-            ckpt_free(runs); // another part of a fused axis: they do not meet
+            ckpt_free(runs); // another part of a fused axis, so that they share nothing
             return CKPT_OK;
         }
     }
@@ -264,7 +264,7 @@ typedef struct box_target {
     ckpt_extent_vec extent; /* on the atoms; extent i has its axes at axis[i * width] */
     ckpt_axis_vec axis;
     uint32_t width;
-    uint32_t zero; /* source of padding; UINT32_MAX: made when it is needed */
+    uint32_t zero; /* source of padding; UINT32_MAX: not made yet */
 } box_target;
 
 /* The stride of a source's atom in bytes. */
@@ -272,13 +272,13 @@ static uint64_t box_stride(const ckpt_rm_view *v, const ckpt_rm_member *m, uint3
 {
     uint64_t by = m->stride[v->atom[atom].axis];
 
-    // products of sizes of one tensor, which do not overflow
+    // sizes of one tensor, so that their product cannot overflow
     for (uint32_t i = atom + 1; i < v->n_atoms && v->atom[i].axis == v->atom[atom].axis; i++)
         by *= v->size[i];
     return by;
 }
 
-/* One more extent of the target, on its atoms. */
+/* Add one extent of the target, on its atoms. */
 static int box_take(void *ctx, const box_common *box, ckpt_err *err)
 {
     box_target *t = ctx;
@@ -304,7 +304,7 @@ static int box_take(void *ctx, const box_common *box, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* One extent of padding: all of the other atoms, n elements of one. */
+/* Add one extent of padding: all of the other atoms, n elements of one. */
 static int box_pad_one(box_target *t, uint32_t atom, uint64_t at, uint64_t n, ckpt_err *err)
 {
     const ckpt_source zeros = {.kind = CKPT_SOURCE_ZERO, .name = "padding"};
@@ -325,7 +325,7 @@ static int box_pad_one(box_target *t, uint32_t atom, uint64_t at, uint64_t n, ck
     return CKPT_OK;
 }
 
-/* Padding of fused axes: zeros. */
+/* Add the padding of fused axes: zeros. */
 static int box_pad(box_target *t, ckpt_err *err)
 {
     const ckpt_rm_view *v = t->view;
@@ -344,7 +344,7 @@ static int box_pad(box_target *t, ckpt_err *err)
     return rc;
 }
 
-/* Give a tensor the extents gathered; of one axis: in ascending order. */
+/* Give a tensor the collected extents; with one axis in ascending order. */
 static int box_back(box_target *t, ckpt_tensor *made, ckpt_err *err)
 {
     for (size_t i = 0; i < t->extent.n; i++)
@@ -354,7 +354,7 @@ static int box_back(box_target *t, ckpt_tensor *made, ckpt_err *err)
     return ckpt_map_back(t->in->map, made, t->extent.at, (uint32_t)t->extent.n, err);
 }
 
-/* A hidden tensor that has the target's atoms as axes, with the extents gathered. */
+/* Make a hidden tensor with the target's atoms as axes, and the collected extents. */
 static int box_hidden(box_target *t, const ckpt_tensor *like, ckpt_tensor **out, ckpt_err *err)
 {
     ckpt_tensor hidden = *like;
@@ -374,8 +374,10 @@ static int box_hidden(box_target *t, const ckpt_tensor *like, ckpt_tensor **out,
 
 /* ---- folding atoms into the target's own axes ---- */
 
-/* Can an atom be folded into what lies inside of it on the same axis?  inner: start, count and
- * stride of that, of `whole` elements. */
+/*
+ * True if an atom can be folded with the inner atoms of the same axis. inner: their start, count
+ * and stride, of `whole` elements.
+ */
 static bool box_folds(const ckpt_axis *outer, const ckpt_axis *inner, uint64_t whole)
 {
     uint64_t row;
@@ -398,15 +400,15 @@ static void box_fold(const ckpt_axis *outer, ckpt_axis *inner, uint64_t whole)
 }
 
 /*
- * Fold one extent on atoms into one on the target's axes; with `split`, atoms marked so stand for
- * one index each.  False: atoms had to be marked, or more than a few boxes come of it.
+ * Fold one extent on atoms into one on the target's axes; atoms marked in `split` stand for one
+ * index each. False: it had to mark atoms.
  */
 static bool box_fold_all(const box_target *t, const ckpt_axis *atom, ckpt_axis *out, bool *split)
 {
     const ckpt_rm_view *v = t->view;
     bool folded = true;
 
-    out[0] = (ckpt_axis){0, 1, 0}; // of a tensor without axes
+    out[0] = (ckpt_axis){0, 1, 0}; // for a tensor without axes
     for (uint32_t axis = 0; axis < v->n_axes; axis++) {
         uint64_t whole = 1;
         out[axis] = (ckpt_axis){0, 1, 0};
@@ -424,7 +426,7 @@ static bool box_fold_all(const box_target *t, const ckpt_axis *atom, ckpt_axis *
     return folded;
 }
 
-/* All boxes that come of one extent, as extents on the target's axes; false: too many. */
+/* Split one extent into extents on the target's axes; false in *fits: too many. */
 static int box_unfold(const box_target *t, size_t i, box_target *out, bool *fits, ckpt_err *err)
 {
     const ckpt_extent *e = &t->extent.at[i];
@@ -433,7 +435,7 @@ static int box_unfold(const box_target *t, size_t i, box_target *out, bool *fits
     bool split[CKPT_MAX_DIM] = {false};
 
     memcpy(atom, &t->axis.at[i * t->width], t->width * sizeof *atom);
-    // marking an atom changes what its outer ones meet: until nothing more is marked
+    // marking an atom changes the folding of its outer ones, so repeat until nothing more is marked
     while (!box_fold_all(t, atom, folded, split)) {
         for (uint32_t k = 0; k < t->width; k++)
             atom[k].count = split[k] ? 1 : atom[k].count;
@@ -471,7 +473,7 @@ static int box_unfold(const box_target *t, size_t i, box_target *out, bool *fits
     return CKPT_OK;
 }
 
-/* The target's extents on its own axes if they are few, else by way of a hidden tensor. */
+/* Set the target's extents on its own axes if they are few, else through a hidden tensor. */
 static int box_finish(box_target *t, ckpt_tensor *made, ckpt_err *err)
 {
     box_target own = {.in = t->in, .view = t->view, .width = made->ndim ? made->ndim : 1};
@@ -521,9 +523,11 @@ int ckpt_rm_back(ckpt_rm_instance *in, ckpt_rm_member *target, ckpt_err *err)
     return rc;
 }
 
-/* ---- the proof for a source ---- */
+/* ---- checking a source ---- */
 
-/* One box that a target takes of the source in hand; the source is the box's first. */
+/*
+ * Record a box that a target takes from the present source; the source is the box's first member.
+ */
 static int box_used(void *ctx, const box_common *box, ckpt_err *err)
 {
     box_target *t = ctx;
@@ -557,7 +561,7 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
         shape[i] = t.view->size[i];
     for (size_t i = 0; rc == CKPT_OK && i < targets->n; i++)
         rc = box_meet(in, in->from, source, &targets->at[i], box_used, &t, err);
-    // what is padding here is not carried on
+    // padding of the source is not copied
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
     for (size_t i = 0; i < t.extent.n; i++)

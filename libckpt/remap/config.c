@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: the configuration of the side that is written: what the model is, in the words of the
- * programs that load it.
+ * config.c: makes the configuration of the target side, in the terms of the programs that load it.
  */
 #include <string.h>
 
 #include "libckpt/remap/expr.h"
 
-/* A value that JSON has. */
+/* True for a value that JSON can express. */
 static bool rcfg_plain(const ckpt_value *v, unsigned depth)
 {
     const ckpt_seq seq = ckpt_value_seq(v);
@@ -28,7 +27,7 @@ static int rcfg_fail(const ckpt_rm_facts *f, const ckpt_rm_line *line, const cha
     return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: %s", f->r->name, line->line, line->key, what);
 }
 
-/* "rope_scaling.factor": the dict of what stands before the last dot, made where it is missing. */
+/* For "rope_scaling.factor": find the dict before the last dot, and create it if it is missing. */
 static int rcfg_into(ckpt_value **dict, const char **last, const ckpt_rm_facts *f,
                      const ckpt_rm_line *line, ckpt_err *err)
 {
@@ -71,7 +70,7 @@ static int rcfg_put(ckpt_value *root, const ckpt_rm_facts *f, const ckpt_rm_line
     return rc;
 }
 
-/* Add a name to those that are missing, once. */
+/* Add a name to the missing ones, once. */
 static int rcfg_miss(ckpt_map_config *c, const ckpt_rm_facts *f, const char *name, ckpt_err *err)
 {
     const char *at = c->missing ? strstr(c->missing, name) : NULL;
@@ -89,7 +88,7 @@ static int rcfg_miss(ckpt_map_config *c, const ckpt_rm_facts *f, const char *nam
 static int rcfg_line(ckpt_map_config *c, ckpt_value *root, const ckpt_rm_facts *f,
                      const ckpt_rm_line *line, ckpt_err *err)
 {
-    const ckpt_value *v = ckpt_rm_in(f->given, line->key); // options go before expressions
+    const ckpt_value *v = ckpt_rm_in(f->given, line->key); // options override expressions
     bool known;
 
     if (line->when && !ckpt_rm_holds(f, &f->r->only.at[line->when - 1], &known))
@@ -102,7 +101,7 @@ static int rcfg_line(ckpt_map_config *c, ckpt_value *root, const ckpt_rm_facts *
     return rcfg_put(root, f, line, v, err);
 }
 
-/* Does the configuration that was given say all that the text wants to be said? */
+/* True if the caller's configuration has everything that the layout map requires. */
 static bool rcfg_complete(const ckpt_rm_facts *f, const ckpt_rm_lines *lines)
 {
     bool known, all = f->how->text != NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * expr.c: reading and working out expressions in one go.
+ * expr.c: parses and evaluates expressions in one pass.
  */
 #include <assert.h>
 #include <math.h>
@@ -12,19 +12,19 @@
 
 enum { EX_DEPTH = 96, EX_ARGS = 4, EX_NAME = 256 };
 
-/* An expression being worked out. */
+/* State of an evaluation. */
 typedef struct ex_state {
-    const ckpt_rm_facts *f; /* NULL: only looked through, nothing has a value */
+    const ckpt_rm_facts *f; /* NULL: only check the syntax, names have no values */
     ckpt_remap *r;
     const ckpt_rm_line *line;
     const char *at;
     ckpt_arena *arena;
     const char *missing; /* the first name without a value */
     unsigned depth;
-    bool at_index; /* of one element: `index` has a value */
+    bool at_index; /* evaluating one element: `index` has a value */
     uint64_t index;
-    uint64_t *steps; /* names that may still be looked up, of all elements */
-    bool skip;       /* a branch that is not taken: nothing is looked up */
+    uint64_t *steps; /* remaining look-ups, for all elements together */
+    bool skip;       /* in a branch that is not taken: look nothing up */
     int rc;
     ckpt_err *err;
 } ex_state;
@@ -54,7 +54,7 @@ static void ex_blanks(ex_state *x)
     x->at += strspn(x->at, " \t");
 }
 
-/* True, and past it, if the text goes on with this sign. */
+/* Skip a sign; false if the text does not continue with it. */
 static bool ex_sign(ex_state *x, const char *sign)
 {
     size_t n = strlen(sign);
@@ -72,7 +72,7 @@ static bool ex_name_char(char c)
            c == '.';
 }
 
-/* The same for a word that ends there. */
+/* The same for a whole word. */
 static bool ex_keyword(ex_state *x, const char *word)
 {
     size_t n = strlen(word);
@@ -97,7 +97,7 @@ static bool ex_number(const ckpt_value *v, double *out)
     return true;
 }
 
-/* Two integers; false: the sign has no integer result here. */
+/* Compute with two integers; false: the result is not an integer. */
 static bool ex_integers(char sign, int64_t a, int64_t b, int64_t *out)
 {
     switch (sign) {
@@ -217,7 +217,7 @@ static const ckpt_value *ex_power(ex_state *x, const ckpt_value *a, const ckpt_v
     return ex_made(x, ckpt_value_float(x->arena, pow(p, q)));
 }
 
-/* As a number of 32 bits has it: what a program computed in F32 is rounded at each step. */
+/* Round to F32, because programs that compute in F32 round at each step. */
 static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
 {
     double p;
@@ -227,7 +227,7 @@ static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
     return ex_made(x, ckpt_value_float(x->arena, (double)(float)p));
 }
 
-/* A function of arguments that have values. */
+/* Apply a function to its arguments. */
 static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_value *const *arg)
 {
     if (strcmp(name, "count") == 0)
@@ -290,7 +290,7 @@ static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
         x->rc = ex_size_value(x->f, line, &v, x->err);
         return v;
     }
-    // what may depend on the element is worked out anew for each
+    // a value that may depend on the element is computed again for each
     if ((*x->steps)-- == 0)
         return ex_fail(x, "too much to work out");
     inner.line = line;
@@ -301,7 +301,7 @@ static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
     return v;
 }
 
-/* A name: of a size, or of something that the configuration says. */
+/* Look a name up: a size, or a value of the configuration. */
 static const ckpt_value *ex_look_up(ex_state *x, const char *name)
 {
     const ckpt_value *v = NULL;
@@ -314,7 +314,7 @@ static const ckpt_value *ex_look_up(ex_state *x, const char *name)
         return ex_made(x, ckpt_value_int(x->arena, (int64_t)x->index));
     for (size_t i = 0; x->rc == CKPT_OK && !v && i < x->r->sizes.n; i++) {
         ckpt_rm_line *line = &x->r->sizes.at[i];
-        // a size that is named like a key of the configuration may be made of that
+        // a size may be computed from the configuration's key of the same name
         if (line != x->line && strcmp(x->r->names.at[line->name], name) == 0)
             v = ex_size(x, line);
     }
@@ -327,7 +327,7 @@ static const ckpt_value *ex_look_up(ex_state *x, const char *name)
     return v;
 }
 
-/* "{general.architecture}.block_count": what the name in braces says, before the rest. */
+/* "{general.architecture}.block_count": the value of the name in braces, followed by the rest. */
 static const ckpt_value *ex_of_value(ex_state *x)
 {
     const char *from = ++x->at;
@@ -350,7 +350,7 @@ static const ckpt_value *ex_of_value(ex_state *x)
     x->at += rest;
     ex_blanks(x);
     if (v)
-        (void)ckpt_rm_ask(x->r, name); // too many names are no matter here
+        (void)ckpt_rm_ask(x->r, name); // too many names do not matter here
     return v ? ex_look_up(x, name) : NULL;
 }
 
@@ -406,7 +406,7 @@ static const ckpt_value *ex_text(ex_state *x)
     return ex_made(x, ckpt_value_str(x->arena, from, n));
 }
 
-/* [a, b]: a list; items without a value are left out. */
+/* [a, b]: a list; items without a value are dropped. */
 static const ckpt_value *ex_list(ex_state *x)
 {
     ckpt_value *list = ckpt_value_new(x->arena, CKPT_V_LIST);
@@ -492,7 +492,7 @@ static bool ex_true(const ckpt_value *v)
     return ex_number(v, &d) ? d < 0 || d > 0 : v->kind != CKPT_V_NONE;
 }
 
-/* The first is less than the second; what is no number is not. */
+/* True if the first is less than the second; false if one is not a number. */
 static bool ex_less(const ckpt_value *a, const ckpt_value *b)
 {
     double p, q;
@@ -500,7 +500,7 @@ static bool ex_less(const ckpt_value *a, const ckpt_value *b)
     return a && b && ex_number(a, &p) && ex_number(b, &q) && p < q;
 }
 
-/* What has no value is not true; compared, it is not equal, and not less. */
+/* A missing value is not true; in comparisons it is neither equal nor less. */
 static bool ex_test(ex_state *x)
 {
     static const char *const signs[] = {"==", "!=", "<", ">"};
@@ -590,7 +590,7 @@ int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_r
     return x.rc;
 }
 
-/* Worked out once. */
+/* Evaluate a size once and store it. */
 static int ex_size_value(const ckpt_rm_facts *f, ckpt_rm_line *line, const ckpt_value **out,
                          ckpt_err *err)
 {

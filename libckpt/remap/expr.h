@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * expr.h: the expressions of sizes and keys: what the checkpoint and its configuration say, and
- * arithmetic on it.
+ * expr.h: evaluates the expressions of sizes and keys: look-ups in the checkpoint and its
+ * configuration, and arithmetic.
  *
  *     head_dim or hidden_size / heads
  *     "yarn" if rope_scaling.rope_type == "yarn" or "none"
@@ -9,89 +9,92 @@
  *     shape("tok_embeddings.weight", 0)
  *     1 / pow(rope_theta, 2 * index / d)
  *
- * A name that nothing knows has no value, and what is made of it has none; `or` goes on to the
- * next.  Division of integers that leaves nothing over is an integer.
+ * An unknown name has no value, and an expression that uses it has none either; `or` goes on to the
+ * next. A division of integers without a remainder is an integer.
  */
 #ifndef CKPT_REMAP_EXPR_H
 #define CKPT_REMAP_EXPR_H
 
 #include "libckpt/remap/rule.h"
 
-/* What names are looked up in. */
+/* The places in which names are looked up. */
 typedef struct ckpt_rm_facts {
     ckpt_remap *r;
     const ckpt_map *map;
     const ckpt_remap_how *how;
-    ckpt_arena *arena;           /* of what is made while looking */
-    const ckpt_value *beside[2]; /* config.json and params.json beside the source, or NULL */
-    ckpt_value *given;           /* how->sizes that are no sizes of the text; NULL: none */
+    ckpt_arena *arena;           /* for new values */
+    const ckpt_value *beside[2]; /* config.json and params.json in the source's folder, or NULL */
+    /* entries of how->sizes that are not sizes of the layout map; NULL: none */
+    ckpt_value *given;
 } ckpt_rm_facts;
 
 /*
- * Read what stands beside the source, and forget the sizes of an earlier map.  The facts' pointers
- * live as long as r, map and how.
+ * Read the configurations in the source's folder, and forget the sizes of an earlier map. The
+ * facts' pointers live as long as r, map and how.
  *
- * Errors   CKPT_EFORMAT: a configuration that is no JSON; CKPT_EIO; CKPT_EUSAGE: a bad entry of
+ * Errors   CKPT_EFORMAT: a configuration that is not JSON; CKPT_EIO; CKPT_EUSAGE: a bad entry of
  *          how->sizes; CKPT_ELIMIT
  */
 int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how,
                        ckpt_err *err);
 
 /*
- * What the model's configuration or the checkpoint says under a path of keys
- * ("rope_scaling.factor"): how->sizes, the configuration given, what an earlier map made of it,
- * those beside the source, the checkpoint's keys, its values and its metadata, in this order;
- * NULL: nothing does.
+ * The value under a path of keys ("rope_scaling.factor") in: how->sizes, the caller's
+ * configuration, the result of an earlier layout map, the configurations in the source's folder,
+ * the checkpoint's keys, its values and its metadata, in this order; NULL: in none of them.
  */
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);
 
-/* What one configuration says under a path, NULL: nothing, or there is none. */
+/* The value under a path in one configuration; NULL: it is missing, or config is NULL. */
 const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path);
 
-/* The value of the size of that name, or what ckpt_rm_fact says. */
+/* The value of the size of that name, or of ckpt_rm_fact. */
 const ckpt_value *ckpt_rm_named(const ckpt_rm_facts *f, const char *name);
 
-/* The size of a name, or UNKNOWN.  Errors: CKPT_EUSAGE: a circle, or a value that is no size. */
+/* The size of a name, or UNKNOWN. Errors: CKPT_EUSAGE: a cycle, or a value that is not a size. */
 int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_err *err);
 
 /*
- * The value of a line's expression; NULL in *out: it has none, and *missing, where it is not NULL,
- * names what is not known.
+ * The value of a line's expression; NULL in *out: it has none, and *missing (unless NULL) gets the
+ * unknown name.
  */
 int ckpt_rm_expr(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
                  const char **missing, ckpt_err *err);
 
 /*
- * The same of the expression of one element: `index` is its number in the flattened tensor.
- * *steps becomes less by the sizes that were worked out; when there are none left it fails.
+ * The same for the expression of one element: `index` is its number in the flattened tensor. *steps
+ * decreases with each evaluated size; at 0 the call fails.
  */
 int ckpt_rm_expr_at(const ckpt_value **out, const ckpt_rm_facts *f, const ckpt_rm_line *line,
                     uint64_t index, uint64_t *steps, ckpt_err *err);
 
-/* Is it an expression?  Errors: CKPT_EUSAGE, with the line. */
+/* Check the syntax of an expression. Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err);
 
 /* ---- fits.c ---- */
 
-/* Does a value have one of the words?  *known: something says the value. */
+/* True if a key has one of the values; *known: the key has any value. */
 bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
 
 /* ---- config.c ---- */
 
 /*
- * Make the configuration of the side that is written, if the text says how, into map->config.
+ * Make the configuration of the target side, if the layout map describes it, in map->config.
  *
- * Errors   CKPT_EUSAGE: a key that stands twice, or below another's value, or no value of a
- *          configuration; CKPT_ELIMIT
+ * Errors   CKPT_EUSAGE: a key that occurs twice, or below another's value, or a value that JSON
+ *          cannot express; CKPT_ELIMIT
  */
 int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
 /* ---- keys.c ---- */
 
-/* Evaluate the keys of the text into map->keys.  Errors: CKPT_EMISSING, CKPT_EUSAGE; CKPT_ELIMIT */
+/*
+ * Evaluate the keys of the layout map into map->keys. Errors: CKPT_EMISSING, CKPT_EUSAGE;
+ * CKPT_ELIMIT
+ */
 int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
-/* Take the source's keys off the map, and name those that the text never looks up. */
+/* Remove the source's keys from the map, and report those that the layout map never looks up. */
 int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
 #endif

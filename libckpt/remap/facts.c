@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.c: what is known of a model by name: its configuration, and what the checkpoint says.
+ * facts.c: looks up facts about a model by name: in its configuration, and in the checkpoint.
  */
 #include <float.h>
 #include <math.h>
@@ -13,10 +13,10 @@
 #include "libckpt/copy/address.h"
 #include "libckpt/remap/expr.h"
 
-/* What a configuration may have. */
+/* Limit of a configuration's bytes. */
 #define FA_BYTES (4u << 20)
 
-/* The folder of the model, or of the path that was opened, with its slash; "" for a name alone. */
+/* The folder of the model, or of the opened path, with its slash; "" for a name alone. */
 static const char *fa_folder(ckpt_map *map)
 {
     const char *path = map->model_folder ? map->model_folder : map->path ? map->path : "";
@@ -32,7 +32,7 @@ static const char *fa_folder(ckpt_map *map)
     return ckpt_arena_string(a, path, slash ? (size_t)(slash - path) + 1 : 0);
 }
 
-/* A configuration beside the source, if it is there. */
+/* Read a configuration in the source's folder, if it exists. */
 static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
                      ckpt_err *err)
 {
@@ -50,7 +50,7 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
     return rc;
 }
 
-/* The same, of a run's tag folder: in the folder of the run, where its trainer has put it. */
+/* The same; for a run's tag folder also in the run folder, because trainers put it there. */
 static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
                     ckpt_err *err)
 {
@@ -64,7 +64,7 @@ static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, c
     return folder ? fa_beside(out, map, folder, name, err) : ckpt_fail_memory(err);
 }
 
-/* What an option gives: a number, true or false, or a text. */
+/* Parse the value of an option: a number, true or false, or a text. */
 static int fa_scalar(ckpt_value **out, ckpt_arena *a, const char *text, ckpt_err *err)
 {
     ckpt_json_text json = {.name = "size", .at = text, .n = strlen(text), .max = 1 << 10};
@@ -75,7 +75,10 @@ static int fa_scalar(ckpt_value **out, ckpt_arena *a, const char *text, ckpt_err
     return *out ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* An entry "heads=32" of how->sizes: a size of the text, or what its expressions look up. */
+/*
+ * Parse an entry "heads=32" of how->sizes: a size of the layout map, or a name that its expressions
+ * look up.
+ */
 static int fa_given(ckpt_rm_facts *f, const char *text, ckpt_err *err)
 {
     ckpt_remap *r = f->r;
@@ -133,7 +136,7 @@ static const ckpt_value *fa_members(const ckpt_value *v)
     return v;
 }
 
-/* The member of n bytes, or the item of that number. */
+/* The member with a key of n bytes, or the item of that number. */
 static const ckpt_value *fa_member(const ckpt_value *v, const char *key, size_t n)
 {
     const ckpt_dict map = ckpt_value_map(v);
@@ -151,7 +154,10 @@ static const ckpt_value *fa_member(const ckpt_value *v, const char *key, size_t 
     return NULL;
 }
 
-/* A path of keys; keys may have dots themselves ("llama.block_count"): the longest goes first. */
+/*
+ * Follow a path of keys; a key may contain dots itself ("llama.block_count"), so that the longest
+ * is tried first.
+ */
 static const ckpt_value *fa_path(const ckpt_value *v, const char *path, unsigned depth)
 {
     size_t n = strlen(path);
@@ -172,7 +178,7 @@ static const ckpt_value *fa_path(const ckpt_value *v, const char *path, unsigned
     return NULL;
 }
 
-/* The configuration of a model, which some keep in a part of the whole. */
+/* Look a path up in a model's configuration, or in the part of it that some models use. */
 static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
 {
     static const char *const parts[] = {"text_config", "model"};
@@ -186,7 +192,10 @@ static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
     return found;
 }
 
-/* A key's value; of an F32 the shortest number that is this one, which its writer was given. */
+/*
+ * A key's value; for an F32 the shortest decimal number with these bits, because its writer
+ * probably started from that.
+ */
 static const ckpt_value *fa_key(ckpt_arena *a, const ckpt_key *key)
 {
     const ckpt_value *v = key->value;
@@ -205,7 +214,9 @@ static const ckpt_value *fa_key(ckpt_arena *a, const ckpt_key *key)
     return ckpt_value_float(a, d);
 }
 
-/* The checkpoint's own values; of several model-parallel ranks, which say the same, the first's. */
+/*
+ * The checkpoint's own values; of several model-parallel ranks, which have the same, the first's.
+ */
 static const ckpt_value *fa_values(const ckpt_value *values, const char *path)
 {
     const ckpt_value *v = fa_path(values, path, 0);
@@ -229,7 +240,7 @@ const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path)
 
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
 {
-    // a vocabulary that was cut or padded is not the configuration's any more
+    // a vocabulary that was cut or padded differs from the configuration's
     const ckpt_value *v = f->map->vocab_size && strcmp(path, "vocab_size") == 0
                               ? ckpt_value_int(f->arena, (int64_t)f->map->vocab_size)
                           : f->given ? ckpt_value_get(f->given, path)

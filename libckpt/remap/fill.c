@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fill.c: tensors that only the target has, and of which the text says each element.
+ * fill.c: makes tensors that only the target has, from an expression for each element.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -8,12 +8,12 @@
 
 #include "libckpt/remap/instance.h"
 
-/* Elements that are worked out one by one; constants may have any number. */
+/* Limit of elements that are evaluated one by one; constants may have any number. */
 #define FILL_MAX (UINT64_C(1) << 20)
-/* Sizes that are worked out on the way, for all of them */
+/* Limit of sizes evaluated for all elements together. */
 #define FILL_STEPS (UINT64_C(1) << 18)
 
-/* The shape that a term says, by sizes alone. */
+/* Compute the shape of a term from sizes alone. */
 static int fill_shape(const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t *shape,
                       ckpt_err *err)
 {
@@ -37,7 +37,7 @@ static int fill_shape(const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t
     return rc;
 }
 
-/* One element. */
+/* Evaluate one element. */
 static int fill_element(float *out, const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t i,
                         uint64_t *steps, ckpt_err *err)
 {
@@ -74,7 +74,7 @@ int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const
 
     *out = NULL;
     if (rc != CKPT_OK || !first)
-        return rc; // such a model does not have it
+        return rc; // this model does not have the tensor
     rc = fill_shape(f, rule, shape, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_add_hidden(map, name, strlen(name), &like, out, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fits.c: is a text, or a part of it, meant for this checkpoint?
+ * fits.c: decides whether a layout map, or a part of it, is for this checkpoint.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known)
     return false;
 }
 
-/* Is there a tensor of such a name? */
+/* True if the map has a tensor with such a name. */
 static bool fit_has(const ckpt_map *map, const ckpt_rm_term *t)
 {
     ckpt_rm_capture c;
@@ -30,7 +30,7 @@ static bool fit_has(const ckpt_map *map, const ckpt_rm_term *t)
     return has;
 }
 
-/* Does a rule that is meant for this model alone name one of the side's tensors? */
+/* True if a rule only for this model names one of the side's tensors. */
 static bool fit_own(const ckpt_map *map, const ckpt_rm_facts *f, unsigned side)
 {
     bool renames = false, known;
@@ -65,7 +65,7 @@ bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
 
     if (r->whens.n == 0)
         return true;
-    // a configuration that cannot be read says nothing here; applying the map says why
+    // an unreadable configuration is ignored here; applying the layout map reports it
     (void)ckpt_rm_facts_open(&f, r, map, how, &ignored);
     for (size_t i = 0; fits && i < r->whens.n; i++) {
         const ckpt_rm_when *w = &r->whens.at[i];

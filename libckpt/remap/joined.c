@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * joined.c: several tensors of one shape that are one: copies of each other, addends of a sum, or
- * of a mean.
+ * joined.c: makes one tensor from several of one shape: copies of each other, or addends of a sum
+ * or mean.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/instance.h"
 
-/* A sum: what the operation needs to know. */
+/* The data of a sum. */
 typedef struct jo_sum {
     ckpt_make make;
     const ckpt_tensor *input[];
 } jo_sum;
 
-/* In F32 (F64 of F64), in the order of the ranks, rounded once. */
+/* Add in F32 (F64 for F64), in the order of the ranks, and round once. */
 static int jo_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                    ckpt_err *err)
 {
@@ -62,7 +62,7 @@ static int jo_sum_of(ckpt_tensor *out, ckpt_rm_instance *in, const ckpt_rm_membe
     return rc == CKPT_OK ? ckpt_map_back_whole(in->map, out, source, 0, err) : rc;
 }
 
-/* Copies of the members' tensors, each linked to the next as its copy or its addend. */
+/* Copy the members' tensors, each linked to the next as its twin or its addend. */
 static ckpt_tensor *jo_chain(ckpt_rm_instance *in, const ckpt_rm_members *from, size_t i,
                              ckpt_rm_joins how)
 {

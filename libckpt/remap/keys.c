@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.c: the typed pairs that a target's file begins with.
+ * keys.c: makes the typed pairs at the start of a target's file.
  */
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { RKEY_LISTED = 16 /* names in a message */ };
 
-/* Does an integer type hold a value? */
+/* True if an integer type can hold a value. */
 static bool rkey_holds_int(uint8_t type, int64_t i)
 {
     switch (type) {
@@ -32,7 +32,7 @@ static bool rkey_holds_int(uint8_t type, int64_t i)
     }
 }
 
-/* Does the type hold one value? */
+/* True if the type can hold a value. */
 static bool rkey_holds(uint8_t type, const ckpt_value *v)
 {
     switch (type) {
@@ -61,7 +61,9 @@ static bool rkey_fits(const ckpt_rm_line *line, const ckpt_value *v)
     return v->kind == CKPT_V_LIST;
 }
 
-/* A key's name: "{general.architecture}" in it is the value of that key, which stands above. */
+/*
+ * Make a key's name: "{general.architecture}" in it is replaced by the value of that earlier key.
+ */
 static const char *rkey_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name)
 {
     const char *open = strchr(name, '{'), *close = open ? strchr(open, '}') : NULL;
@@ -113,7 +115,7 @@ int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
 
     for (size_t i = 0; rc == CKPT_OK && i < f->r->keys.n; i++)
         rc = rkey_add(&keys, f, &f->r->keys.at[i], err);
-    ckpt_vec_free(&map->keys); // those of the source are not the target's
+    ckpt_vec_free(&map->keys); // the source's keys do not apply to the target
     if (rc == CKPT_OK)
         map->keys = keys;
     else

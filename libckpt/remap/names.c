@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: the names of a layout map, their numbers, and what a text looks up.
+ * names.c: numbers the names of a layout map, and records the names that its text looks up.
  */
 #include <string.h>
 

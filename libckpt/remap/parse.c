@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c: a layout map's text into rules, sizes and keys, line by line.
+ * parse.c: parses a layout map's text into rules, sizes and keys, line by line.
  *
- * A line goes on in the next one after a ',' or '=' at its end, or where the next begins with one
- * or with `or`.
- * '#' begins a comment, outside of quotes, at a line's start or after a blank.
+ * A line continues in the next one after a ',' or '=' at its end, or if the next begins with one or
+ * with `or`. '#' begins a comment, outside of quotes, at a line's start or after a blank.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,19 +14,19 @@
 
 typedef enum par_section { PAR_TENSORS, PAR_SIZES, PAR_KEYS, PAR_CONFIG } par_section;
 
-/* A text being read: one logical line at a time. */
+/* State of the parser: one logical line at a time. */
 typedef struct par_text {
     ckpt_remap *r;
-    const char *at, *end; /* what is left of the text */
-    unsigned line;        /* of what begins at `at` */
-    unsigned first;       /* where the line in hand began */
+    const char *at, *end; /* the rest of the text */
+    unsigned line;        /* number of the line at `at` */
+    unsigned first;       /* number of the present line's first physical line */
     par_section section;
-    uint8_t side;     /* CONFIG: whose */
+    uint8_t side;     /* CONFIG: its side */
     uint32_t n_lines; /* rules, sizes, keys, lines of configurations */
-    uint32_t when;    /* of the lines that follow: see ckpt_rm_rule */
+    uint32_t when;    /* of the following lines: see ckpt_rm_rule */
     ckpt_err *err;
     size_t n;
-    char text[CKPT_RM_LINE]; /* the line in hand, without comments, terminated */
+    char text[CKPT_RM_LINE]; /* the present line, without comments, terminated */
 } par_text;
 
 static int par_fail(const par_text *p, const char *what, const char *near)
@@ -78,7 +77,7 @@ static int par_append(par_text *p)
     return CKPT_OK;
 }
 
-/* Does the text go on with a line that belongs to the one in hand? */
+/* True if the next line continues the present one. */
 static bool par_goes_on(const par_text *p)
 {
     const char *s = p->at;
@@ -107,7 +106,7 @@ static int par_line(par_text *p)
 
 /* ---- words ---- */
 
-/* Bytes of a word; what stands in braces belongs to it, whatever it is. */
+/* Bytes of a word; text in braces always belongs to it. */
 static size_t par_length(const char *s)
 {
     size_t n = 0;
@@ -140,7 +139,7 @@ static const char *par_word(par_text *p, const char **at, bool *quoted)
     return n ? ckpt_arena_string(p->r->arena, s, n) : NULL;
 }
 
-/* If the line in hand begins with this word, what follows it; else NULL. */
+/* The text after this word at the start of the present line; NULL: the line begins differently. */
 static const char *par_after(const char *s, const char *word)
 {
     size_t n = strlen(word);
@@ -152,7 +151,7 @@ static const char *par_after(const char *s, const char *word)
 
 /* ---- rules ---- */
 
-/* A term: a pattern, and its axes if they are written. */
+/* Parse a term: a pattern, and its axes if they are given. */
 static int par_term(par_text *p, ckpt_rm_terms *terms, const char *pattern, const char *axes)
 {
     ckpt_rm_term *t = terms->n < CKPT_RM_TERMS ? ckpt_vec_push(terms) : NULL;
@@ -167,7 +166,10 @@ static int par_term(par_text *p, ckpt_rm_terms *terms, const char *pattern, cons
     return rc;
 }
 
-/* The word before a tensor that says how those it numbers are one; a name may be so called. */
+/*
+ * Parse the word before a tensor that chooses how its numbered tensors are joined; it may also be a
+ * name.
+ */
 static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
 {
     static const char *const words[] = {"", "copies", "sum", "mean"};
@@ -181,7 +183,7 @@ static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
     return CKPT_RM_APART;
 }
 
-/* "+ 1", "- 1" behind the last tensor. */
+/* Parse "+ 1", "- 1" behind the last tensor. */
 static int par_plus(par_text *p, ckpt_rm_rule *rule, const char **at)
 {
     const char *s = *at + strspn(*at, " \t");
@@ -194,7 +196,7 @@ static int par_plus(par_text *p, ckpt_rm_rule *rule, const char **at)
     return CKPT_OK;
 }
 
-/* A sign that begins what is added to the right side. */
+/* True for a sign that begins the constant of the right side. */
 static bool par_is_sign(const char *word, const char *at, unsigned side, bool wants)
 {
     at += strspn(at, " \t");
@@ -248,7 +250,7 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
     return rc;
 }
 
-/* Terms without axes: names alone on both sides, or all axes as they are. */
+/* Handle terms without axes: only names on both sides, or all axes unchanged. */
 static int par_plain(par_text *p, ckpt_rm_rule *rule)
 {
     static const ckpt_rm_atom rest = {.rest = true};
@@ -307,7 +309,7 @@ static int par_equal(par_text *p)
     return rc == CKPT_OK ? ckpt_rm_check_rule(p->r, rule, p->err) : rc;
 }
 
-/* "left", "right" at *at, which moves on. */
+/* Parse "left" or "right" at *at, and move past it. */
 static int par_side(par_text *p, const char **at, uint8_t *side)
 {
     const char *left = par_after(*at, "left"), *right = par_after(*at, "right");
@@ -388,9 +390,9 @@ static int par_fill(par_text *p, const char *at)
     return rc == CKPT_OK ? par_term(p, &rule->term[0], name, axes) : rc;
 }
 
-/* ---- sizes, keys, and what the text says of itself ---- */
+/* ---- sizes, keys, and the description ---- */
 
-/* The expression after '=', looked through once. */
+/* Parse the expression after '=' and check its syntax. */
 static int par_expression(par_text *p, ckpt_rm_line *line, const char *at)
 {
     at += strspn(at, " \t");
@@ -486,7 +488,7 @@ static int par_config_line(par_text *p)
     return par_expression(p, line, at);
 }
 
-/* config SIDE FILE: begins the section of what that file says */
+/* config SIDE FILE: begins the section of that file's keys */
 static int par_config(par_text *p, const char *at)
 {
     bool quoted;
@@ -580,7 +582,7 @@ static int par_strip(par_text *p, const char *at)
     return CKPT_OK;
 }
 
-/* A section's name alone on its line. */
+/* True for a section's name alone on its line. */
 static bool par_section_of(par_text *p)
 {
     static const char *const names[] = {"tensors", "sizes", "keys"};
@@ -595,7 +597,7 @@ static bool par_section_of(par_text *p)
     return false;
 }
 
-/* Lines that may stand anywhere; *took: it was one. */
+/* Parse a line that may occur in any section; *took: it was one. */
 static int par_statement(par_text *p, bool *took)
 {
     const char *s = p->text, *at = NULL, *left = par_after(s, "left"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pattern.c: names of tensors with captures: matching them, and making names of what was captured.
+ * pattern.c: matches names of tensors with captures, and makes names from captures.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "libckpt/remap/rule.h"
 
-/* Steps of one match, so that no pattern costs more than a name is worth. */
+/* Limit of steps of one match, so that a pattern cannot cost too much. */
 #define PAT_MAX_STEPS 20000u
 
 static bool rpat_word_char(char c)
@@ -22,7 +22,7 @@ static bool rpat_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The number after a sign, "+2" or ":2"; bytes that it takes, 0: there is none. */
+/* Parse the number after a sign, "+2" or ":2"; returns its bytes, 0: there is none. */
 static size_t rpat_number(const char *s, char sign, uint32_t *out)
 {
     size_t n = 1;
@@ -34,7 +34,7 @@ static size_t rpat_number(const char *s, char sign, uint32_t *out)
     return n;
 }
 
-/* What stands in braces at s; n bytes with them, 0: nothing that could be. */
+/* Parse the text in braces at s; returns its bytes with the braces, 0: it is malformed. */
 static size_t rpat_braces(ckpt_remap *r, const char *s, ckpt_rm_piece *out)
 {
     size_t n = 1;
@@ -71,7 +71,7 @@ bool ckpt_rm_takes(const ckpt_rm_piece *p)
     return p->kind != CKPT_RM_TEXT && p->kind != CKPT_RM_EXPR;
 }
 
-/* Is a name captured by one of the pieces so far? */
+/* True if an earlier piece captures a name. */
 static bool rpat_has(const ckpt_rm_pieces *p, uint32_t name)
 {
     for (size_t i = 0; i + 1 < p->n; i++) {
@@ -81,7 +81,7 @@ static bool rpat_has(const ckpt_rm_pieces *p, uint32_t name)
     return false;
 }
 
-/* The next piece; *at moves past it. */
+/* Parse the next piece; *at moves past it. */
 static int rpat_piece(ckpt_remap *r, ckpt_rm_pieces *p, const char **at, unsigned *stars,
                       ckpt_err *err)
 {
@@ -92,7 +92,7 @@ static int rpat_piece(ckpt_remap *r, ckpt_rm_pieces *p, const char **at, unsigne
     if (!piece)
         return ckpt_fail_memory(err);
     if (*s == '*') {
-        // stars have names of their own: the first of one side is the first of the other
+        // stars get names by position, so that the first of one side is the first of the other
         char name[16] = {'*', (char)('a' + (*stars)++)};
         piece->kind = CKPT_RM_ANY;
         piece->name = ckpt_rm_name(r, name, 2);
@@ -139,7 +139,7 @@ int ckpt_rm_pattern(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned
     return out->piece ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* What one piece may take at s: the least and the most bytes; false: it cannot be there. */
+/* The fewest and the most bytes that a piece can match at s; false: it cannot match. */
 static bool rpat_range(const ckpt_rm_piece *p, const char *s, size_t *low, size_t *high)
 {
     size_t n = 0;
@@ -169,11 +169,11 @@ static bool rpat_range(const ckpt_rm_piece *p, const char *s, size_t *low, size_
 
 typedef struct rpat_walk {
     const ckpt_rm_term *t;
-    const char *from[CKPT_RM_ATOMS], *to[CKPT_RM_ATOMS]; /* what each piece takes */
-    const char *most[CKPT_RM_ATOMS];                     /* and may take */
+    const char *from[CKPT_RM_ATOMS], *to[CKPT_RM_ATOMS]; /* the match of each piece */
+    const char *most[CKPT_RM_ATOMS];                     /* and its longest possible match */
 } rpat_walk;
 
-/* Enter piece i at s; false: it cannot begin there. */
+/* Start piece i at s; false: it cannot match there. */
 static bool rpat_enter(rpat_walk *w, uint32_t i, const char *s)
 {
     size_t low, high;
@@ -186,7 +186,7 @@ static bool rpat_enter(rpat_walk *w, uint32_t i, const char *s)
     return true;
 }
 
-/* Depth-first over the pieces, the shortest run of each first; *took: i pieces hold. */
+/* Depth-first search over the pieces, the shortest match of each first. */
 static bool rpat_search(rpat_walk *w, const char *name)
 {
     uint32_t i = 0;
@@ -203,7 +203,7 @@ static bool rpat_search(rpat_walk *w, const char *name)
             s = ok ? w->to[i] : s;
             i += ok;
         } else {
-            // go back to a piece that may take one byte more
+            // go back to a piece that can match one byte more
             while (i > 0 && w->to[i - 1] >= w->most[i - 1])
                 i--;
             if (i == 0)
@@ -219,7 +219,7 @@ bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out
 {
     rpat_walk w = {.t = t};
 
-    // most names fail at the text that a pattern begins with
+    // most names fail at the text at the start of a pattern
     if (t->n_pieces > 0 && t->piece[0].kind == CKPT_RM_TEXT &&
         strncmp(name, t->piece[0].text, t->piece[0].n) != 0)
         return false;
@@ -240,7 +240,7 @@ bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out
     return true;
 }
 
-/* What was captured under a name, or NULL. */
+/* The capture with a name, or NULL. */
 static const ckpt_rm_found *rpat_captured(const ckpt_rm_capture *c, uint32_t name)
 {
     for (uint32_t i = 0; i < c->n; i++) {

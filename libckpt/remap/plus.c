@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plus.c: tensors that one side stores with a constant taken off: norms around 0 instead of 1.
+ * plus.c: handles tensors that one side stores minus a constant: norms around 0 instead of 1.
  */
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/instance.h"
 
-/* What the operation needs to know. */
+/* The data of the operation. */
 typedef struct plus_op {
     ckpt_make make;
     double plus;
     const ckpt_tensor *input;
 } plus_op;
 
-/* In F32 (F64 of F64), rounded once. */
+/* Add in F32 (F64 for F64), and round once. */
 static int plus_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rule.h: a layout map's text, understood: what parsing makes and applying reads.
+ * rule.h: defines the parsed form of a layout map.
  *
- * Names are numbers.  A name is an axis, a part of a fused axis, or what a pattern captures; the
- * same name says the same on both sides of a rule.  A *term* is a pattern with its axes; each axis
- * is a list of *atoms*, the outermost first; an atom is one name, several parts one after the other
- * (q|k|v), a 1, or `...`, which stands for all axes that are not written.
+ * Names are numbers. A name is an axis, a part of a fused axis, or a capture of a pattern; the same
+ * name has the same meaning on both sides of a rule. A *term* is a pattern with its axes; each axis
+ * is a list of *atoms*, the outermost first; an atom is one name, several parts one after another
+ * (q|k|v), a 1, or `...`, which stands for all other axes.
  */
 #ifndef CKPT_REMAP_RULE_H
 #define CKPT_REMAP_RULE_H
@@ -17,26 +17,26 @@ enum {
     CKPT_RM_PARTS = 64,   /* of one atom */
     CKPT_RM_TERMS = 64,   /* of one side of a rule */
     CKPT_RM_NAMES = 2048, /* of a text */
-    CKPT_RM_LINE = 8192   /* bytes of one line, with the lines that go on from it */
+    CKPT_RM_LINE = 8192   /* bytes of one line, with its continuation lines */
 };
 
 #define CKPT_RM_NO_NAME UINT32_MAX
-#define CKPT_RM_UNKNOWN UINT64_MAX /* of a size */
+#define CKPT_RM_UNKNOWN UINT64_MAX /* an unknown size */
 
 /* A piece of a pattern. */
 typedef enum ckpt_rm_kind {
     CKPT_RM_TEXT,
-    CKPT_RM_NUMBER, /* {layer}: digits; {layer+2}: of layer + 2; {rank:2}: two at least */
-    CKPT_RM_EXPR,   /* {=layers + 3}: what an expression is worked out to */
+    CKPT_RM_NUMBER, /* {layer}: digits; {layer+2}: of layer + 2; {rank:2}: at least two */
+    CKPT_RM_EXPR,   /* {=layers + 3}: the value of an expression */
     CKPT_RM_WORD,   /* {name*}: one component, without dots */
-    CKPT_RM_ANY     /* {rest...} and *: any run, the shortest that lets the rest match */
+    CKPT_RM_ANY     /* {rest...} and *: any run, as short as the rest allows */
 } ckpt_rm_kind;
 
 typedef struct ckpt_rm_piece {
     ckpt_rm_kind kind;
-    uint32_t name;        /* what is captured, or NO_NAME */
+    uint32_t name;        /* of the capture, or NO_NAME */
     uint32_t plus, width; /* NUMBER */
-    const char *text;     /* TEXT, and of an EXPR once it was worked out (`from` is its own) */
+    const char *text;     /* TEXT, and the value of an EXPR (`from` is its text) */
     const char *from;
     size_t n;
 } ckpt_rm_piece;
@@ -46,13 +46,13 @@ CKPT_VEC(ckpt_rm_pieces, ckpt_rm_piece);
 typedef struct ckpt_rm_atom {
     uint32_t n_parts; /* 0: an axis of one element */
     bool rest;        /* `...` */
-    uint32_t axis;    /* of the tensor; applying, where `...` is written out: of the instance */
+    uint32_t axis;    /* of the tensor; in an instance with `...` expanded: of that */
     const uint32_t *part;
 } ckpt_rm_atom;
 
-/* How the tensors that a capture numbers are one. */
+/* How numbered tensors are joined. */
 typedef enum ckpt_rm_joins {
-    CKPT_RM_APART,  /* as its axes say */
+    CKPT_RM_APART,  /* by its axes */
     CKPT_RM_COPIES, /* all are equal */
     CKPT_RM_SUM,    /* their sum */
     CKPT_RM_MEAN    /* their mean */
@@ -62,19 +62,20 @@ typedef struct ckpt_rm_term {
     const char *text; /* of the pattern, for messages */
     ckpt_rm_piece *piece;
     uint32_t n_pieces;
-    uint32_t n_axes, n_atoms; /* as written; `...` counts as one */
+    uint32_t n_axes, n_atoms; /* as in the text; `...` counts as one */
     const ckpt_rm_atom *atom;
     ckpt_rm_joins joins;
-    bool plain; /* no axes are written: all of them, as they are */
+    bool plain; /* no axes are given: all of them, unchanged */
 } ckpt_rm_term;
 
 CKPT_VEC(ckpt_rm_terms, ckpt_rm_term);
 
 typedef enum ckpt_rm_does {
     CKPT_RM_EQUAL, /* side 0 = side 1 */
-    CKPT_RM_DROP,  /* tensors of one side that the other does not have */
-    CKPT_RM_TIE,   /* on one side the first name may be missing: the second holds its values */
-    CKPT_RM_FILL   /* tensors of one side that the other does not have: what an expression says */
+    CKPT_RM_DROP,  /* drop tensors that only one side has */
+    /* the first name may be missing on one side, because the second has its values */
+    CKPT_RM_TIE,
+    CKPT_RM_FILL /* make tensors that only one side has, from an expression */
 } ckpt_rm_does;
 
 /* A line `name = expression` of the sizes, a key of the target's file, or of its configuration. */
@@ -85,32 +86,32 @@ typedef struct ckpt_rm_line {
     bool list, optional, padding;
     const char *text; /* of the expression */
     unsigned line;
-    uint32_t when; /* as of rules */
-    /* sizes, while a map is applied: 0 not asked, 1 being worked out, 2 done */
+    uint32_t when; /* as in rules */
+    /* sizes, while a map is applied: 0 not evaluated, 1 in evaluation, 2 done */
     uint8_t state;
     const ckpt_value *value; /* NULL: it has none */
 } ckpt_rm_line;
 
-/* A value that a map, a rule or a key is meant for. */
+/* A condition for a layout map, a rule or a key. */
 typedef struct ckpt_rm_when {
-    uint8_t side;     /* of a map: the one that is read */
-    bool own;         /* a rule for this model alone must name a tensor; without it: */
-    ckpt_rm_term has; /* a tensor that must be there; without it: */
+    uint8_t side;     /* of a layout map: the side that is read */
+    bool own;         /* a rule only for this model must name a tensor; if false: */
+    ckpt_rm_term has; /* a tensor that must exist; if empty: */
     const char *key;
     const char *const *word; /* NULL-terminated */
 } ckpt_rm_when;
 
 typedef struct ckpt_rm_rule {
     ckpt_rm_does does;
-    bool optional; /* `?`: no word if nothing matches */
+    bool optional; /* `?`: no warning without a match */
     uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
     unsigned line;
     ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
     const char *because;   /* DROP */
-    double plus;           /* EQUAL, of names alone: each element is one of the right side + this */
+    double plus;           /* EQUAL, names alone: each element is that of the right side + this */
     ckpt_rm_line with;     /* FILL: the expression of each element */
-    uint32_t when;         /* 1 + the one of the text's `only` that it is meant for; 0: any */
-    bool met, off;         /* applying: off: it is meant for other models */
+    uint32_t when;         /* 1 + index of its condition in the text's `only`; 0: none */
+    bool met, off;         /* applying: off: the rule is for other models */
 } ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
@@ -124,18 +125,18 @@ struct ckpt_remap {
     const char *side[2], *about;
     ckpt_rm_texts names; /* by number */
     ckpt_rm_lines sizes, keys;
-    ckpt_rm_lines config[2];    /* of each side's configuration */
-    const char *config_file[2]; /* "config.json"; NULL: the text does not make it */
-    ckpt_rm_texts asked;        /* what expressions and conditions look up, but for sizes */
+    ckpt_rm_lines config[2];    /* per side */
+    const char *config_file[2]; /* "config.json"; NULL: the text does not describe it */
+    ckpt_rm_texts asked;        /* names that expressions and conditions look up, except sizes */
     ckpt_rm_rules rules;
-    ckpt_rm_whens whens; /* which models the text is meant for */
-    ckpt_rm_whens only;  /* and parts of it */
-    ckpt_rm_texts strip; /* prefixes that mean nothing */
+    ckpt_rm_whens whens; /* conditions of the whole text */
+    ckpt_rm_whens only;  /* conditions of parts of it */
+    ckpt_rm_texts strip; /* meaningless prefixes */
     bool others_stay, keeps_slices[2];
-    ckpt_remap_proof proof; /* of the last map that it was applied to */
+    ckpt_remap_proof proof; /* of the last application */
 };
 
-/* What a pattern captured: by the names' numbers. */
+/* A capture, with the number of its name. */
 typedef struct ckpt_rm_found {
     uint32_t name;
     const char *at; /* NULL: a number */
@@ -148,34 +149,31 @@ typedef struct ckpt_rm_capture {
     ckpt_rm_found found[CKPT_RM_ATOMS];
 } ckpt_rm_capture;
 
-/* Number of a name, entered if it is new; NO_NAME: too many, or memory is exhausted. */
+/* Number of a name, which is added if it is new; NO_NAME: too many, or memory is exhausted. */
 uint32_t ckpt_rm_name(ckpt_remap *r, const char *s, size_t n);
 
-/* The line of the sizes that gives a name's size, or NULL. */
+/* The line of the sizes for a name, or NULL. */
 ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name);
 
 /*
- * An expression or a condition looks this name up.  False: there are too many, or memory is
- * exhausted.
+ * Record that an expression or a condition looks this name up. False: there are too many, or memory
+ * is exhausted.
  */
 bool ckpt_rm_ask(ckpt_remap *r, const char *name);
 
 /* ---- pattern.c ---- */
 
-/* A pattern's text into pieces.  Errors: CKPT_EUSAGE, with the line. */
+/* Parse a pattern into pieces. Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_pattern(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line,
                     ckpt_err *err);
 
-/* A piece that captures. */
+/* True for a piece that captures. */
 bool ckpt_rm_takes(const ckpt_rm_piece *p);
 
-/* True if a whole name matches; what was captured then points into it. */
+/* True if a whole name matches; the captures then point into it. */
 bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out);
 
-/*
- * The name that a pattern makes of what was captured, into b, terminated.  False: memory, or a
- * capture that is not among them.
- */
+/* Make the name for captures, in b, terminated. False: out of memory, or a capture is missing. */
 bool ckpt_rm_make_name(const ckpt_rm_term *t, const ckpt_rm_capture *c, ckpt_bytes *b);
 
 /* True if the pattern captures that name. */
@@ -183,13 +181,13 @@ bool ckpt_rm_captures(const ckpt_rm_term *t, uint32_t name);
 
 /* ---- axes.c ---- */
 
-/* The axes of a term, "(head two d) in".  Errors: CKPT_EUSAGE, with the line. */
+/* Parse the axes of a term, "(head two d) in". Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line, ckpt_err *err);
 
 /* Position of a part in an atom, or UINT32_MAX. */
 uint32_t ckpt_rm_part(const ckpt_rm_atom *a, uint32_t name);
 
-/* Each name of a rule must be found on its other side.  Errors: CKPT_EUSAGE, with the line. */
+/* Check that each name of a rule occurs on its other side. Errors: CKPT_EUSAGE, with the line. */
 int ckpt_rm_check_rule(const ckpt_remap *r, const ckpt_rm_rule *rule, ckpt_err *err);
 
 #endif

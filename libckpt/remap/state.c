@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: what the training state becomes when the tensors are those of another layout.
+ * state.c: rebuilds the training state after the tensors were replaced by those of another layout.
  *
- * A parameter goes where its group was; those of a group stand in the order of the new tensors, or,
- * where their names are those of a known architecture, in the order of that one.  Another layout's
- * order is not known otherwise: targets that go by position ask for it.
- * Moments and step counts are tensors, which the rules map like their parameters.  Of a parameter
- * that has moments alone (a waiting state), they say which group the new tensors are of.
+ * A parameter goes to its old group. Parameters of a group get the order of the new tensors or, if
+ * their names are those of a known architecture, its order. The order of another layout is
+ * otherwise unknown; targets that find parameters by position ask for it. Moments and step counts
+ * are tensors, which the rules map like their parameters. If a parameter only has moments (a
+ * waiting state), they decide the group of the new tensors.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -17,13 +17,13 @@
 #include "libckpt/map/order.h"
 #include "libckpt/remap/instance.h"
 
-/* The state that a layout map acts on; NULL: there is none. */
+/* The state that a layout map changes; NULL: there is none. */
 static ckpt_state *rst_of(const ckpt_map *map)
 {
     return map->states.n == 1 ? map->states.at[0] : map->states.n == 0 ? map->waiting : NULL;
 }
 
-/* Mark the moments of parameters that wait, whose names are those of `waiting`. */
+/* Mark the moments of waiting parameters, by the names in `waiting`. */
 static void rst_mark(uint32_t *group, const ckpt_map *map, const ckpt_map *waiting)
 {
     for (size_t i = 0; waiting->tensors.n > 0 && i < map->tensors.n; i++) {
@@ -36,7 +36,7 @@ static void rst_mark(uint32_t *group, const ckpt_map *map, const ckpt_map *waiti
     }
 }
 
-/* The group of each tensor of the map, + 1. */
+/* Set the group of each tensor of the map, + 1. */
 static int rst_groups(uint32_t *group, const ckpt_map *map, const ckpt_state *s, ckpt_err *err)
 {
     ckpt_map *waiting = NULL;
@@ -86,7 +86,7 @@ int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err)
     return rst_groups(*out, map, s, err);
 }
 
-/* The tree of the model's file without lists of names that are no longer there. */
+/* Copy the tree of the model's file without lists of old names. */
 static ckpt_value *rst_model(ckpt_arena *arena, const ckpt_value *old)
 {
     static const char *const lists[] = {
@@ -116,10 +116,13 @@ static const ckpt_tensor *rst_step(const ckpt_map *map, const ckpt_state *s, con
     return step;
 }
 
-/* Moments of another shape than their parameter: what parted them had the wrong sizes. */
+/*
+ * Refuse moments of another shape than their parameter: the layout map was applied with wrong
+ * sizes.
+ */
 static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *err)
 {
-    // one value for a parameter has no shape to fit, nor have rows and columns kept apart
+    // a single value per parameter has no shape to compare, nor do factored rows and columns
     for (uint32_t k = 0; moment->n_elems > 1 && moment->ndim == t->ndim && k < t->ndim; k++) {
         if (moment->shape[k] != t->shape[k])
             return ckpt_fail(err, CKPT_EMISMATCH,
@@ -131,7 +134,7 @@ static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *e
     return CKPT_OK;
 }
 
-/* A parameter is of the group that its moments are of. */
+/* Put a parameter into the group of its moments. */
 static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, uint32_t of,
                     ckpt_err *err)
 {
@@ -149,8 +152,8 @@ static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, 
 }
 
 /*
- * Moments are of a parameter that is there: without one they would belong to nothing.  New tensors
- * whose moments were those of a waiting parameter are of its group, and of no other.
+ * Check that each moment has a parameter. New tensors with the moments of a waiting parameter join
+ * its group only.
  */
 static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
 {
@@ -187,7 +190,9 @@ static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
     return rc;
 }
 
-/* All tensors of a list but state, for the prefix that their names share; to be freed. */
+/*
+ * List all tensors except state, for the common prefix of their names; the caller frees the list.
+ */
 static int rst_weights(ckpt_tensors *out, const ckpt_tensors *all, ckpt_err *err)
 {
     for (size_t i = 0; i < all->n; i++) {
@@ -202,7 +207,7 @@ static int rst_weights(ckpt_tensors *out, const ckpt_tensors *all, ckpt_err *err
     return CKPT_OK;
 }
 
-/* A new parameter, and where its old name stood among the optimizer's; SIZE_MAX: nowhere. */
+/* A new parameter, and the position of its old name among the optimizer's; SIZE_MAX: none. */
 typedef struct rst_place {
     size_t at;
     ckpt_tensor *param;
@@ -215,7 +220,7 @@ static int rst_compare(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* What parts the new names from the old ones: the prefix that all of them share. */
+/* The difference between new and old names: the common prefix of each. */
 typedef struct rst_names {
     const char *old; /* a name */
     size_t before, after;
@@ -238,8 +243,8 @@ static int rst_prefixes(rst_names *out, const ckpt_map *map, const ckpt_tensors 
 }
 
 /*
- * Where each new parameter stood; *same: all have the names of old tensors, but for a prefix of
- * all, so that the model is the same, and so is its order.
+ * Find the old position of each new parameter; *same: all have the names of old tensors except for
+ * a common prefix, so that the model, and therefore its order, is the same.
  */
 static int rst_places(rst_place *place, bool *same, const ckpt_map *map, const ckpt_map *was,
                       const ckpt_tensors *param, const rst_names *names)
@@ -256,7 +261,7 @@ static int rst_places(rst_place *place, bool *same, const ckpt_map *map, const c
     return CKPT_OK;
 }
 
-/* Groups of a model that is the same get the order that they had, where they had all of it. */
+/* Restore the old order of groups if the model is the same and all positions are known. */
 static void rst_reorder(ckpt_tensors *param, const ckpt_groups *group, rst_place *place)
 {
     for (size_t i = 0; i < param->n; i++) {
@@ -272,7 +277,7 @@ static void rst_reorder(ckpt_tensors *param, const ckpt_groups *group, rst_place
     }
 }
 
-/* The order of the new parameters, which stand as the new tensors do; old: those they were. */
+/* Order the new parameters, which have the order of the new tensors; old: the former parameters. */
 static int rst_order(ckpt_state *s, ckpt_map *map, const ckpt_tensors *made,
                      const ckpt_tensors *old, ckpt_err *err)
 {
@@ -298,7 +303,7 @@ static int rst_order(ckpt_state *s, ckpt_map *map, const ckpt_tensors *made,
     return rc;
 }
 
-/* What has waited is the map's state now. */
+/* Make the waiting state the map's state. */
 static int rst_arrived(ckpt_map *map, ckpt_err *err)
 {
     ckpt_state **slot = map->waiting ? ckpt_vec_push(&map->states) : NULL;
