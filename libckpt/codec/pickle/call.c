@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { CA_DEPTH = 64 }; /* attributes and calls of one another that are looked through */
+
 /* OrderedDict() and OrderedDict([(key, value), ...]). */
 static int ca_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 {
@@ -183,14 +185,54 @@ static bool ca_is_group(const ckpt_seq *a)
 }
 
 /*
+ * The name that an object comes from: that of its class, and where it is an attribute, that of
+ * the object that has it.  NULL: none, or deeper than data goes.
+ */
+static const ckpt_value *ca_origin(const ckpt_pk *p, const ckpt_value *v)
+{
+    for (unsigned depth = 0; v && v->kind == CKPT_V_OBJECT; depth++) {
+        const ckpt_object *o = v->as.object;
+
+        if (depth == CA_DEPTH || !o->cls)
+            return NULL;
+        ckpt_name_id id = ckpt_pk_id(p, o->cls);
+        bool of_first = id == CKPT_NAME_GETATTR || id == CKPT_NAME_RECONSTRUCT;
+
+        v = of_first ? o->args->as.seq.at[0] : o->cls;
+    }
+    return v && v->kind == CKPT_V_GLOBAL ? v : NULL;
+}
+
+/* Texts and what holds others: ", ".join is a method of one.  None calls what it holds. */
+static bool ca_is_data(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_STR || v->kind == CKPT_V_BYTES || v->kind == CKPT_V_LIST ||
+           v->kind == CKPT_V_TUPLE || v->kind == CKPT_V_DICT;
+}
+
+/*
  * True for what getattr may be asked about: a class, as Python 3.11 writes members of Enum classes
  * and protocol 2 writes methods, or an object that was made here, as bound methods are written.
+ * What functions of the standard library give may be anything, and is not asked.
  */
-static bool ca_has_attributes(const ckpt_pk *p, const ckpt_value *v)
+static bool ca_has_attribute(const ckpt_pk *p, const ckpt_value *v, ckpt_text name)
 {
-    if (v->kind == CKPT_V_OBJECT)
-        return v->as.object->cls != NULL;
-    return ckpt_pk_id(p, v) != CKPT_NAME_UNSAFE && ckpt_name_is_class(&v->as.global);
+    const ckpt_value *of = ca_origin(p, v);
+
+    if (!ckpt_name_attribute(name))
+        return false;
+    if (ca_is_data(v))
+        return true;
+    if (!of || ckpt_pk_id(p, of) == CKPT_NAME_UNSAFE)
+        return false;
+    const ckpt_global *g = &of->as.global;
+
+    if (ckpt_name_is_stdlib(g->module))
+        return ckpt_name_stdlib_attribute(g->module, name) &&
+               (ckpt_name_is_class(g) || strcmp(g->name.at, "_compile") == 0);
+    if (ckpt_name_is_framework(g->module) && ckpt_name_leads_out(g->module, name))
+        return false;
+    return v->kind == CKPT_V_OBJECT || ckpt_name_is_class(g);
 }
 
 /* getattr(SomeEnum, "member"), getattr(SomeClass, "method"). */
@@ -199,8 +241,8 @@ static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
     const ckpt_seq *a = &args->as.seq;
     int rc;
 
-    if (a->n != 2 || !ca_has_attributes(p, a->at[0]) || a->at[1]->kind != CKPT_V_STR ||
-        !ckpt_name_attribute(a->at[1]->as.text))
+    if (a->n != 2 || a->at[1]->kind != CKPT_V_STR ||
+        !ca_has_attribute(p, a->at[0], a->at[1]->as.text))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than a class");
     if (ca_is_group(a))
         return ckpt_pk_name_node(p, out, a->at[0]->as.global.module, ca_group);
@@ -216,6 +258,21 @@ static bool ca_is_operator(const ckpt_value *v)
                                         strcmp(v->as.global.module.at, "_operator") == 0);
 }
 
+/* True for a text that asks an object for what leads out of it: "a.__globals__", "gi_code". */
+static bool ca_leads_out(ckpt_text s)
+{
+    if (strlen(s.at) != s.n || strstr(s.at, "__"))
+        return true;
+    for (const char *part = s.at; part;) {
+        const char *dot = strchr(part, '.');
+
+        if (ckpt_name_is_frame((ckpt_text){part, dot ? (uint64_t)(dot - part) : strlen(part)}))
+            return true;
+        part = dot ? dot + 1 : NULL;
+    }
+    return false;
+}
+
 /* operator.attrgetter("a.b"), methodcaller("f"): nothing that leads out of the object. */
 static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *args)
 {
@@ -224,12 +281,107 @@ static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const c
     for (uint64_t i = 0; i < args->n; i++) {
         const ckpt_value *v = args->at[i];
 
-        if (v->kind == CKPT_V_STR && strstr(v->as.text.at, "__"))
+        if (v->kind == CKPT_V_STR && ca_leads_out(v->as.text))
             return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks %.*s for %.80s; refused",
                                 ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at,
                                 v->as.text.at);
     }
     return CKPT_OK;
+}
+
+/* True for a name of builtins. */
+static bool ca_is_builtin(const ckpt_value *v, const char *name)
+{
+    return strcmp(v->as.global.module.at, "builtins") == 0 &&
+           strcmp(v->as.global.name.at, name) == 0;
+}
+
+/* True for a name of a package that is neither the standard library nor a framework. */
+static bool ca_is_stranger(const ckpt_value *v)
+{
+    return !ckpt_name_is_stdlib(v->as.global.module) &&
+           !ckpt_name_is_framework(v->as.global.module);
+}
+
+/*
+ * True for what a partial or a map may call: a stranger's class or function, its method, a class of
+ * plain data, and its __new__, which protocol 2 calls with named arguments in this way.
+ */
+static bool ca_is_plain(const ckpt_pk *p, const ckpt_value *v)
+{
+    const ckpt_value *of = ca_origin(p, v);
+
+    if (!of)
+        return false;
+    if (v->kind == CKPT_V_OBJECT) {
+        const ckpt_object *o = v->as.object;
+
+        if (ckpt_pk_id(p, o->cls) != CKPT_NAME_GETATTR)
+            return false;
+        if (ca_is_stranger(of))
+            return true;
+        v = ckpt_name_is_new(o->args->as.seq.at[1]->as.text) ? o->args->as.seq.at[0] : NULL;
+    }
+    ckpt_name_id id = v ? ckpt_pk_id(p, v) : CKPT_NAME_UNSAFE;
+
+    return (id == CKPT_NAME_OPAQUE ||
+            (id == CKPT_NAME_DATA && ckpt_name_is_class(&of->as.global))) &&
+           ckpt_name_called(&of->as.global);
+}
+
+/* True for map, filter and their kin: Python calls their first argument once they are read. */
+static bool ca_applies(const ckpt_value *v)
+{
+    static const char *const list[] = {"filter", "ifilter", "imap", "map", "starmap"};
+    const ckpt_global *g = &v->as.global;
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        found = found || strcmp(g->name.at, list[i]) == 0;
+    return found && ckpt_name_is_stdlib(g->module);
+}
+
+/* reduce of functools, _functools, and as Python 2 has it. */
+static bool ca_is_reduce(const ckpt_value *v)
+{
+    return strcmp(v->as.global.name.at, "reduce") == 0 && ckpt_name_is_stdlib(v->as.global.module);
+}
+
+/*
+ * What data calls, and the standard library's functions with the arguments that its own objects
+ * are pickled with: type(None), iter([...]), map(int, ...), reduce(operator.or_, ...), which is
+ * int | None.
+ */
+static int ca_check_library(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *a)
+{
+    if (callee->kind != CKPT_V_GLOBAL)
+        return CKPT_OK;
+    const ckpt_value *first = a->n > 0 ? a->at[0] : NULL;
+    bool ok = ckpt_name_called(&callee->as.global);
+
+    if (ca_is_builtin(callee, "type"))
+        ok =
+            a->n == 1 && (first->kind == CKPT_V_NONE || ckpt_pk_id(p, first) == CKPT_NAME_CONSTANT);
+    else if (ca_is_builtin(callee, "iter"))
+        ok = a->n == 1;
+    else if (ca_applies(callee))
+        ok = a->n >= 2 && (ca_is_plain(p, first) || (first->kind == CKPT_V_NONE &&
+                                                     strstr(callee->as.global.name.at, "filter")));
+    else if (ca_is_reduce(callee))
+        ok = ok && a->n == 2 && ca_is_operator(first) &&
+             strcmp(first->as.global.name.at, "or_") == 0;
+    return ok ? CKPT_OK
+              : ckpt_pk_fail(p, CKPT_EUNSAFE, "calls %.*s.%.*s, which data only names; refused",
+                             ckpt_pk_cut(callee->as.global.module), callee->as.global.module.at,
+                             ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at);
+}
+
+/* A class inside a stranger's class, as protocols before 4 name it: getattr(Outer, "Inner"). */
+static bool ca_is_inner(const ckpt_pk *p, const ckpt_value *v)
+{
+    const ckpt_value *of = v->kind == CKPT_V_OBJECT ? ca_origin(p, v) : NULL;
+
+    return of && ckpt_pk_id(p, v->as.object->cls) == CKPT_NAME_GETATTR && ca_is_stranger(of);
 }
 
 /* copyreg._reconstructor(cls, base, state), numpy's _reconstruct(cls, shape, typecode). */
@@ -239,6 +391,8 @@ static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
     ckpt_name_id id = a->n > 0 ? ckpt_pk_id(p, a->at[0]) : CKPT_NAME_UNSAFE;
     int rc;
 
+    if (a->n > 0 && ca_is_inner(p, a->at[0]))
+        id = CKPT_NAME_OPAQUE;
     if (id == CKPT_NAME_UNSAFE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "reconstructs something that is not a named class");
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
@@ -248,23 +402,33 @@ static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 
 /* ---- calls ---- */
 
+/* functools.partial(int, ...), and the same after its state was set. */
+static bool ca_is_plain_partial(const ckpt_pk *p, const ckpt_object *o)
+{
+    ckpt_seq state = o->state ? ckpt_value_seq(o->state) : o->args->as.seq;
+
+    return o->args->as.seq.n > 0 && ca_is_plain(p, o->args->as.seq.at[0]) && state.n > 0 &&
+           ca_is_plain(p, state.at[0]);
+}
+
 /*
- * True for an object whose call stays inert: made here by a call (a class made by type(), a
- * functools.partial), or a method of a class.  Methods of torch's and numpy's classes can run code.
+ * True for an object whose call stays inert: a stranger's, the method of a stranger's class,
+ * ZoneInfo._unpickle, a functools.partial of a class.  What else the standard library, torch and
+ * numpy give can run code.
  */
 static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
 {
     const ckpt_object *o = v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
-    const ckpt_value *of;
+    const ckpt_value *of = ca_origin(p, v);
 
-    if (!o || !o->cls || o->form == CKPT_BY_PERSID || ca_is_operator(o->cls))
+    if (!o || !of || o->form == CKPT_BY_PERSID)
         return false;
-    if (ckpt_pk_id(p, o->cls) != CKPT_NAME_GETATTR)
+    if (ckpt_pk_id(p, o->cls) == CKPT_NAME_PARTIAL)
+        return ca_is_plain_partial(p, o);
+    if (ca_is_stranger(of))
         return true;
-    of = o->args->as.seq.at[0];
-    while (of && of->kind == CKPT_V_OBJECT)
-        of = of->as.object->cls;
-    return of && of->kind == CKPT_V_GLOBAL && !ckpt_name_is_framework(of->as.global.module);
+    return ckpt_pk_id(p, o->cls) == CKPT_NAME_GETATTR &&
+           ckpt_name_is_unpickle(of->as.global.module, o->args->as.seq.at[1]->as.text);
 }
 
 /* Named things are called, and what they made, with a tuple. */
@@ -274,7 +438,9 @@ static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckp
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
     if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE && !ca_is_callable(p, callee))
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls something that is no class or function");
-    return ca_check_operator(p, callee, &args->as.seq);
+    int rc = ca_check_library(p, callee, &args->as.seq);
+
+    return rc == CKPT_OK ? ca_check_operator(p, callee, &args->as.seq) : rc;
 }
 
 int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
@@ -358,6 +524,9 @@ int ckpt_pk_build(ckpt_pk *p, ckpt_value *v, ckpt_value *state)
     if (v->kind == CKPT_V_GLOBAL)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "changes the class or function %.*s itself",
                             ckpt_pk_cut(v->as.global.name), v->as.global.name.at);
+    if (v->kind == CKPT_V_OBJECT && v->as.object->cls &&
+        ckpt_pk_id(p, v->as.object->cls) == CKPT_NAME_GETATTR)
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "changes an attribute of a class; refused");
     if (!slot || *slot)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "sets the state of something that takes none");
     *slot = state;

@@ -182,6 +182,9 @@ int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
     if (id == CKPT_NAME_GETATTR || id == CKPT_NAME_PARTIAL)
         return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands %s around, which data only calls; refused",
                             id == CKPT_NAME_GETATTR ? "getattr" : "functools.partial");
+    if (v->kind == CKPT_V_GLOBAL && ckpt_name_only_called(&v->as.global))
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands %.*s around, which data only calls; refused",
+                            ckpt_pk_cut(v->as.global.name), v->as.global.name.at);
     return CKPT_OK;
 }
 

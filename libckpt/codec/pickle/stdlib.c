@@ -92,23 +92,34 @@ static const char *const std_inert[] = {
     "weakref", "zoneinfo", "zoneinfo._zoneinfo",
 };
 
-/* What they hold all the same: makers of code from text, and code itself; sorted. */
+/*
+ * What they hold all the same, under these names in any of them, since modules import from each
+ * other: makers of code from text, code itself, modules under other names, and what looks
+ * attributes up by a text or runs what it is given; sorted.
+ */
 static const char *const std_denied[] = {
-    "_operator.call", "collections.namedtuple", "dataclasses._FuncBuilder",
-    "dataclasses._create_fn", "dataclasses.make_dataclass", "operator.call", "types.CodeType",
-    "types.FunctionType", "types.LambdaType", "types.ModuleType", "types.new_class",
-    "typing._eval_type", "typing.get_type_hints",
+    "CodeType", "FileType", "Formatter", "FunctionType", "LambdaType", "ModuleType",
+    "SequenceMatcher", "_FuncBuilder", "bl", "bltns", "call", "clock_settime", "clock_settime_ns",
+    "dataclass", "evaluate_forward_ref", "finalize", "get_annotations", "get_type_hints",
+    "global_enum", "main", "make_dataclass", "namedtuple", "new_class", "setitem", "singledispatch",
+    "singledispatchmethod", "stdlib_re",
 };
+
+/* Only modules of these names may have them. */
+static const char *const std_lookup[] = {"attrgetter", "methodcaller"};
 
 /* Names of other modules; sorted. */
 static const char *const std_single[] = {
-    "_io.StringIO", "http.cookies.Morsel", "http.cookies.SimpleCookie", "inspect.Parameter",
-    "inspect.Signature", "inspect._ParameterKind", "inspect._empty", "io.BytesIO", "io.StringIO",
-    "json.JSONDecoder", "json.JSONEncoder", "json.decoder.JSONDecoder", "json.dumps",
-    "json.encoder.JSONEncoder", "json.loads", "logging.Filter", "logging.Formatter",
-    "logging.Logger", "logging.LoggerAdapter", "logging.RootLogger", "logging.getLogger",
-    "os.PathLike", "os.stat_result", "os.terminal_size", "platform.uname_result", "signal.Signals",
-    "socket.AddressFamily", "socket.SocketKind", "xml.etree.ElementTree.Element",
+    "_io.StringIO", "array._array_reconstructor", "contextlib.nullcontext", "http.cookies.Morsel",
+    "http.cookies.SimpleCookie", "inspect.Parameter", "inspect.Signature", "inspect._ParameterKind",
+    "inspect._empty", "io.BytesIO", "io.StringIO", "json.JSONDecoder", "json.JSONEncoder",
+    "json.decoder.JSONDecoder", "json.dumps", "json.encoder.JSONEncoder", "json.loads",
+    "logging.Filter", "logging.Formatter", "logging.Logger", "logging.LoggerAdapter",
+    "logging.PercentStyle", "logging.RootLogger", "logging.StrFormatStyle",
+    "logging.StringTemplateStyle", "logging.getLogger", "os.PathLike", "os.stat_result",
+    "os.terminal_size", "platform.uname_result", "re._compile", "signal.Signals",
+    "socket.AddressFamily", "socket.SocketKind", "urllib.quote", "urllib.quote_plus",
+    "urllib.unquote", "urllib.unquote_plus", "urllib.urlencode", "xml.etree.ElementTree.Element",
 };
 
 /* Functions among the builtins, Python 2's too; classes are named in trust.c; sorted. */
@@ -119,7 +130,46 @@ static const char *const std_builtins[] = {
     "pow", "print", "property", "reduce", "repr", "reversed", "round", "sorted", "staticmethod",
     "sum", "super", "type", "unichr", "zip",
 };
+
+/*
+ * What pickles call and is not named like a class.  All other functions are only ever named: what
+ * they give is anything, and some run what they are given.  Those of the list that do (map, filter,
+ * reduce) are called with few others: call.c.
+ */
+static const char *const std_called[] = {
+    "_datetime.date", "_datetime.datetime", "_datetime.time", "_datetime.timedelta",
+    "_datetime.timezone", "_functools.reduce", "_operator.attrgetter", "_operator.getitem",
+    "_operator.itemgetter", "_operator.methodcaller", "_operator.or_", "_pydatetime.date",
+    "_pydatetime.datetime", "_pydatetime.time", "_pydatetime.timedelta", "_pydatetime.timezone",
+    "array._array_reconstructor", "array.array", "builtins.enumerate", "builtins.filter",
+    "builtins.iter", "builtins.map", "builtins.reduce", "builtins.reversed", "builtins.type",
+    "builtins.zip", "contextlib.nullcontext", "enum.auto", "functools.partialmethod",
+    "functools.reduce", "itertools.chain", "itertools.combinations",
+    "itertools.combinations_with_replacement", "itertools.compress", "itertools.count",
+    "itertools.cycle", "itertools.ifilter", "itertools.imap", "itertools.islice", "itertools.izip",
+    "itertools.izip_longest", "itertools.permutations", "itertools.product", "itertools.repeat",
+    "itertools.starmap", "itertools.zip_longest", "logging.getLogger", "operator.attrgetter",
+    "operator.getitem", "operator.itemgetter", "operator.methodcaller", "operator.or_",
+    "os.stat_result", "os.terminal_size", "platform.uname_result", "re._compile", "re.compile",
+    "re.error", "sre_constants.error", "struct.error", "time.struct_time",
+};
+
+/* Classes of classes: calls of them make classes, which run what their dict holds; sorted. */
+static const char *const std_meta[] = {
+    "ABCMeta", "EnumMeta", "EnumType", "NamedTupleMeta", "_AnyMeta", "_ProtocolMeta",
+    "_TypedDictMeta",
+};
+
+/* Modules whose classes have methods and members that neither open a file nor evaluate a text. */
+static const char *const std_attributes[] = {
+    "_collections", "_datetime", "_decimal", "_pydatetime", "_pydecimal", "_random", "_zoneinfo",
+    "builtins", "collections", "collections.abc", "datetime", "decimal", "enum", "fractions",
+    "http", "ipaddress", "random", "re", "signal", "socket", "uuid", "zoneinfo",
+    "zoneinfo._zoneinfo",
+};
 // clang-format on
+
+enum { STD_ROOM = 128 }; /* longer than every name of the lists */
 
 #define STD_LIST(list) list, sizeof(list) / sizeof *(list)
 
@@ -190,23 +240,98 @@ static bool std_is_builtin(const char *name)
     return name[0] >= 'A' && name[0] <= 'Z' && n > 4;
 }
 
+/* "module.name" in room bytes; false: longer than any name of the library. */
+static bool std_full(ckpt_text module, ckpt_text name, char *out, size_t room)
+{
+    if (module.n + name.n + 2 > room)
+        return false;
+    memcpy(out, module.at, (size_t)module.n);
+    out[module.n] = '.';
+    memcpy(out + module.n + 1, name.at, (size_t)name.n);
+    out[module.n + 1 + name.n] = '\0';
+    return true;
+}
+
+/* A name that a listed module may have without being inert. */
+static bool std_is_denied(const char *module, const char *name)
+{
+    if (std_has(name, STD_LIST(std_denied)))
+        return true;
+    return std_has(name, STD_LIST(std_lookup)) && strcmp(module, "operator") != 0 &&
+           strcmp(module, "_operator") != 0;
+}
+
 bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name)
 {
     assert(module.at && name.at);
-    char full[128], *at = full;
+    char full[STD_ROOM], *at = full + module.n + 1;
 
-    if (module.n + name.n + 2 > sizeof full)
+    if (name.n == 0 || !std_full(module, name, full, sizeof full))
         return false;
-    memcpy(at, module.at, (size_t)module.n);
-    at += module.n;
-    *at++ = '\0';
-    memcpy(at, name.at, (size_t)name.n);
-    at[name.n] = '\0';
+    if (std_has(full, STD_LIST(std_single)))
+        return true;
+    at[-1] = '\0';
     if (strcmp(full, "builtins") == 0)
         return std_is_builtin(at);
-    bool dunder = name.n >= 2 && memcmp(name.at, "__", 2) == 0;
-    bool inert =
-        !dunder && std_has(full, STD_LIST(std_inert)) && !ckpt_name_is_module(module, name);
-    at[-1] = '.';
-    return inert ? !std_has(full, STD_LIST(std_denied)) : std_has(full, STD_LIST(std_single));
+    // what begins so is a module's own, and reviewed by nobody: uuid._get_command_stdout
+    bool own = at[0] == '_' && (at[1] == '_' || !ckpt_name_class_like(name));
+
+    return !own && std_has(full, STD_LIST(std_inert)) && !ckpt_name_is_module(module, name) &&
+           !std_is_denied(full, at);
+}
+
+bool ckpt_name_stdlib_called(ckpt_text module, ckpt_text name)
+{
+    assert(module.at && name.at);
+    char full[STD_ROOM];
+
+    if (!std_full(module, name, full, sizeof full))
+        return false;
+    return ckpt_name_class_like(name) ? !std_has(full + module.n + 1, STD_LIST(std_meta))
+                                      : std_has(full, STD_LIST(std_called));
+}
+
+bool ckpt_name_stdlib_attribute(ckpt_text module, ckpt_text name)
+{
+    assert(module.at && name.at);
+    char full[STD_ROOM];
+
+    if (name.n == 0 || module.n >= sizeof full)
+        return false;
+    memcpy(full, module.at, (size_t)module.n);
+    full[module.n] = '\0';
+    return std_has(full, STD_LIST(std_attributes)) &&
+           (name.at[0] != '_' || ckpt_name_is_new(name) || ckpt_name_is_unpickle(module, name));
+}
+
+bool ckpt_name_is_new(ckpt_text attribute)
+{
+    return attribute.n == 7 && memcmp(attribute.at, "__new__", 7) == 0;
+}
+
+bool ckpt_name_is_unpickle(ckpt_text module, ckpt_text attribute)
+{
+    assert(module.at && attribute.at);
+    static const char *const zone[] = {"_zoneinfo", "zoneinfo", "zoneinfo._zoneinfo"};
+    char full[STD_ROOM];
+
+    if (!std_full(module, attribute, full, sizeof full) ||
+        strcmp(full + module.n + 1, "_unpickle") != 0)
+        return false;
+    full[module.n] = '\0';
+    return std_has(full, STD_LIST(zone));
+}
+
+bool ckpt_name_only_called(const ckpt_global *g)
+{
+    assert(g);
+    static const char *const list[] = {
+        "_operator.attrgetter",
+        "_operator.methodcaller",
+        "operator.attrgetter",
+        "operator.methodcaller",
+    };
+    char full[STD_ROOM];
+
+    return std_full(g->module, g->name, full, sizeof full) && std_has(full, STD_LIST(list));
 }

@@ -19,4 +19,22 @@ bool ckpt_name_is_module(ckpt_text module, ckpt_text name);
 /* True for a name of the standard library (Python 3's form) that cannot be used to run code. */
 bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name);
 
+/*
+ * True for an inert name of the library that a pickle may call: a class, or one of the functions
+ * that the library's own objects are pickled with.
+ */
+bool ckpt_name_stdlib_called(ckpt_text module, ckpt_text name);
+
+/* True for an attribute that may be asked of the classes of a module of the library. */
+bool ckpt_name_stdlib_attribute(ckpt_text module, ckpt_text name);
+
+/* True for "__new__", as protocol 2 calls it of classes with named arguments. */
+bool ckpt_name_is_new(ckpt_text attribute);
+
+/* True for ZoneInfo._unpickle, the one method of the library that a pickle calls. */
+bool ckpt_name_is_unpickle(ckpt_text module, ckpt_text attribute);
+
+/* True for names that data only calls, and an attack hands to other functions. */
+bool ckpt_name_only_called(const ckpt_global *g);
+
 #endif

@@ -7,9 +7,12 @@
  *      checkpoints write, and plain data of the standard library;
  *   2. dotted names (protocol 4) are judged by their first part, which must be a class: a name
  *      that walks through modules is refused;
- *   3. any other name of the standard library is inert or refused: stdlib.c;
- *   4. under torch and numpy: classes are opaque, and so are functions that only compute; every
- *      other function is refused (both packages hold functions that run code);
+ *   3. any other name of the standard library is inert or refused: stdlib.c; what is inert by name
+ *      need not be called: only classes are, and the functions that its objects are pickled with;
+ *   4. under torch and numpy: classes are opaque, except what they import under such a name, and
+ *      so are functions that only compute, which need not be called either (fsdp.wrap's
+ *      lambda_auto_wrap_policy calls what it is given); every other function is refused (both
+ *      packages hold functions that run code);
  *   5. everything else belongs to packages we do not know: opaque.
  * Nothing is allowed by the prefix of its module, so no list of dangerous names is needed.
  */
@@ -151,6 +154,9 @@ static const pn_entry pn_table[] = {
     {"torch._utils", "_rebuild_device_tensor_from_numpy", CKPT_NAME_REBUILD_SPECIAL},
     {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", CKPT_NAME_REBUILD_SPECIAL},
     {"torch._utils", "_rebuild_xla_tensor", CKPT_NAME_REBUILD_SPECIAL},
+    // the default of a dict in GradScaler objects
+    {"torch.amp.grad_scaler", "_refresh_per_optimizer_state", CKPT_NAME_CONSTANT},
+    {"torch.cuda.amp.grad_scaler", "_refresh_per_optimizer_state", CKPT_NAME_CONSTANT},
     {DCP, "Metadata", CKPT_NAME_DATA},
     {DCP, "TensorStorageMetadata", CKPT_NAME_DATA},
     {DCP, "BytesStorageMetadata", CKPT_NAME_DATA},
@@ -279,6 +285,11 @@ bool ckpt_name_is_framework(ckpt_text module)
     return pn_among(module, list, sizeof list / sizeof *list);
 }
 
+bool ckpt_name_leads_out(ckpt_text module, ckpt_text attribute)
+{
+    return ckpt_name_is_module(module, attribute) || ckpt_name_is_framework(attribute);
+}
+
 /* Functions of the frameworks that only compute, and none of the modules that they import. */
 static bool pn_is_pure(const ckpt_global *g)
 {
@@ -315,6 +326,12 @@ static ckpt_name_id pn_listed(const ckpt_global *g)
     return CKPT_NAME_OPAQUE;
 }
 
+/* What is refused of the frameworks, beyond the names that are listed. */
+static bool pn_is_refused(const ckpt_global *g)
+{
+    return ckpt_name_class_like(g->name) ? ckpt_name_leads_out(g->module, g->name) : !pn_is_pure(g);
+}
+
 /* The judgement on a name without dots. */
 static ckpt_name_id pn_plain(const ckpt_global *g, const char **why)
 {
@@ -326,11 +343,24 @@ static ckpt_name_id pn_plain(const ckpt_global *g, const char **why)
         if (ckpt_name_stdlib_inert(g->module, g->name))
             return CKPT_NAME_DATA;
         *why = "a part of Python's standard library that is not plain data";
-    } else if (ckpt_name_is_framework(g->module) && !ckpt_name_class_like(g->name) &&
-               !pn_is_pure(g)) {
-        *why = "a function that no checkpoint needs";
+    } else if (ckpt_name_is_framework(g->module) && pn_is_refused(g)) {
+        *why = ckpt_name_class_like(g->name)
+                   ? "which its package needs to build, start or load code"
+                   : "a function that no checkpoint needs";
     }
     return *why ? CKPT_NAME_UNSAFE : CKPT_NAME_OPAQUE;
+}
+
+bool ckpt_name_called(const ckpt_global *g)
+{
+    assert(g);
+    bool library = ckpt_name_is_stdlib(g->module);
+
+    if (pn_same(g->module, "numpy") && pn_same(g->name, "memmap"))
+        return false; // opens a file; arrays of this class are made by _reconstruct
+    if ((!library && !ckpt_name_is_framework(g->module)) || pn_listed(g) != CKPT_NAME_OPAQUE)
+        return true;
+    return library ? ckpt_name_stdlib_called(g->module, g->name) : ckpt_name_class_like(g->name);
 }
 
 bool ckpt_name_is_class(const ckpt_global *g)
@@ -356,7 +386,9 @@ static ckpt_name_id pn_dotted(const ckpt_global *g, uint64_t first, const char *
         ckpt_text own = {part.at, dot ? (uint64_t)(dot - part.at) : part.n};
 
         ok = ckpt_name_attribute(own) &&
-             (dot || !ckpt_name_is_framework(g->module) || ckpt_name_class_like(own));
+             (!ckpt_name_is_stdlib(g->module) || ckpt_name_stdlib_attribute(g->module, own)) &&
+             (!ckpt_name_is_framework(g->module) ||
+              (ckpt_name_class_like(own) && !ckpt_name_leads_out(g->module, own)));
         part = (ckpt_text){dot ? dot + 1 : NULL, dot ? part.n - own.n - 1 : 0};
     }
     if (ok)
@@ -381,8 +413,21 @@ ckpt_name_id ckpt_name_find(const ckpt_global *name, const char **why)
     return id;
 }
 
+bool ckpt_name_is_frame(ckpt_text s)
+{
+    static const char *const list[] = {
+        "ag_code",      "ag_frame", "co_code",   "cr_code",  "cr_frame",     "f_back",
+        "f_builtins",   "f_code",   "f_globals", "f_locals", "func_closure", "func_code",
+        "func_globals", "gi_code",  "gi_frame",  "im_func",  "tb_frame",     "tb_next",
+    };
+
+    return pn_among(s, list, sizeof list / sizeof *list);
+}
+
 bool ckpt_name_attribute(ckpt_text s)
 {
+    if (ckpt_name_is_frame(s))
+        return false;
     if (s.n == 0 || (s.n >= 2 && s.at[0] == '_' && s.at[1] == '_' && !pn_same(s, "__new__")))
         return false;
     for (uint64_t i = 0; i < s.n; i++) {

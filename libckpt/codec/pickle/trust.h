@@ -60,6 +60,15 @@ bool ckpt_name_is_group(ckpt_text module, ckpt_text name);
 /* True for a name that is a class's: by its first letter, or listed as one. */
 bool ckpt_name_is_class(const ckpt_global *g);
 
+/* False for functions of the standard library, torch and numpy that are only ever named. */
+bool ckpt_name_called(const ckpt_global *g);
+
+/* True for attributes of Python's frames, generators and functions that lead to code. */
+bool ckpt_name_is_frame(ckpt_text s);
+
+/* True for an attribute of torch and numpy that is a module, or what they import of others. */
+bool ckpt_name_leads_out(ckpt_text module, ckpt_text attribute);
+
 /* True for packages that hold functions which run code beside the classes that checkpoints name. */
 bool ckpt_name_is_framework(ckpt_text module);
 

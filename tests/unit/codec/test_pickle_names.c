@@ -48,6 +48,8 @@ static void known_names(void **state)
     assert_int_equal(id_of("torch", "qint8"), CKPT_NAME_CONSTANT);
     assert_int_equal(id_of("torch", "per_tensor_affine"), CKPT_NAME_CONSTANT);
     assert_int_equal(id_of("torch", "strided"), CKPT_NAME_CONSTANT);
+    assert_int_equal(id_of("torch.amp.grad_scaler", "_refresh_per_optimizer_state"),
+                     CKPT_NAME_CONSTANT);
     assert_int_equal(id_of("torch", "BFloat16Storage"), CKPT_NAME_STORAGE);
     assert_int_equal(id_of("torch", "QInt8Storage"), CKPT_NAME_QSTORAGE);
     assert_int_equal(id_of("torch.storage", "UntypedStorage"), CKPT_NAME_UNTYPED);
@@ -104,6 +106,22 @@ static const char *const unsafe_list[][2] = {
     {"_codecs", "decode"},
     {"pip._internal", "main"},
     {"webbrowser", "open"},
+    // functions of a plain module's own, other modules under a new name, and what makes code
+    {"uuid", "_get_command_stdout"},
+    {"random", "_test_generator"},
+    {"enum", "bltns"},
+    {"enum", "bl"},
+    {"typing", "stdlib_re"},
+    {"dataclasses", "dataclass"},
+    {"dataclasses", "FunctionType"}, // types.FunctionType, which the module imports
+    {"functools", "namedtuple"},
+    {"functools", "singledispatch"},
+    {"pathlib", "attrgetter"},
+    {"argparse", "FileType"},
+    {"string", "Formatter"},
+    {"typing", "ForwardRef._evaluate"},
+    {"pathlib", "Path.write_text"},
+    {"enum", "Enum._convert_"},
     // functions of torch and numpy, and what they import
     {"torch", "load"},
     {"torch.hub", "load"},

@@ -337,6 +337,69 @@ static void calls_of_results(void **state)
     EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\ncposix\nsystem\n\x85R.");
 }
 
+/* Names that only compute, put together so that Python would run a text: each link is refused. */
+static void chains(void **state)
+{
+    (void)state;
+    // reduce(exec, ["..."]), with exec from where map, next and getitem find it
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\nmap\nN]\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\nmap\nc__builtin__\nprint\n]\x86R.");
+    EXPECT(CKPT_EUNSAFE, "citertools\nstarmap\nc_operator\ngetitem\n]\x86R.");
+    EXPECT(CKPT_OK, "c__builtin__\nmap\nc__builtin__\nint\n]\x86R.");
+    EXPECT(CKPT_OK, "c__builtin__\nfilter\nN]\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\nnext\n]\x85R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\niter\nc__builtin__\nlen\nN\x86R.");
+    EXPECT(CKPT_EUNSAFE, "cfunctools\nreduce\nc_operator\ngetitem\n]\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\nreduce\ncmine\nf\n]\x86R.");
+    EXPECT(CKPT_OK, "c__builtin__\nreduce\nc_operator\nor_\n]\x86R."); // int | None
+    EXPECT(CKPT_EUNSAFE, "]c_operator\nattrgetter\na.");
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\nc_operator\nattrgetter\n\x85R.");
+    EXPECT(CKPT_EUNSAFE, "c_operator\nattrgetter\nX\x7\0\0\0gi_code\x85R.");
+    EXPECT(CKPT_EUNSAFE, "c_operator\nattrgetter\nX\xB\0\0\0a.f_globals\x85R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncmine\nA\n)RX\x7\0\0\0gi_code\x86R.");
+    // what partials call
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\nc_operator\ngetitem\n\x85R)R.");
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\ncabc\nABCMeta\n\x85R)R.");
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\nc__builtin__\nint\n\x85R"
+                         "(c__builtin__\nmap\n)}Ntb)R."); // by its state
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\nctorch.distributed.fsdp.wrap\n"
+                         "lambda_auto_wrap_policy\n\x85R)R.");
+    // protocol 2 calls __new__ with named arguments in this way
+    EXPECT(CKPT_OK, "cfunctools\npartial\nc__builtin__\ngetattr\ncmine\nA\n"
+                    "X\x7\0\0\0__new__\x86R\x85R)R.");
+    EXPECT(CKPT_EUNSAFE, "cfunctools\npartial\nc__builtin__\ngetattr\ncenum\nEnumMeta\n"
+                         "X\x7\0\0\0__new__\x86R\x85R)R.");
+    // classes made of functions, and the class of functions
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ntype\nX\1\0\0\0A)}\x87R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ntype\nX\1\0\0\0A)}\x87\x81.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ntype\nc__builtin__\nlen\n\x85R.");
+    EXPECT(CKPT_EUNSAFE, "cabc\nABCMeta\nX\1\0\0\0A)}\x87R.");
+    EXPECT(CKPT_OK, "c__builtin__\ntype\nN\x85R.");
+    // methods of the library that open a file or evaluate a text
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncpathlib\nPath\n)RX\6\0\0\0unlink\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\nctyping\nForwardRef\n"
+                         "X\x9\0\0\0_evaluate\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncenum\nEnum\nX\x9\0\0\0_convert_\x86R.");
+    EXPECT(CKPT_OK, "c__builtin__\ngetattr\nc__builtin__\nstr\nX\5\0\0\0lower\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\nc__builtin__\nstr\nX\5\0\0\0lower\x86R)R.");
+    EXPECT(CKPT_EUNSAFE, "cuuid\ngetnode\n)R.");
+    // a function of torch that calls what it is given, and a module under the name of a class
+    EXPECT(CKPT_EUNSAFE, "ctorch.distributed.fsdp.wrap\nlambda_auto_wrap_policy\n(NNNNtR.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\nctorch.functional\nF\n"
+                         "X\x9\0\0\0importlib\x86R.");
+    EXPECT(CKPT_OK, "]ctorch.distributed.fsdp.wrap\nlambda_auto_wrap_policy\na.");
+    // methods of data, named and not called
+    EXPECT(CKPT_OK, "c__builtin__\ngetattr\nX\1\0\0\0,X\4\0\0\0join\x86R.");
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\nX\1\0\0\0,X\4\0\0\0join\x86R)R.");
+    // a class inside a class, as protocol 0 reconstructs it; not what functions give
+    EXPECT(CKPT_OK, "ccopy_reg\n_reconstructor\nc__builtin__\ngetattr\ncmine\nA\n"
+                    "X\1\0\0\0B\x86Rc__builtin__\nobject\nN\x87R.");
+    EXPECT(CKPT_EUNSAFE, "ccopy_reg\n_reconstructor\ncmine\nf\n)Rc__builtin__\nobject\nN\x87R.");
+    // attributes of classes are not set
+    EXPECT(CKPT_EUNSAFE, "c__builtin__\ngetattr\ncmine\nA\nX\1\0\0\0B\x86R}b.");
+    EXPECT(CKPT_EUNSAFE, "cnumpy\nmemmap\nX\1\0\0\0a\x85R.");
+}
+
 static void malformed(void **state)
 {
     (void)state;
@@ -674,6 +737,7 @@ int main(void)
         cmocka_unit_test(objects),
         cmocka_unit_test(unsafe),
         cmocka_unit_test(calls_of_results),
+        cmocka_unit_test(chains),
         cmocka_unit_test(malformed),
         cmocka_unit_test(limits),
         cmocka_unit_test(deep_from_outside),
