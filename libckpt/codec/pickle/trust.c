@@ -257,6 +257,29 @@ static const char *const pn_pure[] = {
     "take", "tan", "tanh", "tensor", "tensordot", "threshold", "transpose", "true_divide", "trunc",
     "var", "vstack", "where", "zeros", "zeros_like",
 };
+
+/* Packages of torch and numpy that build, start, test or download, and that no data names. */
+static const char *const pn_workshops[] = {
+    "numpy.distutils", "numpy.f2py", "numpy.testing", "torch._inductor", "torch.backends.xeon",
+    "torch.distributed.debug", "torch.distributed.run", "torch.hub", "torch.multiprocessing",
+    "torch.package", "torch.testing", "torch.utils.benchmark", "torch.utils.bottleneck",
+    "torch.utils.collect_env", "torch.utils.cpp_extension", "torch.utils.tensorboard",
+    "torch.utils.viz",
+};
+
+/*
+ * What other modules of torch and numpy import under the name of a class: modules under a short
+ * name, makers of code, and what loads a library, opens a file or a connection, or starts a
+ * process.
+ */
+static const char *const pn_outlets[] = {
+    "C", "CDLL", "CodeType", "F", "FileStore", "ForkingPickler", "FunctionType", "GraphModule",
+    "L", "LambdaType", "Manager", "ModuleType", "N", "NX", "NamedTemporaryFile", "PackageImporter",
+    "Pool", "Popen", "Process", "ProcessPoolExecutor", "PyDLL", "SourceFileLoader",
+    "SummaryWriter", "TCPStore", "TemporaryFile", "Thread", "ThreadPoolExecutor",
+    "ThreadingHTTPServer", "Unpickler", "ZipFile", "_C", "_C_onnx", "_IR", "_ModuleType",
+    "_Pickler", "_Reduction", "_TemporaryFileWrapper", "_Unpickler", "_VF",
+};
 // clang-format on
 
 /* True if the n bytes at s are the terminated text. */
@@ -287,7 +310,35 @@ bool ckpt_name_is_framework(ckpt_text module)
 
 bool ckpt_name_leads_out(ckpt_text module, ckpt_text attribute)
 {
-    return ckpt_name_is_module(module, attribute) || ckpt_name_is_framework(attribute);
+    return ckpt_name_is_module(module, attribute) || ckpt_name_is_framework(attribute) ||
+           pn_among(attribute, pn_outlets, sizeof pn_outlets / sizeof *pn_outlets);
+}
+
+/* True for a module that is one of the list, or a part of one. */
+static bool pn_is_under(ckpt_text module, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(list[i]);
+
+        if (module.n >= len && memcmp(module.at, list[i], len) == 0 &&
+            (module.n == len || module.at[len] == '.'))
+            return true;
+    }
+    return false;
+}
+
+/* six.moves.builtins, and so wherever a package carries six: the standard library once more. */
+static bool pn_is_six(ckpt_text module)
+{
+    static const char moves[] = "six.moves";
+    const uint64_t n = sizeof moves - 1;
+
+    for (uint64_t i = 0; i + n <= module.n; i++) {
+        if (memcmp(module.at + i, moves, (size_t)n) == 0 && (i == 0 || module.at[i - 1] == '.') &&
+            (i + n == module.n || module.at[i + n] == '.'))
+            return true;
+    }
+    return false;
 }
 
 /* Functions of the frameworks that only compute, and none of the modules that they import. */
@@ -329,6 +380,8 @@ static ckpt_name_id pn_listed(const ckpt_global *g)
 /* What is refused of the frameworks, beyond the names that are listed. */
 static bool pn_is_refused(const ckpt_global *g)
 {
+    if (pn_is_under(g->module, pn_workshops, sizeof pn_workshops / sizeof *pn_workshops))
+        return true;
     return ckpt_name_class_like(g->name) ? ckpt_name_leads_out(g->module, g->name) : !pn_is_pure(g);
 }
 
@@ -343,6 +396,8 @@ static ckpt_name_id pn_plain(const ckpt_global *g, const char **why)
         if (ckpt_name_stdlib_inert(g->module, g->name))
             return CKPT_NAME_DATA;
         *why = "a part of Python's standard library that is not plain data";
+    } else if (pn_is_six(g->module)) {
+        *why = "another name for Python's standard library";
     } else if (ckpt_name_is_framework(g->module) && pn_is_refused(g)) {
         *why = ckpt_name_class_like(g->name)
                    ? "which its package needs to build, start or load code"

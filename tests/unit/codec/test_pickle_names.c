@@ -122,6 +122,22 @@ static const char *const unsafe_list[][2] = {
     {"typing", "ForwardRef._evaluate"},
     {"pathlib", "Path.write_text"},
     {"enum", "Enum._convert_"},
+    // what torch and numpy import under the name of a class
+    {"numpy.distutils.fcompiler.gnu", "Popen"},
+    {"numpy.distutils.ccompiler", "CCompiler_spawn"},
+    {"torch._inductor.autotune_process", "CDLL"},
+    {"torch._dynamo.convert_frame", "FunctionType"},
+    {"torch", "_ModuleType"},
+    {"torch.multiprocessing", "Pool"},
+    {"torch.package", "PackageImporter"},
+    {"torch.fx.graph_module", "GraphModule"},
+    {"torch.functional", "F"},
+    {"torch.functional", "F.torch.hub.Request"},
+    {"torch.nn", "Module.F.Callable"},
+    {"torch.utils._zip", "ZipFile"},
+    // the standard library under another name
+    {"six.moves.builtins", "eval"},
+    {"urllib3.packages.six.moves", "builtins"},
     // functions of torch and numpy, and what they import
     {"torch", "load"},
     {"torch.hub", "load"},
