@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * args.c: the fields of ckpt's commands: defaults, files that options name, the first operand.
- */
+/* args.c: fills the fields of ckpt's commands: defaults, files of options, the first operand. */
 #include "tools/cli/args.h"
 
 #include <limits.h>
@@ -14,11 +12,11 @@
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
 
-/* Defaults that help texts and plans state. */
+/* Defaults that help texts and plans mention. */
 #define ARGS_SHARD_BYTES  UINT64_C(5000000000)
 #define ARGS_MEMORY_BYTES (UINT64_C(256) << 20)
 
-/* CKPT_CACHE in the environment: what becomes of pages in the machine's cache. */
+/* Read CKPT_CACHE from the environment: the treatment of pages in the page cache. */
 static int args_cache(ckpt_cache *out, ckpt_err *err)
 {
     const char *said = getenv("CKPT_CACHE");
@@ -69,7 +67,7 @@ int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* What --config names: a config.json, or the folder of a model with its tokenizer and all. */
+/* Read --config: a config.json, or a model folder with its tokenizer and other files. */
 static int args_config(cli_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
@@ -95,7 +93,7 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->slice_rules ? text_read(&a->rules_text, a->slice_rules, "slice rules", err) : CKPT_OK;
 
     a->open.slice_rules = a->rules_text;
-    // training state has layouts of its own
+    // training state has its own layouts
     if (a->hub_layout && (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS)) {
         a->target.layout = a->hub_layout;
         a->hub_layout = NULL;
@@ -114,7 +112,7 @@ int args_rules(cli_args *a, ckpt_err *err)
                                        : NULL,
                        err);
     if (rc == CKPT_EMISSING && a->own_map && strcmp(a->own_map, "hf") == 0) {
-        // without the installed texts, tensors are written as they are
+        // without installed maps, tensors keep their names
         a->map = a->own_map = NULL;
         *err = (ckpt_err){0};
         rc = CKPT_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.h: what the commands of ckpt are told: the fields that their tables of options fill.
+ * args.h: declares the fields that the option tables of ckpt's commands fill.
  *
- * Most fields are the library's own option structs, so that a verb hands them on as they are.
+ * Most fields are the library's own option structs, so that a verb can pass them on unchanged.
  */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
@@ -12,13 +12,13 @@
 #include "tools/cli/table.h"
 
 typedef struct cli_args {
-    const cli_verb *const *commands; /* all there are: verbs, then drop-ins, then NULL */
+    const cli_verb *const *commands; /* all commands: verbs, then drop-ins, then NULL */
     cli_line line;
-    char *const *operand; /* the line's; ds_to_universal has its own */
+    char *const *operand; /* of the command line; ds_to_universal has its own */
     int n_operands;
 
     bool json, quiet, no_sandbox, local, local_target;
-    const char *hostfile;                 /* where the ranks of what is written are */
+    const char *hostfile;                 /* file with the hosts of the ranks of the output */
     bool all, details, exact;             /* ls, info, doctor */
     bool whole, raw, stats, no_crc;       /* cat */
     bool dry_run, as_file, no_side_files; /* convert */
@@ -31,8 +31,8 @@ typedef struct cli_args {
     const char *input, *output;
     bool join;                       /* reshard */
     const char *rename, *range;      /* convert; cat */
-    const char *slice_rules, *order; /* files; the first of all that open checkpoints */
-    bool strict, allow_overflow;     /* warnings are errors; values may be lost */
+    const char *slice_rules, *order; /* files; the former for all commands that open checkpoints */
+    bool strict, allow_overflow;     /* warnings are errors; values may overflow */
     unsigned depth;                  /* tree */
     uint64_t max_items;              /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
@@ -44,11 +44,11 @@ typedef struct cli_args {
     ckpt_dtype train_dtype, comm_dtype;           /* mem */
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
-    const char *hub_layout;   /* convert: --layout; of training state it becomes target.layout */
-    const char *own_map;      /* convert: map, where the target and not the user asks for it */
+    const char *hub_layout;   /* convert: --layout; for training state, moved to target.layout */
+    const char *own_map;      /* convert: map, if the target requires it and the user did not */
     bool backwards;
     cli_list include, exclude, sizes;
-    bool keep_names; /* names and wrappers' prefixes stay as the source has them */
+    bool keep_names;                    /* keep the source's names and wrappers' prefixes */
     const char *method, *base, *recipe; /* merge */
     unsigned last;
     double density, lambda, slerp_t;
@@ -65,28 +65,28 @@ typedef struct cli_args {
     const char *picture, *metrics;             /* report */
     bool allow_other, daemon, check_first;     /* mount */
     const char *name;                          /* mount */
-    struct mounter *mounter;                   /* mount: from its `before` on */
+    struct mounter *mounter;                   /* mount: set by its `before` */
 
     ckpt_open_opts open;
     ckpt_target target;
     ckpt_run_opts run;
 
-    char *rules_text;         /* what --slice-rules names; freed by args_free */
-    char *order_text;         /* what --order names; freed by training_free */
-    cli_maps maps;            /* what --map names, or all there are; freed by args_free */
-    char *config_text;        /* of --config: freed by args_free */
-    char *recipe_text;        /* of merge's --config: freed by args_free */
-    const char *model_folder; /* the folder that --config names, or NULL */
+    char *rules_text;         /* contents of --slice-rules; freed by args_free */
+    char *order_text;         /* contents of --order; freed by training_free */
+    cli_maps maps;            /* the map of --map, or all maps; freed by args_free */
+    char *config_text;        /* contents of --config; freed by args_free */
+    char *recipe_text;        /* contents of merge's --config; freed by args_free */
+    const char *model_folder; /* the folder of --config, or NULL */
 } cli_args;
 
-/* The option of commands that several processes carry out (ckpt-mpi(7)). */
+/* The option of commands that several processes run together (ckpt-mpi(7)). */
 #define CLI_LOCAL                                                                                  \
     {                                                                                              \
         "local", 0, CLI_FLAG, offsetof(cli_args, local), NULL,                                     \
             "under mpirun: read inputs from each machine's own disk"                               \
     }
 
-/* Those of commands that write what several machines may get on disks of their own. */
+/* The options of commands that may write to local disks of several machines. */
 #define CLI_SPREAD                                                                                 \
     {"local-target", 0,                                                                            \
      CLI_FLAG,       offsetof(cli_args, local_target),                                             \
@@ -96,10 +96,10 @@ typedef struct cli_args {
             "with --local-target: assign ranks to hosts ('host slots=N')"                          \
     }
 
-/* What --layout takes: of weights, then of dcp. */
+/* Values of --layout: for weights, then for dcp. */
 #define CLI_LAYOUTS "hub|native|torch|torchtitan|accelerate"
 
-/* The option of every command that reads what somebody else wrote. */
+/* The option of every command that reads files of others. */
 #define CLI_NO_SANDBOX                                                                             \
     {                                                                                              \
         "no-sandbox", 0, CLI_FLAG, offsetof(cli_args, no_sandbox), NULL,                           \
@@ -107,36 +107,37 @@ typedef struct cli_args {
     }
 
 /*
- * Fill zeroed args (but for commands) from the command line of a verb; argv[0] is skipped.  Shard
- * size and memory get their defaults; the file of --slice-rules is not read yet (args_rules).
+ * Fill args from the command line of a verb; they must be zeroed except for commands.  argv[0] is
+ * skipped.  Shard size and memory get their defaults; args_rules reads the file of --slice-rules
+ * later.
  *
  * Errors   CKPT_EUSAGE with a text; CKPT_ELIMIT
  */
 int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_err *err);
 void args_free(cli_args *a);
 
-/* --layout native: what is written keeps the names, experts and heads of training. */
+/* True with --layout native: the output keeps the names, experts and heads of training. */
 bool args_native(const cli_args *a);
 
-/* Open the first operand as --tag, --slice-rules and the others say. */
+/* Open the first operand with --tag, --slice-rules and the other options. */
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err);
 
 /*
- * Read the files that options name and that a sandbox would hide: the slice rules, for all that is
- * opened with a->open; layout maps and the configuration that goes with them.
+ * Read the files of options before the sandbox hides them: the slice rules for a->open, layout
+ * maps, and the model's configuration.
  */
 int args_rules(cli_args *a, ckpt_err *err);
 
-/* The filter that --include, --exclude and --rename make; true when they ask for anything. */
+/* Make a filter from --include, --exclude and --rename; false: none of them was given. */
 bool args_filter(ckpt_filter *out, const cli_args *a);
 
-/* The model alone of what was opened, under its names; `names` false: these stay. */
+/* Reduce a map to the model, with the model's names (or its present names if `names` is false). */
 int args_model(ckpt_map *map, const cli_args *a, bool names, ckpt_err *err);
 
-/* A target that is a folder, not one file. */
+/* True if the target is a folder, not one file. */
 bool args_into_folder(const ckpt_target *target);
 
-/* True if the output of this command line is standard output. */
+/* True if this command line writes its output to stdout. */
 bool args_to_stdout(const cli_args *a);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.c: completion for bash, zsh and fish, printed from the tables of options.
+ * complete.c: prints completion scripts for bash, zsh and fish from the tables of options.
  *
- * Texts of the tables are put between single quotes.  Names from a checkpoint (the tensors of
- * `cat`) are untrusted: they are compared and inserted as they are, and never become words that a
- * shell expands.
+ * Texts of the tables go between single quotes.  Names from a checkpoint (the tensors of `cat`) are
+ * untrusted, so the scripts compare and insert them unchanged, and never make words of them that a
+ * shell would expand.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@
 #include "tools/cli/out.h"
 #include "tools/cli/table.h"
 
-/* What stands for a value or an operand. */
+/* The source of completions for a value or an operand. */
 typedef enum complete_kind { COMPLETE_NOTHING, COMPLETE_FILES, COMPLETE_WORDS } complete_kind;
 
-/* A program and its commands, or commands that are programs. */
+/* A program with its commands, or commands that are programs. */
 typedef struct complete_set {
     const char *program; /* or NULL */
     const cli_verb *const *commands;
 } complete_set;
 
-/* Text between single quotes; each of the characters in `escaped` gets a backslash. */
+/* Print text for single quotes, with a backslash before each character in `escaped`. */
 static void complete_quoted(const char *text, const char *escaped, const char *quote)
 {
     for (; *text; text++) {
@@ -71,7 +71,7 @@ static void complete_choices(const char *text)
         out_printf("%c", *text == '|' ? ' ' : *text);
 }
 
-/* The floats of 16 bits and more as users write them: fp32 for the library's F32. */
+/* Print the floats of 16 bits and more as users write them: fp32 for the library's F32. */
 static void complete_dtypes(void)
 {
     for (unsigned d = CKPT_DTYPE_NONE + 1; d < CKPT_N_DTYPES; d++) {
@@ -85,7 +85,7 @@ static void complete_dtypes(void)
     out_printf("%s", "bf16");
 }
 
-/* A blank, and words as they are typed. */
+/* Print a blank, and words in lower case. */
 static void complete_lower(const char *text)
 {
     out_printf(" ");
@@ -93,7 +93,7 @@ static void complete_lower(const char *text)
         out_printf("%c", tolower((unsigned char)*text));
 }
 
-/* What formats have besides: types in blocks, and mixtures of them. */
+/* Print the further types of formats: block types, and mixtures of them. */
 static void complete_types(void)
 {
     const ckpt_format_info *f;
@@ -109,7 +109,7 @@ static void complete_types(void)
     }
 }
 
-/* The words that an option's value is one of, blanks between. */
+/* Print the words that an option's value may be, separated by blanks. */
 static void complete_words(const cli_option *o)
 {
     const ckpt_format_info *f;
@@ -132,7 +132,7 @@ static void complete_words(const cli_option *o)
     }
 }
 
-/* The names of the commands, blanks between. */
+/* Print the names of the commands, separated by blanks. */
 static void complete_names(const complete_set *set, bool programs)
 {
     for (const cli_verb *const *v = set->commands; *v; v++) {
@@ -143,7 +143,7 @@ static void complete_names(const complete_set *set, bool programs)
 
 /* ---- bash ---- */
 
-/* The options of one kind of value, as patterns of a case. */
+/* Print the options with one kind of value as patterns of a case. */
 static void bash_group(const cli_verb *v, complete_kind kind, const char *action)
 {
     const cli_option *o;
@@ -167,7 +167,7 @@ static void bash_group(const cli_verb *v, complete_kind kind, const char *action
         out_printf(") %s ;;\n", action);
 }
 
-/* The operands of a command that are not files. */
+/* Print the operands of a command that are not files. */
 static void bash_operands(const complete_set *set, const cli_verb *v)
 {
     const char *uses = v->uses ? v->uses : "";
@@ -265,7 +265,7 @@ static void bash_print(const complete_set *set, const char *name)
 
 /* ---- zsh ---- */
 
-/* What _arguments offers for a value. */
+/* Print the completion of a value for _arguments. */
 static void zsh_value(const cli_option *o)
 {
     complete_kind kind = complete_option(o);
@@ -360,7 +360,7 @@ static void zsh_print(const complete_set *set, const char *name)
 
 /* ---- fish ---- */
 
-/* One option of a program, where its first word is the verb (NULL: anywhere). */
+/* Print one option of a program after the given verb (NULL: anywhere). */
 static void fish_option(const char *program, const char *verb, const cli_option *o)
 {
     complete_kind kind = complete_option(o);
@@ -384,7 +384,7 @@ static void fish_option(const char *program, const char *verb, const cli_option 
     out_printf("'\n");
 }
 
-/* A command's options; what stands for its operands where these are no files. */
+/* Print a command's options, and completions of its operands if they are no files. */
 static void fish_command(const complete_set *set, const cli_verb *v, const char *program,
                          const char *verb)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * help.c: the text of --help, from the table of options.
- */
+/* help.c: prints the text of --help from the table of options. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +46,7 @@ const char *cli_option_help(const cli_option *o, char room[CLI_HELP_ROOM])
     return room;
 }
 
-/* One option: its forms in the left column, its text in the right one or on the next line. */
+/* Print one option: its forms in the left column, its text in the right one or on the next line. */
 static void help_option(const cli_option *o)
 {
     char left[CLI_HELP_ROOM], formats[CLI_HELP_ROOM];
@@ -63,7 +61,7 @@ static void help_option(const cli_option *o)
     out_printf("%s\n", cli_option_help(o, formats));
 }
 
-/* True if an option of this name stands under the heading. */
+/* True if the heading contains an option of this name. */
 static bool help_lists(const cli_heading *heading, const char *name)
 {
     size_t n = strlen(name);
@@ -78,7 +76,7 @@ static bool help_lists(const cli_heading *heading, const char *name)
     return false;
 }
 
-/* The first heading of an option; the end of the list: it has none. */
+/* The first heading with an option; the end of the list if there is none. */
 static const cli_heading *help_heading_of(const cli_verb *verb, const char *name)
 {
     const cli_heading *h = verb->headings;
@@ -88,7 +86,10 @@ static const cli_heading *help_heading_of(const cli_verb *verb, const char *name
     return h;
 }
 
-/* The options of a heading in the order of the table; the end of the list: those without one. */
+/*
+ * Print a heading's options in the order of the table; for the end of the list, those without a
+ * heading.
+ */
 static void help_heading(const cli_verb *verb, const cli_heading *heading)
 {
     const cli_option *o;
@@ -100,7 +101,9 @@ static void help_heading(const cli_verb *verb, const cli_heading *heading)
     }
 }
 
-/* A command with too many options for one screen: the most needed ones, or all by headings. */
+/*
+ * Help of a command with too many options for one screen: the most needed ones, or all by headings.
+ */
 static void help_by_headings(const cli_verb *verb, bool all)
 {
     const cli_heading *h = verb->headings;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_out.c: JSON to stdout.
+ * json_out.c: prints JSON to stdout.
  *
- * Values go out as they come, so that a report of any length takes no memory.  Commas and
- * indentation follow from two facts per open container: does it have a member yet, is it on one
- * line.
+ * Values are printed at once, so that a report of any length needs no memory.  Commas and
+ * indentation follow from two facts per open container: whether it has a member, and whether it is
+ * on one line.
  */
 #include "tools/cli/json_out.h"
 #include "libckpt/base/hidden.h"
@@ -17,7 +17,7 @@
 
 #include "tools/cli/out.h"
 
-/* A code point as JSON escapes it. */
+/* Print a code point as a JSON escape. */
 static void json_escape(uint32_t code)
 {
     if (code < 0x10000) {
@@ -28,7 +28,9 @@ static void json_escape(uint32_t code)
     out_printf("\\u%04x\\u%04x", 0xd800 + (code >> 10), 0xdc00 + (code & 0x3ff));
 }
 
-/* A string in quotes: short escapes, \u for what is not shown, U+FFFD for what is no UTF-8. */
+/*
+ * Print a string in quotes: short escapes, \u for invisible characters, U+FFFD for invalid UTF-8.
+ */
 static void json_string(const char *text)
 {
     static const char special[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
@@ -37,7 +39,7 @@ static void json_string(const char *text)
     while (*text) {
         const char *found = strchr(special, *text);
         size_t n = text_utf8(text);
-        // found is NULL for the terminator, which the loop never meets
+        // found is never the terminator, because the loop ends before it
         if (found) {
             out_printf("\\%c", letter[found - special]);
         } else if (n == 0) {
@@ -53,13 +55,13 @@ static void json_string(const char *text)
     out_bytes("\"", 1);
 }
 
-/* The open container is written on one line. */
+/* True if the open container is on one line. */
 static bool json_flat(const json_out *j)
 {
     return j->flat_from != 0 && j->depth >= j->flat_from;
 }
 
-/* A new line, indented for the open container. */
+/* Begin a line, indented for the open container. */
 static void json_line(const json_out *j)
 {
     out_printf("\n%*s", (int)(2 * j->depth), "");
@@ -67,7 +69,7 @@ static void json_line(const json_out *j)
 
 void json_key(json_out *j, const char *key)
 {
-    // the document itself has neither comma nor line in front
+    // nothing precedes the document itself
     if (j->depth > 0) {
         bool flat = json_flat(j), more = j->filled[j->depth];
         if (more)
@@ -93,7 +95,7 @@ void json_open(json_out *j, const char *key, char bracket)
 void json_open_flat(json_out *j, const char *key, char bracket)
 {
     json_open(j, key, bracket);
-    // inner containers are on the line of the outer one anyway
+    // inner containers of a one-line container are on its line
     if (j->flat_from == 0)
         j->flat_from = j->depth;
 }
@@ -102,7 +104,7 @@ void json_close(json_out *j, char bracket)
 {
     bool flat = json_flat(j), filled = j->filled[j->depth];
 
-    // one line ends with the container that began it
+    // the container that began the line ends it
     if (j->flat_from == j->depth)
         j->flat_from = 0;
     j->depth--;
@@ -161,7 +163,7 @@ void json_real(json_out *j, const char *key, double x)
 {
     char text[40];
 
-    // JSON has no such numbers; Python and JavaScript know these words
+    // JSON lacks these numbers; Python and JavaScript know the words
     if (isnan(x)) {
         json_text(j, key, "NaN");
         return;
@@ -170,7 +172,7 @@ void json_real(json_out *j, const char *key, double x)
         json_text(j, key, x < 0 ? "-Infinity" : "Infinity");
         return;
     }
-    // the shortest spelling that reads back as the same number
+    // the shortest text that reads back as the same number
     for (int digits = 15; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, x);
         if (digits == 17 || !(strtod(text, NULL) < x || strtod(text, NULL) > x))

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * maps.c: finding, reading and choosing layout maps.
- */
+/* maps.c: finds, reads and chooses layout maps. */
 #define _GNU_SOURCE // versionsort
 #include "tools/cli/maps.h"
 
@@ -30,7 +28,7 @@ bool maps_is_path(const char *name)
     return strchr(name, '/') || (!strchr(name, ':') && stat(name, &st) == 0);
 }
 
-/* Understand one more text, which is freed with the maps; NULL is that of the file `path`. */
+/* Parse a text and add it; it is freed with the maps.  NULL: read the file `path`. */
 static int maps_add(cli_maps *m, const char *path, char *text, ckpt_err *err)
 {
     cli_map_text *more = m->n < MAPS_MAX ? realloc(m->at, (m->n + 1) * sizeof *m->at) : NULL;
@@ -55,7 +53,7 @@ static int maps_only(const struct dirent *e)
     return n > 4 && e->d_name[0] != '.' && strcmp(e->d_name + n - 4, ".map") == 0;
 }
 
-/* All maps of a folder, in the order of their names; a folder that is not there has none. */
+/* Add all maps of a folder, ordered by name.  A missing folder is empty. */
 static int maps_folder(cli_maps *m, const char *folder, ckpt_err *err)
 {
     struct dirent **entry = NULL;
@@ -72,7 +70,7 @@ static int maps_folder(cli_maps *m, const char *folder, ckpt_err *err)
     return rc;
 }
 
-/* The folders of $CKPT_MAPS. */
+/* Add the maps in the folders of $CKPT_MAPS. */
 static int maps_of_user(cli_maps *m, ckpt_err *err)
 {
     const char *at = getenv("CKPT_MAPS");
@@ -92,7 +90,7 @@ static int maps_of_user(cli_maps *m, ckpt_err *err)
     return rc;
 }
 
-/* Those that are linked into the program. */
+/* Add the maps that are linked into the program. */
 static int maps_of_program(cli_maps *m, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -138,7 +136,7 @@ void maps_free(cli_maps *m)
     *m = (cli_maps){0};
 }
 
-/* Does a map lead from one layout to the other?  *backwards: read from right to left. */
+/* True if a map connects the two layouts.  *backwards: from right to left. */
 static bool maps_leads(const ckpt_remap *r, const char *from, const char *to, bool *backwards)
 {
     *backwards = strcmp(ckpt_remap_side(r, true), from) == 0;
@@ -168,7 +166,7 @@ bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards)
     return false;
 }
 
-/* Those of the sizes that a map knows; NULL-terminated, to be freed. */
+/* The sizes that a map knows; NULL-terminated, to be freed. */
 static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
 {
     size_t n = 0, kept = 0;
@@ -187,7 +185,7 @@ static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
     return out;
 }
 
-/* A size that none of the maps knows which a name means is a mistake. */
+/* Refuse a size that none of the named maps knows, because it is probably misspelt. */
 static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_remap_opts *opts,
                             ckpt_err *err)
 {
@@ -210,7 +208,7 @@ static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_r
     return CKPT_OK;
 }
 
-/* The first map between two layouts that is for this architecture, applied. */
+/* Apply the first map between two layouts that fits this architecture. */
 static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, const char *to,
                      ckpt_remap_opts *opts, ckpt_err *err)
 {
@@ -246,7 +244,9 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
                 ckpt_map_path(map), from, to, names);
 }
 
-/* The other side of the first map of `left` that knows this checkpoint by its names; NULL: none. */
+/*
+ * The other side of the first map with `left` that recognizes this checkpoint's names; NULL: none.
+ */
 static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *left,
                               ckpt_remap_opts *opts)
 {
@@ -270,14 +270,14 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
 
     if (layout && strcmp(layout, to) == 0)
         return NULL;
-    // all ways lead over Hugging Face's names
+    // all conversions go through Hugging Face's names
     if (strcmp(to, "hf") != 0)
         at[n++] = "hf";
     if (layout && strcmp(layout, "hf") != 0)
         at[n++] = layout;
     while (!layout && n < sizeof at / sizeof *at) {
         const char *other = maps_known(map, maps, at[n - 1], opts);
-        // stacked experts of transformers are known to GGUF's maps as they are
+        // GGUF's maps know transformers' stacked experts directly
         if (!other || (n > 1 && strcmp(other, "packed") == 0))
             break;
         at[n++] = other;
@@ -296,7 +296,7 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
     int rc = CKPT_OK;
 
     for (size_t i = 0; i < maps->n; i++) {
-        // a file of one's own, which is the only one read, or an installed one by its name
+        // a user's file, which is the only one read, or an installed map's name
         if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
             return ckpt_map_remap(map, maps->at[i].map, opts, err);
     }

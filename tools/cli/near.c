@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.c: distances between words: bytes inserted, left out, replaced, or swapped with the next.
+ * near.c: computes distances between words: bytes inserted, deleted, replaced, or swapped with the
+ * next.
  */
 #include "tools/cli/near.h"
 
 #include <string.h>
 
-/* Longer words are not compared: three rows of this length are kept. */
+/* Maximum length, because three rows of this length are on the stack. */
 enum { NEAR_MAX = 255 };
 
 static size_t near_least(size_t a, size_t b)
@@ -14,7 +15,7 @@ static size_t near_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Edits from a to b: rows are beginnings of a, columns those of b (optimal string alignment). */
+/* Edits from a to b (optimal string alignment); rows are prefixes of a, columns prefixes of b. */
 static size_t near_distance(const char *a, size_t n, const char *b, size_t m)
 {
     size_t rows[3][NEAR_MAX + 1];
@@ -48,12 +49,12 @@ void near_try(near_word *w, const char *candidate)
 {
     size_t m = strlen(candidate);
 
-    // lengths alone say that many are too far
+    // the difference of the lengths alone exceeds the limit
     if (w->length > NEAR_MAX || m > NEAR_MAX || w->limit == 0 || m > w->length + w->limit ||
         w->length > m + w->limit)
         return;
     size_t distance = near_distance(w->word, w->length, candidate, m);
-    // all of a short word replaced is another word
+    // replacing all of a short word makes another word
     if (distance <= w->limit && distance < m) {
         w->best = candidate;
         w->limit = distance - (distance > 0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * near.h: which of some words a misspelt one was probably meant to be.
- */
+/* near.h: declares the search for the word that a misspelt one probably means. */
 #ifndef TOOLS_NEAR_H
 #define TOOLS_NEAR_H
 
@@ -9,13 +7,16 @@
 
 typedef struct near_word {
     const char *word, *best; /* best: the nearest candidate so far, or NULL */
-    size_t length, limit;    /* of word; edits that a better candidate may take */
+    size_t length, limit;    /* of word; maximum edits of a better candidate */
 } near_word;
 
-/* Look for the first n bytes of word: one edit, and one more for each three bytes. */
+/*
+ * Begin for the first n bytes of word.  A candidate may differ by one edit, plus one per three
+ * bytes.
+ */
 void near_begin(near_word *w, const char *word, size_t n);
 
-/* Offer a candidate, which must outlive w. */
+/* Try a candidate, which must outlive w. */
 void near_try(near_word *w, const char *candidate);
 
 #endif

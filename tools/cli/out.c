@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * out.c: stdout with one memory of failure, messages on stderr, and text made harmless.
+ * out.c: writes stdout, remembering the first failure, messages on stderr, and untrusted text with
+ * escapes.
  *
- * The only file that writes to stdout.  State is one static struct: a process has one stdout, one
- * stderr and one name.
+ * No other file writes to stdout.  The state is one static struct, because a process has one
+ * stdout, one stderr and one name.
  */
 #include "tools/cli/out.h"
 #include "libckpt/base/hidden.h"
@@ -25,7 +26,7 @@ static struct {
     uint64_t n_warnings;
 } out = {.program = "ckpt"};
 
-/* A variable that is set to something. */
+/* True if a variable is set and not empty. */
 static bool out_env(const char *name)
 {
     const char *value = getenv(name);
@@ -37,9 +38,9 @@ void out_init(const char *program)
 {
     const char *term = getenv("TERM");
 
-    // escape sequences only where they are understood
+    // escape sequences only on terminals that understand them
     out.program = program;
-    // only the character set: numbers keep their point in every language
+    // only the character set, so that numbers keep their decimal point in every language
     if (setlocale(LC_CTYPE, ""))
         out.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     out.terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
@@ -90,7 +91,7 @@ bool out_begun(void)
     return out.begun;
 }
 
-/* Remember the first failure; later ones only follow from it. */
+/* Remember the first failure, because later ones only follow from it. */
 static void out_check(bool ok)
 {
     if (!ok && out.lost == 0)
@@ -103,7 +104,7 @@ void out_printf(const char *fmt, ...)
 
     if (out.lost)
         return;
-    // a failed write need not set errno: then it is just an I/O error
+    // a failed write need not set errno; then report EIO
     out.begun = true;
     va_start(args, fmt);
     errno = 0;
@@ -137,7 +138,8 @@ size_t text_utf8(const char *text)
     if (s[0] < 0xc2 || s[0] > 0xf4)
         return 0;
     n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    // no overlong forms, no surrogates, nothing above U+10FFFF: the first continuation decides
+    // the first continuation byte excludes overlong forms, surrogates, and code points above
+    // U+10FFFF
     if (s[0] == 0xe0)
         from = 0xa0;
     else if (s[0] == 0xf0)
@@ -165,7 +167,7 @@ uint32_t text_code(const char *text, size_t n)
     return code;
 }
 
-/* Bytes at s that must not reach a terminal as they are; 0: none. */
+/* Length of the sequence at s if a terminal must not get it unchanged; 0: it may. */
 static size_t text_control(const unsigned char *s)
 {
     size_t n = text_utf8((const char *)s);
@@ -175,7 +177,7 @@ static size_t text_control(const unsigned char *s)
     return ckpt_hidden(text_code((const char *)s, n)) ? n : 0;
 }
 
-/* Print to a stream with what a terminal would act on shown as \xNN, but for these bytes. */
+/* Print to a stream, with characters that control a terminal as \xNN, except those in `but`. */
 static void text_print(FILE *to, const char *text, const char *but)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -198,7 +200,7 @@ size_t text_width(const char *text)
 
     while (*s) {
         size_t n = text_control(s);
-        // one column for each character; wide ones are rare in names and only shift a row
+        // one column per character; wide ones are rare in names and only shift a row
         width += n ? 4 * n : 1;
         s += n ? n : text_utf8((const char *)s);
     }
@@ -238,7 +240,7 @@ int out_failure(ckpt_err *err)
 {
     if (out.lost == 0)
         return CKPT_OK;
-    // whoever closed a pipe knows; a full disk is news
+    // no message for a closed pipe, because the reader closed it on purpose
     if (out.lost != EPIPE)
         (void)fail(err, CKPT_EIO, "standard output: %s", strerror(out.lost));
     return CKPT_EIO;
@@ -248,21 +250,21 @@ int out_close(ckpt_err *err)
 {
     errno = 0;
     out_check(fflush(stdout) == 0 && !ferror(stdout));
-    // a full disk may show only when the descriptor is closed
+    // a full disk may show only at close
     errno = 0;
     out_check(fclose(stdout) == 0 || errno == EBADF);
     return out_failure(err);
 }
 
-/* One line: "program: label text"; the colour, if any, is the label's. */
+/* Print one line: "program: label text"; only the label is coloured. */
 CKPT_PRINTF(3, 0)
 static void say(const char *label, const char *colour, const char *fmt, va_list args)
 {
     char text[2048];
 
     (void)vsnprintf(text, sizeof text, fmt, args);
-    (void)fflush(stdout); // both in one log: in the order of what happened
-    // progress may come from a worker: keep the line in one piece
+    (void)fflush(stdout); // flush stdout first, so that a common log keeps the order
+    // workers print progress too, so lock the stream for the line
     flockfile(stderr);
     (void)fprintf(stderr, "%s: ", out.program);
     if (label)
@@ -310,7 +312,7 @@ int fail(ckpt_err *err, int code, const char *fmt, ...)
 {
     va_list args;
 
-    // the first failure is the cause, later ones are its consequences
+    // keep the first failure, because later ones are its consequences
     if (err->code != CKPT_OK)
         return err->code;
     err->code = code;
@@ -330,7 +332,7 @@ const char *human_bytes(char buf[HUMAN_ROOM], uint64_t n_bytes)
         (void)snprintf(buf, HUMAN_ROOM, "%u B", (unsigned)n_bytes);
         return buf;
     }
-    // three digits; 999.5 is where they would round to 1000
+    // three digits; 999.5 would round to 1000
     while (x >= 999.5) {
         x /= 1000;
         u++;
@@ -345,7 +347,7 @@ const char *human_count(char buf[HUMAN_ROOM], uint64_t n)
     double x = (double)n / 1000;
     unsigned u = 0;
 
-    // small counts are exact: people check them
+    // small counts are exact, because people check them
     if (n < 100000) {
         (void)snprintf(buf, HUMAN_ROOM, "%u", (unsigned)n);
         return buf;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c: a command line to fields, by table.
+ * parse.c: parses a command line into fields, by table.
  *
- * getopt_long does the walking: short clusters, "--name=value", unambiguous beginnings, options
- * after operands. It gets rewritten copies of the words and a table made from ours; where a value
- * goes is an offset in the command's fields.
+ * getopt_long does most of the work: short clusters, "--name=value", unambiguous prefixes, options
+ * after operands.  It gets rewritten copies of the words, and a table made from ours.  The table
+ * gives each value's offset in the command's fields.
  */
 #include <getopt.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 
 enum {
     CLI_FIRST = 256
-}; /* getopt's values of long options: CLI_FIRST + index, clear of any letter */
+}; /* getopt's value of a long option is CLI_FIRST + index, above all letters */
 
-/* Every command has these; their fields are those of the line. */
+/* Options of every command; their fields are in the line. */
 static const cli_option common[] = {
     {"help", 'h', CLI_FLAG, offsetof(cli_line, help), NULL, "show the options"},
     {"version", 'V', CLI_FLAG, offsetof(cli_line, version), NULL, "show the version"},
@@ -32,7 +32,7 @@ const cli_option *cli_option_at(const cli_verb *verb, size_t i)
 
     while (verb->options && verb->options[n].name)
         n++;
-    // the common ones stand last in every help text
+    // the common options come last in every help text
     if (i < n)
         return &verb->options[i];
     return i - n < N_COMMON ? &common[i - n] : NULL;
@@ -63,7 +63,7 @@ const cli_option *cli_option_named(const cli_verb *verb, const char *name)
     return NULL;
 }
 
-/* A copy of a word in which the name of a long option has '-' for '_'; its value stays as it is. */
+/* Copy a word, with '-' for '_' in the name of a long option; its value stays unchanged. */
 static char *cli_spell(const char *word)
 {
     char *copy = strdup(word);
@@ -75,7 +75,7 @@ static char *cli_spell(const char *word)
     return copy;
 }
 
-/* Own, rewritten copies of argv up to "--". */
+/* Make rewritten copies of argv up to "--". */
 static int cli_own(cli_line *line, int argc, char **argv, ckpt_err *err)
 {
     bool options = true;
@@ -85,7 +85,7 @@ static int cli_own(cli_line *line, int argc, char **argv, ckpt_err *err)
     if (!line->owned)
         return fail(err, CKPT_ELIMIT, "out of memory");
     for (int i = 0; i < argc; i++) {
-        // what follows "--" is never an option, whatever it looks like
+        // words after "--" are never options
         options = options && strcmp(argv[i], "--") != 0;
         line->owned[i] = options ? cli_spell(argv[i]) : strdup(argv[i]);
         if (!line->owned[i])
@@ -94,20 +94,20 @@ static int cli_own(cli_line *line, int argc, char **argv, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* getopt's two tables from ours; names of drop-ins are spelled with '-' here, as the words are. */
+/* getopt's two tables, made from ours; names of drop-ins are spelled with '-', like the words. */
 typedef struct cli_tables {
     struct option longs[CLI_MAX_OPTIONS + 1];
     char shorts[2 * CLI_MAX_OPTIONS + 2];
     char names[CLI_MAX_OPTIONS][40];
 } cli_tables;
 
-/* Both tables have the options in the order of cli_option_at, which is how values find back. */
+/* Fill both tables in the order of cli_option_at, so that getopt's values lead back to options. */
 static void cli_fill(cli_tables *t, const cli_verb *verb)
 {
     const cli_option *o;
     char *s = t->shorts;
 
-    *s++ = ':'; // tell a missing value from an unknown option
+    *s++ = ':'; // makes getopt distinguish a missing value from an unknown option
     for (size_t i = 0; i < CLI_MAX_OPTIONS && (o = cli_option_at(verb, i)); i++) {
         size_t n = 0;
         for (; n < sizeof t->names[i] - 1 && o->name[n]; n++)
@@ -124,7 +124,7 @@ static void cli_fill(cli_tables *t, const cli_verb *verb)
     }
 }
 
-/* The option that getopt reports by value c; NULL when it is none of the verb's. */
+/* The option for getopt's value c; NULL: not one of this verb. */
 static const cli_option *cli_by_value(const cli_verb *verb, int c)
 {
     const cli_option *o;
@@ -138,7 +138,10 @@ static const cli_option *cli_by_value(const cli_verb *verb, int c)
     return NULL;
 }
 
-/* A long option that getopt does not know: cut too short, misspelt, or neither. */
+/*
+ * Report a long option that getopt does not know: an ambiguous prefix, a misspelling, or another
+ * word.
+ */
 static int cli_unknown(const cli_verb *verb, const char *word, ckpt_err *err)
 {
     size_t n = strcspn(word, "=");
@@ -163,13 +166,13 @@ static int cli_unknown(const cli_verb *verb, const char *word, ckpt_err *err)
                 nearest ? "?" : "");
 }
 
-/* Why getopt refused a word. */
+/* Report a word that getopt refused. */
 static int cli_refuse(const cli_line *line, int c, ckpt_err *err)
 {
     const cli_option *o = cli_by_value(line->verb, optopt);
     const char *word = line->owned[optind - 1];
 
-    // optopt holds the option's value where getopt knew the option, 0 where it knew none
+    // optopt is the option's value if getopt knows the option, else 0
     if (c == ':' && o)
         return fail(err, CKPT_EUSAGE, "--%s needs a value (%s)", o->name, o->value);
     if (optopt >= CLI_FIRST && o)
@@ -197,7 +200,7 @@ const char *cli_given(const cli_line *line, size_t at)
     return NULL;
 }
 
-/* One more word of a list, which has room for as many as the command line has. */
+/* Add a word to a list, which has room for all words of the command line. */
 static int cli_add(cli_line *line, cli_list *list, const char *word, ckpt_err *err)
 {
     size_t i = 0;
@@ -235,7 +238,7 @@ int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *er
     return CKPT_OK;
 }
 
-/* Where a command wants names of options whole, getopt's beginnings are refused. */
+/* Refuse getopt's prefixes if the command requires complete option names. */
 static int cli_whole(const cli_line *line, int c, ckpt_err *err)
 {
     bool refused = c == ':' || c == '?', apart = !refused && optarg == line->owned[optind - 1];
@@ -250,16 +253,16 @@ static int cli_whole(const cli_line *line, int c, ckpt_err *err)
                 o->name);
 }
 
-/* Let getopt walk the words and store each value; it leaves the operands behind optind. */
+/* Let getopt parse the words, and store each value; operands are behind optind. */
 static int cli_options(cli_line *line, int argc, ckpt_err *err)
 {
     cli_tables tables = {0};
     int c, rc = CKPT_OK;
 
     cli_fill(&tables, line->verb);
-    // our messages, not getopt's: one line, our name, a hint
+    // print our messages instead of getopt's: one line, our name, a hint
     opterr = 0;
-    optind = 0; // begin anew, also in the middle of a cluster
+    optind = 0; // restart getopt, even in the middle of a cluster
     while (rc == CKPT_OK &&
            (c = getopt_long(argc, line->owned, tables.shorts, tables.longs, NULL)) != -1) {
         const cli_option *o = c == '?' || c == ':' ? NULL : cli_by_value(line->verb, c);
@@ -278,7 +281,7 @@ int cli_parse(cli_line *line, const cli_verb *verb, void *values, int argc, char
     int rc = cli_own(line, argc, argv, err);
     if (rc == CKPT_OK)
         rc = cli_options(line, argc, err);
-    // a request for help is served whatever else is missing
+    // --help works even if required words are missing
     if (rc != CKPT_OK || line->help || line->version)
         return rc;
     line->operand = line->owned + optind;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.c: the progress line, and the flag that signals set.
+ * progress.c: prints the progress line, and sets a flag on signals.
  *
- * Signals are caught only while something runs that must clean up.  The handler sets a flag; the
- * next call of the callback returns it to the library, which removes its unfinished files; main
- * then raises the signal again.
+ * Signals are caught only while a run is active that must clean up.  The handler sets a flag; the
+ * next progress callback returns it to the library, which removes its unfinished files; main then
+ * raises the signal again.
  */
 #include "tools/cli/progress.h"
 
@@ -17,7 +17,7 @@
 
 #include "tools/cli/out.h"
 
-/* Columns: of the bar, and of a terminal that does not say how wide it is. */
+/* Columns of the bar, and of a terminal that does not report its width. */
 enum { BAR_WIDTH = 24, PROGRESS_COLUMNS = 79 };
 static const double REDRAW_SECONDS = 0.1, LINE_SECONDS = 1.0;
 
@@ -26,20 +26,19 @@ static volatile sig_atomic_t caught;
 static const int progress_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_SIGNALS = sizeof progress_signals / sizeof *progress_signals };
 
-/* Nothing but the flag: all else is unsafe in a handler. */
+/* Only set the flag, because other actions are unsafe in a handler. */
 static void progress_catch(int sig)
 {
     caught = sig;
 }
 
-/* Give the signals an action; those the caller of this process chose to ignore (nohup) stay
- * ignored. */
+/* Set the action of the signals, except of those that the caller ignores (nohup). */
 static void progress_actions(void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler}, old;
 
     sigemptyset(&action.sa_mask);
-    // no read or write is cut short: the flag is looked at between blocks
+    // restart reads and writes, because the flag is checked between blocks
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < N_SIGNALS; i++) {
         if (sigaction(progress_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
@@ -52,7 +51,7 @@ int progress_signal(void)
     return caught;
 }
 
-/* Seconds that no change of the clock disturbs. */
+/* Seconds of the monotonic clock. */
 static double progress_now(void)
 {
     struct timespec t;
@@ -72,7 +71,7 @@ static void progress_clock(char buf[HUMAN_ROOM], double seconds)
         (void)snprintf(buf, HUMAN_ROOM, "%u:%02u", s / 60, s % 60);
 }
 
-/* A bar of BAR_WIDTH columns, filled for the part that is done. */
+/* Print a bar of BAR_WIDTH columns. */
 static void progress_bar(double part)
 {
     const char *full = out_utf8() ? "\xe2\x94\x81" : "#", *empty = out_utf8() ? " " : ".";
@@ -84,7 +83,7 @@ static void progress_bar(double part)
     (void)fputs(out_colour() ? "\033[0m " : " ", stderr);
 }
 
-/* Columns of the terminal that a line may take: one less, or the cursor would begin another. */
+/* Usable columns of the terminal: one less than its width, because the cursor would wrap. */
 static int progress_columns(void)
 {
     struct winsize size = {0};
@@ -94,7 +93,7 @@ static int progress_columns(void)
     return size.ws_col - 1;
 }
 
-/* Of the processes of an MPI job the one that is furthest behind: ", rank 3 at 41%". */
+/* Format the slowest process of an MPI job: ", rank 3 at 41%". */
 static void progress_slowest(char *out, size_t room)
 {
     ckpt_team_member m;
@@ -115,8 +114,8 @@ static void progress_slowest(char *out, size_t room)
 }
 
 /*
- * One line: percent, bytes, speed, time left.  Bytes and speed are those that the plan and the
- * closing line speak of: of what is written, or where nothing is, of what is read.
+ * Print a line: percent, bytes, speed, time left.  Bytes and speed are those of the output, or of
+ * the input if the command writes nothing, as in the plan and the closing line.
  */
 static void progress_show(const progress *p, uint64_t done, uint64_t total, double now)
 {
@@ -127,7 +126,7 @@ static void progress_show(const progress *p, uint64_t done, uint64_t total, doub
     char head[64], tail[160], slowest[40];
     int room = progress_columns();
 
-    // the mean speed so far: steadier than the last moment's
+    // use the mean speed, because the current one varies too much
     if (speed > 0)
         progress_clock(left, (double)(size - have) / speed);
     progress_slowest(slowest, sizeof slowest);
@@ -139,7 +138,7 @@ static void progress_show(const progress *p, uint64_t done, uint64_t total, doub
     } else {
         int n = (int)strlen(head), m = (int)strlen(tail);
 
-        // a narrow terminal loses the bar first, then the end of the line
+        // a narrow terminal omits the bar first, then the end of the line
         (void)fprintf(stderr, "\r%.*s", room, head);
         if (n + m + BAR_WIDTH + 1 <= room)
             progress_bar(part);
@@ -148,7 +147,7 @@ static void progress_show(const progress *p, uint64_t done, uint64_t total, doub
     (void)fflush(stderr);
 }
 
-/* The library's callback: stop when a signal came, else show a line when it is due. */
+/* Callback of the library: stop after a signal, else print a line if it is due. */
 static int progress_step(void *ctx, uint64_t done, uint64_t total)
 {
     progress *p = ctx;
@@ -157,7 +156,7 @@ static int progress_step(void *ctx, uint64_t done, uint64_t total)
 
     if (caught)
         return 1;
-    // the flag counts even when nothing is shown
+    // quiet runs check the flag too
     if (p->quiet || done > total)
         return 0;
     if (out_terminal()) {
@@ -178,7 +177,7 @@ void progress_begin(progress *p, const char *label, bool quiet, ckpt_run_opts *o
     double now = progress_now();
 
     *p = (progress){.label = label, .quiet = quiet, .start = now, .last = now};
-    // the callback is needed for signals as well, so quiet runs have it too
+    // quiet runs need the callback too, for signals
     opts->progress = progress_step;
     opts->progress_ctx = p;
     progress_actions(progress_catch);
@@ -186,7 +185,7 @@ void progress_begin(progress *p, const char *label, bool quiet, ckpt_run_opts *o
 
 void progress_end(progress *p)
 {
-    // leave the terminal as it was found
+    // remove the line from the terminal
     if (p->drawn)
         (void)fputs("\r\033[K", stderr);
     p->drawn = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.h: how far a run is, on stderr; and signals, which stop a run through its progress
- * callback.
+ * progress.h: declares the progress display on stderr, and signals, which stop a run through its
+ * progress callback.
  *
- * On a terminal one line is redrawn; elsewhere a line is printed at each tenth, at most one a
- * second, so that short runs leave logs alone.
+ * On a terminal one line is redrawn.  Otherwise a line is printed at each tenth, at most one per
+ * second, so that short runs leave no lines in logs.
  */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
@@ -14,19 +14,18 @@
 typedef struct progress {
     const char *label; /* "converting" */
     bool quiet;
-    double start,
-        last;       /* seconds of the monotonic clock: when it began, when a line was last shown */
-    unsigned tenth; /* the last tenth that was reported */
-    bool drawn;     /* a line stands on the terminal */
-    /* bytes that the whole stands for, set by the caller; 0: those of the library */
+    double start, last; /* seconds of the monotonic clock: the start, and the last printed line */
+    unsigned tenth;     /* last reported tenth */
+    bool drawn;         /* the terminal has a line */
+    /* total bytes to display, set by the caller; 0: the library's */
     uint64_t size;
 } progress;
 
-/* From here to progress_end, SIGINT, SIGTERM and SIGHUP only set a flag, and runs must use opts. */
+/* Until progress_end, SIGINT, SIGTERM and SIGHUP only set a flag, so runs must use opts. */
 void progress_begin(progress *p, const char *label, bool quiet, ckpt_run_opts *opts);
 void progress_end(progress *p);
 
-/* The signal that arrived meanwhile, or 0. */
+/* The signal that arrived since then, or 0. */
 int progress_signal(void);
 
 #endif

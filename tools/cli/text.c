@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * text.c: the text of a file that an option names.
- */
+/* text.c: reads the file of an option as text. */
 #include "tools/cli/text.h"
 
 #include <errno.h>
@@ -11,7 +9,7 @@
 
 #include "tools/cli/out.h"
 
-/* What a file that an option names may have. */
+/* Maximum size of such a file. */
 #define TEXT_BYTES (16 << 20)
 
 int text_read(char **out, const char *path, const char *what, ckpt_err *err)
@@ -24,7 +22,7 @@ int text_read(char **out, const char *path, const char *what, ckpt_err *err)
     size_t n = text ? fread(text, 1, TEXT_BYTES + 1, file) : 0;
     bool failed = ferror(file) != 0;
     (void)fclose(file);
-    // one byte more was asked for than is allowed, to see whether there is more
+    // one byte more was requested, to detect files that are too large
     if (text && !failed && n <= TEXT_BYTES && !memchr(text, 0, n)) {
         text[n] = 0;
         *out = text;

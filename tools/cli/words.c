@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * words.c: numbers, sizes, dtypes: one word to one field.
- */
+/* words.c: converts one word to one field: numbers, sizes, dtypes. */
 #include "tools/cli/words.h"
 
 #include <ctype.h>
@@ -28,7 +26,7 @@ bool word_uint(uint64_t *out, const char *text, size_t n)
     return n > 0;
 }
 
-/* Bytes in a unit: 1 for none, 0 for an unknown one.  A letter alone is a power of 1000. */
+/* Bytes of a unit: 1 for no unit, 0 for an unknown one.  A single letter is a power of 1000. */
 static uint64_t word_unit(const char *word)
 {
     static const char *const names[] = {"K",  "M",  "G",   "T",   "KB",  "MB",
@@ -38,7 +36,7 @@ static uint64_t word_unit(const char *word)
     if (!*word || strcasecmp(word, "B") == 0)
         return 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        // each row of four starts anew, the last with powers of 1024
+        // each row of four starts again; the last has powers of 1024
         unit = i % 4 == 0 ? 1 : unit;
         unit *= i < 8 ? 1000u : 1024u;
         if (strcasecmp(word, names[i]) == 0)
@@ -47,7 +45,7 @@ static uint64_t word_unit(const char *word)
     return 0;
 }
 
-/* How many a letter stands for where things are counted: 7B parameters are 7 * 10^9, as 7e9 are. */
+/* The multiple that a letter means for counts: 7B is 7 * 10^9, as 7e9 is. */
 static uint64_t word_multiple(const char *word)
 {
     static const char letters[] = "kmbt";
@@ -68,7 +66,7 @@ static uint64_t word_multiple(const char *word)
     return unit;
 }
 
-/* A number with a unit: fraction and all, but not of a unit of one. */
+/* Parse a number with a unit.  Fractions are allowed, except with a unit of one. */
 static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(const char *word))
 {
     size_t whole = strspn(text, "0123456789"), n_fraction = 0;
@@ -84,23 +82,23 @@ static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(con
     for (size_t i = 0; i < n_fraction; i++)
         scale *= 10;
     uint64_t unit = unit_of(rest);
-    // half a byte is no size: a fraction needs a unit
+    // a fraction needs a unit, because half a byte is no size
     if (unit == 0 || (unit == 1 && n_fraction) || !word_uint(&x, text, whole))
         return false;
-    // one unit less, so that the fraction fits on top
+    // leave room for the fraction
     if (x > UINT64_MAX / unit - (unit > 1))
         return false;
-    // 10^6 * 1024^4 fits in 64 bits; 1.0005K would be 1000 and a half
+    // 10^6 * 1024^4 fits in 64 bits; 1.0005K is refused, because it is 1000 and a half
     *out = x * unit + fraction * unit / scale;
     return unit_of != word_multiple || fraction * unit % scale == 0;
 }
 
-/* Plain numbers from here on are bytes; below, the unit was forgotten: "5" for 5 GB. */
+/* Plain numbers below this are refused, because the user probably forgot the unit: "5" for 5 GB. */
 #define WORD_PLAIN_BYTES 1000000u
 
 /*
- * Size words: plain bytes, or a number (with a fraction, if need be) and KB MB GB TB, short K M G T
- * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for anything else.
+ * Parse a size: plain bytes, or a number (possibly with a fraction) and KB MB GB TB, or K M G T
+ * (powers of 1000), or KiB MiB GiB TiB (powers of 1024), in any case.  False for other words.
  */
 static bool word_size(uint64_t *out, const char *text)
 {
@@ -109,19 +107,19 @@ static bool word_size(uint64_t *out, const char *text)
     return word_scaled(out, text, word_unit) && (!plain || *out == 0 || *out >= WORD_PLAIN_BYTES);
 }
 
-/* A plain decimal that is finite. */
+/* Parse a finite plain decimal. */
 static bool word_real(double *out, const char *text)
 {
     char *end = NULL;
 
-    // strtod also takes hexadecimal, "inf" and blanks: only plain decimals here
+    // strtod also accepts hexadecimal, "inf" and blanks
     if (!*text || strspn(text, "0123456789.eE+-") != strlen(text))
         return false;
     *out = strtod(text, &end);
     return !*end && isfinite(*out);
 }
 
-/* A whole number with or without a sign. */
+/* Parse a whole number with or without a sign. */
 static bool word_integer(int64_t *out, const char *text)
 {
     bool minus = *text == '-';
@@ -134,8 +132,7 @@ static bool word_integer(int64_t *out, const char *text)
     return true;
 }
 
-/* A format, by its own name; who writes it refuses what is unknown, with a list. */
-/* True for a mixture of types that some format has. */
+/* True for a mixture of types that a format offers. */
 static bool word_is_mixture(const char *word)
 {
     const ckpt_format_info *f;
@@ -151,6 +148,10 @@ static bool word_is_mixture(const char *word)
     return false;
 }
 
+/*
+ * Replace a format by its main name.  Unknown ones stay, because the writer's error lists all
+ * formats.
+ */
 static bool word_format(const char **out, const char *text)
 {
     const ckpt_format_info *f = ckpt_format_named(text);
@@ -159,7 +160,7 @@ static bool word_format(const char **out, const char *text)
     return true;
 }
 
-/* A number from 1 on that an int holds. */
+/* Parse a number from 1 on that fits an int. */
 static bool word_count(unsigned *out, const char *text)
 {
     uint64_t n = 0;
@@ -206,7 +207,7 @@ bool word_store(void *field, cli_kind kind, const char *word)
         return *(ckpt_dtype *)field != CKPT_DTYPE_NONE;
     case CLI_DTYPES:
         *(const char **)field = word;
-        // what a list says is for the library to judge
+        // the library checks the entries of a list
         return word[strcspn(word, ":,")] || ckpt_dtype_parse(word) != CKPT_DTYPE_NONE ||
                word_is_mixture(word);
     case CLI_FORMAT:

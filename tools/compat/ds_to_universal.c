@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ds_to_universal.c: ds_to_universal: the arguments and messages of DeepSpeed's script.
+ * ds_to_universal.c: implements the drop-in ds_to_universal, with the arguments and messages of
+ * DeepSpeed's script.
  *
- * stdout has the lines that users' logs are searched for; ours go to stderr.  What the script gets
- * wrong is not repeated: runs without universal_checkpoint_info convert, a slash behind the output
- * folder changes nothing, the folder is replaced as a whole when it is complete, and
- * round_robin_gradients come out right.
+ * stdout has the lines for which users search logs; our own lines go to stderr.  The script's
+ * errors are corrected: runs without universal_checkpoint_info convert, a slash behind the output
+ * folder changes nothing, the complete folder replaces the old one in one step, and
+ * round_robin_gradients are handled correctly.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@
 
 enum { UNI_EXTRACT = 4, UNI_MERGE = 2 }; /* the script's defaults */
 
-/* Length of a path without slashes at its end. */
+/* Length of a path without trailing slashes. */
 static size_t uni_length(const char *path)
 {
     size_t n = strlen(path);
@@ -32,8 +33,8 @@ static size_t uni_length(const char *path)
 }
 
 /*
- * The run folder and the name below it that an output folder stands for; the caller frees both. The
- * script takes what follows the last slash, so that "out/" has no name.
+ * Split an output folder into the run folder and the name below it; the caller frees both.  The
+ * script uses the text after the last slash, so that "out/" has no name; here it has.
  */
 static int uni_split(const char *path, char **folder, char **name, ckpt_err *err)
 {
@@ -54,7 +55,7 @@ static int uni_split(const char *path, char **folder, char **name, ckpt_err *err
     return CKPT_OK;
 }
 
-/* Both folders are needed, and must differ. */
+/* Both folders are required and must differ. */
 static int uni_check(cli_args *a, ckpt_err *err)
 {
     if (!a->input || !a->output)
@@ -66,7 +67,7 @@ static int uni_check(cli_args *a, ckpt_err *err)
     a->n_extract = a->n_extract ? a->n_extract : UNI_EXTRACT;
     a->n_merge = a->n_merge ? a->n_merge : UNI_MERGE;
     a->target.format = "universal";
-    // the script overwrites; so do we, but only when everything is written
+    // the script overwrites the output; ckpt does so only when the new one is complete
     a->run.force = true;
     if (a->keep_temp && !a->quiet)
         say_note("--keep_temp_folder: nothing is kept, because there is no temporary folder");
@@ -74,8 +75,9 @@ static int uni_check(cli_args *a, ckpt_err *err)
 }
 
 /*
- * The output replaces what is there as a whole; the script only adds files to it.  So what is there
- * must be an earlier conversion, also one of the script that did not finish, or empty.
+ * The output replaces an existing folder, while the script only adds files.  So the folder must be
+ * empty or an earlier conversion (even an unfinished one of the script), because other files would
+ * be lost.
  */
 static int uni_replaceable(const char *path, ckpt_err *err)
 {
@@ -98,7 +100,7 @@ static int uni_replaceable(const char *path, ckpt_err *err)
                 path);
 }
 
-/* The lines before anything is read. */
+/* Print the script's lines before the conversion. */
 static void uni_say(const cli_args *a)
 {
     out_printf("args = Namespace(input_folder='");
@@ -117,7 +119,7 @@ static void uni_say(const cli_args *a)
     out_printf("\n");
 }
 
-/* Lay out, write, and say what was proved. */
+/* Lay out, write, and print the closing line. */
 static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 {
     convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
@@ -154,12 +156,12 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* A DeepSpeed checkpoint with its optimizer; the script reads nothing else either. */
+/* Open a DeepSpeed checkpoint with its optimizer; other formats are refused, as by the script. */
 static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
 
-    // args_open opens the first operand, and the script has none
+    // args_open opens the first operand, but the script has an option instead
     a->operand = (char *const *)(uintptr_t)&a->input;
     a->n_operands = 1;
     a->open.with_optimizer = true;
@@ -176,7 +178,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* The whole of the script. */
+/* Do the work of the whole script. */
 static int uni_run(cli_args *a, ckpt_err *err)
 {
     char *folder = NULL, *name = NULL;

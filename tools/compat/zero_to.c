@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_to.c: zero_to_fp32 and zero_to_torch: the arguments, output names and messages of
- * DeepSpeed's scripts.
+ * zero_to.c: implements the drop-ins zero_to_fp32 and zero_to_torch, with the arguments, output
+ * names and messages of DeepSpeed's scripts.
  *
- * stdout has the lines that users' logs are searched for; ours go to stderr.  What the scripts get
- * wrong is not repeated: outputs are replaced only when they are complete, damage ends the run,
- * tied weights are written once.
+ * stdout has the lines for which users search logs; our own lines go to stderr.  The scripts'
+ * errors are corrected: outputs are replaced only by complete ones, damage ends the run, tied
+ * weights are written once.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 enum { ZERO_PATH = 4200 };
 
-/* Parameters of a role that are stored under their own name, as the script counts them. */
+/* Count the parameters of a role that have their own storage, as the script does. */
 static void zero_count(const ckpt_map *map, uint32_t role, uint64_t *n_params, uint64_t *n_elems)
 {
     *n_params = *n_elems = 0;
@@ -32,7 +32,7 @@ static void zero_count(const ckpt_map *map, uint32_t role, uint64_t *n_params, u
     }
 }
 
-/* The script's line for frozen parameters appears only when there are some. */
+/* Print the script's line about a role; for frozen parameters only if there are some. */
 static void zero_say_count(const ckpt_map *map, uint32_t role, const char *which)
 {
     uint64_t n_params, n_elems;
@@ -43,14 +43,14 @@ static void zero_say_count(const ckpt_map *map, uint32_t role, const char *which
                    which, n_params, n_elems);
 }
 
-/* The lines that the script prints while it reads, from the facts of the map. */
+/* Print the script's lines about the source, from the facts of the map. */
 static void zero_say(const ckpt_map *map, const cli_args *a)
 {
     const char *stage = map_fact(map, "stage"), *world = map_fact(map, "world size");
     const char *version = map_fact(map, "DeepSpeed version"), *folder = map_fact(map, "tag folder");
     char shape[SHAPE_ROOM];
 
-    // the parser prints these four lines before it saves
+    // the script prints these four lines before it saves
     out_printf("Processing zero checkpoint '");
     out_text(folder ? folder : ckpt_map_path(map));
     out_printf("'\nParsing checkpoint created by deepspeed==");
@@ -67,7 +67,10 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
     zero_say_count(map, CKPT_ROLE_WEIGHT, stage && strcmp(stage, "3") == 0 ? "Trainable " : "");
 }
 
-/* A folder, as the script has it since 0.15.3, or a file where the name is one, as before. */
+/*
+ * The target is a folder, as in the script since 0.15.3, or a file if the name has a file's suffix,
+ * as before.
+ */
 static int zero_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->operand[1];
@@ -75,7 +78,7 @@ static int zero_target(cli_args *a, ckpt_err *err)
     if (!a->target.format)
         a->target.format = a->safe ? "hf" : "hf-bin";
     a->target.keep_other_weights = true;
-    // the script writes weights alone
+    // the script writes only weights
     a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE) != 0;
     if (a->safe && strcmp(a->target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
@@ -85,9 +88,9 @@ static int zero_target(cli_args *a, ckpt_err *err)
     return effects_of_target(a, err);
 }
 
-/* ---- what is replaced ---- */
+/* ---- replacing an old output ---- */
 
-/* The first file of an output that stands there already, or NULL. */
+/* The first existing file of an output, or NULL. */
 static const char *zero_older(const cli_args *a, char buf[ZERO_PATH])
 {
     static const char *const hf[] = {"model.safetensors.index.json", "model.safetensors", NULL};
@@ -105,7 +108,7 @@ static const char *zero_older(const cli_args *a, char buf[ZERO_PATH])
     return NULL;
 }
 
-/* Every tensor of `few` is in `many`, in its shape. */
+/* True if `many` has every tensor of `few`, with its shape. */
 static bool zero_within(const ckpt_map *few, const ckpt_map *many)
 {
     for (size_t i = 0; i < ckpt_map_count(few); i++) {
@@ -118,8 +121,8 @@ static bool zero_within(const ckpt_map *few, const ckpt_map *many)
 }
 
 /*
- * The script overwrites whatever is there.  An older consolidation, of the same tensors, is
- * replaced, too; of another model, or what cannot be read, only with --force.
+ * The script overwrites any file.  ckpt replaces an older output with the same tensors; one of
+ * another model, or an unreadable one, only with --force.
  */
 static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
 {
@@ -141,14 +144,14 @@ static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
     }
     if (older && !a->quiet)
         say_note("%s is replaced", older);
-    // only when everything is written
+    // only when the new output is complete
     a->run.force = true;
     return CKPT_OK;
 }
 
 /*
- * The same conversion as ckpt convert; what it proved goes to stderr, where logs of the script
- * have nothing.
+ * Convert like ckpt convert; the closing line goes to stderr, because logs of the script do not
+ * have it.
  */
 static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 {
@@ -156,7 +159,7 @@ static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     char closing[CLOSING_ROOM];
     int rc;
 
-    // the scripts let values overflow: said, and with --strict refused
+    // the scripts let values overflow, so overflow is only a warning, except with --strict
     job_refuse(&job.run, true, a->strict);
     rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
@@ -173,7 +176,9 @@ static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Both drop-ins: a whole DeepSpeed checkpoint in, whatever of its paths was given. */
+/*
+ * Run either drop-in.  The source may be any path of a DeepSpeed checkpoint; it is read as a whole.
+ */
 static int zero_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
@@ -183,7 +188,7 @@ static int zero_run(cli_args *a, ckpt_err *err)
     a->open.require_crc = a->strict;
     if (rc == CKPT_OK)
         rc = ckpt_open(&map, a->operand[0], &a->open, err);
-    // the script would not read a model folder either
+    // the script would not read other formats either
     if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert reads it)",
@@ -201,14 +206,14 @@ static int zero_run(cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* The script's name says it: everything floating in float32, frozen 16-bit parameters too. */
+/* Convert all floating tensors to float32, frozen 16-bit parameters too. */
 static int zero_to_fp32_run(cli_args *a, ckpt_err *err)
 {
     a->target.dtype = CKPT_F32;
     return zero_run(a, err);
 }
 
-/* The script takes only these; ours would take more, but a drop-in's --dtype must not surprise. */
+/* Allow only the script's dtypes, so that the drop-in does what its users expect. */
 static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 {
     if (a->target.dtype == CKPT_DTYPE_NONE)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * activations.c: bytes of activations by formula.
+ * activations.c: computes bytes of activations by formula.
  *
- * With e bytes an element (2 in the papers) a layer's 34 s b h are (16 e + 2) s b h: 4 e + 2 of
- * them (inputs of norms, attention and MLP; masks of two dropouts) are whole on every tensor
- * parallel rank, 12 e are cut; attention's 5 a s s b are 2 e + 1.
+ * With e bytes per element (2 in the papers) a layer's 34 s b h are (16 e + 2) s b h.  Of these, 4
+ * e + 2 (inputs of norms, attention and MLP; masks of two dropouts) are whole on every tensor
+ * parallel rank, and 12 e are divided.  Attention's 5 a s s b are 2 e + 1.
  */
 #include "tools/costs/activations.h"
 
@@ -43,7 +43,7 @@ int acts_check(const acts_job *job, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* a * b * c / by, rounded up, added to *sum. */
+/* Add a * b * c / by, rounded up, to *sum. */
 static bool aw_add(aw_wide *sum, uint64_t a, aw_wide b, uint64_t c, uint64_t by)
 {
     aw_wide x;
@@ -61,7 +61,7 @@ int acts_layer(const acts_job *job, acts_mode mode, uint64_t *out, ckpt_err *err
     aw_wide sum = 0, rows;
     bool fits = !__builtin_mul_overflow(tokens, c->tokens, &tokens);
 
-    // what attention keeps for each row of scores
+    // bytes that attention stores per row of scores
     rows = job->flash ? 4 : (aw_wide)(2 * e + 1) * c->tokens;
     if (mode == ACTS_FULL) {
         fits = fits && aw_add(&sum, tokens, c->hidden, e, split);
@@ -103,7 +103,7 @@ uint64_t acts_under_way(const acts_job *job, acts_schedule schedule)
         return c->layers / p * (m < p ? m : p);
     case ACTS_GPIPE:
         return c->layers / p * m;
-    case ACTS_INTERLEAVED: // L (1 + (p-1) / (p v)) when there are micro batches enough
+    case ACTS_INTERLEAVED: // L (1 + (p-1) / (p v)), with enough micro batches
         parts = p * v + p - 1 < m * v ? p * v + p - 1 : m * v;
         return c->layers / (p * v) * parts;
     case ACTS_ONE:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: a model that is known by its config.json alone.
+ * config.c: counts the parameters of a model that has only a config.json.
  *
- * The engine makes the list of parameters, for it has the one table of architectures.
+ * The engine builds the list of parameters, because it has the table of architectures.
  */
 #include "tools/costs/config.h"
 
@@ -13,7 +13,7 @@
 
 #include "engine/model/model.h"
 
-/* ---- which file -------------------------------------------------------------------------- */
+/* ---- choosing the file ------------------------------------------------------------------- */
 
 static bool cj_ends(const char *name, const char *end)
 {
@@ -22,7 +22,7 @@ static bool cj_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Files that a model folder has beside its weights, by their names. */
+/* True for files beside the weights in a model folder, by their names. */
 static bool cj_beside(const char *name)
 {
     static const char *const ends[] = {".json", ".jsonl", ".txt", ".md",       ".model",
@@ -38,7 +38,7 @@ static bool cj_beside(const char *name)
     return false;
 }
 
-/* Whether no file of a folder can be one of weights. */
+/* True if no file of a folder can hold weights. */
 static bool cj_bare(const char *folder)
 {
     DIR *d = opendir(folder);
@@ -70,7 +70,7 @@ void config_alone(char *out, size_t room, const char *operand)
 
 /* ---- its parameters ---------------------------------------------------------------------- */
 
-/* Bytes of a parameter's name before its last part: its module. */
+/* Length of a parameter's name before its last part: its module. */
 static size_t cj_module(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -83,7 +83,7 @@ static bool cj_same(const char *a, const char *b)
     return cj_module(a) == cj_module(b) && strncmp(a, b, cj_module(a)) == 0;
 }
 
-/* Elements of the module that a name is of; a tied weight is of each module that has it. */
+/* Elements of the module that has this name; a tied weight counts in each module. */
 static uint64_t cj_own(const zt_model *m, const char *name)
 {
     uint64_t own = 0;
@@ -96,7 +96,7 @@ static uint64_t cj_own(const zt_model *m, const char *name)
     return own;
 }
 
-/* A module's parameters stand together in the engine's list. */
+/* Sum up parameters; a module's are adjacent in the engine's list. */
 static void cj_sum(config_model *out, const zt_model *m)
 {
     uint64_t own = 0;

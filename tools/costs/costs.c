@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * costs.c: bytes between GPUs in one update, by formula, exact until they are rounded up once.
+ * costs.c: computes the bytes between GPUs in one update by formula; exact until one final rounding
+ * up.
  */
 #include "tools/costs/costs.h"
 
@@ -8,11 +9,11 @@
 
 #include "tools/cli/out.h"
 
-#define CW_MOST (UINT64_C(1) << 24) /* of GPUs, nodes, and what they are cut into */
+#define CW_MOST (UINT64_C(1) << 24) /* maximum of GPUs, nodes, and divisions */
 
 __extension__ typedef unsigned __int128 cw_wide;
 
-/* A product that remembers an overflow. */
+/* A sum or product that remembers an overflow. */
 typedef struct cw_sum {
     cw_wide n;
     bool lost;
@@ -39,7 +40,7 @@ static cw_sum cw_of(uint64_t n)
     return (cw_sum){.n = n};
 }
 
-/* n / by, rounded up, where it fits. */
+/* n / by, rounded up; false: overflow. */
 static bool cw_share(cw_sum n, uint64_t by, uint64_t *out)
 {
     cw_wide q = n.n / by + (n.n % by != 0);
@@ -53,9 +54,9 @@ uint64_t costs_data_ranks(const costs_job *job)
     return job->gpus * job->nodes / (job->tensor * job->pipeline);
 }
 
-/* ---- what can be ---- */
+/* ---- possible jobs ---- */
 
-/* Groups of `block` GPUs in a row fill nodes, or nodes fill them. */
+/* True if groups of `block` adjacent GPUs fill nodes, or nodes fill groups. */
 static bool cw_fills(uint64_t block, uint64_t gpus)
 {
     return block % gpus == 0 || gpus % block == 0;
@@ -92,7 +93,10 @@ static int cw_check_cut(const costs_job *job, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A speed is of use where something goes that way, and all of the way is needed for a time. */
+/*
+ * Refuse a link speed without traffic on that link, and a job whose time needs a speed that is
+ * missing.
+ */
 static int cw_check_links(const costs_job *job, ckpt_err *err)
 {
     bool inside = job->gpus > 1, between = job->nodes > 1;
@@ -123,7 +127,7 @@ int costs_check(const costs_job *job, ckpt_err *err)
     return rc == CKPT_OK ? cw_check_links(job, err) : rc;
 }
 
-/* ---- what travels ---- */
+/* ---- traffic ---- */
 
 static const char *const cw_names[COSTS_SCHEMES] = {
     "parameter-server", "all-reduce", "zero-1", "zero-2", "zero-3", "tensor-parallel", "pipeline"};
@@ -162,7 +166,7 @@ bool costs_applies(const costs_job *job, costs_scheme scheme)
     return true;
 }
 
-/* Bytes of an update that collectives are over: each costs a rank (n-1)/n of them. */
+/* Bytes per update in collectives; each costs a rank (n-1)/n of them. */
 static cw_sum cw_volume(const costs_job *job, costs_scheme scheme)
 {
     cw_sum k = cw_of(job->params), g = cw_times(k, job->gradient_bytes),
@@ -179,11 +183,11 @@ static cw_sum cw_volume(const costs_job *job, costs_scheme scheme)
         return cw_times(cw_plus(g, cw_times(w, 2)), job->accumulation);
     case COSTS_SERVER:
         return cw_plus(g, w);
-    case COSTS_TENSOR: // two all-reduces forwards and two backwards, in each layer
+    case COSTS_TENSOR: // two all-reduces forward and two backward per layer
         each = cw_times(cw_times(cw_of(job->micro_batch), job->tokens), job->hidden);
         each = cw_times(cw_times(each, job->weight_bytes), 4 * 2);
         return cw_times(cw_times(each, job->layers), job->accumulation);
-    case COSTS_PIPELINE: // one border, one way
+    case COSTS_PIPELINE: // one stage border, one direction
         each = cw_times(cw_times(cw_of(job->micro_batch), job->tokens), job->hidden);
         return cw_times(cw_times(each, job->weight_bytes), job->accumulation);
     case COSTS_SCHEMES:
@@ -193,16 +197,16 @@ static cw_sum cw_volume(const costs_job *job, costs_scheme scheme)
 }
 
 /*
- * n ranks that exchange something, `apart` ranks from each other: a part of the model's, which is
- * cut into `cut`.
+ * A group of n ranks that communicate, at distance `apart`; each transfers a part of the model,
+ * which is divided by `cut`.
  */
 typedef struct cw_group {
     uint64_t n, apart, cut;
 } cw_group;
 
 /*
- * A node's ranks are of min(apart, gpus) rings where rings are longer than it; each has one hop
- * that leaves.
+ * Links of a node that carry traffic to other nodes: a node's ranks belong to min(apart, gpus)
+ * rings, if rings are longer than a node, and each ring has one hop out of it.
  */
 static uint64_t cw_leaving(const costs_job *job, const cw_group *g)
 {
@@ -221,8 +225,8 @@ static bool cw_rings(const costs_job *job, cw_sum volume, const cw_group *g, cos
 }
 
 /*
- * Between neighbours: of `parts` places in a row, each `v` times, one in the middle sends v
- * forwards and v backwards; where there are two, both are ends, and one way is missing.
+ * Transfers between neighbouring stages: with `parts` stages, each `v` times, a middle one sends v
+ * forward and v backward; with two stages both are ends, so one direction is missing.
  */
 static uint64_t cw_ways(uint64_t parts, uint64_t v)
 {
@@ -232,7 +236,7 @@ static uint64_t cw_ways(uint64_t parts, uint64_t v)
 static bool cw_stages(const costs_job *job, cw_sum volume, costs_flow *out)
 {
     uint64_t p = job->pipeline, v = job->interleave, block = job->gpus * job->nodes / p;
-    bool small = block < job->gpus; // several stages in a node
+    bool small = block < job->gpus; // several stages per node
     uint64_t leaving = job->nodes == 1 ? 0
                        : small         ? block * cw_ways(job->nodes, v)
                                        : job->gpus * cw_ways(p, v);
@@ -244,7 +248,7 @@ static bool cw_stages(const costs_job *job, cw_sum volume, costs_flow *out)
     return fits;
 }
 
-/* Everything goes to one machine and comes back from it. */
+/* All ranks send to one machine and receive from it. */
 static bool cw_server(const costs_job *job, cw_sum volume, costs_flow *out)
 {
     cw_sum g = cw_times(cw_of(job->params), job->gradient_bytes);
@@ -263,7 +267,7 @@ static double cw_seconds(const costs_job *job, const costs_flow *f)
 
     if ((job->gpus > 1 && !(job->link > 0)) || (job->nodes > 1 && !(job->node_link > 0)))
         return -1;
-    if (f->server) // gradients in, then weights out, all through its own link
+    if (f->server) // gradients in, then weights out, all through the server's own link
         return (double)f->server / ((job->nodes > 1 ? job->node_link : job->link) * gbs);
     if (f->inside)
         inside = (double)f->inside / (job->link * gbs);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * costs_out.c: owns the tables and the JSON of what training sends, and of activations.
- */
+/* costs_out.c: prints traffic and activations as tables and as JSON. */
 #include "tools/costs/costs_out.h"
 
 #include <inttypes.h>
@@ -9,7 +7,7 @@
 
 #include "tools/cli/out.h"
 
-/* "12.3 ms"; nothing where it is not known. */
+/* Format "12.3 ms"; empty if unknown. */
 static const char *ct_time(char buf[HUMAN_ROOM], double s)
 {
     if (s < 0)
@@ -32,7 +30,7 @@ static const char *ct_dtype(uint64_t n_bytes)
     return n_bytes == 4 ? "fp32" : "16 bits";
 }
 
-/* "in nodes of 8 GPUs", and how layers and stages are cut. */
+/* Print "in nodes of 8 GPUs", and the division into layers and stages. */
 static void ct_head(const costs_job *job)
 {
     uint64_t ranks = job->gpus * job->nodes;

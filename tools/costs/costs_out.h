@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * costs_out.h: what costs.h and activations.h count, for people and as JSON.
+ * costs_out.h: declares printing the results of costs.h and activations.h, for people and as JSON.
  */
 #ifndef COSTS_OUT_H
 #define COSTS_OUT_H
@@ -8,14 +8,14 @@
 #include "tools/cli/json_out.h"
 #include "tools/costs/activations.h"
 
-/* A table to stdout, of a job that was checked.  Errors: CKPT_ELIMIT. */
+/* Print a table for a checked job.  Errors: CKPT_ELIMIT. */
 int costs_print(const costs_job *job, ckpt_err *err);
 
-/* The members "ranks" to "traffic" of the object that is open.  Errors: CKPT_ELIMIT. */
+/* Add the members "ranks" to "traffic" to the open object.  Errors: CKPT_ELIMIT. */
 int costs_json(const costs_job *job, json_out *j, ckpt_err *err);
 
 /*
- * The same of activations: a table, and the member "activations"; of a job that was checked, too.
+ * The same for activations: a table, and the member "activations"; the job must have been checked.
  */
 int acts_print(const acts_job *job, ckpt_err *err);
 int acts_json(const acts_job *job, json_out *j, ckpt_err *err);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * mem.c: ckpt mem: what training a model takes under ZeRO: memory of its states, and what travels.
- */
+/* mem.c: implements ckpt mem: memory of a model's states, and traffic, for training under ZeRO. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,7 +13,7 @@
 #include "tools/costs/picture.h"
 #include "tools/costs/shape.h"
 
-/* Elements up to and including the last dot of a name: its module. */
+/* Length of a name up to and including its last dot: its module. */
 static size_t mem_module(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -24,8 +22,8 @@ static size_t mem_module(const char *name)
 }
 
 /*
- * Count a model's parameters, shared ones once, and those of its largest module (its own, without
- * its children's). A module's tensors stand together in every checkpoint of a model.
+ * Count a model's parameters (shared ones once), and those of its largest module (its own, without
+ * its children's).  A module's tensors are adjacent in every checkpoint of a model.
  */
 static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
 {
@@ -55,7 +53,7 @@ static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
     return rc;
 }
 
-/* A model without weights: what its config.json says; CKPT_EMISSING: there is none either. */
+/* Count from the config.json of a model without weights; CKPT_EMISSING: there is none. */
 static int mem_config(cli_args *a, model_shape *shape, ckpt_err *err)
 {
     char path[PATH_MAX];
@@ -76,7 +74,9 @@ static int mem_config(cli_args *a, model_shape *shape, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The model's parameters and its shape, from its weights, or from config.json where it has none. */
+/*
+ * Count the model's parameters and find its shape, from its weights, or else from its config.json.
+ */
 static int mem_known(cli_args *a, model_shape *shape, ckpt_err *err)
 {
     ckpt_err first = {0}, second = {0};
@@ -90,12 +90,12 @@ static int mem_known(cli_args *a, model_shape *shape, ckpt_err *err)
     return rc == CKPT_OK ? rc : fail(err, rc, "%s", first.text);
 }
 
-/* What is held where, of a rank. */
+/* Bytes of a rank, in device and host memory. */
 typedef struct mem_states {
     uint64_t device, host;
 } mem_states;
 
-/* A share of per_param bytes for each parameter, rounded up. */
+/* A rank's share of per_param bytes for each parameter, rounded up. */
 static uint64_t mem_share(uint64_t per_param, uint64_t params, uint64_t ranks)
 {
     return (per_param * params + ranks - 1) / ranks;
@@ -103,10 +103,10 @@ static uint64_t mem_share(uint64_t per_param, uint64_t params, uint64_t ranks)
 
 /*
  * Bytes of a rank's model states in zerotrain with Adam.  16-bit training: 2 weights, 2 gradients,
- * 12 masters and moments; fp32: 4, 4, and 8 moments, for weights are their own masters.
+ * 12 masters and moments.  fp32: 4, 4, and 8 moments, because weights are their own masters.
  *
- * offload  what the optimizer keeps is in the host's memory
- * Source   Rajbhandari et al. 2020, figure 1; tests/replay/equal.py compares what is held
+ * offload  optimizer state is in host memory
+ * Source   Rajbhandari et al. 2020, figure 1; tests/replay/equal.py compares it with a run's memory
  */
 static mem_states mem_rank(const cli_args *a, const costs_job *job, int stage, bool offload)
 {
@@ -120,13 +120,13 @@ static mem_states mem_rank(const cli_args *a, const costs_job *job, int stage, b
                         .host = mem_share(kept, params, ranks)};
 }
 
-/* The model is cut in ways that zerotrain and DeepSpeed's estimators do not know. */
+/* True if the model is divided in ways that zerotrain and DeepSpeed's estimators do not know. */
 static bool mem_cut(const costs_job *job)
 {
     return job->tensor > 1 || job->pipeline > 1;
 }
 
-/* Stages that a job may have: pipelines exclude those that cut gradients or weights. */
+/* Number of possible stages, because pipelines exclude those that divide gradients or weights. */
 static int mem_stages(const costs_job *job)
 {
     return job->pipeline > 1 ? 2 : 4;
@@ -178,7 +178,10 @@ static bool mem_estimates(const cli_args *a, const costs_job *job)
     return a->train_dtype != CKPT_F32 && !mem_cut(job);
 }
 
-/* Every way to offload; DeepSpeed's estimators know 16-bit training alone. */
+/*
+ * Print all ways to offload, but only for 16-bit training, because DeepSpeed's estimators know no
+ * other.
+ */
 static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_err *err)
 {
     int last = !mem_estimates(a, &job->cut) ? 1 : e->largest ? 3 : 2;
@@ -194,7 +197,7 @@ static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_er
             e->offload_optimizer = k & 1;
             e->zero_init = k & 2;
             e->offload_param = k & 4;
-            // parameters go to the host only where the optimizer is there already
+            // parameters go to the host only if the optimizer is there
             if ((!a->stage || a->stage == (uint64_t)e->stage) &&
                 (!e->offload_param || e->offload_optimizer))
                 rc = mem_json_case(&j, e, err);
@@ -223,7 +226,7 @@ static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_er
     return rc;
 }
 
-/* Options that exclude each other, or are out of range. */
+/* Refuse options that exclude each other, or are out of range. */
 static int mem_check(const cli_args *a, ckpt_err *err)
 {
     bool cut = a->tensor > 1 || a->pipeline > 1;
@@ -256,7 +259,7 @@ static int mem_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Options that mean something only beside others. */
+/* Refuse options that have a meaning only with others. */
 static int mem_alone(const cli_args *a, ckpt_err *err)
 {
     static const char *const of_activations[] = {
@@ -279,7 +282,7 @@ static int mem_alone(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Bytes of an element in training, or on the way. */
+/* Bytes per element of an option's dtype. */
 static int mem_width(uint64_t *out, const char *option, ckpt_dtype dtype, ckpt_err *err)
 {
     if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16)
@@ -289,13 +292,13 @@ static int mem_width(uint64_t *out, const char *option, ckpt_dtype dtype, ckpt_e
     return CKPT_OK;
 }
 
-/* 0 for a count that was not given means `other`. */
+/* The default `other` if n is 0 (not given). */
 static uint64_t mem_or(uint64_t n, uint64_t other)
 {
     return n ? n : other;
 }
 
-/* What is asked, but for the model. */
+/* Fill the job from the options, without the model. */
 static int mem_job(cli_args *a, acts_job *job, ckpt_err *err)
 {
     costs_job *c = &job->cut;
@@ -323,7 +326,7 @@ static int mem_job(cli_args *a, acts_job *job, ckpt_err *err)
     return rc;
 }
 
-/* One number of the model's shape: what its files say, or an option. */
+/* Set a number of the model's shape from its files or an option; both must agree. */
 static int mem_number(uint64_t *out, const char *option, uint64_t given, uint64_t found,
                       ckpt_err *err)
 {
@@ -337,7 +340,10 @@ static int mem_number(uint64_t *out, const char *option, uint64_t given, uint64_
     return CKPT_OK;
 }
 
-/* The model, known at last: its layers, whether the job can be, and whether all fits in 64 bits. */
+/*
+ * Complete the job with the model: check its layers, that the job is possible, and that all numbers
+ * fit in 64 bits.
+ */
 static int mem_model(const cli_args *a, acts_job *job, const model_shape *shape, ckpt_err *err)
 {
     costs_flow f;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * picture.c: bars of what training takes.
- */
+/* picture.c: draws memory and traffic of training as bars. */
 #include "tools/costs/picture.h"
 
 #include <inttypes.h>
@@ -13,16 +11,16 @@
 enum {
     PU_ROW = 24,
     PU_BAR = 16,
-    PU_LEFT = 230,  /* room for names */
-    PU_RIGHT = 120, /* and for numbers behind bars */
-    PU_HEAD = 36,   /* of a group of bars */
+    PU_LEFT = 230,  /* width for names */
+    PU_RIGHT = 120, /* width for numbers behind bars */
+    PU_HEAD = 36,   /* height of a group's title */
     PU_PARTS = 4,
-    PU_ROWS = 16 /* of a group, at most */
+    PU_ROWS = 16 /* maximum of a group */
 };
 
 static const char *const pu_names[PU_PARTS] = {"weights", "gradients", "optimizer", "activations"};
 
-/* A bar of parts; `host` bytes are not in it, but told. */
+/* A bar of parts; `host` bytes are printed beside it. */
 typedef struct pu_bar {
     char name[48];
     double part[PU_PARTS], host, seconds;
@@ -42,7 +40,7 @@ static const char *pu_bytes(char buf[HUMAN_ROOM], double n)
     return human_bytes(buf, n < 1e19 ? (uint64_t)n : UINT64_MAX);
 }
 
-/* Memory of a rank in a stage: 16 bytes a parameter, in three parts, and activations. */
+/* Memory of a rank in a stage: 16 bytes per parameter, in three parts, and activations. */
 static void pu_memory(pu_bar *b, const acts_job *job, int stage, bool offload, bool wide)
 {
     const costs_job *c = &job->cut;
@@ -58,7 +56,7 @@ static void pu_memory(pu_bar *b, const acts_job *job, int stage, bool offload, b
                    offload ? ", optimizer on the host" : "");
 }
 
-/* What all layers under way keep, nothing computed again. */
+/* Bytes of all layers under way, without recomputation. */
 static int pu_activations(const acts_job *job, double *out, ckpt_err *err)
 {
     uint64_t n = 0;
@@ -72,7 +70,7 @@ static int pu_activations(const acts_job *job, double *out, ckpt_err *err)
     return rc;
 }
 
-/* A group of bars below each other, to one scale; returns where it ends. */
+/* Draw a group of bars on one scale; returns the lower edge. */
 static double pu_group(sheet *s, const char *title, const pu_bar *bar, unsigned n, double top)
 {
     double most = 0, wide = DRAW_WIDTH - PU_LEFT - PU_RIGHT;
@@ -107,7 +105,6 @@ static double pu_group(sheet *s, const char *title, const pu_bar *bar, unsigned 
     return top;
 }
 
-/* What colours mean. */
 static double pu_legend(sheet *s, double top, bool activations)
 {
     for (unsigned k = 0; k < (activations ? PU_PARTS : PU_PARTS - 1); k++)

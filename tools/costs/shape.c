@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * shape.c: what a checkpoint says of its model's layers.
- */
+/* shape.c: finds the sizes of a model's layers in a checkpoint. */
 #include "tools/costs/shape.h"
 
 #include <stdlib.h>
@@ -23,7 +21,7 @@ static uint64_t ml_fact(const ckpt_map *map, const char *want)
     return 0;
 }
 
-/* The first part of a name that is a number, and one more; 0: there is none. */
+/* The first numeric part of a name, plus one; 0: there is none. */
 static uint64_t ml_number(const char *name)
 {
     for (const char *at = name; at; at = strchr(at, '.')) {
@@ -35,7 +33,7 @@ static uint64_t ml_number(const char *name)
     return 0;
 }
 
-enum { ML_SIZES = 64 }; /* different sizes that are told apart */
+enum { ML_SIZES = 64 }; /* maximum number of distinguished sizes */
 
 void shape_of(model_shape *out, const ckpt_map *map)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * shape.h: layers, hidden size and heads of a model that is open.
- */
+/* shape.h: declares layers, hidden size and heads of an open model. */
 #ifndef SHAPE_H
 #define SHAPE_H
 
@@ -13,8 +11,9 @@ typedef struct model_shape {
 } model_shape;
 
 /*
- * What its config.json says; else layers are what names number ("layers.11.", "h.11."), and the
- * hidden size is that of most tensors of one axis (norms and biases).  Heads cannot be seen.
+ * Read them from its config.json.  Without one, layers come from numbers in names ("layers.11.",
+ * "h.11."), and the hidden size is that of most tensors with one axis (norms and biases).  The
+ * number of heads is not visible then.
  */
 void shape_of(model_shape *out, const ckpt_map *map);
 

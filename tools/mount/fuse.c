@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuse.c: the plugin: a tree of files that do not change, served by libfuse.
+ * fuse.c: implements the FUSE plugin, which serves a tree of files that do not change by libfuse.
  *
- * The kernel keeps what it was told: names, attributes and bytes are the same for as long as this
- * is mounted, so that it asks for each once, and a second read never comes here.  Numbers of
- * entries, from 1, are the inode numbers.
+ * The kernel may cache all answers, because names, attributes and bytes stay the same while the
+ * tree is mounted.  So it requests each once, and a second read does not reach this program.  Inode
+ * numbers are the indices of entries, from 1.
  */
 #define _GNU_SOURCE      /* O_CLOEXEC */
 #define FUSE_USE_VERSION 312
@@ -28,14 +28,14 @@ CKPT_API extern const mount_plugin ckpt_mount_table;
 #define FS_FOREVER 1e9 /* seconds that the kernel may remember an answer */
 
 enum {
-    FS_READ = 1 << 20,  /* bytes of the largest request; the kernel's own limit */
+    FS_READ = 1 << 20,  /* maximum bytes of a request, as in the kernel */
     FS_BLOCK = 4096,    /* of stat and statvfs */
-    FS_AHEAD = 1 << 20, /* bytes that are made while who reads in order looks at those before */
+    FS_AHEAD = 1 << 20, /* bytes to prepare while a sequential reader uses the last ones */
     FS_OPEN = 1024,
     FS_NOTE = 512
 };
 
-/* What libfuse says is kept for who asks why something failed. */
+/* The first message of libfuse, kept to explain a failure. */
 static struct {
     pthread_mutex_t lock;
     char text[FS_NOTE];
@@ -44,20 +44,20 @@ static struct {
 static _Atomic(struct fuse_session *) fs_session;
 
 /*
- * Where the read before ended, of each open file; when there are more of them than places, two
- * share one, and are read ahead a little less.
+ * For each open file, the end of its last read, to detect sequential reads.  With more files than
+ * slots two share one, and have a little less read-ahead.
  */
 static _Atomic uint64_t fs_next[FS_OPEN];
 static _Atomic unsigned fs_opened;
 
 /*
- * Bytes that were given out may be wrong: who opens a file from then on finds none of it in the
- * kernel's cache.  Telling the kernel to forget would not do: it waits for reads that nobody may be
- * there to answer any more.
+ * Set when bytes already returned may be wrong: files opened later then bypass the kernel's cache.
+ * Invalidating the cache is impossible, because the kernel then waits for reads, which no thread
+ * may be left to answer.
  */
 static atomic_bool fs_doubt;
 
-/* ---- what libfuse says ---- */
+/* ---- messages of libfuse ---- */
 
 __attribute__((format(printf, 2, 0))) static void fs_log(enum fuse_log_level level, const char *fmt,
                                                          va_list args)
@@ -77,7 +77,7 @@ static void fs_listen(void)
     fuse_set_log_func(fs_log);
 }
 
-/* What was said, or else the words. */
+/* Copy libfuse's message, or else `words`. */
 static void fs_why(char *why, size_t room, const char *words)
 {
     pthread_mutex_lock(&fs_said.lock);
@@ -92,7 +92,7 @@ static const mount_served *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* The entry of an inode number; NULL: there is none. */
+/* The entry of an inode number; NULL: no such entry. */
 static const mount_entry *fs_entry(const mount_served *s, fuse_ino_t ino)
 {
     return ino >= FUSE_ROOT_ID && ino - FUSE_ROOT_ID < s->tree->n ? &s->tree->at[ino - FUSE_ROOT_ID]
@@ -134,7 +134,7 @@ static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     size_t i = e && e->file == MOUNT_FOLDER
                    ? mount_tree_find(s->tree, (size_t)(parent - FUSE_ROOT_ID), name)
                    : SIZE_MAX;
-    // number 0: there is none, and will not be
+    // inode 0 makes the kernel cache that the name does not exist
     struct fuse_entry_param param = {.entry_timeout = FS_FOREVER};
 
     if (i != SIZE_MAX)
@@ -156,7 +156,7 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     (void)fuse_reply_attr(req, &st, FS_FOREVER);
 }
 
-/* "." and "..", then the children; offsets count them from 1. */
+/* List ".", ".." and the children; offsets count them from 1. */
 static void fs_list(fuse_req_t req, fuse_ino_t ino, size_t room, off_t at, bool plus)
 {
     const mount_served *s = fs_of(req);
@@ -230,7 +230,7 @@ static void fs_open_file(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
 
 static pthread_key_t fs_key;
 
-/* This thread's buffer: pages that were touched before cost nothing. */
+/* This thread's buffer; it is reused, because new pages cost page faults. */
 static void *fs_buffer(void)
 {
     void *buf = pthread_getspecific(fs_key);
@@ -267,7 +267,7 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t n, off_t at, struct f
         (void)fuse_reply_err(req, rc < 0 ? -rc : rc);
     else
         (void)fuse_reply_buf(req, buf, n);
-    // the request is answered: others are by the other threads
+    // the request is answered, and other threads serve the next ones
     from += n;
     n = e->size - from < FS_AHEAD ? (size_t)(e->size - from) : FS_AHEAD;
     if (rc == 0 && in_order && n > 0)
@@ -282,14 +282,17 @@ static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
     struct statvfs st = {.f_bsize = FS_BLOCK, .f_frsize = FS_BLOCK, .f_namemax = 255};
 
     (void)ino;
-    // full: nothing can be written
+    // no free blocks, because the file system is read-only
     st.f_blocks = (fsblkcnt_t)(s->tree->n_bytes / FS_BLOCK + (s->tree->n_bytes % FS_BLOCK > 0));
     st.f_files = (fsfilcnt_t)s->tree->n;
     st.f_flag = ST_RDONLY | ST_NOSUID;
     (void)fuse_reply_statfs(req, &st);
 }
 
-/* Read-ahead may be as long as a request: who mounts may set it, where it has the right to. */
+/*
+ * Allow read-ahead up to the size of a request; the mounting process sets the limit if it has the
+ * right.
+ */
 static void fs_init(void *served, struct fuse_conn_info *conn)
 {
     (void)served;
@@ -310,7 +313,10 @@ static const struct fuse_lowlevel_ops fs_ops = {
 
 /* ---- mounting ---- */
 
-/* fsname is a list's last word: a comma would end it, and the kernel shows the rest as it is. */
+/*
+ * fsname must be the last option, because a comma would end it, and the kernel shows the rest
+ * unchanged.
+ */
 static void fs_options(char *out, size_t room, const char *from, bool allow_other)
 {
     size_t n =
@@ -339,7 +345,7 @@ static int fs_attach(const char *dir, const char *from, bool allow_other, char *
     fs_options(options, sizeof options, from, allow_other);
     s = fuse_session_new(&args, &fs_ops, sizeof fs_ops, NULL);
     fuse_opt_free_args(&args);
-    // a session that ends does not unmount
+    // the descriptor is a copy, so that ending the session does not unmount
     if (s && fuse_session_mount(s, dir) == 0)
         fd = fcntl(fuse_session_fd(s), F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
@@ -389,7 +395,7 @@ static int fs_serve(int fd, const mount_served *served, void (*ending)(void *ctx
     (void)snprintf(device, sizeof device, "/dev/fd/%d", fd);
     if (s && fuse_session_mount(s, device) == 0 && fuse_set_signal_handlers(s) == 0) {
         atomic_store(&fs_session, s);
-        // a signal ends it as well as an unmount does
+        // a signal ends the loop, and so does an unmount
         rc = fs_loop(s, served->n_threads) < 0 ? -1 : 0;
         fuse_remove_signal_handlers(s);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mounter.c: both ends: what the reader asks for by a letter, and the process that does it.
+ * mounter.c: implements both ends of the mounter: the reader's requests, each a letter, and the
+ * process that executes them.
  */
 #define _GNU_SOURCE // pipe2, statx
 #include "tools/mount/mounter.h"
@@ -29,7 +30,10 @@
 /* The letters. */
 enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 
-/* What the kernel reads ahead for who reads in order, where we may say so; its own is 128. */
+/*
+ * KiB of read-ahead for sequential readers, if this process may set it; the kernel's default is
+ * 128.
+ */
 #define MTR_AHEAD "1024"
 
 enum {
@@ -42,26 +46,26 @@ struct mounter {
     mounter_opts opts;
     pid_t pid;
     int socket; /* to the process */
-    int null;   /* /dev/null, which cannot be opened later */
-    int log;    /* daemon: where stderr goes; else -1 */
-    int *held;  /* daemon: n_held descriptors that its caller had open */
+    int null;   /* /dev/null, opened early because it cannot be opened later */
+    int log;    /* daemon: pipe for stderr; else -1 */
+    int *held;  /* daemon: n_held descriptors inherited from the caller */
     size_t n_held;
 };
 
 /* The process's own state. */
 typedef struct mtr_state {
     const mounter *m;
-    int socket, log, ready; /* -1: none; ready: who started a daemon waits for a byte */
+    int socket, log, ready; /* -1: none; ready: pipe to the old process of a daemon */
     bool mounted;
     dev_t device;
-    bool made;           /* the folder was made for it */
-    char line[MTR_LINE]; /* of the log, so far */
+    bool made;           /* the folder was created for the mount */
+    char line[MTR_LINE]; /* unfinished line of the log */
     size_t n_line;
 } mtr_state;
 
 /* ---- the process ---- */
 
-/* Nothing may lie under what is mounted, least of all the source. */
+/* Refuse a folder with files, because the mount would hide them, possibly the source. */
 static int mtr_empty(const char *dir, ckpt_err *err)
 {
     DIR *d = opendir(dir);
@@ -117,7 +121,7 @@ static ckpt_err mtr_unmount(mtr_state *s)
     return answer;
 }
 
-/* The device's number; the server, who may not answer yet, is not asked. */
+/* Get the device number without asking the server, because it may not answer yet. */
 static bool mtr_device(mtr_state *s)
 {
     struct statx st;
@@ -128,7 +132,7 @@ static bool mtr_device(mtr_state *s)
     return true;
 }
 
-/* Users other than root cannot, and do with less. */
+/* Raise the kernel's read-ahead; users other than root cannot, and keep the default. */
 static void mtr_read_ahead(const mtr_state *s)
 {
     char path[64];
@@ -144,14 +148,14 @@ static void mtr_read_ahead(const mtr_state *s)
     (void)close(fd);
 }
 
-/* Mount; the device, or -1. */
+/* Mount; returns the device, or -1. */
 static int mtr_mount(mtr_state *s, ckpt_err *err)
 {
     const mounter_opts *o = &s->m->opts;
     char why[300];
     int fd;
 
-    // the source may have taken its time to open
+    // check again, because opening the source may have taken long
     if (mtr_empty(o->dir, err) != CKPT_OK)
         return -1;
     fd = s->m->plugin->attach(o->dir, o->from, o->allow_other, why, sizeof why);
@@ -166,8 +170,9 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
 }
 
 /*
- * Of those who want to mount at a folder one goes on at a time, which takes a moment.  Who holds
- * the lock for longer (flock dir ckpt mount ...) wants something else with it.
+ * Lock the folder, because only one process may mount there at a time; that takes a moment.  If
+ * another program holds the lock for longer (flock dir ckpt mount ...), it has another purpose, and
+ * is ignored.
  */
 static void mtr_lock(int fd)
 {
@@ -177,7 +182,7 @@ static void mtr_lock(int fd)
         (void)nanosleep(&moment, NULL);
 }
 
-/* The folder, made and locked; -1: why not. */
+/* Create and lock the folder; -1: see err. */
 static int mtr_folder(mtr_state *s, ckpt_err *err)
 {
     const char *dir = s->m->opts.dir;
@@ -207,13 +212,13 @@ static void mtr_attach(mtr_state *s)
         mtr_read_ahead(s);
     if (mtr_send(s, &answer, fd) != 0 || fd < 0)
         (void)mtr_unmount(s);
-    // it belongs to who serves: while this process had it open too, a file system whose server is
-    // gone would wait for answers instead of failing
+    // close it here, because only the server may hold the device: otherwise reads would wait for
+    // ever, instead of failing, after the server has died
     if (fd >= 0)
         (void)close(fd);
 }
 
-/* Who waits is told, and the terminal let go; who does not wait any more wants it no more. */
+/* Tell the old process of a daemon that requests are served.  If it has gone, unmount. */
 static void mtr_serving(mtr_state *s)
 {
     if (s->ready < 0)
@@ -226,7 +231,7 @@ static void mtr_serving(mtr_state *s)
         (void)dup2(s->m->null, fd);
 }
 
-/* Messages of a daemon, a line each. */
+/* Write a daemon's messages to the system log, line by line. */
 static void mtr_log(mtr_state *s)
 {
     char buf[512];
@@ -249,7 +254,7 @@ static void mtr_log(mtr_state *s)
     s->log = -1;
 }
 
-/* The reader is gone: nobody else would say it. */
+/* The reader has gone: unmount, and print a failure here, because no other process would. */
 static void mtr_last(mtr_state *s)
 {
     ckpt_err answer = mtr_unmount(s);
@@ -262,7 +267,7 @@ static void mtr_last(mtr_state *s)
         syslog(LOG_ERR, "%s", answer.text);
 }
 
-/* What the reader asks for. */
+/* Execute one request of the reader. */
 static void mtr_one(mtr_state *s)
 {
     char letter = 0;
@@ -283,7 +288,7 @@ static void mtr_one(mtr_state *s)
     }
 }
 
-/* Until the reader is gone, and all that it said is logged. */
+/* Serve until the reader has gone and all its messages are logged. */
 static void mtr_loop(mtr_state *s)
 {
     int table = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -295,10 +300,10 @@ static void mtr_loop(mtr_state *s)
 
         if (poll(on, 3, -1) < 0 && errno != EINTR)
             return;
-        // what somebody else has unmounted is not looked for later: its number may be another's
+        // if others have unmounted it, forget the device, because its number may be reused
         if (on[2].revents && s->mounted)
             s->mounted = mount_table_has(s->device);
-        // what is in the log was said before what is asked now
+        // log first, because these messages came before the request
         if (on[1].revents)
             mtr_log(s);
         else if (on[0].revents)
@@ -307,8 +312,8 @@ static void mtr_loop(mtr_state *s)
 }
 
 /*
- * Whoever waits for the end of something that the caller has open does not wait for a daemon; but
- * for a source that is one of these (/dev/fd/7), which may be opened again.
+ * Close the descriptors that a daemon inherited, so that their other ends do not wait for it.  Keep
+ * one that is the source (/dev/fd/7), because it may be opened again.
  */
 static void mtr_let_go(const mounter *m, const char *source)
 {
@@ -327,7 +332,7 @@ __attribute__((noreturn)) static void mtr_process(const mounter *m, int socket, 
     static const int kept[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     mtr_state s = {.m = m, .socket = socket, .log = log, .ready = ready};
 
-    // it ends when the reader does, which gets these too
+    // ignore signals, because this process ends with the reader, which gets them too
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         (void)signal(kept[i], SIG_IGN);
     mtr_let_go(m, NULL);
@@ -338,7 +343,7 @@ __attribute__((noreturn)) static void mtr_process(const mounter *m, int socket, 
 
 /* ---- the reader's end ---- */
 
-/* The folder that a missing one would be made in. */
+/* Check the folder in which a missing mount point would be created. */
 static int mtr_parent(const char *dir, ckpt_err *err)
 {
     char *path = strdup(dir), *slash;
@@ -358,7 +363,7 @@ static int mtr_parent(const char *dir, ckpt_err *err)
     return rc;
 }
 
-/* What would stop it later, when a large source has been opened. */
+/* Check conditions early that would otherwise fail only after a large source has been opened. */
 static int mtr_check(const char *dir, ckpt_err *err)
 {
     if (!*dir || strncmp(dir, "/dev/fd/", 8) == 0 || ckpt_path_is_remote(dir))
@@ -395,7 +400,7 @@ static int mtr_load(mounter *m, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The new process, for the signals of the old one. */
+/* The new process, to which the old one passes its signals. */
 static volatile sig_atomic_t mtr_pid;
 
 static void mtr_pass_on(int sig)
@@ -404,7 +409,7 @@ static void mtr_pass_on(int sig)
 }
 
 /*
- * The old process: ends when the first request has been answered, or as the new one ends.
+ * The old process: exits when the first request has been answered, or with the new process' status.
  */
 __attribute__((noreturn)) static void mtr_wait(pid_t pid, int ready, const char *dir)
 {
@@ -431,7 +436,7 @@ __attribute__((noreturn)) static void mtr_wait(pid_t pid, int ready, const char 
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* What the caller has open now. */
+/* List the descriptors that the caller has open. */
 static void mtr_hold(mounter *m)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -452,7 +457,7 @@ static void mtr_hold(mounter *m)
         (void)closedir(d);
 }
 
-/* Go on in a new process; the old one stays until *ready is written to, or closed. */
+/* Continue in a new process; the old one stays until *ready is written to, or closed. */
 static int mtr_daemon(int *ready, const char *dir, ckpt_err *err)
 {
     int ends[2];
@@ -474,7 +479,7 @@ static int mtr_daemon(int *ready, const char *dir, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The socket, the pipe of the log, and the process between them. */
+/* Create the socket, the log pipe, and the mounter process. */
 static int mtr_start(mounter *m, int ready, ckpt_err *err)
 {
     int ends[2] = {-1, -1}, log[2] = {-1, -1};
@@ -499,7 +504,7 @@ static int mtr_start(mounter *m, int ready, ckpt_err *err)
         (void)close(ready);
     m->socket = ends[0];
     m->log = log[1];
-    // a log that takes nothing more does not stop who writes it
+    // do not block, because a stuck log must not stop its writer
     if (m->log >= 0)
         (void)fcntl(m->log, F_SETFL, O_NONBLOCK);
     return CKPT_OK;
@@ -515,7 +520,7 @@ int mounter_begin(mounter **out, const mounter_opts *opts, ckpt_err *err)
         return fail(err, CKPT_ELIMIT, "out of memory");
     m->opts = *opts;
     m->socket = m->log = -1;
-    // the ends of our processes are waited for
+    // the default action, because waitpid needs the status of our children
     (void)signal(SIGCHLD, SIG_DFL);
     if (opts->daemon)
         mtr_hold(m);
@@ -552,7 +557,7 @@ static bool mtr_ask(const mounter *m, char letter)
     return n == 1;
 }
 
-/* The answer to MTR_ATTACH, and the descriptor that came with it or -1. */
+/* Receive the answer to MTR_ATTACH, with the descriptor or -1. */
 static bool mtr_receive(const mounter *m, ckpt_err *answer, int *fd)
 {
     union {
@@ -622,7 +627,7 @@ void mounter_end(mounter *m)
     if (!m)
         return;
     (void)close(m->socket);
-    // a daemon's reads what this one says until its end
+    // not for a daemon, whose mounter reads our messages until this process ends
     if (!m->opts.daemon)
         (void)waitpid(m->pid, NULL, 0);
     (void)close(m->null);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c: /proc/self/mountinfo, and unmounting by what it says.
+ * table.c: reads /proc/self/mountinfo, and unmounts by it.
  *
  * Source  proc(5): the mount's number, its parent's, the device, the root, the mount point; blanks
  *         and backslashes in paths are octal numbers behind a backslash; the type behind " - "
@@ -27,8 +27,8 @@ extern char **environ;
 typedef struct tbl_place {
     long id;
     char *path;
-    bool covered; /* somebody else's mount lies over it, or in it */
-    bool carries; /* so does one of ours */
+    bool covered; /* a mount of another program is over it, or in it */
+    bool carries; /* a mount of ours is */
 } tbl_place;
 
 typedef struct tbl_places {
@@ -36,14 +36,14 @@ typedef struct tbl_places {
     size_t n;
 } tbl_places;
 
-/* A line of the table. */
+/* A line of mountinfo. */
 typedef struct tbl_line {
     long id, parent;
     dev_t device;
     char *path;
 } tbl_line;
 
-/* A path as it is, in its place. */
+/* Decode a path in place. */
 static void tbl_plain(char *path)
 {
     char *to = path;
@@ -59,7 +59,10 @@ static void tbl_plain(char *path)
     *to = 0;
 }
 
-/* A device that is no mount of this program's is 0: its number may have been one's before. */
+/*
+ * Parse a line.  The device of a mount that is not ours becomes 0, because its number may be a
+ * reused one of ours.
+ */
 static bool tbl_parse(char *text, tbl_line *out)
 {
     bool ours = strstr(text, " - fuse.ckpt ") != NULL;
@@ -94,7 +97,7 @@ static bool tbl_add(tbl_places *p, const tbl_line *line)
     return more[p->n].path && ++p->n;
 }
 
-/* One pass over the table: the places of the device, or what lies over those that are known. */
+/* Pass over the table: collect the places of the device, or mark those with mounts over them. */
 static bool tbl_pass(tbl_places *p, dev_t device, bool over)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -131,7 +134,7 @@ bool mount_table_has(dev_t device)
     return has;
 }
 
-/* fusermount3 has the rights; where it is not on the path it is where Debian has it. */
+/* Unmount by fusermount3, which has the rights; from PATH, or else from Debian's location. */
 static bool tbl_helper(char *path)
 {
     char first[] = "fusermount3", second[] = "/usr/bin/fusermount3", options[] = "-uqz";
@@ -150,7 +153,7 @@ static bool tbl_helper(char *path)
     return status == 0;
 }
 
-/* What the path leads to now is that device; asks no server. */
+/* True if the path leads to that device now; the server is not asked. */
 static bool tbl_leads(const char *path, dev_t device)
 {
     struct statx st;
@@ -177,7 +180,7 @@ static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
     return false;
 }
 
-/* The places as they are now, and one to begin with: it carries nothing.  False: why. */
+/* Read the present places, and choose one without mounts of ours in it.  False: see why. */
 static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_t room)
 {
     *next = 0;

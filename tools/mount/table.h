@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h: what is mounted where, as the kernel has it: paths that were given may have been renamed
- * since, and other things may be mounted at them.
+ * table.h: declares the present mounts according to the kernel, because folders may have been
+ * renamed since mounting, and other file systems may be mounted there.
  */
 #ifndef TOOLS_MOUNT_TABLE_H
 #define TOOLS_MOUNT_TABLE_H
@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The device is mounted somewhere; also where the table cannot be read. */
+/* True if the device is mounted, and also if the table cannot be read. */
 bool mount_table_has(dev_t device);
 
 /*
- * Unmount a device wherever it is mounted, also while files of it are open; never what somebody
- * else has mounted over it, or in it.
+ * Unmount a device from all places, even while its files are open, but no mount of another program
+ * over it or in it.
  *
- * Returns  0: it is mounted nowhere; -1: why, in room bytes
+ * Returns  0: it is not mounted any more; -1: see why (room bytes)
  */
 int mount_table_clear(dev_t device, char *why, size_t room);
 

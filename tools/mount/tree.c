@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tree.c: paths, sorted, become folders one level after the other.
- */
+/* tree.c: makes folders from sorted paths, level by level. */
 #include "tools/mount/tree.h"
 
 #include <assert.h>
@@ -11,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file while the tree is made: what is left of its path below the folder that is split up. */
+/* A file during construction: the rest of its path below the folder that is being split. */
 typedef struct tree_path {
     const char *rest;
     size_t file;
 } tree_path;
 
-/* Bytes by which paths are sorted: those of one folder follow each other. */
+/* Sort key of a byte; '/' sorts first, so that paths of one folder are adjacent. */
 static unsigned tree_key(char c)
 {
     return c == 0 ? 0 : c == '/' ? 1 : 1 + (unsigned)(unsigned char)c;
@@ -34,7 +32,7 @@ static int tree_order(const void *pa, const void *pb)
     return (tree_key(*a) > tree_key(*b)) - (tree_key(*a) < tree_key(*b));
 }
 
-/* Length of the first part of a path, and whether it may be one. */
+/* Find the length of a path's first part; an errno if it is not allowed. */
 static int tree_part(const char *path, size_t *n)
 {
     *n = strcspn(path, "/");
@@ -43,7 +41,7 @@ static int tree_part(const char *path, size_t *n)
     return *n > NAME_MAX ? ENAMETOOLONG : 0;
 }
 
-/* Entries that a path may add: its parts. */
+/* Maximum number of entries that a path adds: its parts. */
 static size_t tree_parts(const char *path)
 {
     size_t n = 1;
@@ -55,20 +53,20 @@ static size_t tree_parts(const char *path)
 
 typedef struct tree_maker {
     mount_tree *t;
-    tree_path *path; /* of each file, ascending; those of a folder being split up are its range */
+    tree_path *path; /* per file, ascending; a folder being split is a range of these */
     size_t *end;     /* per folder entry: the end of its range, which begins at .first for now */
-    char *name;      /* where the next name goes */
+    char *name;      /* memory for the next name */
     size_t *bad;
 } tree_maker;
 
-/* One child of a folder: the paths [i, end) begin with the same n bytes. */
+/* Add a child of a folder: the paths [i, end) begin with the same n bytes. */
 static int tree_add(tree_maker *m, size_t folder, size_t i, size_t end, size_t n)
 {
     mount_entry *e = &m->t->at[m->t->n];
     bool file = m->path[i].rest[n] == 0;
 
     *m->bad = m->path[i].file;
-    // a path that ends here sorts before those that go on
+    // a path that ends here sorts first, so others continue below a file
     if (file && end - i > 1)
         return EEXIST;
     *e = (mount_entry){.name = m->name, .parent = folder, .file = MOUNT_FOLDER, .first = i};
@@ -83,7 +81,7 @@ static int tree_add(tree_maker *m, size_t folder, size_t i, size_t end, size_t n
     return 0;
 }
 
-/* The children of a folder, behind all that there is. */
+/* Add the children of a folder behind all existing entries. */
 static int tree_split(tree_maker *m, size_t folder)
 {
     size_t i = m->t->at[folder].first, end = m->end[folder], first = m->t->n;
@@ -108,7 +106,7 @@ static int tree_split(tree_maker *m, size_t folder)
     return 0;
 }
 
-/* Room for as many entries and names as there can be. */
+/* Allocate the maximum number of entries and names. */
 static int tree_room(tree_maker *m, size_t n, const char *(*path)(void *, size_t), void *ctx)
 {
     size_t n_entries = 1, n_bytes = 1;

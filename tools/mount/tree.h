@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tree.h: the files of a view as folders, by number and by name.
- */
+/* tree.h: declares the files of a view as a tree of folders, by index and by name. */
 #ifndef TOOLS_MOUNT_TREE_H
 #define TOOLS_MOUNT_TREE_H
 
@@ -10,14 +8,14 @@
 
 #define MOUNT_FOLDER SIZE_MAX
 
-/* Entry 0 is the root; children of a folder follow each other, ascending by name. */
+/* Entry 0 is the root; the children of a folder are adjacent, ascending by name. */
 typedef struct mount_entry {
     const char *name;
     size_t parent;
-    size_t file;      /* number of the file, or MOUNT_FOLDER */
-    uint64_t size;    /* bytes; of a folder 0 */
-    size_t first, n;  /* of a folder: its children */
-    size_t n_folders; /* of a folder: how many of them are folders */
+    size_t file;      /* index of the file, or MOUNT_FOLDER */
+    uint64_t size;    /* bytes; 0 for folders */
+    size_t first, n;  /* folders: range of the children */
+    size_t n_folders; /* folders: number of children that are folders */
 } mount_entry;
 
 typedef struct mount_tree {
@@ -28,17 +26,17 @@ typedef struct mount_tree {
 } mount_tree;
 
 /*
- * The tree of n files; path and size give those of a file.
+ * Make the tree of n files; path and size are callbacks for each file.
  *
- * Returns  0; else an errno: ENOMEM; EEXIST: a path is twice there, or a file and a folder; EINVAL:
- *          a path is absolute, or has an empty part, "." or ".."; ENAMETOOLONG.  *bad is then the
- *          file in question.
+ * Returns  0; else an errno: ENOMEM; EEXIST: a path occurs twice, or as file and folder; EINVAL: a
+ *          path is absolute, or has an empty part, "." or ".."; ENAMETOOLONG. *bad is then the
+ *          file's index.
  */
 int mount_tree_make(mount_tree *out, size_t n, const char *(*path)(void *ctx, size_t file),
                     uint64_t (*size)(void *ctx, size_t file), void *ctx, size_t *bad);
 void mount_tree_free(mount_tree *t);
 
-/* The child of a folder by its name, or SIZE_MAX. */
+/* Find the child of a folder by name, or SIZE_MAX. */
 size_t mount_tree_find(const mount_tree *t, size_t folder, const char *name);
 
 #endif

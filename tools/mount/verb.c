@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * verb.c: ckpt mount: a view as a file system.
- */
+/* verb.c: implements ckpt mount, which shows a view as a file system. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,12 +19,12 @@
 #include "tools/mount/mounter.h"
 
 enum {
-    MNT_NAME = 256,  /* with its end: the longest that file systems have */
-    MNT_THREADS = 8, /* the library's own limit where --jobs says nothing */
+    MNT_NAME = 256,  /* maximum length of a name in file systems, with the NUL */
+    MNT_THREADS = 8, /* the library's own maximum if --jobs is not given */
     MNT_MORE = 2     /* threads that answer while the others make blocks */
 };
 
-/* What is mounted, and what has become of it. */
+/* The mount and its state. */
 typedef struct mount_job {
     convert_job convert;
     ckpt_view *view;
@@ -36,14 +34,14 @@ typedef struct mount_job {
     const char *dir;
     pthread_mutex_t lock;
     uint64_t n_failed;
-    ckpt_err first;                            /* why the first read failed */
-    ckpt_err ending;                           /* why it is not unmounted */
+    ckpt_err first;                            /* reason of the first failed read */
+    ckpt_err ending;                           /* reason of a failed unmount */
     char last[sizeof((ckpt_err *)NULL)->text]; /* what was said last */
 } mount_job;
 
-/* ---- what is asked for ---- */
+/* ---- checking the command line ---- */
 
-/* Where its files would be: in the folder that is mounted, one file alone under its name. */
+/* Set the target: the mounted folder, or a single file in it. */
 static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
 {
     const ckpt_format_info *f;
@@ -68,7 +66,7 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Lay out the target, and say what options and source make of it. */
+/* Lay out the target, and print the effects of options and source. */
 static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
 {
     convert_job *job = &m->convert;
@@ -83,10 +81,10 @@ static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
 
 /* ---- reading ---- */
 
-/* A read failed: said once for as long as nothing else fails; what the plugin is told. */
+/* Handle a failed read: print it unless it repeats the last one; returns the plugin's error. */
 static int mnt_failed(mount_job *m, ckpt_err *why)
 {
-    // the end was asked for, and cut it short
+    // the read was cancelled because the mount ends
     if (why->code == CKPT_ECANCELED && m->plugin->ended())
         return EIO;
     pthread_mutex_lock(&m->lock);
@@ -117,7 +115,7 @@ static int mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
 
     if (ckpt_view_ahead(m->view, file, n, at, &err) == CKPT_OK)
         return 0;
-    // nobody may ever ask for it; damage of the source is told as soon as it is seen
+    // the bytes may never be read, so report only damage of the source
     return err.code == CKPT_EFORMAT || err.code == CKPT_EMISMATCH ? mnt_failed(m, &err) : 0;
 }
 
@@ -144,7 +142,7 @@ static int mnt_tree(mount_job *m, ckpt_err *err)
                 n > bad ? ckpt_view_path(m->view, bad) : "", strerror(rc));
 }
 
-/* The newest file of the source: the same in each mount of it. */
+/* The time of the newest source file, so that each mount shows the same time. */
 static int64_t mnt_time(const ckpt_map *from)
 {
     int64_t newest = 0;
@@ -159,7 +157,7 @@ static int64_t mnt_time(const ckpt_map *from)
     return newest > 0 ? newest : (int64_t)time(NULL);
 }
 
-/* ---- from mounting to the end ---- */
+/* ---- mounting and serving ---- */
 
 static void mnt_ending(void *ctx)
 {
@@ -168,7 +166,7 @@ static void mnt_ending(void *ctx)
     (void)mounter_unmount(m->mounter, &m->ending);
 }
 
-/* The plugin that waiting for a source asks whether it is worth while. */
+/* The plugin, which tells waiting functions whether the mount is ending. */
 static const mount_plugin *mnt_plugin;
 
 static bool mnt_stop(void *ctx)
@@ -222,7 +220,7 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* What was seen of the source while it was mounted. */
+/* Print the findings about the source from the time of the mount. */
 static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
 {
     char reads[COUNT_ROOM];
@@ -242,7 +240,7 @@ static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Serve, and tell how it went: what was read counts more than what became of the folder. */
+/* Serve, and report.  Failed reads are more important than a failed unmount. */
 static int mnt_mounted(mount_job *m, const cli_args *a, ckpt_err *err)
 {
     ckpt_err lost = {0};
@@ -256,7 +254,7 @@ static int mnt_mounted(mount_job *m, const cli_args *a, ckpt_err *err)
     return fail(err, rc, "%s", lost.text);
 }
 
-/* A source that is open: its view, mounted until somebody ends it. */
+/* Serve the view of an open source until it is unmounted. */
 static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
 {
     const ckpt_view_opts opts = {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mail.c: letters by MPI: the plugin that ckpt loads where mpirun or srun started it.
+ * mail.c: implements the plugin that exchanges messages by MPI.  ckpt loads it if mpirun or srun
+ * started it.
  *
- * A library of its own, so that ckpt starts where there is no MPI.  Calls come from one thread at a
- * time: the first and the last from the main one, all others from the library's.
+ * It is a library of its own, so that ckpt starts on machines without MPI.  Only one thread calls
+ * it at a time: first and last the main thread, in between the library's thread.
  */
 #include <mpi.h>
 
@@ -18,15 +19,15 @@
 
 typedef struct mail_state {
     MPI_Comm comm;
-    MPI_Message message; /* what `look` has found */
-    int said;            /* standard error as it was: that of the other ranks goes nowhere later */
+    MPI_Message message; /* message found by `look` */
+    int said;            /* original stderr; that of other ranks is redirected later */
     char host[256];
     char why[MPI_MAX_ERROR_STRING + 64];
 } mail_state;
 
 static mail_state mail_it;
 
-/* True if an MPI function succeeded; else what it was is remembered. */
+/* True if an MPI function succeeded; otherwise keep its error. */
 static int mail_ok(mail_state *m, int code, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";

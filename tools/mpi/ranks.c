@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c: whether this process is one of several, and how it joins and leaves them.
+ * ranks.c: decides whether this process is one of several, and joins and leaves them.
  *
- * Launchers tell their processes by environment variables, which these pass on to theirs: a
- * training script that calls ckpt must get it alone.  So the variables count only where the
- * launcher started this process itself, or a shell did for it.  CKPT_MPI=yes or no in the
- * environment decides otherwise.
+ * Launchers set environment variables for their processes, and these inherit them to their
+ * children: a training script may call ckpt, which must then run alone.  So the variables count
+ * only if the launcher is the parent of this process, directly or through a shell.  CKPT_MPI=yes or
+ * no in the environment overrides that.
  */
 #define _GNU_SOURCE // stpcpy
 #include "tools/mpi/ranks.h"
@@ -22,7 +22,7 @@
 #include "tools/mpi/mail.h"
 
 enum {
-    RANKS_PATIENCE = 20, /* seconds until somebody who waits for the others says so */
+    RANKS_PATIENCE = 20, /* seconds of waiting until a message */
     RANKS_PARENTS = 8
 };
 
@@ -37,9 +37,9 @@ bool ranks_shared(void)
     return ranks_it.shared;
 }
 
-/* ---- who started this process ---- */
+/* ---- parent of this process ---- */
 
-/* Names of programs that only start another one. */
+/* True for names of programs that only start another one. */
 static bool ranks_wraps(const char *name)
 {
     static const char *const shell[] = {"sh",      "bash",   "dash", "zsh",     "ksh",
@@ -53,7 +53,7 @@ static bool ranks_wraps(const char *name)
     return false;
 }
 
-/* A file of /proc/PID, at most room - 1 bytes; how many there were. */
+/* Read a file of /proc/PID, at most room - 1 bytes; returns the number of bytes. */
 static size_t ranks_proc(long pid, const char *file, char *out, size_t room)
 {
     char path[64];
@@ -70,7 +70,7 @@ static size_t ranks_proc(long pid, const char *file, char *out, size_t room)
     return n;
 }
 
-/* The parent of a process, and the process's name; 0: not known. */
+/* The parent of a process, and the process's name; 0: unknown. */
 static long ranks_parent(long pid, char name[64])
 {
     char text[1024], *first, *end;
@@ -87,7 +87,10 @@ static long ranks_parent(long pid, char name[64])
     return sscanf(end + 1, " %c %ld", &state, &parent) == 2 ? parent : 0;
 }
 
-/* The launcher gave its variables to this process too: it is one of the job's itself. */
+/*
+ * True if the launcher's variables are in the environment of process `pid`, so that it is one of
+ * the launcher's processes.
+ */
 static bool ranks_launched(long pid)
 {
     static char text[1 << 17];
@@ -104,7 +107,7 @@ static bool ranks_launched(long pid)
     return false;
 }
 
-/* The nearest process above that is no shell is the launcher, not one of its processes. */
+/* True if the nearest ancestor that is no shell is the launcher, and not one of its processes. */
 static bool ranks_direct(void)
 {
     char name[64] = "";
@@ -122,7 +125,7 @@ static bool ranks_direct(void)
     return true;
 }
 
-/* How many processes to wait for; 1: this one is alone. */
+/* Number of processes to join; 1: this process is alone. */
 static long ranks_size(void)
 {
     const char *said = getenv("CKPT_MPI");
@@ -137,7 +140,10 @@ static long ranks_size(void)
 
 /* ---- entering and leaving ---- */
 
-/* MPI waits for all processes without a word; the others may never come. */
+/*
+ * Print a message from a signal handler, because MPI waits silently, and other processes may never
+ * come.
+ */
 static void ranks_alarm(int sig)
 {
     static const char text[] =
@@ -149,7 +155,7 @@ static void ranks_alarm(int sig)
         return;
 }
 
-/* Nobody hears this process: rank 0 speaks for all. */
+/* Redirect the output of this process to /dev/null, because only rank 0 prints. */
 static int ranks_mute(ckpt_err *err)
 {
     int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -160,7 +166,7 @@ static int ranks_mute(ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Seconds without a sign of life, as CKPT_MPI_LIMIT in the environment has them; 0: the usual. */
+/* Read CKPT_MPI_LIMIT: seconds without a sign of life until a failure; 0: the default. */
 static int ranks_limit(unsigned *limit, ckpt_err *err)
 {
     const char *said = getenv("CKPT_MPI_LIMIT");
@@ -177,14 +183,14 @@ static int ranks_limit(unsigned *limit, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Room for a word and what stands before it. */
+/* Append a word and its prefix; returns the new end. */
 static char *ranks_word(char *to, const char *before, const char *word)
 {
     to = stpcpy(to, before);
     return stpcpy(to, word);
 }
 
-/* What decides what this process does: its words, and the only variable that results depend on. */
+/* Compare the inputs that decide about results: the command's words, and CKPT_MAPS. */
 static int ranks_alike(int argc, char **argv, ckpt_err *err)
 {
     const char *maps = getenv("CKPT_MAPS");
@@ -192,7 +198,7 @@ static int ranks_alike(int argc, char **argv, ckpt_err *err)
     char *text, *end;
     int rc;
 
-    // not the program's path, which machines may have elsewhere
+    // not argv[0], because machines may have the program in different folders
     for (int i = 1; i < argc; i++)
         n += strlen(argv[i]) + 1;
     text = malloc(n + strlen(out_program()));
@@ -208,7 +214,10 @@ static int ranks_alike(int argc, char **argv, ckpt_err *err)
     return rc;
 }
 
-/* The plugin's functions; Open MPI's own plugins look for its among those of all libraries. */
+/*
+ * Load the plugin.  Its symbols are global, because Open MPI's own plugins look up symbols in all
+ * libraries.
+ */
 static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *err)
 {
     static const ckpt_plugin_want want = {.file = MAIL_PLUGIN,
@@ -230,7 +239,7 @@ static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *er
     return CKPT_OK;
 }
 
-/* Start MPI, and say so if it takes long. */
+/* Start MPI; print a message if that takes long. */
 static int ranks_mail(ckpt_mail *mail, ckpt_err *err)
 {
     int (*start)(ckpt_mail *, char *, size_t) = NULL;
@@ -311,6 +320,7 @@ int ranks_close(int status)
         return status;
     (void)fflush(NULL);
     ranks_it.close();
-    // A launcher that sees one process fail ends the others, before rank 0 has been heard.
+    // other ranks return 0, because a launcher ends all processes at the first failure, before rank
+    // 0 has printed
     return ranks_it.rank == 0 ? status : 0;
 }
