@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fetch.c: one part of a file: asked for, checked, followed through redirects, and tried again.
+ * fetch.c: fetches one part of a file: sends the request, checks the answer, follows redirects and
+ * tries again.
  *
- * Owns the rule that bytes of two files never mix: which file an answer is of is checked before its
- * first byte is taken (size, ETag, Last-Modified), and a retry goes on only within the same one.
+ * It makes sure that bytes of two versions of a file never mix: it compares size, ETag and
+ * Last-Modified before it takes the first byte of an answer, and a retry continues only if they are
+ * the same.
  */
 #include "libckpt/remote/fetch.h"
 
@@ -18,46 +20,50 @@
 
 enum {
     FET_REDIRECTS = 10,
-    FET_CONNECT = 15,        /* seconds */
-    FET_PROGRESS = 64 << 10, /* bytes after which failures are counted anew */
-    FET_PATIENCE = 60,       /* seconds of Retry-After that are waited */
-    FET_SLICE = 50,          /* milliseconds between looks at who wants to end */
+    FET_CONNECT = 15, /* seconds */
+    /* after this many bytes of progress the count of failures starts again */
+    FET_PROGRESS = 64 << 10,
+    FET_PATIENCE = 60, /* the longest Retry-After that we wait for, in seconds */
+    /* a wait checks after each slice of this many milliseconds whether the program wants to end */
+    FET_SLICE = 50,
     FET_HEADERS = 8,
-    FET_SAID = 200,       /* bytes of a refusal's text */
-    FET_HEARD = 4096,     /* bytes of it that are read */
-    FET_SHORT = 16 << 10, /* a body that is read, though nobody wants it, to keep the connection */
-    FET_RATE = 1024       /* bytes a second, at least */
+    FET_SAID = 200,   /* bytes of the text of a refusal that a message shows */
+    FET_HEARD = 4096, /* bytes of that text that we read */
+    /* an unwanted body up to this size is read, so that the connection can be used again */
+    FET_SHORT = 16 << 10,
+    FET_RATE = 1024 /* the least rate of a body, in bytes a second */
 };
 
-/* What is to be done after an answer. */
+/* The next step after an answer. */
 typedef enum fet_verdict { FET_DONE, FET_AGAIN, FET_FAIL, FET_MOVED } fet_verdict;
 
-/* One part that is wanted, and the answer that is coming in. */
+/* One part to fetch, and the answer that is coming in. */
 typedef struct fet_job {
     const ckpt_fetch_from *from;
-    const char *url; /* of this hop */
-    bool away;       /* another host is in this chain of redirects: no key for what follows */
-    // a range
+    const char *url; /* of the current hop */
+    /* the chain of redirects has left the first host, so no key is sent any more */
+    bool away;
+    // for a range of the file:
     uint8_t *buf;
     uint64_t at, want, got;
     ckpt_fetch_seen *seen;
-    // or all there is
+    // or for the whole file:
     ckpt_bytes *all;
     uint64_t max;
     char *next;
-    // the answer
+    // the answer:
     bool has_length, has_range, encoded, multipart, judged, accepted;
     long status;
     uint64_t length, first, last, total, left;
     char etag[256], modified[64], said[FET_SAID];
     size_t n_said, n_heard;
     unsigned wait_s;
-    ckpt_err why; /* what is wrong with it */
+    ckpt_err why; /* the reason why the answer is unusable */
 } fet_job;
 
 /* ---- numbers and names in headers ---- */
 
-/* Digits at *p, at most 18 of them; moved past. */
+/* Read at most 18 digits at *p and move *p past them. */
 static bool fet_number(const char **p, uint64_t *out)
 {
     size_t n = strspn(*p, "0123456789");
@@ -70,7 +76,10 @@ static bool fet_number(const char **p, uint64_t *out)
     return true;
 }
 
-/* "bytes 0-99/1000"; of 416 "bytes" and "*" and the total, which is first > last. */
+/*
+ * Parse "bytes 0-99/1000".  An answer 416 has "bytes", "*" and the total, which leaves first >
+ *                           last.
+ */
 static bool fet_content_range(fet_job *j, const char *v)
 {
     if (strncasecmp(v, "bytes", 5) != 0)
@@ -102,7 +111,7 @@ bool ckpt_fetch_same_origin(const char *a, const char *b)
     return n > 0 && n == fet_origin(b) && strncasecmp(a, b, n) == 0;
 }
 
-/* <URL>; rel="next" among the links of an answer. */
+/* Find <URL>; rel="next" among the links of an answer. */
 static void fet_link(fet_job *j, const char *v)
 {
     while (j->next && (v = strchr(v, '<'))) {
@@ -122,7 +131,7 @@ static void fet_link(fet_job *j, const char *v)
 
 /* ---- an answer ---- */
 
-/* The answer is of no use: why. */
+/* Fail because the answer is unusable. */
 #define FET_WRONG(j, code, ...) (ckpt_fail(&(j)->why, code, __VA_ARGS__), -1)
 
 static int fet_changed(fet_job *j)
@@ -131,7 +140,7 @@ static int fet_changed(fet_job *j)
                      j->from->name);
 }
 
-/* All that is known of the file says that this answer is of it. */
+/* Check the answer against everything known of the file: an answer of another version fails. */
 static int fet_same(fet_job *j, uint64_t total)
 {
     ckpt_fetch_seen *s = j->seen;
@@ -150,7 +159,7 @@ static int fet_same(fet_job *j, uint64_t total)
     return 0;
 }
 
-/* 206: exactly what was asked for, or what the file has of it. */
+/* Check a 206: it must hold exactly the requested range, or as much of it as the file has. */
 static int fet_partial(fet_job *j)
 {
     uint64_t at = j->at + j->got, want = j->want - j->got, end;
@@ -173,7 +182,7 @@ static int fet_partial(fet_job *j)
     return fet_same(j, j->total);
 }
 
-/* 200 to a range: fine where the whole file is what was wanted. */
+/* Check a 200 to a request for a range: it is fine if the range is the whole file. */
 static int fet_whole(fet_job *j)
 {
     bool small = j->at + j->got == 0 && j->has_length && j->length <= j->want;
@@ -188,8 +197,9 @@ static int fet_whole(fet_job *j)
 }
 
 /*
- * All headers are there: is the body what was asked for?  Of refusals it is read for its text; of a
- * redirect only where it is short.
+ * Judge an answer by its headers: may the caller take its body?
+ *
+ * The body of a refusal is read for its text; the body of a redirect is read only if it is short.
  */
 static int fet_judge(fet_job *j, long status)
 {
@@ -240,14 +250,14 @@ static int fet_header(void *ctx, long status, const char *name, const char *valu
     else if (strcasecmp(name, "Retry-After") == 0) {
         uint64_t s;
 
-        // a date is as good as nothing: clocks differ
+        // a date is ignored, because the clocks of server and client differ
         if (fet_number(&v, &s) && *v == 0)
             j->wait_s = s < 1000000 ? (unsigned)s : 1000000;
     }
     return 0;
 }
 
-/* The text of a refusal, in one line. */
+/* Append the text of a refusal, with line breaks turned into blanks. */
 static void fet_hear(fet_job *j, const char *p, size_t n)
 {
     for (size_t i = 0; i < n && j->n_said < sizeof j->said - 1; i++) {
@@ -266,7 +276,7 @@ static int fet_body(void *ctx, const void *bytes, size_t n)
     if (!j->accepted) {
         fet_hear(j, bytes, n);
         j->n_heard += n;
-        // no further than it is shown: the connection is given up
+        // a longer text is not read to its end, even though that gives the connection up
         if (j->has_length && j->length <= FET_SHORT)
             return 0;
         return j->n_said >= sizeof j->said - 1 || j->n_heard >= FET_HEARD ? -1 : 0;
@@ -298,7 +308,10 @@ static bool fet_stop(void *ctx)
 
 /* ---- a request ---- */
 
-/* Headers of one hop: the key only for the host it is of, conditions only for who set them. */
+/*
+ * Set the headers of one hop.  The key goes only to its own host, and If-Match only to the host
+ * that gave the ETag.
+ */
 static size_t fet_headers(const fet_job *j, const char *header[FET_HEADERS], char range[96],
                           char match[300])
 {
@@ -311,7 +324,7 @@ static size_t fet_headers(const fet_job *j, const char *header[FET_HEADERS], cha
         (void)snprintf(range, 96, "Range: bytes=%" PRIu64 "-%" PRIu64, j->at + j->got,
                        j->at + j->want - 1);
         header[n++] = range;
-        // a weak one never matches; it is compared when the answer comes
+        // a weak ETag never matches in If-Match, so fet_same compares it when the answer comes
         if (s->known && s->etag[0] == '"' && ckpt_fetch_same_origin(s->origin, j->url)) {
             (void)snprintf(match, 300, "If-Match: %s", s->etag);
             header[n++] = match;
@@ -359,7 +372,7 @@ static void fet_ask(fet_job *j, ckpt_wire *wire, ckpt_wire_outcome *out)
     ckpt_wire_get(wire, &r, out);
 }
 
-/* ---- what an answer means ---- */
+/* ---- judging an answer ---- */
 
 static const char *fet_words(long status)
 {
@@ -391,7 +404,7 @@ static const char *fet_words(long status)
     }
 }
 
-/* The text of a refusal where it is one, not a page. */
+/* The text of a refusal, or "" for an HTML page. */
 static const char *fet_said(const fet_job *j)
 {
     return strncasecmp(j->said, "<!doctype html", 14) == 0 || strncasecmp(j->said, "<html", 5) == 0
@@ -418,7 +431,7 @@ static fet_verdict fet_refused(fet_job *j, long status, ckpt_err *err)
     return FET_FAIL;
 }
 
-/* 416: nothing is at this place.  Of an empty file there is nothing at all. */
+/* 416: the file has no bytes at this offset, which is correct for an empty file only. */
 static fet_verdict fet_nothing(fet_job *j, ckpt_err *err)
 {
     if (!j->all && j->has_range && j->total == 0 && j->at + j->got == 0 && fet_same(j, 0) == 0)
@@ -435,7 +448,7 @@ static bool fet_passes(long status)
            status == 504;
 }
 
-/* What was seen, for who reads the error after the last try. */
+/* Note the failure in err, so that the error after the last try gives the reason. */
 static fet_verdict fet_again(fet_job *j, const ckpt_wire_outcome *out, ckpt_err *err)
 {
     if (out->end == CKPT_WIRE_DONE && out->status >= 400)
@@ -459,7 +472,7 @@ static int fet_spent(const fet_job *j, ckpt_err *err)
 
 static fet_verdict fet_verdict_of(fet_job *j, const ckpt_wire_outcome *out, ckpt_err *err)
 {
-    // a refusal says enough with its headers, whatever becomes of its body
+    // the headers of a refusal suffice, even if its body failed
     bool heard = j->judged && !j->accepted;
 
     if (ckpt_fetch_stopped()) {
@@ -500,7 +513,7 @@ static fet_verdict fet_verdict_of(fet_job *j, const ckpt_wire_outcome *out, ckpt
 
 /* ---- redirects, and tries ---- */
 
-/* From one URL to the end of its redirects; the last one stays in `hop`. */
+/* Follow one URL to the end of its redirects; `hop` receives the last URL. */
 static fet_verdict fet_follow(fet_job *j, ckpt_wire *wire, char hop[CKPT_FETCH_URL], ckpt_err *err)
 {
     ckpt_wire_outcome out;
@@ -528,7 +541,7 @@ static fet_verdict fet_follow(fet_job *j, ckpt_wire *wire, char hop[CKPT_FETCH_U
     }
 }
 
-/* Where the last redirect led to is asked again, as long as that works. */
+/* One try.  It goes directly to the target of the last redirect as long as that works. */
 static fet_verdict fet_once(fet_job *j, ckpt_wire *wire, bool *direct, ckpt_err *err)
 {
     char hop[CKPT_FETCH_URL];
@@ -543,12 +556,13 @@ static fet_verdict fet_once(fet_job *j, ckpt_wire *wire, bool *direct, ckpt_err 
                 (void)ckpt_fail(err, lost.code, "%s", lost.text);
             return v;
         }
-        // such places are good for an hour or so
+        // such targets are signed URLs that expire after an hour or so
         *direct = false;
     }
     (void)snprintf(hop, sizeof hop, "%s", j->from->url);
     v = fet_follow(j, wire, hop, err);
-    // a way back to the first host would be taken for one that never left it
+    // a chain that came back to the first host must not be kept: a later request to it would not
+    // know that the chain had left the host
     bool plain =
         strcmp(hop, j->from->url) == 0 || (j->away && ckpt_fetch_same_origin(hop, j->from->url));
     if (v == FET_DONE && j->seen)
@@ -556,7 +570,7 @@ static fet_verdict fet_once(fet_job *j, ckpt_wire *wire, bool *direct, ckpt_err 
     return v;
 }
 
-/* Sleep.  Errors: CKPT_ECANCELED, CKPT_ELIMIT: the time is up */
+/* Sleep.  Errors: CKPT_ECANCELED; CKPT_ELIMIT: the budget is spent */
 static int fet_wait(fet_job *j, unsigned ms, ckpt_err *err)
 {
     const struct timespec slice = {.tv_nsec = FET_SLICE * 1000000L};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fetch.h: parts of files by HTTP ranges, and whole small answers, with all that can go wrong.
+ * fetch.h: fetches parts of files by HTTP ranges, and small files whole; handles retries, redirects
+ * and changed files.
  *
  * Source   RFC 9110: ranges (14), validators and preconditions (8.8, 13), redirects (15.4),
  *          Retry-After (10.2.3)
@@ -13,37 +14,40 @@
 
 #define CKPT_FETCH_URL 4096u /* bytes of a URL, with its terminator */
 
-/* What is shown to the host of a URL, and to no other one; NULLs: nothing. */
+/* The credentials for one host, which no other host receives; NULLs: none. */
 typedef struct ckpt_fetch_key {
     const char *header[2]; /* "Authorization: Bearer ..." */
     const char *sign;      /* "aws:amz:REGION:s3" */
     const char *user;      /* "KEY:SECRET" */
-    const char *help;      /* what to do when it is refused, for messages */
+    const char *help;      /* for the message of a refusal: the advice to the user */
 } ckpt_fetch_key;
 
 typedef struct ckpt_fetch_from {
     const char *name; /* for messages: the address */
     const char *url;
-    const char *direct; /* where a redirect led to before, or NULL */
+    const char *direct; /* the target of an earlier redirect, or NULL */
     const ckpt_fetch_key *key;
-    int64_t until; /* ckpt_fetch_now() at which the budget of an opening is spent, or 0 */
+    int64_t until; /* time by ckpt_fetch_now() at which the budget of the opening is spent, or 0 */
 } ckpt_fetch_from;
 
-/* Which file an answer was of: all later ones must be of the same. */
+/*
+ * The version of the file that the first answer was of: all later answers must be of the same
+ * version.
+ */
 typedef struct ckpt_fetch_seen {
     bool known;
     uint64_t total; /* bytes of the file */
     char etag[256]; /* with its quotes, "": none */
     char modified[64];
-    char origin[256];            /* who said so */
-    char direct[CKPT_FETCH_URL]; /* where redirects led to, "": nowhere */
+    char origin[256];            /* the origin that gave the ETag */
+    char direct[CKPT_FETCH_URL]; /* the target of the redirects, "": there was none */
 } ckpt_fetch_seen;
 
 /*
- * Bytes at, at+1 ... of a file: n of them, or up to its end.
+ * Fetch n bytes of a file from offset `at` on, or up to its end.
  *
- * seen     not known: filled; known: the file must still be that one
- * got      bytes that came: less than n only at the end of the file
+ * seen  if not known yet, this fills it in; otherwise the file must still be that version
+ * got   bytes received: less than n only at the end of the file
  * Errors   CKPT_EMISSING: 404 or 410; CKPT_EIO: refused (401, 403), changed meanwhile, cut off or
  *          silent after all tries; CKPT_EUNSUPPORTED: no ranges, or an encoding; CKPT_EUNSAFE: a
  *          redirect to plain HTTP; CKPT_ELIMIT: the budget is spent; CKPT_ECANCELED
@@ -52,9 +56,9 @@ int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_
                      ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err);
 
 /*
- * A whole answer of at most max bytes, appended to `out`.
+ * Fetch a whole answer of at most max bytes and append it to `out`.
  *
- * next     gets the URL of `Link: <...>; rel="next"`, or ""; may be NULL
+ * next  receives the URL of `Link: <...>; rel="next"`, or ""; may be NULL
  */
 int ckpt_fetch_all(const ckpt_fetch_from *from, ckpt_bytes *out, uint64_t max,
                    char next[CKPT_FETCH_URL], ckpt_err *err);
@@ -64,31 +68,33 @@ bool ckpt_fetch_same_origin(const char *a, const char *b);
 
 /* ---- the transport (load.c) ---- */
 
-/* Its table, from its library (plugin.c).  Errors: CKPT_EUNSUPPORTED */
+/* Load the transport's library and find its table (plugin.c).  Errors: CKPT_EUNSUPPORTED */
 int ckpt_wire_load(const ckpt_wire_plugin **out, ckpt_err *err);
 
-/* Load it and read the settings; see ckpt_remote_begin. */
+/* Load the transport and read the settings; see ckpt_remote_begin. */
 int ckpt_fetch_begin(ckpt_err *err);
 
-/* A connection from those that are idle, or a new one; NULL: no memory. */
+/* Take an idle connection, or open a new one; NULL: no memory. */
 ckpt_wire *ckpt_wire_take(void);
 void ckpt_wire_give(ckpt_wire *wire);
 void ckpt_wire_get(ckpt_wire *wire, const ckpt_wire_request *request, ckpt_wire_outcome *out);
 
-/* Seconds without a byte, and how often a failure is tried again. */
+/* The settings: seconds without a byte before a request fails, and the number of retries. */
 unsigned ckpt_fetch_stall(void);
 unsigned ckpt_fetch_retries(void);
 
-/* Milliseconds of a clock that nobody sets. */
+/* Milliseconds of the monotonic clock. */
 int64_t ckpt_fetch_now(void);
 
-/* Milliseconds that the network may take for one opening: its listing, and the heads of files. */
+/* Milliseconds that one opening may spend on the network: on the listing and the heads of files. */
 int64_t ckpt_fetch_budget(void);
 
-/* Counts of ckpt_remote_opening: so many more are open, so many more are wanted. */
+/*
+ * Add to the counts of ckpt_remote_opening: n more files are open, `wanted` more are to be opened.
+ */
 void ckpt_fetch_opened(int64_t n, int64_t wanted);
 
-/* The program wants to end (ckpt_remote_stop_with). */
+/* True if the program wants to end (ckpt_remote_stop_with). */
 bool ckpt_fetch_stopped(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.c: one file on another machine, and the blocks that are kept of all of them.
+ * file.c: reads one remote file, and keeps recently read blocks of all files in a shared LRU cache.
  */
 #include "libckpt/remote/file.h"
 
@@ -10,14 +10,14 @@
 #include <string.h>
 
 enum {
-    RFL_AHEAD = 1 << 20,     /* bytes of the longest block that is kept */
-    RFL_PAYLOAD = 256 << 10, /* from here on bytes are asked for as they are wanted */
-    RFL_KEPT = 64 << 20,     /* bytes of all blocks together */
+    RFL_AHEAD = 1 << 20,     /* bytes of the longest block in the cache */
+    RFL_PAYLOAD = 256 << 10, /* a read of this many bytes or more bypasses the cache */
+    RFL_KEPT = 64 << 20,     /* bytes of all blocks in the cache */
     RFL_THREADS = 16
 };
 
 typedef struct rfl_block {
-    struct rfl_block *newer, *older; /* of all files, by their last use */
+    struct rfl_block *newer, *older; /* the LRU list of the blocks of all files */
     ckpt_remote_file *of;
     uint64_t at, n;
     uint8_t bytes[];
@@ -27,11 +27,11 @@ struct ckpt_remote_file {
     char *name, *url;
     const ckpt_fetch_key *key;
     ckpt_fetch_seen seen;
-    ckpt_err failed;     /* opening it has */
-    uint64_t end, ahead; /* of the block that was read last */
+    ckpt_err failed;     /* the error of the opening, if it failed */
+    uint64_t end, ahead; /* of the block read last: offset of its end, and its length */
 };
 
-/* Of all files; what is in one changes under the same lock. */
+/* The cache of all files.  Its lock also guards the fields of each file. */
 static struct {
     pthread_mutex_t lock;
     rfl_block *newest, *oldest;
@@ -66,7 +66,7 @@ int ckpt_remote_file_new(ckpt_remote_file **out, const char *name, const char *u
     return CKPT_OK;
 }
 
-/* ---- blocks; all with the lock held ---- */
+/* ---- blocks; the caller holds the lock ---- */
 
 static void rfl_unlink(rfl_block *b)
 {
@@ -89,7 +89,7 @@ static void rfl_drop(rfl_block *b)
     ckpt_free(b);
 }
 
-/* Keep a block; the ones that were not used for longest make room. */
+/* Put a block into the cache; the blocks unused for longest make room. */
 static void rfl_keep(rfl_block *b)
 {
     while (rfl_all.oldest && rfl_all.n_bytes + b->n > RFL_KEPT)
@@ -98,7 +98,7 @@ static void rfl_keep(rfl_block *b)
     rfl_all.n_bytes += b->n;
 }
 
-/* Bytes of a kept block from `at` on, at most n of them; how many. */
+/* Copy at most n bytes from `at` on out of the cache; returns the number of bytes. */
 static uint64_t rfl_from_kept(ckpt_remote_file *o, uint8_t *buf, uint64_t n, uint64_t at)
 {
     for (rfl_block *b = rfl_all.newest; b; b = b->older) {
@@ -133,14 +133,17 @@ void ckpt_remote_file_free(ckpt_remote_file *o)
 
 /* ---- reading ---- */
 
-/* n bytes at `at` into buf, in the time there is. */
+/* A read: n bytes at `at` into buf, until the budget is spent. */
 typedef struct rfl_part {
     void *buf;
     uint64_t n, at;
     int64_t until;
 } rfl_part;
 
-/* Ask for a part, as of the file that was seen; the lock is not held. */
+/*
+ * Fetch a part of the known version of the file.  The lock is not held, so that other threads go on
+ * meanwhile.
+ */
 static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt_err *err)
 {
     ckpt_fetch_seen *seen = ckpt_alloc(sizeof *seen);
@@ -159,7 +162,7 @@ static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt
         pthread_mutex_lock(&rfl_all.lock);
         if (!o->seen.known)
             o->seen = *seen;
-        // two that opened it at once have seen the same, or else
+        // if two threads open the file at once, both must have seen the same version
         if (o->seen.total != seen->total || strcmp(o->seen.etag, seen->etag) != 0)
             rc = ckpt_fail(err, CKPT_EIO,
                            "%s: changed while being read, on its server: start again", o->name);
@@ -171,7 +174,7 @@ static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt
     return rc;
 }
 
-/* A block of n bytes from `at` on, which is kept. */
+/* Fetch a block of n bytes from `at` on and put it into the cache. */
 static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, int64_t until,
                            ckpt_err *err)
 {
@@ -220,8 +223,11 @@ int ckpt_remote_file_open(ckpt_remote_file *o, int64_t until, ckpt_err *err)
     return ckpt_fail(err, rc, "%s", why.text);
 }
 
-/* How much to read at `at` for n bytes, and from where: more with each block that follows another;
- * the end of a file backwards, as archives have their tables there. */
+/*
+ * Choose offset and length of the block to fetch for n bytes at `at`.  Sequential reads get ever
+ * longer blocks; a block at the end of the file reaches backwards, because archives have their
+ * directory there.
+ */
 static uint64_t rfl_plan(ckpt_remote_file *o, uint64_t n, uint64_t *at)
 {
     uint64_t size, len = CKPT_REMOTE_HEAD;
@@ -268,7 +274,7 @@ int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t a
     return rc;
 }
 
-/* ---- what it is ---- */
+/* ---- the properties of a file ---- */
 
 const char *ckpt_remote_file_name(const ckpt_remote_file *o)
 {
@@ -306,7 +312,7 @@ uint64_t ckpt_remote_file_identity(ckpt_remote_file *o)
     return (h ^ o->seen.total) | 1;
 }
 
-/* ---- many at once ---- */
+/* ---- opening many files at once ---- */
 
 typedef struct rfl_queue {
     ckpt_remote_file *const *o;
@@ -320,7 +326,8 @@ static void *rfl_worker(void *ctx)
 {
     rfl_queue *q = ctx;
 
-    // a server that is dead for one file is dead for all, and each takes minutes
+    // after the first failure no thread starts another file: a server that is down would cost
+    // minutes for each one
     for (size_t i; !atomic_load(&q->failed) && (i = atomic_fetch_add(&q->next, 1)) < q->n;) {
         int rc = ckpt_remote_file_open(q->o[i], q->until, &(ckpt_err){0});
 

@@ -1,51 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.h: one file on another machine: which one it is, and the blocks of it that are kept.
+ * file.h: one file on another machine: its version, and the blocks of it in the cache.
  *
- * Headers are read here and there in small pieces: a piece brings a block, which is kept, within a
- * limit for all files.  Tensors are read in long pieces, which go straight to who asked.
+ * Headers are read in small pieces at many places, therefore such a read fetches a whole block,
+ * which stays in a cache shared by all files.  Tensors are read in long pieces, which go straight
+ * to the caller's buffer.
  */
 #ifndef CKPT_REMOTE_FILE_H
 #define CKPT_REMOTE_FILE_H
 
 #include "libckpt/remote/fetch.h"
 
-#define CKPT_REMOTE_HEAD (64u << 10) /* bytes that opening brings */
+#define CKPT_REMOTE_HEAD (64u << 10) /* bytes that an opening fetches */
 
 typedef struct ckpt_remote_file ckpt_remote_file;
 
-/* name: the address; url: where it is; both are copied.  key is borrowed. */
+/* name: the address for messages; url: the URL to fetch.  Both are copied; key is borrowed. */
 int ckpt_remote_file_new(ckpt_remote_file **out, const char *name, const char *url,
                          const ckpt_fetch_key *key, ckpt_err *err);
 void ckpt_remote_file_free(ckpt_remote_file *o);
 
-/* The address it was made with. */
+/* The address given to ckpt_remote_file_new. */
 const char *ckpt_remote_file_name(const ckpt_remote_file *o);
 
 /*
- * Learn which file it is, with its first bytes; nothing is asked where that is known, or where it
- * has failed before: a site is made anew when its address is opened again.  Thread safe.
+ * Fetch the first bytes of the file, which gives its size and version.
+ *
+ * A second call sends no request, even if the first one failed: to try again, open the address
+ * anew, which makes a new site.  Thread safe.
  *
  * until   as in ckpt_fetch_from
  * Errors  those of ckpt_fetch_range
  */
 int ckpt_remote_file_open(ckpt_remote_file *o, int64_t until, ckpt_err *err);
 
-/* Of an opened one: its server says by ETag or Last-Modified that it has changed. */
+/*
+ * For an opened file: true if its server gives an ETag or Last-Modified, so that changes are
+ * noticed.
+ */
 bool ckpt_remote_file_marked(ckpt_remote_file *o);
 
-/* Of an opened one: bytes. */
+/* For an opened file: its size in bytes. */
 uint64_t ckpt_remote_file_size(ckpt_remote_file *o);
 
-/* Of an opened one: a number that another file, or another state of it, has not. */
+/*
+ * For an opened file: a number that differs for another file and for another version of this one.
+ */
 uint64_t ckpt_remote_file_identity(ckpt_remote_file *o);
 
-/* n bytes at offset at, inside it, of an opened one.  Thread safe. */
+/* Read n bytes at offset at, inside an opened file.  Thread safe. */
 int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
 
 /*
- * Open many at once, up to the first failure other than CKPT_EMISSING; one that failed says so when
- * it is opened alone.
+ * Open many files at once, up to the first failure other than CKPT_EMISSING.  A file that failed
+ * reports its error when the caller opens it alone.
  */
 void ckpt_remote_file_open_all(ckpt_remote_file *const *o, size_t n, int64_t until);
 

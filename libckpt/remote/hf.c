@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hf.c: hf://OWNER/NAME[@REVISION][/PATH]: a repository of a model on Hugging Face's hub.
+ * hf.c: implements hf://OWNER/NAME[@REVISION][/PATH]: a model repository on the Hugging Face hub.
  *
- * A revision is a name that may be moved, so the commit it names is asked for first, and all else
- * is asked for by the commit.
+ * A revision is a branch or tag that can move, so hf.c first asks which commit it names and uses
+ * the commit in all later requests.
  * Source   https://huggingface.co/docs/hub/api and huggingface_hub 0.26: /api/models/ID/revision/R,
  *          /api/models/ID/tree/R with pages by Link, /ID/resolve/R/PATH; HF_ENDPOINT, HF_TOKEN,
  *          HF_TOKEN_PATH, HF_HOME
@@ -18,13 +18,13 @@
 #include "libckpt/remote/site.h"
 
 enum {
-    HUB_PAGES = 2000, /* of a listing: each has up to 1000 files */
+    HUB_PAGES = 2000, /* pages of a listing, of up to 1000 files each */
     HUB_TOKEN = 4096  /* bytes */
 };
 
 /* ---- the token ---- */
 
-/* The first line of a text, without blanks around it; NULL: there is none. */
+/* The first word of a text; NULL: there is none. */
 static const char *hub_word(ckpt_arena *a, const char *s)
 {
     size_t n;
@@ -34,7 +34,7 @@ static const char *hub_word(ckpt_arena *a, const char *s)
     return n ? ckpt_arena_string(a, s, n) : NULL;
 }
 
-/* Where huggingface-cli leaves it; NULL: no folder of the user's is known. */
+/* The path at which huggingface-cli leaves the token; NULL: the user's home folder is unknown. */
 static const char *hub_token_path(ckpt_arena *a)
 {
     const char *path = getenv("HF_TOKEN_PATH"), *hub = getenv("HF_HOME"), *home = getenv("HOME");
@@ -49,12 +49,15 @@ static const char *hub_token_path(ckpt_arena *a)
     return home && *home ? ckpt_arena_printf(a, "%s/.cache/huggingface/token", home) : NULL;
 }
 
-/* What was found there, once: later the file may not be opened any more. */
+/*
+ * The token found there.  It is read only once, because a sandbox may forbid to open the file
+ * later.
+ */
 static struct {
     pthread_mutex_t lock;
     bool known;
-    char token[HUB_TOKEN + 1]; /* "": nobody has logged in */
-    ckpt_err why;              /* it is there, but cannot be read */
+    char token[HUB_TOKEN + 1]; /* "": there is no login */
+    ckpt_err why;              /* the error, if the file exists but cannot be read */
 } hub_it = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void ckpt_hf_begin(void)
@@ -116,7 +119,7 @@ static int hub_wrong(const char *address, ckpt_err *err)
                      address);
 }
 
-/* Letters, digits, and what else names of repositories and quoted revisions may hold. */
+/* True if the text holds only letters, digits and the characters in `more`. */
 static bool hub_plain(const char *s, size_t n, const char *more)
 {
     for (size_t i = 0; i < n; i++) {
@@ -159,7 +162,7 @@ static int hub_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
 
 /* ---- the listing ---- */
 
-/* Ask for a page of JSON. */
+/* Fetch one page of JSON. */
 static int hub_ask(ckpt_value **out, ckpt_arena *arena, const ckpt_site *s, const char *url,
                    char next[CKPT_FETCH_URL], ckpt_err *err)
 {
@@ -178,7 +181,7 @@ static int hub_ask(ckpt_value **out, ckpt_arena *arena, const ckpt_site *s, cons
     return rc;
 }
 
-/* The commit that a revision names now. */
+/* Fetch the commit that a revision names now. */
 static int hub_commit(ckpt_site *s, ckpt_err *err)
 {
     const char *url =
@@ -197,7 +200,7 @@ static int hub_commit(ckpt_site *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* One entry of a tree. */
+/* Add one entry of a tree. */
 static int hub_entry(ckpt_site *s, const ckpt_value *e, ckpt_err *err)
 {
     const ckpt_value *path = ckpt_value_get(e, "path");
@@ -212,7 +215,7 @@ static int hub_entry(ckpt_site *s, const ckpt_value *e, ckpt_err *err)
     return ckpt_site_add(s, path->as.text.at, (uint64_t)size, err);
 }
 
-/* One page of the listing; its values go with it. */
+/* Read one page of the listing; its values are freed with it. */
 static int hub_page(ckpt_site *s, const char *url, char next[CKPT_FETCH_URL], ckpt_err *err)
 {
     ckpt_arena *arena = ckpt_arena_new(0);

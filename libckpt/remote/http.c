@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http.c: https://host/path: one file, or a folder of a model.
+ * http.c: implements https://host/path: one file, or the folder of a model.
  *
- * A web server lists no folders.  Of one the files are looked for that a folder of Hugging Face
- * has, by name; an index names the others.
+ * A web server lists no folders.  Therefore http.c asks for the file names that a Hugging Face
+ * folder has; an index file among them names the others.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,13 +14,16 @@
 #include "libckpt/map/map.h"
 #include "libckpt/remote/site.h"
 
-/* Scheme, host and port of the first address that was read: CKPT_HTTP_HEADER is meant for it. */
+/*
+ * The origin (scheme, host and port) of the first address that was opened: CKPT_HTTP_HEADER is
+ * meant for this origin.
+ */
 static struct {
     pthread_mutex_t lock;
     char origin[CKPT_FETCH_URL];
 } htp_first = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The header is of this address's host, the first one. */
+/* True if the address has the first origin.  The first call sets it. */
 static bool htp_is_first(const char *address)
 {
     bool is;
@@ -33,7 +36,7 @@ static bool htp_is_first(const char *address)
     return is;
 }
 
-/* "Name: value", or "https://HOST Name: value"; *header: what is sent, or NULL */
+/* Parse "Name: value" or "https://HOST Name: value"; *header: the header to send, or NULL */
 static int htp_header(const char **header, const char *said, const char *address, ckpt_err *err)
 {
     size_t n = strcspn(said, " ");
@@ -52,7 +55,7 @@ static int htp_header(const char **header, const char *said, const char *address
     return CKPT_OK;
 }
 
-/* The key of addresses without a scheme of their own: a header of the user's. */
+/* Set the credentials of an http address: a header from the environment. */
 static int htp_key(ckpt_site *s, const char *address, ckpt_err *err)
 {
     const char *said = getenv("CKPT_HTTP_HEADER"), *header = NULL;
@@ -95,7 +98,7 @@ static int htp_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
         s->given_url = ckpt_arena_string(s->arena, address, strlen(address));
         if (!s->given_name || !s->given_url)
             return ckpt_fail_memory(err);
-        // what a query allows or names is this one file
+        // a query may grant or select this one file, so it must not be reused for others
         s->alone = strchr(address, '?') != NULL;
     }
     while (n > (size_t)(path - address) && address[n - 1] == '/')
@@ -113,7 +116,7 @@ static int htp_url(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_e
 
 /* ---- a folder ---- */
 
-/* What is looked for (ckpt-remote(7) names the same). */
+/* The names to ask for (ckpt-remote(7) lists the same). */
 static const char *const htp_names[] = {
     "model.safetensors.index.json",
     "model.safetensors",
@@ -144,7 +147,7 @@ static bool htp_same(const void *ctx, uint32_t number, const void *key)
     return strcmp(s->files.at[number].name, key) == 0;
 }
 
-/* The names of weight_map, each once. */
+/* Add the names in weight_map, each one once. */
 static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
 {
     const ckpt_dict map = ckpt_value_map(ckpt_value_get(index, "weight_map"));
@@ -156,7 +159,7 @@ static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
         const ckpt_value *v = map.at[i].value;
 
         if (v->kind != CKPT_V_STR || !ckpt_path_part_ok(v->as.text.at, v->as.text.n))
-            continue; // whoever reads the index says so
+            continue; // the reader of the index reports this error
         uint32_t hash = ckpt_hash_bytes(v->as.text.at, strlen(v->as.text.at), 0);
         if (ckpt_index_find(&known, hash, htp_same, s, v->as.text.at) != CKPT_INDEX_NONE)
             continue;
@@ -172,7 +175,7 @@ static int htp_shards(ckpt_site *s, const ckpt_value *index, ckpt_err *err)
     return rc;
 }
 
-/* Add the shards of an index that is there. */
+/* Add the shards listed in an index. */
 static int htp_index(ckpt_site *s, ckpt_remote_file *f, ckpt_err *err)
 {
     ckpt_json_text text = {
@@ -190,7 +193,7 @@ static int htp_index(ckpt_site *s, ckpt_remote_file *f, ckpt_err *err)
     return rc;
 }
 
-/* Files of these names, which are asked for at once; those that are there are kept in `is`. */
+/* Ask for n files at once; `is` receives those that exist. */
 static int htp_look(ckpt_site *s, const char *const *names, size_t n, ckpt_remote_file **is,
                     ckpt_err *err)
 {
@@ -223,7 +226,8 @@ static int htp_list(ckpt_site *s, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < HTP_NAMES; i++) {
         if (is[i])
             rc = ckpt_site_add(s, htp_names[i], ckpt_remote_file_size(is[i]), err);
-        // both kinds of weights may lie there: the drivers take safetensors
+        // if both kinds of weights exist, the drivers read safetensors, so pytorch_model's index is
+        // not needed
         if (rc == CKPT_OK && is[i] && (i == 0 || (i == 2 && !is[0] && !is[1])))
             rc = htp_index(s, is[i], err);
     }

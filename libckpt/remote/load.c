@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c: the transport: its idle connections and its settings.
+ * load.c: loads the transport, and keeps its idle connections and its settings.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,10 +12,10 @@
 #include "libckpt/remote/fetch.h"
 
 enum {
-    LOA_IDLE = 32,  /* connections that are kept */
+    LOA_IDLE = 32,  /* idle connections to keep */
     LOA_STALL = 30, /* seconds */
     LOA_RETRIES = 5,
-    LOA_BUDGET = 20 /* of an opening, in LOA_STALLs */
+    LOA_BUDGET = 20 /* the budget of an opening, in multiples of the stall time */
 };
 
 static struct {
@@ -42,7 +42,7 @@ bool ckpt_fetch_stopped(void)
     return stop && stop(atomic_load(&loa_stop_ctx));
 }
 
-/* What is being opened just now, for programs that show it. */
+/* The progress of current openings, for programs that display it. */
 static _Atomic int64_t loa_opened, loa_wanted;
 
 void ckpt_fetch_opened(int64_t n, int64_t wanted)
@@ -55,7 +55,7 @@ bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all)
 {
     int64_t n = atomic_load(&loa_opened), all = atomic_load(&loa_wanted);
 
-    // the two are not read at one moment
+    // the two counters are not read atomically together, so they may disagree
     *n_open = n > 0 ? (uint64_t)n : 0;
     *n_all = all > n ? (uint64_t)all : *n_open;
     return all > 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c: loading the transport.
+ * plugin.c: loads the transport's library.
  */
 #include "libckpt/base/plugin.h"
 
@@ -18,7 +18,7 @@ int ckpt_wire_load(const ckpt_wire_plugin **out, ckpt_err *err)
 
     if (!lib)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "addresses cannot be read: %s", why);
-    // the table is an object, so that what is found is its address
+    // the table is an object, so the symbol's address is the table itself
     if (!ckpt_plugin_find(lib, CKPT_WIRE_TABLE, &p) || p->version != CKPT_WIRE_VERSION)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s is of another version than this library: install both together",

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote.c: the sites that are known, and addresses answered from them: kinds, files, folders.
+ * remote.c: keeps the known sites, and answers for addresses: kind, open file, folder listing.
  *
- * A site lasts until its address is opened anew, or too many others came after it; files that are
- * open keep theirs.  So all files of one checkpoint are of one listing, and a program that opens it
- * again later sees what is there then.
+ * A site lasts until its address is opened anew or 32 later sites have displaced it; an open file
+ * keeps its site alive.  Therefore all files of one checkpoint come from one listing, and a program
+ * that opens the checkpoint again later sees its new state.
  */
 #include "libckpt/remote/site.h"
 
@@ -18,8 +18,8 @@
 #include "libckpt/remote/remote.h"
 
 enum {
-    SIT_KEPT = 32,   /* sites */
-    SIT_AHEAD = 512, /* shards whose headers are fetched together */
+    SIT_KEPT = 32,   /* sites to keep */
+    SIT_AHEAD = 512, /* shards to open together */
     SIT_PATH = 4096  /* bytes of an address */
 };
 
@@ -27,8 +27,8 @@ static const ckpt_site_kind *const sit_kinds[] = {&ckpt_site_https, &ckpt_site_h
                                                   &ckpt_site_s3};
 
 /*
- * all: the list and the counts of users; work: what is in sites, held while the network is asked
- * for listings.  work is taken first.
+ * all: guards the list of sites and their counts of users.  work: guards the contents of sites, and
+ * is held during the network requests of a listing.  Lock order: work, then all.
  */
 static struct {
     pthread_mutex_t all, work;
@@ -59,7 +59,7 @@ static void sit_release(ckpt_site *s)
         sit_free(s);
 }
 
-/* Take those off the list that are of this root, and the one at its end where it is long. */
+/* Remove the sites of this root from the list, and the oldest one if the list is too long. */
 static void sit_forget(const char *root)
 {
     ckpt_site *gone = NULL, **at;
@@ -84,7 +84,7 @@ static void sit_forget(const char *root)
     }
 }
 
-/* A site for an address, used once; on the list. */
+/* Make a site for an address and put it on the list, with one user. */
 static int sit_make(ckpt_site **out, const char *address, bool *is_dir, ckpt_err *err)
 {
     ckpt_site *s = ckpt_alloc(sizeof *s);
@@ -120,7 +120,9 @@ static int sit_make(ckpt_site **out, const char *address, bool *is_dir, ckpt_err
     return CKPT_OK;
 }
 
-/* What an address is below a root: "" for the root itself; NULL: it is elsewhere. */
+/*
+ * The part of an address below a root: "" for the root itself; NULL: the address is not below it.
+ */
 static const char *sit_below(const char *root, const char *address)
 {
     size_t n = strlen(root);
@@ -130,7 +132,7 @@ static const char *sit_below(const char *root, const char *address)
     return address + n + strspn(address + n, "/");
 }
 
-/* The known site that an address is below, the deepest one; used once more.  NULL: none. */
+/* Find the deepest known site above an address and add a user to it.  NULL: there is none. */
 static ckpt_site *sit_known(const char *address)
 {
     ckpt_site *best = NULL;
@@ -157,7 +159,7 @@ static int sit_find(ckpt_site **out, const char *address, ckpt_err *err)
 /* ---- files ---- */
 
 typedef struct sit_io {
-    ckpt_io io; /* first, so that a ckpt_io of ours is a sit_io */
+    ckpt_io io; /* first, so that a pointer to it is a pointer to sit_io */
     ckpt_site *site;
     ckpt_remote_file *file;
 } sit_io;
@@ -175,13 +177,16 @@ static void sit_close(ckpt_io *io)
     ckpt_free(f);
 }
 
-/* "model-00001-of-00191.safetensors": one of many, all of which will be opened. */
+/* "model-00001-of-00191.safetensors": one of many shards, all of which the caller will open. */
 static bool sit_is_shard(const char *name)
 {
     return strstr(name, "-of-") && ckpt_site_is_file(name);
 }
 
-/* The other shards of a listing are opened with the first of them; `work` is held. */
+/*
+ * Open the other shards of a listing together with the first one, because one request at a time
+ * would take far longer.  The caller holds `work`.
+ */
 static void sit_ahead(ckpt_site *s, const char *name)
 {
     const char *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
@@ -256,7 +261,7 @@ static int sit_open(ckpt_io **out, const char *address, ckpt_err *err)
                       .size = ckpt_remote_file_size(file),
                       .read_at = sit_read_at,
                       .close = sit_close};
-    // no device of this machine, and a number that its next state has not
+    // the identity is no device of this machine, and its number changes with the file's version
     f->io.id = (ckpt_identity){.dev = UINT64_MAX, .ino = ckpt_remote_file_identity(file)};
     *out = &f->io;
     return CKPT_OK;
@@ -264,7 +269,7 @@ static int sit_open(ckpt_io **out, const char *address, ckpt_err *err)
 
 /* ---- folders ---- */
 
-/* One file as an entry of its folder, or as the folder below it that it is in. */
+/* Add one file to the entries of a folder, or the subfolder that holds it. */
 static int sit_entry(ckpt_entries *all, ckpt_map *map, const ckpt_site_file *f, size_t n_folder,
                      ckpt_err *err)
 {
@@ -273,7 +278,7 @@ static int sit_entry(ckpt_entries *all, ckpt_map *map, const ckpt_site_file *f, 
     const ckpt_entry *last = all->n ? &all->at[all->n - 1] : NULL;
     ckpt_entry *e;
 
-    // those of one folder stand together
+    // files of one subfolder are adjacent, so comparing with the last entry avoids duplicates
     if (name[n] && last && last->is_dir && strlen(last->name) == n &&
         memcmp(last->name, name, n) == 0)
         return CKPT_OK;
@@ -300,7 +305,7 @@ static int sit_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_e
     memcpy(path, folder, n);
     path[n] = 0;
     s = sit_known(path);
-    // what is above an address that was opened is not looked at
+    // only addresses below an opened one are listed: a folder above was not named by the user
     if (!s)
         return ckpt_fail(err, CKPT_EMISSING, "%s: is not below what was opened", path);
     const char *below = sit_below(s->root, path);
@@ -317,7 +322,7 @@ static int sit_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_e
     return rc;
 }
 
-/* ---- what an address is ---- */
+/* ---- the kind of an address ---- */
 
 static int sit_kind(const char *address, bool *is_dir, ckpt_err *err)
 {
@@ -350,7 +355,10 @@ static int sit_kind(const char *address, bool *is_dir, ckpt_err *err)
     return rc;
 }
 
-/* What one answer has brought whole cannot mix. */
+/*
+ * True if the server gives no version of a file that needs more than one request: parts of two
+ * versions could then mix.
+ */
 static bool sit_unmarked(const char *address)
 {
     ckpt_site *s = sit_known(address);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote.h: addresses for the rest of the library.
+ * remote.h: the entry point for remote addresses.
  */
 #ifndef CKPT_REMOTE_REMOTE_H
 #define CKPT_REMOTE_REMOTE_H
@@ -8,10 +8,10 @@
 #include "libckpt/base/err.h"
 
 /*
- * Make addresses readable: loads the transport, reads settings and tokens.  Once; later calls cost
- * nothing.
+ * Prepare the reading of addresses: load the transport, read settings and tokens.  Only the first
+ * call does this work.
  *
- * Errors   CKPT_EUNSUPPORTED: the transport is not there, or the library was built without;
+ * Errors   CKPT_EUNSUPPORTED: the transport is not installed, or the library was built without it;
  *          CKPT_EUSAGE: a setting in the environment is wrong
  */
 int ckpt_remote_begin(ckpt_err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * s3.c: s3://BUCKET/PREFIX: a folder, or a file, of S3 and what speaks its language.
+ * s3.c: implements s3://BUCKET/PREFIX: a folder or a file in S3 or a compatible object store.
  *
- * Requests are signed by libcurl where there is a key, and anonymous where there is none.
+ * libcurl signs the requests if there is a key; otherwise they are anonymous.
  * Source   Amazon S3 API reference: ListObjectsV2, GetObject, virtual hosting of buckets;
  *          AWS_ENDPOINT_URL_S3 and the other variables as in the AWS SDKs' reference guide
  */
@@ -14,13 +14,13 @@
 #include "libckpt/remote/xml.h"
 
 enum {
-    AWS_PAGES = 2000, /* of a listing: each has up to 1000 keys */
-    AWS_TOKEN = 2048  /* bytes of what continues one */
+    AWS_PAGES = 2000, /* pages of a listing, of up to 1000 keys each */
+    AWS_TOKEN = 2048  /* bytes of a continuation token */
 };
 
-/* ---- who asks ---- */
+/* ---- credentials ---- */
 
-/* A variable of the environment that is set; NULL: it is not, or empty. */
+/* The value of an environment variable; NULL: it is unset or empty. */
 static const char *aws_said(const char *name)
 {
     const char *said = getenv(name);
@@ -64,7 +64,7 @@ static int aws_key(ckpt_site *s, ckpt_err *err)
 
 /* ---- the address ---- */
 
-/* Letters as they may be in names of hosts. */
+/* True if the text holds only lower-case letters, digits and the characters in `more`. */
 static bool aws_plain(const char *s, size_t n, const char *more)
 {
     for (size_t i = 0; i < n; i++) {
@@ -75,7 +75,7 @@ static bool aws_plain(const char *s, size_t n, const char *more)
     return n > 0 && n <= 63;
 }
 
-/* Where the bucket is: at the endpoint that was named, or as a host of Amazon's. */
+/* Set the URL of the bucket: below the endpoint in the environment, or a host name of Amazon's. */
 static int aws_base(ckpt_site *s, const char *bucket, ckpt_err *err)
 {
     const char *end = aws_said("AWS_ENDPOINT_URL_S3"), *region = aws_region();
@@ -92,7 +92,8 @@ static int aws_base(ckpt_site *s, const char *bucket, ckpt_err *err)
             n--;
         s->base = ckpt_arena_printf(s->arena, "%.*s/%s", (int)n, end, bucket);
     } else if (strchr(bucket, '.')) {
-        // no certificate is for names with further dots
+        // Amazon's wildcard certificate does not cover bucket names with dots, so the bucket goes
+        // into the path
         s->base = ckpt_arena_printf(s->arena, "https://s3.%s.amazonaws.com/%s", region, bucket);
     } else {
         s->base = ckpt_arena_printf(s->arena, "https://%s.s3.%s.amazonaws.com", bucket, region);
@@ -119,7 +120,7 @@ static int aws_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
     s->root = ckpt_arena_string(s->arena, address, n);
     if (!name || !s->root)
         return ckpt_fail_memory(err);
-    // what the keys of the site begin with: nothing, or a folder with its slash
+    // the prefix of the site's keys: nothing, or a folder with its slash
     s->more = s->root[key - address]
                   ? ckpt_arena_printf(s->arena, "%s/", s->root + (key - address) + 1)
                   : "";
@@ -139,12 +140,13 @@ static int aws_url(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_e
 
 /* ---- the listing ---- */
 
-/* A page that is being read. */
+/* A page that is being parsed. */
 typedef struct aws_page {
     ckpt_site *site;
     char key[CKPT_SITE_NAME + 1024 + 1], size[32], token[AWS_TOKEN];
-    unsigned n_keys, n_sizes; /* of the entry that is being read */
-    bool root, more, told;    /* it is a listing; it goes on; it says whether */
+    unsigned n_keys, n_sizes; /* of the current entry */
+    /* the root is ListBucketResult; IsTruncated is true; IsTruncated was present */
+    bool root, more, told;
 } aws_page;
 
 static int aws_wrong(const aws_page *p, const char *what, ckpt_err *err)
@@ -152,7 +154,7 @@ static int aws_wrong(const aws_page *p, const char *what, ckpt_err *err)
     return ckpt_fail(err, CKPT_EFORMAT, "%s: its listing has %s", p->site->root, what);
 }
 
-/* Keep a text; false: it is longer than it may be. */
+/* Copy a text; false: it is too long. */
 static bool aws_keep(char *to, size_t room, const char *text)
 {
     size_t n = text ? strlen(text) : room;
@@ -163,7 +165,9 @@ static bool aws_keep(char *to, size_t room, const char *text)
     return true;
 }
 
-/* One key with its size; those that end in a slash stand for folders. */
+/*
+ * Add one key with its size.  A key that ends in a slash stands for a folder, so it is not a file.
+ */
 static int aws_entry(aws_page *p, ckpt_err *err)
 {
     size_t n = strlen(p->key), n_prefix = strlen(p->site->more), digits = strlen(p->size);
@@ -213,7 +217,7 @@ static int aws_end(void *ctx, unsigned depth, const char *name, const char *text
     return rc;
 }
 
-/* In a query a slash is quoted, too, as signatures want it. */
+/* Quote a query parameter.  Slashes are quoted too, because the signature requires it. */
 static bool aws_quote(ckpt_bytes *out, const char *s)
 {
     size_t from = out->n;
@@ -227,7 +231,7 @@ static bool aws_quote(ckpt_bytes *out, const char *s)
     return ok && out->n >= from;
 }
 
-/* The URL of a page; names of parameters in order, as signatures want them. */
+/* The URL of a page.  Its parameters are sorted by name, because the signature requires it. */
 static bool aws_page_url(const ckpt_site *s, const char *token, ckpt_bytes *out)
 {
     bool ok = ckpt_bytes_printf(out, "%s/?", s->base);
@@ -239,7 +243,10 @@ static bool aws_page_url(const ckpt_site *s, const char *token, ckpt_bytes *out)
            aws_quote(out, s->more) && ckpt_bytes_add(out, "", 1);
 }
 
-/* Fetch and read one page; its token is that of the one before, and becomes that of the next. */
+/*
+ * Fetch and parse one page.  p->token holds the token of this page and receives that of the next
+ * one.
+ */
 static int aws_read(aws_page *p, ckpt_err *err)
 {
     ckpt_bytes url = {0}, text = {0};
@@ -257,7 +264,7 @@ static int aws_read(aws_page *p, ckpt_err *err)
         rc = ckpt_xml_read(p->site->root, (const char *)text.at, text.n, aws_end, p, err);
     if (rc == CKPT_OK && !p->root)
         rc = aws_wrong(p, "another root than ListBucketResult", err);
-    // what could be more is taken for more
+    // a page with a token but without IsTruncated counts as continued, so that no key is lost
     p->more = p->more || (!p->told && p->token[0]);
     if (rc == CKPT_OK && p->more && (!p->token[0] || strcmp(p->token, last) == 0))
         rc = aws_wrong(p, "more to come, and does not say where", err);

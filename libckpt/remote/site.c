@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * site.c: the files of one site: listed once, found by name, each with its URL.
+ * site.c: keeps the list of files of one site, finds a file by name and makes its URL.
  */
 #include "libckpt/remote/site.h"
 
@@ -45,7 +45,10 @@ int ckpt_site_list(ckpt_site *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A name against "folder/": below it (0), or sorted before or after what is below it. */
+/*
+ * Compare a name with "folder/": 0 if it lies below, otherwise its order relative to the names
+ * below.
+ */
 static int sfl_to_folder(const char *name, const char *folder, size_t n)
 {
     int order = strncmp(name, folder, n);
@@ -84,7 +87,10 @@ const ckpt_site_file *ckpt_site_find(const ckpt_site *s, const char *name)
                       : NULL;
 }
 
-/* Plain parts divided by single slashes. */
+/*
+ * True if the name consists of plain parts separated by single slashes, so that it cannot leave its
+ * folder.
+ */
 static bool sfl_name_ok(const char *name)
 {
     size_t n = strlen(name);

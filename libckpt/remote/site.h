@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * site.h: what lies below one address: its files, where they are, and what may be shown to who has
- * them.
+ * site.h: the files below one remote address, their URLs, and the credentials for their host.
  *
- * A site is made when a checkpoint is opened, and listed once.  Each scheme says how an address is
- * cut, how its files are listed, and which URL a file has.
+ * The library makes a site when it opens a checkpoint, and lists it once.  Each scheme (https, hf,
+ * s3) defines how to cut an address, how to list its files, and the URL of a file.
  */
 #ifndef CKPT_REMOTE_SITE_H
 #define CKPT_REMOTE_SITE_H
@@ -13,17 +12,17 @@
 #include "libckpt/remote/file.h"
 
 enum {
-    CKPT_SITE_FILES = 1 << 20, /* files of one site, and other entries of its listing */
-    CKPT_SITE_NAME = 1024      /* bytes of the name of one */
+    CKPT_SITE_FILES = 1 << 20, /* files of one site, and other entries of its listing, at most */
+    CKPT_SITE_NAME = 1024      /* bytes of a file's name */
 };
 
-/* 64 MiB: of a page of a listing, or of an index. */
+/* 64 MiB: the limit of a page of a listing, and of an index. */
 #define CKPT_SITE_PAGE (UINT64_C(64) << 20)
 
-/* What is below the root: "model.safetensors", "unet/config.json". */
+/* A file below the root: "model.safetensors", "unet/config.json". */
 typedef struct ckpt_site_file {
     const char *name;
-    uint64_t size; /* 0 where only opening it would tell */
+    uint64_t size; /* 0: unknown until the file is opened */
 } ckpt_site_file;
 
 CKPT_VEC(ckpt_site_files, ckpt_site_file);
@@ -34,17 +33,17 @@ typedef struct ckpt_site ckpt_site;
 typedef struct ckpt_site_kind {
     const char *scheme; /* "hf://" */
     /*
-     * Cut the address of a new site: sets root, base, key and what else it needs.
+     * Cut the address of a new site: set root, base, key and the scheme's own fields.
      *
-     * is_dir  whether the address names the root itself, as far as its text tells
+     * is_dir  whether the address names the root itself, as far as its text shows
      */
     int (*cut)(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *err);
-    /* Add all files with ckpt_site_add. */
+    /* Add all files by ckpt_site_add. */
     int (*list)(ckpt_site *s, ckpt_err *err);
-    /* The URL of a file. */
+    /* Append the URL of a file. */
     int (*url)(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_err *err);
-    bool tells;   /* a listing names all there is: what is not in it is not asked for */
-    bool at_once; /* it is listed when it is made */
+    bool tells;   /* a listing is complete, so a file that is not in it is not requested */
+    bool at_once; /* the site is listed as soon as it is made */
 } ckpt_site_kind;
 
 struct ckpt_site {
@@ -53,57 +52,66 @@ struct ckpt_site {
     const ckpt_site_kind *kind;
     ckpt_arena *arena;
     const char *root;                   /* the address of the folder, without a slash at its end */
-    const char *base;                   /* what URLs begin with */
-    const char *more;                   /* the scheme's own: OWNER/NAME of hf, a prefix of s3 */
-    const char *revision;               /* of hf: as given, then the commit */
-    const char *given_name, *given_url; /* a file that was addressed by a URL of its own */
+    const char *base;                   /* the start of each URL */
+    const char *more;                   /* used by the scheme: OWNER/NAME of hf, a prefix of s3 */
+    const char *revision;               /* hf: the revision as given, then the commit */
+    const char *given_name, *given_url; /* a file with a URL of its own, if the address is a file */
     ckpt_fetch_key key;
     ckpt_site_files files; /* sorted by name */
-    uint64_t n_entries;    /* of the listing, so far */
+    uint64_t n_entries;    /* entries of the listing so far */
     ckpt_site_opened opened;
-    ckpt_index by_name; /* of those opened, by their addresses */
-    int64_t left;       /* milliseconds of the budget of its opening */
-    int64_t until;      /* when they are over, while a step of the opening is made */
-    bool alone;         /* nothing but the given file is asked for */
-    bool listed, ahead; /* its shards were opened together */
+    ckpt_index by_name; /* index of the opened files by address */
+    int64_t left;       /* milliseconds left of the budget of the opening */
+    int64_t until;      /* the time at which the budget ends, set during a step of the opening */
+    bool alone;         /* only the given file is requested */
+    bool listed, ahead; /* ahead: the shards were opened together */
 };
 
-/* Add a file to a site that is being listed.  CKPT_EUNSAFE: a name that would leave its folder. */
+/* Add a file to a site during its listing.  CKPT_EUNSAFE: a name that would leave its folder. */
 int ckpt_site_add(ckpt_site *s, const char *name, uint64_t size, ckpt_err *err);
 
-/* An entry of a listing that is no file: a folder.  CKPT_ELIMIT: a listing that does not end. */
+/*
+ * Count an entry of a listing that is not a file, such as a folder.  CKPT_ELIMIT: the listing is
+ * too long.
+ */
 int ckpt_site_count(ckpt_site *s, ckpt_err *err);
 
 /*
- * A file of a site, opened or not; it stays with the site.  Held by the site's lock where it is
- * called from `list`.
+ * Find or make the file of a site, opened or not; the site owns it.  A call from `list` already
+ * holds the site's lock.
  */
 int ckpt_site_get(ckpt_remote_file **out, ckpt_site *s, const char *name, ckpt_err *err);
 
-/* List it, once; its files are sorted then. */
+/* List the site, once, and sort its files. */
 int ckpt_site_list(ckpt_site *s, ckpt_err *err);
 
-/* A file of a listed site, or NULL. */
+/* Find a file of a listed site, or NULL. */
 const ckpt_site_file *ckpt_site_find(const ckpt_site *s, const char *name);
 
-/* A step of the opening, in which the network is waited for: sets `until`; and its end. */
+/*
+ * Begin and end a step of the opening that waits for the network: begin sets `until`, and end takes
+ * the time off the budget.
+ */
 void ckpt_site_begin(ckpt_site *s);
 void ckpt_site_end(ckpt_site *s);
 
-/* The files below a folder of a listed site, "" for its root: the first one, and how many. */
+/*
+ * The files below a folder of a listed site ("" for its root): returns their number, *first is the
+ * first one.
+ */
 size_t ckpt_site_range(const ckpt_site *s, const char *folder, size_t *first);
 
 /* ---- the schemes ---- */
 
 extern const ckpt_site_kind ckpt_site_https, ckpt_site_http, ckpt_site_hf, ckpt_site_s3;
 
-/* Read the token that a login has left, once: sandboxes hide it later. */
+/* Read the token of a login, once, because a sandbox may forbid to open its file later. */
 void ckpt_hf_begin(void);
 
-/* The last part of a path, up to a '?', has the suffix of a file of weights or of JSON. */
+/* True if the last part of a path, up to a '?', has the suffix of a file of weights or of JSON. */
 bool ckpt_site_is_file(const char *address);
 
-/* Append a name with %XX for what a path may not hold; '/' stays. */
+/* Append a name with %XX for each character that is not allowed in a path; '/' stays. */
 bool ckpt_url_quote(ckpt_bytes *out, const char *name);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * url.c: names as parts of URLs, and what the end of a URL tells.
+ * url.c: quotes names for URLs, and classifies a URL by its end.
  *
- * Source   RFC 3986: unreserved characters (2.3); the same ones are left by S3's signatures
+ * Source   RFC 3986: unreserved characters (2.3); S3's signatures leave the same characters
+ *          unquoted
  */
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xml.c: a reader of small XML documents, strict in what it takes.
+ * xml.c: parses small XML documents strictly.
  */
 #include "libckpt/remote/xml.h"
 
@@ -9,11 +9,11 @@
 
 typedef struct xml_open {
     char name[CKPT_XML_NAME];
-    bool parent; /* there are elements inside */
+    bool parent; /* it has child elements */
 } xml_open;
 
 typedef struct xml_reader {
-    const char *name; /* of the document */
+    const char *name; /* name of the document, for messages */
     const char *at, *start, *end;
     ckpt_xml_end_fn *done;
     void *ctx;
@@ -54,7 +54,7 @@ static bool xml_is(const xml_reader *x, const char *word)
     return (size_t)(x->end - x->at) >= n && memcmp(x->at, word, n) == 0;
 }
 
-/* Move behind the next `word`; false: there is none. */
+/* Move past the next `word`; false: there is none. */
 static bool xml_behind(xml_reader *x, const char *word)
 {
     for (; x->at < x->end; x->at++) {
@@ -76,7 +76,7 @@ static int xml_add(xml_reader *x, const char *p, size_t n)
     return ckpt_bytes_add(&x->text, p, n) ? CKPT_OK : ckpt_fail_memory(x->err);
 }
 
-/* A character as UTF-8. */
+/* Append a character as UTF-8. */
 static int xml_add_code(xml_reader *x, uint32_t c)
 {
     char utf8[4];
@@ -90,7 +90,7 @@ static int xml_add_code(xml_reader *x, uint32_t c)
     return xml_add(x, utf8, n);
 }
 
-/* "#65;" or "#x41;", at its '#'. */
+/* Decode "#65;" or "#x41;", at its '#'. */
 static int xml_number(xml_reader *x)
 {
     unsigned base = x->at + 1 < x->end && x->at[1] == 'x' ? 16 : 10, n = 0;
@@ -113,7 +113,7 @@ static int xml_number(xml_reader *x)
     return xml_add_code(x, c);
 }
 
-/* "&amp;" and its four kin, or a number; at the '&'. */
+/* Decode "&amp;" or one of the four other named entities, or a number; at the '&'. */
 static int xml_entity(xml_reader *x)
 {
     static const struct {
@@ -132,7 +132,7 @@ static int xml_entity(xml_reader *x)
     return xml_wrong(x, "an entity that nobody has defined");
 }
 
-/* Text up to the next '<'. */
+/* Read text up to the next '<'. */
 static int xml_text(xml_reader *x)
 {
     int rc = CKPT_OK;
@@ -152,7 +152,7 @@ static int xml_text(xml_reader *x)
 
 /* ---- elements ---- */
 
-/* A name without its prefix. */
+/* Read a name and drop its namespace prefix. */
 static int xml_name(xml_reader *x, char out[CKPT_XML_NAME])
 {
     const char *from = x->at;
@@ -186,7 +186,7 @@ static int xml_end(xml_reader *x)
     return rc;
 }
 
-/* Attributes, and the end of a start tag. */
+/* Skip attributes, and read the end of a start tag. */
 static int xml_attributes(xml_reader *x, bool *empty)
 {
     char name[CKPT_XML_NAME];
@@ -264,7 +264,7 @@ static int xml_section(xml_reader *x)
     return xml_add(x, from, (size_t)(x->at - from) - 3);
 }
 
-/* Whatever begins with '<'. */
+/* Read one construct that begins with '<'. */
 static int xml_markup(xml_reader *x)
 {
     if (xml_is(x, "<![CDATA["))
@@ -286,7 +286,7 @@ int ckpt_xml_read(const char *name, const char *at, size_t n, ckpt_xml_end_fn *e
         .name = name, .at = at, .start = at, .end = at + n, .done = end, .ctx = ctx, .err = err};
     int rc = CKPT_OK;
 
-    // a mark of the encoding's order
+    // skip the byte order mark
     if (n >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0)
         x.at += 3;
     while (rc == CKPT_OK && x.at < x.end) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * curl.c: libckpt-remote.so: GET requests by libcurl, one connection for each ckpt_wire.
+ * curl.c: implements the transport library libckpt-remote.so: GET requests by libcurl, with one
+ * connection for each ckpt_wire.
  *
- * Everything that could send something elsewhere than to the host that was named is off: redirects,
- * ~/.netrc, cookies, protocols other than HTTP.  Certificates are checked.
+ * All features of libcurl that could send data to another host than the one in the URL are off:
+ * redirects, ~/.netrc, cookies, protocols other than HTTP.  libcurl checks certificates.
  */
 #include <curl/curl.h>
 #include <stdio.h>
@@ -16,15 +17,19 @@
 
 struct ckpt_wire {
     CURL *easy;
-    const ckpt_wire_request *request; /* of the call that is being made */
+    const ckpt_wire_request *request; /* of the call in progress */
     bool headers_done, ended;
-    const char *slow;       /* why it was given up, or NULL */
-    int64_t since, n_since; /* milliseconds, bytes of the body: when the window began */
+    const char *slow; /* the reason why curl_pace() gave the request up, or NULL */
+    /* when the current window began: milliseconds, and bytes of the body so far */
+    int64_t since, n_since;
     char location[4096];
     char error[CURL_ERROR_SIZE];
 };
 
-/* What libcurl's options take, each of its own type. */
+/*
+ * Set one option of libcurl unless an earlier one failed.  It is a macro because each option takes
+ * a value of its own type.
+ */
 #define SET(option, value) (rc = rc == CURLE_OK ? curl_easy_setopt(w->easy, (option), (value)) : rc)
 
 static int64_t curl_now(void)
@@ -43,7 +48,10 @@ static long curl_status(ckpt_wire *w)
     return status;
 }
 
-/* The end of the headers, told once, before the body or at the end of an answer without one. */
+/*
+ * Report the end of the headers to the caller, once: before the body, or at the end of an answer
+ * that has no body.
+ */
 static bool curl_headers_end(ckpt_wire *w)
 {
     if (w->headers_done)
@@ -63,12 +71,13 @@ static size_t curl_header(char *line, size_t one, size_t n, void *ctx)
     long status = curl_status(w);
 
     (void)one;
-    // headers that lead to another answer (100 Continue) or follow the body are nobody's
+    // the headers of an interim answer (100 Continue) and those after the body (trailers) are
+    // ignored
     if (n >= sizeof text || w->headers_done || status < 200)
         return n;
     memcpy(text, line, n);
     text[n] = 0;
-    // judged before anything of the body is waited for
+    // the caller judges the headers here, before the request waits for the first byte of the body
     if (strcmp(text, "\r\n") == 0 || strcmp(text, "\n") == 0)
         return curl_headers_end(w) ? n : 0;
     colon = strchr(text, ':');
@@ -102,8 +111,11 @@ static size_t curl_body(char *bytes, size_t one, size_t n, void *ctx)
 }
 
 /*
- * libcurl's own limit sees silence.  A server that sends a byte now and then would keep a request
- * alive for hours: headers must end in time, and each window of a body must bring its bytes.
+ * Give up a request that is too slow.
+ *
+ * libcurl's own limit only notices silence, so a server that sends a byte now and then would keep a
+ * request alive for hours.  Therefore the headers must end in time, and each window of a body must
+ * bring its minimum of bytes.
  */
 static void curl_pace(ckpt_wire *w, int64_t n_body)
 {
@@ -131,7 +143,7 @@ static int curl_stop(void *ctx, curl_off_t all, curl_off_t n_body, curl_off_t c,
     return w->ended || w->slow;
 }
 
-/* What is the same for each request. */
+/* Set the options that are the same for each request. */
 static CURLcode curl_rules(ckpt_wire *w)
 {
     CURLcode rc = CURLE_OK;
@@ -167,7 +179,7 @@ static CURLcode curl_ask(ckpt_wire *w, struct curl_slist *headers)
     const char *trusted = getenv("CURL_CA_BUNDLE");
     CURLcode rc = curl_rules(w);
 
-    // as the curl command does
+    // the same variables that the curl command reads
     if (!trusted || !*trusted)
         trusted = getenv("SSL_CERT_FILE");
     if (trusted && *trusted)
@@ -190,7 +202,10 @@ static CURLcode curl_ask(ckpt_wire *w, struct curl_slist *headers)
     return rc == CURLE_OK ? curl_easy_perform(w->easy) : rc;
 }
 
-/* libcurl's codes are many, and the list grows: what is not named may go better next time. */
+/*
+ * Classify a code of libcurl.  The list of codes is long and grows, so an unlisted code counts as a
+ * failure that a retry may cure.
+ */
 static ckpt_wire_end curl_end(CURLcode rc)
 {
     if (rc == CURLE_OK)
@@ -206,7 +221,8 @@ static ckpt_wire_end curl_end(CURLcode rc)
 }
 
 /*
- * Where a redirect leads.  libcurl tells it of answers alone that were read to their end.
+ * Fill in the target of a redirect.  libcurl gives it only for answers that it has read to their
+ * end, so the Location header is resolved here.
  */
 static void curl_next(ckpt_wire *w, ckpt_wire_outcome *out)
 {
@@ -221,8 +237,10 @@ static void curl_next(ckpt_wire *w, ckpt_wire_outcome *out)
     curl_url_cleanup(u);
 }
 
-/* A handle whose transfer failed may refuse the next one (libcurl 7.88, after a name that cannot be
- * resolved). */
+/*
+ * Replace the handle, because one with a failed transfer may refuse the next transfer (libcurl
+ * 7.88, after a host name that cannot be resolved).
+ */
 static void curl_renew(ckpt_wire *w)
 {
     CURL *easy = curl_easy_init();
@@ -244,7 +262,7 @@ static void wire_get(ckpt_wire *w, const ckpt_wire_request *r, ckpt_wire_outcome
     w->slow = NULL;
     w->since = curl_now();
     w->error[0] = w->location[0] = 0;
-    // all but connections and their caches
+    // this resets all options and keeps the connections and their caches
     curl_easy_reset(w->easy);
     for (size_t i = 0; rc == CURLE_OK && i < r->n_header; i++) {
         longer = curl_slist_append(headers, r->header[i]);
@@ -262,7 +280,7 @@ static void wire_get(ckpt_wire *w, const ckpt_wire_request *r, ckpt_wire_outcome
                    : w->error[0] ? w->error
                                  : curl_easy_strerror(rc));
     curl_next(w, out);
-    // what the handle points to ends with this call
+    // the handle must not keep pointers to objects that end with this call
     (void)curl_easy_setopt(w->easy, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(headers);
     w->request = NULL;
