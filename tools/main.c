@@ -87,7 +87,7 @@ static int main_alone(const cli_args *a, ckpt_err *err)
                : CKPT_OK;
 }
 
-/* True for a path whose meaning depends on the working folder. */
+/* True for a path with a meaning that depends on the working folder. */
 static bool main_relative(const char *path)
 {
     return path && *path && *path != '/' && !ckpt_path_is_remote(path);

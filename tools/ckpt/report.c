@@ -125,7 +125,7 @@ void map_say_findings(const ckpt_map *map, bool notes)
     int severity, code;
 
     for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
-        // errors are findings only if the reader was told to continue after them
+        // errors are findings only if the reader was set to continue after them
         if (severity > 0)
             say_warning("%s", text);
         else if (notes)

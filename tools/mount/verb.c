@@ -166,7 +166,7 @@ static void mnt_ending(void *ctx)
     (void)mounter_unmount(m->mounter, &m->ending);
 }
 
-/* The plugin, which tells waiting functions whether the mount is ending. */
+/* The plugin; waiting functions ask it whether the mount is ending. */
 static const mount_plugin *mnt_plugin;
 
 static bool mnt_stop(void *ctx)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * curves.c: records of a file of metrics to points.
+ * curves.c: reads the records of a metrics file into points.
  *
- * A record is an object of its own (JSON lines), or a member of the list "log_history" of one.
- * What a record has beside the keys that are known may be anything.
+ * A record is an object of its own (JSON lines), or a member of the list "log_history" of an
+ * object.  Records may have other members too, which are ignored.
  */
 #include "tools/report/curves.h"
 
@@ -18,7 +18,7 @@
 #include "tools/cli/out.h"
 #include "tools/report/scan.h"
 
-/* Keys of both kinds of files; others are passed over. */
+/* Keys of both kinds of files; others are ignored. */
 static const struct {
     const char *key;
     curve_kind kind;
@@ -29,7 +29,7 @@ static const struct {
 
 enum { CURVES_KEYS = sizeof curves_keys / sizeof *curves_keys };
 
-/* One record as it is read. */
+/* A record during reading. */
 typedef struct curves_record {
     size_t line;
     bool has_step, has[CURVE_KINDS], any, skipped;
@@ -70,7 +70,7 @@ static int curves_add(curves *c, curve_kind kind, int64_t step, double value, ck
     return CKPT_OK;
 }
 
-/* A whole record: what it has of what is known. */
+/* Add a record's known values as points. */
 static int curves_take(curves *c, const curves_record *r, ckpt_err *err)
 {
     static const char no_step[] =
@@ -98,7 +98,7 @@ static int curves_take(curves *c, const curves_record *r, ckpt_err *err)
 
 /* ---- records ---- */
 
-/* The value of a key that is known. */
+/* Read the value of a known key. */
 static int curves_value(const curves *c, scan *s, curves_record *r, size_t k, ckpt_err *err)
 {
     curve_kind kind = curves_keys[k].kind;
@@ -110,13 +110,13 @@ static int curves_value(const curves *c, scan *s, curves_record *r, size_t k, ck
     if (s->is != SCAN_NUMBER && s->is != SCAN_NULL)
         return fail(err, CKPT_EFORMAT, "%s: line %zu: the value of \"%s\" is %s, not a number",
                     c->path, line, curves_keys[k].key, scan_name(s->is));
-    // zerotrain writes null for what is not finite; Python writes NaN and Infinity
+    // zerotrain writes null for numbers that are not finite; Python writes NaN and Infinity
     r->value[kind] = s->is == SCAN_NULL ? (double)NAN : s->number;
     r->has[kind] = r->any = true;
     return CKPT_OK;
 }
 
-/* "step", "skipped", and what is passed over. */
+/* Read "step" or "skipped"; skip other values. */
 static int curves_other(scan *s, curves_record *r, const char *key, ckpt_err *err)
 {
     int rc = scan_next(s, err);
@@ -133,7 +133,7 @@ static int curves_other(scan *s, curves_record *r, const char *key, ckpt_err *er
 
 static int curves_object(curves *c, scan *s, bool top, ckpt_err *err);
 
-/* The list "log_history": what begins has been read. */
+/* Read the list "log_history", after its key. */
 static int curves_history(curves *c, scan *s, ckpt_err *err)
 {
     int rc = scan_next(s, err);
@@ -150,7 +150,7 @@ static int curves_history(curves *c, scan *s, ckpt_err *err)
     return rc;
 }
 
-/* A record; one at the top may be a trainer_state.json with records in it. */
+/* Read a record.  One at the top may be a trainer_state.json, with records in it. */
 static int curves_object(curves *c, scan *s, bool top, ckpt_err *err)
 {
     curves_record r = {.line = s->line};
@@ -215,7 +215,7 @@ char *curves_beside(const char *path)
     char *at = malloc(room);
     struct stat st;
 
-    // of a file the folder that it is in
+    // for a file, use its folder
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
         while (n > 0 && path[n - 1] != '/')
             n--;
@@ -223,7 +223,7 @@ char *curves_beside(const char *path)
     for (size_t i = 0; at && i < sizeof names / sizeof *names; i++) {
         (void)snprintf(at, room, "%.*s%s%s", (int)n, path, n > 0 && path[n - 1] != '/' ? "/" : "",
                        names[i]);
-        // what the sandbox keeps closed is not there
+        // the sandbox may hide the file; then treat it as missing
         FILE *file = fopen(at, "rb");
         if (file) {
             (void)fclose(file);

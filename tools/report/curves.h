@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * curves.h: how a training went: loss, learning rate, gradient norm and loss scale by step, of
- * zerotrain's --metrics (JSON lines) or the Trainer's trainer_state.json (log_history).
+ * curves.h: declares the curves of a training run: loss, learning rate, gradient norm and loss
+ * scale by step, from zerotrain's --metrics (JSON lines) or the Trainer's trainer_state.json
+ * (log_history).
  */
 #ifndef TOOLS_CURVES_H
 #define TOOLS_CURVES_H
@@ -19,7 +20,7 @@ typedef enum curve_kind {
 
 typedef struct curve_point {
     int64_t step;
-    double value; /* what is not finite is a gap */
+    double value; /* NaN or infinite: a gap */
 } curve_point;
 
 typedef struct curve {
@@ -32,8 +33,8 @@ typedef struct curve {
 typedef struct curves {
     char *path; /* of the file */
     curve of[CURVE_KINDS];
-    int64_t first, last;         /* steps, the least and the greatest */
-    size_t n_records, n_skipped; /* records; those that say that their update was skipped */
+    int64_t first, last;         /* lowest and highest step */
+    size_t n_records, n_skipped; /* steps that go back, because the run was resumed */
     size_t n_back;               /* steps that begin anew: a run that was resumed from before */
 } curves;
 
@@ -43,13 +44,13 @@ const char *curve_title(curve_kind kind);
 /*
  * Read a file of metrics.
  *
- * Errors   CKPT_EFORMAT: no JSON, a value of a key that is known and no number, a record without
- *          a step, no record with a key that is known; CKPT_EIO, CKPT_ELIMIT
+ * Errors   CKPT_EFORMAT: no JSON, a known key without a number, a record without a step, no record
+ *          with a known key; CKPT_EIO, CKPT_ELIMIT
  */
 int curves_read(curves *out, const char *path, ckpt_err *err);
 
 /*
- * The file of metrics that lies in a checkpoint's folder, or in the folder above it: its path,
+ * Find the metrics file in a checkpoint's folder, or in the folder above it.  Returns its path,
  * which the caller frees, or NULL.
  */
 char *curves_beside(const char *path);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * data.c: tensors and parts as JSON.
- */
+/* data.c: writes tensors and their parts as JSON. */
 #include "tools/report/data.h"
 
 #include <inttypes.h>
@@ -9,7 +7,7 @@
 
 #include "tools/ckpt/report.h"
 
-enum { DATA_RUNS = 2048 }; /* of one tensor; more are counted, not listed */
+enum { DATA_RUNS = 2048 }; /* maximum of a tensor; further runs are only counted */
 
 typedef struct data_parts {
     sheet *s;
@@ -37,7 +35,7 @@ static void data_run(void *ctx, const part_run *run)
     sheet_printf(d->s, "]");
 }
 
-/* What the values are like. */
+/* Write the statistics of the values. */
 static void data_stats(sheet *s, const tensor_stats *t)
 {
     const double of[] = {t->min, t->max, t->mean, t->std, t->norm};
@@ -54,7 +52,7 @@ static void data_stats(sheet *s, const tensor_stats *t)
     sheet_printf(s, "]]");
 }
 
-/* How it differs from the other's tensor of that name. */
+/* Write the difference to the other checkpoint's tensor of that name. */
 static void data_difference(sheet *s, const difference *d)
 {
     sheet_printf(s, ",\"x\":[\"%s%s\",%" PRIu64 ",",

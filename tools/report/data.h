@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * data.h: what page.js reads: tensors and their parts, as JSON in a script element that is no
- * program.
+ * data.h: declares the data for page.js: tensors and their parts, as JSON in a script element that
+ * browsers do not execute.
  *
  *     {"dtypes": [names], "roles": [names], "layers": [names], "used": files that hold elements,
  *      "files": [[path, bytes, bytes held]...], "tensors": [...]}
@@ -11,8 +11,8 @@
  * runs of flat parts one after the other in files file, file + 1 ... (-1: none), or "b": [[file,
  * start, count ... of each axis]...] boxes; "m": how many parts are left out of these.
  *
- * With statistics ("stats": true, "bins": STATS_HALF, "exponent": STATS_EXPONENT) it has "t":
- * [NaN, +Inf, -Inf, zeros, min, max, mean, std, norm, first bin, [counts]]; compared with another
+ * With statistics ("stats": true, "bins": STATS_HALF, "exponent": STATS_EXPONENT) it has "t": [NaN,
+ * +Inf, -Inf, zeros, min, max, mean, std, norm, first bin, [counts]]; compared with another
  * ("other": true) and not equal to it "x": [what differs, elements, largest distance or null].
  */
 #ifndef TOOLS_DATA_H

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * differ.c: what ckpt_diff tells, found again by name, in rows and columns.
- */
+/* differ.c: collects the differences that ckpt_diff reports, by name, in rows and columns. */
 #include "tools/report/differ.h"
 
 #include <math.h>
@@ -12,7 +10,7 @@
 #include "tools/cli/out.h"
 #include "tools/report/layers.h"
 
-/* Names in the order of their bytes, to find them. */
+/* Names sorted by their bytes, for searching. */
 typedef struct differ_name {
     const char *name;
     size_t at;
@@ -20,7 +18,7 @@ typedef struct differ_name {
 
 typedef struct differ_all {
     differ *out;
-    differ_name *names; /* sorted, without doubles */
+    differ_name *names; /* sorted, without duplicates */
     size_t n;
     const ckpt_run_opts *run;
 } differ_all;
@@ -31,7 +29,7 @@ unsigned differ_level(const difference *d)
 
     if (!(d->what & DIFFER_VALUES))
         return 0;
-    // of values that are compared by bits nobody knows how far they are apart
+    // values compared by bits have no distance
     if (d->max_abs < 0)
         return DIFFER_LEVELS;
     for (double limit = 1e-6; level < DIFFER_LEVELS && d->max_abs > limit; limit *= 100)
@@ -70,7 +68,7 @@ static int differ_by_name(const void *a, const void *b)
     return strcmp(((const differ_name *)a)->name, ((const differ_name *)b)->name);
 }
 
-/* The name's entry, or NULL. */
+/* Find the entry of a name, or NULL. */
 static difference *differ_find(const differ_all *all, const char *name)
 {
     const differ_name key = {.name = name};
@@ -80,7 +78,7 @@ static difference *differ_find(const differ_all *all, const char *name)
     return found ? &all->out->at[found->at] : NULL;
 }
 
-/* One difference; a name may have two, of its dtype and of its values. */
+/* Add one difference; a name may have two, of its dtype and of its values. */
 static int differ_one(void *ctx, const ckpt_difference *from)
 {
     differ_all *all = ctx;
@@ -102,7 +100,7 @@ static int differ_one(void *ctx, const ckpt_difference *from)
     return 0;
 }
 
-/* All names, each once: those of A, and what only B has. */
+/* Collect all names once: those of A, then those that only B has. */
 static int differ_names(differ_all *all, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
     size_t n_a = ckpt_map_count(a), n = n_a + ckpt_map_count(b), kept = 0;
@@ -119,7 +117,7 @@ static int differ_names(differ_all *all, const ckpt_map *a, const ckpt_map *b, c
         out->at[i].name = t->name;
     }
     qsort(all->names, n, sizeof *all->names, differ_order);
-    // of a name that both have, the first is that of A; B's others follow A's in B's order
+    // for names in both, keep A's entry; B's other entries follow in B's order
     for (size_t i = 0; i < n; i++) {
         if (kept > 0 && strcmp(all->names[kept - 1].name, all->names[i].name) == 0)
             out->at[all->names[i].at].name = NULL;
@@ -139,7 +137,7 @@ static int differ_names(differ_all *all, const ckpt_map *a, const ckpt_map *b, c
     return CKPT_OK;
 }
 
-/* The names that a list of layers was given, in their order: they are taken out of it. */
+/* Take the names out of a list of layers, in their order. */
 static char **differ_take(layers *l, size_t *n)
 {
     char **names = calloc(l->n ? l->n : 1, sizeof *names);
@@ -167,7 +165,7 @@ static int differ_place(differ *d, ckpt_err *err)
     if (!lost) {
         d->row = differ_take(&rows, &d->n_rows);
         d->column = differ_take(&columns, &d->n_columns);
-        // 2^40 cells are no picture, and calloc says so
+        // calloc fails if there are too many cells, which no picture could show
         d->cell = calloc(d->n_rows * d->n_columns + 1, sizeof *d->cell);
         lost = !d->row || !d->column || !d->cell;
     }
@@ -192,7 +190,7 @@ int differ_make(differ *out, const ckpt_map *a, const ckpt_map *b, const ckpt_ru
     if (rc == CKPT_OK)
         rc = ckpt_diff(a, b, &opts, differ_one, &all, err);
     if (rc == CKPT_EDIFFERS) {
-        // that is what was asked for
+        // differences are the expected result
         *err = (ckpt_err){0};
         rc = CKPT_OK;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * differ.h: two maps compared tensor by tensor, and set out by layer: a row for each layer, a
- * column for each name within layers.
+ * differ.h: declares the comparison of two maps by tensor, arranged by layer: a row per layer, a
+ * column per name within layers.
  */
 #ifndef TOOLS_DIFFER_H
 #define TOOLS_DIFFER_H
@@ -16,7 +16,7 @@ enum {
     DIFFER_VALUES = 16
 };
 
-/* One name of either map. */
+/* A name that is in either map. */
 typedef struct difference {
     const char *name;     /* its map's */
     unsigned what;        /* DIFFER_*; 0: equal */
@@ -26,25 +26,27 @@ typedef struct difference {
 } difference;
 
 typedef struct differ {
-    difference *at; /* of each tensor of A in its order, then of those that only B has */
+    difference *at; /* A's tensors in their order, then those that only B has */
     size_t n, n_a, n_different;
-    char **row, **column; /* names of layers, and of what is in them */
+    char **row, **column; /* names of layers, and names within layers */
     size_t n_rows, n_columns;
-    size_t *cell; /* of each row its columns: index in at, + 1; 0: there is none */
+    size_t *cell; /* per row and column: index in at, + 1; 0: none */
 } differ;
 
 enum { DIFFER_LEVELS = 5, DIFFER_WORD = 24 };
 
-/* How far values are apart: 0 (not at all) to DIFFER_LEVELS, by powers of 100 from 1e-6 to 1. */
+/* The degree of a difference: 0 (equal) to DIFFER_LEVELS, by powers of 100 from 1e-6 to 1. */
 unsigned differ_level(const difference *d);
 
-/* "=", "2.4e-05", "bits", "only A", "only B", "shape", "dtype"; buf is returned. */
+/*
+ * Format a difference: "=", "2.4e-05", "bits", "only A", "only B", "shape", "dtype"; returns buf.
+ */
 const char *differ_word(char buf[DIFFER_WORD], const difference *d);
 
 /*
  * Compare two maps, streaming.
  *
- * Errors   CKPT_ECANCELED, CKPT_ELIMIT; those of ckpt_diff, but that they differ is none
+ * Errors   CKPT_ECANCELED, CKPT_ELIMIT; those of ckpt_diff, except that a difference is none
  */
 int differ_make(differ *out, const ckpt_map *a, const ckpt_map *b, const ckpt_run_opts *run,
                 ckpt_err *err);

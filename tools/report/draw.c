@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * draw.c: the frame of all pictures, time line and layers.
- */
+/* draw.c: draws the frame of all pictures, the time line, and layers. */
 #include "tools/report/draw.h"
 
 #include <inttypes.h>
@@ -14,10 +12,10 @@ enum {
     DRAW_TAG_TOP = 44,
     DRAW_TAG_HEIGHT = 110, /* of the highest bar */
     DRAW_TAG_NAME = 10,
-    DRAW_TAG_LABELS = 24, /* more tags than these are not all labelled */
+    DRAW_TAG_LABELS = 24, /* with more tags, only some have labels */
     DRAW_ROW = 18,
     DRAW_MOST_LAYERS = 300,
-    DRAW_LABEL = 250 /* room for the names of layers */
+    DRAW_LABEL = 250 /* width for names of layers */
 };
 
 void draw_begin(sheet *s, double height, const char *title, bool alone)
@@ -43,7 +41,7 @@ void draw_end(sheet *s)
     sheet_printf(s, "</svg>\n");
 }
 
-/* The colour of a dtype: a class from 0 to 7. */
+/* The colour of a dtype, as a class from 0 to 7. */
 static unsigned draw_dtype(ckpt_dtype d)
 {
     switch (ckpt_dtype_bits(d)) {
@@ -69,18 +67,18 @@ static const char *draw_state_class(ckpt_tag_health h)
     return h == CKPT_TAG_WHOLE ? "good" : h == CKPT_TAG_UNKNOWN ? "dim" : "bad";
 }
 
-/* A sign for those who do not see colours. */
+/* A sign for the state, in addition to the colour, for colour-blind readers. */
 static const char *draw_state_sign(ckpt_tag_health h)
 {
     return h == CKPT_TAG_WHOLE ? "\u2713" : h == CKPT_TAG_UNKNOWN ? "?" : "\u2717";
 }
 
-/* The end of a name: what tells tags apart. */
+/* The end of a name, in which tags differ. */
 static const char *draw_end_of(const char *name)
 {
     size_t n = strlen(name), at = n > DRAW_TAG_NAME ? n - DRAW_TAG_NAME : 0;
 
-    // not in the middle of a character
+    // do not cut within a UTF-8 character
     while (at < n && ((unsigned char)name[at] & 0xc0) == 0x80)
         at++;
     return name + at;
@@ -140,7 +138,7 @@ void draw_timeline(sheet *s, const tags *t, bool alone)
 
 /* ---- layers ---- */
 
-/* Which colour is which dtype. */
+/* Draw the colours of the dtypes. */
 static void draw_legend(sheet *s, const layers *l)
 {
     double x = DRAW_LABEL + 10;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * draw_map.c: which file holds what, as SVG.
- */
+/* draw_map.c: draws the distribution of tensors over files as SVG. */
 #include <stdio.h>
 
 #include "tools/report/draw.h"
@@ -15,7 +13,7 @@ enum {
 typedef struct chart_parts {
     sheet *s;
     const ckpt_tensor *t;
-    double x, wide, row; /* of the tensor; height of a file */
+    double x, wide, row; /* left edge and width of the tensor; height of a file */
     uint64_t done;       /* elements that were drawn */
     unsigned colour;
 } chart_parts;
@@ -29,7 +27,7 @@ static void chart_rect(const chart_parts *d, double from, double to, double file
                  h > 0.4 ? h : 0.4);
 }
 
-/* The box's place along its last axis that is cut. */
+/* Draw a box at its position along the last axis that is divided. */
 static void chart_box(const chart_parts *d, const part_run *run)
 {
     const ckpt_extent *e = run->box;
@@ -65,7 +63,7 @@ static void chart_run(void *ctx, const part_run *run)
                one = (double)run->count / all * d->wide, top = 30 + run->file * d->row;
         double to = from + one * n, most = d->x + d->wide;
         to = to > most ? most : to;
-        // a step is far less than a pixel: a band from the first part to the last
+        // a step is much less than a pixel, so draw a band from the first part to the last
         one = one < 0.5 ? 0.5 : one;
         sheet_printf(d->s,
                      "<polygon class=\"m%u\" points=\"%.2f,%.2f %.2f,%.2f %.2f,%.2f %.2f,%.2f\"/>",

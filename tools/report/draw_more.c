@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * draw_more.c: curves and differences as SVG.
- */
+/* draw_more.c: draws curves and differences as SVG. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,9 +8,9 @@
 
 enum {
     PLOT_LEFT = 80,
-    PLOT_HEIGHT = 130, /* of one chart, and with its title and steps: */
+    PLOT_HEIGHT = 130, /* of one chart; then with its title and steps: */
     PLOT_ROOM = 190,
-    PLOT_BUCKETS = 800, /* of more points each bucket's least and greatest are drawn */
+    PLOT_BUCKETS = 800, /* with more points, each bucket's minimum and maximum are drawn */
     PLOT_MARKS = 100,
     HEAT_LEFT = 250,
     HEAT_TOP = 150,
@@ -29,8 +27,8 @@ typedef struct plot {
     const curve *of;
     double top;
     bool log;       /* by powers of ten */
-    bool down;      /* the pen is on the paper */
-    int64_t before; /* the step of the last point */
+    bool down;      /* a line has been begun */
+    int64_t before; /* step of the last point */
 } plot;
 
 static double plot_x(const plot *p, int64_t step)
@@ -55,7 +53,7 @@ static double plot_y(const plot *p, double value)
     return p->top + PLOT_HEIGHT * (1 - part);
 }
 
-/* The next point of the line, which is broken where a run began anew. */
+/* Draw the next point.  The line is broken if the step goes back, because the run was resumed. */
 static void plot_point(plot *p, int64_t step, double value)
 {
     bool on = p->down && step >= p->before;
@@ -65,7 +63,7 @@ static void plot_point(plot *p, int64_t step, double value)
     p->before = step;
 }
 
-/* Points from..to-1: one by one, or where they are many as least and greatest. */
+/* Draw points from..to-1: one by one, or, if there are many, minimum and maximum. */
 static void plot_bucket(plot *p, size_t from, size_t to)
 {
     double least = (double)INFINITY, most = -(double)INFINITY;
@@ -97,7 +95,7 @@ static void plot_line(plot *p)
         plot_bucket(p, i, i + per < p->of->n ? i + per : p->of->n);
     sheet_printf(p->s, "\"/>\n");
     if (p->of->n - p->of->n_gaps == 1 || per == 1) {
-        // what stands alone is no line
+        // a single point has no line, so draw a circle
         for (size_t i = 0; i < p->of->n && p->of->n <= 60; i++) {
             if (isfinite(p->of->at[i].value))
                 sheet_printf(p->s, "<circle class=\"bar\" cx=\"%.1f\" cy=\"%.1f\" r=\"2\"/>",
@@ -116,7 +114,7 @@ static void plot_line(plot *p)
     }
 }
 
-/* A line across, with its value. */
+/* Draw a horizontal line with its value. */
 static void plot_grid(const plot *p, double part)
 {
     const curve *of = p->of;

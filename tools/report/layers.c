@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * layers.c: names to layers, and sums.
- */
+/* layers.c: sorts tensor names into layers, and sums them up. */
 #include "tools/report/layers.h"
 
 #include <stdlib.h>
@@ -42,7 +40,7 @@ static uint64_t layers_hash(const char *name, size_t n)
     return h;
 }
 
-/* The place in the table for a name: that of its layer, or a free one. */
+/* Find the slot of a name: that of its layer, or a free one. */
 static size_t *layers_slot(const layers *l, const char *name, size_t n)
 {
     size_t i = (size_t)layers_hash(name, n) & (l->n_slots - 1);
@@ -56,7 +54,7 @@ static size_t *layers_slot(const layers *l, const char *name, size_t n)
     return &l->slot[i];
 }
 
-/* Twice the room, when half of it is used. */
+/* Double the tables when half of the slots are used. */
 static bool layers_grow(layers *l)
 {
     size_t n_slots = l->n_slots ? 2 * l->n_slots : 64;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layers.h: the tensors of a map by layer: what of it is of which dtype.
+ * layers.h: declares the tensors of a map by layer, with bytes per dtype.
  *
- * A layer is what the name says up to its first part that is a number ("model.layers.7"); of names
- * without one, all but the last part ("transformer.wte").
+ * A layer's name is the tensor's name up to its first numeric part ("model.layers.7"); names
+ * without one use all but the last part ("transformer.wte").
  */
 #ifndef TOOLS_LAYERS_H
 #define TOOLS_LAYERS_H
@@ -12,32 +12,30 @@
 
 typedef struct layer {
     char *name;
-    uint64_t n_tensors, n_elems, n_bytes; /* tied names have elements and bytes of their own not */
+    uint64_t n_tensors, n_elems, n_bytes; /* tied names count only as tensors */
     uint64_t bytes_of[CKPT_N_DTYPES];
 } layer;
 
 typedef struct layers {
-    layer *at; /* in the order in which the map has them first */
+    layer *at; /* in the order of their first tensors */
     size_t n;
-    uint32_t *of;                                 /* of each tensor of the map */
-    uint64_t bytes_of[CKPT_N_DTYPES], most_bytes; /* of all; of the largest layer */
-    size_t *slot;                                 /* by hash of the name: index + 1 */
+    uint32_t *of;                                 /* layer of each tensor of the map */
+    uint64_t bytes_of[CKPT_N_DTYPES], most_bytes; /* of all layers; of the largest layer */
+    size_t *slot;                                 /* hash table of names: index + 1 */
     size_t n_slots;
 } layers;
 
-/* How many bytes of a tensor's name are its layer's. */
+/* Length of the layer's name within a tensor's name. */
 size_t layer_of(const char *name);
 
-/* What of a tensor's name stands behind its layer, without the dot: "attn.weight"; "": nothing. */
+/* The rest of a tensor's name after its layer, without the dot: "attn.weight"; may be "". */
 const char *layer_rest(const char *name);
 
-/* Sort a map's tensors.  Errors: CKPT_ELIMIT */
+/* Sort a map's tensors into layers.  Errors: CKPT_ELIMIT */
 int layers_make(layers *out, const ckpt_map *map, ckpt_err *err);
 void layers_free(layers *l);
 
-/*
- * The layer with the first n bytes of a name, added if it is not there; SIZE_MAX: out of memory.
- */
+/* Find the layer with the first n bytes of a name, or add it; SIZE_MAX: out of memory. */
 size_t layers_find(layers *l, const char *name, size_t n);
 
 #endif

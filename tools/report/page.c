@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * page.c: sections of the page, one after the other.
+ * page.c: writes the sections of the page, one after the other.
  *
- * What can be said without a program is plain HTML: facts, tags, layers.  Tensors and the map are
- * made by page.js from the data at the end, so that many thousands of them stay small.
+ * Sections that need no script are plain HTML: facts, tags, layers.  page.js makes the tensors and
+ * the map from the data at the end, so that the page stays small with many thousands of tensors.
  */
 #include "tools/report/page.h"
 
@@ -207,7 +207,7 @@ static void page_layers(sheet *s, const layers *l)
     sheet_printf(s, "</tbody></table></div></details></section>\n");
 }
 
-/* ---- what page.js fills ---- */
+/* ---- sections that page.js fills ---- */
 
 static void page_map(sheet *s, const parts *p)
 {

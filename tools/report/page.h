@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * page.h: the whole report as one HTML page.
- */
+/* page.h: declares the whole report as one HTML page. */
 #ifndef TOOLS_PAGE_H
 #define TOOLS_PAGE_H
 
@@ -13,21 +11,21 @@
 #include "tools/report/stats.h"
 #include "tools/report/tags.h"
 
-/* What a page is about; parts that are NULL, or empty, have no section. */
+/* Contents of a page; NULL or empty parts have no section. */
 typedef struct page {
     const char *path;    /* as it was given */
-    const char *trouble; /* why the checkpoint could not be opened; NULL: it was */
+    const char *trouble; /* why the checkpoint could not be opened; NULL: it is open */
     const ckpt_map *map; /* NULL: it could not be opened */
     const tags *run;
     const layers *layers;
     parts *parts;
     const stats *stats;
-    const char *other; /* the path that it is compared with, and how they differ */
+    const char *other; /* path of the other checkpoint; the differences */
     const differ *differ;
     const curves *curves;
 } page;
 
-/* Write it; whether it could be written, the sheet knows. */
+/* Write the page; the sheet keeps write errors. */
 void page_write(sheet *s, const page *p);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * parts.c: extents to runs over files that are sorted by rank.
- */
+/* parts.c: converts extents to runs over files that are sorted by rank. */
 #define _GNU_SOURCE /* strverscmp */
 #include "tools/report/parts.h"
 
@@ -10,7 +8,7 @@
 
 #include "tools/cli/out.h"
 
-/* Files that hold tensors first; then by name, "rank_2" before "rank_10". */
+/* Order files: those with tensors first, then by name, "rank_2" before "rank_10". */
 static int parts_order(const void *a, const void *b)
 {
     const part_file *x = a, *y = b;
@@ -25,7 +23,7 @@ static int parts_by_path(const void *a, const void *b)
     return strcmp(((const part_file *)a)->path, ((const part_file *)b)->path);
 }
 
-/* Room for a source's number. */
+/* Make room for a source's number. */
 static bool parts_room(parts *p, uint32_t source)
 {
     size_t n = p->n_sources ? p->n_sources : 64;
@@ -43,7 +41,7 @@ static bool parts_room(parts *p, uint32_t source)
     return true;
 }
 
-/* The file of an extent, by path while they are sorted so; once for each source. */
+/* Find the file of an extent, once per source; binary search by path if they are sorted. */
 static uint32_t parts_look(parts *p, const ckpt_extent *e, bool sorted)
 {
     const char *path, *record;
@@ -73,7 +71,7 @@ static uint64_t parts_count(const ckpt_extent *e)
     return n;
 }
 
-/* Which files hold something, and how much: one look at all extents. */
+/* Find the files that hold tensors, and their bytes, in one pass over all extents. */
 static void parts_measure(parts *p)
 {
     for (size_t i = 0; i < ckpt_map_count(p->map); i++) {
@@ -91,7 +89,7 @@ static void parts_measure(parts *p)
     }
 }
 
-/* Sort files as people count them, and let sources follow. */
+/* Sort files with numbers in numeric order, and update the sources. */
 static int parts_sort(parts *p, ckpt_err *err)
 {
     size_t n = p->n_files;
@@ -140,7 +138,7 @@ void parts_free(parts *p)
     *p = (parts){0};
 }
 
-/* All extents are flat, and follow each other from element 0 on. */
+/* True if all extents are flat and follow each other from element 0 on. */
 static bool parts_flat(const ckpt_tensor *t)
 {
     uint64_t next = 0;
@@ -169,7 +167,7 @@ uint64_t parts_each(parts *p, const ckpt_tensor *t, uint64_t most, part_fn fn, v
         uint64_t n = parts_count(e);
         bool last = done + n == t->n_elems;
         done += n;
-        // the next file has as much, or the rest
+        // the next file has as many elements, or the rest
         if (flat && run.n && f != PARTS_NO_FILE && f == run.file + run.n &&
             (n == run.count || (last && n < run.count))) {
             run.n++;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * scan.c: the grammar of RFC 8259, and Python's NaN, Infinity and -Infinity.
- */
+/* scan.c: implements the grammar of RFC 8259, plus Python's NaN, Infinity and -Infinity. */
 #include "tools/report/scan.h"
 
 #include <math.h>
@@ -26,7 +24,7 @@ const char *scan_name(scan_is is)
     return names[is];
 }
 
-/* The next byte that is no white space, or EOF. */
+/* Read the next byte that is not white space, or EOF. */
 static int scan_byte(scan *s)
 {
     int c;
@@ -47,7 +45,7 @@ static int scan_bad(const scan *s, int c, const char *wanted, ckpt_err *err)
                 s->path, s->line, (unsigned)c, wanted);
 }
 
-/* A string, behind its quote; its beginning is kept. */
+/* Read a string after its quote; only its beginning is kept. */
 static int scan_string(scan *s, ckpt_err *err)
 {
     size_t n = 0;
@@ -72,7 +70,7 @@ static int scan_string(scan *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A spelling that JSON has: no "+1", ".5", "01", "0x1". */
+/* True for spellings that JSON allows: no "+1", ".5", "01", "0x1". */
 static bool scan_is_number(const char *t)
 {
     t += *t == '-';
@@ -96,7 +94,7 @@ static bool scan_is_number(const char *t)
     return !*t;
 }
 
-/* A number or a word that begins with c. */
+/* Read a number or a word that begins with c. */
 static int scan_word(scan *s, int c, ckpt_err *err)
 {
     static const struct {
@@ -134,7 +132,7 @@ static int scan_word(scan *s, int c, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A value that begins with c. */
+/* Read a value that begins with c. */
 static int scan_value(scan *s, int c, ckpt_err *err)
 {
     s->value = false;

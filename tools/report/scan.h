@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scan.h: JSON, token by token, from a file of any length: one document, or one a line.
+ * scan.h: declares reading JSON token by token from a file of any length: one document, or one per
+ * line.
  *
- * Not cJSON: that keeps whole documents, and refuses the NaN and Infinity that Python writes.
+ * cJSON cannot be used, because it keeps whole documents in memory, and refuses the NaN and
+ * Infinity that Python writes.
  */
 #ifndef TOOLS_SCAN_H
 #define TOOLS_SCAN_H
@@ -14,11 +16,11 @@
 enum { SCAN_TEXT = 64, SCAN_DEPTH = 64 };
 
 typedef enum scan_is {
-    SCAN_END, /* of the file, between documents */
+    SCAN_END, /* end of the file, between documents */
     SCAN_OBJECT,
     SCAN_LIST,
-    SCAN_CLOSED, /* the end of an object or list */
-    SCAN_KEY,    /* text is its beginning; the value is the next token */
+    SCAN_CLOSED, /* end of an object or list */
+    SCAN_KEY,    /* text is the key's beginning; the value is the next token */
     SCAN_STRING, /* text is its beginning */
     SCAN_NUMBER,
     SCAN_TRUE,
@@ -26,27 +28,27 @@ typedef enum scan_is {
     SCAN_NULL
 } scan_is;
 
-/* Zeroed but for file, path (for messages) and line (1). */
+/* Zero it except for file, path (for messages) and line (1). */
 typedef struct scan {
     FILE *file;
     const char *path;
     size_t line;
     scan_is is;           /* the last token */
     double number;        /* NaN and infinities too */
-    char text[SCAN_TEXT]; /* cut where it is longer; escapes stay as they are */
+    char text[SCAN_TEXT]; /* truncated if longer; escapes stay unchanged */
     unsigned depth;
-    char open[SCAN_DEPTH]; /* '{' or '[' */
-    bool value;            /* a value must follow: behind a key's colon */
+    char open[SCAN_DEPTH]; /* the innermost container has a member: a comma must follow */
+    bool value;            /* a value must follow, after a key's colon */
     bool member;           /* the innermost has a member: a comma comes before the next */
 } scan;
 
-/* The next token.  Errors: CKPT_EFORMAT, with the line; CKPT_EIO */
+/* Read the next token.  Errors: CKPT_EFORMAT, with the line; CKPT_EIO */
 int scan_next(scan *s, ckpt_err *err);
 
-/* If the last token opened something, pass over all of it. */
+/* If the last token opened a container, skip all of it. */
 int scan_rest(scan *s, ckpt_err *err);
 
-/* "a string", "an object", for messages. */
+/* Name a token in a message: "a string", "an object". */
 const char *scan_name(scan_is is);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * sections.c: training and differences as HTML.
- */
+/* sections.c: writes training curves and differences as HTML. */
 #include "tools/report/sections.h"
 
 #include <inttypes.h>
@@ -10,7 +8,7 @@
 #include "tools/report/draw.h"
 
 enum {
-    SECTION_COLUMNS = 40, /* more names in layers than these are no table, but a list */
+    SECTION_COLUMNS = 40, /* with more names, use a list instead of a table */
     SECTION_LIST = 500,
     SECTION_GAPS = 20
 };
@@ -22,7 +20,7 @@ static void section_cell(sheet *s, double x)
     sheet_printf(s, "<td class=\"n\">%.6g</td>", x);
 }
 
-/* Where it is not finite. */
+/* List the steps at which a curve is not finite. */
 static void section_gaps(sheet *s, const curve *c)
 {
     size_t told = 0;
@@ -76,7 +74,7 @@ void section_curves(sheet *s, const curves *c)
 
 /* ---- differences ---- */
 
-/* A cell of the heat map. */
+/* Write a cell of the heat map. */
 static void section_heat(sheet *s, const differ *d, size_t cell)
 {
     char word[DIFFER_WORD];
@@ -119,7 +117,7 @@ static void section_grid(sheet *s, const differ *d)
     sheet_printf(s, "</tbody></table></div>\n");
 }
 
-/* The tensors that differ, one a line. */
+/* List the tensors that differ, one per line. */
 static void section_list(sheet *s, const differ *d)
 {
     size_t told = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sections.h: sections of the page that not every report has: how the training went, and how
- * another checkpoint differs.
+ * sections.h: declares the optional sections of the page: training curves, and differences to
+ * another checkpoint.
  */
 #ifndef TOOLS_SECTIONS_H
 #define TOOLS_SECTIONS_H
@@ -10,10 +10,10 @@
 #include "tools/report/differ.h"
 #include "tools/report/sheet.h"
 
-/* Curves, and a table that says them in numbers. */
+/* Write the curves, and a table of their numbers. */
 void section_curves(sheet *s, const curves *c);
 
-/* The differences to the checkpoint at `other`, by layer, and a list. */
+/* Write the differences to the checkpoint at `other`, by layer, and as a list. */
 void section_differences(sheet *s, const differ *d, const char *other);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * sheet.c: one file, escaped, complete or not there.
- */
+/* sheet.c: writes one file with escaped text, which appears only when it is complete. */
 #define _GNU_SOURCE /* O_CLOEXEC */
 #include "tools/report/sheet.h"
 #include "libckpt/base/hidden.h"
@@ -67,7 +65,7 @@ int sheet_open(sheet *s, const char *path, bool force, ckpt_err *err)
     *s = (sheet){.path = strdup(path), .temp = malloc(room), .force = force};
     if (!s->path || !s->temp)
         return fail(err, CKPT_ELIMIT, "out of memory");
-    // the names that `ckpt clean` knows, should this end before its time
+    // use names that `ckpt clean` recognizes, in case this process is killed
     for (unsigned k = 0; fd < 0 && k < SHEET_TRIES; k++) {
         (void)snprintf(s->temp, room, "%.*s.%s.ckpt-%06x.tmp", (int)(name - path), path, name,
                        ((unsigned)getpid() * 64 + k) & 0xffffff);
@@ -77,7 +75,7 @@ int sheet_open(sheet *s, const char *path, bool force, ckpt_err *err)
     }
     s->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (s->file) {
-        // `ckpt clean` leaves alone what somebody has locked
+        // by the lock `ckpt clean` sees that the file is in use
         (void)flock(fd, LOCK_EX | LOCK_NB);
         return CKPT_OK;
     }
@@ -91,14 +89,14 @@ int sheet_open(sheet *s, const char *path, bool force, ckpt_err *err)
     return fail(err, CKPT_EIO, "%s: cannot be written: %s", path, strerror(sys));
 }
 
-/* The folder's own entry, on the disk: without this a power cut may take the name back. */
+/* Sync the folder, because otherwise a power cut may lose the file's name. */
 static void sheet_sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
-    // some file systems cannot, and nobody can help that
+    // some file systems do not support it; ignore that
     if (fd >= 0) {
         (void)fsync(fd);
         (void)close(fd);
@@ -106,7 +104,10 @@ static void sheet_sync_folder(const char *path)
     free(folder);
 }
 
-/* Give it its name: a link fails where a rename would replace what has come meanwhile. */
+/*
+ * Give the file its name.  A link fails if another file has that name now, while a rename would
+ * replace it.
+ */
 static int sheet_name(sheet *s, ckpt_err *err)
 {
     struct stat st;
@@ -142,7 +143,7 @@ void sheet_drop(sheet *s)
 {
     if (s->file)
         (void)fclose(s->file);
-    // of a link that was made, the name goes and the file stays
+    // after a link, this removes only the temporary name
     if (s->temp)
         (void)unlink(s->temp);
     free(s->temp);
@@ -176,7 +177,7 @@ void sheet_printf(sheet *s, const char *fmt, ...)
         s->n_bytes += (uint64_t)n;
 }
 
-/* Bytes of one character that is shown; 0: it is not, and *hidden bytes are \xNN each. */
+/* Length of a visible character; 0: it is hidden, and *hidden bytes become \xNN each. */
 static size_t sheet_shown(const char *text, size_t *hidden)
 {
     size_t n = text_utf8(text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stats.c: elements to sums, in constant memory.
+ * stats.c: computes statistics of elements in constant memory.
  *
- * Sums of squares about 0 would lose a small deviation from a large mean, so each block has its own
- * mean, and blocks are joined as Chan, Golub and LeVeque do ("Updating formulae and a pairwise
+ * Sums of squares about 0 would lose a small deviation from a large mean.  So each block has its
+ * own mean, and blocks are merged as by Chan, Golub and LeVeque ("Updating formulae and a pairwise
  * algorithm for computing sample variances", 1979).
  */
 #include "tools/report/stats.h"
@@ -19,7 +19,7 @@
 
 enum { STATS_BLOCK = 1 << 16, STATS_JOBS = 8, STATS_WIDEST = 16 };
 
-/* Above this a square may not be a double. */
+/* Above this, a square may overflow a double. */
 #define STATS_LARGE 1e150
 
 /* The sums of one tensor. */
@@ -30,7 +30,7 @@ typedef struct stats_sum {
     uint64_t bin[STATS_BINS];
 } stats_sum;
 
-/* What threads share: which tensor is next, how far they are, what went wrong. */
+/* The threads' shared state: the next tensor, progress, the failure. */
 typedef struct stats_work {
     pthread_mutex_t lock;
     const ckpt_map *map;
@@ -65,7 +65,7 @@ static void stats_count(tensor_stats *t, stats_sum *s, double x)
     s->bin[bits >> 63 ? STATS_HALF - 1 - p : STATS_HALF + p]++;
 }
 
-/* Sums of the n finite elements of a block, joined with those of the blocks before. */
+/* Sum up the n finite elements of a block, and merge them with the earlier blocks. */
 static void stats_join(stats_sum *s, const double *x, size_t n, double least, double most)
 {
     bool large = least < -STATS_LARGE || most > STATS_LARGE;
@@ -97,7 +97,7 @@ static void stats_join(stats_sum *s, const double *x, size_t n, double least, do
     s->n += n;
 }
 
-/* Count a block, and join what is finite in it; the block is used up. */
+/* Count a block, and add its finite elements; overwrites the block. */
 static void stats_block(tensor_stats *t, stats_sum *s, double *x, size_t n)
 {
     double least = (double)INFINITY, most = -(double)INFINITY;
@@ -118,7 +118,7 @@ static void stats_block(tensor_stats *t, stats_sum *s, double *x, size_t n)
 
 /* ---- one tensor ---- */
 
-/* Its elements as doubles: the library's, or one by one. */
+/* True if the library can convert the elements to double; otherwise they are decoded one by one. */
 static bool stats_widens(const ckpt_tensor *t)
 {
     return ckpt_dtype_converts(CKPT_F64, t->dtype);
@@ -132,7 +132,7 @@ static bool stats_are_numbers(const ckpt_tensor *t)
                          is == SCALAR_BOOL || (is == SCALAR_NONE && stats_widens(t)));
 }
 
-/* n elements from `first` on, as doubles in x; raw is room for them as they are. */
+/* Read n elements from `first` on as doubles into x; raw is memory for their own form. */
 static int stats_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, size_t n, double *x,
                       void *raw, ckpt_err *err)
 {
@@ -148,7 +148,7 @@ static int stats_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, size
     return rc;
 }
 
-/* From sums to what is told. */
+/* Compute the results from the sums. */
 static int stats_finish(tensor_stats *t, const stats_sum *s, ckpt_err *err)
 {
     unsigned last = STATS_BINS;
@@ -172,7 +172,7 @@ static int stats_finish(tensor_stats *t, const stats_sum *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* n bytes more are done; not CKPT_OK: stop. */
+/* Report n more bytes; a code other than CKPT_OK means stop. */
 static int stats_step(stats_work *w, uint64_t n, ckpt_err *err)
 {
     (void)pthread_mutex_lock(&w->lock);
@@ -185,7 +185,7 @@ static int stats_step(stats_work *w, uint64_t n, ckpt_err *err)
     return rc;
 }
 
-/* What n of its elements take, for progress: elements of packed types have parts of bytes. */
+/* Bytes of n elements, for progress; packed elements have fractions of bytes. */
 static uint64_t stats_bytes(const ckpt_tensor *t, size_t n)
 {
     return (uint64_t)((double)ckpt_tensor_bytes(t) * (double)n / (double)t->n_elems);
@@ -216,7 +216,7 @@ static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void
 
 /* ---- threads ---- */
 
-/* The next tensor; false: there is none, or something went wrong. */
+/* Get the next tensor; false: none is left, or there was a failure. */
 static bool stats_next(stats_work *w, size_t *i)
 {
     (void)pthread_mutex_lock(&w->lock);
@@ -227,7 +227,7 @@ static bool stats_next(stats_work *w, size_t *i)
     return more;
 }
 
-/* The first failure is the one that is told. */
+/* Record a failure; only the first one is reported. */
 static void stats_fail(stats_work *w, int rc, const ckpt_err *err)
 {
     (void)pthread_mutex_lock(&w->lock);
@@ -263,7 +263,7 @@ static void *stats_thread(void *ctx)
     return NULL;
 }
 
-/* As many threads as can be had, and this one. */
+/* Run in as many threads as possible, and in this one. */
 static void stats_run(stats_work *w)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

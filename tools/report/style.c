@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * style.c: the page's style and program, as the build made them into strings, and their hashes.
+ * style.c: writes the page's style and script, which the build made into strings, and their hashes.
  */
 #include "tools/report/style.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* picture_css, page_css, page_js: lines; SHA-256 of what stands in the elements, in hexadecimal */
+/* picture_css, page_css, page_js: lines; SHA-256 of the elements' contents, in hexadecimal */
 #include "tools/report/style.inc"
 
 static void style_lines(sheet *s, const char *const *line)
@@ -36,7 +36,7 @@ void style_script(sheet *s)
     sheet_printf(s, "</script>\n");
 }
 
-/* A hash as the policy has it: base64. */
+/* Write a hash in the policy's form: base64. */
 static void style_hash(sheet *s, const char *hex)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -48,7 +48,7 @@ static void style_hash(sheet *s, const char *hex)
         for (n += 8; n >= 6; n -= 6)
             sheet_put(s, &digits[bits >> (n - 6) & 63], 1);
     }
-    // 32 bytes leave two bits and one sign of nothing
+    // 32 bytes leave two bits and one '=' of padding
     sheet_put(s, &digits[bits << (6 - n) & 63], 1);
     sheet_printf(s, "='");
 }

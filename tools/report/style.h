@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * style.h: the files picture.css, page.css and page.js of this folder, which the build puts into
- * the program.
+ * style.h: declares the files picture.css, page.css and page.js of this folder, which the build
+ * puts into the program.
  */
 #ifndef TOOLS_STYLE_H
 #define TOOLS_STYLE_H
 
 #include "tools/report/sheet.h"
 
-/* picture.css: what the classes of pictures look like. */
+/* Write picture.css: the appearance of the pictures' classes. */
 void style_picture(sheet *s);
 
 /*
- * The elements style (picture.css and page.css) and script (page.js), which the policy of
- * style_policy allows by their hashes and nothing else.
+ * Write the elements style (picture.css and page.css) and script (page.js).  style_policy allows
+ * only these, by their hashes.
  */
 void style_page(sheet *s);
 void style_script(sheet *s);
 
-/* The Content-Security-Policy of a page: its own style and script, and nothing else. */
+/* Write the Content-Security-Policy of a page, which allows only its own style and script. */
 void style_policy(sheet *s);
 
 #endif

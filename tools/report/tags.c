@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tags.c: copies of what ckpt_doctor tells.
- */
+/* tags.c: copies the results of ckpt_doctor. */
 #include "tools/report/tags.h"
 
 #include <stdlib.h>
@@ -16,7 +14,7 @@ const char *tags_state(ckpt_tag_health health)
     return names[health];
 }
 
-/* One more element at the end of an array, zeroed; NULL: memory is exhausted. */
+/* Append a zeroed element to an array; NULL: out of memory. */
 static void *tags_more(tags *t, void **array, size_t *n, size_t size)
 {
     char *p = realloc(*array, (*n + 1) * size);
@@ -61,7 +59,10 @@ static int tags_keep(void *ctx, const ckpt_tag *from)
     return t->lost;
 }
 
-/* The tag that a run calls its newest whole one: its name with or without the run's in front. */
+/*
+ * True if the tag is the one that its run calls the newest whole one (with or without the run's
+ * name).
+ */
 static bool tags_is(const tag *t, const ckpt_run_health *run)
 {
     size_t n = strlen(t->name), m = run->newest ? strlen(run->newest) : 0;
@@ -92,7 +93,7 @@ static int tags_keep_run(void *ctx, const ckpt_run_health *from)
     return t->lost;
 }
 
-/* What a tag is ordered by: its step, or else the number that its name ends with. */
+/* The sort key of a tag: its step, or else the number at the end of its name. */
 static int64_t tags_when(const tag *t)
 {
     size_t n = strlen(t->name), at = n;
@@ -107,7 +108,7 @@ static int64_t tags_when(const tag *t)
     return at < n ? step : -1;
 }
 
-/* Put each tag behind the older ones of its run; those of one step stay as they are. */
+/* Sort each run's tags, oldest first; tags of the same step keep their order. */
 static void tags_sort(tags *t)
 {
     for (size_t i = 1; i < t->n; i++) {
@@ -127,7 +128,8 @@ int tags_make(tags *out, const char *path, const ckpt_run_opts *run, ckpt_err *e
     ckpt_err said = {0};
 
     *out = (tags){0};
-    // which tag is ill and why is among what is kept; a file has no tags, and no one asked for them
+    // the copies contain damaged tags and reasons; for a file there are no tags, which is no error
+    // here
     int rc = ckpt_doctor(path, &opts, &said);
     if (out->lost || rc == CKPT_ELIMIT)
         return fail(err, CKPT_ELIMIT, "out of memory");

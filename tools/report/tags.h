@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tags.h: the checkpoints of a run, kept as the library tells of them (ckpt_doctor).
- */
+/* tags.h: declares the checkpoints of a run, copied from the library's report (ckpt_doctor). */
 #ifndef TOOLS_TAGS_H
 #define TOOLS_TAGS_H
 
@@ -15,18 +13,18 @@ typedef struct tag {
     uint32_t world; /* 0: not known */
     uint64_t n_bytes;
     bool is_latest, is_universal;
-    bool is_newest; /* the newest whole one of its run */
+    bool is_newest; /* the newest whole tag of its run */
     size_t run;
 } tag;
 
-/* What is said of a run's pointer, where it has one. */
+/* The state of a run's pointer, if it has one. */
 typedef struct tags_run {
     char *name, *pointer, *latest, *newest, *reason;
     bool good; /* it names a whole tag */
 } tags_run;
 
 typedef struct tags {
-    tag *at; /* the oldest first, run by run */
+    tag *at; /* run by run, the oldest first */
     tags_run *run;
     size_t n, n_runs;
     uint64_t most_bytes; /* of the largest */
@@ -34,14 +32,14 @@ typedef struct tags {
 } tags;
 
 /*
- * Look at the tags of a run.  What is no run has none, and that is no error here.
+ * Read the tags of a run.  A path that is no run has none, which is no error.
  *
  * Errors   CKPT_ELIMIT, CKPT_ECANCELED
  */
 int tags_make(tags *out, const char *path, const ckpt_run_opts *run, ckpt_err *err);
 void tags_free(tags *t);
 
-/* "complete", "partial", "damaged", "mixed", "unknown". */
+/* Names of states: "complete", "partial", "damaged", "mixed", "unknown". */
 const char *tags_state(ckpt_tag_health health);
 
 #endif

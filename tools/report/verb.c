@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verb.c: ckpt report: a checkpoint, and the run that it is of, as a page or a picture.
+ * verb.c: implements ckpt report: a checkpoint and its run as a page or a picture.
  *
- * What can be refused is refused before anything is read; the output gets its name when it is
+ * All checks of options come before the first read, and the output gets its name when it is
  * complete.
  */
 #include <inttypes.h>
@@ -18,9 +18,9 @@
 
 #define PICTURES "timeline|layers|map|curves|differences"
 
-/* All that a report is made of. */
+/* The contents of a report. */
 typedef struct report_all {
-    ckpt_map *map, *other, *again; /* again: the first, read as the floats that it means */
+    ckpt_map *map, *other, *again; /* again: the first one, reopened with dequantized weights */
     tags run;
     layers layers;
     parts parts;
@@ -30,7 +30,7 @@ typedef struct report_all {
     sheet sheet;
 } report_all;
 
-/* What a picture shows of: a page shows of everything. */
+/* The contents of each picture; a page has all of them. */
 enum { SHOWS_TAGS = 1, SHOWS_TENSORS = 2, SHOWS_OTHER = 4, SHOWS_CURVES = 8, SHOWS_VALUES = 16 };
 
 static unsigned verb_shows(const char *picture)
@@ -44,7 +44,7 @@ static unsigned verb_shows(const char *picture)
     return strcmp(picture, "differences") == 0 ? SHOWS_TENSORS | SHOWS_OTHER : SHOWS_TENSORS;
 }
 
-/* --svg names one of the pictures. */
+/* True if --svg names a picture. */
 static bool verb_is_picture(const char *word)
 {
     size_t n = strlen(word);
@@ -60,7 +60,7 @@ static bool verb_is_picture(const char *word)
     return false;
 }
 
-/* Options that leave no trace in what is written are refused. */
+/* Refuse options that would not affect the output. */
 static int verb_check(const cli_args *a, ckpt_err *err)
 {
     static const struct {
@@ -95,13 +95,13 @@ static int verb_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Open and filter; NULL when that fails. */
+/* Open and filter a map; NULL after a failure. */
 static int verb_map(ckpt_map **out, cli_args *a, const char *path, const char *which, ckpt_err *err)
 {
     ckpt_open_opts opts = a->open;
     ckpt_filter filter;
 
-    // a shard stands for its checkpoint
+    // a shard stands for its whole checkpoint
     opts.whole_checkpoint = true;
     opts.tag = which;
     int rc = ckpt_open(out, path, &opts, err);
@@ -114,7 +114,7 @@ static int verb_map(ckpt_map **out, cli_args *a, const char *path, const char *w
     return rc;
 }
 
-/* The checkpoint, its layers and where its parts are. */
+/* Open the checkpoint, and find its layers and its distribution over files. */
 static int verb_open(report_all *r, cli_args *a, ckpt_err *err)
 {
     int rc = verb_map(&r->map, a, a->operand[0], a->open.tag, err);
@@ -128,8 +128,9 @@ static int verb_open(report_all *r, cli_args *a, ckpt_err *err)
 }
 
 /*
- * Compare.  Quantized weights beside floats are compared as the floats that they mean; where that
- * is the first, it is opened again, since the page tells of it as it is stored.
+ * Compare with the other checkpoint.  If only one is quantized, its dequantized weights are
+ * compared.  If that is the first one, it is opened again for this, because the page describes its
+ * stored form.
  */
 static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
 {
@@ -154,7 +155,7 @@ static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
     return rc == CKPT_OK ? differ_make(&r->differ, first, r->other, &a->run, err) : rc;
 }
 
-/* The file of metrics: the one that was named, or one that lies there. */
+/* Read the metrics file that the user named, or one beside the checkpoint. */
 static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
 {
     char *found = a->metrics ? NULL : curves_beside(a->operand[0]);
@@ -168,7 +169,7 @@ static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
                     "%s: neither trainer_state.json nor metrics.jsonl is here: name one with "
                     "--metrics",
                     a->operand[0]);
-    // nobody asked for what was found
+    // the user did not name the file, so a failure is only a warning
     if (rc != CKPT_OK && !a->metrics && !a->picture && rc != CKPT_ELIMIT) {
         say_warning("%s; no curves are shown", err->text);
         *err = (ckpt_err){0};
@@ -178,7 +179,7 @@ static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Some checkpoint of the run is ill: then a page tells more than an error. */
+/* True if a checkpoint of the run is damaged: then a page is more useful than an error. */
 static bool verb_ill(const tags *t)
 {
     bool ill = false;
@@ -218,7 +219,7 @@ static void verb_write(report_all *r, const cli_args *a, const char *trouble)
         draw_map(&r->sheet, &r->parts, &r->layers, true);
 }
 
-/* One line, or a document. */
+/* Print one line, or a document. */
 static void verb_say(const report_all *r, const cli_args *a)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];
@@ -269,7 +270,7 @@ static void verb_say(const report_all *r, const cli_args *a)
     }
 }
 
-/* What there is to show, or why there is nothing. */
+/* Gather the contents, or fail with the reason why there are none. */
 static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *err)
 {
     unsigned shows = verb_shows(a->picture);
@@ -284,14 +285,14 @@ static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *
                     a->operand[0]);
     if (rc == CKPT_OK && (shows & SHOWS_CURVES))
         rc = verb_curves(r, a, err);
-    // a page about an ill run is written, and the status says that it is ill
+    // write a page even about a damaged run; the exit status reports the damage
     if (trouble->code == CKPT_OK || (!a->picture && verb_ill(&r->run) && rc != CKPT_ELIMIT))
         return err->code;
     *err = *trouble;
     return rc;
 }
 
-/* What takes time: values, of one or of both. */
+/* The slow steps: values of one or both checkpoints. */
 static int verb_values(report_all *r, cli_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * landlock.c: the calls of Landlock, which the C library does not have.
+ * landlock.c: makes the system calls of Landlock, which the C library lacks.
  *
- * Own definitions, because headers are older than kernels: rights are only ever appended, and a
- * kernel takes a structure that is longer than it knows while the rest of it is zero.
- * Source  Documentation/userspace-api/landlock.rst of Linux
+ * It has its own definitions, because headers may be older than the kernel.  That is safe: rights
+ * are only ever appended, and a kernel accepts a structure longer than the one it knows if the rest
+ * is zero.  Source: Documentation/userspace-api/landlock.rst of Linux
  */
 #define _GNU_SOURCE /* O_PATH, syscall */
 #include "tools/sandbox/landlock.h"
@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The same numbers on every processor. */
+/* The numbers are equal on all architectures. */
 enum { LL_CREATE = 444, LL_ADD = 445, LL_RESTRICT = 446 };
 enum { LL_VERSION = 1, LL_BENEATH = 1 };
 
@@ -34,8 +34,8 @@ enum {
     LL_REFER = 1 << 13,       /* 2 */
     LL_TRUNCATE = 1 << 14,    /* 3 */
     LL_IOCTL_DEV = 1 << 15,   /* 5 */
-    LL_NET = 3,               /* 4: bind and connect by TCP */
-    LL_SCOPES = 3,            /* 6: abstract sockets and signals of others */
+    LL_NET = 3,               /* 4: TCP bind and connect */
+    LL_SCOPES = 3,            /* 6: abstract sockets and signals of other processes */
     LL_OF_FILES = LL_EXECUTE | LL_WRITE_FILE | LL_READ_FILE | LL_TRUNCATE | LL_IOCTL_DEV
 };
 
@@ -43,7 +43,7 @@ typedef struct land_rules {
     uint64_t fs, net, scoped;
 } land_rules;
 
-/* The kernel's structure has no padding. */
+/* Packed, because the kernel's structure has no padding. */
 typedef struct __attribute__((packed)) land_beneath {
     uint64_t allowed;
     int32_t fd;
@@ -56,7 +56,7 @@ int landlock_abi(void)
     return abi > 0 ? (int)abi : 0;
 }
 
-/* All rights on files that a version knows: those not allowed later are taken. */
+/* All file rights of a version; those not allowed later are lost. */
 static uint64_t land_known(int abi)
 {
     return LL_FIRST | (abi >= 2 ? LL_REFER : 0) | (abi >= 3 ? LL_TRUNCATE : 0) |
@@ -77,7 +77,7 @@ int landlock_new(bool writes, bool network)
     return (int)syscall(LL_CREATE, &rules, sizeof rules, 0);
 }
 
-/* The kernel's names for a use. */
+/* The kernel's rights for a use. */
 static uint64_t land_rights(unsigned use)
 {
     uint64_t rights = 0;
@@ -102,7 +102,7 @@ bool landlock_allow(int rules, int at, const char *path, unsigned use)
     while (rule.fd < 0 && errno == EINTR);
     if (rule.fd < 0)
         return false;
-    // rights of folders on something else are an error
+    // the kernel refuses folder rights on other files
     if (fstat(rule.fd, &st) == 0 && !S_ISDIR(st.st_mode))
         rule.allowed &= LL_OF_FILES;
     if (rule.allowed)

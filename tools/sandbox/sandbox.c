@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sandbox.c: which paths a command line needs, and giving up all others.
+ * sandbox.c: finds the paths that a command line needs, and gives up access to all others.
  *
- * A link in a source may point anywhere (the caches of Hugging Face are made of links), so the
- * links that are there when a command starts are looked for and what they name is allowed.
+ * A link in a source may point anywhere (the caches of Hugging Face consist of links), so the
+ * search allows the targets of all links that exist when the command starts.
  */
 #define _GNU_SOURCE /* d_type */
 #include "tools/sandbox/sandbox.h"
@@ -24,11 +24,11 @@
 #include "tools/sandbox/seccomp.h"
 
 enum {
-    SANDBOX_DEPTH = 8,        /* folders within each other that are searched for links */
-    SANDBOX_ENTRIES = 1 << 18 /* names that are looked at, in all */
+    SANDBOX_DEPTH = 8,        /* depth of folders searched for links */
+    SANDBOX_ENTRIES = 1 << 18 /* maximum number of names examined */
 };
 
-/* Sanitizers trace the process and read /proc: what they find matters more. */
+/* No sandbox under sanitizers, because they trace the process and read /proc. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANDBOX_NONE 1
@@ -45,13 +45,13 @@ enum {
 typedef struct sandbox_walk {
     int rules;
     unsigned use;
-    size_t left; /* names that may still be looked at */
-    bool tag;    /* shards were seen directly in the folder that it began with */
+    size_t left; /* names that may still be examined */
+    bool tag;    /* there were shards directly in the first folder */
 } sandbox_walk;
 
 /* ---- sources ---- */
 
-/* A descriptor of a folder, for reading its names or (O_PATH) only for its place. */
+/* Open a folder, for reading its names, or (O_PATH) only as a location. */
 static int sandbox_open(int at, const char *path, int how)
 {
     int fd;
@@ -69,7 +69,7 @@ static bool sandbox_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Folders are entered, links allowed and then entered like folders.  fd is closed. */
+/* Search a folder: enter folders, allow links, and enter their targets like folders.  Closes fd. */
 static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
 {
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -85,7 +85,7 @@ static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
         w->left--;
         if (depth == 0 && (sandbox_ends(e->d_name, "_states.pt") || strcmp(e->d_name, "zero") == 0))
             w->tag = true;
-        // not every file system tells the kind with the name
+        // some file systems do not return the type with the name
         if (type == DT_UNKNOWN && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             type = S_ISLNK(st.st_mode) ? DT_LNK : S_ISDIR(st.st_mode) ? DT_DIR : DT_REG;
         if (type == DT_LNK)
@@ -97,7 +97,7 @@ static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
         (void)closedir(dir);
 }
 
-/* The folder a path stands in, "." when it names none; the caller frees it. */
+/* The folder that contains a path ("." for a bare name); the caller frees it. */
 static char *sandbox_parent(const char *path)
 {
     size_t n = strlen(path);
@@ -111,7 +111,10 @@ static char *sandbox_parent(const char *path)
     return n ? strndup(path, n) : strdup(".");
 }
 
-/* A tag's run folder: as the path is spelled, and as the tree has it. */
+/*
+ * Allow a tag's run folder, both by the path's spelling and by "..", because links make them
+ * differ.
+ */
 static void sandbox_above(int rules, const char *path)
 {
     char *parent = sandbox_parent(path);
@@ -127,9 +130,9 @@ static void sandbox_above(int rules, const char *path)
 }
 
 /*
- * A checkpoint that is read (and, by use, changed): a folder with all below it; of a file the
- * folder it is in, since shards, indexes and configurations lie side by side.  A tag's run folder
- * has its `latest` and side files.
+ * Allow a source for reading (and, by use, changes): a folder with all files below it, or a file's
+ * folder, because shards, indexes and configurations are side by side.  A tag also needs its run
+ * folder, which has `latest` and side files.
  */
 static void sandbox_source(int rules, const char *path, unsigned use)
 {
@@ -143,7 +146,7 @@ static void sandbox_source(int rules, const char *path, unsigned use)
     if (!folder)
         return;
     (void)landlock_allow(rules, AT_FDCWD, folder, use);
-    // beside a file only links in its own folder can be meant
+    // beside a file only links in its own folder matter
     sandbox_search(&w, sandbox_open(AT_FDCWD, folder, O_RDONLY),
                    S_ISDIR(st.st_mode) ? 0 : SANDBOX_DEPTH);
     if (w.tag || !S_ISDIR(st.st_mode))
@@ -153,7 +156,9 @@ static void sandbox_source(int rules, const char *path, unsigned use)
 
 /* ---- the output ---- */
 
-/* The folder that holds s->folder up to byte n, synced: a power cut does not lose what is made. */
+/*
+ * Sync the parent of s->folder's first n bytes, so that a power cut does not lose the new folder.
+ */
 static int sandbox_sync(const char *folder, ckpt_err *err)
 {
     char *parent = sandbox_parent(folder);
@@ -171,7 +176,7 @@ static int sandbox_sync(const char *folder, ckpt_err *err)
     return rc;
 }
 
-/* One folder of the path, which now ends at byte n. */
+/* Create one folder of the path, which now ends at byte n. */
 static int sandbox_make_one(sandbox *s, size_t n, bool sync, ckpt_err *err)
 {
     struct stat st;
@@ -186,7 +191,7 @@ static int sandbox_make_one(sandbox *s, size_t n, bool sync, ckpt_err *err)
     return fail(err, CKPT_EIO, "%s: cannot create the folder: %s", s->folder, strerror(sys));
 }
 
-/* Make what is missing of the output's folder, outermost first. */
+/* Create the missing folders of the output, outermost first. */
 static int sandbox_make(sandbox *s, bool sync, ckpt_err *err)
 {
     size_t n = strlen(s->folder);
@@ -208,7 +213,7 @@ static int sandbox_make(sandbox *s, bool sync, ckpt_err *err)
     return rc;
 }
 
-/* Where the files of an output go: the folder itself, or the one that its file is in. */
+/* The folder for the files of an output: the output itself, or the folder of its file. */
 static char *sandbox_output(const cli_args *a, const char *path, char use)
 {
     bool folder = use == 'd';
@@ -220,7 +225,7 @@ static char *sandbox_output(const cli_args *a, const char *path, char use)
     return folder ? strdup(path) : sandbox_parent(path);
 }
 
-/* The output's folder may be read and written; those made for it can be removed again. */
+/* Allow reading and writing the output's folder, and removing folders created for it. */
 static int sandbox_allow_output(const sandbox *s, int rules, ckpt_err *err)
 {
     if (!landlock_allow(rules, AT_FDCWD, s->folder, LANDLOCK_READ | LANDLOCK_WRITE))
@@ -238,10 +243,10 @@ static int sandbox_allow_output(const sandbox *s, int rules, ckpt_err *err)
 
 /* ---- command lines ---- */
 
-/* Calls fn for each path that the command line names, with the letter of its use (cli.h). */
+/* Callback for each path of the command line, with the letter of its use (table.h). */
 typedef int (*sandbox_fn)(void *ctx, const cli_args *a, const char *path, char use);
 
-/* The paths of a list of sources, without their weights. */
+/* Call fn for the paths of a list of sources, without their weights. */
 static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, void *ctx)
 {
     char path[PATH_MAX];
@@ -255,7 +260,7 @@ static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, 
     return rc;
 }
 
-/* What is called for each model of a configuration of merges. */
+/* Context for the models of a merge configuration. */
 typedef struct sandbox_model {
     const cli_args *a;
     sandbox_fn fn;
@@ -271,7 +276,10 @@ static int sandbox_one_model(void *ctx, const char *path)
     return m->rc;
 }
 
-/* A configuration that cannot be read names nothing: the command itself says what is wrong. */
+/*
+ * Call fn for the models of a merge configuration.  If it cannot be read, there are none, and the
+ * command itself reports the error.
+ */
 static int sandbox_recipe(const cli_args *a, sandbox_fn fn, void *ctx)
 {
     sandbox_model m = {.a = a, .fn = fn, .ctx = ctx};
@@ -308,7 +316,7 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
             rc = fn(ctx, a, path,
                     o->kind == CLI_FILE     ? 'f'
                     : o->kind == CLI_SOURCE ? 'r'
-                    : *uses == 'w'          ? 'o' // a merge writes what a conversion does
+                    : *uses == 'w'          ? 'o' // merge's output follows the rules of convert's
                                             : 'p');
         if (rc == 0 && o->kind == CLI_SOURCES)
             rc =
@@ -328,7 +336,7 @@ int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
     const char *uses = a->line.verb->uses ? a->line.verb->uses : "";
     int rc = sandbox_each(a, sandbox_check, err);
 
-    // nothing is written to where a checkpoint is mounted, but it is no address either
+    // a mount point is not written to, but must not be a URL either
     for (int i = 0; rc == CKPT_OK && i < a->n_operands && uses[i]; i++) {
         if (uses[i] == 'm' && strstr(a->operand[i], "://"))
             rc = ckpt_check_output(a->operand[i], err);
@@ -336,7 +344,7 @@ int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* This command changes what is in the folder. */
+/* True if the command changes files in the folder. */
 static bool sandbox_edits(const cli_args *a, char use)
 {
     return use == 'e' || (use == 'l' && a->fix_latest);
@@ -345,12 +353,12 @@ static bool sandbox_edits(const cli_args *a, char use)
 typedef struct sandbox_paths {
     sandbox *s;
     int rules;
-    bool any, writes; /* something is read; something is changed */
-    bool network;     /* something is read from other machines */
+    bool any, writes; /* the command reads files; it writes files */
+    bool network;     /* it reads from other machines */
     ckpt_err *err;
 } sandbox_paths;
 
-/* First round: is there anything to protect from, and where does the output go? */
+/* First pass: find whether there is any input to protect from, and the folder of the output. */
 static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use)
 {
     sandbox_paths *p = ctx;
@@ -367,7 +375,7 @@ static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use
     return a->dry_run ? CKPT_OK : sandbox_make(p->s, !a->run.no_fsync, p->err);
 }
 
-/* Second round: what is named may be used. */
+/* Second pass: allow the paths of the command line. */
 static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use)
 {
     const sandbox_paths *p = ctx;
@@ -383,7 +391,7 @@ static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use
     return CKPT_OK;
 }
 
-/* Names of machines, and who is trusted to say which is which; libraries are loaded for both. */
+/* Allow the files for resolving host names and checking certificates; both load libraries. */
 static void sandbox_network(int rules)
 {
     static const char *const path[] = {
@@ -419,7 +427,7 @@ static void sandbox_network(int rules)
     }
 }
 
-/* The rules for files, where the kernel has them. */
+/* Enforce the rules for files, if the kernel supports them. */
 static int sandbox_files(sandbox_paths *p, const cli_args *a)
 {
     bool output = p->s->folder && p->writes;
@@ -428,7 +436,7 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     p->rules = landlock_new(p->writes, p->network);
     if (p->rules < 0)
         return CKPT_OK;
-    // what would be opened later, and cannot be then
+    // load now the files that could not be opened later
     (void)ckpt_prepare(output ? CKPT_TO_WRITE : CKPT_TO_READ, NULL);
     if (p->network)
         sandbox_network(p->rules);
@@ -437,7 +445,7 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
         rc = sandbox_allow_output(p->s, p->rules, p->err);
     else if (p->s->folder)
         (void)landlock_allow(p->rules, AT_FDCWD, p->s->folder, LANDLOCK_READ);
-    // how many processors there are
+    // contains the number of CPUs
     (void)landlock_allow(p->rules, AT_FDCWD, "/sys/devices/system/cpu", LANDLOCK_READ);
     p->s->files = landlock_enforce(p->rules);
     return rc;
@@ -450,10 +458,10 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
     if (a->no_sandbox || SANDBOX_NONE)
         return CKPT_OK;
     int rc = sandbox_each(a, sandbox_plan, &p);
-    // help texts and tables of formats come from nobody else
+    // help texts and tables of formats read no foreign files
     if (rc != CKPT_OK || !p.any)
         return rc;
-    // tokens and the transport's library lie where nothing is read later
+    // tokens and the transport's library must be read now, because they are not accessible later
     if (p.network)
         rc = ckpt_prepare(CKPT_TO_FETCH, err);
     if (rc == CKPT_OK)
@@ -481,7 +489,7 @@ bool sandbox_suspect(const sandbox *s, const ckpt_err *err)
     if (!s->files || !end || !strstr(err->text, strerror(EACCES)))
         return false;
     (void)snprintf(path, sizeof path, "%.*s", (int)(end - err->text), err->text);
-    // this call asks for the user's rights alone
+    // access() ignores Landlock and checks only the user's rights
     return access(path, R_OK) == 0;
 }
 

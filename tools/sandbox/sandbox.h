@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sandbox.h: what a command gives up before it looks into a file of somebody else.
+ * sandbox.h: declares the sandbox that a command enters before it reads files of others.
  *
- * Reading is left for the checkpoints that the command line names and what their links point to,
- * writing for the folder of the output; other programs, the network, other processes and new rights
- * are gone.  A kernel that has less of this gives up less, without a word: `ckpt version` tells.
+ * The process keeps read access to the checkpoints of the command line and the targets of their
+ * links, and write access to the output's folder.  It loses other programs, the network, other
+ * processes, and ways to gain rights.  On a kernel with fewer features it keeps more access,
+ * silently; `ckpt version` reports this.
  */
 #ifndef TOOLS_SANDBOX_H
 #define TOOLS_SANDBOX_H
 
 #include "tools/cli/args.h"
 
-/* What has to be undone; zeroed before sandbox_enter. */
+/* State to undo; zero it before sandbox_enter. */
 typedef struct sandbox {
     char *folder; /* the output's */
-    size_t *made; /* bytes of it that each folder takes that was made for this run */
+    size_t *made; /* lengths of its prefixes that were created for this run */
     size_t n_made;
-    bool files; /* only files that were named can be reached */
+    bool files; /* only allowed files are accessible */
 } sandbox;
 
 /*
- * Enter it, as the verb's operands and options say; with --no-sandbox nothing happens.  Makes the
- * folder of the output where there is none, since only what exists can be allowed.
+ * Enter the sandbox according to the verb's operands and options; with --no-sandbox do nothing.
+ * Creates the output's folder, because only existing folders can be allowed.
  *
- * Errors   CKPT_EIO: the folder cannot be made; CKPT_ELIMIT
+ * Errors   CKPT_EIO: the folder cannot be created; CKPT_ELIMIT
  */
 int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err);
 
-/* What the command line says is written, or mounted on, can be: ckpt_check_output. */
+/* Check that outputs and mount points of the command line can be written to: ckpt_check_output. */
 int sandbox_check_outputs(const cli_args *a, ckpt_err *err);
 
-/* Remove the folders that were made and have stayed empty; frees s. */
+/* Remove created folders that are still empty; frees s. */
 void sandbox_leave(sandbox *s);
 
-/* An error may be the sandbox's doing: a file that this user may read was refused. */
+/* True if the sandbox may have caused an error: a file that this user may read was refused. */
 bool sandbox_suspect(const sandbox *s, const ckpt_err *err);
 
-/* One line: what is enforced on this machine. */
+/* Describe in one line the restrictions that this machine enforces. */
 void sandbox_describe(char *out, size_t room);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seccomp.c: the list of system calls that are refused, and the filter that refuses them.
+ * seccomp.c: lists the refused system calls, and installs the filter.
  *
- * A list of what is refused, not of what is allowed: the C library, OpenSSL and the threads change
- * the calls they make with every release, and a new one must not end a conversion.  What gives
- * power over something else than this process's own memory and files is on it; what files hold is
- * Landlock's part, which knows nothing of their modes, owners, times and attributes.  A refused
- * call fails with EPERM, which every caller expects of a call.
+ * It is a list of refused calls, not of allowed ones, because the C library, OpenSSL and threads
+ * use other calls with every release, and a new one must not end a conversion.  Refused are all
+ * calls that affect more than this process's own memory and files.  Landlock protects the contents
+ * of files, but not their modes, owners, times and attributes, so those calls are refused here.  A
+ * refused call fails with EPERM, an error that every caller handles.
  */
 #define _GNU_SOURCE /* syscall, F_SETSIG, CLONE_NEWUSER */
 #include "tools/sandbox/seccomp.h"
@@ -36,11 +36,11 @@
 #define SC_ARCH 0 /* no filter: the numbers below would be those of another processor */
 #endif
 
-/* Numbers that every processor shares; headers may be older than the kernel. */
+/* Numbers that all architectures share; headers may be older than the kernel. */
 enum {
     SC_PIDFD_SEND_SIGNAL = 424,
     SC_IO_URING_FIRST = 425, /* setup, enter, register */
-    SC_OPEN_TREE = 428,      /* move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_open */
+    SC_OPEN_TREE = 428,      /* to 433: move_mount, fsopen, fsconfig, fsmount, fspick */
     SC_PIDFD_OPEN = 434,
     SC_PIDFD_GETFD = 438,
     SC_CLONE3 = 435,
@@ -59,7 +59,7 @@ static const int comp_refused[] = {
     // other programs
     SYS_execve,
     SYS_execveat,
-    // waiting for others to connect
+    // accepting connections
     SYS_bind,
     SYS_listen,
     SYS_accept,
@@ -88,7 +88,7 @@ static const int comp_refused[] = {
     SC_PROCESS_MRELEASE,
     SYS_move_pages,
     SYS_migrate_pages,
-    // what a file is besides its contents, and sizes by path, which Landlock 1 and 2 let pass
+    // metadata of files, and truncation by path, which Landlock 1 and 2 do not restrict
     SYS_fchmod,
     SYS_fchmodat,
     SC_FCHMODAT2,
@@ -107,7 +107,7 @@ static const int comp_refused[] = {
     SYS_truncate,
     SYS_inotify_init1,
 #if defined(__x86_64__)
-    // calls that newer processors never had
+    // calls that newer architectures never had
     SYS_chmod,
     SYS_chown,
     SYS_lchown,
@@ -119,7 +119,7 @@ static const int comp_refused[] = {
     SYS_ioperm,
     SYS_modify_ldt,
 #endif
-    // other views of the file system, and files without their path
+    // other views of the file system, and access to files without a path
     SYS_mount,
     SYS_umount2,
     SYS_pivot_root,
@@ -138,7 +138,7 @@ static const int comp_refused[] = {
     SC_QUOTACTL_FD,
     SYS_swapon,
     SYS_swapoff,
-    // calls that other calls can be hidden in, and doors into the kernel
+    // calls that can hide other calls, and further kernel interfaces
     SC_IO_URING_FIRST,
     SC_IO_URING_FIRST + 1,
     SC_IO_URING_FIRST + 2,
@@ -166,7 +166,7 @@ static const int comp_refused[] = {
     SYS_syslog,
     SYS_vhangup,
     SYS_personality,
-    // who this is
+    // identity of the user
     SYS_setuid,
     SYS_setgid,
     SYS_setreuid,
@@ -180,13 +180,13 @@ static const int comp_refused[] = {
     SC_LSM_SET_SELF_ATTR,
 };
 
-/* Calls on a process that is named by the first argument: 0 is this one. */
+/* Calls on the process in the first argument; 0 means this one. */
 static const int comp_own[] = {
     SYS_prlimit64,          SYS_sched_setaffinity, SYS_sched_setparam,
     SYS_sched_setscheduler, SYS_sched_setattr,
 };
 
-/* The network; a socket that is stdout is written like a file. */
+/* Network calls; writing to a socket as stdout does not need them. */
 static const int comp_network[] = {
     SYS_socketpair, SYS_connect,  SYS_sendto,  SYS_sendmsg,
     SYS_sendmmsg,   SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg,
@@ -200,13 +200,13 @@ enum {
 };
 
 #define SC_FIELD(field) ((uint32_t)offsetof(struct seccomp_data, field))
-/* the low half of an argument: the processors above are little-endian */
+/* the low half of an argument; the supported architectures are little-endian */
 #define SC_LOAD(field)   (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SC_FIELD(field))
 #define SC_END(action)   (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, (action))
 #define SC_SKIP(k, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (k), (t), (f))
 #define SC_REFUSE        (SECCOMP_RET_ERRNO | EPERM)
 
-/* A call that may be made only on this process itself, named by its first argument. */
+/* Allow a call only on this process itself, which its first argument names. */
 static size_t comp_self(struct sock_filter *at, uint32_t call)
 {
     at[0] = SC_SKIP(call, 0, 4);
@@ -217,7 +217,7 @@ static size_t comp_self(struct sock_filter *at, uint32_t call)
     return 5;
 }
 
-/* The same of a call for which 0 is this process. */
+/* The same for a call in which 0 means this process. */
 static size_t comp_own_process(struct sock_filter *at, uint32_t call)
 {
     at[0] = SC_SKIP(call, 0, 5);
@@ -230,14 +230,15 @@ static size_t comp_own_process(struct sock_filter *at, uint32_t call)
 }
 
 /*
- * ioctl: typing into the terminal in the user's name, signals to others, and all requests of file
- * systems, which change flags, labels, encryption and subvolumes through a descriptor for reading.
+ * ioctl: refuse typing into the user's terminal, signals to other processes, and all requests of
+ * file systems, because these change flags, labels, encryption and subvolumes even through a
+ * read-only descriptor.
  */
 static size_t comp_ioctl(struct sock_filter *at)
 {
-    static const uint32_t refused[] = {TIOCSTI, 0x541C /* TIOCLINUX pastes what is selected */,
+    static const uint32_t refused[] = {TIOCSTI, 0x541C /* TIOCLINUX pastes the selection */,
                                        FIOSETOWN, SIOCSPGRP};
-    // by the letter in their second byte: 'f' and 'v' of all, 'X' of XFS, 0x94 of btrfs
+    // by the letter in the second byte: 'f' and 'v' of all, 'X' of XFS, 0x94 of btrfs
     static const uint32_t letters[] = {'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8};
     enum { N = sizeof refused / sizeof *refused, LETTERS = sizeof letters / sizeof *letters };
     size_t n = 2;
@@ -254,7 +255,7 @@ static size_t comp_ioctl(struct sock_filter *at)
     return n;
 }
 
-/* fcntl: a signal of choice to a process of choice, when a descriptor becomes ready. */
+/* fcntl: refuse a chosen signal to a chosen process when a descriptor becomes ready. */
 static size_t comp_fcntl(struct sock_filter *at)
 {
     at[0] = SC_SKIP(SYS_fcntl, 0, 6);
@@ -268,9 +269,9 @@ static size_t comp_fcntl(struct sock_filter *at)
 }
 
 /*
- * Threads and processes, but no namespaces, in which a process has rights it had not.  The flags of
- * clone3 lie in memory, where no filter looks: the C library falls back to clone when it is told
- * that there is no such call.
+ * Allow threads and processes, but no namespaces, because a process would gain rights in them.  The
+ * flags of clone3 are in memory, which filters cannot read, so it fails with ENOSYS; the C library
+ * then uses clone.
  */
 static size_t comp_clone(struct sock_filter *at)
 {
@@ -294,7 +295,7 @@ static size_t comp_refuse(struct sock_filter *at, uint32_t call)
     return 2;
 }
 
-/* Sockets of the internet, and the one that tells which addresses this machine has. */
+/* Allow internet sockets, and netlink, which lists this machine's addresses. */
 static size_t comp_socket(struct sock_filter *at)
 {
     at[0] = SC_SKIP(SYS_socket, 0, 6);
@@ -307,18 +308,18 @@ static size_t comp_socket(struct sock_filter *at)
     return 7;
 }
 
-/* The filter; how many instructions it has. */
+/* Build the filter; returns the number of instructions. */
 static size_t comp_filter(struct sock_filter at[SC_ROOM], bool network, bool files)
 {
     size_t n = 0;
 
-    // numbers of another processor's calls mean something else
+    // on another architecture the numbers mean other calls
     at[n++] = SC_LOAD(arch);
     at[n++] = SC_SKIP(SC_ARCH, 1, 0);
     at[n++] = SC_END(SC_REFUSE);
     at[n++] = SC_LOAD(nr);
 #if defined(__x86_64__)
-    // x32 has the same processor and numbers of its own
+    // x32 has the same architecture value but other numbers
     at[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
     at[n++] = SC_END(SC_REFUSE);
 #endif
@@ -355,7 +356,7 @@ bool seccomp_enforce(bool network, bool files)
 
     if (SC_ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return false;
-    // no code of others runs here, so that slower memory accesses would protect nothing
+    // allow speculation, because no foreign code runs here: the mitigation would only cost time
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                    &program) == 0 ||
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;

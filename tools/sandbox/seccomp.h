@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * seccomp.h: system calls that a reader of checkpoints never needs fail from now on.
- */
+/* seccomp.h: declares the refusal of system calls that a reader of checkpoints never needs. */
 #ifndef TOOLS_SECCOMP_H
 #define TOOLS_SECCOMP_H
 
 #include <stdbool.h>
 
-/* This kernel and this processor have it. */
+/* True if this kernel and this architecture support it. */
 bool seccomp_known(void);
 
 /*
- * From now on, for this thread and all that it starts; needs no_new_privs.  False: refused.
+ * Enforce the filter for this thread and all that it starts; needs no_new_privs.  False: the kernel
+ * refused.
  *
- * network  connections to other machines are made: by TCP and UDP, and nobody connects to us
- * files    descriptors are taken from a socket that is there
+ * network  allow TCP and UDP to other machines, but no incoming connections
+ * files    allow receiving descriptors from an existing socket
  */
 bool seccomp_enforce(bool network, bool files);
 

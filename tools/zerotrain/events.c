@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * events.c: owns the bytes of TensorBoard's event files (events.h).
- */
+/* events.c: encodes TensorBoard's event files (events.h). */
 #include "tools/zerotrain/events.h"
 
 #include <string.h>
 
-/* Keys of fields: number << 3 | wire type (0 varint, 1 eight bytes, 2 a length, 5 four bytes). */
+/* Keys of fields: number << 3 | wire type (0 varint, 1 eight bytes, 2 length, 5 four bytes). */
 enum {
     EV_WALL = 1 << 3 | 1,    /* Event.wall_time */
     EV_STEP = 2 << 3 | 0,    /* Event.step */
@@ -31,7 +29,7 @@ static uint32_t tb_crc32c(const void *bytes, size_t n)
     return ~crc;
 }
 
-/* As TFRecord has it: a CRC of bytes that hold CRCs would be weak. */
+/* The masked CRC of TFRecord, because a CRC over bytes that contain CRCs would be weak. */
 static uint32_t tb_masked(const void *bytes, size_t n)
 {
     const uint32_t crc = tb_crc32c(bytes, n);
@@ -39,7 +37,7 @@ static uint32_t tb_masked(const void *bytes, size_t n)
     return (crc >> 15 | crc << 17) + 0xA282EAD8U;
 }
 
-/* The lowest n bytes of v, the lowest first. */
+/* Append the lowest n bytes of v, the lowest first. */
 static bool tb_little(ckpt_bytes *to, uint64_t v, unsigned n)
 {
     uint8_t b[8];
@@ -60,7 +58,7 @@ static bool tb_varint(ckpt_bytes *to, uint64_t v)
     return ckpt_bytes_add(to, b, n);
 }
 
-/* A field that is bytes with their length before them. */
+/* Append a field of bytes, with their length in front. */
 static bool tb_field(ckpt_bytes *to, unsigned key, const void *bytes, size_t n)
 {
     return tb_varint(to, key) && tb_varint(to, n) && ckpt_bytes_add(to, bytes, n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.h: what TensorBoard's event files are made of: records that frame an Event message.
+ * events.h: declares the records of TensorBoard's event files, each of which frames an Event
+ * message.
  *
  * A record (TFRecord): length as 8 bytes, masked CRC-32C of them, the message, masked CRC-32C of
  * it; little-endian.  Messages are Protocol Buffers: event.proto and summary.proto of TensorFlow.
@@ -10,10 +11,10 @@
 
 #include "libckpt/base/vec.h"
 
-/* Append the record that a file begins with; wall: seconds since 1970.  False: no memory. */
+/* Append the first record of a file; wall: seconds since 1970.  False: no memory. */
 bool events_version(ckpt_bytes *to, double wall);
 
-/* Append the record of one number: its name, and where it stands on the x axis. */
+/* Append a record of one number: its name, and its position on the x axis. */
 bool events_scalar(ckpt_bytes *to, double wall, int64_t x, const char *name, double value);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * launch.c: hosts and slots, as DeepSpeed's launcher takes them, to an mpirun command.
- */
+/* launch.c: makes an mpirun command from hosts and slots, as DeepSpeed's launcher does. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,7 @@
 #include "engine/cuda/load.h"
 #include "tools/zerotrain/zerotrain.h"
 
-/* Options that are the launcher's own; all others go on to the ranks. */
+/* True for options of the launcher itself; all others are passed to the ranks. */
 static bool ln_own(const char *arg, bool *takes_value)
 {
     static const char *const own[] = {"hostfile", "include", "exclude", "num_nodes", "num_gpus"};
@@ -30,7 +28,7 @@ static bool ln_own(const char *arg, bool *takes_value)
     return false;
 }
 
-/* Slots of this machine: its GPUs where the run is on them, else its processors. */
+/* Slots of this machine: its GPUs if the run uses them, else its CPUs. */
 static long ln_here(const told *o)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -42,7 +40,9 @@ static long ln_here(const told *o)
     return n > 0 ? n : 1;
 }
 
-/* Without a hostfile: this machine, with as many slots as it has, or as were asked for. */
+/*
+ * Read the hosts.  Without a hostfile: this machine, with the requested slots, or all of its own.
+ */
 static int ln_hosts(ckpt_hosts *out, ckpt_arena *arena, const told *o, ckpt_err *err)
 {
     const ckpt_host_filter filter = {o->include, o->exclude, o->num_nodes, o->num_slots};
@@ -62,9 +62,9 @@ static int ln_hosts(ckpt_hosts *out, ckpt_arena *arena, const told *o, ckpt_err 
 }
 
 /*
- * Which slots the ranks have, in their order, where it is not the first ones of each host: mpirun
- * is told how many alone, and a rank with a GPU takes that of its number.  NULL: out of memory; "":
- * as they come.
+ * List the slots of the ranks in order, unless they are the first ones of each host: mpirun gets
+ * only their number, so a rank with a GPU needs the list to find it.  NULL: out of memory; "": the
+ * default.
  */
 static const char *ln_slots(ckpt_arena *arena, const ckpt_hosts *hosts)
 {
@@ -84,8 +84,9 @@ static const char *ln_slots(ckpt_arena *arena, const ckpt_hosts *hosts)
 }
 
 /*
- * mpirun [hosts] program [options].  Ranks are not bound to one processor each: they have threads.
- * --local_rank tells them that they were launched, should a file of --args choose hosts.
+ * Make the command mpirun [hosts] program [options].  Ranks are not bound to one CPU each, because
+ * they have threads.  --local_rank shows them that they were launched, even if a file of --args
+ * selects hosts.
  */
 static char **ln_command(ckpt_arena *arena, const char *const *hosts, const char *slots, int argc,
                          char **argv)
@@ -119,12 +120,12 @@ static char **ln_command(ckpt_arena *arena, const char *const *hosts, const char
 }
 
 /*
- * What mpirun gets to know by way of the environment; a variable that is set stays as it is.
+ * Set environment variables for mpirun; a variable that is already set stays.
  *
- * Open MPI refuses to start for root, which is who one is in a container: whoever starts this
- * program as root has decided that already.  PMIx 4 keeps what ranks tell mpirun under a lock in
- * shared memory (ds21), and a rank that ends at the wrong moment leaves mpirun waiting for it for
- * ever (openpmix issue 1233); "hash" keeps it in mpirun.
+ * Open MPI refuses to run as root, the user in containers; a user who starts this program as root
+ * has accepted that already.  PMIx 4 keeps the ranks' data under a lock in shared memory (ds21),
+ * and a rank that ends at the wrong moment makes mpirun wait for ever (openpmix issue 1233); "hash"
+ * keeps the data in mpirun.
  */
 static void ln_environment(void)
 {

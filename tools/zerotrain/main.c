@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * main.c: zerotrain, the program: options, communicator, and what was asked for.
- */
+/* main.c: owns the program zerotrain: options, communicator, mode. */
 #include <signal.h>
 #include <unistd.h>
 
 #include "tools/cli/out.h"
 #include "tools/zerotrain/zerotrain.h"
 
-/* What is asked for instead of a run; false: nothing. */
+/* Handle a request other than a run, such as --help; false: there is none. */
 static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
 {
     static const cli_verb *const programs[] = {&options_verb, NULL};
@@ -31,7 +29,7 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
     return true;
 }
 
-/* What an engine is for. */
+/* Train, evaluate or predict. */
 static int mn_work(zt_engine *e, const told *t, ckpt_err *err)
 {
     if (!t->run.predictions && !t->run.evaluate)
@@ -58,9 +56,9 @@ static int mn_run(const told *t, zt_comm *comm, bool *running, ckpt_err *err)
 }
 
 /*
- * Tell a failure once.  One that all ranks agreed on is rank 0's to tell; one of a single rank (a
- * full device, a lost peer) must end the others, which wait for it: whoever is not rank 0 gives
- * rank 0 a second to say it first.
+ * Report a failure once.  Rank 0 reports a failure on which all ranks agreed.  A failure of a
+ * single rank (a full device, a lost peer) must end the other ranks, because they wait for it.
+ * Other ranks give rank 0 a second to report first.
  */
 static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
 {
@@ -76,7 +74,10 @@ static int mn_fail(zt_comm *comm, bool running, const ckpt_err *err)
     return status;
 }
 
-/* Hosts or slots were chosen, and no launcher started this process already (it passes its rank). */
+/*
+ * True if the user chose hosts or slots, and no launcher has started this process (it would pass
+ * its rank).
+ */
 static bool mn_launches(const told *o)
 {
     return !zt_comm_launched() && o->local_rank < 0 &&
@@ -84,8 +85,8 @@ static bool mn_launches(const told *o)
 }
 
 /*
- * The ranks come to know each other, even where options are wrong already: only together can they
- * say it once.
+ * Connect the ranks, even if options are wrong, because only connected ranks can report an error
+ * once.
  */
 static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
 {
@@ -98,7 +99,7 @@ static int mn_meet(zt_comm **comm, int rc, ckpt_err *err)
     return zt_comm_agree(*comm, rc, err);
 }
 
-/* --local_rank N says that there are others, whom nobody else has told of. */
+/* Check --local_rank N: it shows that there are other ranks, even if no launcher variable does. */
 static int mn_local_rank(const told *o, const zt_comm *comm, ckpt_err *err)
 {
     if (o->local_rank < comm->world)
@@ -119,7 +120,7 @@ int main(int argc, char **argv)
     int rc = arena ? options_read(&o, arena, argc, argv, &err) : ckpt_fail_memory(&err), status = 0;
 
     o.run.stop = &run_stop;
-    // a closed pipe and a limit on the size of files are errors of a write, not deaths
+    // a closed pipe and a file-size limit must be write errors, not signals
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     if (rc == CKPT_OK && mn_serve(&o, argc, &rc, &err)) {

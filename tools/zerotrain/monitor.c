@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * monitor.c: owns the records beside a run: TensorBoard's event files (--tensorboard, and the block
- * of ds_config.json) and csv_monitor's files.
+ * monitor.c: writes the monitoring files of a run: TensorBoard's event files (--tensorboard, and
+ * the block of ds_config.json) and csv_monitor's files.
  *
  * Names and places are DeepSpeed's (monitor/tensorboard.py, monitor/csv_monitor.py): the folder is
- * output_path/job_name, the x axis counts samples.  Each process begins an event file of its own,
- * as TensorBoard wants it; lines of csv files are added to those of the run before.
+ * output_path/job_name, the x axis counts samples.  Each process begins a new event file, as
+ * TensorBoard requires; csv files are appended to.
  */
 #define _POSIX_C_SOURCE 200809L // gethostname
 
@@ -36,12 +36,12 @@ static int mo_folder(const char *path, ckpt_err *err)
     ckpt_dir d;
     const int rc = ckpt_dir_make(&d, path, err);
 
-    d.n_made = rc == CKPT_OK ? 0 : d.n_made; // kept, though nothing is in it yet
+    d.n_made = rc == CKPT_OK ? 0 : d.n_made; // keep the folder, although it is still empty
     ckpt_dir_close(&d);
     return rc;
 }
 
-/* All of these bytes, or an error. */
+/* Write all bytes, or fail. */
 static int mo_write(int fd, const char *path, const void *bytes, size_t n, ckpt_err *err)
 {
     const char *at = bytes;
@@ -71,7 +71,7 @@ static int mo_flush(monitor_file *f, ckpt_bytes *text, bool complete, ckpt_err *
     return rc;
 }
 
-/* A new file in the folder: none is ever written twice. */
+/* Create a new file in the folder; existing ones are never reused. */
 static int mo_open(monitor_file *f, const char *folder, ckpt_arena *arena, ckpt_err *err)
 {
     char host[256] = "localhost";
@@ -95,7 +95,7 @@ static int mo_open(monitor_file *f, const char *folder, ckpt_arena *arena, ckpt_
 
 /* ---- csv_monitor ---- */
 
-/* The shortest text that reads back as v, as Python prints a float. */
+/* Format the shortest text that reads back as v, as Python does. */
 static void mo_number(char out[40], double v)
 {
     for (int digits = 1; digits <= 17; digits++) {
@@ -107,7 +107,10 @@ static void mo_number(char out[40], double v)
         (void)strcat(out, ".0");
 }
 
-/* Train/Samples/lr is a file Train_Samples_lr.csv with a column lr; lines end as Python's do. */
+/*
+ * Append to a file: Train/Samples/lr is Train_Samples_lr.csv with a column lr, with Python's line
+ * ends.
+ */
 static int mo_csv(const char *folder, const monitor_value *v, int64_t x, ckpt_err *err)
 {
     const char *column = strrchr(v->name, '/');
@@ -132,9 +135,9 @@ static int mo_csv(const char *folder, const monitor_value *v, int64_t x, ckpt_er
     return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
-/* Folder of a block; "" beside the program: output_path is empty. */
+/* The folder of a block; without output_path, relative to the working folder. */
 static const char *mo_of(const zt_monitor *m, ckpt_arena *arena)
 {
     const bool here = !m->path || m->path[0] == '\0';

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * options.c: what a run is told, from the command line and JSON files: the table of options.
- */
+/* options.c: reads the options of a run from the command line and JSON files, by a table. */
 #include <stddef.h>
 #include <string.h>
 
@@ -12,7 +10,7 @@
 #define AT(field) offsetof(told, field)
 #define TR(field) offsetof(told, trainer.field)
 
-/* The order of the arguments for "auto" is that of zt_argument. */
+/* The arguments for "auto" must be in the order of zt_argument. */
 static const cli_option told_table[] = {
     {"deepspeed_config", 0, CLI_FILE, OP(config), "FILE",
      "ds_config.json (HJSON, or base64 of it)"},
@@ -140,7 +138,7 @@ static const cli_option told_table[] = {
 
 /* ---- files of options ---- */
 
-/* A plain value as it stands on a command line; NULL: it is none, or there is no memory. */
+/* A plain value as a word of a command line; NULL: another kind of value, or no memory. */
 static const char *told_text(ckpt_arena *arena, const ckpt_value *v)
 {
     switch ((int)v->kind) {
@@ -157,7 +155,7 @@ static const char *told_text(ckpt_arena *arena, const ckpt_value *v)
     }
 }
 
-/* One member of a JSON file. */
+/* Store one member of a JSON file. */
 static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, ckpt_err *err)
 {
     const ckpt_value *v = pair->value;
@@ -244,9 +242,9 @@ const cli_verb options_verb = {
     .compat = true,
 };
 
-/* ---- what goes together ---- */
+/* ---- dependent options ---- */
 
-/* Options that do nothing without another one: whoever gives them expects something. */
+/* Refuse options that have no effect without another one, because the user expects an effect. */
 static int told_needs(const told *t, ckpt_err *err)
 {
     const zt_options *o = &t->run;
@@ -281,7 +279,7 @@ static int told_needs(const told *t, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* ---- what all ranks must have ---- */
+/* ---- options that must be equal on all ranks ---- */
 
 static bool told_among(const char *const *list, const char *name)
 {
@@ -305,10 +303,14 @@ static bool told_line(const told *o, const cli_option *row, ckpt_bytes *to)
     return ckpt_bytes_printf(to, "--%s\t%s\n", row->name, text ? text : "not given");
 }
 
-/* What must be the same on all ranks.  Of what a path names, only whether it is given. */
+/*
+ * Make the lines that must be equal on all ranks.  For options with a path, only whether they are
+ * given.
+ */
 static bool told_lines(const told *o, ckpt_bytes *to)
 {
-    // what is behind the path is compared, or the rank's own affair; tags have their own agreement
+    // not compared here: the files' contents are compared later, or the option is the rank's own;
+    // tags are agreed upon separately
     static const char *const own[] = {
         "deepspeed_config", "model",       "vocab",   "metrics",       "tag",
         "device",           "threads",     "quiet",   "profile",       "args",
@@ -322,7 +324,7 @@ static bool told_lines(const told *o, ckpt_bytes *to)
         const cli_option *row = &told_table[i];
 
         if (row->at >= AT(trainer) && row->at < AT(trainer) + sizeof o->trainer)
-            continue; // told under our names
+            continue; // already listed under our names
         if (told_among(path, row->name))
             ok = ckpt_bytes_printf(to, "--%s\t%s\n", row->name,
                                    *(const char *const *)(const void *)((const char *)o + row->at)
@@ -346,7 +348,10 @@ static int told_alike(told *o, ckpt_err *err)
 
 /* ---- the command line ---- */
 
-/* Texts that stay when the command line goes, and which arguments for "auto" were given. */
+/*
+ * Copy the texts, because the command line is freed, and note which arguments for "auto" were
+ * given.
+ */
 static bool told_keep(told *t, const cli_line *line)
 {
     size_t auto_at = OP(args), auto_end = auto_at + sizeof t->run.args, n = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * others.c: owns what transformers, torchrun and DeepSpeed's launcher have on a command line, and
- * zerotrain has not, or has otherwise: one table says of each name what becomes of it.
+ * others.c: handles options of transformers, torchrun and DeepSpeed's launcher that zerotrain lacks
+ * or has in another form: a table gives the treatment of each name.
  *
- * It works on the words before they are parsed: what is taken stays, in the form that the table of
- * options knows; all else leaves, with a note where somebody might have expected something, or is
- * refused with the way out.
+ * It works on the words before they are parsed.  Accepted words stay, in the form that the table of
+ * options expects.  All others are removed, with a note if a user may expect an effect, or refused
+ * with the alternative.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "tools/zerotrain/zerotrain.h"
 
 typedef enum ow_kind {
-    OW_FLAG,    /* an option of ours without a value: takes true and false too */
-    OW_TRUE,    /* a switch that does nothing here */
-    OW_VALUE,   /* a value that does nothing here */
-    OW_SOME,    /* `allowed` does nothing here, other values are refused */
-    OW_NO_TRUE, /* a switch that is refused; switched off it is fine */
+    OW_FLAG,    /* an option of ours without a value; accepts true and false too */
+    OW_TRUE,    /* a switch without effect here */
+    OW_VALUE,   /* an option with a value, without effect here */
+    OW_SOME,    /* the values in `allowed` have no effect here; others are refused */
+    OW_NO_TRUE, /* a switch that is refused, unless it is off */
     OW_NO       /* refused, whatever its value */
 } ow_kind;
 
@@ -25,7 +25,7 @@ typedef struct ow_name {
     const char *name;
     ow_kind kind;
     const char *allowed; /* "|no|steps|" */
-    const char *text;    /* why it does nothing, or why not and what to do; NULL: nothing to say */
+    const char *text;    /* reason; for refusals also the alternative; NULL: no note */
 } ow_name;
 
 #define OW_EVAL "--eval_steps N says after how many updates; at the end it is evaluated in any case"
@@ -39,7 +39,7 @@ typedef struct ow_name {
 #define OW_FOUND "ranks find each other by MPI"
 
 static const ow_name ow_names[] = {
-    // transformers: what is done
+    // transformers: modes
     {"do_train", OW_FLAG, NULL, NULL},
     {"do_eval", OW_FLAG, NULL, NULL},
     {"do_predict", OW_FLAG, NULL, NULL},
@@ -68,7 +68,7 @@ static const ow_name ow_names[] = {
     {"report_to", OW_SOME, "|none|",
      "--tensorboard DIR writes event files, --metrics FILE JSON lines"},
     {"logging_dir", OW_VALUE, NULL, "--tensorboard DIR writes event files"},
-    // transformers: numbers, and where they are computed
+    // transformers: number formats and devices
     {"tf32", OW_TRUE, NULL, "products of fp32 are computed in fp32, on GPUs too"},
     {"bf16_full_eval", OW_TRUE, NULL, "evaluation computes in the dtype of the run"},
     {"fp16_full_eval", OW_TRUE, NULL, "evaluation computes in the dtype of the run"},
@@ -107,7 +107,7 @@ static char ow_plain(char c)
     return c == '-' ? '_' : c;
 }
 
-/* The row of a name of n bytes, '-' and '_' alike; NULL: it is not here. */
+/* Find the row of a name of n bytes ('-' and '_' are equal); NULL: none. */
 static const ow_name *ow_find(const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof ow_names / sizeof *ow_names; i++) {
@@ -122,7 +122,7 @@ static const ow_name *ow_find(const char *name, size_t n)
     return NULL;
 }
 
-/* What argparse's and transformers' booleans look like; 1, 0, or -1: it is none. */
+/* Parse a boolean in the forms of argparse and transformers; 1, 0, or -1: not a boolean. */
 static int ow_truth(const char *word)
 {
     static const char *const yes[] = {"1", "true", "True", "yes", "y", "t", NULL};
@@ -137,7 +137,7 @@ static int ow_truth(const char *word)
     return -1;
 }
 
-/* The value is one of those that do nothing. */
+/* True if the value is one of those without effect. */
 static bool ow_allowed(const ow_name *o, const char *value)
 {
     const char *at = strstr(o->allowed, value);
@@ -164,7 +164,7 @@ static int ow_note(told *t, const ow_name *o, ckpt_err *err)
     return o->text && !text && t->n_notes < TOLD_NOTES ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
-/* A row was met, with its value or NULL. */
+/* Handle an option of the table, with its value or NULL. */
 static int ow_meet(told *t, const ow_name *o, const char *value, ckpt_err *err)
 {
     const int truth = value ? ow_truth(value) : 1;
@@ -190,7 +190,7 @@ static int ow_meet(told *t, const ow_name *o, const char *value, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A word that begins an option takes this row's value: the text behind '=', or the next word. */
+/* Get the value of an option: the text behind '=', or the next word. */
 static const char *ow_value(const ow_name *o, const char *word, const char *next, bool *took)
 {
     const char *same = strchr(word, '=');
@@ -199,7 +199,7 @@ static const char *ow_value(const ow_name *o, const char *word, const char *next
     *took = false;
     if (same)
         return same + 1;
-    // a switch has a value where the next word looks like one
+    // a switch has a value if the next word looks like a boolean
     *took = next && strncmp(next, "--", 2) != 0 && (wants || ow_truth(next) >= 0);
     return *took ? next : NULL;
 }

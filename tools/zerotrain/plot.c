@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plot.c: owns --plot: the loss and the learning rate of a run as one SVG that needs nothing else.
+ * plot.c: implements --plot: the loss and the learning rate of a run in one standalone SVG.
  *
- * Points are kept in the order of updates; where there are more than PLOT_POINTS neighbours become
- * one, their mean, so that a long run is a small picture.  The file is replaced as a whole.
+ * Points are in the order of updates.  If there are more than PLOT_POINTS, neighbours are merged
+ * into their mean, so that a long run gives a small picture.  The file is replaced as a whole.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 enum { PL_WIDTH = 760, PL_HEIGHT = 260, PL_LEFT = 70, PL_TOP = 40, PL_GAP = 90, PL_PATH = 4096 };
 
-/* Two neighbours become one. */
+/* Merge neighbouring points. */
 static void pl_halve(plot *p)
 {
     for (size_t i = 0; i < p->n / 2; i++) {
@@ -29,7 +29,7 @@ static void pl_halve(plot *p)
 
 void plot_add(plot *p, const plot_point *one)
 {
-    if (p->left > 0) { // the mean of as many as a point stands for by now
+    if (p->left > 0) { // the mean of as many updates as a point stands for
         plot_point *last = &p->at[p->n - 1];
         const double k = (double)(p->each - p->left);
 
@@ -46,13 +46,13 @@ void plot_add(plot *p, const plot_point *one)
     p->left = p->each - 1;
 }
 
-/* A number of a point: 0 the loss, 1 the rate. */
+/* A value of a point: 0 the loss, 1 the rate. */
 static double pl_value(const plot_point *p, int which)
 {
     return which == 0 ? p->loss : p->lr;
 }
 
-/* The least and the largest finite number; a range that is one number gets some room. */
+/* The range of the finite values; a range of one number is widened. */
 static void pl_range(const plot *p, int which, double range[2])
 {
     range[0] = range[1] = 0;
@@ -77,7 +77,7 @@ static void pl_curve(FILE *f, const plot *p, int which, const double range[2], i
     for (size_t i = 0; i < p->n; i++) {
         const double v = pl_value(&p->at[i], which);
 
-        if (v - v != 0) { // a gap where a number is none
+        if (v - v != 0) { // a gap at a value that is not finite
             fputs(open ? "\"/>\n" : "", f);
             open = false;
             continue;
@@ -91,7 +91,7 @@ static void pl_curve(FILE *f, const plot *p, int which, const double range[2], i
     fputs(open ? "\"/>\n" : "", f);
 }
 
-/* One panel: its name, four lines with numbers, the curve. */
+/* Draw one panel: its name, four lines with numbers, the curve. */
 static void pl_panel(FILE *f, const plot *p, int which, const char *name)
 {
     const int top = PL_TOP + which * (PL_HEIGHT + PL_GAP);
@@ -135,7 +135,7 @@ static void pl_picture(FILE *f, const plot *p)
     fputs("</svg>\n", f);
 }
 
-/* The file beside the picture that becomes it; NULL: it cannot be. */
+/* Open the temporary file beside the picture; NULL: it cannot be created. */
 static FILE *pl_begin(const char *path, char temp[PL_PATH], ckpt_err *err)
 {
     const int n = snprintf(temp, PL_PATH, "%s.ckpt-plot.tmp", path);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * report.c: what a run tells: metrics as JSON lines, progress for people, where the time went.
- */
+/* report.c: reports on a run: metrics as JSON lines, progress for people, a profile. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,9 +10,11 @@
 
 #include "tools/zerotrain/zerotrain.h"
 
-#define RP_RANKS 16 /* of whom each is told */
+#define RP_RANKS 16 /* maximum of listed ranks */
 
-/* Whether lines can be written anew: a terminal that knows how, and nobody wants none. */
+/*
+ * True if the progress line can be redrawn: on a terminal with that ability, and without --quiet.
+ */
 static bool rp_is_live(const report *r)
 {
     const char *term = getenv("TERM");
@@ -22,13 +22,13 @@ static bool rp_is_live(const report *r)
     return !r->told->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
 }
 
-/* The run goes on with a checkpoint's: what it has written is its own. */
+/* True if the run resumes from a checkpoint, so that existing outputs are its own. */
 static bool rp_resumes(const report *r)
 {
     return r->told->run.load && r->about.with_optimizer;
 }
 
-/* A file of an earlier run is not replaced without being asked. */
+/* Refuse to replace a file of an earlier run without --force. */
 static int rp_spare(const report *r, const char *path, const char *what, ckpt_err *err)
 {
     struct stat st;
@@ -41,7 +41,7 @@ static int rp_spare(const report *r, const char *path, const char *what, ckpt_er
                      path, what);
 }
 
-/* What is written beside --metrics. */
+/* Open the outputs beside --metrics. */
 static int rp_open_more(report *r, ckpt_err *err)
 {
     int rc = monitor_open(&r->monitor, r->told, r->about.config, err);
@@ -62,7 +62,7 @@ int report_open(report *r, ckpt_err *err)
 
     r->monitor = (monitor){.event = {{.fd = -1}, {.fd = -1}}};
     if (r->about.rank == 0 && r->told->metrics) {
-        // A resumed run, or one that evaluates, goes on in the file of the first.
+        // a resumed run, or an evaluation, appends to the existing file
         bool more = rp_resumes(r) || r->told->run.evaluate;
         bool print = strcmp(r->told->metrics, "-") == 0;
         if (!print && !more)
@@ -77,14 +77,14 @@ int report_open(report *r, ckpt_err *err)
     return zt_engine_agree(r->engine, rc, err);
 }
 
-/* Before other words on standard error: the live line goes. */
+/* Remove the progress line before other output on stderr. */
 static void rp_clear(const report *r)
 {
     if (r->live)
         fputs("\r\033[K", stderr);
 }
 
-/* Running means: the loss over about 10 and 50 updates, the seconds of one. */
+/* Update running means: the loss over about 10 and 50 updates, the seconds of one. */
 static void rp_follow(report *r, const zt_progress *p)
 {
     if (p->loss - p->loss == 0) {
@@ -94,7 +94,7 @@ static void rp_follow(report *r, const zt_progress *p)
     r->pace = r->pace == 0 ? p->seconds : r->pace + (p->seconds - r->pace) / 20;
 }
 
-/* How far, where the loss goes, and how long it takes: one line, written anew. */
+/* Redraw the progress line: position, trend of the loss, time left. */
 static void rp_live(const report *r, const zt_standing *now, const zt_progress *p)
 {
     const double left = r->pace * (double)(r->about.total_steps - now->steps);
@@ -109,7 +109,7 @@ static void rp_live(const report *r, const zt_standing *now, const zt_progress *
     (void)fflush(stderr);
 }
 
-/* Numbers of an update for monitors, in DeepSpeed's words. */
+/* Write an update's numbers to monitors, under DeepSpeed's names. */
 static int rp_monitor(report *r, const zt_standing *now, const zt_progress *p, ckpt_err *err)
 {
     const monitor_value v[] = {{"Train/Samples/train_loss", p->loss},
@@ -120,7 +120,7 @@ static int rp_monitor(report *r, const zt_standing *now, const zt_progress *p, c
     return monitor_write(&r->monitor, now->samples, v, scaled ? 3 : 2, err);
 }
 
-/* The picture: at the end, and as often as a line of progress. */
+/* Write the picture: at the end, and as often as a progress line. */
 static int rp_plot(report *r, const zt_standing *now, const zt_progress *p, bool due, ckpt_err *err)
 {
     const plot_point one = {now->steps, p->loss, p->step.lr};
@@ -131,7 +131,7 @@ static int rp_plot(report *r, const zt_standing *now, const zt_progress *p, bool
     return due ? plot_write(r->plot, r->told->plot, err) : CKPT_OK;
 }
 
-/* A number as JSON has it: what is not finite is null. */
+/* Write a JSON number; null if it is not finite. */
 static void rp_number(FILE *f, const char *key, double v)
 {
     if (v - v == 0)
@@ -147,7 +147,7 @@ static int rp_flush(report *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The line of a skipped update. */
+/* Print the line about a skipped update. */
 static void rp_overflow(const zt_standing *now, const zt_step *s)
 {
     const zt_scaler *scaler = &now->scaler;
@@ -221,7 +221,7 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
     return rp_flush(r, err);
 }
 
-/* What was loaded: the path, and the tag where the path leaves it open. */
+/* Print the loaded checkpoint: the path, and the tag if the path does not contain it. */
 static void rp_loaded(const report *r, FILE *out)
 {
     const char *path = r->told->run.load, *tag = r->about.tag;
@@ -231,7 +231,7 @@ static void rp_loaded(const report *r, FILE *out)
     fprintf(out, "%s%s%s", path, named || path[n - 1] == '/' ? "" : "/", named ? "" : tag);
 }
 
-/* A score for monitors: names of ours, since DeepSpeed writes none. */
+/* Write a score to monitors, under our names, because DeepSpeed has none. */
 static int rp_monitor_score(report *r, const zt_standing *now, const zt_score *s, ckpt_err *err)
 {
     const monitor_value v[] = {{"Evaluation/Samples/loss", s->loss},
@@ -251,10 +251,10 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
     zt_engine_standing(r->engine, &now);
     if (!r->told->quiet || o->evaluate) {
         rp_clear(r);
-        // lines of JSON are not mixed with text
+        // do not mix text with lines of JSON
         FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
-        if (o->evaluate && o->load) // weights alone: the step is not theirs
+        if (o->evaluate && o->load) // with weights alone, the step is not theirs
             rp_loaded(r, out);
         else
             fprintf(out, "at step %" PRId64, now.steps);
@@ -291,7 +291,7 @@ void report_save(const report *r)
     }
 }
 
-/* Where the parameters are from that the named checkpoint lacks. */
+/* Print the source of parameters that the named checkpoint lacks. */
 static void rp_lacking(const report *r, size_t n, const char *init)
 {
     if (n == 0)
@@ -303,7 +303,7 @@ static void rp_lacking(const report *r, size_t n, const char *init)
         fprintf(stderr, "drawn by --seed %" PRId64, r->told->run.seed);
 }
 
-/* Where weights are from; said with --quiet, too, where others may have been meant. */
+/* Print the source of the weights; with --quiet too, if the user may have meant others. */
 static void rp_weights(const report *r)
 {
     const zt_about *a = &r->about;
@@ -396,7 +396,7 @@ void report_profile(const report *r)
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
 }
 
-/* A line for each rank; of many, for the one that sent least and the one that sent most. */
+/* Print a line for each rank; of many ranks, only those that sent least and most. */
 static void rp_traffic(const zt_traffic *t, uint64_t world, int64_t steps)
 {
     uint64_t least = 0, most = 0;

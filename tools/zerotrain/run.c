@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * run.c: a run from its first update to its last, with what it tells on the way.
- */
+/* run.c: runs from the first update to the last, with the reports in between. */
 #define _XOPEN_SOURCE 700 // sigaltstack
 
 #include <signal.h>
@@ -16,10 +14,10 @@ static void go_signal(int number)
     run_stop = number;
 }
 
-/* The second one ends the process at once. */
+/* Catch signals; a second one ends the process at once. */
 static void go_catch(void)
 {
-    // a stack of its own: see cpu_sgemm.h
+    // a separate stack: see cpu_sgemm.h
     static char stack[1 << 16];
     const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction a;
@@ -33,7 +31,7 @@ static void go_catch(void)
     sigaction(SIGUSR1, &a, NULL);
 }
 
-/* The score, told. */
+/* Evaluate, and report the score. */
 static int go_score(report *r, ckpt_err *err)
 {
     zt_engine *e = r->engine;
@@ -43,7 +41,6 @@ static int go_score(report *r, ckpt_err *err)
     return rc == CKPT_OK ? zt_engine_agree(e, report_score(r, &score, err), err) : rc;
 }
 
-/* Updates that are made. */
 static int64_t go_steps(const zt_engine *e)
 {
     zt_standing now;
@@ -52,7 +49,7 @@ static int64_t go_steps(const zt_engine *e)
     return now.steps;
 }
 
-/* What is due after an update: saved first, and whoever was told to stop does not evaluate. */
+/* Take the actions due after an update: save first, and do not evaluate if the run was stopped. */
 static int go_after(report *r, bool last, ckpt_err *err)
 {
     zt_engine *e = r->engine;
@@ -71,7 +68,7 @@ static int go_after(report *r, bool last, ckpt_err *err)
     return rc;
 }
 
-/* The last words of a run; a failure to write them counts where nothing failed before. */
+/* Print the final reports; a failure to write them counts only if there was none before. */
 static int go_end(report *r, int rc, ckpt_err *err)
 {
     int closed;

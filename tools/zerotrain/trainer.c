@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trainer.c: owns the names that transformers' Trainer and its scripts have for our options.
+ * trainer.c: maps the option names of transformers' Trainer and its scripts to ours.
  *
- * They are rows of the table of options with fields of their own.  Here each is put where ours is;
- * one setting that was given under both names with two values is refused.
+ * They are rows of the table of options with fields of their own; here their values are copied to
+ * our fields.  If a setting was given under both names with different values, it is refused.
  */
 #include <math.h>
 #include <string.h>
 
 #include "tools/zerotrain/zerotrain.h"
 
-/* What one reading needs everywhere. */
+/* The state of one reading. */
 typedef struct nt_line {
     told *t;
     const cli_line *line;
@@ -46,7 +46,7 @@ static int nt_whole(const nt_line *l, const char *ours, int64_t *to, const char 
     return CKPT_OK;
 }
 
-/* Trainer's epochs have parts, for which it counts updates; ours are whole. */
+/* Convert epochs: Trainer's may be fractions, ours are whole numbers. */
 static int nt_epochs(const nt_line *l)
 {
     const double n = l->t->trainer.epochs;
@@ -61,7 +61,7 @@ static int nt_epochs(const nt_line *l)
     return nt_whole(l, "epochs", &l->t->run.epochs, "num_train_epochs", (int64_t)n);
 }
 
-/* -1 stands for the number that follows from the epochs. */
+/* Convert the number of steps: -1 means the number that follows from the epochs. */
 static int nt_steps(const nt_line *l)
 {
     int64_t *n = &l->t->run.max_steps;
@@ -74,7 +74,10 @@ static int nt_steps(const nt_line *l)
     return CKPT_OK;
 }
 
-/* A path; or whether to go on from the newest in the folder that is saved to. */
+/*
+ * Convert resume_from_checkpoint: a path, or a boolean for the newest checkpoint in the output
+ * folder.
+ */
 static int nt_resume(const nt_line *l)
 {
     const char *from = l->t->trainer.resume;
@@ -91,7 +94,7 @@ static int nt_resume(const nt_line *l)
     return nt_text(l, "load", &l->t->run.load, "resume_from_checkpoint", from);
 }
 
-/* What a script is to do; here a run does one thing. */
+/* Check the modes of a script, because here a run has one mode. */
 static int nt_what(const nt_line *l)
 {
     const told_trainer *n = &l->t->trainer;
@@ -112,7 +115,7 @@ static int nt_what(const nt_line *l)
     return CKPT_OK;
 }
 
-/* A share of the updates, which ours takes where it is below 1. */
+/* Convert warmup_ratio: a fraction of the updates, which our option accepts as a value below 1. */
 static int nt_warmup(const nt_line *l)
 {
     const double share = l->t->trainer.warmup_ratio;
