@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deepspeed.c: Reads directories of DeepSpeed ZeRO checkpoints (the directory driver).
+ * deepspeed.c: reads directories of DeepSpeed ZeRO checkpoints (the directory driver).
  *
  * For one model-parallel rank with n data-parallel ranks a tag folder has
  *     mp_rank_00_model_states.pt                         the model (stages 0 to 2)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.c: Finds the tag folder for the user's path, and lists its files by rank.
+ * folder.c: finds the tag folder for the user's path, and lists its files by rank.
  *
  * Input is a run folder (has `latest`, or the user gives a tag), a tag folder, or a folder of HF
  * Trainer runs (the highest checkpoint-N with `latest`). Other layouts of DeepSpeed or torch in

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.h: Finds the tag folder for the user's path, and lists its files by rank.
+ * folder.h: finds the tag folder for the user's path, and lists its files by rank.
  */
 #ifndef CKPT_FORMATS_DS_FOLDER_H
 #define CKPT_FORMATS_DS_FOLDER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c: Reports problems of a DeepSpeed folder as errors, or as findings when the caller collects
+ * job.c: reports problems of a DeepSpeed folder as errors, or as findings when the caller collects
  * them.
  */
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h: Declares the context of all reading steps and the report of problems.
+ * job.h: declares the context of all reading steps and the report of problems.
  */
 #ifndef CKPT_FORMATS_DS_JOB_H
 #define CKPT_FORMATS_DS_JOB_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: Parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
+ * names.c: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  *
  * The data-parallel rank has no leading zeros, the model-parallel rank has two digits. Releases up
  * to 0.3.13 omitted the underscore before "optim_states" in names of optimizer files.

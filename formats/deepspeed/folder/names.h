@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h: Parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
+ * names.h: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  */
 #ifndef CKPT_FORMATS_DS_NAMES_H
 #define CKPT_FORMATS_DS_NAMES_H

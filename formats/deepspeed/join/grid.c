@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c: Reads several model-parallel ranks (tensor x pipeline), each as a separate checkpoint
+ * grid.c: reads several model-parallel ranks (tensor x pipeline), each as a separate checkpoint
  * into its own map, and adopts these maps into the output map.
  *
  * mp_rank = pipeline stage * tp + tensor-parallel rank. Both degrees are in the model files since

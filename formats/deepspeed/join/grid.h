@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.h: Reads several model-parallel ranks separately, and puts them into one map.
+ * grid.h: reads several model-parallel ranks separately, and puts them into one map.
  *
  *     grid.c  determines the ranks, reads them and adopts their maps
  *     join.c  joins slices into full tensors

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c: Joins the slices of all model-parallel ranks into one checkpoint.
+ * join.c: joins the slices of all model-parallel ranks into one checkpoint.
  *
  * The rules of universal_checkpoint_info (formats/rules/rules.h) or of the user join
  * tensor-parallel slices; moments follow their parameter's rule. Buffers without a rule, step

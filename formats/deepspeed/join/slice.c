@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slice.c: Reads all files of one model-parallel rank into a map.
+ * slice.c: reads all files of one model-parallel rank into a map.
  *
  * Rank 0's files define the parameters and groups; the file of every other rank is read, compared
  * with them, and closed.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slice.h: Reads all files of one model-parallel rank.
+ * slice.h: reads all files of one model-parallel rank.
  */
 #ifndef CKPT_FORMATS_DS_SLICE_H
 #define CKPT_FORMATS_DS_SLICE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autoep.c: Ties the second names that AutoEP gives its routers, and renames its layers to the
+ * autoep.c: ties the second names that AutoEP gives its routers, and renames its layers to the
  * names of the model hub.
  *
  * AutoEP replaces a layer of the model by its own (deepspeed/module_inject/auto_ep_layer.py,

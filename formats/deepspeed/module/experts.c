@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * experts.c: Adds the entries of the expert files to the `module` dict of the model file.
+ * experts.c: adds the entries of the expert files to the `module` dict of the model file.
  *
  * `module` lacks the experts, because DeepSpeed writes one file per expert, numbered over all
  * ranks. Without ZeRO each expert-parallel rank has an optimizer file of its own as well.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * experts.h: Adds the entries of the expert files to the model file.
+ * experts.h: adds the entries of the expert files to the model file.
  */
 #ifndef CKPT_FORMATS_DS_EXPERTS_H
 #define CKPT_FORMATS_DS_EXPERTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frozen.c: Reads the fragments of frozen parameters of stage 3 from the model files of all ranks.
+ * frozen.c: reads the fragments of frozen parameters of stage 3 from the model files of all ranks.
  */
 #include <inttypes.h>
 #include <string.h>

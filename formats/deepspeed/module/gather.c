@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather.c: Completes the model file's `module` dict from the layer and expert files beside it.
+ * gather.c: completes the model file's `module` dict from the layer and expert files beside it.
  */
 #include <inttypes.h>
 

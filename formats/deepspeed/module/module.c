@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.c: Sorts the model file's entries into buffers, frozen parameters, 16-bit copies and tied
+ * module.c: sorts the model file's entries into buffers, frozen parameters, 16-bit copies and tied
  * names, and adds them to the map.
  *
  * `module` is the state_dict of the wrapped model. Other keys of the file classify its entries:

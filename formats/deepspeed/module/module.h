@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.h: Reads buffers, frozen parameters, 16-bit copies and tied names from the model's
+ * module.h: reads buffers, frozen parameters, 16-bit copies and tied names from the model's
  * state_dict.
  */
 #ifndef CKPT_FORMATS_DS_MODULE_H

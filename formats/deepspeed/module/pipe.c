@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe.c: Assigns layers to pipeline stages, and builds a stage's module from its layer files.
+ * pipe.c: assigns layers to pipeline stages, and builds a stage's module from its layer files.
  *
  * A stage's model file has no module. Weights and buffers are in one file per layer
  * (deepspeed/runtime/pipe/module.py, save_state_dict) and their names there lack the layer number,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe.h: Assigns layers to pipeline stages, and builds a stage's module from its layer files.
+ * pipe.h: assigns layers to pipeline stages, and builds a stage's module from its layer files.
  */
 #ifndef CKPT_FORMATS_DS_PIPE_H
 #define CKPT_FORMATS_DS_PIPE_H

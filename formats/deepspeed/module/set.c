@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * set.c: Sets the model file's module to entries of several files.
+ * set.c: sets the model file's module to entries of several files.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: Converts a run's parameter groups and optimizer values to the writers' form
+ * state.c: converts a run's parameter groups and optimizer values to the writers' form
  * (libckpt/map/state.h), and adds step counts as tensors.
  *
  * Parameters have the optimizer's order, which differs from param_shapes only under

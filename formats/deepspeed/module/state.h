@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h: Converts a run's parameter groups and optimizer values to the writers' form.
+ * state.h: converts a run's parameter groups and optimizer values to the writers' form.
  */
 #ifndef CKPT_FORMATS_DS_STATE_H
 #define CKPT_FORMATS_DS_STATE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c: Finds entries of a dict by name.
+ * index.c: finds entries of a dict by name.
  */
 #include <stdlib.h>
 #include <string.h>

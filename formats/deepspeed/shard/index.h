@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.h: Finds entries of a dict by name.
+ * index.h: finds entries of a dict by name.
  */
 #ifndef CKPT_FORMATS_DS_INDEX_H
 #define CKPT_FORMATS_DS_INDEX_H

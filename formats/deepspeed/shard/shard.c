@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c: Reads one .pt file of a tag folder: its tree, sources, flat tensors and step counts.
+ * shard.c: reads one .pt file of a tag folder: its tree, sources, flat tensors and step counts.
  *
  * The reader copies the needed parts of a shard's own map to the output map and closes the shard,
  * so that a folder of a thousand ranks never has more than a few trees in memory. The first file of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.h: Reads one .pt file of a tag folder: its tree, sources, flat tensors and step counts.
+ * shard.h: reads one .pt file of a tag folder: its tree, sources, flat tensors and step counts.
  */
 #ifndef CKPT_FORMATS_DS_SHARD_H
 #define CKPT_FORMATS_DS_SHARD_H

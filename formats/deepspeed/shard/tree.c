@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: Copies a shard's tree of values into the output map's arena.
+ * tree.c: copies a shard's tree of values into the output map's arena.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entry.c: Reads entries of the module and finds the optimizer's states by number (stage 0).
+ * entry.c: reads entries of the module and finds the optimizer's states by number (stage 0).
  */
 #include <stdlib.h>
 #include <string.h>

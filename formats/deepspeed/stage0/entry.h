@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * entry.h: Declares the types and functions shared by the files that read stage 0; private to them.
+ * entry.h: declares the types and functions shared by the files that read stage 0; private to them.
  *
  *     stage0.c reads the module's entries, ties and masters, and adds the weights to the map
  *     name.c   matches unnamed masters and states to parameters

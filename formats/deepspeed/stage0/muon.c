@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: Matches unnamed states of DeepSpeed's Muon, whose groups list matrices by size (stage 0).
+ * muon.c: matches unnamed states of DeepSpeed's Muon, whose groups list matrices by size (stage 0).
  *
  * A parameter's name and number of axes select its half of Muon (set_optimizer_flags of
  * deepspeed/__init__.py). The class then sorts the matrices of each group by size; equal sizes keep

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: Matches masters and states, which have only numbers, to the module's parameters (stage
+ * name.c: matches masters and states, which have only numbers, to the module's parameters (stage
  * 0).
  *
  * A fused group's flat tensor is recognised by the module's storages, which are views of it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optim.c: Reads optimizer state, step counts, and the groups for writers (stage 0).
+ * optim.c: reads optimizer state, step counts, and the groups for writers (stage 0).
  *
  * Every entry of a parameter's state belongs to one of these forms:
  *     step count                        "step/<parameter>"; FusedAdam counts in one parameter only

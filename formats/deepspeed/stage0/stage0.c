@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.c: Reads masters, weights and optimizer from the model file of stage 0, which partitions
+ * stage0.c: reads masters, weights and optimizer from the model file of stage 0, which partitions
  * nothing.
  *
  * `optimizer` has a form for each dtype of the run:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.h: Reads masters and optimizer state of stage 0 from the model file, which has them whole.
+ * stage0.h: reads masters and optimizer state of stage 0 from the model file, which has them whole.
  */
 #ifndef CKPT_FORMATS_DS_STAGE0_H
 #define CKPT_FORMATS_DS_STAGE0_H
