@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fresh.c: the training state that a run begins with, for maps that hold only weights.
+ * fresh.c: makes the initial training state of a run from a map that holds only weights.
  *
- * One ckpt_state: parameters in the optimizer's order and groups, the entries of a new AdamW, no
- * moments (which stands for zeros).  What is not trained gets the role of a frozen parameter or a
- * buffer.  In doubt about the order it refuses: a wrong one would load without a word, each weight
- * in another's place.
+ * The result is one ckpt_state: parameters in the optimizer's order and groups, and entries of a
+ * new AdamW without moments, which DeepSpeed takes as zeros. Tensors that are not trained become
+ * frozen parameters or buffers. If the order is uncertain, the conversion fails, because a training
+ * program would load parameters in a wrong order without any error.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,13 +22,13 @@ typedef struct fr_maker {
     const ckpt_target *target;
     ckpt_err *err;
     ckpt_state *state;
-    uint8_t *trained; /* one byte per tensor of the map: it is a parameter */
-    size_t n;         /* of them */
+    uint8_t *trained; /* per tensor of the map: 1 if it is a parameter */
+    size_t n;         /* number of parameters */
 } fr_maker;
 
 /* ---- the order ---- */
 
-/* One more parameter, in the group that is last. */
+/* Append a parameter to the last group. */
 static int fr_add(fr_maker *m, size_t at)
 {
     ckpt_tensor **slot = ckpt_vec_push(&m->state->param);
@@ -41,7 +41,7 @@ static int fr_add(fr_maker *m, size_t at)
     return CKPT_OK;
 }
 
-/* A new group, unless the last one is still empty. */
+/* Begin a group, unless the last one is still empty. */
 static int fr_group(fr_maker *m)
 {
     ckpt_group *g = m->state->group.n ? &m->state->group.at[m->state->group.n - 1] : NULL;
@@ -56,7 +56,8 @@ static int fr_group(fr_maker *m)
     return CKPT_OK;
 }
 
-/* A line '*': every parameter that no line names, in the order of the file; "after" included. */
+/* A line '*': add every parameter that no line names, before or after it, in the order of the
+ * file. */
 static int fr_rest(fr_maker *m, const uint8_t *named)
 {
     int rc = CKPT_OK;
@@ -68,7 +69,7 @@ static int fr_rest(fr_maker *m, const uint8_t *named)
     return rc;
 }
 
-/* Why a listed tensor cannot be a parameter. */
+/* Fail with the reason why a listed tensor cannot be a parameter. */
 static int fr_refuse(fr_maker *m, uint64_t line, const ckpt_tensor *t)
 {
     if (t->owner)
@@ -85,7 +86,8 @@ static int fr_refuse(fr_maker *m, uint64_t line, const ckpt_tensor *t)
                      line, t->name, ckpt_dtype_name(t->dtype));
 }
 
-/* The tensor that a line names: in the map, with bytes of its own, and named once. */
+/* Mark the tensor named by a line. It must be in the map, have bytes of its own, and be named
+ * once. */
 static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name, size_t n)
 {
     size_t at = ckpt_map_index(m->map, name, n);
@@ -98,7 +100,7 @@ static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name
         return ckpt_fail(m->err, CKPT_EUSAGE, "order, line %" PRIu64 ": %s is named twice", line,
                          t->name);
     named[at] = 1;
-    // a name that looks like a buffer's may be listed: the caller knows better
+    // A name like a buffer's is allowed, because the caller knows the model.
     if (t->owner || t->n_elems == 0 ||
         (t->dtype != CKPT_F64 && t->dtype != CKPT_F32 && t->dtype != CKPT_F16 &&
          t->dtype != CKPT_BF16))
@@ -106,7 +108,7 @@ static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name
     return CKPT_OK;
 }
 
-/* A walk over the lines of the list: first to mark the names, then to add them. */
+/* Context for the two passes over the list: the first marks the names, the second adds them. */
 typedef struct fr_walk {
     fr_maker *m;
     uint8_t *named;
@@ -119,7 +121,7 @@ static int fr_mark(void *ctx, uint64_t number, const char *line, size_t n)
     return n == 0 || (n == 1 && *line == '*') ? CKPT_OK : fr_named(w->m, w->named, number, line, n);
 }
 
-/* In the second walk all names are known to be good. */
+/* The first pass has checked all names. */
 static int fr_line(void *ctx, uint64_t number, const char *line, size_t n)
 {
     const fr_walk *w = ctx;
@@ -132,7 +134,7 @@ static int fr_line(void *ctx, uint64_t number, const char *line, size_t n)
     return fr_add(w->m, ckpt_map_index(w->m->map, line, n));
 }
 
-/* The caller's list. */
+/* Add the parameters in the order of the caller's list. */
 static int fr_listed(fr_maker *m)
 {
     fr_walk w = {m, ckpt_alloc(m->map->tensors.n + 1)};
@@ -147,7 +149,7 @@ static int fr_listed(fr_maker *m)
 
 /* ---- the order of the file ---- */
 
-/* All that may be trained, as the file has it; to be freed. */
+/* List all trainable tensors in the file's order; the caller frees the list. */
 static int fr_trains(ckpt_tensors *out, const ckpt_map *map, ckpt_err *err)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -162,7 +164,7 @@ static int fr_trains(ckpt_tensors *out, const ckpt_map *map, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The names are sorted, so that nothing tells in what order they were. */
+/* True if the names are sorted, because the file then does not show the model's order. */
 static bool fr_sorted(const ckpt_map *map)
 {
     const ckpt_tensor *last = NULL;
@@ -180,7 +182,8 @@ static bool fr_sorted(const ckpt_map *map)
     return n > 2;
 }
 
-/* A bias that stands before its weight, or NULL: modules register them the other way round. */
+/* Find a bias before its weight, or NULL. Modules register the weight first, so that such a file
+ * does not have the model's order. */
 static const char *fr_bias_first(const ckpt_map *map)
 {
     char weight[512];
@@ -200,7 +203,7 @@ static const char *fr_bias_first(const ckpt_map *map)
     return NULL;
 }
 
-/* All parameters as the file has them, for files that keep the order of the model. */
+/* Add all parameters in the file's order, if the format keeps the order of the model. */
 static int fr_stored(fr_maker *m)
 {
     const char *odd = NULL, *path = m->map->path;
@@ -232,7 +235,8 @@ static int fr_stored(fr_maker *m)
 
 /* ---- choosing ---- */
 
-/* The order of the model that config.json names, or *known false. */
+/* Add the parameters in the order of the model that config.json names; otherwise set *known to
+ * false. */
 static int fr_known(fr_maker *m, bool *known, const ckpt_tensor **odd)
 {
     ckpt_tensors order = {0};
@@ -244,7 +248,7 @@ static int fr_known(fr_maker *m, bool *known, const ckpt_tensor **odd)
     return rc;
 }
 
-/* The best order that there is; *how says which. */
+/* Choose the most certain order available; *how names it in the message. */
 static int fr_order(fr_maker *m, const char **how)
 {
     const ckpt_tensor *odd = NULL;
@@ -276,7 +280,7 @@ static int fr_order(fr_maker *m, const char **how)
 
 /* ---- the optimizer ---- */
 
-/* Append to a dict of the map's arena; false when memory is exhausted. */
+/* Append to a dict in the map's arena; false if memory is exhausted. */
 static bool fr_put(fr_maker *m, ckpt_value *dict, const char *key, ckpt_value *value)
 {
     return value && ckpt_dict_add_cstr(m->map->arena, &dict->as.map, key, value);
@@ -299,7 +303,7 @@ static ckpt_value *fr_betas(fr_maker *m)
     return ok ? v : NULL;
 }
 
-/* The entry of group g in param_groups: torch 2.15's AdamW as it is made without arguments. */
+/* Make the entry of group g in param_groups, with the defaults of torch 2.15's AdamW. */
 static ckpt_value *fr_fields(fr_maker *m, size_t g)
 {
     static const char *const flags[] = {"amsgrad", "maximize"};
@@ -322,7 +326,7 @@ static ckpt_value *fr_fields(fr_maker *m, size_t g)
     return ok ? v : NULL;
 }
 
-/* The state of a group: no step was made; None stands for moments of zero. */
+/* Make the state of a group at step 0; None stands for zero moments. */
 static ckpt_value *fr_entry(fr_maker *m)
 {
     ckpt_value *v = ckpt_value_new(m->map->arena, CKPT_V_DICT);
@@ -332,7 +336,7 @@ static ckpt_value *fr_entry(fr_maker *m)
     return ok ? v : NULL;
 }
 
-/* Groups get their entries; an empty line at the end of a list leaves no group behind. */
+/* Give groups their entries. An empty line at the end of the list must not leave an empty group. */
 static int fr_groups(fr_maker *m)
 {
     ckpt_groups *groups = &m->state->group;
@@ -352,7 +356,8 @@ static int fr_groups(fr_maker *m)
 
 /* ---- the rest of the state ---- */
 
-/* What the run trains in: asked for, or what all parameters are kept in. */
+/* Take the run's dtype from the target, otherwise from the parameters, which must all have the
+ * same. */
 static int fr_dtype(fr_maker *m)
 {
     ckpt_dtype d = m->target->dtype;
@@ -373,7 +378,8 @@ static int fr_dtype(fr_maker *m)
     return CKPT_OK;
 }
 
-/* Roles: parameters, what could be trained but is not listed, all else. */
+/* Set the roles: listed parameters are trained, other trainable tensors frozen, the rest are
+ * buffers. */
 static int fr_roles(fr_maker *m)
 {
     uint64_t frozen = 0, buffers = 0;
@@ -401,7 +407,7 @@ static int fr_roles(fr_maker *m)
     return rc;
 }
 
-/* Aliases are what their owners are. */
+/* Aliases have the role of their owner. */
 static void fr_alias_roles(ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -410,7 +416,8 @@ static void fr_alias_roles(ckpt_map *map)
     }
 }
 
-/* Moments in a file of weights come without their step count, which Adam corrects them by. */
+/* Fail if the file has moments, because it lacks the step count that Adam needs for bias
+ * correction. */
 static int fr_no_moments(const fr_maker *m)
 {
     for (size_t i = 0; i < m->map->tensors.n; i++) {
@@ -425,12 +432,12 @@ static int fr_no_moments(const fr_maker *m)
     return CKPT_OK;
 }
 
-/* Everything into the one state; *how says where the order is from. */
+/* Make the state; *how names the source of the order. */
 static int fr_make(fr_maker *m, const char **how)
 {
     int rc = fr_no_moments(m);
 
-    // before anything counts the map's tensors
+    // First, because it adds aliases to the map, and `trained` has one byte per tensor.
     if (rc == CKPT_OK)
         rc = ckpt_order_ties(m->map, m->err);
     m->trained = rc == CKPT_OK ? ckpt_alloc(m->map->tensors.n + 1) : NULL;
@@ -451,7 +458,7 @@ static int fr_make(fr_maker *m, const char **how)
     return rc;
 }
 
-/* What was decided for the user. */
+/* Note the choices made for the user. */
 static int fr_say(fr_maker *m, const char *how)
 {
     return ckpt_map_note(m->map, CKPT_INFO, m->err,
@@ -462,14 +469,14 @@ static int fr_say(fr_maker *m, const char *how)
                          how);
 }
 
-/* The file of an optimizer beside the weights of a folder; NULL: there is none. */
+/* Find an optimizer file beside a folder's weights; NULL if there is none. */
 static int fr_optimizer(const char **name, ckpt_map *map, ckpt_err *err)
 {
     ckpt_listing list = {0};
     int rc = CKPT_OK;
 
     *name = NULL;
-    // who names the file of the weights means these alone
+    // A path to the weights' file excludes an optimizer beside it.
     if (map->path && map->format && (ckpt_format_caps(map->format) & CKPT_IS_FOLDER))
         rc = ckpt_listing_read(&list, map, map->path, err);
     for (size_t i = 0; rc == CKPT_OK && i < list.n && !*name; i++) {
@@ -481,7 +488,8 @@ static int fr_optimizer(const char **name, ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* A run whose optimizer cannot be read does not begin anew unless that is asked for. */
+/* Fail if the run has an optimizer that cannot be read, unless the user asks for a new optimizer:
+ * its state would otherwise be lost unnoticed. */
 static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     const char *name = NULL;
@@ -498,7 +506,7 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
                      map->path, name);
 }
 
-/* What a native target needs and no source of weights says. */
+/* Require the stage and world size that a training format needs, because weights have neither. */
 static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     bool ranks = ckpt_format_caps(target->format) & CKPT_HAS_RANKS;
@@ -514,7 +522,7 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
     return CKPT_OK;
 }
 
-/* Formats that find everything by name hold weights alone as well: there is no state to make. */
+/* A format that finds all tensors by name needs no training state: write only the weights. */
 static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     int rc;
@@ -560,7 +568,7 @@ int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
     ckpt_free(m.trained);
     if (rc == CKPT_OK)
         rc = fr_say(&m, how);
-    // half a state would pass for one that is there already
+    // An incomplete state must not remain in the map.
     if (rc != CKPT_OK && m.state) {
         ckpt_state_free(m.state);
         map->states.n--;

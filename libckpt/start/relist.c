@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relist.c: owns a caller's list of parameters: its lines, and the order that it gives to a run.
+ * relist.c: parses a caller's list of parameters, and applies its order to a run.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,8 +29,8 @@ int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx)
 
 typedef struct rl_run {
     ckpt_map *map;
-    size_t *place; /* of each tensor of the map: the number of its line; 0: it has none */
-    size_t rest;   /* of the line '*'; 0: there is none */
+    size_t *place; /* per tensor of the map: its line; 0: none */
+    size_t rest;   /* line of '*'; 0: none */
     ckpt_err *err;
 } rl_run;
 
@@ -56,7 +56,7 @@ static int rl_line(void *ctx, uint64_t number, const char *line, size_t n)
     return CKPT_OK;
 }
 
-/* A parameter, the line that it has, and where it stood. */
+/* A parameter with its line and its old position. */
 typedef struct rl_param {
     size_t line, was;
     ckpt_tensor *param;
@@ -71,7 +71,7 @@ static int rl_compare(const void *pa, const void *pb)
     return (a->was > b->was) - (a->was < b->was);
 }
 
-/* The line of a parameter: that of its name, or of the first of the names that are tied to it. */
+/* Find the line of a parameter: that of its own name, otherwise the first line of a tied name. */
 static size_t rl_place(const rl_run *r, const ckpt_tensor *param)
 {
     const ckpt_tensor *owner = param->owner ? param->owner : param;
@@ -86,7 +86,7 @@ static size_t rl_place(const rl_run *r, const ckpt_tensor *param)
     return best ? best : r->rest;
 }
 
-/* n parameters from `first` on. */
+/* Sort n parameters from `first` on. */
 static int rl_sort(const rl_run *r, ckpt_state *s, size_t first, size_t n, rl_param *room)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relist.h: a caller's list of parameters: its lines, and what a run's groups make of it.
+ * relist.h: parses a caller's list of parameters, and applies its order to a run's groups.
  */
 #ifndef CKPT_RELIST_H
 #define CKPT_RELIST_H
@@ -8,19 +8,19 @@
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
 
-/* A line without the blanks around it, which is no comment; n 0: an empty one. */
+/* A line without surrounding blanks, except comments; n 0: an empty line. */
 typedef int ckpt_order_line(void *ctx, uint64_t number, const char *line, size_t n);
 
-/* Call `use` for each line of a list; the first code that is not CKPT_OK ends it. */
+/* Call `use` for each line of a list, until it returns an error. */
 int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx);
 
 /*
- * Bring the parameters of a run into the order of a list (ckpt_target.order_text).  They stay in
- * their groups: empty lines mean nothing, nor do names that are not trained.  '*' stands for all
- * that no line names, as they stand now.
+ * Sort a run's parameters by a list (ckpt_target.order_text). Parameters remain in their groups, so
+ * that empty lines and names of untrained tensors have no effect. '*' stands for all unlisted
+ * parameters in their present order.
  *
- * Errors  CKPT_EUSAGE: the files of the run are DeepSpeed's, which has an order; a name that is not
- *         there, or twice; a trained parameter that is not listed
+ * Errors  CKPT_EUSAGE: the files are DeepSpeed's, which store an order; an unknown or duplicate
+ *         name; an unlisted trained parameter
  */
 int ckpt_order_run(ckpt_map *map, const char *text, ckpt_err *err);
 
