@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge.c: opening models, and pairing their tensors by name.
+ * merge.c: opens models and pairs their tensors by name for a merge.
  *
- * The base, or without one the first model, is the map that the others' files and sources join:
- * what it has beside weights goes along.
+ * The map of the base, or of the first model without a base, adopts the files and sources of the
+ * others. The output therefore has that model's configuration and tokenizer too.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -18,7 +18,8 @@
 typedef struct mg_model {
     const char *path, *tag;
     ckpt_map *map;
-    /* its tensors by those of the main map; of that itself hidden ones, with what they were */
+    /* its tensors, indexed like the main map's; for the main map hidden copies of its original
+     * tensors */
     const ckpt_tensor **tensor;
 } mg_model;
 
@@ -28,8 +29,8 @@ typedef struct merging {
     ckpt_recipe recipe;
     const ckpt_merge *opts;
     mg_models opened; /* the main one first */
-    size_t *of;       /* per model of the recipe: its number among those opened */
-    ckpt_map *map;    /* the main one */
+    size_t *of;       /* per model of the recipe: index in `opened` */
+    ckpt_map *map;    /* map of the main model */
     uint64_t n_layers;
     uint64_t n_merged, n_same;
     ckpt_err *err;
@@ -42,7 +43,7 @@ static bool mg_is(const mg_model *m, const char *path, const char *tag)
     return strcmp(m->path, path) == 0 && (m->tag == tag || (m->tag && tag && !strcmp(m->tag, tag)));
 }
 
-/* Open a model, or find it among those that are open: a base may be a model too. */
+/* Open a model, unless it is open already: the base may be one of the models. */
 static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
 {
     ckpt_open_opts opts = {0};
@@ -85,13 +86,13 @@ static int mg_open_all(merging *g)
 
 /* ---- pairing ---- */
 
-/* A tensor whose values are merged. */
+/* Only tensors of these dtypes are merged. */
 static bool mg_is_float(const ckpt_tensor *t)
 {
     return t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16;
 }
 
-/* A model's tensor of the same name, or what owns its bytes; it has the same shape. */
+/* Find a model's tensor of the same name, or its owner, and check the shape. */
 static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     size_t i = ckpt_map_index(m->map, t->name, strlen(t->name));
@@ -119,7 +120,7 @@ static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const c
     return CKPT_OK;
 }
 
-/* Every tensor of a model has a partner, so that nothing is left out. */
+/* Pair all tensors in both directions, so that no tensor of either model is left out. */
 static int mg_pair(merging *g, mg_model *m)
 {
     const ckpt_map *main = g->map;
@@ -143,7 +144,8 @@ static int mg_pair(merging *g, mg_model *m)
 }
 
 /*
- * The others' files and sources join the main map; its own tensors are hidden before they change.
+ * Adopt the other models' files and sources into the main map. Its own tensors get hidden copies
+ * first, because the merge changes them.
  */
 static int mg_join(merging *g)
 {
@@ -169,7 +171,7 @@ static int mg_join(merging *g)
 
 /* ---- layers ---- */
 
-/* The layer in a tensor's name: the first part of it that is a number. */
+/* Find the layer in a tensor's name: its first numeric component. */
 static bool mg_layer(const char *name, uint64_t *layer)
 {
     for (const char *p = name; p; p = strchr(p, '.')) {
@@ -185,7 +187,7 @@ static bool mg_layer(const char *name, uint64_t *layer)
     return false;
 }
 
-/* Where a tensor's layer is among all: 0 the first, 1 the last. */
+/* Relative position of a tensor's layer: 0 the first, 1 the last. */
 static double mg_where(const merging *g, const char *name)
 {
     uint64_t layer;
@@ -199,7 +201,7 @@ static double mg_where(const merging *g, const char *name)
 
 /* ---- one tensor ---- */
 
-/* Whether something is done: what the recipe says, else what the method does. */
+/* Read a flag from the recipe; otherwise it has the method's default. */
 static int mg_flag(const merging *g, const char *key, const char *name, double at, bool usual,
                    bool *out)
 {
@@ -211,7 +213,7 @@ static int mg_flag(const merging *g, const char *key, const char *name, double a
     return rc;
 }
 
-/* A term of one model. */
+/* Read one model's weight and density. */
 static int mg_term(const merging *g, size_t model, const char *name, double at,
                    ckpt_blend_term *term)
 {
@@ -230,7 +232,8 @@ static int mg_term(const merging *g, size_t model, const char *name, double at,
     return rc;
 }
 
-/* The models' terms for tensor i; the base is none of them where differences are taken. */
+/* Collect the models' terms for tensor i. The base has no term, because the methods take it as
+ * their reference. */
 static int mg_terms(const merging *g, size_t i, double at, ckpt_blend_term *term, ckpt_blend *b)
 {
     const ckpt_recipe *r = &g->recipe;
@@ -251,7 +254,7 @@ static int mg_terms(const merging *g, size_t i, double at, ckpt_blend_term *term
     return rc;
 }
 
-/* All that is asked about one tensor. */
+/* Read the parameters of one tensor and merge it. */
 static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
 {
     ckpt_tensor *t = g->map->tensors.at[i];
@@ -292,7 +295,7 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
     return rc;
 }
 
-/* Integers and the like are no weights: they must be equal in all models. */
+/* Integer tensors cannot be averaged, so that they must be equal in all models. */
 static int mg_same(merging *g, size_t i)
 {
     ckpt_tensor *last = g->map->tensors.at[i];
@@ -330,7 +333,7 @@ static int mg_all(merging *g)
     for (size_t i = 0; rc == CKPT_OK && i < g->map->tensors.n; i++) {
         const ckpt_tensor *t = g->map->tensors.at[i];
 
-        // a tied name is its owner's, whatever that becomes
+        // A tied name follows its owner.
         if (!t->owner)
             rc = mg_is_float(t) ? mg_blend(g, i, term) : mg_same(g, i);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ops.c: owns the arithmetic of merging models.
+ * ops.c: computes the merge of one tensor from several models.
  *
- * A stretch goes tile by tile, model by model: memory does not grow with their number.  What
- * depends on a whole tensor (the k-th largest difference, sums of magnitudes, norms) is found by
- * passes over it before.
+ * A range is computed tile by tile and model by model, so that memory does not grow with the number
+ * of models. Earlier passes compute values of the whole tensor (the k-th largest difference, sums
+ * of magnitudes, norms).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,8 +16,8 @@
 
 enum {
     BO_TILE = 16 * 1024, /* elements */
-    BO_ROWS = 8,         /* tiles that a method needs, at most: the last one is bo_round's */
-    BO_BUCKETS = 1 << 16 /* of the upper, then the lower bits of a magnitude */
+    BO_ROWS = 8,         /* tiles per method, at most; the last one belongs to bo_round() */
+    BO_BUCKETS = 1 << 16 /* of the upper, then of the lower half of a magnitude */
 };
 
 static const struct {
@@ -56,28 +56,28 @@ bool ckpt_blend_rescales(ckpt_blend_method m)
     return m < CKPT_BLEND_N_METHODS && bo_method[m].rescales;
 }
 
-/* A term as it is computed. */
+/* A term prepared for computation. */
 typedef struct bo_term {
     const ckpt_tensor *t;
     float weight;
     double density;
-    uint64_t key;      /* DARE: of the tensor and the model */
-    uint32_t least;    /* TIES: bits of the smallest magnitude that stays */
-    uint64_t ties_end; /* of those that are just as large, the ones before this element stay */
-    float scale;       /* of what is left */
+    uint64_t key;      /* DARE: random key of the tensor and the model */
+    uint32_t least;    /* TIES: bits of the smallest kept magnitude */
+    uint64_t ties_end; /* TIES: of equal magnitudes only those before this element are kept */
+    float scale;       /* factor of the kept elements */
 } bo_term;
 
 typedef struct bo_make {
-    ckpt_make make; /* first */
+    ckpt_make make; /* first member */
     ckpt_blend of;
     bo_term *term;
-    float divisor;      /* linear: of the sum; else of the differences where signs do not matter */
-    float first, other; /* slerp: of the base and of the other */
+    float divisor;      /* linear: of the sum; task arithmetic: of the differences */
+    float first, other; /* slerp: factors of the base and of the other tensor */
     const ckpt_tensor *const *input;
-    ckpt_cast_fn narrow, widen; /* to `steps` and back; NULL: steps are not rounded */
+    ckpt_cast_fn narrow, widen; /* to `steps` and back; NULL: without rounding */
 } bo_make;
 
-/* Values as the dtype of the steps has them; half: room for n of them. */
+/* Round values to the dtype of `steps`; half: room for n of them. */
 static void bo_round(const bo_make *m, float *x, uint64_t n, void *half)
 {
     if (!m->narrow)
@@ -99,7 +99,7 @@ static bool bo_has_signs(const ckpt_blend *b)
     return b->method == CKPT_BLEND_TIES || b->method == CKPT_BLEND_DARE_TIES;
 }
 
-/* Linear and slerp are computed in F32 by mergekit too. */
+/* mergekit computes linear and slerp in F32 too, so that they have no rounded steps. */
 static bool bo_has_steps(const ckpt_blend *b)
 {
     return b->method != CKPT_BLEND_LINEAR && b->method != CKPT_BLEND_SLERP;
@@ -116,7 +116,7 @@ static int bo_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t at, uint64_t 
     return in->read(in, t, at, n, CKPT_F32, x, err);
 }
 
-/* Magnitudes of finite floats have the order of their bits. */
+/* The bits of finite floats sort by magnitude. */
 static uint32_t bo_bits(float x)
 {
     uint32_t u;
@@ -125,7 +125,8 @@ static uint32_t bo_bits(float x)
     return u & 0x7fffffffu;
 }
 
-/* Numbers that depend on a key and a place alone (splitmix64: Steele, Lea, Flood 2014). */
+/* Uniform random number of a key and a position (splitmix64: Steele, Lea, Flood 2014), so that
+ * threads need no common state. */
 static double bo_uniform(uint64_t key, uint64_t at)
 {
     uint64_t z = key + (at + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -135,7 +136,7 @@ static double bo_uniform(uint64_t key, uint64_t at)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* ---- what stays of a difference ---- */
+/* ---- sparsified differences ---- */
 
 static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, uint64_t at)
 {
@@ -151,7 +152,7 @@ static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, ui
     }
 }
 
-/* A term's difference from the base, which is in `base`; half: bo_round's. */
+/* Compute a term's difference from `base`; half: room for bo_round(). */
 static int bo_difference(const bo_make *m, ckpt_inputs *in, const bo_term *p, const float *base,
                          float *d, uint64_t n, uint64_t at, void *half, ckpt_err *err)
 {
@@ -205,7 +206,7 @@ static int bo_slerp(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint
     return CKPT_OK;
 }
 
-/* Sums of differences, of all and of each sign, and the weights of those of each sign. */
+/* Sums of differences: all, and per sign; sums of weights per sign. */
 typedef struct bo_sums {
     float *all, *plus, *minus, *w_plus, *w_minus;
 } bo_sums;
@@ -224,7 +225,7 @@ static void bo_add_signs(const bo_sums *s, const float *d, float w, uint64_t n)
     }
 }
 
-/* The sum of those whose sign is the sum's, over their weights. */
+/* Keep the sum of the differences with the sign of the total, divided by their weights. */
 static void bo_elect(const bo_make *m, const bo_sums *s, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -235,7 +236,7 @@ static void bo_elect(const bo_make *m, const bo_sums *s, uint64_t n)
     }
 }
 
-/* The differences of a tile, each times its weight, summed up. */
+/* Sum up the weighted differences of a tile. */
 static int bo_sum_up(const bo_make *m, ckpt_inputs *in, const float *base, float *d,
                      const bo_sums *s, uint64_t n, uint64_t at, void *half, ckpt_err *err)
 {
@@ -313,7 +314,7 @@ static int bo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
 
 /* ---- passes over a whole tensor ---- */
 
-/* Called with each tile of a term's difference. */
+/* Receives each tile of a term's difference. */
 typedef void (*bo_see)(void *ctx, const float *d, uint64_t n, uint64_t at);
 
 static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see see, void *ctx,
@@ -338,11 +339,12 @@ static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see s
     return rc;
 }
 
-/* Looking for the k-th largest magnitude: its upper half, then its lower, then the last to stay. */
+/* State of the search for the k-th largest magnitude: its upper half, its lower half, then the last
+ * kept element. */
 typedef struct bo_search {
     uint64_t *count; /* BO_BUCKETS */
     uint32_t upper, least;
-    uint64_t left;     /* elements as large as least that stay */
+    uint64_t left;     /* kept elements that are equal to `least` */
     uint64_t ties_end; /* one past the last of them */
 } bo_search;
 
@@ -380,7 +382,7 @@ static void bo_see_ties(void *ctx, const float *d, uint64_t n, uint64_t at)
     }
 }
 
-/* The bucket that the k-th largest is in; *k becomes its number there.  Counts are then 0. */
+/* Find the bucket of the k-th largest; *k becomes its rank within the bucket. Clears the counts. */
 static uint32_t bo_bucket(uint64_t *count, uint64_t *k)
 {
     uint32_t b = BO_BUCKETS - 1;
@@ -391,7 +393,7 @@ static uint32_t bo_bucket(uint64_t *count, uint64_t *k)
     return b;
 }
 
-/* TIES: which elements are the largest; of equals the first stay. */
+/* TIES: find the threshold of the largest elements; of equal elements the first are kept. */
 static int bo_find_least(const bo_make *m, ckpt_inputs *in, bo_term *p, ckpt_err *err)
 {
     uint64_t k = (uint64_t)(p->density * (double)p->t->n_elems);
@@ -414,7 +416,7 @@ static int bo_find_least(const bo_make *m, ckpt_inputs *in, bo_term *p, ckpt_err
     return rc;
 }
 
-/* Sums of magnitudes of a difference and of what stays of it. */
+/* Sums of magnitudes of a difference before and after it is sparsified. */
 typedef struct bo_scale {
     const bo_make *m;
     const bo_term *p;
@@ -434,7 +436,7 @@ static void bo_see_sums(void *ctx, const float *d, uint64_t n, uint64_t at)
     }
 }
 
-/* What is left of each difference, from passes over it; nothing where all of it or nothing is. */
+/* Prepare the sparsified differences by passes over the tensor; densities of 0 and 1 need none. */
 static int bo_prepare_thin(bo_make *m, ckpt_inputs *in, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -457,7 +459,7 @@ static int bo_prepare_thin(bo_make *m, ckpt_inputs *in, ckpt_err *err)
     return rc;
 }
 
-/* Sums for the angle between two tensors. */
+/* Sum up the products for the angle between two tensors. */
 static int bo_angle(const bo_make *m, ckpt_inputs *in, double sum[3], ckpt_err *err)
 {
     float *a = in->scratch(in, 3 * BO_TILE * sizeof *a), *b = a + BO_TILE;
@@ -483,7 +485,8 @@ static int bo_angle(const bo_make *m, ckpt_inputs *in, double sum[3], ckpt_err *
     return rc;
 }
 
-/* Nearly parallel tensors are interpolated linearly, as mergekit does from a cosine of 0.9995. */
+/* Compute the factors. Nearly parallel tensors are interpolated linearly, because the sine is near
+ * 0; mergekit has the same limit of 0.9995 for the cosine. */
 static int bo_prepare_slerp(bo_make *m, ckpt_inputs *in, ckpt_err *err)
 {
     double sum[3] = {0}, t = m->of.t, na, nb, dot, angle;
@@ -511,9 +514,10 @@ static int bo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
                                             : bo_prepare_thin(m, in, err);
 }
 
-/* ---- making it ---- */
+/* ---- creation ---- */
 
-/* Everything that the result depends on beside the tensors, for the journal. */
+/* All inputs of the result except the tensors, for the journal, so that a resumed run must have the
+ * same. */
 static const char *bo_terms(ckpt_map *map, const ckpt_blend *b)
 {
     const char *text = ckpt_arena_printf(map->arena, "%s %d %d %d %.17g %.17g %" PRIu64,
@@ -526,7 +530,7 @@ static const char *bo_terms(ckpt_map *map, const ckpt_blend *b)
     return text;
 }
 
-/* A key of its own for each tensor and model. */
+/* Derive a separate random key for each tensor and model. */
 static uint64_t bo_key(const ckpt_blend *b, uint32_t k)
 {
     uint64_t h = b->seed ^ UINT64_C(0xcbf29ce484222325);
@@ -536,7 +540,7 @@ static uint64_t bo_key(const ckpt_blend *b, uint32_t k)
     return (h ^ k) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* The terms as they are computed, and all that is read. */
+/* Fill in the prepared terms and the list of inputs. */
 static bool bo_fill(ckpt_map *map, bo_make *m, const ckpt_blend *b)
 {
     const ckpt_tensor **input = ckpt_arena_array(map->arena, b->n + 1, sizeof *input);

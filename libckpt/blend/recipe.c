@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recipe.c: owns mergekit's configurations (mergekit 0.1.5, config.py), as far as they are read.
+ * recipe.c: reads the supported part of mergekit's configurations (mergekit 0.1.5, config.py).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "libckpt/blend/recipe.h"
 #include "libckpt/codec/yaml/yaml.h"
 
-enum { RC_DEEP = 8 /* settings inside settings */ };
+enum { RC_DEEP = 8 /* limit for nested settings */ };
 
 typedef struct rc_reader {
     ckpt_recipe *r;
@@ -28,7 +28,7 @@ static bool rc_number(const ckpt_value *v, double *out)
     return true;
 }
 
-/* Numbers from the first layer to the last. */
+/* Interpolate a list of numbers, which run from the first layer to the last. */
 static double rc_gradient(const ckpt_seq *list, double at)
 {
     double scaled = at * (double)(list->n - 1), a = 0, b = 0;
@@ -50,7 +50,7 @@ static bool rc_all_numbers(const ckpt_seq *list)
     return list->n > 0;
 }
 
-/* One setting for a tensor; false in *found: its filters leave the tensor out. */
+/* Evaluate a setting for one tensor; *found is false if its filters exclude the tensor. */
 static int rc_setting(const ckpt_value *v, const char *tensor, double at, double *out, bool *found,
                       unsigned depth, ckpt_err *err)
 {
@@ -119,7 +119,7 @@ static bool rc_listed(const char *key, const char *const *list)
     return false;
 }
 
-/* All keys of a mapping are known ones. */
+/* Check that all keys of a mapping are known, because an ignored key could change the merge. */
 static int rc_keys(const rc_reader *c, const ckpt_value *v, const char *const *known,
                    const char *where)
 {
@@ -143,13 +143,13 @@ static int rc_parameters(const rc_reader *c, const ckpt_value *v, const char *wh
     const ckpt_value *mask = v ? ckpt_value_get(v, "int8_mask") : NULL;
     double on = 0;
 
-    // a mask of bytes saves memory, and changes nothing
+    // int8_mask only saves memory, so that the result is the same without it
     if (mask && rc_number(mask, &on) && on != 0)
         c->r->ignores_int8_mask = true;
     return v && v->kind != CKPT_V_NONE ? rc_keys(c, v, known, where) : CKPT_OK;
 }
 
-/* A model's path: text, or a mapping as mergekit writes it. */
+/* Read a model's path: a text, or mergekit's mapping. */
 static int rc_path(const rc_reader *c, const ckpt_value *v, const char **out)
 {
     static const char *const known[] = {"model", "path", NULL};
@@ -183,7 +183,7 @@ static int rc_model(const rc_reader *c, const ckpt_value *v, bool of_slice)
     return rc;
 }
 
-/* All layers of all models: what slices must say to be a merge of whole models. */
+/* Check that a layer_range covers all layers, because only whole models can be merged. */
 static int rc_range(const rc_reader *c, const ckpt_value *v)
 {
     ckpt_seq range = ckpt_value_seq(ckpt_value_get(v, "layer_range"));
@@ -200,7 +200,7 @@ static int rc_range(const rc_reader *c, const ckpt_value *v)
     return CKPT_OK;
 }
 
-/* One slice of all layers is a list of models. */
+/* A single slice of all layers is equivalent to a list of models. */
 static int rc_slices(const rc_reader *c, const ckpt_value *v)
 {
     static const char *const known[] = {"sources", "parameters", NULL};
@@ -226,7 +226,7 @@ static int rc_slices(const rc_reader *c, const ckpt_value *v)
     return rc;
 }
 
-/* A dtype of the configuration; NONE where it names none. */
+/* Read a dtype of the configuration; NONE if it has none. */
 static int rc_one_dtype(const rc_reader *c, const ckpt_value *config, const char *key,
                         ckpt_dtype *out)
 {
@@ -241,7 +241,7 @@ static int rc_one_dtype(const rc_reader *c, const ckpt_value *config, const char
                         "a dtype that is none: ", v->kind == CKPT_V_STR ? v->as.text.at : "?");
 }
 
-/* What is written has out_dtype, else dtype, which mergekit computes in. */
+/* Read the dtypes: mergekit computes in dtype and writes out_dtype, by default dtype. */
 static int rc_dtype(const rc_reader *c, const ckpt_value *config)
 {
     int rc = rc_one_dtype(c, config, "dtype", &c->r->steps);
@@ -251,7 +251,8 @@ static int rc_dtype(const rc_reader *c, const ckpt_value *config)
     return rc == CKPT_OK ? rc_one_dtype(c, config, "out_dtype", &c->r->dtype) : rc;
 }
 
-/* Tokenizers go along from the base, or from the first model; they are not merged. */
+/* Check the tokenizer source: the output gets the tokenizer of the base or of the first model,
+ * because vocabularies cannot be merged. */
 static int rc_tokenizer(const rc_reader *c, const ckpt_value *config)
 {
     const ckpt_value *v = ckpt_value_get(config, "tokenizer_source");
@@ -300,9 +301,9 @@ static int rc_config(const rc_reader *c, const ckpt_value *config)
     return rc == CKPT_OK ? rc_tokenizer(c, config) : rc;
 }
 
-/* ---- both ways ---- */
+/* ---- options and checks ---- */
 
-/* What the options say, where there is no configuration. */
+/* Build the recipe from options if there is no configuration. */
 static int rc_options(ckpt_recipe *r, const ckpt_merge *m, ckpt_err *err)
 {
     r->method = m->method ? ckpt_blend_named(m->method) : CKPT_BLEND_N_METHODS;
@@ -321,13 +322,13 @@ static int rc_options(ckpt_recipe *r, const ckpt_merge *m, ckpt_err *err)
         *model = (ckpt_recipe_model){
             .path = m->models[i].path, .tag = m->models[i].tag, .weight = m->models[i].weight};
     }
-    // the first of two is where t is 0
+    // Without a base the first of two models is the one at t = 0.
     if (r->method == CKPT_BLEND_SLERP && !r->base && r->models.n > 0)
         r->base = r->models.at[0].path;
     return CKPT_OK;
 }
 
-/* As many models as the method takes, and a base where it needs one. */
+/* Check the number of models, and that there is a base if the method needs one. */
 static int rc_check(const ckpt_recipe *r, ckpt_err *err)
 {
     const char *name = ckpt_blend_name(r->method);
