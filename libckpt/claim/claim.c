@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim.c: parameters, ties, groups, moments and step counts of a training folder, read back and
- * compared with those it was made of.
+ * claim.c: compares the parameters, ties, groups, moments and step counts of a written training
+ * folder with those of its source.
  */
 #include "libckpt/claim/claim.h"
 
@@ -14,9 +14,9 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
 
-enum { CL_NODES = 1 << 20 }; /* of trees, looked at one by one */
+enum { CL_NODES = 1 << 20 }; /* nodes of trees compared one by one */
 
-/* ---- what the whole says ---- */
+/* ---- settings of the whole folder ---- */
 
 static int cl_number(ckpt_claim_work *w, const char *what, uint64_t is, uint64_t meant)
 {
@@ -52,13 +52,13 @@ static bool cl_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* The owner's name, or the tensor's own. */
+/* Name of the owner, or of the tensor itself. */
 static const char *cl_owner(const ckpt_tensor *t)
 {
     return t->owner ? t->owner->name : t->name;
 }
 
-/* A number of a tensor without axes; *has is false for what another process holds. */
+/* Read a scalar tensor as a number; *has is false if another process holds its data. */
 static int cl_scalar(ckpt_reader *r, const ckpt_map *map, const ckpt_tensor *t, bool *has,
                      double *out, ckpt_err *err)
 {
@@ -68,9 +68,9 @@ static int cl_scalar(ckpt_reader *r, const ckpt_map *map, const ckpt_tensor *t, 
 }
 
 /*
- * The largest step count of the group that counts one for the parameter "step/<parameter>" is of;
- * false: it was not found.  Without ZeRO each parameter counts its own, and the reader warns where
- * they differ: a stage of ZeRO keeps the largest for all.
+ * Find the largest step count of the group that contains the parameter of `step`
+ * ("step/<parameter>"); false if no group does. Without ZeRO each parameter has its own count, and
+ * the reader warns if they differ; a ZeRO stage keeps only the largest.
  */
 static bool cl_group_step(ckpt_claim_work *w, const ckpt_tensor *step, double *out)
 {
@@ -97,7 +97,7 @@ static bool cl_group_step(ckpt_claim_work *w, const ckpt_tensor *step, double *o
     return any;
 }
 
-/* A step count: the same number, or none yet. */
+/* Compare a step count; both may have none. */
 static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *b)
 {
     double x = 0, y = 0;
@@ -120,8 +120,8 @@ static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *
 }
 
 /*
- * The module of a map's files has the name.  Old releases do not say which of its tensors are
- * buffers, frozen or tied, so that a reader leaves them out; the files hold them all the same.
+ * The module of a map's files has the name. Old releases do not mark buffers, frozen and tied
+ * tensors, so that a reader leaves them out although the files contain them.
  */
 static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const char *name)
 {
@@ -135,8 +135,8 @@ static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const cha
     return false;
 }
 
-/* The kind of state of a tensor below a state's prefix: "exp_avg"; false: it is none, or another's.
- */
+/* Read the kind of a state tensor, for example "exp_avg"; false if the tensor is no state or has
+ * another prefix. */
 static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CLAIM_PATH])
 {
     size_t n = strlen(s->prefix);
@@ -152,7 +152,7 @@ static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CL
     return true;
 }
 
-/* State of a parameter that is no longer trained. */
+/* The tensor is state of a parameter without elements, which is no longer trained. */
 static bool cl_of_empty(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     char kind[CKPT_CLAIM_PATH];
@@ -169,8 +169,8 @@ static bool cl_of_empty(const ckpt_claim_work *w, const ckpt_tensor *t)
 }
 
 /*
- * What a program saved beside its model: of one source it is in the trees, which are compared for
- * themselves; what ranks hold in pieces no tree can name.
+ * Check a tensor that a program saved beside its model. If one source contains it, the comparison
+ * of trees covers it; if ranks hold it in pieces, no tree can refer to it and it is left out.
  */
 static int cl_other(ckpt_claim_work *w, const ckpt_tensor *t)
 {
@@ -192,7 +192,7 @@ static bool cl_is_one(const ckpt_tensor_value *v)
     return true;
 }
 
-/* A kind of state is one value for a parameter: groups are compared for themselves. */
+/* The kind of state is a single value per parameter, so that the comparison of groups covers it. */
 static bool cl_of_group(const ckpt_state *s, const char *kind)
 {
     bool is = false;
@@ -204,7 +204,7 @@ static bool cl_of_group(const ckpt_state *s, const char *kind)
     return is;
 }
 
-/* Such state of the source, which formats with groups do not list. */
+/* The source's tensor is such a value, which formats with groups do not list as a tensor. */
 static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     char kind[CKPT_CLAIM_PATH];
@@ -216,7 +216,7 @@ static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
     return is;
 }
 
-/* One tensor of the source. */
+/* Compare one tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
     size_t at = ckpt_map_index(w->back, a->name, strlen(a->name));
@@ -226,7 +226,7 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
         w->to->claim.n_carried++;
         return CKPT_OK;
     }
-    // Asked to be left out, whatever form it had.
+    // The user asked to leave it out, so that its shape may differ.
     if ((w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) ||
         (!b && cl_of_empty(w, a))) {
         w->to->claim.n_left_out++;
@@ -254,8 +254,8 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     return CKPT_OK;
 }
 
-/* Moments of zero, for which the source has None; step counts of a run in memory, which stand with
- * its groups, as what else is one value for a parameter. */
+/* The writer may have created this state: zero moments for the source's None, or values that a
+ * source in memory keeps in its groups (step counts, single values per parameter). */
 static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char *kind)
 {
     if (strcmp(kind, "step") == 0 || cl_of_group(a, kind))
@@ -268,7 +268,7 @@ static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char
     return false;
 }
 
-/* A tensor that stood inside a value of the source: trees are compared for themselves. */
+/* The tensor was inside a value of the source, so that the comparison of trees covers it. */
 static bool cl_of_value(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     for (size_t i = 0; t->role == CKPT_ROLE_OTHER && i < w->from->states.n; i++) {
@@ -284,7 +284,7 @@ static bool cl_of_value(const ckpt_claim_work *w, const ckpt_tensor *t)
     return false;
 }
 
-/* A tensor that the source has not: nothing, or moments of zero. */
+/* Check a tensor that the source lacks: only unlisted tensors and created state are allowed. */
 static int cl_surplus_one(ckpt_claim_work *w, const ckpt_tensor *b)
 {
     char kind[CKPT_CLAIM_PATH];
@@ -320,8 +320,8 @@ static int cl_by_name(const void *a, const void *b)
 }
 
 /*
- * Experts that were dealt out to another number of expert-parallel ranks stand in another order:
- * the group must still have the same ones.
+ * Compare the experts of a group after a change of the number of expert-parallel ranks: their order
+ * differs, so that only the set must be equal.
  */
 static int cl_dealt(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b, size_t g)
 {
@@ -347,7 +347,7 @@ static int cl_dealt(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
     return rc;
 }
 
-/* The same for each group whose number of lanes changed; other groups keep their order. */
+/* The number of expert-parallel ranks of the group changed; all other groups keep their order. */
 static bool cl_is_dealt(const ckpt_group *x, const ckpt_group *y)
 {
     return x->n_lanes != y->n_lanes && x->n * x->n_lanes == y->n * y->n_lanes &&
@@ -366,8 +366,8 @@ static int cl_deals(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
 }
 
 /*
- * May parameter i of the source stand elsewhere in its group?  Muon's matrices are sorted by size
- * in stages 1 and 2 and lie as they come in stage 3; no other optimizer's order changes.
+ * Parameter i of the source may have another position in its group. Stages 1 and 2 sort Muon's
+ * matrices by size and stage 3 does not; no other optimizer's order changes.
  */
 static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
 {
@@ -389,8 +389,8 @@ static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
 }
 
 /*
- * Parameters stand where the source's model has them: a reader that goes by position would take
- * each for another, which names alone do not show.
+ * Check that parameters have the order of the source's model, because a reader by position would
+ * otherwise mix them up, which a comparison by name cannot detect.
  */
 static int cl_positions(ckpt_claim_work *w, const ckpt_state *a)
 {
@@ -425,7 +425,7 @@ static int cl_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
     return rc;
 }
 
-/* An entry of a group's state that is not cut like its parameters, as a number. */
+/* Read an unpartitioned entry of a group's state as a number. */
 static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value *v, bool *has,
                            double *out, ckpt_err *err)
 {
@@ -454,8 +454,8 @@ static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value
     return cl_scalar(r, map, &t, has, out, err);
 }
 
-/* A name that the map has for a parameter of the group (the first may be empty, and have none):
- * moments are compared as tensors. */
+/* The map has a moment with this name for some parameter of the group, so that the comparison of
+ * tensors covers it. The first parameter may be empty and have no moment. */
 static bool cl_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
                          const char *key)
 {
@@ -466,8 +466,8 @@ static bool cl_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_gr
     return false;
 }
 
-/* One of them, read back: FusedAdam without ZeRO counts steps with a group's last parameter alone.
- */
+/* Read such an entry back. FusedAdam without ZeRO stores the step count with a group's last
+ * parameter only. */
 static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_group *y,
                          const char *key, bool *has, double *out)
 {
@@ -480,7 +480,7 @@ static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_gro
     return cl_value_number(w->read_back, w->back, ckpt_value_get(y->entry, key), has, out, w->err);
 }
 
-/* What the state of group x of a, which is y of b, keeps beside moments. */
+/* Compare the entries of a group's state that are no moments; group x of a is group y of b. */
 static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b,
                     const ckpt_group *x, const ckpt_group *y, const char *group)
 {
@@ -514,7 +514,7 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
     return rc;
 }
 
-/* Hyper-parameters; the list of parameters is numbered anew. */
+/* Compare the hyper-parameters, except the list of parameters, because the writer renumbers it. */
 static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *y,
                      const char *group)
 {
@@ -536,7 +536,7 @@ static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *
     return rc;
 }
 
-/* The group that holds all parameters of x, where groups were put together; NULL: none. */
+/* Find the joined group with all parameters of x; NULL if there is none. */
 static const ckpt_group *cl_joined(const ckpt_state *b, const ckpt_group *x)
 {
     for (size_t g = 0; g < b->group.n; g++) {
@@ -547,7 +547,7 @@ static const ckpt_group *cl_joined(const ckpt_state *b, const ckpt_group *x)
     return NULL;
 }
 
-/* Parameter groups, one by one and in order: their sizes, then what they keep beside moments. */
+/* Compare parameter groups in order: their sizes, then their entries except moments. */
 static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     bool joins = w->to->claim.joins_groups;
@@ -573,9 +573,9 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
     return rc;
 }
 
-/* ---- counting alone ---- */
+/* ---- counts without a comparison ---- */
 
-/* A tensor of an optimizer's state that is neither a moment of its parameters nor one number. */
+/* The entry of an optimizer's state is neither a moment of its parameters nor a single number. */
 static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
                           const ckpt_pair *e)
 {
@@ -592,9 +592,8 @@ static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_g
 }
 
 /*
- * Count what a group keeps as carried.  An entry that is neither a moment nor one value was not
- * read:
- * that is said, because nothing later would notice it.
+ * Count a group's entries as carried. An entry that is neither a moment nor a single value was not
+ * read; a note reports it, because no later check would.
  */
 static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s, size_t at,
                           ckpt_err *err)
@@ -647,7 +646,7 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
     if (from->states.n == 0 || n == 0)
         return CKPT_OK;
     rc = ckpt_claim_count(from, to, err);
-    // Moments that a filter keeps back are left out as asked for.
+    // Moments excluded by a filter count as left out.
     to->claim.n_left_out +=
         to->claim.n_carried - (to->claim.n_carried < n ? to->claim.n_carried : n);
     to->claim.n_carried = n;
@@ -657,12 +656,12 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
                          : rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole folder ---- */
 
 /*
- * Stage 0 numbers its optimizer's parameters and names none: where some of the model's are not
- * among them, a reader without the model cannot tell whose a state is.  DeepSpeed, which has it,
- * goes on.
+ * Stage 0 only numbers its optimizer's parameters. If the optimizer lacks some of the model's
+ * parameters, a reader without the model cannot assign the states; DeepSpeed has the model and can
+ * resume.
  */
 static int cl_unnamed(ckpt_claim_work *w)
 {
@@ -674,8 +673,7 @@ static int cl_unnamed(ckpt_claim_work *w)
 }
 
 /*
- * Everything of the source must be in what was read back, equal or noted; then nothing may be left
- * over there.
+ * Check that the written folder has every entry of the source, equal or reported, and no others.
  */
 static int cl_compare(ckpt_claim_work *w)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim.h: what was written is read back as a claim: a training folder is opened again from its own
- * headers, and has to say what the state says that it was made of.
+ * claim.h: verifies a written training folder: opens it again and compares its state with the
+ * source's.
  *
  *     claim.c  parameters, ties, groups, moments, step counts
- *     tree.c   hyper-parameters, scheduler, loss scale, counters, client state: trees of
- *              values
+ *     tree.c   trees of values: hyper-parameters, scheduler, loss scale, counters, client state
  *
- * No entry of the source's state is without an owner: it is carried (the same in both), rewritten
- * or left out.  The last two the writer must have said ("rewritten: PATH 3 -> 2", "left out: PATH:
- * why" among the target's findings); what differs and was not said is an error.
+ * Every entry of the source's state must be carried (equal in both), rewritten or left out. The
+ * writer must have reported the last two in the target's findings ("rewritten: PATH 3 -> 2", "left
+ * out: PATH: why"); an unreported difference is an error.
  */
 #ifndef CKPT_CLAIM_H
 #define CKPT_CLAIM_H
@@ -18,54 +17,54 @@
 #include "libckpt/map/state.h"
 
 /*
- * Compare what was written, read back, with the map it was laid out from.
+ * Compare a written folder with the map that its layout was made from.
  *
- * to      the target map: claim says what was meant, findings what was rewritten; gets the counts
- * back    what the written folder of training state says, opened with its optimizer, slices kept
- * Errors  CKPT_EMISMATCH: it says something else
+ * to      the target map: `claim` has the intended settings, findings report changes; gets counts
+ * back    the written folder, opened with its optimizer and separate slices
+ * Errors  CKPT_EMISMATCH: an unreported difference
  */
 int ckpt_claim_compare(const ckpt_map *from, ckpt_map *to, const ckpt_map *back, ckpt_err *err);
 
 /*
- * What a map of training state (opened with its optimizer) holds, into to->claim: entries that were
- * understood count as carried; what was not is left out, and named in the findings of `to`.
+ * Count the entries of a training state (a map opened with its optimizer) in to->claim: entries
+ * that the reader understands are carried; others are left out, with a finding in `to`.
  */
 int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err);
 
 /*
- * The same for a file or folder of tensors, which takes along no state but moments and step counts.
+ * Count for a file or folder of tensors, which keeps no state except moments and step counts.
  */
 int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err);
 
-/* ---- between the two files ---- */
+/* ---- shared by claim.c and tree.c ---- */
 
 typedef struct ckpt_claim_work {
     const ckpt_map *from;
     ckpt_map *to;
     const ckpt_map *back;
     ckpt_reader *read_from, *read_back;
-    uint64_t budget; /* nodes of trees that are still looked at one by one */
-    bool unnamed;    /* read back, it does not say whose its optimizer state is */
+    uint64_t budget; /* remaining tree nodes to compare one by one */
+    bool unnamed;    /* the written optimizer state has no parameter names */
     ckpt_err *err;
 } ckpt_claim_work;
 
-/* Path of a value, for messages and reports: "lr_scheduler.last_lr[0]". */
+/* Path of a value in messages and reports: "lr_scheduler.last_lr[0]". */
 enum { CKPT_CLAIM_PATH = 512 };
 
 /*
- * An entry that is not the same in both: counted if the writer has said so, else an error that says
- * what is different.
+ * Handle a difference: count it if the writer has reported it, otherwise fail with `what`.
  */
 int ckpt_claim_differs(ckpt_claim_work *w, const char *path, const char *what);
 
-/* Compare what two trees have below a path ("": a root's keys): every value of a is in b. */
+/* Compare two trees below a path ("": the root's keys): b must have every value of a. */
 int ckpt_claim_tree(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b);
 
-/* The trees of the files of two states, but for what describes their layout. */
+/* Compare the trees of the files of two states, except the description of their layout. */
 int ckpt_claim_files(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b);
 
 /*
- * How many values are below a node; in the files of a state, but for what describes their layout.
+ * Number of values below a node, or in the files of a state, except the description of their
+ * layout.
  */
 uint64_t ckpt_claim_leaves(const ckpt_value *v);
 uint64_t ckpt_claim_file_leaves(const ckpt_state *s);

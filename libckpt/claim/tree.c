@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: values of the source's files found again in those that were written, or reported.
+ * tree.c: compares the values of the source's files with those of the written files.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "libckpt/claim/claim.h"
 
 enum {
-    CLT_DEPTH = 12,     /* containers in containers that are compared entry by entry */
-    CLT_NODES = 1 << 20 /* of one value that is compared as a whole */
+    CLT_DEPTH = 12,     /* nested containers compared entry by entry */
+    CLT_NODES = 1 << 20 /* nodes of one value compared as a whole */
 };
 
 /*
- * Keys that say how the files of a stage, world or release are laid out.  What they describe is
- * compared itself: tensors, parameters, groups, step counts.
+ * Keys that describe the layout for a stage, world or release. They may differ, because the
+ * tensors, parameters, groups and step counts that they describe are compared directly.
  */
 static const char *const clt_layout[] = {
     "module",
@@ -55,10 +55,9 @@ static bool clt_is_layout(const ckpt_value *key)
     return false;
 }
 
-/* ---- what the writer has said ---- */
+/* ---- the writer's reports ---- */
 
-/* The report `said` is of the path, or of something that holds it: "ds_config.fp16" of "ds_config".
- */
+/* The report `said` concerns the path or a container of it: "ds_config" covers "ds_config.fp16". */
 static bool clt_is_of(const char *said, const char *path)
 {
     for (size_t n = 1; path[n - 1]; n++) {
@@ -94,7 +93,8 @@ int ckpt_claim_differs(ckpt_claim_work *w, const char *path, const char *what)
 
 /* ---- two trees ---- */
 
-/* The value of entry i's key in another dict, most likely in the same place; NULL: it lacks it. */
+/* Find the value of entry i's key in another dict, first at the same index; NULL if it lacks the
+ * key. */
 static const ckpt_value *clt_partner(const ckpt_dict *a, uint64_t i, const ckpt_dict *b)
 {
     const ckpt_value *key = a->at[i].key;
@@ -108,7 +108,7 @@ static const ckpt_value *clt_partner(const ckpt_dict *a, uint64_t i, const ckpt_
     return NULL;
 }
 
-/* "<path>.<key>", "<path>[3]". */
+/* Build "<path>.<key>" or "<path>[3]". */
 static void clt_join(char out[CKPT_CLAIM_PATH], const char *path, const ckpt_value *key, uint64_t i)
 {
     if (key && key->kind == CKPT_V_STR)
@@ -120,7 +120,7 @@ static void clt_join(char out[CKPT_CLAIM_PATH], const char *path, const ckpt_val
         (void)snprintf(out, CKPT_CLAIM_PATH, "%.400s[%llu]", path, (unsigned long long)i);
 }
 
-/* Values of unknown classes are left out where that was asked for. */
+/* The user asked to leave out values of unknown classes. */
 static bool clt_dropped(const ckpt_claim_work *w, const ckpt_value *a)
 {
     return w->to->claim.objects_dropped && (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);
@@ -129,7 +129,7 @@ static bool clt_dropped(const ckpt_claim_work *w, const ckpt_value *a)
 static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                      unsigned depth);
 
-/* The state of a known object (a loss scaler) is a tree like any other. */
+/* Compare the state of a known object (a loss scaler) as a tree. */
 static int clt_object(ckpt_claim_work *w, const char *path, const ckpt_value *a,
                       const ckpt_value *b, unsigned depth)
 {
@@ -177,7 +177,7 @@ static bool clt_is_dict(const ckpt_value *v)
     return v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT;
 }
 
-/* A list or tuple; sets have no order. */
+/* A list or tuple, but no set, because sets have no order. */
 static bool clt_is_seq(const ckpt_value *v)
 {
     return v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE;
@@ -221,9 +221,8 @@ int ckpt_claim_tree(ckpt_claim_work *w, const char *path, const ckpt_value *a, c
 /* ---- counting ---- */
 
 /*
- * Leaves below v, as clt_value would compare them; the budget ends trees that share branches so
- * often
- * that they could not be walked.
+ * Count the leaves below v as clt_value() would compare them. The budget ends the walk of a tree
+ * with shared branches, because it could take exponential time.
  */
 static uint64_t clt_count(const ckpt_value *v, unsigned depth, uint64_t *budget)
 {
@@ -279,7 +278,7 @@ uint64_t ckpt_claim_file_leaves(const ckpt_state *s)
 
 /* ---- the files ---- */
 
-/* All keys of a root but those of the layout. */
+/* Compare all keys of a root except those of the layout. */
 static int clt_root(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b)
 {
     ckpt_dict x = ckpt_value_map(a), y = ckpt_value_map(b);
@@ -296,8 +295,8 @@ static int clt_root(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b
 }
 
 /*
- * What a module keeps beside the tensors of the map: values, and names that no list has.  Those
- * names must be there again.
+ * Compare the module's entries that are no tensors of the map: values, and unlisted names, which
+ * the written module must have too.
  */
 static int clt_module(ckpt_claim_work *w, const ckpt_state *of, const ckpt_value *a,
                       const ckpt_value *b)
@@ -318,8 +317,8 @@ static int clt_module(ckpt_claim_work *w, const ckpt_state *of, const ckpt_value
 }
 
 /*
- * Without ZeRO the optimizer, and the loss scale with it, is a dict of the model file; its values
- * may stand in the dict of a ZeRO optimizer or in that one's loss scaler.
+ * Without ZeRO the optimizer and the loss scale are one dict of the model file. The written ZeRO
+ * optimizer may have its values in its own dict or in its loss scaler.
  */
 static int clt_full(ckpt_claim_work *w, const ckpt_value *a, const ckpt_value *b)
 {
