@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate.c: the strict gate before the JSON parser: a text passes only if it means the same to
- * all.
+ * gate.c: checks a JSON text strictly before the parser reads it: a text passes only if all readers
+ * understand it in the same way.
  *
- * One pass with an explicit stack, nothing recurses.  Keys of the objects that are open at the
- * moment are kept, decoded, in one hash table: an object's keys leave it in reverse order when the
- * object closes, so that linear probing needs no tombstones and memory stays small.
+ * It makes one pass with an explicit stack and no recursion.  One hash table holds the decoded keys
+ * of all open objects.  When an object closes, its keys leave the table in reverse order, so that
+ * linear probing needs no tombstones and the memory stays small.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -14,10 +14,11 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
 
-#define GATE_INT_MAX (UINT64_C(1) << 53) /* the largest integer cJSON's doubles keep apart */
-#define GATE_EXP_MAX 308                 /* decimal exponent of the largest double */
+/* the largest integer up to which cJSON's doubles are exact */
+#define GATE_INT_MAX (UINT64_C(1) << 53)
+#define GATE_EXP_MAX 308 /* decimal exponent of the largest double */
 
-/* What may come next. */
+/* The token that may come next. */
 typedef enum gate_state {
     GATE_VALUE,       /* a value */
     GATE_FIRST_VALUE, /* a value, or the end of an empty array */
@@ -27,12 +28,12 @@ typedef enum gate_state {
     GATE_END          /* nothing but white space */
 } gate_state;
 
-/* A key of an object that is open. */
+/* A key of an open object. */
 typedef struct gate_key {
     uint64_t hash;
     uint64_t at; /* of its bytes in gate.names */
     uint64_t n;
-    uint32_t depth; /* of its object: among open ones, that says which */
+    uint32_t depth; /* of its object: unique among open objects */
     uint32_t slot;
 } gate_key;
 
@@ -42,7 +43,7 @@ typedef struct gate {
     const ckpt_json_text *text;
     const char *s; /* the text */
     uint64_t n;
-    uint64_t i;      /* where we are */
+    uint64_t i;      /* offset of the current byte */
     uint64_t values; /* seen so far */
     unsigned depth;
     bool is_object[CKPT_JSON_DEPTH + 1];     /* by depth, from 1 */
@@ -52,31 +53,31 @@ typedef struct gate {
     uint32_t *slots;  /* n_slots (a power of two): index in keys + 1, 0 = free */
     uint64_t n_slots;
     uint64_t
-        n_probes; /* steps beyond the first slot, in all: bounds what colliding keys can cost */
+        n_probes; /* steps beyond the first slot, in total: limits the cost of colliding keys */
     ckpt_bytes *kinds;
     ckpt_err *err;
 } gate;
 
-/* A failure at the byte at hand, with its offset in the file. */
+/* Fail at the current byte, with its offset in the file. */
 static int gate_fail(gate *g, int code, const char *what)
 {
     return ckpt_fail(g->err, code, "%s: JSON at offset %" PRIu64 ": %s", g->text->name,
                      g->text->base + g->i, what);
 }
 
-/* The byte at hand, or 0 at the end (a NUL in the text is refused anyway). */
+/* The current byte, or 0 at the end (a NUL in the text is refused anyway). */
 static char gate_peek(const gate *g)
 {
     return g->i < g->n ? g->s[g->i] : '\0';
 }
 
-/* isdigit() asks the locale; JSON does not. */
+/* True for a digit.  isdigit() would depend on the locale. */
 static bool gate_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* The four white space characters of RFC 8259; a byte order mark is none of them. */
+/* Skip the four white space characters of RFC 8259; a byte order mark is not one of them. */
 static void gate_skip_blanks(gate *g)
 {
     while (g->i < g->n &&
@@ -98,7 +99,7 @@ static int gate_hex(char c)
     return -1;
 }
 
-/* Four hexadecimal digits at hand; -1 if they are not that. */
+/* Read four hexadecimal digits; -1 if there are other characters. */
 static int32_t gate_hex4(const gate *g)
 {
     int32_t code = 0;
@@ -129,7 +130,7 @@ static bool gate_add_code(ckpt_bytes *out, uint32_t c)
     return ckpt_bytes_add(out, b, n);
 }
 
-/* The digits after \u, and the second half of a surrogate pair. */
+/* Decode the digits after \u, and the second half of a surrogate pair. */
 static int gate_unicode(gate *g, uint32_t *code)
 {
     int32_t high = gate_hex4(g);
@@ -153,7 +154,7 @@ static int gate_unicode(gate *g, uint32_t *code)
     return CKPT_OK;
 }
 
-/* What follows a backslash, decoded into out unless that is NULL. */
+/* Decode an escape after its backslash into out; out may be NULL. */
 static int gate_escape(gate *g, ckpt_bytes *out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -176,7 +177,7 @@ static int gate_escape(gate *g, ckpt_bytes *out)
     return rc;
 }
 
-/* A string from its opening quote on; its decoded bytes are added to out unless that is NULL. */
+/* Read a string from its opening quote on and append its decoded bytes to out; out may be NULL. */
 static int gate_string(gate *g, ckpt_bytes *out)
 {
     int rc = CKPT_OK;
@@ -202,7 +203,9 @@ static int gate_string(gate *g, ckpt_bytes *out)
 
 /* ---- keys ---- */
 
-/* A mixing hash (multiply, fold); its quality only matters for speed, n_probes bounds the rest. */
+/*
+ * A mixing hash (multiply, fold).  Its quality only affects speed, since n_probes limits the rest.
+ */
 static uint64_t gate_hash(const uint8_t *p, uint64_t n, uint32_t depth)
 {
     uint64_t h = UINT64_C(0x9E3779B97F4A7C15) ^ depth;
@@ -225,7 +228,7 @@ static void gate_place(gate *g, uint32_t k)
     g->keys.at[k].slot = (uint32_t)slot;
 }
 
-/* Room for one more key at a load of at most a half. */
+/* Make room for one more key, with at most half of the slots used. */
 static bool gate_grow(gate *g)
 {
     uint64_t n = g->n_slots ? 2 * g->n_slots : 64;
@@ -243,7 +246,7 @@ static bool gate_grow(gate *g)
     return true;
 }
 
-/* True if the object that is open has the key (n bytes at p) already. */
+/* True if the open object already has the key (n bytes at p). */
 static bool gate_has_key(gate *g, uint64_t hash, const uint8_t *p, uint64_t n)
 {
     uint64_t slot = hash & (g->n_slots - 1);
@@ -257,7 +260,7 @@ static bool gate_has_key(gate *g, uint64_t hash, const uint8_t *p, uint64_t n)
     return false;
 }
 
-/* Enter the key whose decoded bytes are names[at..]. */
+/* Enter the key with the decoded bytes names[at..]. */
 static int gate_enter_key(gate *g, uint64_t at, uint64_t where)
 {
     uint64_t n = g->names.n - at;
@@ -281,7 +284,7 @@ static int gate_enter_key(gate *g, uint64_t at, uint64_t where)
     return CKPT_OK;
 }
 
-/* A key and its colon. */
+/* Read a key and its colon. */
 static int gate_key_colon(gate *g)
 {
     uint64_t at = g->names.n, where = g->i;
@@ -302,7 +305,7 @@ static int gate_key_colon(gate *g)
 
 /* ---- numbers ---- */
 
-/* Skip digits; how many there were. */
+/* Skip digits and return their number. */
 static uint64_t gate_digits(gate *g)
 {
     uint64_t from = g->i;
@@ -313,8 +316,8 @@ static uint64_t gate_digits(gate *g)
 }
 
 /*
- * True if digits (with or without a point) times 10^exp stay below 10^309.  What is between the
- * largest double and that is seen after parsing, when it has become an infinity.
+ * True if the digits (with or without a point) times 10^exp are below 10^309.  A value between the
+ * largest double and that limit becomes infinity, which the parser's caller refuses.
  */
 static bool gate_finite(const char *s, uint64_t n, int64_t exp)
 {
@@ -335,7 +338,7 @@ static bool gate_finite(const char *s, uint64_t n, int64_t exp)
     return !found || places + exp <= GATE_EXP_MAX;
 }
 
-/* The exponent's value after e or E, cut to where it no longer matters. */
+/* Read the exponent after e or E, limited to the range in which it matters. */
 static int gate_exponent(gate *g, int64_t *exp)
 {
     bool minus = gate_peek(g) == '-';
@@ -351,7 +354,7 @@ static int gate_exponent(gate *g, int64_t *exp)
     return CKPT_OK;
 }
 
-/* An integer of n digits: not beyond 2^53. */
+/* True for an integer of n digits up to 2^53. */
 static bool gate_integer_ok(const char *s, uint64_t n)
 {
     uint64_t v = 0;
@@ -365,8 +368,8 @@ static bool gate_integer_ok(const char *s, uint64_t n)
 }
 
 /*
- * A number by the grammar of RFC 8259 (no leading zeros, digits on both sides of a point), and
- * within what a double holds.
+ * Read a number by the grammar of RFC 8259 (no leading zeros, digits on both sides of a point),
+ * within the range of a double.
  */
 static int gate_number(gate *g)
 {
@@ -398,8 +401,8 @@ static int gate_number(gate *g)
         rc = gate_fail(g, CKPT_ELIMIT, "a number of more than 60 characters");
     if (rc == CKPT_OK && !gate_finite(g->s + first, mantissa, exp))
         rc = gate_fail(g, CKPT_EFORMAT, "a number that is too large for a double");
-    // "-0" is a float to those who keep its sign, an integer to others: no offset or size is
-    // written so
+    // some readers treat "-0" as a float to keep its sign, others as an integer; it counts as a
+    // float here because no offset or size is written so
     uint8_t kind = big ? 2 : integer && !(minus && g->s[first] == '0');
     bool ok = rc != CKPT_OK || !g->kinds || ckpt_bytes_add(g->kinds, &kind, 1);
     if (ok && rc == CKPT_OK && g->kinds && big)
@@ -412,7 +415,7 @@ static int gate_number(gate *g)
 
 /* ---- structure ---- */
 
-/* true, false or null; anything after it is seen by the next step. */
+/* Read true, false or null; the next step checks the characters after it. */
 static int gate_word(gate *g, const char *word)
 {
     size_t n = strlen(word);
@@ -423,7 +426,7 @@ static int gate_word(gate *g, const char *word)
     return CKPT_OK;
 }
 
-/* Begin an object or array one level further down. */
+/* Begin a nested object or array. */
 static int gate_open(gate *g, bool object, gate_state *next)
 {
     if (g->depth == CKPT_JSON_DEPTH)
@@ -436,7 +439,7 @@ static int gate_open(gate *g, bool object, gate_state *next)
     return CKPT_OK;
 }
 
-/* Close what is open; an object's keys are forgotten, the last one first. */
+/* Close the innermost object or array, and remove its keys, the last one first. */
 static void gate_close(gate *g, gate_state *next)
 {
     g->i++;
@@ -449,7 +452,7 @@ static void gate_close(gate *g, gate_state *next)
     *next = g->depth ? GATE_AFTER : GATE_END;
 }
 
-/* A value of any kind; *next is what may follow it. */
+/* Read a value of any kind; *next is the set of tokens that may follow. */
 static int gate_value(gate *g, gate_state *next)
 {
     *next = g->depth ? GATE_AFTER : GATE_END;
@@ -473,7 +476,7 @@ static int gate_value(gate *g, gate_state *next)
     }
 }
 
-/* After a member: a comma and another one, or the end of what is open. */
+/* After a member: read a comma, or the end of the object or array. */
 static int gate_after(gate *g, gate_state *next)
 {
     bool object = g->is_object[g->depth];
@@ -490,7 +493,7 @@ static int gate_after(gate *g, gate_state *next)
     return CKPT_OK;
 }
 
-/* One token; white space before it has been skipped and a byte is there. */
+/* Read one token.  The caller has skipped white space, and there is a byte. */
 static int gate_step(gate *g, gate_state *state)
 {
     int rc = CKPT_OK;
@@ -522,7 +525,7 @@ static int gate_step(gate *g, gate_state *state)
     return rc;
 }
 
-/* The whole text: one value with white space around it. */
+/* Read the whole text: one value with white space around it. */
 static int gate_run(gate *g)
 {
     gate_state state = GATE_VALUE;
@@ -540,7 +543,7 @@ static int gate_run(gate *g)
     return rc;
 }
 
-/* Encoding first: everything after may take bytes >= 0x80 in strings for granted. */
+/* The encoding is checked first, because the later code accepts any byte >= 0x80 in strings. */
 int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err)
 {
     assert(text && (text->at || text->n == 0));

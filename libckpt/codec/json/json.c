@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json.c: JSON text to a tree of values (through cJSON, behind the gate), and trees to text.
+ * json.c: converts JSON text to a tree of values (by cJSON, after the gate's check), and trees to
+ * text.
  *
- * The only file that includes cJSON.  Neither direction recurses: what cJSON itself does is bounded
- * by the gate's depth.
+ * It is the only file that includes cJSON.  Neither direction recurses, except cJSON itself, whose
+ * depth the gate limits.
  */
 #include <assert.h>
 #include <float.h>
@@ -23,8 +24,8 @@
 /* ---- reading ---- */
 
 /*
- * cJSON's memory comes through our door too, so that it can be made to fail; its free stays plain
- * free, so another user of cJSON in the process loses nothing.
+ * Let cJSON allocate by ckpt_alloc, so that tests can make it fail.  Its free stays the plain free,
+ * so that another user of cJSON in the process is not affected.
  */
 static void json_set_hooks(void)
 {
@@ -33,9 +34,9 @@ static void json_set_hooks(void)
     cJSON_InitHooks(&hooks);
 }
 
-/* From cJSON's tree to ours; one level of the explicit stack is one container. */
+/* One level of the explicit stack for converting cJSON's tree: one container. */
 typedef struct json_level {
-    const cJSON *next; /* child to take next */
+    const cJSON *next; /* the next child to convert */
     ckpt_value *into;
 } json_level;
 
@@ -43,7 +44,7 @@ typedef struct json_reader {
     const ckpt_json_text *text;
     ckpt_arena *arena;
     ckpt_bytes kinds; /* of the numbers, in order: see ckpt_json_gate */
-    size_t at;        /* bytes of it that were taken */
+    size_t at;        /* bytes of `kinds` already used */
     ckpt_err *err;
 } json_reader;
 
@@ -69,7 +70,7 @@ static ckpt_value *json_container(json_reader *r, const cJSON *item)
 }
 
 /*
- * cJSON keeps numbers as doubles only: whether one was written as an integer, the gate has noted.
+ * Convert a number.  cJSON keeps only doubles, so the gate has recorded which numbers are integers.
  */
 static ckpt_value *json_number(json_reader *r, const cJSON *item)
 {
@@ -81,7 +82,8 @@ static ckpt_value *json_number(json_reader *r, const cJSON *item)
         return ckpt_value_decimal(r->arena, digits);
     }
     if (kind == 1)
-        return ckpt_value_int(r->arena, (int64_t)item->valuedouble); // exact: the gate saw to 2^53
+        // exact, since the gate checked that it is within 2^53
+        return ckpt_value_int(r->arena, (int64_t)item->valuedouble);
     if (!isfinite(item->valuedouble)) {
         ckpt_fail(r->err, CKPT_EFORMAT, "%s: a number is too large for a double", r->text->name);
         return NULL;
@@ -89,7 +91,7 @@ static ckpt_value *json_number(json_reader *r, const cJSON *item)
     return ckpt_value_float(r->arena, item->valuedouble);
 }
 
-/* The value of one item; NULL with r->err filled. */
+/* Convert one item; NULL: failed, with r->err filled in. */
 static ckpt_value *json_value(json_reader *r, const cJSON *item)
 {
     ckpt_value *v = NULL;
@@ -105,11 +107,11 @@ static ckpt_value *json_value(json_reader *r, const cJSON *item)
     else
         v = ckpt_value_new(r->arena, CKPT_V_NONE);
     if (!v)
-        ckpt_fail_memory(r->err); // an earlier failure stays
+        ckpt_fail_memory(r->err); // an earlier error stays
     return v;
 }
 
-/* Enter a child in its container, which has the room. */
+/* Enter a child in its container, which has room for it. */
 static bool json_enter(json_reader *r, ckpt_value *into, const cJSON *item, ckpt_value *v)
 {
     if (into->kind == CKPT_V_LIST) {
@@ -125,7 +127,7 @@ static bool json_enter(json_reader *r, ckpt_value *into, const cJSON *item, ckpt
     return true;
 }
 
-/* Walk cJSON's tree in the order of the text (the order of `kinds`), with an explicit stack. */
+/* Convert cJSON's tree in the order of the text (the order of `kinds`), with an explicit stack. */
 static ckpt_value *json_tree(json_reader *r, const cJSON *root)
 {
     json_level level[CKPT_JSON_DEPTH + 1];
@@ -145,7 +147,7 @@ static ckpt_value *json_tree(json_reader *r, const cJSON *root)
         ckpt_value *v = json_value(r, item);
         if (!v || !json_enter(r, top->into, item, v))
             return NULL;
-        // the gate let at most CKPT_JSON_DEPTH containers through
+        // the gate accepts at most CKPT_JSON_DEPTH containers
         if ((v->kind == CKPT_V_DICT || v->kind == CKPT_V_LIST) && depth < CKPT_JSON_DEPTH + 1)
             level[depth++] = (json_level){item->child, v};
     }
@@ -153,8 +155,8 @@ static ckpt_value *json_tree(json_reader *r, const cJSON *root)
 }
 
 /*
- * A failure is built up in a local struct: the caller's may hold an earlier one, and then the code
- * returned would not be ours.
+ * Errors go into a local struct first: the caller's may hold an earlier error, and then the
+ * returned code would not match it.
  */
 int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text, ckpt_err *err)
 {
@@ -168,7 +170,7 @@ int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text,
     *out = NULL;
     (void)pthread_once(&once, json_set_hooks);
     if (rc == CKPT_OK) {
-        // cJSON fails on what the gate passed only when memory is exhausted
+        // cJSON fails on a text that passed the gate only when memory is exhausted
         root = cJSON_ParseWithLength(text->at, (size_t)text->n);
         rc = root ? CKPT_OK : ckpt_fail_memory(&local);
     }
@@ -201,8 +203,8 @@ int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t m
 /* One open container of the explicit stack. */
 typedef struct json_open {
     bool is_dict;
-    bool flat;       /* on one line: a list that is to be, or inside one */
-    ckpt_pair *pair; /* of a dict: its pairs in the order to write; owned when sorted */
+    bool flat;       /* on one line: a list in flat style, or a container inside one */
+    ckpt_pair *pair; /* of a dict: its pairs in the order of the output; owned when sorted */
     ckpt_value **item;
     uint64_t n, i;
     bool owned;
@@ -216,7 +218,7 @@ typedef struct json_writer {
     ckpt_err *err;
 } json_writer;
 
-/* Append what one code point needs; n bytes of UTF-8 at s. */
+/* Append the escape of one code point; n bytes of UTF-8 at s. */
 static bool json_escape(ckpt_bytes *out, const uint8_t *s, size_t n)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -240,7 +242,10 @@ static size_t json_utf8_length(uint8_t lead)
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-/* Runs of bytes that need no escape are copied at once: nearly every name is one run. */
+/*
+ * Append a string.  Runs of bytes without escapes are copied at once, because nearly every name is
+ *                   one run.
+ */
 bool ckpt_json_string(ckpt_bytes *out, const char *s, uint64_t n, bool ascii)
 {
     assert(out && (s || n == 0));
@@ -256,25 +261,26 @@ bool ckpt_json_string(ckpt_bytes *out, const char *s, uint64_t n, bool ascii)
         if (!ok || i == n)
             break;
         size_t len = json_utf8_length(p[i]);
-        len = len > n - i ? 1 : len; // callers give whole sequences; never read past the end
+        // callers pass whole sequences; this check only prevents reading past the end
+        len = len > n - i ? 1 : len;
         ok = json_escape(out, p + i, len);
         i += len;
     }
     return ok && ckpt_bytes_add(out, "\"", 1);
 }
 
-/* For qsort: pairs by key.  Keys are unique, so the order of equal ones does not arise. */
+/* For qsort: compare pairs by key.  Keys are unique, so equal ones do not occur. */
 static int json_pair_order(const void *pa, const void *pb)
 {
     const ckpt_text a = ((const ckpt_pair *)pa)->key->as.text,
                     b = ((const ckpt_pair *)pb)->key->as.text;
-    // byte order of UTF-8 is the order of code points
+    // the byte order of UTF-8 is the order of code points
     int order = memcmp(a.at, b.at, (size_t)(a.n < b.n ? a.n : b.n));
 
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
-/* Digits d[0].d[1]... times 10^exp, -4 <= exp < 16, without an exponent. */
+/* Append digits d[0].d[1]... times 10^exp, -4 <= exp < 16, without an exponent. */
 static bool json_fixed(ckpt_bytes *out, const char *d, size_t n, long exp)
 {
     static const char zeros[] = "0000000000000000";
@@ -288,7 +294,10 @@ static bool json_fixed(ckpt_bytes *out, const char *d, size_t n, long exp)
     return ok && (n > have ? ckpt_bytes_add(out, d + have, n - have) : ckpt_bytes_add(out, "0", 1));
 }
 
-/* Shortest digits that read back as the same double, in the form of Python's repr; any locale. */
+/*
+ * Append the shortest digits that read back as the same double, in the form of Python's repr;
+ * independent of the locale.
+ */
 static bool json_float(ckpt_bytes *out, double f)
 {
     char text[40], digits[24];
@@ -313,7 +322,7 @@ static bool json_float(ckpt_bytes *out, double f)
     return ok && ckpt_bytes_printf(out, "e%c%02ld", exp < 0 ? '-' : '+', exp < 0 ? -exp : exp);
 }
 
-/* A line break and the indent of the depth reached. */
+/* Append a line break and the indent of the current depth. */
 static bool json_break(json_writer *w)
 {
     bool ok = w->style->indent == 0 || ckpt_bytes_add(w->out, "\n", 1);
@@ -323,7 +332,7 @@ static bool json_break(json_writer *w)
     return ok;
 }
 
-/* What stands before the next item of a container. */
+/* Append the separator before the next item of a container. */
 static bool json_between(json_writer *w, const json_open *o)
 {
     if (o->i > 0 && !ckpt_bytes_add(w->out, ",", 1))
@@ -362,7 +371,10 @@ static int json_begin(json_writer *w, const ckpt_value *v)
     return ckpt_bytes_add(w->out, dict ? "{" : "[", 1) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* A string value or key.  Pickled strings can hold lone surrogates, which no JSON text may. */
+/*
+ * Write a string value or key.  Pickled strings can hold lone surrogates, which JSON does not
+ * allow.
+ */
 static int json_text(json_writer *w, const ckpt_value *v)
 {
     if (v->kind != CKPT_V_STR || !ckpt_utf8_ok(v->as.text.at, v->as.text.n))
@@ -372,7 +384,7 @@ static int json_text(json_writer *w, const ckpt_value *v)
                : ckpt_fail_memory(w->err);
 }
 
-/* Write a value, or begin the container that it is. */
+/* Write a value, or begin a container. */
 static int json_put(json_writer *w, const ckpt_value *v)
 {
     char digits[CKPT_VALUE_DIGITS];
@@ -399,7 +411,7 @@ static int json_put(json_writer *w, const ckpt_value *v)
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* The next child of the innermost container, or its end. */
+/* Write the next child of the innermost container, or its end. */
 static int json_advance(json_writer *w)
 {
     json_open *o = &w->open[w->depth - 1];

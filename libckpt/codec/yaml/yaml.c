@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * yaml.c: owns libyaml: its events become values, with a stack of open containers.
+ * yaml.c: converts the events of libyaml to values, with a stack of open containers.
  */
 #include "libckpt/codec/yaml/yaml.h"
 
@@ -15,8 +15,8 @@
 
 typedef struct yml_frame {
     ckpt_value *at;  /* DICT or LIST */
-    ckpt_value *key; /* DICT: waits for its value, or NULL */
-    ckpt_index keys; /* DICT: the keys it has */
+    ckpt_value *key; /* DICT: the key that waits for its value, or NULL */
+    ckpt_index keys; /* DICT: the keys so far */
 } yml_frame;
 
 typedef struct yml_reader {
@@ -41,7 +41,7 @@ static bool yml_same(const void *ctx, uint32_t number, const void *key)
     return strcmp(map->at[number].key->as.text.at, key) == 0;
 }
 
-/* The next key of a mapping, which has no other one like it. */
+/* Set the next key of a mapping, and refuse a second one of the same name. */
 static int yml_key(yml_reader *r, yml_frame *f, ckpt_value *key, const yaml_mark_t *at)
 {
     const char *s = key->as.text.at;
@@ -56,7 +56,9 @@ static int yml_key(yml_reader *r, yml_frame *f, ckpt_value *key, const yaml_mark
     return CKPT_OK;
 }
 
-/* A value takes its place: the root, the next of a list, a key, or what the last key stands for. */
+/*
+ * Put a value in its place: the root, the next item of a list, a key, or the value of the last key.
+ */
 static int yml_place(yml_reader *r, ckpt_value *v, const yaml_mark_t *at)
 {
     yml_frame *f = r->depth > 0 ? &r->frame[r->depth - 1] : NULL;
@@ -81,7 +83,7 @@ static int yml_place(yml_reader *r, ckpt_value *v, const yaml_mark_t *at)
     return yml_key(r, f, v, at);
 }
 
-/* A plain scalar by the forms that Python's loader gives a meaning. */
+/* Convert a plain scalar by the forms that Python's loader recognizes. */
 static ckpt_value *yml_plain(const yml_reader *r, const char *s, size_t n)
 {
     static const char *const no[] = {"", "~", "null", "Null", "NULL", NULL};
@@ -102,7 +104,8 @@ static ckpt_value *yml_plain(const yml_reader *r, const char *s, size_t n)
         long long whole = strtoll(s, &end, 10);
         if (*end == 0 && errno == 0)
             return ckpt_value_int(r->arena, whole);
-        // no hexadecimal floats, no "inf", no "nan"
+        // strtod would also accept hexadecimal floats, "inf" and "nan", therefore the characters
+        // are checked
         double x = strtod(s, &end);
         if (*end == 0 && strspn(s, "+-.0123456789eE") == n)
             return ckpt_value_float(r->arena, x);

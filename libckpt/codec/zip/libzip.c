@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libzip.c: what libzip does for us: a second opinion of an archive, and deflating one.
+ * libzip.c: uses libzip to check an archive a second time, and to write a deflated one.
  *
- * libzip reads and writes through functions of ours: it opens nothing.
+ * libzip reads and writes through callbacks of ours, so that it opens no file itself.
  */
 #include <string.h>
 #include <zip.h>
@@ -10,17 +10,17 @@
 #include "libckpt/base/mem.h"
 #include "libckpt/codec/zip/zip.h"
 
-/* ---- a second opinion: directories only, whose checksums our reader has compared ---- */
+/* ---- the second check: directories only, because our reader has compared the checksums ---- */
 
-/* One archive, open to both. */
+/* One archive, open in our reader and in libzip. */
 typedef struct second_look {
     ckpt_io *io;
-    uint64_t at; /* where libzip reads next */
+    uint64_t at; /* offset of libzip's next read */
     zip_error_t error;
     ckpt_err *err;
 } second_look;
 
-/* n bytes from where libzip is, or less at the end; -1: they cannot be read. */
+/* Read n bytes at libzip's offset, or fewer at the end; -1: the read failed. */
 static zip_int64_t second_read(second_look *s, void *buf, zip_uint64_t n)
 {
     uint64_t left = s->io->size - s->at;
@@ -45,12 +45,12 @@ static zip_int64_t second_seek(second_look *s, void *args, zip_uint64_t n)
     return 0;
 }
 
-/* What libzip asks of its input. */
+/* The callback for libzip's input. */
 static zip_int64_t second_source(void *ctx, void *data, zip_uint64_t n, zip_source_cmd_t command)
 {
     second_look *s = ctx;
 
-    // what a file to be written is asked is refused as all that is unknown
+    // commands for writing are refused like unknown ones
     switch ((int)command) {
     case ZIP_SOURCE_OPEN:
         s->at = 0;
@@ -84,7 +84,7 @@ static zip_int64_t second_source(void *ctx, void *data, zip_uint64_t n, zip_sour
     }
 }
 
-/* One entry of both directories. */
+/* Compare one entry of both directories. */
 static int second_entry(second_look *s, zip_t *theirs, zip_uint64_t i, const ckpt_zip_record *r)
 {
     const char *name = zip_get_name(theirs, i, ZIP_FL_ENC_RAW), *what = NULL;
@@ -110,7 +110,7 @@ static int second_entry(second_look *s, zip_t *theirs, zip_uint64_t i, const ckp
                 : CKPT_OK;
 }
 
-/* The directory as libzip reads it. */
+/* Compare our directory with the one that libzip reads. */
 static int second_compare(second_look *s, zip_t *theirs, const ckpt_zip *ours)
 {
     zip_int64_t n = zip_get_num_entries(theirs, 0);
@@ -126,7 +126,7 @@ static int second_compare(second_look *s, zip_t *theirs, const ckpt_zip *ours)
     return rc;
 }
 
-/* Let libzip open what we have open, and compare. */
+/* Let libzip open the archive that our reader has open, and compare. */
 static int second_open(second_look *s, const ckpt_zip *ours)
 {
     zip_error_t *e = &s->error;
@@ -175,27 +175,28 @@ int ckpt_zip_second(ckpt_io *io, ckpt_err *err)
 /* ---- deflating ---- */
 
 enum {
-    DEFLATE_LEVEL = 6,        /* zlib's own choice, as numpy has it */
-    DEFLATE_DATE = 1 << 5 | 1 /* of all members, 1980-01-01: the same input gives the same bytes */
+    DEFLATE_LEVEL = 6, /* zlib's default, which numpy uses too */
+    /* of all members, 1980-01-01, so that the same input gives the same bytes */
+    DEFLATE_DATE = 1 << 5 | 1
 };
 
-/* What both sides of an archive that is deflated share. */
+/* The state shared by the input and output callbacks of a deflated archive. */
 typedef struct deflate_job {
     const ckpt_zip_deflate_job *is;
-    uint64_t at;       /* where libzip writes next */
+    uint64_t at;       /* offset of libzip's next write */
     zip_error_t error; /* for libzip */
-    int rc;            /* what failed on our side, if anything did */
+    int rc;            /* the first failure of our own callbacks, if any */
     ckpt_err *err;
 } deflate_job;
 
-/* One member of the archive that is read. */
+/* One member of the input archive. */
 typedef struct deflate_member {
     deflate_job *job;
     const ckpt_zip_item *item;
     uint64_t done;
 } deflate_member;
 
-/* Our side failed: libzip learns that something did, and the caller what. */
+/* Record a failure of our callback: libzip receives its own code, and the caller gets our error. */
 static zip_int64_t deflate_failed(deflate_job *j, int rc, int zip_code)
 {
     j->rc = j->rc != CKPT_OK ? j->rc : rc;
@@ -218,7 +219,7 @@ static zip_int64_t deflate_read(deflate_member *m, void *buf, zip_uint64_t n)
     return (zip_int64_t)n;
 }
 
-/* What libzip asks of a member. */
+/* The callback for reading a member. */
 static zip_int64_t deflate_source(void *ctx, void *data, zip_uint64_t n, zip_source_cmd_t command)
 {
     deflate_member *m = ctx;
@@ -262,7 +263,10 @@ static zip_int64_t deflate_write(deflate_job *j, const void *bytes, zip_uint64_t
     return (zip_int64_t)n;
 }
 
-/* libzip writes a member's header when it knows its sizes, so it goes back and on again. */
+/*
+ * Move to another offset: libzip writes a member's header after its data, when the sizes are known,
+ * so it goes back and then on.
+ */
 static zip_int64_t deflate_seek(deflate_job *j, void *args, zip_uint64_t n)
 {
     zip_int64_t at = zip_source_seek_compute_offset(j->at, INT64_MAX, args, n, &j->error);
@@ -273,7 +277,7 @@ static zip_int64_t deflate_seek(deflate_job *j, void *args, zip_uint64_t n)
     return 0;
 }
 
-/* What libzip asks of its output, which is new and empty. */
+/* The callback for libzip's output, which is new and empty. */
 static zip_int64_t deflate_output(void *ctx, void *data, zip_uint64_t n, zip_source_cmd_t command)
 {
     deflate_job *j = ctx;
@@ -300,12 +304,12 @@ static zip_int64_t deflate_output(void *ctx, void *data, zip_uint64_t n, zip_sou
             ZIP_SOURCE_FREE, ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_BEGIN_WRITE,
             ZIP_SOURCE_COMMIT_WRITE, ZIP_SOURCE_ROLLBACK_WRITE, ZIP_SOURCE_WRITE,
             ZIP_SOURCE_SEEK_WRITE, ZIP_SOURCE_TELL_WRITE, ZIP_SOURCE_REMOVE, -1);
-    default: // opening, closing and the like: the caller does these; there is nothing to be read
+    default: // opening, closing and the like need no action: the caller opens and closes the file
         return 0;
     }
 }
 
-/* libzip's own failure in our words, if ours did not come first. */
+/* Report libzip's failure, unless one of our callbacks failed first. */
 static int deflate_fail(const deflate_job *j, const zip_error_t *e)
 {
     zip_error_t copy = *e;
@@ -318,7 +322,7 @@ static int deflate_fail(const deflate_job *j, const zip_error_t *e)
                      j->is->from->name, zip_error_strerror(&copy));
 }
 
-/* Name every member; bytes pass when the archive is closed. */
+/* Add every member.  The data flow only later, when the archive is closed. */
 static int deflate_add(deflate_job *j, zip_t *z, deflate_member *member)
 {
     for (uint64_t i = 0; i < j->is->n; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: owns the names of a container's records: their order, finding one, the folder of
- * all.
+ * names.c: sorts the names of a container's records, finds one by name, and finds the top folder.
  *
- * Some readers fold case: names that differ by nothing else are neighbours here, and counted.
+ * Some readers ignore case, therefore the order puts names that differ only in case next to each
+ * other, and the sort counts them.
  */
 #include <assert.h>
 
@@ -14,7 +14,10 @@ static int zn_lower(char c)
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
 }
 
-/* Bytes that every name begins with: the folder, mostly; comparing need not look at them. */
+/*
+ * The length of the prefix that all names share (mostly the folder), so that comparisons can skip
+ * it.
+ */
 static uint64_t zn_common(const ckpt_zip *zip)
 {
     const ckpt_zip_record *first = zip->records.at;
@@ -35,7 +38,7 @@ static uint64_t zn_common(const ckpt_zip *zip)
     return n;
 }
 
-/* Order of names without regard to case, from byte i on: those before are equal. */
+/* Compare names without regard to case, from byte i on; the bytes before are equal. */
 static int zn_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t i)
 {
     uint64_t n = n_a < n_b ? n_a : n_b;
@@ -49,7 +52,9 @@ static int zn_compare_folded(const char *a, uint64_t n_a, const char *b, uint64_
     return n_a < n_b ? -1 : n_a > n_b;
 }
 
-/* Order of by_name: first as if case did not count, so that names alike but for it are neighbours.
+/*
+ * The order of by_name: without regard to case first, so that names that differ only in case are
+ * adjacent.
  */
 static int zn_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, uint64_t common)
 {
@@ -59,8 +64,8 @@ static int zn_compare(const char *a, uint64_t n_a, const char *b, uint64_t n_b, 
 }
 
 /*
- * Sort indexes by name: merge sort, bottom up, because qsort may allocate behind our back and
- * hands no context to its callback.
+ * Sort indexes by name with a bottom-up merge sort: qsort may allocate memory and passes no context
+ * to its callback.
  */
 static void zn_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, size_t run)
 {
@@ -84,7 +89,7 @@ static void zn_merge(const ckpt_zip *zip, const uint32_t *from, uint32_t *to, si
     }
 }
 
-/* ---- names that another archive has too ---- */
+/* ---- names that equal those of another archive ---- */
 
 bool ckpt_zip_name_known(ckpt_zip *zip, const ckpt_zip *like)
 {
@@ -108,7 +113,7 @@ bool ckpt_zip_name_known(ckpt_zip *zip, const ckpt_zip *like)
     return zip->same_names && i > 0;
 }
 
-/* The order of the other archive's names is the order of these. */
+/* Take over the other archive's order, because the names are the same. */
 static int zn_sort_like(ckpt_zip *zip, const ckpt_zip *like, ckpt_err *err)
 {
     size_t size = zip->records.n * sizeof *zip->by_name;
@@ -126,7 +131,7 @@ int ckpt_zip_keep(ckpt_zip *out, ckpt_arena *arena, const ckpt_zip *zip, ckpt_er
 {
     size_t n = zip->records.n;
     uint64_t n_top = 0;
-    // a name outside the folder has no part behind it
+    // refuse a name outside the folder, because it has no part behind the folder
     int rc = ckpt_zip_top(zip, &n_top, err);
 
     if (rc != CKPT_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c: owns the reading of zip containers: end records, directory, local headers.
+ * read.c: reads zip containers: end records, directory, local headers.
  *
- * Every rule here closes a way in which a scanner and a loader were seen to read one file
+ * Every rule here prevents a known attack in which a scanner and a loader read one file
  * differently: two end records, hidden or overlapping records, differing names.
  */
 #include <assert.h>
@@ -24,31 +24,33 @@
 #define ZIP_MAX_DIRECTORY (UINT64_C(128) << 20) /* bytes: about two million records */
 #define ZIP_DEFLATE_RATIO UINT64_C(1032)        /* the most that deflate can shrink by */
 
-/* Flag bits that do not change what the bytes mean: 1, 2 (effort), 3 (descriptor), 11 (UTF-8). */
+/*
+ * Flag bits that do not change the meaning of the bytes: 1, 2 (effort), 3 (descriptor), 11 (UTF-8).
+ */
 enum { ZIP_FLAG_DESCRIPTOR = 0x0008, ZIP_FLAGS = 0x080E };
 
 /* Ids of extra fields. */
 enum { ZIP_EXTRA_64 = 0x0001, ZIP_EXTRA_NAME = 0x7075 };
 
-/* A stretch of the file held in memory. */
+/* A part of the file in memory. */
 typedef struct zip_window {
     uint8_t *bytes;
     uint64_t at, n, room;
 } zip_window;
 
-/* Where the directory lies, as the end records say. */
+/* The place of the directory, as the end records give it. */
 typedef struct zip_directory {
     uint64_t n; /* entries */
     uint64_t at, size;
 } zip_directory;
 
-/* Where names are kept, and whose are known (or NULL). */
+/* The arena for names, and the archive with known names (or NULL). */
 typedef struct zip_places {
     ckpt_arena *arena;
     const ckpt_zip *like;
 } zip_places;
 
-/* One entry of the directory, still raw. */
+/* One entry of the directory, not decoded yet. */
 typedef struct zip_entry {
     const uint8_t *fixed, *name, *extra;
     uint64_t n_name, n_extra;
@@ -75,7 +77,7 @@ static bool zip_signature(const uint8_t *p, uint8_t a, uint8_t b)
     return p[0] == 'P' && p[1] == 'K' && p[2] == a && p[3] == b;
 }
 
-/* Make n bytes at offset at available; when they must be read, up to `ahead` bytes come along. */
+/* Make n bytes at offset at available; a read fetches up to `ahead` more bytes. */
 static int zip_need(zip_window *w, ckpt_io *io, uint64_t at, uint64_t n, uint64_t ahead,
                     ckpt_err *err)
 {
@@ -108,8 +110,8 @@ static int zip_need(zip_window *w, ckpt_io *io, uint64_t at, uint64_t n, uint64_
 /*
  * Find the classic end record in the file's tail.
  *
- * Readers differ in which one they take when there are several, and in whether they look into its
- * comment: so there must be exactly one that ends where the file does, and none behind it.
+ * Readers disagree on which one to take when there are several, and on whether to search its
+ * comment.  Therefore exactly one must end at the end of the file, and none may follow it.
  */
 static int zip_find_end(const zip_window *tail, const ckpt_io *io, uint64_t *at, ckpt_err *err)
 {
@@ -140,17 +142,20 @@ static int zip_find_end(const zip_window *tail, const ckpt_io *io, uint64_t *at,
     return CKPT_OK;
 }
 
-/* The classic record's fields: a saturated one refers to the zip64 record. */
+/*
+ * True if a field of the classic record agrees with the zip64 record: equal, or saturated, which
+ * refers to zip64.
+ */
 static bool zip_agrees(uint64_t plain, uint64_t saturated, uint64_t wide)
 {
     return plain == wide || plain == saturated;
 }
 
 /*
- * Read the zip64 end record that the locator before offset end_at points to, if there is one.
+ * Read the zip64 end record that the locator before offset *start points to, if there is one.
  *
- * dir      filled from the classic record; replaced
- * start    where the end records start; moved up
+ * dir   filled from the classic record; replaced
+ * start in: start of the end records; out: moved before the zip64 record
  */
 static int zip_read_end64(zip_directory *dir, uint64_t *start, zip_window *tail, ckpt_io *io,
                           ckpt_err *err)
@@ -179,7 +184,7 @@ static int zip_read_end64(zip_directory *dir, uint64_t *start, zip_window *tail,
         return rc;
     p = tail->bytes + (at - tail->at);
     size = zip_u64(p + 4);
-    // The record's own size leaves out its first 12 bytes; it must reach up to the locator.
+    // The record's size field leaves out its first 12 bytes; the record must reach the locator.
     if (!zip_signature(p, 6, 6) || size != end_at - ZIP_LOCATOR - at - 12)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: offset %" PRIu64 ": no zip64 end record that ends at its locator",
@@ -195,7 +200,10 @@ static int zip_read_end64(zip_directory *dir, uint64_t *start, zip_window *tail,
     return CKPT_OK;
 }
 
-/* From the end records: where the directory is.  It must end exactly where they start. */
+/*
+ * Find the directory from the end records.  It must end exactly at their start, so that no bytes
+ * hide between them.
+ */
 static int zip_locate(zip_directory *dir, zip_window *tail, ckpt_io *io, ckpt_err *err)
 {
     uint64_t n = io->size < ZIP_TAIL ? io->size : ZIP_TAIL, start = 0, end;
@@ -232,7 +240,10 @@ static int zip_locate(zip_directory *dir, zip_window *tail, ckpt_io *io, ckpt_er
 
 /* ---- the directory ---- */
 
-/* The extra field `id` among n bytes of fields; false when the fields do not fit their lengths. */
+/*
+ * Find the extra field `id` among n bytes of fields; false when the fields do not fit their
+ * lengths.
+ */
 static bool zip_extra(const uint8_t *p, uint64_t n, uint16_t id, const uint8_t **field,
                       uint64_t *n_field)
 {
@@ -247,7 +258,7 @@ static bool zip_extra(const uint8_t *p, uint64_t n, uint16_t id, const uint8_t *
             return false;
         if (zip_u16(p) == id) {
             if (found)
-                return false; // which of two would be meant is anybody's guess
+                return false; // readers would disagree on which of the two counts
             found = true;
             *field = p + 4;
             *n_field = n_this;
@@ -258,7 +269,7 @@ static bool zip_extra(const uint8_t *p, uint64_t n, uint16_t id, const uint8_t *
     return n == 0;
 }
 
-/* Cut one entry out of what is left of the directory. */
+/* Cut one entry from the rest of the directory. */
 static bool zip_cut(zip_entry *e, const uint8_t *p, uint64_t n)
 {
     uint64_t n_all;
@@ -275,7 +286,10 @@ static bool zip_cut(zip_entry *e, const uint8_t *p, uint64_t n)
     return n_all <= n;
 }
 
-/* Every part of a name must be harmless as a file name, whatever unpacks the archive. */
+/*
+ * Check that every part of a name is harmless as a file name, because another program may unpack
+ * the archive.
+ */
 static int zip_check_name(const ckpt_io *io, const ckpt_zip_record *r, ckpt_err *err)
 {
     uint64_t n = r->is_folder ? r->n_name - 1 : r->n_name;
@@ -298,7 +312,7 @@ static int zip_check_name(const ckpt_io *io, const ckpt_zip_record *r, ckpt_err 
     }
 }
 
-/* Sizes and offset: 32-bit fields, each of which may refer to the zip64 field when saturated. */
+/* Read sizes and offset: 32-bit fields, and a saturated one refers to the zip64 field. */
 static int zip_sizes(const ckpt_io *io, ckpt_zip_record *r, const zip_entry *e, ckpt_err *err)
 {
     uint64_t *const value[3] = {&r->n_bytes, &r->n_stored, &r->header_at};
@@ -327,7 +341,7 @@ static int zip_sizes(const ckpt_io *io, ckpt_zip_record *r, const zip_entry *e, 
     return CKPT_OK;
 }
 
-/* What the directory's own fields may say. */
+/* Check the other fields of a directory entry. */
 static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zip_entry *e,
                            ckpt_err *err)
 {
@@ -351,7 +365,7 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
     if (disk != 0 && disk != UINT16_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: record \"%.*s\": in another part of the archive",
                          io->name, n, r->name);
-    // The upper half holds Unix modes where the writer is one: 0xA is a symbolic link.
+    // The upper half holds Unix modes if the writer ran on Unix: 0xA is a symbolic link.
     if (attributes >> 28 == 0xA)
         return ckpt_fail(err, CKPT_EUNSAFE, "%s: record \"%.*s\" is a symbolic link", io->name, n,
                          r->name);
@@ -361,7 +375,7 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
     return CKPT_OK;
 }
 
-/* Read all entries; they must fill the directory exactly. */
+/* Read all entries; they must fill the directory exactly, so that no bytes hide behind them. */
 static int zip_read_entries(ckpt_zip *zip, const zip_places *at, const uint8_t *p,
                             const zip_directory *dir, ckpt_err *err)
 {
@@ -407,15 +421,15 @@ static int zip_read_entries(ckpt_zip *zip, const zip_places *at, const uint8_t *
 
 /* ---- local headers ---- */
 
-/* A local size field: equal to the directory's, or left 0 where a descriptor follows. */
+/* True if a local size field equals the directory's, or is 0 because a descriptor follows. */
 static bool zip_local_ok(uint64_t local, uint64_t central, bool descriptor)
 {
     return local == central || (descriptor && local == 0);
 }
 
 /*
- * Sizes of a local header.  Where a 32-bit field is saturated the zip64 field counts; torch leaves
- * the fields 0 and keeps an offset in there instead, which is then not looked at.
+ * Check the sizes in a local header.  The zip64 field counts for a saturated 32-bit field.  torch
+ * leaves the 32-bit fields 0 and keeps an offset in the zip64 field, which is then ignored.
  */
 static bool zip_local_sizes_ok(const ckpt_zip_record *r, const uint8_t *h, bool descriptor)
 {
@@ -439,7 +453,7 @@ static bool zip_local_sizes_ok(const ckpt_zip_record *r, const uint8_t *h, bool 
            zip_local_ok(zip_u32(h + 14), r->crc, descriptor);
 }
 
-/* Compare a local header with the directory's entry, and find the payload. */
+/* Compare a local header with the directory's entry, and compute the offset of the payload. */
 static int zip_check_local(ckpt_zip_record *r, const ckpt_io *io, const uint8_t *h, ckpt_err *err)
 {
     bool descriptor = (zip_u16(h + 6) & ZIP_FLAG_DESCRIPTOR) != 0;
@@ -462,13 +476,13 @@ static int zip_check_local(ckpt_zip_record *r, const ckpt_io *io, const uint8_t 
 }
 
 /*
- * Check the record whose header is at r->header_at; everything it occupies must lie below `end`,
- * where the next record or the directory starts.
+ * Check the record with its header at r->header_at.  All of its bytes must lie below `end`, the
+ * start of the next record or of the directory.
  */
 static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64_t end,
                           ckpt_err *err)
 {
-    // Small records are near each other: then one read brings several headers.
+    // Small records are close together, so that one larger read fetches several headers.
     uint64_t ahead = r->n_stored < 16384 ? 65536 : 4096, need = ZIP_LOCAL + r->n_name;
     const uint8_t *h;
     int rc, pass;
@@ -513,9 +527,9 @@ static int zip_by_place(const void *a, const void *b)
 }
 
 /*
- * Sort the records by where they lie.  The first must lie at the file's beginning, where a header
- * is, so that none is hidden; the last before the directory, so that every other one ends in the
- * file when it ends before the next.
+ * Sort the records by offset.  The first must start at the beginning of the file, so that no data
+ * hide before it.  The last must start before the directory; then each other record, which must end
+ * before the next one starts, also lies in the file.
  */
 static int zip_sort_places(ckpt_zip_record **order, const ckpt_zip *zip, const zip_directory *dir,
                            ckpt_err *err)
@@ -561,12 +575,11 @@ static int zip_read_locals(ckpt_zip *zip, const zip_directory *dir, zip_window *
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- opening ---- */
 
 /*
- * The directory at the end is what counts; the local headers must then say the same of every
- * record,
- * or two readers could see two archives.
+ * Read the directory at the end of the file, which counts, then compare the local headers with it:
+ * otherwise two readers could see two different archives.
  */
 static int zip_open(ckpt_zip *zip, const zip_places *at, zip_window *w, ckpt_err *err)
 {
@@ -625,9 +638,7 @@ void ckpt_zip_close(ckpt_zip *zip)
 
 /* ---- small records ---- */
 
-/*
- * Bytes of a record into `out`, which has room for exactly n_bytes; its CRC is the caller's matter.
- */
+/* Decode a record into `out`, which has room for exactly n_bytes.  The caller checks the CRC. */
 static int zip_decode(uint8_t *out, const ckpt_zip *zip, const ckpt_zip_record *r, ckpt_err *err)
 {
     ckpt_err why = {0};
@@ -666,7 +677,7 @@ int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *rec
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\": %" PRIu64 " bytes cannot come from %" PRIu64,
                          zip->io->name, n, record->name, record->n_bytes, record->n_stored);
-    // what cannot be packed grows by a few bytes a block, not more
+    // deflate makes incompressible data only a few bytes larger for each block
     if (record->method == CKPT_ZIP_DEFLATED &&
         record->n_stored > record->n_bytes + record->n_bytes / 128 + 64)
         return ckpt_fail(err, CKPT_EFORMAT,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: owns the bytes of zip archives that are written: as torch 2.7 and later write them.
+ * write.c: writes zip archives in the form of torch 2.7 and later.
  *
- * Records are stored, payloads lie at multiples of 64, checksums follow the payload in a
- * descriptor, so that every offset is fixed before any byte is known.  Source: measured on
- * torch 2.7 to 2.15, beyond 4 GiB as well.
+ * Records are stored, payloads start at multiples of 64, and a descriptor after the payload holds
+ * the checksum, so that every offset is fixed before any byte is known.  Source: measured on torch
+ * 2.7 to 2.15, beyond 4 GiB as well.
  */
 #include <assert.h>
 
@@ -12,7 +12,7 @@
 
 enum { ZW_FLAG_DESCRIPTOR = 0x0008, ZW_FLAG_UTF8 = 0x0800 };
 
-/* The zip64 field of one header: at most size, stored size, offset. */
+/* The content of one header's zip64 field: at most size, stored size, offset. */
 typedef struct zw_wide {
     uint64_t value[3];
     unsigned n;
@@ -29,8 +29,8 @@ static bool zw_is_far(const ckpt_zip_item *item)
 }
 
 /*
- * What the zip64 field of the local header (or of the directory's entry) holds.  torch never fills
- * in the local stored size.
+ * The values in the zip64 field of the local header (or of the directory's entry).  torch never
+ * fills in the local stored size.
  */
 static zw_wide zw_wide_of(const ckpt_zip_item *item, bool local)
 {
@@ -58,7 +58,7 @@ static uint64_t zw_bare_header(const ckpt_zip_item *item)
     return 30 + item->n_name + zw_wide_size(item) + 4;
 }
 
-/* Bytes of an item's descriptor; 0: it has none. */
+/* Bytes of an item's descriptor; 0: there is none. */
 static uint64_t zw_descriptor_size(const ckpt_zip_item *item)
 {
     if (item->n_bytes == 0)
@@ -120,7 +120,7 @@ static bool zw_put_wide(ckpt_bytes *out, const zw_wide *w)
     return ok;
 }
 
-/* A field that gives way to the zip64 field when its value does not fit. */
+/* The value of a field, or its saturated form if the value needs the zip64 field. */
 static uint64_t zw_narrow(uint64_t v, uint64_t most)
 {
     return v >= most ? most : v;
@@ -131,7 +131,9 @@ static uint64_t zw_flags(const ckpt_zip_item *item)
     return item->n_bytes > 0 ? ZW_FLAG_UTF8 | ZW_FLAG_DESCRIPTOR : ZW_FLAG_UTF8;
 }
 
-/* Version, flags, method 0, time 0, date 0: the ten bytes that both kinds of headers share. */
+/*
+ * Append version, flags, method 0, time 0, date 0: the ten bytes that both kinds of headers share.
+ */
 static bool zw_put_common(ckpt_bytes *out, const ckpt_zip_item *item)
 {
     return zw_put(out, 0, 2) && zw_put(out, zw_flags(item), 2) && zw_put(out, 0, 6);
@@ -148,7 +150,7 @@ bool ckpt_zip_put_header(ckpt_bytes *out, const ckpt_zip_item *item)
     ok = ok && zw_put(out, 0, 8) && zw_put(out, 0, 4) && zw_put(out, item->n_name, 2) &&
          zw_put(out, zw_wide_size(item) + 4 + pad, 2) &&
          ckpt_bytes_add(out, item->name, (size_t)item->n_name) && zw_put_wide(out, &wide);
-    // The padding is an extra field of its own, there even when it holds nothing.
+    // The padding is an extra field of its own, which is written even if it is empty.
     ok = ok && ckpt_bytes_add(out, "FB", 2) && zw_put(out, pad, 2);
     for (; ok && pad > 0; pad--)
         ok = zw_put(out, 'Z', 1);
