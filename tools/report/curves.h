@@ -34,8 +34,8 @@ typedef struct curves {
     char *path; /* of the file */
     curve of[CURVE_KINDS];
     int64_t first, last;         /* lowest and highest step */
-    size_t n_records, n_skipped; /* steps that go back, because the run was resumed */
-    size_t n_back;               /* steps that begin anew: a run that was resumed from before */
+    size_t n_records, n_skipped; /* records; records of skipped updates */
+    size_t n_back;               /* steps that go back, because the run was resumed */
 } curves;
 
 /* "loss", "evaluation loss", "learning rate" ... */

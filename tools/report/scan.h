@@ -37,9 +37,9 @@ typedef struct scan {
     double number;        /* NaN and infinities too */
     char text[SCAN_TEXT]; /* truncated if longer; escapes stay unchanged */
     unsigned depth;
-    char open[SCAN_DEPTH]; /* the innermost container has a member: a comma must follow */
+    char open[SCAN_DEPTH]; /* '{' or '[' */
     bool value;            /* a value must follow, after a key's colon */
-    bool member;           /* the innermost has a member: a comma comes before the next */
+    bool member;           /* the innermost container has a member; the next one needs a comma */
 } scan;
 
 /* Read the next token.  Errors: CKPT_EFORMAT, with the line; CKPT_EIO */

@@ -10,8 +10,8 @@
 
 /* Uses of a path and all paths below it. */
 enum {
-    LANDLOCK_READ = 1,  /* create, write, rename, remove files and folders; no links, no nodes */
-    LANDLOCK_WRITE = 2, /* make, write, rename and remove files and folders; never links or nodes */
+    LANDLOCK_READ = 1,  /* read files, list folders */
+    LANDLOCK_WRITE = 2, /* create, write, rename, remove files and folders; no links, no nodes */
     LANDLOCK_RMDIR = 4  /* remove empty folders */
 };
 
