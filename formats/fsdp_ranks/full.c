@@ -123,8 +123,8 @@ static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckp
     return rc == CKPT_OK && r->with_optimizer ? ckpt_ranks_take_optim(r, file, optim) : rc;
 }
 
-/* Take a single file.  Copies of the model stay values of the run; several models or optimizers are
- * refused. */
+/* Take a single file.  Copies of the model stay values of the run. Several models or optimizers are
+ * refused, because the user's intention is unknown. */
 static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
     ckpt_whole whole = {0};

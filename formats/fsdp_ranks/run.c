@@ -218,7 +218,7 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
     ckpt_dict dict = ckpt_value_map(state);
     int rc = CKPT_OK;
 
-    // a name may consist of digits; the groups decide
+    // the groups decide, because a parameter's name may consist of digits
     r->by_name |= key->kind == CKPT_V_STR && !rru_is_number(key);
     if (key->kind != CKPT_V_STR && (key->kind != CKPT_V_INT || key->as.i < 0))
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: state of what is neither number nor name",

@@ -329,7 +329,7 @@ int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err)
         *set = (ckpt_set){.name = to->set->name, .look = gs_look, .keep_others = true};
         to->set = set;
         rc = gs_files(to, to->files.at[0].path, count, err);
-        // the first file is the last of the map's files
+        // the first file is the last of the map's files, because it is laid out last
         for (size_t i = 0; i < to->tensors.n; i++)
             to->tensors.at[i]->file = file[i] > 0 ? file[i] - 1 : count - 1;
     }

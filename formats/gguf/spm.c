@@ -110,7 +110,7 @@ int ckpt_gguf_spm(ckpt_gguf_tokens *out, const char *name, const char *bytes, ui
         if (!spm_piece(body, t))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: a damaged piece at byte %" PRIu64, name,
                              where);
-        // llama.cpp's converter writes user-defined pieces as normal ones
+        // user-defined pieces become normal ones, because llama.cpp's converter does the same
         t->type = t->type == 4 ? 1 : t->type;
     }
     return out->n ? CKPT_OK

@@ -19,7 +19,7 @@
 /* An open container. */
 typedef struct hc_frame {
     bool is_object;
-    bool is_config; /* an object whose "dtype" is a model's */
+    bool is_config; /* the object is a configuration of a model, whose "dtype" counts */
     bool is_dtypes; /* an object as the value of a dtype, with one entry per part */
     bool wants_key; /* the next string is a key */
     const char *key;

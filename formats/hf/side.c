@@ -25,7 +25,7 @@ enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
 
 typedef enum side_kind {
     SIDE_COPIED,
-    SIDE_COPIED_SMALL, /* unless it is too large to be what its name says */
+    SIDE_COPIED_SMALL, /* copied up to SIDE_SMALL bytes: a larger file is no text */
     SIDE_LEFT,         /* left out and listed */
     SIDE_SILENT        /* left out without a note: converted weights, tags */
 } side_kind;
@@ -157,7 +157,7 @@ static bool side_was_read(const side_work *w, const char *name)
     return false;
 }
 
-/* Decide what happens to a file of the folder. */
+/* Decide whether a file of the folder is copied, converted or left out. */
 static side_kind side_of_file(const side_work *w, const char *name)
 {
     ckpt_hf_name weights = ckpt_hf_parse_name(name);

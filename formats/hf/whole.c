@@ -16,7 +16,8 @@
 
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
-/* Keys of models whose layers share tensors or have none, and of diffusers' parts. */
+/* Keys of configurations that are not checked: models with shared or missing layers, and parts of
+ * diffusers. */
 static const char *const hfc_unlike[] = {"num_hidden_groups",     "block_configs", "block_sizes",
                                          "share_repeated_layers", "_class_name",   NULL};
 

@@ -56,9 +56,8 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     uint64_t n[CKPT_N_DTYPES] = {0};
     ckpt_dtype most = CKPT_DTYPE_NONE;
 
-    // The weights of a training checkpoint are its fp32 masters, in whatever dtype the model
-    // trained, so that the source's entry may be wrong.  The same holds for a configuration from a
-    // layout map.
+    // The source's dtype entry may be wrong, because the weights of a training checkpoint are its
+    // fp32 masters, and a layout map's configuration does not know the dtype.
     if (!from->config.file && !from->quantization && target->dtype == CKPT_DTYPE_NONE &&
         !target->dtypes &&
         (!from->format ||
@@ -283,7 +282,8 @@ static bool hfw_is_named(const ckpt_map *from)
     return false;
 }
 
-/* True if experts have biases: gpt-oss, whose experts are packed on the hub too. */
+/* True if experts have biases. The model is then gpt-oss, which packs its experts on the hub
+ * too. */
 static bool hfw_has_bias(const ckpt_map *map, const char *name)
 {
     const char *bias = ckpt_arena_printf(map->arena, "%s_bias", name);

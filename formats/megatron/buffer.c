@@ -468,7 +468,7 @@ static int mgb_pieces(mgb_reader *r, uint32_t group, const char *kind, ckpt_meg_
     for (size_t i = 0; rc == CKPT_OK && i < r->stage.n; i++) {
         const ckpt_meg_param *p = &r->stage.at[i];
         ckpt_meg_part *part;
-        // skip the last stage's copy of a shared embedding
+        // skip the last stage's copy of a shared embedding, because the first stage has it too
         if (r->pp > 1 && group / (r->tp * r->ep) + 1 == r->pp &&
             strncmp(p->name, "embedding.", 10) == 0)
             continue;

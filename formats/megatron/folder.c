@@ -87,7 +87,7 @@ bool ckpt_meg_is_tag(const ckpt_listing *list)
     const char *slash = strrchr(list->folder, '/');
     bool named = ckpt_meg_is_iter(slash ? slash + 1 : list->folder);
 
-    // an unfinished iteration may have only data files
+    // a save that did not finish may have only data files, because .metadata is written last
     for (size_t i = 0; named && i < list->n; i++) {
         const char *dot = strrchr(list->entry[i].name, '.');
         if (!list->entry[i].is_dir && dot && strcmp(dot, ".distcp") == 0)

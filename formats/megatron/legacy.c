@@ -96,7 +96,8 @@ static void mgl_sizes(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     grid->tp = mgl_size(job, "tensor_model_parallel_size");
     grid->pp = mgl_size(job, "pipeline_model_parallel_size");
     grid->ep = mgl_size(job, "expert_model_parallel_size");
-    // arguments of older releases have other names, or lack experts
+    // fall back to the highest numbers, because arguments of older releases have other names, or
+    // lack experts
     for (size_t i = 0; i < grid->rank.n; i++) {
         const ckpt_meg_rank *r = &grid->rank.at[i];
         most.tp = r->tp >= most.tp ? r->tp + 1 : most.tp;

@@ -241,7 +241,8 @@ static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_sl
                          j->job->map->path, s->name);
     if (v && (v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT))
         version = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
-    // before version 1 a rank's rows are its queries, then its keys, then its values
+    // before version 1 a rank's rows are its queries, then its keys, then its values, so that these
+    // three are joined separately
     if (version < 1 && strstr(s->name, "query_key_value."))
         *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SUB, .n_subs = 3};
     return CKPT_OK;

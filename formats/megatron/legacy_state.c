@@ -324,7 +324,7 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     const ckpt_value *dict = NULL;
     int rc = rank->flat ? mgo_flat_read(r, rank, &dict) : CKPT_OK;
 
-    // a run saved without optimizer has no groups, and does not get here
+    // this run has an optimizer, because a run saved without one has no groups
     if (rc == CKPT_OK && !rank->flat)
         rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
                               "%s/" CKPT_MEG_FLAT " is not there: the optimizer's state is in it; "

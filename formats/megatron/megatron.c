@@ -25,11 +25,12 @@ static int mgc_probe(const ckpt_listing *list)
 
     if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list))
         return MGC_SURE;
-    // Megatron-DeepSpeed writes a tracker beside DeepSpeed's folders
+    // A tracker alone proves little, because Megatron-DeepSpeed writes one beside DeepSpeed's
+    // folders.
     for (size_t i = 0; i < list->n; i++) {
         if (list->entry[i].is_dir && ckpt_meg_is_iter(list->entry[i].name))
             return tracker && !tracker->is_dir ? MGC_SURE : MGC_TAGS;
-        // runs of verl have a tracker of the same name
+        // the folder is a run of verl, because Megatron's iterations have other names
         if (list->entry[i].is_dir && strncmp(list->entry[i].name, "global_step_", 12) == 0)
             return 0;
     }

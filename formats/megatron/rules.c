@@ -229,7 +229,7 @@ static int mgr_stack(ckpt_map *map, const char *name, const ckpt_tensor *weight,
         if (rc == CKPT_OK && last)
             last->twin = made;
         last = made;
-        like.file = 1; // twins are hidden
+        like.file = 1; // twins are hidden, so that the list has the name once
         for (uint64_t i = 0; i < n; i++) {
             layer[i] = layer[i]->twin;
             more = more && layer[i];
@@ -304,7 +304,8 @@ static int mgr_weight(ckpt_map *map, const char *kind, const ckpt_meg_part *part
                        map->path, n, name, n_layers * tp);
     for (uint64_t i = 0; rc == CKPT_OK && i < n_layers; i++)
         rc = mgr_whole_layer(&layer[i], map, &part[i * tp], tp, err);
-    // remove the layers that joining added to the list
+    // remove the layers that joining added to the list, because only the stack is a tensor of the
+    // model
     map->tensors.n = listed;
     if (rc == CKPT_OK)
         rc = ckpt_map_reindex(map, err);

@@ -70,7 +70,8 @@ static int mgs_groups_fill(mgs_maker *m)
 
 /* ---- masters ---- */
 
-/* Make the fp32 master the weight, with the model's weight as its twin. */
+/* Make the fp32 master the weight, because training continues from it, with the model's weight as
+ * its twin. */
 static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *master)
 {
     ckpt_tensor *copy = ckpt_arena_copy(m->map->arena, weight, sizeof *weight);

@@ -51,7 +51,7 @@ typedef struct ckpt_dsu {
     size_t n_groups;
     bool fused;
     bool named;   /* group and slot of every parameter are certain */
-    size_t doubt; /* entries whose group or slot is uncertain */
+    size_t doubt; /* entries without a certain group and slot */
 } ckpt_dsu;
 
 /* ---- entry.c ---- */

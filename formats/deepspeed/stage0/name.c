@@ -146,8 +146,8 @@ static dsun_fit dsun_fit_next(const dsun_pass *p, uint32_t g, const ckpt_dsu_ent
                                                                                   : DSUN_NO;
 }
 
-/* Selects the group whose next item matches best; CKPT_DSU_NONE if none does. False if two match
- * equally. */
+/* Selects the group with the best match of its next item; CKPT_DSU_NONE if none matches. False if
+ * two match equally. */
 static bool dsun_choose(const dsun_pass *p, const ckpt_dsu_entry *e, uint32_t *out)
 {
     dsun_fit best = DSUN_NO;

@@ -161,7 +161,8 @@ static int dsuo_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *state, ds
     ckpt_tensor like = {
         .dtype = v->dtype, .ndim = shape->ndim, .shape = shape->shape, .role = CKPT_ROLE_STATE};
     if (ckpt_dtype_get(v->dtype)->kind == CKPT_IS_FLOAT)
-        like.export_dtype = CKPT_F32; // as at the other stages, whatever the run's dtype
+        like.export_dtype = CKPT_F32; // F32 at every stage, because the run's dtype must not limit
+                                      // the state
     ckpt_ds_flat flat;
     ckpt_tensor *t = NULL;
 
@@ -540,7 +541,7 @@ static int dsuo_note_owners(dsuo *f)
     return rc;
 }
 
-/* Warns of states whose parameter is uncertain; these are left out, because a guess could mix up
+/* Leaves out states without a certain parameter and warns, because a guess could mix up
  * parameters. */
 static int dsuo_note_doubt(dsuo *f)
 {
