@@ -135,7 +135,7 @@ run-demo: programs
 	@sh tests/demo.sh $(B)
 
 # the longest first
-run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate check-python check-remote check-report all
+run-check: check-engine check-fault check-mpi check-machines check-golden check-unit check-cli check-bad check-simulate check-python check-remote check-report $(LIBS)
 	@echo "all checks passed"
 
 run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad rest-remote
@@ -544,7 +544,7 @@ gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps mpi
 	@ls -l $(B)/gpu-bundle.tar.xz
 
-check-gpu: programs $(B)/far_device.so gpu-emulated $(GPU_TESTS)
+check-gpu: programs $(PLUGIN) $(B)/far_device.so gpu-emulated $(GPU_TESTS)
 	@python3 tests/gpu/far.py --bin $(B)/bin --plugin $(B)/far_device.so
 	@sh tests/gpu/emulated.sh $(B)
 
