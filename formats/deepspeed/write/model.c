@@ -167,7 +167,7 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
         kept = n_kept == 0 ? at : kept;
         n_kept += at != SIZE_MAX;
     }
-    // Stage 3 placeholders share a storage without being tied (deepspeed/module.c).
+    // Stage 3 placeholders share a storage without being tied (formats/deepspeed/module/module.c).
     return n_kept == 1 || job->state->stage < 3 ? kept : SIZE_MAX;
 }
 

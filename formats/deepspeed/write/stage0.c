@@ -7,7 +7,7 @@
  *              (FP16_UnfusedOptimizer)
  *     flat     16 bits with FusedAdam: fp32_groups_flat, one tensor per group (FP16_Optimizer)
  *
- * The keys of the template show the form; deepspeed/stage0.c reads them.
+ * The keys of the template show the form; formats/deepspeed/stage0/ reads them.
  */
 #include <string.h>
 
