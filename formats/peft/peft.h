@@ -12,8 +12,8 @@ typedef enum ckpt_peft_part {
     CKPT_PEFT_A,           /* ".lora_A.weight" [r, in] */
     CKPT_PEFT_B,           /* ".lora_B.weight" [out, r] */
     CKPT_PEFT_B_BIAS,      /* ".lora_B.bias" [out] */
-    CKPT_PEFT_TABLE_A,     /* ".lora_embedding_A" [r, rows of the table] */
-    CKPT_PEFT_TABLE_B,     /* ".lora_embedding_B" [width of the table, r] */
+    CKPT_PEFT_TABLE_A,     /* ".lora_embedding_A" [r, rows of the embedding] */
+    CKPT_PEFT_TABLE_B,     /* ".lora_embedding_B" [width of the embedding, r] */
     CKPT_PEFT_MAGNITUDE,   /* ".lora_magnitude_vector" [out] */
     CKPT_PEFT_BASE_WEIGHT, /* ".base_layer.weight": the unmodified weight */
     CKPT_PEFT_BASE_BIAS,   /* ".base_layer.bias": trained, replaces the base's */
