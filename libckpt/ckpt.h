@@ -488,7 +488,7 @@ typedef struct ckpt_view_opts {
 
 /*
  * A view of the files of a laid-out target, readable at any offset without writing them. Opening
- * costs as much as a plan; memory is bounded whatever the model's size. Both maps must outlive the
+ * costs as much as a plan; memory is bounded for a model of any size. Both maps must outlive the
  * view, because the view stores checksums in the target map.
  *
  * Torch archives have checksums of 0, as torch writes them after

@@ -274,9 +274,9 @@ typedef struct ckpt_merge {
 } ckpt_merge;
 
 /*
- * Open several models as the map of their merge: reads of the map compute in F32, whatever the
- * formats and dtypes of the models, and round once. All models have the same tensors; tensors that
- * are not floating must be equal. Side files come from the base, or from the first model.
+ * Open several models as the map of their merge: reads of the map compute in F32 for models of any
+ * format and dtype, and round once. All models have the same tensors; tensors that are not floating
+ * must be equal. Side files come from the base, or from the first model.
  *
  * Errors   CKPT_EMISSING, CKPT_EMISMATCH: models that do not belong together; CKPT_EUSAGE,
  *          CKPT_EUNSUPPORTED: a bad or unknown merge; those of ckpt_open

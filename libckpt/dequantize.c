@@ -447,7 +447,9 @@ static int dqz_at(const dqz_work *w, const char *name, size_t keep, const char *
     return CKPT_OK;
 }
 
-/* Scales of activations, and of the keys and values of attention. */
+/*
+ * True for scales of activations, and of the keys and values of attention, which no weight needs.
+ */
 static bool dqz_is_other(const char *name)
 {
     size_t keep;

@@ -63,7 +63,7 @@ static int open_probe(const ckpt_format **out, ckpt_io *io, ckpt_err *err)
                      io->name, open_names(names));
 }
 
-/* Report files that a failed download leaves in place of the real one, whatever their names. */
+/* Report a file that a failed download left in place of the real one, under any name. */
 static int open_impostor(ckpt_io *io, ckpt_err *err)
 {
     static const char lfs[] = "version https://git-lfs.github.com/spec/";

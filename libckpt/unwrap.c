@@ -120,8 +120,8 @@ static bool unw_has_head(const unw_names *w, unsigned k)
 }
 
 /*
- * The smallest number of words after whose removal most names fit an architecture, and many more
- * than before; 0 words if they already fit, or never do. *fits: whether they do.
+ * The smallest number of words that must be removed until most names fit an architecture, and many
+ * more than before; 0 words if they already fit, or never do. *fits: whether they do.
  */
 static unsigned unw_by_fit(const unw_names *w, const char *type, unsigned from, bool *fits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor_tag.c: recognises, weighs and examines one tag of a run.
+ * doctor_tag.c: recognises and examines one tag of a run, and adds up its size.
  *
  * It opens the tag with problems collected, which costs as much as `info`; their codes decide its
  * health.
@@ -136,7 +136,7 @@ static int dot_note(ckpt_doc *d, ckpt_doc_tag *t, int code, const char *text)
 
 /* ---- folders ---- */
 
-/* True for the name of a shard, of a driver whose shards make a folder a tag. */
+/* True for the name of a shard, if the driver takes a folder with such shards for a tag. */
 static bool dot_is_shard(const char *name)
 {
     for (size_t i = 0; ckpt_directories[i]; i++) {

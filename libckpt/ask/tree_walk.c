@@ -19,7 +19,7 @@ uint64_t ckpt_tree_n_fixed(const ckpt_value *v)
                                                                  : 0;
 }
 
-/* Items of sequences and of objects. */
+/* The items of a sequence, or of an object that has items. */
 static ckpt_seq tree_seq(const ckpt_value *v)
 {
     return v->kind == CKPT_V_OBJECT ? v->as.object->items : ckpt_value_seq(v);

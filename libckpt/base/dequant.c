@@ -219,7 +219,7 @@ static void dq_iq4_xs(float *to, const uint8_t *p)
     }
 }
 
-/* Digit n of a byte whose five base-three digits are a fraction of 256. */
+/* Digit n of a byte. The byte is a fraction of 256 with five digits in base three. */
 static float dq_trit(uint8_t b, int n)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};

@@ -74,7 +74,10 @@ static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const cha
     return rc;
 }
 
-/* Report that the file differs from the one that was opened; whose: the process that noticed. */
+/*
+ * Report that the file differs from the one that was opened; `whose` names the process that
+ * noticed.
+ */
 static int far_unlike(const char *path, unsigned whose, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EIO,

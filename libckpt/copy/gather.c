@@ -3,7 +3,7 @@
  * gather.c: reads pieces: contiguous ones directly into place, strided ones through a staging
  * buffer.
  *
- * A strided piece is read in the order of its source, whatever its order in the region, so that
+ * A strided piece is read in the order of its source, even if the region has another order, so that
  * even a transposed tensor is read forwards. Gaps of up to a page are read together with the bytes
  * around them.
  */

@@ -18,7 +18,7 @@
  */
 int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, ckpt_err *err);
 
-/* A stream in progress; memory is about 40 KiB, whatever the stream's size. */
+/* A stream in progress; memory is about 40 KiB for a stream of any size. */
 typedef struct ckpt_inflater ckpt_inflater;
 
 /* A raw deflate stream (no zlib header).  Errors: CKPT_ELIMIT (memory). */

@@ -178,8 +178,8 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
 }
 
 /*
- * The present attributes of a file: by its name here, or from the process that reads it for this
- * one.
+ * Look up the present attributes of a file: under its name on this machine, or through the process
+ * that reads it for this one.
  */
 static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now, ckpt_err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.h: rewrites a finished file in a compressed form, whose size is known only at its end.
+ * pack.h: rewrites a finished file in a compressed form. The size of that form is known only at its
+ * end.
  *
  * A plan fixes every offset before the first byte, and jobs end in any order; a deflated record has
  * no place until everything before it is written. Therefore a file to be packed is first written

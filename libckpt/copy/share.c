@@ -278,8 +278,8 @@ static int shr_less_choice(const void *pa, const void *pb)
 }
 
 /*
- * The number of bytes up to which ranks are filled when n more go to those with the fewest; load:
- * their present bytes, ascending.
+ * Compute the level to which n more bytes fill up the ranks with the fewest bytes. load: the
+ * present bytes of the ranks, ascending.
  */
 static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
 {

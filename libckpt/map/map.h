@@ -359,7 +359,9 @@ struct ckpt_map {
     const char *pointer, *pointer_text;
     ckpt_claim claim; /* written: training state */
 
-    /* the head has its own values, or is tied, whatever the source's config.json declares */
+    /*
+     * the head has its own values, or is tied, even if the source's config.json declares otherwise
+     */
     bool untied, tied;
     /* the quantization_config of the output's config.json, as JSON; NULL: the source's */
     const char *quantization;

@@ -680,7 +680,7 @@ int ckpt_slices_new(ckpt_slices *out, const ckpt_slice_rule *rule, const ckpt_sl
     if (rule->kind == CKPT_SLICE_AFFINE)
         rc = sl_make_affine(&s, rule->affine, set, err);
     else if (set->n == 1 || rule->kind == CKPT_SLICE_SAME || rule->kind == CKPT_SLICE_MEAN)
-        rc = sl_make_whole(&s, set, err); // one slice is the whole, whatever the rule
+        rc = sl_make_whole(&s, set, err); // a single slice is the whole tensor under any rule
     else
         rc = sl_make_cut(&s, &cut, err);
     if (rc != CKPT_OK) {

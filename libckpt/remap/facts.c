@@ -215,7 +215,8 @@ static const ckpt_value *fa_key(ckpt_arena *a, const ckpt_key *key)
 }
 
 /*
- * The checkpoint's own values; of several model-parallel ranks, which have the same, the first's.
+ * Find the checkpoint's own values. Several model-parallel ranks have the same ones, so the first
+ * rank's are used.
  */
 static const ckpt_value *fa_values(const ckpt_value *values, const char *path)
 {

@@ -77,8 +77,7 @@ static bool fet_number(const char **p, uint64_t *out)
 }
 
 /*
- * Parse "bytes 0-99/1000".  An answer 416 has "bytes", "*" and the total, which leaves first >
- *                           last.
+ * Parse "bytes 0-99/1000". An answer 416 has "bytes", "*" and the total, which leaves first > last.
  */
 static bool fet_content_range(fet_job *j, const char *v)
 {

@@ -24,7 +24,7 @@ typedef enum gate_state {
     GATE_FIRST_VALUE, /* a value, or the end of an empty array */
     GATE_FIRST_KEY,   /* a key, or the end of an empty object */
     GATE_KEY,         /* a key */
-    GATE_AFTER,       /* a comma, or the end of what is open */
+    GATE_AFTER,       /* a comma, or the end of the innermost object or array */
     GATE_END          /* nothing but white space */
 } gate_state;
 

@@ -243,8 +243,8 @@ static size_t json_utf8_length(uint8_t lead)
 }
 
 /*
- * Append a string.  Runs of bytes without escapes are copied at once, because nearly every name is
- *                   one run.
+ * Append a string. Runs of bytes without escapes are copied at once, because nearly every name is
+ * one run.
  */
 bool ckpt_json_string(ckpt_bytes *out, const char *s, uint64_t n, bool ascii)
 {

@@ -3,10 +3,9 @@
  * json.h: converts JSON text (safetensors headers, index files, config.json) to a tree of values
  * and back.
  *
- * Reading is strict.  A check of our own (the gate) reads the whole text first, because cJSON 1.7
- *                     accepts duplicate keys, bad UTF-8 and text after the value, cuts strings at
- *                     \u0000, and rounds integers above 2^53: the digits of those come from the
- *                     gate.
+ * Reading is strict. A check of our own (the gate) reads the whole text first, because cJSON 1.7
+ * accepts duplicate keys, bad UTF-8 and text after the value, cuts strings at \u0000, and rounds
+ * integers above 2^53: the digits of those come from the gate.
  */
 #ifndef CKPT_CODEC_JSON_H
 #define CKPT_CODEC_JSON_H
