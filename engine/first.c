@@ -11,7 +11,7 @@
 #include "engine/inside.h"
 #include "libckpt/drivers.h"
 
-enum { FW_NAMES = 4 /* in a message */ };
+enum { FW_NAMES = 4 /* maximum of names in a message */ };
 
 /* ---- the folder of the model ---- */
 

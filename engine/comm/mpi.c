@@ -51,8 +51,8 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 #define MP_HALF    (4u << 20)  /* bytes that reduce_scatter receives at a time, over all ranks */
 #define MP_MESSAGE (16u << 20) /* bytes of the largest message */
 #define MP_TAG     1
-#define MP_EAGER   0.02 /* seconds of waiting without pause */
-#define MP_LOOK    1.0  /* seconds between looks at the node's other processes */
+#define MP_EAGER   0.02 /* seconds of waiting before pauses begin */
+#define MP_LOOK    1.0  /* seconds between checks of the node's other processes */
 
 /* link.way is the node, or this struct if bytes travel by MPI. */
 typedef struct mp_comm {
@@ -69,7 +69,7 @@ typedef struct mp_comm {
     ckpt_err broken;  /* first failure of MPI: messages may stay under way for ever */
 } mp_comm;
 
-/* ---- outcomes and waiting ---- */
+/* ---- errors and waiting ---- */
 
 static int mp_broken(mp_comm *m, ckpt_err *err)
 {
@@ -472,7 +472,7 @@ static const zt_link_ops mp_link_ops = {
     .barrier = mp_barrier,
 };
 
-/* ---- the end ---- */
+/* ---- aborting and freeing ---- */
 
 static void mp_sleep(long milliseconds)
 {
@@ -560,7 +560,7 @@ static const zt_comm_ops mp_ops = {
     .free = mp_free,
 };
 
-/* ---- the beginning ---- */
+/* ---- joining the job ---- */
 
 /* Find the lowest rank that is not well: -1 if none, `world` if the ranks cannot be asked. */
 static int mp_poll(mp_comm *m, bool well)

@@ -19,7 +19,7 @@
 #define ND_PAGE   4096u
 #define ND_SPINS  4000
 #define ND_YIELDS 64
-#define ND_LOOK   1.0 /* seconds between looks at the other processes */
+#define ND_LOOK   1.0 /* seconds between checks of the other processes */
 #define ND_CACHE  64
 #define ND_RANK   (ND_PAGE + 2 * (uint64_t)ZT_NODE_HALF) /* bytes of one rank */
 

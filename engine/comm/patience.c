@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#define PT_TELL 10.0 /* seconds of silence */
-#define PT_STEP 2.0  /* seconds that one look counts at most */
+#define PT_TELL 10.0 /* seconds until a message */
+#define PT_STEP 2.0  /* maximum seconds counted per check */
 
 static double pt_limit;
 

@@ -22,7 +22,7 @@ typedef struct zt_missing {
     zt_process process; /* pid 0: unknown, or of another host */
 } zt_missing;
 
-/* The wait begins now. */
+/* Begin a wait. */
 void zt_patience_begin(zt_patience *p);
 
 /*

@@ -49,7 +49,7 @@ static int sm_first_text(zt_comm *c, const char *text, size_t n, char **first, c
     return rc == CKPT_OK ? c->ops->broadcast(c, *first, size + 1, 0, err) : rc;
 }
 
-/* ---- what differs ---- */
+/* ---- reporting the difference ---- */
 
 /* A line: the name before the tab, the value behind it. */
 typedef struct sm_line {

@@ -67,7 +67,7 @@ static void sy_received(const sy_chunk *k, int writers)
     zt_link_count(k->node->traffic, k->call, 0, (uint64_t)writers * sy_bytes(k));
 }
 
-/* ---- one way to run them all ---- */
+/* ---- the loop of all operations ---- */
 
 static int sy_run(zt_node *node, const sy_way *way, const zt_call *call, ckpt_err *err)
 {

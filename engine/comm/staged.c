@@ -201,7 +201,7 @@ static int sg_barrier(zt_comm *c, ckpt_err *err)
     return sg_of(c)->below->ops->barrier(sg_of(c)->below, err);
 }
 
-/* ---- memory, and the end ---- */
+/* ---- memory, creating and freeing ---- */
 
 static void *sg_alloc(zt_comm *c, uint64_t n_bytes)
 {

@@ -313,7 +313,7 @@ static int co_scaler(ds_context *x, zt_config *c)
               : ckpt_fail_memory(x->err);
 }
 
-/* ---- all together ---- */
+/* ---- the whole configuration ---- */
 
 /* Values that depend on one key each. */
 static void co_simple(const ckpt_value *json, ds_draft *d)

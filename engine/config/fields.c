@@ -19,7 +19,7 @@
 
 #define FD_TOP 9223372036854775808.0 // 2^63
 
-/* ---- texts ---- */
+/* ---- messages ---- */
 
 int ds_note(ds_context *x, const char *fmt, ...)
 {

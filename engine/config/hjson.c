@@ -37,7 +37,7 @@ typedef struct hj_text {
 
 static int hj_value(hj_text *t, ckpt_value **out);
 
-/* ---- places ---- */
+/* ---- positions in the text ---- */
 
 static char hj_peek(const hj_text *t, size_t ahead)
 {

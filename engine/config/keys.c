@@ -275,7 +275,7 @@ static const ds_key csv_monitor_keys[] = {
 };
 static const ds_block csv_monitor = TABLE("csv_monitor", csv_monitor_keys, true);
 
-/* ---- the file ---- */
+/* ---- the top level ---- */
 
 static const char no_monitor[] =
     "this engine sends nothing to a service; tensorboard, csv_monitor and --metrics write files";

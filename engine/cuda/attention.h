@@ -92,9 +92,9 @@ bool cu_at_whole(const cu_at_call *c, uint64_t size);
 
 /*
  * Choose how many tiles a kernel has in flight, and allow it that much shared memory: 2 tiles (one
- * loads while the other is used) need bytes[1], 1 needs bytes[0].  Prefers 1 if two blocks then fit
- * on a multiprocessor, because two blocks hide more latency than two tiles of one.  0: the device
- * has failed.
+ * loads while the other is used) need bytes[1], 1 needs bytes[0].  Prefers 1 if only then two
+ * blocks fit on a multiprocessor, because two blocks hide more latency than two tiles of one.  0:
+ * the device has failed.
  */
 template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int (&bytes)[2])
 {
@@ -108,7 +108,7 @@ template <typename F> static int cu_at_stages(zt_device *d, F *kernel, const int
     return cu_try(d, e, "shared memory for attention") ? stages : 0;
 }
 
-/* ---- places ------------------------------------------------------------------------------ */
+/* ---- offsets of rows ---------------------------------------------------------------------- */
 
 /* Offset (elements) of key `row` of a head in a tensor with this stride. */
 static __device__ __forceinline__ uint64_t ck_at_key(const cu_at_call &a, int batch, int row,
@@ -117,7 +117,7 @@ static __device__ __forceinline__ uint64_t ck_at_key(const cu_at_call &a, int ba
     return ((uint64_t)batch * a.seq + row) * ld + (uint64_t)head * a.width;
 }
 
-/* The same for a query. */
+/* ck_at_key for a query. */
 static __device__ __forceinline__ uint64_t ck_at_query(const cu_at_call &a, int batch, int row,
                                                        int head, uint64_t ld)
 {

@@ -409,7 +409,7 @@ static __device__ __forceinline__ void ck_dkv_drop(const cu_at_call &a, const ck
     }
 }
 
-/* Sums of one block of keys. */
+/* Gradients dk and dv of one block of keys, during summation. */
 template <int W, int M> struct ck_dkv_sums {
     ck_tc_sums k[M][W / 8], v[M][W / 8];
 };

@@ -48,7 +48,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
 #include "engine/comm/process.h"
 #include "libckpt/base/mem.h"
 
-#define NC_LOOK    200 /* milliseconds between looks */
+#define NC_LOOK    200 /* milliseconds between checks */
 #define NC_TIMEOUT 600 /* seconds */
 /*
  * Blocks from this size on come from NCCL and are registered with it; it allocates pages of 2 MiB.
@@ -95,7 +95,7 @@ static nc_comm *nc_of(zt_comm *c)
     return (nc_comm *)(void *)c;
 }
 
-/* ---- outcomes ---- */
+/* ---- errors ---- */
 
 static int nc_result(nc_comm *n, ncclResult_t r, const char *what, ckpt_err *err)
 {
@@ -160,7 +160,7 @@ static int nc_check(const nc_comm *n, uint64_t count, const void *to, const void
     return CKPT_OK;
 }
 
-/* ---- around an operation ---- */
+/* ---- order of the two streams ---- */
 
 /* Make the stream wait for the device. */
 static int nc_before(nc_comm *n, ckpt_err *err)
@@ -427,7 +427,7 @@ static void nc_release(zt_comm *c, void *p)
     }
 }
 
-/* ---- the watch ---- */
+/* ---- the watching thread ---- */
 
 /* Fail if a rank of this host has ended. */
 static int nc_look_at_mates(nc_comm *n, ckpt_err *err)
@@ -516,7 +516,7 @@ static void *nc_watch(void *ctx)
     return NULL;
 }
 
-/* ---- beginning and end ---- */
+/* ---- creating and freeing ---- */
 
 static void nc_abort(zt_comm *c, int status, const char *text)
 {

@@ -13,11 +13,11 @@
 
 #define NM_MOST                                                                                    \
     512u /* threads per block: half of the maximum, so that each has twice the registers */
-#define NM_BLOCKS  1024u  /* partial sums of weights' gradients: as many blocks share the rows, */
-#define NM_LEAST   256u   /* fewer where blocks are large, */
-#define NM_WORK    98304u /* so that about this many threads work */
-#define NM_TURNS   8u     /* packs of a thread, for rows beyond 8192 elements: some spill */
-#define NM_COLUMNS 64u    /* columns of a block that adds partial sums; times NM_LANES threads */
+#define NM_BLOCKS  1024u  /* maximum of blocks, and so of partial sums of weights' gradients */
+#define NM_LEAST   256u   /* minimum of blocks */
+#define NM_WORK    98304u /* threads to use between these limits */
+#define NM_TURNS   8u     /* packs per thread for rows above 8192 elements; some registers spill */
+#define NM_COLUMNS 64u    /* columns per block in the second kernel, with NM_LANES threads each */
 #define NM_LANES   8u
 
 /* A thread's part of a row, in registers. */

@@ -21,7 +21,7 @@
 #include "libckpt/map/map.h"
 
 typedef struct tx_row {
-    const char *text, *label; /* label NULL: none */
+    const char *text, *label; /* label NULL: the row has none */
     size_t n_text;
     int32_t class;
 } tx_row;

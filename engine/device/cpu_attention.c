@@ -50,7 +50,7 @@ typedef struct at_room {
     int32_t *near;  /* [seq], with a window: the last unmasked key up to this one, or -1 */
 } at_room;
 
-/* One head of one sequence. */
+/* The state of a worker: one head of one sequence. */
 typedef struct at_head {
     const at_job *job;
     const at_room *room;
@@ -383,7 +383,7 @@ ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
     }
 }
 
-/* Multiply each row of x [rows, width] by its factor. */
+/* Multiply row r of x [rows, width] by factor[r]. */
 ZT_CLONES static void at_scale(float *x, uint64_t rows, uint64_t width, const float *factor)
 {
     for (uint64_t r = 0; r < rows; r++, x += width) {

@@ -235,11 +235,11 @@ typedef enum zt_update_kind { ZT_ADAM, ZT_SGD, ZT_ADAGRAD, ZT_LION, ZT_LAMB } zt
 /*
  * One optimizer step over n elements of an fp32 master copy; formulas: optim/optim.h.
  *
- * g          gradient in g_dtype, multiplied by g_scale (unscaling and clipping in one) before use;
- *            not changed
- * m, v       state [n], fp32; NULL where the kind has none
- * low        where the new value is also written, rounded to low_dtype; NULL: nowhere (or p itself
- *            is the weight)
+ * g          gradient in g_dtype, multiplied by g_scale (unscaling and clipping together) before
+ *            use; not changed
+ * m, v       state [n], fp32; NULL if the optimizer has none
+ * low        the new value is also written here, rounded to low_dtype; NULL if p itself is the
+ *            weight
  */
 typedef struct zt_update {
     zt_update_kind kind;
@@ -357,7 +357,7 @@ typedef struct zt_device_ops {
 
 struct zt_device {
     const zt_device_ops *ops;
-    bool host;          /* device pointers are host pointers */
+    bool host;          /* the device's memory is host memory */
     uint64_t allocated; /* bytes now, and the maximum so far */
     uint64_t peak;
     ckpt_err err; /* first failure; CKPT_OK: none */

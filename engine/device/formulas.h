@@ -304,7 +304,7 @@ ZT_FORMULA void zt_step_adam(const zt_step_numbers *s, zt_cell *c)
     c->p = (c->p + c->p * s->beside) + c->m / (sqrtf(c->v) * s->denominator + s->eps) * -s->step;
 }
 
-/* Duchi et al. 2011. */
+/* Adagrad's step (Duchi et al. 2011). */
 ZT_FORMULA void zt_step_adagrad(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->decay;

@@ -159,7 +159,7 @@ ZT_INLINE void zt_v_abs(zt_v *x)
 /*
  * x = tanh(x), within 2 ulp; NaN stays.
  *
- * Source  below 0.625: x + x^3 P(x^2), P an own minimax fit (4.2e-9 of tanh); above: 1 - 2 / (exp(2
+ * Source  below 0.625: x + x^3 P(x^2), P is our minimax fit (4.2e-9 of tanh); above: 1 - 2 / (exp(2
  *         |x|) + 1)
  */
 ZT_INLINE void zt_v_tanh(zt_v *x)
@@ -181,7 +181,7 @@ ZT_INLINE void zt_v_tanh(zt_v *x)
 /*
  * x = erf(x), within 2 ulp; NaN stays.
  *
- * Source  below 1: x + x P(x^2); above: 1 - exp(-|x| Q(|x|)), from 3.95 on 1.  P and Q are own
+ * Source  below 1: x + x P(x^2); above: 1 - exp(-|x| Q(|x|)), from 3.95 on 1.  P and Q are our
  *         minimax fits (1.2e-9 of erf, 5.5e-10)
  */
 ZT_INLINE void zt_v_erf(zt_v *x)

@@ -508,7 +508,7 @@ static uint64_t bt_class_scratch(const zt_model *m, const zt_layer *l, const zt_
     return bt_class_at(m, b, NULL).n_bytes;
 }
 
-/* Logits of every sample. */
+/* Compute the logits of every sample. */
 static void bt_class_logits(const zt_call *c, const bt_class *t, const void *x, void *logits)
 {
     zt_model *m = c->m;

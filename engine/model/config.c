@@ -306,7 +306,7 @@ static const cf_class *cf_class_of_type(const ckpt_value *json)
     return NULL;
 }
 
-/* "architectures", or else "model_type". */
+/* Choose the class from "architectures", or else from "model_type". */
 static int cf_choose(const zt_config_file *f, const cf_class **out)
 {
     const ckpt_value *named = zt_config_get(f->json, "architectures");
@@ -340,7 +340,7 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
     return CKPT_OK;
 }
 
-/* ---- keys of their own kind -------------------------------------------------------------- */
+/* ---- keys that need code of their own ------------------------------------------------------ */
 
 static int cf_act(const zt_config_file *f, const char *key, zt_act otherwise)
 {
@@ -497,7 +497,7 @@ static int cf_llama(const zt_config_file *f, const cf_class *class)
     return rc == CKPT_OK ? zt_config_rope(f) : rc;
 }
 
-/* ---- sizes together ---------------------------------------------------------------------- */
+/* ---- checks of all sizes ------------------------------------------------------------------- */
 
 /* Estimate the elements of all weights, rounded up; false: overflow. */
 static bool cf_elems(const zt_model_config *c, uint64_t *out)

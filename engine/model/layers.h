@@ -136,7 +136,7 @@ static inline uint64_t zt_batch_rows(const zt_batch *b)
     return b->batch * b->seq;
 }
 
-/* n elements of the model's dtype, or n fp32 values. */
+/* Take n elements of the model's dtype (zt_room_elems), or n fp32 values. */
 static inline void *zt_room_elems(zt_room *r, const zt_model *m, uint64_t n)
 {
     return zt_room_take(r, n * zt_elem(m));
@@ -267,7 +267,7 @@ extern const zt_lm_body zt_final_norm;
 /* The factor of the loss' gradient, rounded as in torch. */
 float zt_loss_factor(const zt_call *c, bool loss_in_dt);
 
-/* v rounded to the model's dtype. */
+/* Round v to a dtype. */
 double zt_round_to(ckpt_dtype dt, double v);
 
 #endif

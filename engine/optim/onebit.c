@@ -200,7 +200,7 @@ static void ob_step(zt_device *d, const zt_hyper *h, const zt_piece *piece, bool
                    .p = piece->p,
                    .m = piece->state[0],
                    .v = piece->state[1],
-                   .g = warm ? piece->g : piece->state[0], // times 0
+                   .g = warm ? piece->g : piece->state[0], // a dummy: g_scale is 0
                    .g_dtype = warm ? piece->g_dtype : CKPT_F32,
                    .g_scale = warm ? piece->g_scale : 0,
                    .low = piece->low,

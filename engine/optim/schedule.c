@@ -221,7 +221,7 @@ static int sd_params(zt_schedule *s, const sd_key *keys, const ckpt_value *param
     return rc;
 }
 
-/* The constructors' defaults. */
+/* Set the constructors' defaults. */
 static void sd_defaults(zt_schedule *s)
 {
     s->last = -1;

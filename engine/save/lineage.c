@@ -45,7 +45,7 @@ void zt_lineage_free(zt_lineage *l)
     ckpt_vec_free(&l->from);
 }
 
-/* ---- the text ---- */
+/* ---- .zerotrain ---- */
 
 /* Parse a line; false: it is malformed. */
 static bool lg_line(const char *line, zt_lineage_step *out)

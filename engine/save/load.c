@@ -415,7 +415,7 @@ static int ld_run(ld_loader *l, const zt_owned *o, ckpt_err *err)
     int rc;
 
     if (!from)
-        return CKPT_OK; // keeps what it has
+        return CKPT_OK; // missing in the checkpoint: keep the present values
     rc = ld_column(l, from, o, p->master, err);
     for (unsigned k = 0; rc == CKPT_OK && k < optim->n_state; k++) {
         const char *kind = zt_optim_state(optim, l->zero->group[p->group].muon, k);

@@ -45,7 +45,7 @@ typedef struct sv_job {
     ckpt_run_opts run;
     pthread_t thread;
     bool threaded;
-    int rc; /* of writing the files */
+    int rc; /* result of writing the files */
     ckpt_err err;
 } sv_job;
 
@@ -223,7 +223,7 @@ static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_publish_commit(j->stage, err);
     if (rc == CKPT_OK)
-        j->path.n_made = 0; // there to stay
+        j->path.n_made = 0; // keep the created folders
     return rc;
 }
 

@@ -65,7 +65,7 @@ typedef struct zt_weights_opts {
      * their PEFT folder) */
     const char *path;
     bool low;           /* the working weights instead of the fp32 masters */
-    bool force;         /* replace what is there */
+    bool force;         /* replace an existing output */
     const char *folder; /* the model's folder, whose other files are copied into a folder */
     const char *config; /* its configuration, if not the folder's config.json; or NULL */
     const char *base;   /* adapters: path of their base model; NULL: unknown */

@@ -51,7 +51,7 @@ int zt_together_writers(zt_comm *c, bool node_local, int32_t *writer, ckpt_err *
     return rc;
 }
 
-/* ---- looking ---- */
+/* ---- files of other hosts ---- */
 
 /* stat that retries, because files of another host may appear late; false: see errno. */
 static bool tg_see(const char *path, struct stat *st)

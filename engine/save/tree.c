@@ -22,7 +22,7 @@ typedef struct tr_maker {
     bool bad; /* memory is exhausted */
 } tr_maker;
 
-/* ---- nodes; failures stick ---- */
+/* ---- nodes; after a failure the result is discarded ---- */
 
 static ckpt_value *tr_keep(tr_maker *m, ckpt_value *v)
 {

@@ -50,7 +50,7 @@ zt_hyper zr_settings(const zt_zero *z, uint32_t group)
     return h;
 }
 
-/* Settings of a new group of class c. */
+/* Set the hyper-parameters of a new group of class c. */
 static void gr_settings(const zt_zero *z, zt_group *g, uint32_t c)
 {
     g->weight_decay = c >= 2 ? 0 : z->config->optim.h.weight_decay;

@@ -19,7 +19,7 @@ typedef struct zr_place {
     uint32_t first, last; /* layers that use it; ZR_NONE: no layer does */
     uint64_t at;          /* flat: element in its group; stage 3: element in the partition */
     uint64_t chunk;       /* stage 3: elements per rank */
-    bool persistent;      /* stage 3: stays gathered */
+    bool persistent;      /* stage 3: is always gathered */
 } zr_place;
 
 /*
@@ -152,7 +152,7 @@ void zr_free_blocks(zt_zero *z); // frees all blocks
 
 /* groups.c */
 int zr_groups_new(zt_zero *z, ckpt_err *err);
-zt_hyper zr_settings(const zt_zero *z, uint32_t group); /* as configured */
+zt_hyper zr_settings(const zt_zero *z, uint32_t group); /* hyper-parameters before any schedule */
 bool zr_is_trained(const zt_zero *z, uint32_t param);
 
 /* average.c: sums over ranks */

@@ -32,7 +32,7 @@ typedef struct sh_flight {
 typedef struct zr_sharded {
     sh_where *where;       /* per parameter */
     uint64_t *w_at, *g_at; /* offsets in the pools; SH_AWAY: none */
-    void **persistent;     /* whole weights that stay */
+    void **persistent;     /* whole weights of persistent parameters */
     void *frozen;          /* this rank's parts of frozen parameters */
     zr_pool w_pool, g_pool;
     char *w, *g;

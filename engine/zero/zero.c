@@ -9,7 +9,7 @@
 
 #include "engine/zero/own.h"
 
-/* ---- making ---- */
+/* ---- creating and freeing ---- */
 
 static int zr_refuse(ckpt_err *err, const char *what)
 {

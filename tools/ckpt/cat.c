@@ -60,7 +60,7 @@ static bool cat_stats(void *ctx, const elements *r, const void *buf, size_t n)
     return true;
 }
 
-/* ---- the four ways to print ---- */
+/* ---- text, JSON, bytes, statistics ---- */
 
 /* Print the head line: "name: F32 [29, 13]". */
 static void cat_head(const elements *r)

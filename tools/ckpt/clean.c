@@ -16,7 +16,7 @@ typedef struct clean_tally {
     uint64_t n_removed, n_kept, n_bytes;
 } clean_tally;
 
-/* "23 s", "5 min", "3 h", "2 days". */
+/* Format an age: "23 s", "5 min", "3 h", "2 days". */
 static const char *clean_age(char buf[HUMAN_ROOM], int64_t seconds)
 {
     if (seconds < 120)

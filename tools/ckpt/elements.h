@@ -7,8 +7,8 @@
 
 typedef struct elements {
     const ckpt_map *map;
-    const ckpt_tensor *t; /* the name asked for */
-    ckpt_dtype dtype;     /* to read in */
+    const ckpt_tensor *t; /* the requested tensor */
+    ckpt_dtype dtype;     /* dtype of the elements in buf */
     uint64_t first, count;
     bool no_crc; /* read no bytes except these elements */
 } elements;

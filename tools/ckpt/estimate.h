@@ -23,7 +23,7 @@
  * factor   on host memory, for buffers beside the states
  */
 typedef struct estimate {
-    int stage; /* 2 or 3 */
+    int stage; /* ZeRO stage: 2 or 3 */
     uint64_t params, largest;
     uint64_t gpus, nodes; /* GPUs of each node */
     bool offload_optimizer;

@@ -3,7 +3,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
-/* The table as JSON. */
+/* Print the table as JSON. */
 static void formats_json(void)
 {
     const ckpt_format_info *f;

@@ -54,7 +54,7 @@ static uint64_t info_file_bytes(const ckpt_map *map)
 
 /* ---- JSON ---- */
 
-/* One class as an object. */
+/* Print one class as an object. */
 static void info_json_class(json_out *j, uint32_t role, int dtype, const info_class *c)
 {
     json_open(j, NULL, '{');

@@ -124,7 +124,7 @@ static void ls_json_extents(json_out *j, const ckpt_map *map, const ckpt_tensor 
     json_close(j, ']');
 }
 
-/* One tensor as an object. */
+/* Print one tensor as an object. */
 static void ls_json_tensor(json_out *j, const ckpt_map *map, const ckpt_tensor *t, bool details)
 {
     // NONE: an export keeps the dtype
@@ -144,7 +144,7 @@ static void ls_json_tensor(json_out *j, const ckpt_map *map, const ckpt_tensor *
     json_close(j, '}');
 }
 
-/* The map as one document. */
+/* Print the map as one document. */
 static void ls_json(const ckpt_map *map, bool details)
 {
     map_totals sum;
@@ -184,7 +184,6 @@ static void ls_text(const ckpt_map *map, const cli_args *a)
         map_summary(map);
 }
 
-/* Open, filter, print. */
 static int ls_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;

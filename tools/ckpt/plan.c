@@ -138,7 +138,7 @@ static void plan_path(const convert_job *job, const char *path)
     }
 }
 
-/* A line per file. */
+/* Print a line per file. */
 static void plan_files_text(const convert_job *job)
 {
     char bytes[HUMAN_ROOM];
@@ -458,7 +458,7 @@ static void outcome_show(convert_job *job, const cli_args *a)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole conversion ---- */
 
 int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
 {

@@ -64,7 +64,7 @@ static complete_kind complete_option(const cli_option *o)
     return o->value && strchr(o->value, '|') ? COMPLETE_WORDS : COMPLETE_NOTHING;
 }
 
-/* "a|b" as "a b". */
+/* Print "a|b" as "a b". */
 static void complete_choices(const char *text)
 {
     for (; *text; text++)
@@ -282,7 +282,7 @@ static void zsh_value(const cli_option *o)
     }
 }
 
-/* '(-l --long)'{-l,--long}'[text]:value:action' */
+/* Print one option for _arguments: '(-l --long)'{-l,--long}'[text]:value:action'. */
 static void zsh_option(const cli_option *o)
 {
     const char *again = o->kind == CLI_LIST || o->kind == CLI_SOURCES ? "*" : "";

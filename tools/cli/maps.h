@@ -14,7 +14,7 @@
 
 /* The maps linked into the program; tools/embed.sh generates their source. */
 typedef struct maps_text {
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     const char *text;
 } maps_text;
 
@@ -24,7 +24,7 @@ extern const size_t maps_n_builtin;
 typedef struct cli_map_text {
     char *path; /* or only the file's name if it is linked in */
     char *text;
-    ckpt_remap *map; /* understood */
+    ckpt_remap *map; /* parsed */
 } cli_map_text;
 
 /* Maps, in the order in which they are tried. */

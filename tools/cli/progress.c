@@ -60,7 +60,7 @@ static double progress_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* "0:07", "12:34", "3:05:00". */
+/* Format a duration: "0:07", "12:34", "3:05:00". */
 static void progress_clock(char buf[HUMAN_ROOM], double seconds)
 {
     unsigned s = seconds > 359999 ? 359999 : (unsigned)(seconds + 0.5);

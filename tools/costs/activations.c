@@ -12,7 +12,7 @@
 
 #include "tools/cli/out.h"
 
-#define AW_MOST (UINT64_C(1) << 31) /* of everything that is multiplied */
+#define AW_MOST (UINT64_C(1) << 31) /* maximum of every factor */
 
 __extension__ typedef unsigned __int128 aw_wide;
 

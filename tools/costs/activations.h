@@ -19,7 +19,7 @@
 #include "tools/costs/costs.h"
 
 typedef enum acts_mode {
-    ACTS_WHOLE,     /* all is kept */
+    ACTS_WHOLE,     /* all activations are stored */
     ACTS_SELECTIVE, /* attention's inside is recomputed */
     ACTS_FULL,      /* all except the layer's input is recomputed */
     ACTS_MODES
@@ -28,7 +28,7 @@ typedef enum acts_mode {
 typedef enum acts_schedule {
     ACTS_ONE,         /* no pipeline: one micro batch after the other */
     ACTS_1F1B,        /* at most as many micro batches under way as stages */
-    ACTS_GPIPE,       /* all of them */
+    ACTS_GPIPE,       /* all micro batches under way */
     ACTS_INTERLEAVED, /* 1F1B with several parts of the model per stage */
     ACTS_SCHEDULES
 } acts_schedule;

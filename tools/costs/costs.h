@@ -26,7 +26,7 @@ typedef struct costs_job {
     uint64_t interleave;          /* parts of the model per stage */
     uint64_t accumulation;        /* G: micro batches per update */
     uint64_t weight_bytes;        /* bytes per sent weight or activation: 2 or 4 */
-    uint64_t gradient_bytes;      /* one of gradients */
+    uint64_t gradient_bytes;      /* bytes per sent gradient */
     uint64_t layers, hidden;      /* 0: unknown, so activations are not counted */
     uint64_t micro_batch, tokens; /* samples, and tokens of each; 0: unknown */
     double link;                  /* GB/s between GPUs of a node, each way; 0: unknown */

@@ -371,7 +371,7 @@ static int mem_model(const cli_args *a, acts_job *job, const model_shape *shape,
     return rc;
 }
 
-/* Tables for people. */
+/* Print tables for people. */
 static int mem_tables(const cli_args *a, estimate *e, const acts_job *job, ckpt_err *err)
 {
     int rc = CKPT_OK;

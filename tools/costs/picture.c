@@ -115,7 +115,7 @@ static double pu_legend(sheet *s, double top, bool activations)
     return top + 24;
 }
 
-/* Both groups. */
+/* Both groups of bars: memory and traffic. */
 typedef struct pu_all {
     pu_bar memory[PU_ROWS], sent[PU_ROWS];
     unsigned n_memory, n_sent;

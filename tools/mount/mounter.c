@@ -27,7 +27,7 @@
 #include "tools/cli/out.h"
 #include "tools/mount/table.h"
 
-/* The letters. */
+/* Requests, one letter each. */
 enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 
 /*
@@ -38,14 +38,14 @@ enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 
 enum {
     MTR_LINE = 1024,
-    MTR_TRIES = 100 /* 2 s */
+    MTR_TRIES = 100 /* 2 s in all */
 };
 
 struct mounter {
     const mount_plugin *plugin;
     mounter_opts opts;
     pid_t pid;
-    int socket; /* to the process */
+    int socket; /* connection to the process */
     int null;   /* /dev/null, opened early because it cannot be opened later */
     int log;    /* daemon: pipe for stderr; else -1 */
     int *held;  /* daemon: n_held descriptors inherited from the caller */

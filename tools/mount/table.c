@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-/* A mount of ours. */
+/* A place where the device is mounted. */
 typedef struct tbl_place {
     long id;
     char *path;
@@ -162,7 +162,7 @@ static bool tbl_leads(const char *path, dev_t device)
            makedev(st.stx_dev_major, st.stx_dev_minor) == device;
 }
 
-/* One place; false: why. */
+/* Unmount one place; false: see why. */
 static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
 {
     int sys;

@@ -36,7 +36,7 @@ typedef struct mount_job {
     uint64_t n_failed;
     ckpt_err first;                            /* reason of the first failed read */
     ckpt_err ending;                           /* reason of a failed unmount */
-    char last[sizeof((ckpt_err *)NULL)->text]; /* what was said last */
+    char last[sizeof((ckpt_err *)NULL)->text]; /* the last printed failure */
 } mount_job;
 
 /* ---- checking the command line ---- */

@@ -27,7 +27,7 @@ typedef struct curve {
     curve_point *at; /* in the order of the file */
     size_t n, room;
     size_t n_gaps;      /* points that are not finite */
-    double least, most; /* of the finite ones */
+    double least, most; /* of the finite points */
 } curve;
 
 typedef struct curves {
@@ -38,7 +38,7 @@ typedef struct curves {
     size_t n_back;               /* steps that go back, because the run was resumed */
 } curves;
 
-/* "loss", "evaluation loss", "learning rate" ... */
+/* The title of a curve: "loss", "evaluation loss", "learning rate" ... */
 const char *curve_title(curve_kind kind);
 
 /*

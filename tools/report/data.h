@@ -20,7 +20,7 @@
 
 #include "tools/report/page.h"
 
-/* Write the element. */
+/* Write the script element. */
 void data_write(sheet *s, const page *p);
 
 #endif

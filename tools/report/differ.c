@@ -150,7 +150,7 @@ static char **differ_take(layers *l, size_t *n)
     return names;
 }
 
-/* Rows and columns. */
+/* Arrange the names in rows and columns. */
 static int differ_place(differ *d, ckpt_err *err)
 {
     layers rows = {0}, columns = {0};

@@ -18,7 +18,7 @@ enum {
 
 /* A name that is in either map. */
 typedef struct difference {
-    const char *name;     /* its map's */
+    const char *name;     /* the text belongs to its map */
     unsigned what;        /* DIFFER_*; 0: equal */
     uint64_t n_different; /* elements */
     double max_abs;       /* the largest distance; below 0: compared by bits */

@@ -26,7 +26,7 @@ typedef struct plot {
     const curves *c;
     const curve *of;
     double top;
-    bool log;       /* by powers of ten */
+    bool log;       /* logarithmic scale */
     bool down;      /* a line has been begun */
     int64_t before; /* step of the last point */
 } plot;
@@ -48,7 +48,7 @@ static double plot_y(const plot *p, double value)
         high = log10(high);
         v = log10(v);
     }
-    // the half first: the span of two doubles may be beyond a double
+    // halve first, because the difference of two doubles may overflow
     double span = high / 2 - low / 2, part = span > 0 ? (v / 2 - low / 2) / span : 0.5;
     return p->top + PLOT_HEIGHT * (1 - part);
 }

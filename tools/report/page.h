@@ -13,7 +13,7 @@
 
 /* Contents of a page; NULL or empty parts have no section. */
 typedef struct page {
-    const char *path;    /* as it was given */
+    const char *path;    /* as the user gave it */
     const char *trouble; /* why the checkpoint could not be opened; NULL: it is open */
     const ckpt_map *map; /* NULL: it could not be opened */
     const tags *run;

@@ -28,7 +28,7 @@ typedef struct tags {
     tags_run *run;
     size_t n, n_runs;
     uint64_t most_bytes; /* of the largest */
-    bool lost;           /* memory is exhausted */
+    bool lost;           /* out of memory */
 } tags;
 
 /*

@@ -191,7 +191,7 @@ static bool verb_ill(const tags *t)
     return ill && t->n > 0;
 }
 
-/* The sheet's contents. */
+/* Write the page or the picture. */
 static void verb_write(report_all *r, const cli_args *a, const char *trouble)
 {
     const page p = {.path = a->operand[0],

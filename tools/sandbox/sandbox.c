@@ -41,7 +41,7 @@ enum {
 #define SANDBOX_NONE 0
 #endif
 
-/* The search for links. */
+/* State of the search for links. */
 typedef struct sandbox_walk {
     int rules;
     unsigned use;

@@ -14,7 +14,7 @@
 
 /* State to undo; zero it before sandbox_enter. */
 typedef struct sandbox {
-    char *folder; /* the output's */
+    char *folder; /* folder of the output */
     size_t *made; /* lengths of its prefixes that were created for this run */
     size_t n_made;
     bool files; /* only allowed files are accessible */

@@ -33,7 +33,7 @@
 #elif defined(__riscv) && __riscv_xlen == 64
 #define SC_ARCH AUDIT_ARCH_RISCV64
 #else
-#define SC_ARCH 0 /* no filter: the numbers below would be those of another processor */
+#define SC_ARCH 0 /* no filter, because the numbers below are those of other architectures */
 #endif
 
 /* Numbers that all architectures share; headers may be older than the kernel. */
@@ -56,7 +56,7 @@ enum {
 };
 
 static const int comp_refused[] = {
-    // other programs
+    // starting programs
     SYS_execve,
     SYS_execveat,
     // accepting connections
@@ -64,7 +64,7 @@ static const int comp_refused[] = {
     SYS_listen,
     SYS_accept,
     SYS_accept4,
-    // other processes
+    // access to other processes
     SYS_ptrace,
     SYS_process_vm_readv,
     SYS_process_vm_writev,
@@ -149,7 +149,7 @@ static const int comp_refused[] = {
     SYS_request_key,
     SYS_keyctl,
     SYS_fanotify_init,
-    // the machine
+    // control of the machine
     SYS_reboot,
     SYS_kexec_load,
     SYS_kexec_file_load,

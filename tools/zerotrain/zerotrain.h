@@ -150,7 +150,7 @@ typedef struct plot_point {
 
 enum { PLOT_POINTS = 2000 };
 
-/* Zeroed: nothing yet. */
+/* The points so far; zero it first. */
 typedef struct plot {
     size_t n;
     int64_t each, left; /* updates that a point stands for, and that the last one still lacks */
