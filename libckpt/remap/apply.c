@@ -151,7 +151,7 @@ static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint
             *size = n;
     }
     if (*size != CKPT_RM_UNKNOWN && !ap_beyond(s, m->name[index], *size))
-        s->near = near; // the end of the members is not a failure
+        s->near = near; // the first missing tensor ends the count, so that it is not a failure
     else
         *size = CKPT_RM_UNKNOWN;
     m->value[index] = 0;
@@ -300,7 +300,7 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
     return rc == CKPT_OK ? ap_push(s, target->t) : rc;
 }
 
-/* Compute sizes; if a shape does not fit, another rule may. */
+/* Compute sizes; a shape that does not fit is no failure, because another rule may match. */
 static int ap_bind(ap_state *s)
 {
     ckpt_err why = {0};
@@ -338,7 +338,7 @@ static int ap_share(ap_state *s)
         rc = ap_grid(s, in->to, k, &complete);
     for (size_t i = 0; i < in->member[in->from].n; i++)
         ap_take(s, in->member[in->from].at[i].t);
-    // the state's groups contain them
+    // not lost, because the state's groups contain the step counts
     if (rc == CKPT_OK && in->member[in->to].n == 0 && s->group &&
         strncmp(in->moment, "step/", 5) == 0)
         return CKPT_OK;
@@ -505,7 +505,7 @@ static int ap_tensor(ap_state *s, size_t at)
     if (s->near.code != CKPT_OK)
         return ckpt_fail(s->err, s->near.code, "%s, which '%.150s' needs", s->near.text, t->name);
     if (!s->r->others_stay)
-        return CKPT_OK; // reported together with the others, in the end
+        return CKPT_OK; // reported at the end, so that one message lists all of them
     s->taken[at] = true;
     return ap_push(s, t);
 }

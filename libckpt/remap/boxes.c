@@ -435,7 +435,8 @@ static int box_unfold(const box_target *t, size_t i, box_target *out, bool *fits
     bool split[CKPT_MAX_DIM] = {false};
 
     memcpy(atom, &t->axis.at[i * t->width], t->width * sizeof *atom);
-    // marking an atom changes the folding of its outer ones, so repeat until nothing more is marked
+    // marking an atom changes the folding of its outer ones, so that this repeats until nothing
+    // more is marked
     while (!box_fold_all(t, atom, folded, split)) {
         for (uint32_t k = 0; k < t->width; k++)
             atom[k].count = split[k] ? 1 : atom[k].count;
@@ -561,7 +562,7 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
         shape[i] = t.view->size[i];
     for (size_t i = 0; rc == CKPT_OK && i < targets->n; i++)
         rc = box_meet(in, in->from, source, &targets->at[i], box_used, &t, err);
-    // padding of the source is not copied
+    // padding of the source is not copied, so that it counts as used
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
     for (size_t i = 0; i < t.extent.n; i++)

@@ -241,7 +241,8 @@ const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path)
 
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
 {
-    // a vocabulary that was cut or padded differs from the configuration's
+    // a vocabulary that was cut or padded differs from the configuration's, so that the map's size
+    // comes first
     const ckpt_value *v = f->map->vocab_size && strcmp(path, "vocab_size") == 0
                               ? ckpt_value_int(f->arena, (int64_t)f->map->vocab_size)
                           : f->given ? ckpt_value_get(f->given, path)

@@ -16,7 +16,7 @@ typedef struct jo_sum {
     const ckpt_tensor *input[];
 } jo_sum;
 
-/* Add in F32 (F64 for F64), in the order of the ranks, and round once. */
+/* Add in F32 (F64 for F64), in the order of the ranks, so that only the result is rounded. */
 static int jo_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                    ckpt_err *err)
 {

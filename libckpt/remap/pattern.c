@@ -219,7 +219,7 @@ bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out
 {
     rpat_walk w = {.t = t};
 
-    // most names fail at the text at the start of a pattern
+    // fast path, because most names differ from the text at the start of a pattern
     if (t->n_pieces > 0 && t->piece[0].kind == CKPT_RM_TEXT &&
         strncmp(name, t->piece[0].text, t->piece[0].n) != 0)
         return false;

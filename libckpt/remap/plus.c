@@ -15,7 +15,7 @@ typedef struct plus_op {
     const ckpt_tensor *input;
 } plus_op;
 
-/* Add in F32 (F64 for F64), and round once. */
+/* Add in F32 (F64 for F64), so that only the result is rounded. */
 static int plus_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err)
 {

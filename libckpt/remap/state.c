@@ -86,7 +86,8 @@ int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err)
     return rst_groups(*out, map, s, err);
 }
 
-/* Copy the tree of the model's file without lists of old names. */
+/* Copy the tree of the model's file without its lists of names, because the new tensors have other
+ * names. */
 static ckpt_value *rst_model(ckpt_arena *arena, const ckpt_value *old)
 {
     static const char *const lists[] = {
@@ -117,8 +118,8 @@ static const ckpt_tensor *rst_step(const ckpt_map *map, const ckpt_state *s, con
 }
 
 /*
- * Refuse moments of another shape than their parameter: the layout map was applied with wrong
- * sizes.
+ * Refuse moments of another shape than their parameter, because the layout map was then applied
+ * with wrong sizes.
  */
 static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *err)
 {
