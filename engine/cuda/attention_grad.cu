@@ -64,8 +64,8 @@ static __device__ __forceinline__ ck_at_head ck_dkv_head(const cu_at_call &a, in
     return h;
 }
 
-/* The next step of a block of keys: a query head of the group (group: no step is left) and the
- * first query of a tile. */
+/* The next step of a block of keys: a query head of the group (equal to group: no step is left) and
+ * the first query of a tile. */
 typedef struct ck_dkv_pair {
     int head, q0;
 } ck_dkv_pair;
