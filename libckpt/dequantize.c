@@ -307,7 +307,10 @@ static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const
     return t->n_elems == 0 || ckpt_quant_block_of(&w->scheme, size, m->grid, m->block) == CKPT_OK;
 }
 
-/* Choose the rounding of the products: the dtype of the computation, then the model's. */
+/*
+ * Choose how products are rounded: to the dtype `own` in which the format computes, then to the
+ * model's dtype if the caller wants that.
+ */
 static void dqz_round(const dqz_work *w, dqz_make *m, ckpt_dtype own)
 {
     m->make.dtype = w->rounded ? w->model : own;

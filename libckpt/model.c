@@ -235,7 +235,10 @@ static const char *mdl_type(mdl_work *w)
     return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
 }
 
-/* True if the file is a program's dict, so that its tensors' names are paths of keys. */
+/*
+ * True if the checkpoint is one file with a dict from a program; its tensor names are then paths of
+ * keys.
+ */
 static bool mdl_is_dict(const ckpt_map *map)
 {
     return map->values && map->format && !(ckpt_format_caps(map->format) & CKPT_IS_FOLDER) &&

@@ -238,7 +238,7 @@ static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_te
     return *table ? CKPT_OK : err ? err->code : CKPT_EUSAGE;
 }
 
-/* Make one tensor another name of the other. */
+/* Tie the head to the table: it becomes an alias of it. */
 static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
 {
     int rc;

@@ -227,7 +227,7 @@ static unsigned json_open(ckpt_tree *t, const ckpt_value *v, bool object)
     }
 }
 
-/* Print a value: a leaf completely, a container up to a frame for its parts. */
+/* Print a leaf completely; of a container print the beginning, and push a frame for its parts. */
 static void json_begin(ckpt_tree *t, const ckpt_value *v)
 {
     bool again;

@@ -192,8 +192,8 @@ int ckpt_hosts_read(ckpt_hosts *out, ckpt_arena *arena, const char *path, ckpt_e
 
 /* The effect of a filter on one host. */
 typedef struct host_mark {
-    bool named;  // the host without slots
-    bool listed; // with slots, which then decide
+    bool named;  // the filter names the host without slots
+    bool listed; // the filter lists slots of the host, and only these count
     uint8_t *slot;
 } host_mark;
 

@@ -33,7 +33,7 @@ static int32_t qt_int(float x)
     return x >= -2147483648.0f && x < 2147483648.0f ? (int32_t)x : INT32_MIN;
 }
 
-/* Its low byte as a signed number, at most `most`. */
+/* The low byte of the integer as a signed number, at most `most`. */
 static int qt_level(float x, int most)
 {
     int low = (int)((uint32_t)qt_int(x) & 0xff);

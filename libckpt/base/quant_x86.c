@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant_x86.c: has the AVX2 bodies of ggml's quantizers.
+ * quant_x86.c: implements ggml's quantizers with AVX2.
  *
  * K-quants: one lane for each of eight runs, so that the sums of each keep their order. Blocks of
  * 32: the order of maxima only matters if values are NaN, and such blocks go to the portable body.

@@ -458,7 +458,8 @@ static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
         return ckpt_fail(m->err, CKPT_EUSAGE, "tensor %s: the target map has no file %zu",
                          to->tensors.at[tensor]->name, file);
     plan_rows(e, step, &row, &side);
-    // A job never crosses a position of the axis outside of its rows.
+    // A job stays inside one position of the next outer axis, because its rows are contiguous only
+    // there.
     run = step / row * row;
     for (uint64_t base = 0; base < total; base += row * side) {
         for (uint64_t at = 0; at < row * side; at += run) {

@@ -28,7 +28,7 @@ typedef struct set_old {
 CKPT_VEC(set_olds, set_old);
 
 typedef struct set_work {
-    const ckpt_dir *dir; /* of the job, as the four below */
+    const ckpt_dir *dir; /* this member and the four below come from the caller's job */
     const ckpt_map *to, *inputs;
     bool force, no_fsync;
     int aside;

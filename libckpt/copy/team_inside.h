@@ -49,8 +49,8 @@ typedef struct team_state {
     bool has_clerk;
     pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t news;
-    ckpt_letter *blobs;              /* received but not yet fetched */
-    ckpt_letter *answers;            /* the same */
+    ckpt_letter *blobs;              /* received data that no call has fetched yet */
+    ckpt_letter *answers;            /* received answers that no call has fetched yet */
     ckpt_letter *asked, **asked_end; /* questions for the answering thread */
     uint64_t next_ask;
     ckpt_team_wait_fn waits;

@@ -511,7 +511,7 @@ static int vw_ahead(ckpt_view *v, uint64_t job, bool *more, ckpt_err *err)
 typedef struct vw_range {
     uint8_t *buf;
     uint64_t at, end; /* in the file */
-    uint64_t base;    /* of the record with these bytes */
+    uint64_t base;    /* file offset of the record; offsets in jobs count from it */
 } vw_range;
 
 /* Copy the requested part of a stretch of a job's result. */

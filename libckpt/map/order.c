@@ -414,7 +414,10 @@ static bool fo_agree(const fo_places *a, const fo_places *b)
     return true;
 }
 
-/* Sort by all architectures with these names, if they agree, or by that of config.json. */
+/*
+ * Sort by the architecture in config.json. Without one, use every known architecture with these
+ * names, if all of them give the same order.
+ */
 static int fo_agreed(fo_places *best, const ckpt_map *map, ckpt_tensor *const *list, size_t n,
                      bool *known, ckpt_err *err)
 {

@@ -20,11 +20,11 @@
 
 /* The order that a group gets. */
 typedef enum sq_choice {
-    SQ_OWN,   /* the optimizer's */
-    SQ_MODEL, /* that of the model's dict */
-    SQ_GUESS, /* the model's, although the optimizer's could be right as well */
-    SQ_KNOWN, /* the architecture's */
-    SQ_NONE   /* none of them can be the model's */
+    SQ_OWN,   /* the order in the optimizer's file */
+    SQ_MODEL, /* the order of the model's dict */
+    SQ_GUESS, /* the model's order, although the optimizer's could also be right */
+    SQ_KNOWN, /* the order of a known architecture */
+    SQ_NONE   /* none of these orders can be right */
 } sq_choice;
 
 /* A parameter of a group, with its place in one of the orders. */

@@ -28,7 +28,7 @@ typedef struct ap_state {
     /* per tensor of the source: its group in the state; NULL: no state */
     uint32_t *group;
     ckpt_slots made_group; /* per tensor of the target */
-    uint32_t now;          /* of the present tensor */
+    uint32_t now;          /* group of the present tensor */
     ckpt_err *err;
 } ap_state;
 

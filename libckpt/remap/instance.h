@@ -47,11 +47,11 @@ typedef struct ckpt_rm_instance {
     const char *moment; /* "exp_avg/" of optimizer state, n_moment bytes */
     size_t n_moment;
     ckpt_rm_capture own;       /* captures in all terms */
-    ckpt_rm_members member[2]; /* by side */
+    ckpt_rm_members member[2]; /* one list for each side of the rule */
     ckpt_rm_view view[2][CKPT_RM_TERMS];
     uint32_t n_rest;             /* number of axes of `...` */
     uint32_t rest[CKPT_MAX_DIM]; /* their names */
-    uint64_t *size;              /* by name, NAMES + MAX_DIM of them: UNKNOWN, or elements */
+    uint64_t *size; /* size of each name (NAMES + MAX_DIM of them) in elements, or UNKNOWN */
 } ckpt_rm_instance;
 
 /*

@@ -52,7 +52,7 @@ typedef struct ckpt_rm_atom {
 
 /* How numbered tensors are joined. */
 typedef enum ckpt_rm_joins {
-    CKPT_RM_APART,  /* by its axes */
+    CKPT_RM_APART,  /* each at its place along the axes of the term */
     CKPT_RM_COPIES, /* all are equal */
     CKPT_RM_SUM,    /* their sum */
     CKPT_RM_MEAN    /* their mean */
@@ -106,7 +106,7 @@ typedef struct ckpt_rm_rule {
     bool optional; /* `?`: no warning without a match */
     uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
     unsigned line;
-    ckpt_rm_terms term[2]; /* EQUAL: of each side; others: one in [0], TIE's second in [1] */
+    ckpt_rm_terms term[2]; /* EQUAL: left and right side; others use [0] only, TIE both */
     const char *because;   /* DROP */
     double plus;           /* EQUAL, names alone: each element is that of the right side + this */
     ckpt_rm_line with;     /* FILL: the expression of each element */
