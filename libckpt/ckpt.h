@@ -126,8 +126,8 @@ typedef struct ckpt_open_opts {
     /* keep the slices of model-parallel ranks apart, as "mp_rank_01/<name>"; false: join them */
     bool keep_slices;
     /*
-     * the text of a universal_checkpoint_info (JSON) with the rules that join them; NULL: use the
-     * checkpoint's own
+     * the text of a universal_checkpoint_info (JSON) with the rules that join the slices; NULL: use
+     * the checkpoint's own
      */
     const char *slice_rules;
     /*
@@ -629,12 +629,15 @@ typedef struct ckpt_run_health {
     /* the tag that the pointer names; NULL: the file is missing, or names no tag */
     const char *latest;
     const char *newest; /* the newest whole tag, which `latest` could name; NULL: no tag is whole */
-    const char *fixed;  /* the tag that fix_latest wrote into it; NULL: not changed */
-    int code;           /* CKPT_OK: it names a whole tag (after a repair) */
-    const char *reason; /* "" if so */
+    const char *fixed;  /* the tag that fix_latest wrote into the pointer; NULL: not changed */
+    int code;           /* CKPT_OK: the pointer names a whole tag (after a repair) */
+    const char *reason; /* of the problem; "" if there is none */
 } ckpt_run_health;
 
-/* The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops it. */
+/*
+ * The callbacks get strings that live until ckpt_doctor returns; a non-zero result stops
+ * ckpt_doctor.
+ */
 typedef struct ckpt_doctor_opts {
     size_t size;     /* sizeof this struct, or 0: see above */
     bool deep;       /* check every CRC and value as well as the structure */
