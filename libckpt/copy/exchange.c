@@ -54,7 +54,7 @@ static int team_send(team_state *t, unsigned to, uint64_t id, const void *p, siz
     return CKPT_OK;
 }
 
-/* Receive a message of a collective as the blob of a process. */
+/* Receive a process's message of a collective as its blob. */
 static int team_take(team_state *t, unsigned from, uint64_t id, ckpt_blobs *out, unsigned place,
                      ckpt_err *err)
 {
@@ -134,7 +134,7 @@ static bool team_pack(ckpt_bytes *b, const ckpt_blobs *blobs)
     return ok;
 }
 
-/* Parse them again: the blobs then point into blob 0, which had the packed bytes. */
+/* Parse the serialised blobs in blob 0; all blobs then point into its bytes. */
 static int team_unpack(ckpt_blobs *blobs, ckpt_err *err)
 {
     const uint8_t *p = blobs->at[0];

@@ -245,8 +245,8 @@ static bool pub_give_back(const ckpt_publish *s)
 }
 
 /*
- * The same, and for a kill while the files of a set got their names: restore the old set, or
- * complete the new one.
+ * Recover from a kill at that point, or from one while the files of a set got their names: restore
+ * the old set, or complete the new one.
  */
 static bool pub_recover(const ckpt_publish *s)
 {
@@ -398,8 +398,9 @@ static int pub_init(ckpt_publish *s, ckpt_err *err)
 }
 
 /*
- * Everything before the first change, except that the staging folder now exists. After a refusal
- * its contents stay if the run could still be continued, for example with --force.
+ * Make all checks and preparations before the first change, except that the staging folder is
+ * created. After a refusal its contents stay if the run could still be continued, for example with
+ * --force.
  */
 static int pub_start(ckpt_publish *s, ckpt_err *err)
 {

@@ -288,7 +288,7 @@ static uint64_t run_pack_bytes(const ckpt_map *to)
     return n;
 }
 
-/* The preparation that needs no other process, up to the first byte of payload. */
+/* Make the preparations that need no other process, before any payload is read. */
 static int run_prepare_here(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -311,7 +311,7 @@ static int run_prepare_here(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Everything up to the first byte of payload. */
+/* Make all preparations, before any payload is read. */
 static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
@@ -456,7 +456,10 @@ static int run_refuse_doubt(const run_state *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Report the tensors with such values, then refuse values that the caller does not accept. */
+/*
+ * Report the tensors with NaN, infinite or lost values, then refuse values that the caller does not
+ * accept.
+ */
 static int run_note_values(run_state *r, ckpt_err *err)
 {
     ckpt_map *to = r->work.plan->to;

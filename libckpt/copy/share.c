@@ -149,7 +149,7 @@ static bool shr_same_set(const void *ctx, uint32_t number, const void *key)
     return memcmp(w->sets.at + number * w->n_words, key, w->n_words * sizeof *w->sets.at) == 0;
 }
 
-/* Ranks of the nodes of the set. */
+/* Count the ranks of the nodes of the set. */
 static uint32_t shr_count_ranks(const shr_work *w)
 {
     uint32_t count = 0;
@@ -161,7 +161,7 @@ static uint32_t shr_count_ranks(const shr_work *w)
     return count;
 }
 
-/* A new group for the set. */
+/* Add a group for the set. */
 static int shr_add_group(shr_work *w, uint32_t hash, uint32_t *number)
 {
     shr_group *g = ckpt_vec_push(&w->groups);
@@ -267,7 +267,7 @@ static int shr_less_u64(const void *pa, const void *pb)
     return (*a > *b) - (*a < *b);
 }
 
-/* Groups with the fewest ranks first. */
+/* For qsort: groups with the fewest ranks come first. */
 static int shr_less_choice(const void *pa, const void *pb)
 {
     const shr_group *a = pa, *b = pb;

@@ -40,7 +40,7 @@ typedef struct pour_state {
     const uint32_t *source;
     size_t n_sources, summed;
     uint32_t crc;
-    /* of the map's file: those before are in the windows already, or have left */
+    /* of the map's file: earlier literals are in the windows already, or have left */
     size_t n_literals;
     ckpt_literals late; /* those that were inserted late, ascending */
     size_t first_late;

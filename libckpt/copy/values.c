@@ -28,7 +28,7 @@ typedef struct vs_inputs {
     ckpt_values *v;
     uint8_t *scratch, *kept;
     uint64_t n_scratch, n_kept;
-    const void *owner; /* of kept */
+    const void *owner; /* the owner of the kept bytes */
 } vs_inputs;
 
 /* Buffers are allocated at first use, because most runs do not need them. */

@@ -98,7 +98,7 @@ static int vw_hands(ckpt_view *v, ckpt_err *err)
     unsigned n = ckpt_run_jobs(v->opts.jobs);
 
     n_blocks = n_blocks < VW_MOST ? n_blocks : VW_MOST;
-    // each worker needs one, and one is being read
+    // each worker fills one block while another one is read
     n_blocks = n_blocks > 2 * n ? n_blocks : 2 * n;
     v->hand = ckpt_alloc(n * sizeof *v->hand);
     if (!v->hand)

@@ -314,7 +314,7 @@ static int ap_bind(ap_state *s)
     return rc == CKPT_OK ? rc : ckpt_fail(s->err, rc, "%s", why.text);
 }
 
-/* True if all are values that an optimizer stores once per parameter: step counts. */
+/* True if all members are values that an optimizer stores once per parameter: step counts. */
 static bool ap_scalars(const ckpt_rm_members *from)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -424,7 +424,10 @@ static void ap_reset(ap_state *s)
     s->in->member[0].n = s->in->member[1].n = 0;
 }
 
-/* Keep the captures that the instance is named by; stars are always kept. */
+/*
+ * Keep the captures that all terms share, because they identify the instance; stars are always
+ * kept.
+ */
 static void ap_own(ap_state *s, const ckpt_rm_capture *c)
 {
     s->in->own.n = 0;

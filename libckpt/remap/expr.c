@@ -280,7 +280,7 @@ static const ckpt_value *ex_call(ex_state *x, const char *name)
     return all && x->f && !x->skip ? ex_apply(x, name, arg) : NULL;
 }
 
-/* The value of a line of the sizes. */
+/* Evaluate a line of the section `sizes`. */
 static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
 {
     const ckpt_value *v = NULL;
