@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
 #include "libckpt/map/whole.h"
 
 enum {
@@ -274,6 +275,78 @@ static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
     return same;
 }
 
+/* What two parts with the same weights have in common; the number orders parts that are alike. */
+typedef struct who_digest {
+    uint32_t hash[2]; /* of names and shapes */
+    size_t part;
+    bool any; /* has weights */
+} who_digest;
+
+static int who_by_digest(const void *pa, const void *pb)
+{
+    const who_digest *a = pa, *b = pb;
+    int order = memcmp(a->hash, b->hash, sizeof a->hash);
+
+    return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+}
+
+/* False: no memory. */
+static bool who_digest_of(who_digest *out, const ckpt_value *model)
+{
+    who_names names;
+    bool ok = who_names_of(&names, model);
+
+    for (uint32_t h = 0; ok && h < 2; h++) {
+        uint32_t hash = h;
+        for (size_t i = 0; i < names.n; i++) {
+            const ckpt_tensor_value *t = names.at[i].tensor;
+            hash = ckpt_hash_bytes(names.at[i].tail, strlen(names.at[i].tail) + 1, hash);
+            hash = ckpt_hash_bytes(t->shape, t->ndim * sizeof *t->shape, hash);
+        }
+        out->hash[h] = hash;
+    }
+    out->any = names.n > 0;
+    who_names_free(&names);
+    return ok;
+}
+
+/* Digests of all models, sorted; NULL: no memory.  A file may hold very many. */
+static who_digest *who_digests(const ckpt_whole *w, size_t *n)
+{
+    who_digest *all = ckpt_alloc((w->part.n + 1) * sizeof *all);
+    bool ok = all != NULL;
+
+    *n = 0;
+    for (size_t i = 0; ok && i < w->part.n; i++) {
+        if (w->part.at[i].kind == CKPT_WHOLE_OPTIMIZER)
+            continue;
+        all[*n] = (who_digest){.part = i};
+        ok = who_digest_of(&all[*n], w->part.at[i].value);
+        *n += all[*n].any;
+    }
+    if (ok && *n > 0)
+        qsort(all, *n, sizeof *all, who_by_digest);
+    if (!ok)
+        ckpt_free(all);
+    return ok ? all : NULL;
+}
+
+/* Mark the copies among n parts of one digest; without a certain model, those of the first. */
+static bool who_mark_copies(ckpt_whole *w, const who_digest *run, size_t n)
+{
+    size_t of = w->model == SIZE_MAX ? run[0].part : SIZE_MAX;
+    bool ok = true;
+
+    for (size_t i = 0; i < n; i++)
+        of = run[i].part == w->model ? w->model : of;
+    for (size_t i = 0; of != SIZE_MAX && i < n; i++) {
+        ckpt_whole_part *p = &w->part.at[run[i].part];
+        if (run[i].part != of && who_is_copy(w->part.at[of].value, p->value, &ok))
+            p->kind = CKPT_WHOLE_COPY;
+    }
+    return ok;
+}
+
 /* ---- choosing ---- */
 
 /* True if every key of a path is a usual one for a model. */
@@ -323,6 +396,8 @@ static size_t who_one(const ckpt_whole *w)
 
 int ckpt_whole_choose(ckpt_whole *w, ckpt_err *err)
 {
+    who_digest *digest;
+    size_t n;
     bool ok = true;
 
     w->n_models = w->n_copies = w->n_optimizers = 0;
@@ -331,19 +406,22 @@ int ckpt_whole_choose(ckpt_whole *w, ckpt_err *err)
     w->model = who_one(w);
     w->named = w->model != SIZE_MAX && who_is_usual(w->part.at[w->model].path);
     for (size_t i = 0; i < w->part.n; i++) {
-        ckpt_whole_part *p = &w->part.at[i];
-        if (p->kind == CKPT_WHOLE_OPTIMIZER)
-            continue;
-        bool copy = false;
-        // without a certain model, a later one can be a copy of an earlier one
-        for (size_t k = 0; !copy && k < w->part.n; k++)
-            copy = k != i && w->part.at[k].kind == CKPT_WHOLE_MODEL && i != w->model &&
-                   (w->model == SIZE_MAX ? k < i : k == w->model) &&
-                   who_is_copy(w->part.at[k].value, p->value, &ok);
-        p->kind = copy ? CKPT_WHOLE_COPY : CKPT_WHOLE_MODEL;
-        w->n_copies += copy;
-        w->n_models += !copy;
+        if (w->part.at[i].kind == CKPT_WHOLE_COPY)
+            w->part.at[i].kind = CKPT_WHOLE_MODEL;
     }
+    digest = who_digests(w, &n);
+    for (size_t i = 0, end; digest && i < n; i = end) {
+        for (end = i + 1;
+             end < n && memcmp(digest[end].hash, digest[i].hash, sizeof digest->hash) == 0;)
+            end++;
+        ok = who_mark_copies(w, digest + i, end - i) && ok;
+    }
+    for (size_t i = 0; i < w->part.n; i++) {
+        w->n_copies += w->part.at[i].kind == CKPT_WHOLE_COPY;
+        w->n_models += w->part.at[i].kind == CKPT_WHOLE_MODEL;
+    }
+    ok = ok && digest;
+    ckpt_free(digest);
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
