@@ -370,6 +370,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = lay_keys(to, from, err);
     if (rc == CKPT_OK)
         rc = lay_files(to, from, target, err);
+    if (rc == CKPT_OK && lay_makes_tensors(target->format))
+        rc = ckpt_ranked_lost(to, from, err);
     if (rc == CKPT_OK && !to->claim.made)
         rc = ckpt_claim_tensors(from, to, err);
     if (rc != CKPT_OK) {

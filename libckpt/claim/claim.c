@@ -354,6 +354,29 @@ static bool cl_is_dealt(const ckpt_group *x, const ckpt_group *y)
            x->first == y->first;
 }
 
+/* Compare the values that differ by rank, if the target keeps them. */
+static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_group *x,
+                     const ckpt_group *y, const char *group)
+{
+    int rc = CKPT_OK;
+
+    for (const ckpt_ranked *r = w->to->claim.keeps_ranked ? x->ranked : NULL; rc == CKPT_OK && r;
+         r = r->next) {
+        const ckpt_ranked *own = ckpt_ranked_get(y, r->key, r->in_entry);
+        bool same = !r->at || (own && own->at);
+        char path[CKPT_CLAIM_PATH];
+
+        for (uint32_t i = 0; same && r->at && i < a->world; i++) {
+            const ckpt_value *p = r->at[i], *q = own->at[i];
+            bool bytes = p && q && p->kind == CKPT_V_TENSOR && q->kind == CKPT_V_TENSOR;
+            same = bytes || ckpt_value_equal(p, q, 1 << 16);
+        }
+        (void)snprintf(path, sizeof path, "%s.%.200s", group, r->key->as.text.at);
+        rc = same ? CKPT_OK : ckpt_claim_differs(w, path, "has another value on a rank");
+    }
+    return rc;
+}
+
 static int cl_deals(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = CKPT_OK;
@@ -569,6 +592,8 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
             rc = cl_fields(w, x, y, name);
         if (rc == CKPT_OK)
             rc = cl_entry(w, a, b, x, y, name);
+        if (rc == CKPT_OK)
+            rc = cl_ranked(w, a, x, y, name);
     }
     return rc;
 }

@@ -161,6 +161,18 @@ static bool adopt_value(adopt *a, const ckpt_value *v)
     return true;
 }
 
+/* Values that differ by rank. */
+static bool adopt_ranked(adopt *a, const ckpt_state *s, const ckpt_group *g)
+{
+    bool fits = true;
+
+    for (const ckpt_ranked *r = g->ranked; fits && r; r = r->next) {
+        for (uint32_t i = 0; fits && r->at && i < s->world; i++)
+            fits = adopt_see(a, r->at[i]);
+    }
+    return fits;
+}
+
 /* All trees of the child: its values, and those of its states. */
 static bool adopt_trees(adopt *a, const ckpt_map *child)
 {
@@ -170,7 +182,8 @@ static bool adopt_trees(adopt *a, const ckpt_map *child)
         const ckpt_state *s = child->states.at[i];
         fits = adopt_see(a, s->model) && adopt_see(a, s->optim);
         for (size_t g = 0; fits && g < s->group.n; g++)
-            fits = adopt_see(a, s->group.at[g].fields) && adopt_see(a, s->group.at[g].entry);
+            fits = adopt_see(a, s->group.at[g].fields) && adopt_see(a, s->group.at[g].entry) &&
+                   adopt_ranked(a, s, &s->group.at[g]);
     }
     for (size_t i = 0; fits && i < a->node.n; i++)
         fits = adopt_value(a, a->node.at[i]);

@@ -13,6 +13,19 @@
 
 #include "libckpt/map/map.h"
 
+/*
+ * A value of a group that is not the same on all ranks, for its optimizer makes it of what a rank
+ * sees: Prodigy's d_numerator, of the rank's own partition.
+ */
+typedef struct ckpt_ranked {
+    struct ckpt_ranked *next;
+    const ckpt_value *key; /* STR */
+    bool in_entry;         /* a key of the group's entry; else of its fields */
+    bool model;            /* differs by model-parallel rank alone, each of which has a state */
+    /* [world] each data-parallel rank's value, NULL: none; NULL: sub-groups differ, too */
+    ckpt_value **at;
+} ckpt_ranked;
+
 /* A parameter group of the optimizer. */
 typedef struct ckpt_group {
     /*
@@ -30,6 +43,8 @@ typedef struct ckpt_group {
      * NULL: none
      */
     ckpt_value *entry;
+    ckpt_ranked *ranked; /* values of fields and entry, where those of rank 0 do not hold for all */
+    uint64_t cut; /* of ranked: ckpt_ranked_cut of the partition that they are of; 0: of none */
 } ckpt_group;
 
 CKPT_VEC(ckpt_groups, ckpt_group);
@@ -143,6 +158,27 @@ bool ckpt_state_is_adam(const ckpt_group *g);
  * false      out of memory
  */
 bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled);
+
+/* ---- ranked.c ---- */
+
+/* The entry of a key, where ranks differ in it; NULL: rank 0's value holds for all. */
+const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry);
+
+/* Add an entry to a group, once for each key; key is copied.  NULL: no memory. */
+ckpt_ranked *ckpt_ranked_add(ckpt_arena *arena, ckpt_ranked **list, const ckpt_value *key,
+                             bool in_entry);
+
+/* A number for which parameters a group cuts into partitions, and in which order; never 0. */
+uint64_t ckpt_ranked_cut(const ckpt_state *state, const ckpt_group *g);
+
+/* Whether a state's partitions, cut for as many ranks, are those that its ranked values are of. */
+bool ckpt_ranked_stay(const ckpt_state *state);
+
+/* "d_numerator, d_denom of parameter group 0": what differs by rank; "" nothing, NULL no memory. */
+const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state);
+
+/* Warn of values that a target of another partition takes from rank 0 for all. */
+int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err);
 
 /* The reason why a map of training files has no state: the reader's own, or its first warning. */
 const char *ckpt_state_why_none(const ckpt_map *map);

@@ -25,6 +25,7 @@ if [ -n "$install" ]; then
     # its own choice of a transformers is not wanted
     "$venv/bin/python" -c 'import compressed_tensors' 2>/dev/null ||
         "$venv/bin/pip" install -q "${pinned[@]}" --no-deps compressed-tensors loguru || status=1
+    "$venv/bin/python" -c 'import prodigyopt' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps prodigyopt || status=1
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
 fi
@@ -64,6 +65,7 @@ if [ -x "$venv/bin/python" ]; then
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
     fi
     part tests/interop/muon.py --bin "$bin"
+    part tests/interop/prodigy.py --bin "$bin"
     # the script without names takes a quarter of an hour
     part tests/interop/autoep.py --bin "$bin" qwen3_z1_w2 qwen3_z3_w2
     part tests/interop/kin.py --bin "$bin"

@@ -337,6 +337,7 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
         if (own && !group->fields && !group->entry) {
             group->fields = own->fields;
             group->entry = own->entry;
+            group->ranked = own->ranked; // of other partitions: group->cut stays 0
         }
         if (own && !parts && own->n_lanes > group->n_lanes)
             group->n_lanes = own->n_lanes;

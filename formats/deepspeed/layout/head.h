@@ -23,9 +23,10 @@ CKPT_VEC(ckpt_ds_moe_layers, ckpt_ds_moe_layer);
 typedef struct ckpt_ds_head {
     ckpt_ds_shard model, optim;
     int stage;
-    uint32_t world;            /* data-parallel ranks */
-    bool legacy;               /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
-    ckpt_ds_moe_layers autoep; /* layers with AutoEP; names point into the model file */
+    uint32_t world;                /* data-parallel ranks */
+    bool legacy;                   /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    ckpt_ds_moe_layers autoep;     /* layers with AutoEP; names point into the model file */
+    struct ckpt_ds_ranked *ranked; /* values that differ by rank (ranked.c) */
 } ckpt_ds_head;
 
 /*

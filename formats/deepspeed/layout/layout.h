@@ -8,6 +8,7 @@
 
 #include "formats/deepspeed/layout/head.h"
 #include "formats/deepspeed/shard/index.h"
+#include "libckpt/map/state.h"
 #include "libckpt/map/zero_flat.h"
 
 typedef struct ckpt_ds_param {
@@ -109,6 +110,26 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
 
 /* The steps of all groups as text: "4", or "4, 4, 7" if they differ; NULL if there are none. */
 const char *ckpt_ds_optim_steps(const ckpt_ds_job *job, const ckpt_ds_layout *layout);
+
+/* ---- ranked.c ---- */
+
+/* A value of the optimizer in two ranks' files; NULL: that rank has none. */
+typedef struct ckpt_ds_pair {
+    size_t group;                  /* parameter group */
+    const ckpt_value *key;         /* STR */
+    bool in_entry;                 /* of the group's state, not of its settings */
+    const ckpt_value *first, *own; /* rank 0's, and the rank's own */
+} ckpt_ds_pair;
+
+/* Note a rank's value that is not rank 0's.  Without the optimizer nothing is noted. */
+int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                        const ckpt_ds_pair *p);
+
+/* The same of a value that differs between the sub-groups of a rank. */
+int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_pair *p);
+
+/* Give the groups of a state, which has all its parameters, what was noted; and say it. */
+int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_state *state);
 
 /* ---- value.c ---- */
 

@@ -76,6 +76,7 @@ typedef struct same_ranks {
     /* set for data-parallel ranks, to read tensors with one element; else NULL */
     ckpt_ds_head *head;
     ckpt_ds_shard *shard;
+    ckpt_group *group; /* else the groups of the first model-parallel rank */
 } same_ranks;
 
 static same_ranks same_data_ranks(const ckpt_ds_shard *s)
@@ -218,24 +219,18 @@ static bool same_may_differ(const ckpt_value *key, const ckpt_value *first, cons
     return same_is_number(first) || same_is_number(own);
 }
 
-/* Note a difference once; without the optimizer it does not matter. */
-static int same_differs(const ckpt_ds_job *job, uint64_t g, const ckpt_value *key)
+/* Record a value that may differ by rank. */
+static int same_differs(ckpt_ds_job *job, const same_ranks *r, const ckpt_ds_pair *p)
 {
-    const char *text = ckpt_arena_printf(job->map->arena,
-                                         "%s: %.80s of parameter group %" PRIu64
-                                         " is each rank's own: where the run is laid out "
-                                         "anew, all ranks get rank 0's",
-                                         job->map->path, key->as.text.at, g);
+    ckpt_ranked *made;
 
-    if (!job->opts->with_optimizer)
-        return CKPT_OK;
-    if (!text)
+    if (r->shard)
+        return ckpt_ds_ranked_note(job, r->head, r->shard, p);
+    made = ckpt_ranked_add(job->map->arena, &r->group[p->group].ranked, p->key, p->in_entry);
+    if (!made)
         return ckpt_fail_memory(job->err);
-    for (size_t i = 0; i < job->map->findings.n; i++) {
-        if (strcmp(job->map->findings.at[i].text, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
+    made->model = made->model || !made->at;
+    return CKPT_OK;
 }
 
 /* Compare one setting of a group on the first rank and on another; NULL: absent. */
@@ -257,7 +252,8 @@ static int same_field(ckpt_ds_job *job, const same_ranks *r, uint64_t g, const c
     if (rc != CKPT_OK || same)
         return rc;
     if (same_may_differ(key, first, own))
-        return same_differs(job, g, key);
+        return same_differs(
+            job, r, &(ckpt_ds_pair){.group = (size_t)g, .key = key, .first = first, .own = own});
     return tensors ? ckpt_ds_problem(job, CKPT_EMISMATCH,
                                      "%s: %s has another value on %s than on %s: the ranks were "
                                      "trained with different settings, or are from different runs",
@@ -358,7 +354,8 @@ int ckpt_ds_same_model(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds
 int ckpt_ds_same_slices(ckpt_ds_job *job, const ckpt_map *first, const ckpt_map *own, uint32_t mp)
 {
     same_ranks r = {.path = job->map->path, .first = "the first of its stage"};
-    const ckpt_groups *a, *b;
+    ckpt_groups *a;
+    const ckpt_groups *b;
     int rc = CKPT_OK;
 
     if (first->states.n != 1 || own->states.n != 1)
@@ -366,6 +363,7 @@ int ckpt_ds_same_slices(ckpt_ds_job *job, const ckpt_map *first, const ckpt_map 
     (void)snprintf(r.own, sizeof r.own, "model-parallel rank %02" PRIu32, mp);
     a = &first->states.at[0]->group;
     b = &own->states.at[0]->group;
+    r.group = a->at;
     if (a->n != b->n)
         return ckpt_ds_problem(job, CKPT_EMISMATCH, "%s: %s has %zu parameter groups, %s %zu",
                                r.path, r.own, b->n, r.first, a->n);

@@ -2,19 +2,15 @@
 /*
  * value.c: checks values of the optimizer's state beside flat tensors and step (ZeRO).
  *
- * A single value (a number, a tensor of one element) is valid for the whole group, and writers use
- * that of rank 0 and of the group's first sub-group.  Differing values are reported, and so is
- * state of a form that ckpt cannot cut (lists, dicts, objects).
+ * A single value (a number, a tensor of one element) is valid for the whole group, or each rank has
+ * its own, which is recorded (ranked.c).  State of a form that ckpt cannot cut (lists, dicts,
+ * objects) is reported.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "formats/deepspeed/layout/layout.h"
 #include "libckpt/map/state.h"
-
-static const char DSV_DIFFERS[] =
-    "is one value, but not the same everywhere: where the run is laid out anew, rank 0's first is "
-    "taken";
 
 /* Add a note once for all ranks. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
@@ -67,6 +63,13 @@ int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard
     return rc;
 }
 
+/* Record a value that differs from that of rank 0's first sub-group. */
+static int dsv_differs(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s, bool is_first,
+                       const ckpt_ds_pair *p)
+{
+    return is_first ? ckpt_ds_ranked_note(job, head, s, p) : ckpt_ds_ranked_uneven(job, head, p);
+}
+
 /* Compare a group's entries with those of rank 0's first sub-group. */
 static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
                      ckpt_ds_shard *s, size_t group, size_t first)
@@ -74,6 +77,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
     ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(head, s->optim, group, 0));
     const ckpt_value *other = ckpt_ds_optim_state(head, head->optim.optim, first, 0);
     uint32_t of = layout->group.at[group].of;
+    ckpt_ds_pair p;
     bool same = true;
     int rc = CKPT_OK;
 
@@ -90,9 +94,10 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
                                 CKPT_WARNING);
         if (!dsv_is_value(head, layout, s, group, v))
             continue;
-        rc = ckpt_ds_value_same(job, head, s, v, ckpt_value_get(other, key->as.text.at), &same);
+        p = (ckpt_ds_pair){of, key, true, ckpt_value_get(other, key->as.text.at), v};
+        rc = ckpt_ds_value_same(job, head, s, v, p.first, &same);
         if (rc == CKPT_OK && !same)
-            rc = dsv_note(job, of, key, DSV_DIFFERS, CKPT_WARNING);
+            rc = dsv_differs(job, head, s, group == first, &p);
     }
     // values that rank 0 has and this rank lacks
     ckpt_dict all = ckpt_value_map(other);
@@ -101,7 +106,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (key->kind == CKPT_V_STR && !ckpt_value_is(key, "step") && own.n > 0 &&
             (v->kind <= CKPT_V_BYTEARRAY) &&
             !ckpt_value_get(ckpt_ds_optim_state(head, s->optim, group, 0), key->as.text.at))
-            rc = dsv_note(job, of, key, DSV_DIFFERS, CKPT_WARNING);
+            rc = dsv_differs(job, head, s, group == first, &(ckpt_ds_pair){of, key, true, v, NULL});
     }
     return rc;
 }

@@ -278,7 +278,7 @@ static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
     if (rc == CKPT_OK && state->param.n != layout->params.n)
         rc = ckpt_fail(job->err, CKPT_EMISMATCH, "%s: parameter %.200s belongs to no group",
                        job->map->path, layout->params.at[state->param.n].name);
-    return rc;
+    return rc == CKPT_OK ? ckpt_ds_ranked_take(job, head, state) : rc;
 }
 
 /* ---- step counts ---- */

@@ -88,4 +88,8 @@ bool ckpt_ds_version_at_least(const ckpt_value *version, int a, int b, int c);
  * sources. */
 int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out);
 
+/* The same of one value of it; NULL stays NULL. */
+int ckpt_ds_value_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
+                       ckpt_value **out);
+
 #endif

@@ -51,17 +51,26 @@ static bool dst_storage_copy(void *ctx, const ckpt_storage *from, ckpt_storage *
     return true;
 }
 
-int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out)
+int ckpt_ds_value_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
+                       ckpt_value **out)
 {
     dst_copy c = {.job = job, .shard = s};
     const ckpt_value_copier copier = {
         .arena = job->map->arena, .whole = true, .ctx = &c, .storage = dst_storage_copy};
 
-    if (!s->tree) {
-        c.storage = ckpt_alloc((s->map->sources.n + 1) * sizeof *c.storage);
-        s->tree = c.storage ? ckpt_value_copy(&copier, s->root) : NULL;
-        ckpt_free(c.storage);
-    }
+    *out = NULL;
+    if (!v)
+        return CKPT_OK;
+    c.storage = ckpt_alloc((s->map->sources.n + 1) * sizeof *c.storage);
+    *out = c.storage ? ckpt_value_copy(&copier, v) : NULL;
+    ckpt_free(c.storage);
+    return *out ? CKPT_OK : ckpt_fail_memory(job->err);
+}
+
+int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out)
+{
+    int rc = s->tree ? CKPT_OK : ckpt_ds_value_copy(job, s, s->root, &s->tree);
+
     *out = s->tree;
-    return s->tree ? CKPT_OK : ckpt_fail_memory(job->err);
+    return rc;
 }

@@ -125,12 +125,35 @@ static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
     return 0;
 }
 
+/* The value of this rank, if ranks have their own, else the group's; NULL: the rank has none. */
+static const ckpt_value *dwo_of_rank(const ckpt_dsw_file *f, const ckpt_group *g,
+                                     const ckpt_pair *e, bool in_entry)
+{
+    const ckpt_ranked *r = f->how->ranked ? ckpt_ranked_get(g, e->key, in_entry) : NULL;
+
+    return r && r->at ? r->at[f->rank] : e->value;
+}
+
+/* Add the values that this rank has and rank 0 lacks. */
+static void dwo_rank_alone(ckpt_dsw_file *f, const ckpt_group *g, ckpt_value *dict, bool in_entry)
+{
+    const ckpt_value *old = in_entry ? g->entry : g->fields;
+
+    for (const ckpt_ranked *r = f->how->ranked ? g->ranked : NULL; r; r = r->next) {
+        if (r->at && r->at[f->rank] && r->in_entry == in_entry &&
+            !ckpt_value_get(old, r->key->as.text.at))
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, r->key),
+                           ckpt_tt_copy(&f->t, r->at[f->rank]));
+    }
+}
+
 /* Make the state of a part: the group's entry with this rank's slices; NULL if the optimizer keeps
  * none. */
 static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                              uint32_t interval)
 {
-    const ckpt_value *old = f->job->state->group.at[p->group].entry;
+    const ckpt_group *g = &f->job->state->group.at[p->group];
+    const ckpt_value *old = g->entry;
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
@@ -149,13 +172,17 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
         if (c && f->layout->column.at[p->column + c].whole &&
             ckpt_dsw_size(f->layout, p, c, index) == 0)
             continue;
+        const ckpt_value *own = dwo_of_rank(f, g, e, true);
+        if (!c && !own)
+            continue;
         ckpt_value *v = c               ? dwo_flat(f, p, c, (dwo_at){index, interval}, n)
                         : f->how->fresh ? dwo_restart(f, e->value)
-                                        : ckpt_tt_copy(&f->t, e->value);
+                                        : ckpt_tt_copy(&f->t, own);
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
     }
+    dwo_rank_alone(f, g, dict, true);
     // Legacy stage 1 saves no groups, so that their step moves into the state.
-    const ckpt_value *step = ckpt_value_get(f->job->state->group.at[p->group].fields, "step");
+    const ckpt_value *step = ckpt_value_get(g->fields, "step");
     if (f->how->legacy && step && !ckpt_value_get(old, "step"))
         ckpt_tt_put(&f->t, dict, "step",
                     f->how->fresh ? dwo_restart(f, step) : ckpt_tt_copy(&f->t, step));
@@ -225,6 +252,28 @@ static ckpt_value *dwo_lean_step(ckpt_dsw_file *f, const ckpt_value *old)
     return f->how->fresh ? ckpt_tt_int(&f->t, 0) : ckpt_tt_copy(&f->t, step);
 }
 
+/* Make the settings of a group for this rank. */
+static ckpt_value *dwo_fields(ckpt_dsw_file *f, const ckpt_group *g)
+{
+    ckpt_dict from = ckpt_value_map(g->fields);
+    ckpt_value *dict;
+
+    if (!g->fields)
+        return dwo_fields_of_config(f, g);
+    if (!f->how->ranked || !g->ranked)
+        return ckpt_tt_copy(&f->t, g->fields);
+    dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
+        const ckpt_value *v = dwo_of_rank(f, g, &from.at[i], false);
+
+        if (v)
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, from.at[i].key),
+                           ckpt_tt_copy(&f->t, v));
+    }
+    dwo_rank_alone(f, g, dict, false);
+    return dict;
+}
+
 /* Make param_groups; each lists the numbers of its parts. */
 static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
 {
@@ -234,9 +283,7 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
     uint32_t index;
 
     for (size_t g = 0; f->t.rc == CKPT_OK && g < state->group.n; g++) {
-        const ckpt_value *old = state->group.at[g].fields;
-        ckpt_value *group = old ? ckpt_tt_copy(&f->t, old)
-                                : dwo_fields_of_config(f, &state->group.at[g]),
+        ckpt_value *group = dwo_fields(f, &state->group.at[g]),
                    *params = ckpt_tt_new(&f->t, CKPT_V_LIST);
         int64_t number = 0;
         // another framework's Adam gets the settings of every Adam of DeepSpeed, because the device

@@ -176,6 +176,17 @@ int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
                          all->param.n - job->state->param.n);
 }
 
+/* Every rank of the target has the partition that the same rank of the source had. */
+static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+{
+    const ckpt_state *s = job->state;
+
+    return !how->fresh && how->stage > 0 && (how->stage == 3) == (s->stage == 3) && s->stage > 0 &&
+           how->world == s->world && how->round_robin == s->round_robin &&
+           how->aligned == s->aligned && how->legacy == s->legacy &&
+           (!how->ep || how->ep == ckpt_dsw_autoep(s)) && ckpt_ranked_stay(s);
+}
+
 int ckpt_dsw_objects(const ckpt_dsw_job *job)
 {
     ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);
@@ -270,6 +281,9 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     ckpt_ds_kind kind = CKPT_DS_OTHER;
     int rc = dw_settings(&job, &how);
 
+    // dealing out experts makes groups of other parameters
+    how.ranked = rc == CKPT_OK && dw_stays(&job, &how);
+    to->claim.keeps_ranked = how.ranked && (state == from->states.at[0] || to->claim.keeps_ranked);
     for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;

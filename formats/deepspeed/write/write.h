@@ -87,6 +87,7 @@ typedef struct ckpt_dsw_how {
     ckpt_dtype dtype;     /* training dtype */
     bool new_dtype;       /* differs from the source's */
     bool fresh;           /* moments become zero */
+    bool ranked;          /* partitions are the source's, and values that differ by rank stay */
     bool layers, experts; /* parts of the module are separate files, which are copied */
     bool made;            /* files of experts are made, because the source has none */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;

@@ -34,3 +34,18 @@ for f in lr eps gone; do
     ckpt reshard -q -w 3 $f $f.w3
     echo "$f: $?"
 done
+# partitions that stay keep each rank's own, those that a rank lacks too
+ckpt verify --strict $run >out
+echo "verify --strict: $?"
+ckpt reshard -q --strict $run same
+echo "same: $?"
+ckpt reshard -q --strict -s 2 gone gone.same
+echo "gone: $?"
+for f in same gone.same; do
+    for r in 0 1; do
+        ckpt tree $f/global_step3/bf16_zero_pp_rank_${r}_mp_rank_00_optim_states.pt | grep -e d_numerator -e _hat
+    done
+done
+# another framework has other partitions
+ckpt reshard -q --strict --to dcp $run dcp
+echo "dcp: $?"

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ranked.c: owns values of an optimizer's groups that each rank has for itself.
+ *
+ * They belong to the rank's partition of the parameters.  A target that cuts the same parameters in
+ * the same way keeps them; any other has partitions that no value is of, and takes rank 0's.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "libckpt/map/state.h"
+
+const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry)
+{
+    const ckpt_ranked *r = key->kind == CKPT_V_STR ? g->ranked : NULL;
+
+    while (r && (r->in_entry != in_entry || !ckpt_value_is(key, r->key->as.text.at)))
+        r = r->next;
+    return r;
+}
+
+ckpt_ranked *ckpt_ranked_add(ckpt_arena *arena, ckpt_ranked **list, const ckpt_value *key,
+                             bool in_entry)
+{
+    ckpt_ranked **end = list, *made;
+
+    for (; *end; end = &(*end)->next) {
+        if ((*end)->in_entry == in_entry && ckpt_value_is(key, (*end)->key->as.text.at))
+            return *end;
+    }
+    made = ckpt_arena_alloc(arena, sizeof *made);
+    if (!made)
+        return NULL;
+    *made = (ckpt_ranked){.key = ckpt_value_str(arena, key->as.text.at, key->as.text.n),
+                          .in_entry = in_entry};
+    *end = made->key ? made : NULL;
+    return *end;
+}
+
+/* FNV-1a, by Fowler, Noll and Vo. */
+static uint64_t rv_hash(uint64_t h, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ at[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+uint64_t ckpt_ranked_cut(const ckpt_state *state, const ckpt_group *g)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < g->n * g->n_lanes && g->first + i < state->param.n; i++) {
+        const ckpt_tensor *t = state->param.at[g->first + i];
+        const char *name = ckpt_state_name(state, t);
+
+        h = rv_hash(h, name, strlen(name) + 1);
+        h = rv_hash(h, &t->n_elems, sizeof t->n_elems);
+    }
+    return h ? h : 1;
+}
+
+bool ckpt_ranked_stay(const ckpt_state *state)
+{
+    bool stay = true;
+
+    for (size_t g = 0; stay && g < state->group.n; g++) {
+        const ckpt_group *group = &state->group.at[g];
+        stay = !group->ranked || group->cut == ckpt_ranked_cut(state, group);
+    }
+    return stay;
+}
+
+/* Which of them are meant. */
+typedef struct rv_choice {
+    bool uneven; /* those that differ between the sub-groups of a rank, too */
+    bool fields; /* of the groups' settings */
+} rv_choice;
+
+/* Names of one group's; NULL: no memory. */
+static const char *rv_names(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g,
+                            rv_choice only)
+{
+    const char *text = "";
+
+    for (const ckpt_ranked *r = g->ranked; text && r; r = r->next) {
+        // a state of one model-parallel rank has that rank's own
+        if ((r->model && !state->joined) || (only.uneven && r->at) || (only.fields && r->in_entry))
+            continue;
+        text = ckpt_arena_printf(arena, "%s%s%.80s", text, *text ? ", " : "", r->key->as.text.at);
+    }
+    return text;
+}
+
+static const char *rv_text(ckpt_arena *arena, const ckpt_state *state, rv_choice only)
+{
+    const char *all = "", *names;
+
+    for (size_t g = 0; all && g < state->group.n; g++) {
+        names = rv_names(arena, state, &state->group.at[g], only);
+        if (!names)
+            return NULL;
+        if (*names)
+            all = ckpt_arena_printf(arena, "%s%s%s of parameter group %zu", all, *all ? "; " : "",
+                                    names, g);
+    }
+    return all;
+}
+
+const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state)
+{
+    return rv_text(arena, state, (rv_choice){0});
+}
+
+int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    const bool keeps = to->claim.keeps_ranked, fresh = to->claim.fresh;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++) {
+        // state that begins anew has no value of rank 0 either
+        const char *text =
+            rv_text(to->arena, from->states.at[i], (rv_choice){.uneven = keeps, .fields = fresh});
+
+        if (!text)
+            return ckpt_fail_memory(err);
+        if (*text)
+            rc = ckpt_map_note(to, CKPT_WARNING, err,
+                               "%s: each rank has its own value; the target gives all ranks that "
+                               "of rank 0, because %s",
+                               text,
+                               keeps   ? "sub-groups of one rank differ, too"
+                               : fresh ? "the state of the optimizer begins anew"
+                                       : "their partitions are not those of the source");
+    }
+    return rc;
+}
