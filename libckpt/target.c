@@ -141,6 +141,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         {"tag", t->tag != NULL, CKPT_MAKES_TENSORS},
         {"stage", t->stage != 0, CKPT_MAKES_TENSORS},
         {"world", t->world > 0, CKPT_TAKES_WORLD},
+        {"ep_size", t->ep_size > 0, CKPT_HAS_RANKS},
         {"sub_group_size", t->sub_group_size > 0, CKPT_MAKES_TENSORS},
         {"version", t->version != NULL, CKPT_MAKES_TENSORS},
         {"fresh_optimizer", t->fresh_optimizer, CKPT_MAKES_TENSORS},

@@ -9,8 +9,8 @@ For each run of RUNS the unmodified DeepSpeed trains a tiny model to update SAVE
 measure.  Then
   * the weights that `ckpt convert --to hf` writes are the module's, gathered from all ranks, under the hub's names, and
     transformers loads them all;
-  * `ckpt reshard` writes each of TARGETS, other stages and worlds, and as a universal checkpoint, from which other
-    expert-parallel sizes go on; DeepSpeed loads each and goes on to END.
+  * `ckpt reshard` writes each of TARGETS, other stages, worlds and expert-parallel sizes (--ep-size where the source's would
+    fit, too), and as a universal checkpoint, from which any size goes on; DeepSpeed loads each and goes on to END.
 All ranks get the same batches, so that losses do not depend on the world.
 """
 import os
@@ -58,15 +58,16 @@ RUNS = {
     'deepseek3_z3': dict(family='deepseek_v3', stage=3, world=2, ep=2),
     'deepseek2_z2': dict(family='deepseek_v2', stage=2, world=2, ep=2),
 }
-# run: (stage, world, expert-parallel size, universal); without a universal checkpoint the size is the source's or what fits
+# run: (stage, world, expert-parallel size, universal)
 TARGETS = {
-    'qwen3_z1_w2': ((1, 2, 2, False), (2, 4, 2, False), (3, 2, 2, False), (1, 1, 1, False), (3, 3, 1, False), (1, 2, 2, True),
-                    (2, 4, 4, True), (3, 2, 1, True), (3, 4, 2, True)),
+    'qwen3_z1_w2': ((1, 2, 2, False), (2, 4, 2, False), (3, 2, 2, False), (1, 1, 1, False), (3, 3, 1, False), (1, 2, 1, False), (3, 4, 4, False),
+                    (1, 2, 2, True), (2, 4, 4, True), (3, 2, 1, True), (3, 4, 2, True)),
     'qwen3_z2_w4': ((1, 2, 2, False), (3, 4, 2, False), (2, 1, 1, False), (1, 4, 4, True)),
-    'qwen3_z3_w2': ((3, 2, 2, False), (3, 4, 2, False), (1, 2, 2, False), (3, 1, 1, False), (1, 2, 1, True), (3, 4, 4, True)),
-    'qwen3_z3_w4': ((1, 2, 2, False), (3, 1, 1, False), (3, 4, 2, False)),
-    'qwen3_e8_ep4': ((3, 4, 4, False), (2, 2, 2, False), (1, 2, 2, True)),
-    'qwen3_ep1': ((3, 2, 1, False), (2, 2, 2, True)),
+    'qwen3_z3_w2': ((3, 2, 2, False), (3, 4, 2, False), (1, 2, 2, False), (3, 1, 1, False), (3, 2, 1, False), (2, 4, 4, False),
+                    (1, 2, 1, True), (3, 4, 4, True)),
+    'qwen3_z3_w4': ((1, 2, 2, False), (3, 1, 1, False), (3, 4, 2, False), (3, 4, 4, False)),
+    'qwen3_e8_ep4': ((3, 4, 4, False), (2, 2, 2, False), (1, 4, 1, False), (2, 4, 2, False), (1, 2, 2, True)),
+    'qwen3_ep1': ((3, 2, 1, False), (2, 2, 2, False), (2, 2, 2, True)),
     'qwen3_z3_ep1': ((1, 2, 1, False), (3, 2, 2, True)),
     'qwen3_fp16': ((1, 2, 2, False), (3, 2, 2, False)),
     'qwen3_offload': ((1, 2, 2, False), (3, 2, 2, False)),
@@ -229,6 +230,8 @@ def target(arguments, name, folder, to, want):
     made = os.path.join(folder, 'to_%d_%d_%d_%d' % to)
     command = ['reshard', os.path.join(folder, 'run'), made, '--strict']
     command += ['--to', 'universal'] if universal else ['--stage', str(stage), '--world', str(world)]
+    if not universal and ep != RUNS[name]['ep'] and world % RUNS[name]['ep'] == 0:
+        command += ['--ep-size', str(ep)]
     code, text = ckpt(arguments, *command)
     if code:
         return ['reshard: status %d: %s' % (code, text)]

@@ -54,6 +54,8 @@ static const cli_option reshard_options[] = {
      "ZeRO stage (default: same as the source)"},
     {"dtype", 0, CLI_DTYPE, AT(target.dtype), "fp16|bf16|fp32",
      "dtype of training (default: the source's)"},
+    {"ep-size", 0, CLI_COUNT, AT(target.ep_size), "N",
+     "expert-parallel ranks of AutoEP (default: the source's, or what fits)"},
     {"sub-group-size", 0, CLI_COUNT64, AT(target.sub_group_size), "N",
      "stage 3 sub-groups of N elements (default: the source's, or 1e9)"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag (default: the latest)"},
@@ -108,8 +110,9 @@ static const cli_heading reshard_headings[] = {
     {"Common options", "to world stage dtype tag to-tag order map force dry-run"},
     {"Source", "join slice-rules ignore-copies require-crc strict no-sandbox local"},
     {"Names and layout", "layout keep-names backwards config size"},
-    {"Training state", "moments sub-group-size deepspeed-version drop-optimizer keep-objects "
-                       "drop-objects allow-overflow"},
+    {"Training state",
+     "moments ep-size sub-group-size deepspeed-version drop-optimizer keep-objects "
+     "drop-objects allow-overflow"},
     {"Output", "no-fsync json quiet memory jobs local-target hostfile"},
     {NULL, NULL},
 };

@@ -27,15 +27,33 @@ static uint32_t dwa_int(const ckpt_value *layer, const char *key)
                : 0;
 }
 
-/* True if the world and every layer's experts can be divided by `ep`. */
-static bool dwa_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
+/* "1, 2, 4": the sizes that world and experts allow; NULL: no memory. */
+static const char *dwa_sizes(const ckpt_dsw_job *job, uint32_t world)
 {
-    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
-    bool fits = ep > 0 && world % ep == 0;
+    const char *text = "1";
 
-    for (uint64_t i = 0; fits && i < layers.n; i++)
-        fits = dwa_int(layers.at[i], "num_experts") % ep == 0;
-    return fits;
+    for (uint32_t ep = 2; text && ep <= world && strlen(text) < 200; ep++) {
+        if (ckpt_dsw_autoep_fits(job->state, world, ep))
+            text = ckpt_arena_printf(job->to->arena, "%s, %" PRIu32, text, ep);
+    }
+    return text;
+}
+
+/* Refuse a size that was asked for and does not fit. */
+static int dwa_asked(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+{
+    uint32_t ep = job->target->ep_size;
+    const char *sizes;
+
+    if (ckpt_dsw_autoep_fits(job->state, how->world, ep))
+        return CKPT_OK;
+    sizes = dwa_sizes(job, how->world);
+    return sizes ? ckpt_fail(job->err, CKPT_EUSAGE,
+                             "%s: an expert-parallel size of %" PRIu32 " (--ep-size) does not "
+                             "divide the world of %" PRIu32 " and the experts of every layer; "
+                             "sizes that do: %s",
+                             job->from->path, ep, how->world, sizes)
+                 : ckpt_fail_memory(job->err);
 }
 
 /* Choose the expert-parallel size: the source's, or the largest that world and experts allow. */
@@ -43,8 +61,10 @@ static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
 {
     uint32_t was = ckpt_dsw_autoep(job->state);
 
-    how->ep = was;
-    while (how->ep > 1 && !dwa_fits(job->state, how->world, how->ep))
+    how->ep = job->target->ep_size ? job->target->ep_size : was;
+    if (job->target->ep_size)
+        return dwa_asked(job, how);
+    while (how->ep > 1 && !ckpt_dsw_autoep_fits(job->state, how->world, how->ep))
         how->ep--;
     if (how->ep == was)
         return CKPT_OK;
@@ -73,26 +93,6 @@ static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep
         fits = ckpt_dict_add(arena, &made->as.map, from.at[i].key,
                              ckpt_value_is(from.at[i].key, "name") ? text : from.at[i].value);
     return fits ? made : NULL;
-}
-
-/* Distribute a group of experts over so many lanes. */
-static void dwa_deal(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
-                     ckpt_tensor **param)
-{
-    size_t n = 0;
-
-    *to = *from;
-    to->n_lanes = ep;
-    to->n = from->n * from->n_lanes / ep;
-    for (uint32_t e = 0; e < ep; e++) {
-        for (size_t i = 0, run; i < from->n; i += run) {
-            run = ckpt_dsw_autoep_run(s, from, i);
-            // expert k of the whole layer is in lane k / run of the source
-            size_t each = run * from->n_lanes / ep;
-            for (size_t k = e * each; k < (e + 1) * each; k++)
-                param[n++] = s->param.at[from->first + k / run * from->n + i + k % run];
-        }
-    }
 }
 
 /* Adapt the settings of such a group to its new size, and report the change. */
@@ -129,7 +129,7 @@ static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
         const ckpt_group *from = &all->group.at[g];
         to->group.at[g] = *from;
         if (from->n && ckpt_dsw_autoep_prefix(all, all->param.at[from->first]))
-            dwa_deal(all, from, ep, &to->group.at[g], to->param.at + from->first);
+            ckpt_dsw_autoep_lanes(all, from, ep, &to->group.at[g], to->param.at + from->first);
         else
             memcpy(to->param.at + from->first, all->param.at + from->first,
                    from->n * sizeof(ckpt_tensor *));

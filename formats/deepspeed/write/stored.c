@@ -108,3 +108,35 @@ const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name)
 
     return ckpt_arena_string(scratch, name, dot ? (size_t)(dot - name) : strlen(name));
 }
+
+/* ---- expert-parallel sizes ---- */
+
+bool ckpt_dsw_autoep_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
+{
+    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
+    bool fits = ep > 0 && world % ep == 0;
+    int64_t n = 0;
+
+    for (uint64_t i = 0; fits && i < layers.n; i++)
+        fits = ckpt_value_as_int(ckpt_value_get(layers.at[i], "num_experts"), &n) && n % ep == 0;
+    return fits;
+}
+
+void ckpt_dsw_autoep_lanes(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
+                           ckpt_tensor **param)
+{
+    size_t n = 0;
+
+    *to = *from;
+    to->n_lanes = ep;
+    to->n = from->n * from->n_lanes / ep;
+    for (uint32_t e = 0; e < ep; e++) {
+        for (size_t i = 0, run; i < from->n; i += run) {
+            run = ckpt_dsw_autoep_run(s, from, i);
+            // expert k of the whole layer is in lane k / run of the source
+            size_t each = run * from->n_lanes / ep;
+            for (size_t k = e * each; k < (e + 1) * each; k++)
+                param[n++] = s->param.at[from->first + k / run * from->n + i + k % run];
+        }
+    }
+}

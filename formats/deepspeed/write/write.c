@@ -183,8 +183,7 @@ static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 
     return !how->fresh && how->stage > 0 && (how->stage == 3) == (s->stage == 3) && s->stage > 0 &&
            how->world == s->world && how->round_robin == s->round_robin &&
-           how->aligned == s->aligned && how->legacy == s->legacy &&
-           (!how->ep || how->ep == ckpt_dsw_autoep(s)) && ckpt_ranked_stay(s);
+           how->aligned == s->aligned && how->legacy == s->legacy && ckpt_ranked_stay(s);
 }
 
 int ckpt_dsw_objects(const ckpt_dsw_job *job)
@@ -281,15 +280,19 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     ckpt_ds_kind kind = CKPT_DS_OTHER;
     int rc = dw_settings(&job, &how);
 
-    // dealing out experts makes groups of other parameters
     how.ranked = rc == CKPT_OK && dw_stays(&job, &how);
-    to->claim.keeps_ranked = how.ranked && (state == from->states.at[0] || to->claim.keeps_ranked);
     for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
     if (rc == CKPT_OK && how.stage > 0 && ckpt_dsw_autoep(state))
         rc = ckpt_dsw_autoep_deal(&job, &how);
+    else if (rc == CKPT_OK && target->ep_size)
+        rc = ckpt_fail(err, CKPT_EUSAGE,
+                       "%s: --ep-size is for experts of AutoEP, and this run has none", from->path);
+    // experts that are dealt out anew are in other partitions
+    how.ranked = how.ranked && (!how.ep || how.ep == ckpt_dsw_autoep(state));
+    to->claim.keeps_ranked = how.ranked && (state == from->states.at[0] || to->claim.keeps_ranked);
     how.made = rc == CKPT_OK && !how.experts && !how.ep && ckpt_dsw_has_experts(&job);
     how.experts = how.experts || how.made || how.ep;
     if (rc == CKPT_OK && how.stage > 0)

@@ -299,6 +299,19 @@ int ckpt_dsw_autoep_order(const ckpt_dsw_job *job, ckpt_arena *scratch, const ck
 /* "<prefix>.w1" of "<prefix>.w1.5"; NULL: no memory. */
 const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name);
 
+/* True if the world and every layer's experts can be divided by `ep`. */
+bool ckpt_dsw_autoep_fits(const ckpt_state *state, uint32_t world, uint32_t ep);
+
+/*
+ * Deal out a group of experts to `ep` lanes.  Experts keep their order in the layer: lane e gets
+ * those from e * experts / ep on of every parameter.
+ *
+ * to      the group with its new lanes; `first` stays
+ * param   [from->n * from->n_lanes] its parameters, lane by lane
+ */
+void ckpt_dsw_autoep_lanes(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
+                           ckpt_tensor **param);
+
 /* ---- autoep.c ---- */
 
 /*

@@ -30,3 +30,20 @@ echo "dcp: $?"
 # files of experts are no records that lack a checksum
 ckpt reshard -q --strict "$FIXTURES/moe_ep2_z1_w4/ckpt" strict -w 2 && ckpt reshard -q --strict "$FIXTURES/autoep_z1_w2/run" strict_autoep -w 4
 echo "strict: $?"
+# an expert-parallel size of one's own: any that divides the world and the experts
+for stage in 1 3; do
+    run=$FIXTURES/autoep_z${stage}_w2/run
+    for to in '1 2 1' '2 4 4' '3 2 1' '3 4 1' '3 4 4'; do
+        set -- $to
+        echo "stage $stage to stage $1, $2 ranks, expert-parallel size $3"
+        ckpt reshard -q --strict "$run" ep_$stage$1$2$3 -s $1 -w $2 --ep-size $3 && same ep_$stage$1$2$3 "$run"
+    done
+done
+ckpt reshard "$FIXTURES/autoep_z1_w2/run" named -w 2 --ep-size 1 2>/dev/null | grep size
+# what does not fit, and what has no such experts
+for to in '-w 4 --ep-size 3' '-w 2 --ep-size 4' '--to dcp --ep-size 1' '--to universal --ep-size 1'; do
+    ckpt reshard -q "$FIXTURES/autoep_z1_w2/run" never $to
+    echo "$to: $?"
+done
+ckpt reshard -q "$FIXTURES/moe_ep2_z1_w4/ckpt" never --ep-size 1
+echo "without AutoEP: $?"

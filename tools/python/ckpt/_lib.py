@@ -176,7 +176,7 @@ class Target(c.Structure):
                 ('no_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
                 ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
                 ('objects_kept', c.c_bool), ('objects_dropped', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
-                ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p)]
+                ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p), ('ep_size', c.c_uint32)]
 
 
 class FormatInfo(c.Structure):

@@ -21,7 +21,7 @@ Path = Union[str, 'os.PathLike[str]']
 MAKES_TENSORS, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
 TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
-NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size')
+NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size')
 FLAGS = ('no_side_files', 'fresh_optimizer')
 
 
@@ -245,8 +245,8 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     allow_overflow   write infinity where a value does not fit its dtype; otherwise such a value is an error
     no_doubt     every value that is not finite is an error
     memory, jobs   bytes and threads; 0: some
-    options      others of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, version,
-                 fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
+    options      others of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
+                 version, fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_named(format.encode())
     if not info:
