@@ -305,6 +305,52 @@ static int rnm_told(rnm_finder *f, bool *found)
     return CKPT_OK;
 }
 
+/* True if the numbers from the last on fit parameters of the model in the model's order. */
+static bool rnm_reversed(const rnm_finder *f)
+{
+    size_t i = 0;
+
+    for (size_t number = f->out->n; number-- > 0; i++) {
+        while (i < f->n_params && !rnm_fits(f, number, f->param[i]))
+            i++;
+        if (i == f->n_params)
+            return false;
+    }
+    return true;
+}
+
+/* True if the model has a parameter for each number; the state tells its shape. */
+static bool rnm_has_all(const rnm_finder *f)
+{
+    for (size_t number = 0; number < f->out->n; number++) {
+        size_t numbers = 0, params = 0;
+
+        for (size_t i = 0; i < f->n_params; i++) {
+            // numbers of one shape fit the same parameters
+            if (rnm_fits(f, number, f->param[i]) && params++ == 0) {
+                for (size_t k = 0; k < f->out->n; k++)
+                    numbers += f->moment[k] && rnm_fits(f, k, f->param[i]);
+            }
+        }
+        if (params == 0 || (f->moment[number] && numbers > params))
+            return false;
+    }
+    return true;
+}
+
+/* The reason why one group of numbers is not in the model's order. */
+static const char *rnm_unordered(const rnm_finder *f)
+{
+    if (rnm_reversed(f))
+        return "the optimizer names its parameters by number, and their shapes are those of the "
+               "model's in reverse order: it was not given them as the model has them";
+    if (rnm_has_all(f))
+        return "the optimizer names its parameters by number, and their shapes are those of the "
+               "model's, but in another order";
+    return "the optimizer names its parameters by number, and their shapes are not those of the "
+           "model's";
+}
+
 static int rnm_find(rnm_finder *f)
 {
     bool several = ckpt_value_seq(f->out->groups).n > 1, found;
@@ -319,11 +365,9 @@ static int rnm_find(rnm_finder *f)
     if (several && f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f))
         return rnm_keep(f);
     if (several || f->out->form == CKPT_RANKS_WHOLE) {
-        f->out->why = several
-                          ? "the optimizer names its parameters by number, and shapes do not "
-                            "tell which of them are in which of its groups"
-                          : "the optimizer names its parameters by number, and their shapes are "
-                            "not those of the model's in any order";
+        f->out->why = several ? "the optimizer names its parameters by number, and shapes do not "
+                                "tell which of them are in which of its groups"
+                              : rnm_unordered(f);
         return CKPT_OK;
     }
     rc = rnm_units(f, &found);

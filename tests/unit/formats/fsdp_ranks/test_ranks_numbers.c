@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_ranks_numbers.c: numbers of an optimizer and the model's parameters: the same order, and
+ * what is said of others.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/fsdp_ranks/ranks.h"
+
+enum { MAX = 8, NAME = 32 };
+
+/* The model's parameters, and those of the optimizer, by their numbers of rows; 0 ends a list. */
+typedef struct case_of {
+    uint64_t model[MAX], optim[MAX];
+    bool several; /* the last number is a group of its own */
+} case_of;
+
+static void add(ckpt_ranks_set *set, ckpt_arena *arena, const char *prefix, unsigned i,
+                uint64_t rows)
+{
+    ckpt_ranks_item *item = ckpt_vec_push(&set->item);
+    uint64_t shape[] = {rows, 2};
+
+    *item = (ckpt_ranks_item){.name = ckpt_arena_printf(arena, "%s%u", prefix, i),
+                              .kind = CKPT_RANKS_DTENSOR,
+                              .dtype = CKPT_F32,
+                              .ndim = 2,
+                              .shape = ckpt_arena_copy(arena, shape, sizeof shape)};
+    assert_non_null(item->name);
+    assert_non_null(item->shape);
+}
+
+static ckpt_value *group(ckpt_arena *arena, unsigned from, unsigned to)
+{
+    ckpt_value *g = ckpt_value_new(arena, CKPT_V_DICT), *list = ckpt_value_new(arena, CKPT_V_LIST);
+
+    for (unsigned i = from; i < to; i++)
+        assert_true(ckpt_seq_add(arena, &list->as.seq, ckpt_value_int(arena, i)));
+    assert_true(ckpt_dict_add_cstr(arena, &g->as.map, "params", list));
+    return g;
+}
+
+/* The reason, or NULL; then which parameter each number is. */
+static const char *why(const case_of *c, const char **names)
+{
+    static char text[400];
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_ranks_set model = {0}, optim = {0};
+    ckpt_ranks_numbers n = {.model = &model, .optim = &optim, .group = 1};
+    ckpt_value *groups = ckpt_value_new(arena, CKPT_V_LIST);
+    static char name[MAX][NAME];
+    unsigned k = 0;
+
+    for (unsigned i = 0; c->model[i]; i++)
+        add(&model, arena, "p", i, c->model[i]);
+    for (; c->optim[k]; k++)
+        add(&optim, arena, "exp_avg/", k, c->optim[k]);
+    assert_true(ckpt_seq_add(arena, &groups->as.seq, group(arena, 0, k - c->several)));
+    if (c->several)
+        assert_true(ckpt_seq_add(arena, &groups->as.seq, group(arena, k - 1, k)));
+    n.groups = groups;
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+    for (size_t i = 0; names && i < n.param.n; i++) {
+        (void)snprintf(name[i], NAME, "%s", n.param.at[i].name);
+        names[i] = name[i];
+    }
+    (void)snprintf(text, sizeof text, "%s", n.why ? n.why : "");
+    bool known = !n.why;
+    ckpt_vec_free(&n.param);
+    ckpt_vec_free(&model.item);
+    ckpt_vec_free(&optim.item);
+    ckpt_arena_free(arena);
+    return known ? NULL : text;
+}
+
+static void in_order(void **state)
+{
+    const case_of c = {.model = {7, 3, 5, 3}, .optim = {7, 3, 5, 3}};
+    const char *names[MAX];
+
+    (void)state;
+    assert_null(why(&c, names));
+    for (unsigned i = 0; i < 4; i++) {
+        char want[NAME];
+
+        (void)snprintf(want, sizeof want, "p%u", i);
+        assert_string_equal(names[i], want);
+    }
+}
+
+/* What is said is true of the list. */
+static void other_orders(void **state)
+{
+    static const struct {
+        case_of is;
+        const char *says;
+    } cases[] = {
+        {{.model = {7, 3, 5, 4}, .optim = {4, 5, 3, 7}}, "in reverse order"},
+        {{.model = {7, 3, 5, 4}, .optim = {5, 3, 7}}, "in reverse order"}, // the head is frozen
+        {{.model = {7, 3, 5, 4}, .optim = {3, 7, 5, 4}}, "but in another order"},
+        {{.model = {7, 3, 5, 3}, .optim = {3, 7, 3, 5}}, "but in another order"},
+        {{.model = {7, 3, 5, 4}, .optim = {7, 3, 5, 9}}, "are not those of the model's"},
+        {{.model = {7, 3, 5}, .optim = {3, 3, 7}}, "are not those of the model's"},
+        {{.model = {7, 3, 3}, .optim = {7, 3}}, "shapes do not tell which of the model's it has"},
+        {{.model = {7, 3, 3}, .optim = {7, 3, 3}, .several = true}, "which of its groups"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = why(&cases[i].is, NULL);
+
+        assert_non_null(text);
+        if (!strstr(text, cases[i].says))
+            fail_msg("case %zu: %s", i, text);
+        assert_null(strstr(text, "in any order"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(other_orders),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
