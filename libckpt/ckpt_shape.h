@@ -253,6 +253,12 @@ typedef struct ckpt_merge_model {
     double weight;
 } ckpt_merge_model;
 
+/*
+ * Gives n opened models, the base or the first one first, one set of names (ckpt_map_remap), before
+ * their tensors are paired by name.  Returns CKPT_OK, or fills err.
+ */
+typedef int (*ckpt_merge_names_fn)(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err);
+
 typedef struct ckpt_merge {
     size_t size; /* sizeof this struct, or 0: see above */
     /* as in mergekit: "linear", "slerp", "task_arithmetic", "ties", "dare_linear", "dare_ties" */
@@ -271,6 +277,8 @@ typedef struct ckpt_merge {
     const char *config_text, *config_name;
     const ckpt_open_opts *open; /* options for each model; or NULL */
     bool keep_names;            /* keep the prefixes of wrappers in names (ckpt_map_model) */
+    ckpt_merge_names_fn names;  /* or NULL: models are paired by the names that they have */
+    void *names_ctx;
 } ckpt_merge;
 
 /*

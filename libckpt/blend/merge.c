@@ -84,6 +84,21 @@ static int mg_open_all(merging *g)
     return rc;
 }
 
+/* Let the caller give all models one set of names. */
+static int mg_names(merging *g)
+{
+    ckpt_map **maps = ckpt_alloc(g->opened.n * sizeof *maps);
+    int rc;
+
+    if (!maps)
+        return ckpt_fail_memory(g->err);
+    for (size_t i = 0; i < g->opened.n; i++)
+        maps[i] = g->opened.at[i].map;
+    rc = g->opts->names(g->opts->names_ctx, maps, g->opened.n, g->err);
+    ckpt_free(maps);
+    return rc;
+}
+
 /* ---- pairing ---- */
 
 /* Only tensors of these dtypes are merged. */
@@ -100,7 +115,9 @@ static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const c
 
     if (i == SIZE_MAX)
         return ckpt_fail(g->err, CKPT_EMISSING,
-                         "%s has no tensor %.200s, which %s has: models of one kind are merged",
+                         "%s has no tensor %.200s, which %s has: models of one kind are merged, "
+                         "under the same names (ckpt ls lists them; ckpt convert --rename or --map "
+                         "changes them)",
                          m->path, t->name, g->opened.at[0].path);
     o = m->map->tensors.at[i];
     o = o->owner ? o->owner : o;
@@ -376,6 +393,8 @@ int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = mg_open_all(&g);
     g.map = g.opened.n > 0 ? g.opened.at[0].map : NULL;
+    if (rc == CKPT_OK && opts.names)
+        rc = mg_names(&g);
     if (rc == CKPT_OK)
         rc = mg_join(&g);
     if (rc == CKPT_OK)

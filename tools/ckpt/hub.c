@@ -108,3 +108,50 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     }
     return !live ? HUB_NONE : base ? HUB_WITH_BASE : HUB_ALONE;
 }
+
+/* The first folder that has the names of the hub, or NULL. */
+static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **out, ckpt_err *err)
+{
+    bool in_memory = true;
+    int rc = CKPT_OK;
+
+    *out = NULL;
+    for (size_t i = 0; rc == CKPT_OK && !*out && i < n; i++) {
+        if (strcmp(ckpt_map_format(maps[i]), "hf") != 0)
+            continue;
+        rc = hn_ask(maps[i], a, HUB_TO_FILES, true, &in_memory, err);
+        *out = in_memory ? NULL : maps[i];
+    }
+    return rc;
+}
+
+/* True if a model has no name that the folder lacks. */
+static bool hn_meets(const ckpt_map *map, const ckpt_map *folder)
+{
+    bool meets = true;
+
+    for (size_t i = 0; meets && i < ckpt_map_count(map); i++)
+        meets = ckpt_map_find(folder, ckpt_map_tensor(map, i)->name) != NULL;
+    return meets;
+}
+
+int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err)
+{
+    ckpt_map *folder = NULL;
+    int rc = hn_folder(maps, n, a, &folder, err);
+
+    *n_did = 0;
+    for (size_t i = 0; rc == CKPT_OK && folder && i < n; i++) {
+        bool own = strcmp(ckpt_map_format(maps[i]), "hf") == 0, did = false;
+
+        if (maps[i] == folder || hn_meets(maps[i], folder))
+            continue;
+        // a run does not say which model it holds
+        if (!own)
+            rc = ckpt_map_set_model_folder(maps[i], ckpt_map_path(folder), err);
+        if (rc == CKPT_OK)
+            rc = hub_rename(maps[i], a, HUB_TO_FILES, &did, err);
+        *n_did += did;
+    }
+    return rc;
+}

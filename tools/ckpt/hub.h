@@ -37,4 +37,10 @@ typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
 /* Find whether a run trained an adapter, and whether its base is in the checkpoint too. */
 hub_adapter hub_adapter_of(const ckpt_map *map);
 
+/*
+ * Give n models the names of the hub if one of them is a folder that has these; *n_did: how many
+ * got other names.  Models that all have names of memory keep them.
+ */
+int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err);
+
 #endif

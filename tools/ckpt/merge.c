@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/hub.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/plan.h"
 #include "tools/ckpt/report.h"
@@ -189,7 +190,30 @@ static int merge_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
+/* A run has the names of the model in memory: beside a hub's folder it gets those of the hub. */
+static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err)
+{
+    cli_args *a = ctx;
+    size_t n_did = 0;
+    int rc = a->keep_names ? CKPT_OK : hub_meet(models, n, a, &n_did, err);
+
+    if (rc == CKPT_OK && n_did > 0 && !a->quiet)
+        say_note("%zu of %zu models get the names that the hub has for this model", n_did, n);
+    return rc;
+}
+
+/* Names of memory that all models have become the hub's in a folder for it. */
+static int merge_hub(ckpt_map *map, cli_args *a, ckpt_err *err)
+{
+    const char *layout = maps_default(a->target.format, a->target.path);
+    bool did = false;
+
+    if (a->keep_names || !layout || strcmp(layout, "hf") != 0)
+        return CKPT_OK;
+    return hub_rename(map, a, HUB_TO_FILES, &did, err);
+}
+
+static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     merge_models models = {0};
     int rc = merge_check(a, err);
@@ -211,7 +235,9 @@ static int merge_open(ckpt_map **map, const cli_args *a, ckpt_err *err)
                               .config_text = a->recipe_text,
                               .config_name = a->recipe,
                               .open = &a->open,
-                              .keep_names = a->keep_names};
+                              .keep_names = a->keep_names,
+                              .names = merge_names,
+                              .names_ctx = a};
     if (rc == CKPT_OK && models.failed)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
@@ -231,6 +257,8 @@ static int merge_run_verb(cli_args *a, ckpt_err *err)
     a->open.require_crc = a->open.require_crc || a->strict;
     if (rc == CKPT_OK)
         rc = merge_open(&map, a, err);
+    if (rc == CKPT_OK)
+        rc = merge_hub(map, a, err);
     job_refuse(&a->run, a->allow_overflow, a->strict);
     convert_job job = {
         .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "merging"};
