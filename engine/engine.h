@@ -77,7 +77,7 @@ typedef struct zt_about {
     const char *device;   /* NULL: the processor */
     const char *wire;     /* transport between GPUs; NULL: none */
     const char *tag;      /* tag of options.load; "": the path names it */
-    int64_t loaded_steps; /* updates when it was saved */
+    int64_t loaded_steps; /* updates before the checkpoint was saved */
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
 } zt_about;
 
@@ -88,11 +88,11 @@ void zt_engine_about(const zt_engine *e, zt_about *out);
 typedef struct zt_standing {
     int64_t steps;    /* updates, skipped ones included */
     int64_t made;     /* updates of this process */
-    int64_t samples;  /* samples of all ranks in them */
+    int64_t samples;  /* samples of all ranks in these updates */
     zt_scaler scaler; /* for the next update */
     zt_memory memory; /* of this rank */
     double seconds[ZT_T_COUNT];
-    zt_traffic traffic; /* of this rank in its updates, without start, saves, evaluations */
+    zt_traffic traffic; /* of this rank's updates, without start, saves, evaluations */
     bool counted;       /* false: traffic has only words, because tensors use another way */
 } zt_standing;
 

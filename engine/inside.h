@@ -14,7 +14,7 @@ struct zt_engine {
     zt_device *device;
     zt_comm *wire;         /* for GPU memory; NULL: the device is the host, or this rank is alone */
     unsigned char gpu[16]; /* its identity */
-    unsigned threads;      /* of this rank, for the CPU device */
+    unsigned threads;      /* threads of the CPU device on this rank */
     zt_config config;
     zt_model_config model_config;
     zt_model *model;
@@ -28,7 +28,7 @@ struct zt_engine {
     const char *drawn;        /* reason for random weights; NULL: they are not random */
     bool drawn_warns;         /* the user may have meant other weights */
     size_t n_drawn;           /* parameters that init lacks */
-    uint64_t batch_size, seq; /* micro batch, tokens per sample */
+    uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
     int64_t total_steps;      /* updates of the whole run */
     double seconds[ZT_T_COUNT];
     zt_traffic traffic; /* of zt_engine_step */

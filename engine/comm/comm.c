@@ -26,7 +26,7 @@ bool zt_comm_launched(void)
 typedef struct cm_told {
     const char *size, *rank;
     bool torch; /* also set for MPI ranks, by scripts that use torch.distributed */
-    bool job;   /* set for the whole job: inside it, starting mpirun is right */
+    bool job;   /* set for the whole job, in which starting mpirun is not an error */
 } cm_told;
 
 static const cm_told cm_launchers[] = {

@@ -61,11 +61,11 @@ typedef struct mp_comm {
     bool began;         /* MPI_Init was called here */
     MPI_Win window;     /* the node's memory */
     zt_node node;       /* used if node.memory is set */
-    unsigned char *buf; /* two halves of `half` bytes */
+    unsigned char *buf; /* staging buffer: two halves of `half` bytes */
     uint64_t half;
-    MPI_Request *req; /* two sets of 2 * world */
+    MPI_Request *req; /* [2][2 * world], one set per half */
     int *peer;        /* rank that each request waits for; -1: all */
-    zt_mate *mate;    /* local_world of them */
+    zt_mate *mate;    /* [local_world] */
     ckpt_err broken;  /* first failure of MPI: messages may stay under way for ever */
 } mp_comm;
 
@@ -612,7 +612,7 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
     zt_mate me = {.process = zt_process_self(), .rank = c->rank};
     int bad;
 
-    m->half = least > MP_HALF ? least : MP_HALF; // at least one element of each rank for each rank
+    m->half = least > MP_HALF ? least : MP_HALF; // must fit one element from each rank to each rank
     m->buf = ckpt_alloc(2 * m->half);
     m->req = ckpt_alloc(4 * world * sizeof *m->req);
     m->peer = ckpt_alloc(4 * world * sizeof *m->peer);

@@ -45,7 +45,7 @@ typedef struct nd_call {
 /* A rank's data for the others. */
 typedef struct nd_record {
     _Atomic uint32_t left;  /* it ended in order */
-    _Atomic uint32_t comes; /* number of meetings it came to, modulo 2^32 */
+    _Atomic uint32_t comes; /* meetings that this rank has entered, modulo 2^32 */
     // two, used in turns, because a rank may start the next operation while another reads this
     // one's
     nd_call call[2];

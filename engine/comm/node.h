@@ -27,8 +27,8 @@
 typedef struct zt_node {
     int rank, world;
     const char *host;
-    const zt_mate *mate;   /* world of them, by rank */
-    const void **pointers; /* room for one per rank, for sums */
+    const zt_mate *mate;   /* [world], by rank */
+    const void **pointers; /* [world], memory for sums */
     zt_traffic *traffic;   /* counts the bytes between ranks */
     unsigned char *memory; /* zt_node_bytes(world), page-aligned */
     uint32_t turn;         /* operations so far */

@@ -94,7 +94,7 @@ typedef struct zt_config {
     bool node_local; /* checkpoint.use_node_local_storage */
     zt_tag_check tag_validation;
     bool load_universal;
-    bool activation_checkpointing; /* the block is present, or an option asked for it */
+    bool activation_checkpointing; /* true: requested by the block, or by an option */
     int64_t steps_per_print;       /* 0 or not given: every 10 */
     bool wall_clock;
     zt_fp16 fp16;
@@ -118,7 +118,7 @@ typedef struct zt_arguments {
     double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
         warmup_steps;
     int64_t total_steps; /* updates of the run, for schedules */
-    int64_t hidden_size; /* of the model; 0: unknown, so sizes that need it fail */
+    int64_t hidden_size; /* the model's; 0: unknown, so computing sizes from it fails */
     bool fp16, bf16;
     bool given[16];         /* true: given on the command line; indexed by zt_argument */
     bool save_on_each_node; /* every node writes checkpoints */

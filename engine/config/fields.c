@@ -377,7 +377,10 @@ static const ds_key *fd_lookup(const ds_block *b, const ckpt_value *key)
     return NULL;
 }
 
-/* Read a nested block.  One with an offset of its own also takes true and false, as 1 and 0. */
+/*
+ * Read a nested block.  A block with an offset of its own may also be true or false, stored as 1
+ * and 0.
+ */
 static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds_draft *d)
 {
     if (k->at != 0 && v->kind == CKPT_V_BOOL) {

@@ -21,7 +21,7 @@ typedef struct ds_context {
     const char *name;         /* name of the file, for messages */
     const zt_arguments *args; /* or NULL */
     int world;
-    const char **note; /* DS_NOTES of them and the final NULL */
+    const char **note; /* [DS_NOTES + 1], ends with NULL */
     bool *loud;        /* true: the note is a warning */
     size_t n_notes;
 } ds_context;

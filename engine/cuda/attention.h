@@ -78,7 +78,7 @@ static inline bool cu_at_nothing(const cu_at_call &c)
     return c.batch == 0 || c.seq == 0 || c.heads == 0 || c.width == 0;
 }
 
-/* Elements that `near` needs; 0: the call does not use it. */
+/* Number of elements in the work buffer `near`; 0: the call does not use the buffer. */
 static inline uint64_t cu_at_near_count(const cu_at_call &c)
 {
     return c.mask && c.window < c.seq ? (uint64_t)c.batch * (uint64_t)c.seq : 0;

@@ -78,8 +78,8 @@ static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_a
     return h;
 }
 
-/* The first pair from `p` on in which a query sees a key of k0 .. . rows_cols: keys and queries of
- * a tile. */
+/* Find the first pair from `p` on in which a query sees a key of the tile at k0.  rows_cols: keys
+ * and queries per tile. */
 static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, const ck_at_head &h,
                                                           int k0, const int2 &rows_cols,
                                                           ck_dkv_pair p)
@@ -146,7 +146,7 @@ template <typename T, int M> struct ck_bw_warp {
     T *x, *y;
     int at; /* its first row in the sequence */
     const uint8_t *keep;
-    float lse[M][2], delta[M][2]; /* if rows are queries: as ck_bw_stats has them */
+    float lse[M][2], delta[M][2]; /* if rows are queries: their ck_bw_stat */
     int valid[M][2];              /* if rows are keys */
 };
 

@@ -11,7 +11,7 @@
 
 #define EM_THREADS 128u
 #define EM_TILE    2048u /* keys that a block sorts in shared memory, with half as many threads */
-#define EM_CHUNK   32u   /* keys that are summed one after another */
+#define EM_CHUNK   32u   /* keys of a chunk, which one thread sums in order */
 #define EM_NONE    UINT64_MAX
 
 /* ---- forward ---- */
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void ck_join(const em_table &t, uint64_t chunk
     int64_t row = ck_row_of(t, end - 1);
     if (row < 0 || ck_row_of(t, end) != row ||
         (chunk > 0 && ck_row_of(t, chunk * EM_CHUNK - 1) == row)) {
-        return; // no row goes on, or it began earlier
+        return; // no row crosses the chunk's end, or an earlier chunk adds it up
     }
     float sum[CK_PACK], x[CK_PACK];
     ck_read(sum, (const float *)t.part + (2 * chunk + 1) * t.width, at, t.width, t.wide);

@@ -33,9 +33,9 @@
 #define MM_PLANS 1024u
 
 #define MM_THREADS 256u
-#define MM_SIDE    16u  /* of the plain kernel's tiles */
+#define MM_SIDE    16u  /* side of the plain kernel's tiles */
 #define MM_CHUNKS  256u /* partial sums of a bias gradient */
-#define MM_LANES   8u   /* threads that share a column of them */
+#define MM_LANES   8u   /* threads per column of partial sums */
 
 /* The properties on which a plan depends; compared byte by byte. */
 typedef struct mm_key {

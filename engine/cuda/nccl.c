@@ -58,7 +58,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
 /* A block that nc_alloc returned. */
 typedef struct nc_block {
     void *p;
-    void *handle; /* of its registration; NULL: not registered */
+    void *handle; /* handle from ncclCommRegister; NULL: not registered */
     uint64_t n_bytes;
     bool ours; /* true: from ncclMemAlloc; false: from the device */
 } nc_block;
@@ -87,7 +87,7 @@ typedef struct nc_comm {
     pthread_mutex_t lock; /* protects the members that the watch reads */
     pthread_cond_t wake;
     bool watched, stop, locks;
-    bool joined; /* all ranks are in NCCL, and comm is valid */
+    bool joined; /* true: all ranks have joined, and comm is valid */
 } nc_comm;
 
 static nc_comm *nc_of(zt_comm *c)

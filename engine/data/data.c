@@ -269,7 +269,7 @@ int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err)
         if (!dt_sample(d, i, k, &sample)) {
             if (k > 0)
                 break;
-            out->spare = true; // it takes part with the first sample
+            out->spare = true; // repeat the first sample, because all ranks must run the pass
             sample = 0;
         }
         rc = d->source->ops->get(d->source, sample, k, &d->in, &length, err);

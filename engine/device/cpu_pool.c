@@ -54,7 +54,7 @@ struct zt_cpu_pool {
     unsigned n, n_started, spins;
     uint64_t jobs;
 
-    /* The job, written before it opens. */
+    /* The current job; written before threads may take ranges of it. */
     uint64_t total, length; /* elements of the job, and of one range */
     zt_cpu_body body;
     void *ctx;

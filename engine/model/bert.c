@@ -36,7 +36,7 @@ static uint64_t bt_rows(const zt_model *m, const zt_layer *l, const zt_batch *b)
     return bt_few(m, l) ? b->batch : zt_batch_rows(b);
 }
 
-/* Rows of one of its maps: k and v need all. */
+/* Rows of a matrix product's input: k and v need all rows, others may need fewer. */
 static uint64_t bt_map_rows(const zt_model *m, const zt_layer *l, const zt_batch *b, int map)
 {
     return map == BT_K || map == BT_V ? zt_batch_rows(b) : bt_rows(m, l, b);

@@ -30,7 +30,7 @@ typedef enum cf_kind { CF_SIZE, CF_HEADS, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
 typedef struct cf_field {
     const char *key, *other; /* other: a second spelling with priority, or NULL */
     cf_kind kind;
-    size_t at;        /* in zt_model_config: uint64_t, bool, float, float */
+    size_t at;        /* offset in zt_model_config of a uint64_t, bool or float */
     double otherwise; /* when absent; below 0: null counts as absent, the value is set later */
 } cf_field;
 

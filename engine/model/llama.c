@@ -28,7 +28,7 @@ typedef struct ll_kept {
     void *h1, *qkv, *o, *r, *h2, *gate, *up, *act;
     void *raw; /* q and k before their norms; NULL: no norms */
     float *rstd1, *rstd2, *lse;
-    float *rstd[2]; /* of the heads of q, k */
+    float *rstd[2]; /* for the norms of the heads of q, k */
     void *low[ZT_MAPS];
     uint64_t n_bytes;
 } ll_kept;

@@ -40,7 +40,7 @@ typedef struct zt_model_config {
     float norm_eps, init_range;
     zt_act act;
     bool tied; /* input and output embeddings are one parameter */
-    /* of q, k, v; of attention's output; of the MLP */
+    /* Whether there are biases: of q, k, v; of attention's output; of the MLP. */
     bool attention_bias, output_bias, mlp_bias;
     bool qk_norm; /* Qwen3: RMS norm of each head's q and k before rotation */
     /* keys that a query sees, itself the last; 0: all before it */
@@ -95,7 +95,7 @@ typedef struct zt_batch {
 /* One run of the chain over one micro batch. */
 typedef struct zt_pass {
     zt_batch in;
-    bool train; /* with dropout, and storing values for the backward pass */
+    bool train; /* apply dropout, and store values for the backward pass */
     /* for dropout: differs by step, micro step and rank; layers add their index */
     uint64_t seed;
     /*

@@ -214,7 +214,7 @@ static void mu_gram_method(zt_device *d, mu_job *j, float *g, char *scratch)
         d->ops->copy(d, g, result, whole);
 }
 
-/* The same in bf16, on X itself. */
+/* Newton-Schulz in bf16 on X itself. */
 static void mu_standard_method(zt_device *d, mu_job *j, float *g, char *scratch)
 {
     uint64_t count = j->n * j->m, square = j->n * j->n * 2;

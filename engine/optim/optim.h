@@ -43,7 +43,7 @@ typedef struct zt_optim {
     const char *name; /* spelling of the config */
     /* torch_adam, or a class of torch itself: torch's state keys and defaults */
     bool torch;
-    unsigned class; /* of optim.c: bits of the settings' tables */
+    unsigned class; /* OPT_ bits of optim.c, which select rows of the settings' table */
     zt_hyper h;     /* initial values of groups */
     bool decoupled, eps_inside;
     double muon_lr, adam_lr; /* NaN: lr */

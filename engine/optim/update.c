@@ -48,7 +48,7 @@ static void ud_lamb(zt_update *u, const zt_optim *o, const zt_hyper *h, int64_t 
     u->max_coeff = h->max_coeff;
     u->decoupled = true;
     u->step_size = h->lr;
-    if (h->bias_correction) { // of fp32 betas, as in the kernel
+    if (h->bias_correction) { // from betas rounded to fp32, as in the kernel
         u->step_size *= sqrt(1 - pow((double)(float)h->beta2, (double)t)) /
                         (1 - pow((double)(float)h->beta1, (double)t));
     }

@@ -30,9 +30,9 @@ typedef struct zt_lineage {
     zt_lineage_steps from; /* its ancestors */
     bool resumed;          /* the run resumed from a checkpoint, described below */
     bool chosen;           /* the user named the checkpoint, so it may not be the one in `latest` */
-    dev_t dev;             /* its folder */
+    dev_t dev;             /* the checkpoint's folder */
     ino_t ino;             /* 0: unknown */
-    dev_t run_dev;         /* the folder that contains it */
+    dev_t run_dev;         /* the folder that contains the checkpoint's folder */
     ino_t run_ino;         /* 0: unknown */
     int64_t step;          /* updates made */
 } zt_lineage;

@@ -26,7 +26,7 @@ typedef struct zt_low {
 typedef struct zt_image {
     zt_zero *zero;
     uint32_t n_held;                  /* zt_zero_hold holds the first n_held partitions */
-    zt_device *home;                  /* device whose memory has them; NULL: copies, on the host */
+    zt_device *home;                  /* device memory of the arrays; NULL: copies on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
     /* per parameter: a state that files store whole; or NULL */

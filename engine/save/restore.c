@@ -48,7 +48,7 @@ static void rs_int(const ckpt_value *dict, const char *key, int64_t *out)
 typedef struct rs_cut {
     uint32_t *of;   /* per parameter of the model: its group in the checkpoint; RS_NONE */
     uint32_t *only; /* per group of this run: its only source group; RS_NONE */
-    bool same;      /* each group has its own source group, one for one */
+    bool same;      /* groups map one to one to source groups */
 } rs_cut;
 
 typedef struct rs_home {

@@ -35,10 +35,10 @@ typedef struct sv_job {
     bool force;
     const zt_lineage *lineage;
     bool writer;        /* this rank creates and commits the folder on its node */
-    int32_t *writer_of; /* for each rank, the rank that does that */
+    int32_t *writer_of; /* [world], the writer of each rank's node */
     zt_image image;
     ckpt_map *from, *to;
-    ckpt_map *shell; /* map of folder and pointer, as the staging needs it */
+    ckpt_map *shell; /* map with only the folder and the pointer, for the staging */
     ckpt_plan *plan;
     ckpt_dir path;
     ckpt_publish *stage;

@@ -96,7 +96,7 @@ static void fl_buffers(zt_zero *z, uint32_t i)
         p->grad = zr_alloc(z, zr_bytes(gd, g->lay.slice), &o->memory.gradients, false);
     }
     if (o->swapped || o->failed) {
-        return; // in files: masters and state have no fixed memory
+        return; // masters and state are in files, so they have no fixed memory
     }
     p->master = o->alias ? zr_at(g->w, CKPT_F32, mine)
                          : zr_alloc_home(z, 4 * p->n_elems, &o->memory.masters);

@@ -44,7 +44,7 @@ typedef struct zr_home {
 
 /* ---- the thread ---- */
 
-/* Updates pieces as they come: slot 0, 1, 0 ... */
+/* The worker thread: updates the pieces in the order of their arrival, in slots 0, 1, 0 ... */
 static void *hm_worker(void *ctx)
 {
     zr_home *h = ctx;

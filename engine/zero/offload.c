@@ -26,7 +26,7 @@
 #include "engine/zero/own.h"
 #include "libckpt/copy/dir.h"
 
-#define OF_SLOTS 3 // one in use, one being read, one being written
+#define OF_SLOTS 3 // for the partition in use, the one being read, the one being written
 
 typedef enum of_state { OF_IDLE, OF_READ, OF_WRITE } of_state;
 
@@ -50,7 +50,7 @@ typedef struct zr_files {
     zt_zero *zero;
     ckpt_dir dir, param_dir;
     uint64_t n_planned, slot_bytes;
-    of_slot *slot; // room for one per partition
+    of_slot *slot; // [partitions]
     uint32_t n_slots, n_room;
     uint32_t *queue; // slots with pending requests, oldest first
     uint32_t n_queue;

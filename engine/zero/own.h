@@ -27,9 +27,9 @@ typedef struct zr_place {
  * update if delaying the division changes no rounding.
  */
 typedef struct zr_average {
-    float source;    /* on gradients in their own dtype, before the cast */
-    float before[2]; /* in the communication dtype, before the sum */
-    float after;     /* in the communication dtype, after the sum */
+    float source;    /* factor on gradients in their own dtype, before the cast */
+    float before[2]; /* factors in the communication dtype, before the sum */
+    float after;     /* factor in the communication dtype, after the sum */
     float fold;
 } zr_average;
 
@@ -85,7 +85,7 @@ typedef struct zr_own {
     zt_zero_opts opts;
     zr_wrapper wrapper;
     const zr_stage *stage;
-    zr_place *place; /* one per parameter of the model */
+    zr_place *place; /* [parameters of the model] */
     zt_owned *owned;
     size_t n_owned;
     zr_average average;

@@ -41,7 +41,7 @@ typedef struct zr_sharded {
     uint64_t live;   /* elements of gathered parameters in the pool */
     bool frozen_out; /* the persistent frozen parameters are gathered */
     bool dry;        /* planning: compute offsets only */
-    bool direct;     /* one rank, and gradients accumulate in the model's dtype */
+    bool direct;     /* there is one rank, and gradients accumulate in the model's dtype */
 } zr_sharded;
 
 static zr_sharded *sh_of(const zt_zero *z)

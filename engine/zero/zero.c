@@ -231,7 +231,7 @@ void zt_zero_free(zt_zero *z)
 /* Measurements of the gradients before the update. */
 typedef struct zr_measure {
     double norm; /* of the mean gradient, including the loss scale */
-    bool bad;    /* not finite, and this wrapper checks that */
+    bool bad;    /* true: not finite, and this wrapper checks for that */
 } zr_measure;
 
 /* Sum of squares of this rank's gradients; at stage 0 every rank has all gradients. */

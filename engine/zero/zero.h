@@ -63,8 +63,8 @@ typedef struct zt_owned {
 
 /* The result of a boundary. */
 typedef struct zt_step {
-    double grad_norm;  /* as DeepSpeed reports it; infinity when skipped */
-    double lr;         /* of the first group, in this update */
+    double grad_norm;  /* as DeepSpeed reports it; infinity if the update was skipped */
+    double lr;         /* the first group's rate in this update */
     double loss_scale; /* used in this update */
     bool skipped;
 } zt_step;
@@ -82,7 +82,7 @@ struct zt_zero {
      * trained parameters, group after group, in the order of the flat buffers (after round robin)
      */
     uint32_t *order;
-    uint32_t *given; /* the same in the optimizer's order, before round robin */
+    uint32_t *given; /* the parameters in the optimizer's order, before round robin */
     uint32_t n_order;
     /* stage 3: saves list Muon's matrices in the model's order, not by size (zero.Init) */
     bool plain_matrices;

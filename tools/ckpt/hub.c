@@ -19,7 +19,7 @@ static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits
                                   .config_name = a->config};
     cli_maps own = {0};
     const cli_maps *maps = a->own_map ? &a->maps : &own;
-    // if the user names a map, only that one was read
+    // if the user names a map, a->maps contains only that map
     int rc = a->own_map ? CKPT_OK : maps_read(&own, NULL, err);
 
     *fits = false;

@@ -17,7 +17,7 @@
 /* The models of the command line. */
 typedef struct merge_models {
     ckpt_merge_model *at;
-    int64_t *step; /* of each tag; -1: unknown, or no tag */
+    int64_t *step; /* each tag's step; -1: unknown, or no tag */
     size_t n, room;
     bool failed;     /* out of memory */
     size_t n_broken; /* skipped tags that are not whole */

@@ -19,7 +19,7 @@
 
 enum {
     PLAN_FILES = 12, /* more files than these are summed up by kind */
-    PLAN_KINDS = 16  /* distinguished kinds; later ones are "other files" */
+    PLAN_KINDS = 16  /* kinds in the summary; files of further kinds are "other files" */
 };
 
 /* ---- the disk ---- */

@@ -16,8 +16,8 @@
 /* Meaning of the largest exponent, and of a lone sign bit. */
 typedef enum small_special {
     SMALL_IEEE,  /* largest exponent: infinity and NaN */
-    SMALL_FN,    /* all ones is NaN; no infinity */
-    SMALL_FNUZ,  /* only the pattern of minus zero is NaN */
+    SMALL_FN,    /* NaN if all bits but the sign are 1; no infinity */
+    SMALL_FNUZ,  /* NaN is the pattern of minus zero; no infinity */
     SMALL_FINITE /* every pattern is a number */
 } small_special;
 

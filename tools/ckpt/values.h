@@ -13,7 +13,7 @@
 typedef struct values_text {
     uint32_t ndim;
     uint64_t span[CKPT_MAX_DIM]; /* elements in the last k+1 axes */
-    uint64_t n_elems, next;      /* of the whole text; index of the next element */
+    uint64_t n_elems, next;      /* elements of the whole text; index of the next one */
     unsigned column;
 } values_text;
 

@@ -14,7 +14,7 @@
 typedef struct cli_args {
     const cli_verb *const *commands; /* all commands: verbs, then drop-ins, then NULL */
     cli_line line;
-    char *const *operand; /* of the command line; ds_to_universal has its own */
+    char *const *operand; /* the line's operands, or those made by ds_to_universal */
     int n_operands;
 
     bool json, quiet, no_sandbox, local, local_target;

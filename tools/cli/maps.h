@@ -22,7 +22,7 @@ extern const maps_text maps_builtin[];
 extern const size_t maps_n_builtin;
 
 typedef struct cli_map_text {
-    char *path; /* or only the file's name if it is linked in */
+    char *path; /* only the file's name for a map that is linked in */
     char *text;
     ckpt_remap *map; /* parsed */
 } cli_map_text;

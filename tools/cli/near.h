@@ -7,7 +7,7 @@
 
 typedef struct near_word {
     const char *word, *best; /* best: the nearest candidate so far, or NULL */
-    size_t length, limit;    /* of word; maximum edits of a better candidate */
+    size_t length, limit;    /* length of word; maximum edits of a better candidate */
 } near_word;
 
 /*

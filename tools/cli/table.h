@@ -109,7 +109,7 @@ typedef struct cli_verb {
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
     bool streams;     /* an output named "-" is stdout */
     bool lists_maps;  /* layout maps are read before `run` */
-    bool takes_files; /* another process passes descriptors to `run` */
+    bool takes_files; /* `run` receives descriptors from another process */
     bool compat;      /* a program of its own, and a verb of ckpt too */
     bool whole_names; /* prefixes of long options are not accepted */
 } cli_verb;

@@ -187,7 +187,7 @@ static cw_sum cw_volume(const costs_job *job, costs_scheme scheme)
         each = cw_times(cw_times(cw_of(job->micro_batch), job->tokens), job->hidden);
         each = cw_times(cw_times(each, job->weight_bytes), 4 * 2);
         return cw_times(cw_times(each, job->layers), job->accumulation);
-    case COSTS_PIPELINE: // one stage border, one direction
+    case COSTS_PIPELINE: // across one stage border in one direction
         each = cw_times(cw_times(cw_of(job->micro_batch), job->tokens), job->hidden);
         return cw_times(cw_times(each, job->weight_bytes), job->accumulation);
     case COSTS_SCHEMES:

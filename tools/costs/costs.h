@@ -37,8 +37,8 @@ typedef enum costs_scheme {
     COSTS_SERVER,   /* a separate machine sums gradients and sends weights (Li et al. 2014) */
     COSTS_ZERO0,    /* ring all-reduce of gradients */
     COSTS_ZERO1,    /* reduce-scatter of gradients, all-gather of weights */
-    COSTS_ZERO2,    /* the same, with a reduction per micro step */
-    COSTS_ZERO3,    /* the same, with two all-gathers of weights per micro step */
+    COSTS_ZERO2,    /* as ZERO1, with a reduction per micro step */
+    COSTS_ZERO3,    /* as ZERO2, with two all-gathers of weights per micro step */
     COSTS_TENSOR,   /* sums of activations within layers (Shoeybi et al. 2019) */
     COSTS_PIPELINE, /* activations and their gradients between stages */
     COSTS_SCHEMES

@@ -197,7 +197,7 @@ static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_er
             e->offload_optimizer = k & 1;
             e->zero_init = k & 2;
             e->offload_param = k & 4;
-            // parameters go to the host only if the optimizer is there
+            // offloaded parameters require an offloaded optimizer
             if ((!a->stage || a->stage == (uint64_t)e->stage) &&
                 (!e->offload_param || e->offload_optimizer))
                 rc = mem_json_case(&j, e, err);

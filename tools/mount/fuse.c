@@ -30,7 +30,7 @@ CKPT_API extern const mount_plugin ckpt_mount_table;
 enum {
     FS_READ = 1 << 20,  /* maximum bytes of a request, as in the kernel */
     FS_BLOCK = 4096,    /* of stat and statvfs */
-    FS_AHEAD = 1 << 20, /* bytes to prepare while a sequential reader uses the last ones */
+    FS_AHEAD = 1 << 20, /* bytes to read ahead for a sequential reader */
     FS_OPEN = 1024,
     FS_NOTE = 512
 };

@@ -400,7 +400,7 @@ static int mtr_load(mounter *m, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The new process, to which the old one passes its signals. */
+/* Process id of the new process, to which the old one passes its signals. */
 static volatile sig_atomic_t mtr_pid;
 
 static void mtr_pass_on(int sig)

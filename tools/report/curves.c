@@ -215,7 +215,7 @@ char *curves_beside(const char *path)
     char *at = malloc(room);
     struct stat st;
 
-    // for a file, use its folder
+    // if the path is a file, use its folder
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
         while (n > 0 && path[n - 1] != '/')
             n--;

@@ -24,7 +24,7 @@ typedef struct curve_point {
 } curve_point;
 
 typedef struct curve {
-    curve_point *at; /* in the order of the file */
+    curve_point *at; /* points in the order of the file */
     size_t n, room;
     size_t n_gaps;      /* points that are not finite */
     double least, most; /* of the finite points */

@@ -8,7 +8,7 @@
 
 enum {
     PLOT_LEFT = 80,
-    PLOT_HEIGHT = 130, /* of one chart; then with its title and steps: */
+    PLOT_HEIGHT = 130, /* height of one chart; PLOT_ROOM: with its title and steps */
     PLOT_ROOM = 190,
     PLOT_BUCKETS = 800, /* with more points, each bucket's minimum and maximum are drawn */
     PLOT_MARKS = 100,

@@ -12,7 +12,7 @@ typedef struct part_file {
     const char *path; /* the text belongs to the map */
     uint64_t n_bytes; /* of the file */
     uint64_t held;    /* bytes of tensors in it */
-    bool used;        /* it holds elements of a tensor */
+    bool used;        /* true: the file holds elements of a tensor */
 } part_file;
 
 typedef struct parts {

@@ -263,7 +263,7 @@ static void *stats_thread(void *ctx)
     return NULL;
 }
 
-/* Run in as many threads as possible, and in this one. */
+/* Run the work in this thread and in as many others as possible. */
 static void stats_run(stats_work *w)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

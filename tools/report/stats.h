@@ -26,7 +26,7 @@ typedef struct tensor_stats {
 } tensor_stats;
 
 typedef struct stats {
-    tensor_stats *at; /* per tensor of the map; not known for tied ones */
+    tensor_stats *at; /* [tensors of the map]; not set for tied tensors */
     size_t n;
     uint64_t n_nan, n_inf; /* of all */
 } stats;

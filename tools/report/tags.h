@@ -20,7 +20,7 @@ typedef struct tag {
 /* The state of a run's pointer, if it has one. */
 typedef struct tags_run {
     char *name, *pointer, *latest, *newest, *reason;
-    bool good; /* it names a whole tag */
+    bool good; /* true: the pointer names a whole tag */
 } tags_run;
 
 typedef struct tags {

@@ -20,7 +20,7 @@
 
 /* The contents of a report. */
 typedef struct report_all {
-    ckpt_map *map, *other, *again; /* again: the first one, reopened with dequantized weights */
+    ckpt_map *map, *other, *again; /* again: the source, reopened with dequantized weights */
     tags run;
     layers layers;
     parts parts;
@@ -292,7 +292,7 @@ static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *
     return rc;
 }
 
-/* The slow steps: values of one or both checkpoints. */
+/* Read the values of one or both checkpoints; this takes most of the time. */
 static int verb_values(report_all *r, cli_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -46,7 +46,7 @@ typedef struct sandbox_walk {
     int rules;
     unsigned use;
     size_t left; /* names that may still be examined */
-    bool tag;    /* there were shards directly in the first folder */
+    bool tag;    /* true: shards are directly in the first folder */
 } sandbox_walk;
 
 /* ---- sources ---- */
@@ -353,8 +353,8 @@ static bool sandbox_edits(const cli_args *a, char use)
 typedef struct sandbox_paths {
     sandbox *s;
     int rules;
-    bool any, writes; /* the command reads files; it writes files */
-    bool network;     /* it reads from other machines */
+    bool any, writes; /* the command reads files; the command writes files */
+    bool network;     /* the command reads from other machines */
     ckpt_err *err;
 } sandbox_paths;
 

@@ -40,7 +40,7 @@
 enum {
     SC_PIDFD_SEND_SIGNAL = 424,
     SC_IO_URING_FIRST = 425, /* setup, enter, register */
-    SC_OPEN_TREE = 428,      /* to 433: move_mount, fsopen, fsconfig, fsmount, fspick */
+    SC_OPEN_TREE = 428,      /* up to 433: move_mount, fsopen, fsconfig, fsmount, fspick */
     SC_PIDFD_OPEN = 434,
     SC_PIDFD_GETFD = 438,
     SC_CLONE3 = 435,
@@ -217,7 +217,7 @@ static size_t comp_self(struct sock_filter *at, uint32_t call)
     return 5;
 }
 
-/* The same for a call in which 0 means this process. */
+/* Allow a call only on this process itself, which its first argument names by 0 or by its id. */
 static size_t comp_own_process(struct sock_filter *at, uint32_t call)
 {
     at[0] = SC_SKIP(call, 0, 5);

@@ -137,7 +137,7 @@ static int ow_truth(const char *word)
     return -1;
 }
 
-/* True if the value is one of those without effect. */
+/* True if the value has no effect, because it is in `allowed`. */
 static bool ow_allowed(const ow_name *o, const char *value)
 {
     const char *at = strstr(o->allowed, value);

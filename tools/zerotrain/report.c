@@ -254,7 +254,7 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
         // do not mix text with lines of JSON
         FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
-        if (o->evaluate && o->load) // with weights alone, the step is not theirs
+        if (o->evaluate && o->load) // if only weights were loaded, now.steps is not their step
             rp_loaded(r, out);
         else
             fprintf(out, "at step %" PRId64, now.steps);

@@ -54,7 +54,7 @@ typedef struct told {
     size_t n_notes;
     // requests instead of a run
     bool help, help_all, version;
-    const char *completion; /* for this shell; or NULL */
+    const char *completion; /* shell whose completion script was requested; or NULL */
     ckpt_arena *arena;
 } told;
 
