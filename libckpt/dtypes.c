@@ -25,7 +25,7 @@ static int dts_item(ckpt_dtype_rules *out, ckpt_arena *arena, const char *text, 
     *rule = (ckpt_dtype_rule){.dtype = ckpt_dtype_parse(item), .glob = colon ? colon + 1 : "*"};
     if (rule->dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "dtypes: '%.80s' is no dtype; expected DTYPE:GLOB, items divided by "
+                         "dtypes: '%.80s' is not a dtype; expected DTYPE:GLOB, items divided by "
                          "commas, such as f32:*norm*,bf16:*",
                          item);
     if (!*rule->glob)

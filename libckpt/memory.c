@@ -48,7 +48,8 @@ static int arr_check(const ckpt_map *map, const ckpt_array *a, ckpt_err *err)
     if (!a->name)
         return ckpt_fail(err, CKPT_EUSAGE, "an array without a name");
     if (a->dtype == CKPT_DTYPE_NONE || (unsigned)a->dtype >= CKPT_N_DTYPES)
-        return ckpt_fail(err, CKPT_EUSAGE, "array %.200s: %d is no dtype", a->name, (int)a->dtype);
+        return ckpt_fail(err, CKPT_EUSAGE, "array %.200s: %d is not a dtype", a->name,
+                         (int)a->dtype);
     if (a->ndim > CKPT_MAX_DIM || (a->ndim > 0 && !a->shape))
         return ckpt_fail(err, CKPT_EUSAGE, "array %.200s: no shape of %u axes (at most %d)",
                          a->name, (unsigned)a->ndim, CKPT_MAX_DIM);

@@ -94,7 +94,7 @@ static int qsc_pair(qsc_reader *r, const ckpt_value *list, const char *key)
 
     if (s.n != 2 || !ckpt_value_as_int(s.at[0], &rows) || !ckpt_value_as_int(s.at[1], &cols) ||
         rows < 1 || cols < 1)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: %s is no pair of sizes",
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: %s is not a pair of sizes",
                          r->path, key);
     return qsc_block(r, (uint64_t)rows, (uint64_t)cols);
 }
@@ -121,7 +121,7 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
     if (strcmp(strategy, "group") != 0)
         return qsc_unknown(r, "strategy", strategy);
     if (!ckpt_value_as_int(ckpt_value_get(weights, "group_size"), &size) || size < 1)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is no size",
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
                          r->path);
     return qsc_block(r, 1, (uint64_t)size);
 }

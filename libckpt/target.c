@@ -68,7 +68,7 @@ static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err
             tgt_list_add(list, ckpt_dtype_name((ckpt_dtype)d));
     }
     if ((unsigned)dtype >= CKPT_N_DTYPES)
-        return ckpt_fail(err, CKPT_EUSAGE, "%d is no dtype; floats go to %s as one of %s",
+        return ckpt_fail(err, CKPT_EUSAGE, "%d is not a dtype; floats go to %s as one of %s",
                          (int)dtype, t->format, list);
     return ckpt_fail(err, CKPT_EUSAGE, "dtype: floats go to %s as one of %s, not as %s", t->format,
                      list, ckpt_dtype_name(dtype));

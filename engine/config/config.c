@@ -281,7 +281,7 @@ static int co_optimizer(ds_context *x, ds_draft *d)
     if (!block) {
         block = co_default_optimizer(x);
         rc = !block ? ckpt_fail_memory(x->err)
-                    : ds_note(x, "there is no optimizer block: AdamW with the %s is used",
+                    : ds_note(x, "the optimizer block is missing: AdamW with the %s is used",
                               x->args ? "command line's settings" : "defaults");
     }
     if (rc == CKPT_OK)

@@ -150,11 +150,11 @@ static int fd_unknown(ds_context *x, const ds_block *b, const char *key)
     near = fd_nearest(b, key);
     (void)fd_path(b, key, path);
     if (b->typed)
-        return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is no known key%s%s%s", x->name, path,
-                         near ? ": did you mean " : "", near ? near : "",
+        return ckpt_fail(x->err, CKPT_EUNSUPPORTED, "%s: %s is not a known key%s%s%s", x->name,
+                         path, near ? ": did you mean " : "", near ? near : "",
                          near ? "?" : "; remove it");
     x->loud[x->n_notes] = true;
-    return ds_note(x, "%s is no known key and is ignored%s%s%s", path,
+    return ds_note(x, "%s is not a known key and is ignored%s%s%s", path,
                    near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

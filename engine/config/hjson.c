@@ -167,7 +167,7 @@ static int hj_unicode(hj_text *t, ckpt_bytes *to)
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     if (c >= 0xd800 && c <= 0xdfff)
-        return hj_fail(t, "half a surrogate pair is no character");
+        return hj_fail(t, "half a surrogate pair is not a character");
     return hj_utf8(to, c) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
@@ -622,7 +622,7 @@ static int hj_check_text(const hj_text *t)
     for (size_t i = 0; i < t->n; i += len) {
         len = hj_sequence((const unsigned char *)t->s + i, t->n - i);
         if (len == 0)
-            return hj_fail_at(t, i, "this is no UTF-8 text");
+            return hj_fail_at(t, i, "this is not UTF-8 text");
     }
     return CKPT_OK;
 }

@@ -162,7 +162,7 @@ static const ds_key zero_keys[] = {
     BOOL("round_robin_gradients", c.round_robin),
     BOOL("parameter_alignment", c.aligned),
     OFF_ABOVE("zero_hpz_partition_size", 1,
-              "there is no secondary partition of weights here; set it to 1"),
+              "zerotrain keeps no secondary partition of weights; set it to 1"),
     OFF("zero_quantized_weights", DS_BOOL, quantized),
     OFF("zero_quantized_nontrainable_weights", DS_BOOL, quantized),
     OFF("zero_quantized_gradients", DS_BOOL, quantized),
@@ -252,7 +252,7 @@ static const ds_key checkpoint_keys[] = {
 static const ds_block checkpoint = TABLE("checkpoint", checkpoint_keys, false);
 
 static const ds_key activation_keys[] = {
-    IDLE("partition_activations", DS_BOOL, "there is no model parallelism to split them over"),
+    IDLE("partition_activations", DS_BOOL, "zerotrain has no model parallelism to split them over"),
     IDLE("cpu_checkpointing", DS_BOOL, host_memory),
     IDLE("contiguous_memory_optimization", DS_BOOL, one_path),
     IDLE("number_checkpoints", DS_ANY, "every layer is one"),
@@ -280,7 +280,7 @@ static const ds_block csv_monitor = TABLE("csv_monitor", csv_monitor_keys, true)
 static const char no_monitor[] =
     "this engine sends nothing to a service; tensorboard, csv_monitor and --metrics write files";
 static const char no_profiler[] =
-    "there is no such profiler; --profile, or wall_clock_breakdown, gives times";
+    "zerotrain has no such profiler; --profile, or wall_clock_breakdown, gives times";
 
 static const ds_key file_keys[] = {
     INT("train_batch_size", c.train_batch, 1, TOP),
@@ -305,14 +305,14 @@ static const ds_key file_keys[] = {
     BLOCK("aio", aio),
     BLOCK("checkpoint", checkpoint),
     BLOCK("activation_checkpointing", activation),
-    IDLE("seq_parallel_communication_data_type", DS_ANY, "there is no sequence parallelism"),
+    IDLE("seq_parallel_communication_data_type", DS_ANY, "zerotrain has no sequence parallelism"),
     IDLE("disable_allgather", DS_BOOL, "DeepSpeed reads it and does nothing with it either"),
     IDLE("dump_state", DS_BOOL, "--print-config shows the configuration"),
     IDLE("memory_breakdown", DS_BOOL, "memory is reported with the steps"),
-    IDLE("disable_python_gc", DS_BOOL, "there is no Python here"),
+    IDLE("disable_python_gc", DS_BOOL, "zerotrain runs no Python"),
     IDLE("vocabulary_size", DS_ANY, "the model's own size is used"),
     IDLE("dataloader_drop_last", DS_BOOL, "batches of training are always whole"),
-    IDLE("use_data_before_expert_parallelism", DS_BOOL, "there are no experts"),
+    IDLE("use_data_before_expert_parallelism", DS_BOOL, "zerotrain's models have no experts"),
     IDLE("log_level", DS_ANY, "the command line sets what is printed"),
     IDLE("timers", DS_ANY, "timers cost nothing here"),
     IDLE("pipeline", DS_ANY, "models are not split into pipeline stages"),
@@ -350,7 +350,7 @@ static const ds_key file_keys[] = {
     GONE("sparse_attention", "attention is dense; remove it"),
     GONE("elasticity", "give train_batch_size, train_micro_batch_size_per_gpu or "
                        "gradient_accumulation_steps instead"),
-    GONE("graph_harvesting", "there are no device graphs; remove it"),
+    GONE("graph_harvesting", "zerotrain uses no device graphs; remove it"),
     GONE("curriculum_learning", "samples are drawn plainly; remove it"),
     GONE("progressive_layer_drop", "all layers are trained in every step; remove it"),
 };

@@ -66,7 +66,7 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
         !ckpt_plugin_find(p->handle, "zt_cuda_gpus", &p->gpus) ||
         !ckpt_plugin_find(p->handle, "zt_cuda_device_new", &p->device) ||
         !ckpt_plugin_find(p->handle, "zt_nccl_comm_new", &p->comm))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", CUL_NAME);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of this program", CUL_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s is of interface %d, this program of %d: build both together", CUL_NAME,
@@ -121,7 +121,7 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
 
     memset(uuid, 0, ZT_CUDA_UUID);
     if (rc == CKPT_OK && p->gpus(ordinal, uuid) <= ordinal)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "there is no GPU %d", ordinal);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "this machine has no GPU %d", ordinal);
     return rc;
 }
 

@@ -197,7 +197,7 @@ static int tx_object(tx_source *s, ckpt_value **out, const char *text, size_t n,
     int rc = ckpt_json_parse(out, s->arena, &json, &why);
 
     return rc == CKPT_OK ? rc
-                         : ckpt_fail(err, rc, "%s: line %" PRIu64 " is no object (%s)", s->path,
+                         : ckpt_fail(err, rc, "%s: line %" PRIu64 " is not an object (%s)", s->path,
                                      line, why.text);
 }
 
@@ -215,7 +215,7 @@ static int tx_no_text(const tx_source *s, const ckpt_value *v, uint64_t line, ck
                              "python -m ckpt.tokens tokens of that",
                              s->path, line, talk[i]);
     }
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is no object with a \"text\"",
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is not an object with a \"text\"",
                      s->path, line);
 }
 
@@ -395,7 +395,7 @@ static int tx_read(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     if (strlen(text) != n)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds a NUL, so it is no text", o->path);
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds a NUL, so it is not text", o->path);
     kept = rc == CKPT_OK ? ckpt_arena_copy(s->arena, text, n + 1) : NULL;
     ckpt_free(text);
     if (rc != CKPT_OK)

@@ -178,8 +178,8 @@ static int tk_bin(tk_source *s, const zt_data_opts *o, uint64_t size, ckpt_err *
         return rc;
     if (size % s->width)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: %" PRIu64 " bytes are no whole number of tokens of %u bytes", s->path,
-                         size, s->width);
+                         "%s: %" PRIu64 " bytes are not a whole number of tokens of %u bytes",
+                         s->path, size, s->width);
     s->tokens = size / s->width;
     return CKPT_OK;
 }
@@ -192,7 +192,7 @@ static int tk_layout(tk_source *s, const zt_data_opts *o, ckpt_err *err)
     int rc;
 
     if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return ckpt_fail(err, CKPT_EIO, "%s: is no plain file", s->path);
+        return ckpt_fail(err, CKPT_EIO, "%s: not a plain file", s->path);
     rc = strcmp(o->path + n - 4, ".npy") == 0 ? tk_npy(s, (uint64_t)st.st_size, &row, err)
                                               : tk_bin(s, o, (uint64_t)st.st_size, err);
     if (rc != CKPT_OK)

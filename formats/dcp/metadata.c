@@ -142,7 +142,7 @@ static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckp
     if (!name)
         return dmd_fail(r, "an entry of storage_data has no name", NULL);
     if (!key)
-        return dmd_fail(r, "an offset is no number", name);
+        return dmd_fail(r, "an offset is not a number", name);
     if (list.n == 0)
         return dmd_fail(r, "storage_data does not say where the bytes lie", name);
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -349,7 +349,7 @@ static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
     int rc;
 
     if (key->kind != CKPT_V_STR || v->kind != CKPT_V_OBJECT)
-        return dmd_fail(r, "state_dict_metadata has a member that is no description", NULL);
+        return dmd_fail(r, "state_dict_metadata has a member that is not a description", NULL);
     item.name = key->as.text;
     if (!ckpt_name_ok(item.name.at, item.name.n))
         return dmd_fail(r, "a name that no tensor can have", NULL);
@@ -419,7 +419,7 @@ static int dmd_index_paths(dmd_reader *r, ckpt_index *ix, const ckpt_dict *map)
     for (uint64_t i = 0; i < map->n; i++) {
         const ckpt_value *key = map->at[i].key;
         if (key->kind != CKPT_V_STR || i >= CKPT_INDEX_NONE)
-            return dmd_fail(r, "planner_data has a key that is no name", NULL);
+            return dmd_fail(r, "planner_data has a key that is not a name", NULL);
         uint32_t hash = ckpt_hash_bytes(key->as.text.at, (size_t)key->as.text.n, 0);
         if (!ckpt_index_add(ix, hash, (uint32_t)i))
             return ckpt_fail_memory(r->err);
@@ -468,8 +468,9 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
     ckpt_dict map = ckpt_value_map(planner);
     ckpt_index ix = {0};
     uint64_t n_known = 0;
-    int rc = planner && planner->kind != CKPT_V_DICT ? dmd_fail(r, "planner_data is no dict", NULL)
-                                                     : dmd_index_paths(r, &ix, &map);
+    int rc = planner && planner->kind != CKPT_V_DICT
+                 ? dmd_fail(r, "planner_data is not a dict", NULL)
+                 : dmd_index_paths(r, &ix, &map);
 
     for (size_t i = r->first; rc == CKPT_OK && i < r->out->item.n; i++) {
         ckpt_dcp_item *item = &r->out->item.at[i];

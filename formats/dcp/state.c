@@ -291,9 +291,10 @@ static int dps_flat_groups(dps_maker *m)
         }
         settings = dps_flat_settings(m, all, &i, &name);
         if (!settings || settings->as.map.n == 0)
-            return settings ? ckpt_fail(m->err, CKPT_EFORMAT, "%s: %.200s is no setting of a group",
-                                        m->map->path, key->as.text.at)
-                            : ckpt_fail_memory(m->err);
+            return settings
+                       ? ckpt_fail(m->err, CKPT_EFORMAT, "%s: %.200s is not a setting of a group",
+                                   m->map->path, key->as.text.at)
+                       : ckpt_fail_memory(m->err);
         rc = dps_numbers(m, settings);
         if (rc != CKPT_OK)
             return rc;
@@ -315,7 +316,7 @@ static int dps_groups(dps_maker *m)
     int rc = list ? CKPT_OK : dps_flat_groups(m);
 
     if (list && list->kind != CKPT_V_LIST)
-        return ckpt_fail(m->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list",
+        return ckpt_fail(m->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are not a list",
                          m->map->path);
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < groups.n; i++)
         rc = dps_group(m, groups.at[i]);

@@ -383,7 +383,8 @@ int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *pa
     int rc;
 
     if (!out->groups || out->groups->kind != CKPT_V_LIST)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list", path);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: the optimizer's param_groups are not a list",
+                         path);
     rc = rnm_params(&f);
     if (rc == CKPT_OK)
         rc = rnm_groups(&f);

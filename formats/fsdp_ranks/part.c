@@ -493,7 +493,7 @@ int ckpt_ranks_part_read(ckpt_ranks_part *out, const ckpt_value *v, const ckpt_r
     sharded = class && strcmp(class, "ShardedTensor") == 0;
     if (!class || (!sharded && strcmp(class, "DTensor") != 0))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: %.200s is no tensor, no DTensor and no ShardedTensor", where->file,
+                         "%s: %.200s is not a tensor, DTensor or ShardedTensor", where->file,
                          where->key);
     if (args.n < 3 || args.at[1]->kind != CKPT_V_DTYPE ||
         !rpt_u64s(args.at[2], out->shape, &out->ndim))

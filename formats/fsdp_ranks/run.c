@@ -88,7 +88,8 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
         ckpt_ranks_file one = *file;
         if (dict.at[i].key->kind != CKPT_V_STR)
-            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a key that is no name", file->where.file);
+            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a key that is not a name",
+                             file->where.file);
         one.where.key = dict.at[i].key->as.text.at;
         if (strstr(one.where.key, "_flat_param"))
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -227,7 +228,7 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
         const ckpt_value *kind = dict.at[i].key, *v = dict.at[i].value;
         ckpt_ranks_file one = *file;
         if (kind->kind != CKPT_V_STR || strchr(kind->as.text.at, '/'))
-            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a kind of state that is no name",
+            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a kind of state that is not a name",
                              file->where.file);
         if (v->kind == CKPT_V_NONE)
             continue;

@@ -97,7 +97,7 @@ static int mrg_one(mrg_work *m, uint64_t number, const ckpt_value *v, ckpt_value
     ckpt_text part[2];
     int rc = mrg_parts(v, part) ? mrg_check(m, number, part)
                                 : ckpt_fail(m->w->err, CKPT_EFORMAT,
-                                            "%s/tokenizer.json: merge %" PRIu64 " is no pair",
+                                            "%s/tokenizer.json: merge %" PRIu64 " is not a pair",
                                             m->w->list.folder, number);
 
     if (rc != CKPT_OK)

@@ -301,7 +301,7 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
     int rc = CKPT_OK;
 
     if (!gmx_find(&r, target->mixture, target->dtype))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s is no type of a model in GGUF",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is not a type of a model in GGUF",
                          target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
     *number = (uint64_t)r.mix;
     gmx_facts(&r);

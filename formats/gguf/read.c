@@ -322,7 +322,7 @@ static int grd_alignment(grd_reader *r)
         return CKPT_OK;
     if (k->type != CKPT_KEY_U32 || k->list || k->value->as.i <= 0 ||
         (k->value->as.i & (k->value->as.i - 1)) != 0)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: " CKPT_GGUF_ALIGNMENT " is no power of two",
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: " CKPT_GGUF_ALIGNMENT " is not a power of two",
                          r->io->name);
     r->align = (uint64_t)k->value->as.i;
     return CKPT_OK;

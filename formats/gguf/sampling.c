@@ -63,10 +63,11 @@ int ckpt_gguf_sampling(ckpt_gguf_tokenizer_work *w)
             rc = ckpt_gguf_add(w->to, key, gsa_names[i].type, false, gsa_copy(w->to->arena, v),
                                w->err);
         else
-            rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                               "%s/generation_config.json: %s is no value that %s can hold: left "
-                               "out",
-                               w->list.folder, name, key);
+            rc =
+                ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                              "%s/generation_config.json: %s is not a value that %s can hold: left "
+                              "out",
+                              w->list.folder, name, key);
     }
     return rc;
 }

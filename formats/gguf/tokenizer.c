@@ -95,7 +95,7 @@ static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 static int gtk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text, unsigned type)
 {
     int rc = i < 0 ? ckpt_fail(w->err, CKPT_EFORMAT,
-                               "%s: token '%.80s': its number is no whole number from 0 on",
+                               "%s: token '%.80s': its number is not a whole number from 0 on",
                                w->list.folder, text->at)
                    : gtk_grow(w, (uint64_t)i);
 
@@ -186,7 +186,7 @@ static int gtk_added(ckpt_gguf_tokenizer_work *w)
     const ckpt_seq list = ckpt_value_seq(added);
     int rc = !added || added->kind == CKPT_V_LIST || added->kind == CKPT_V_NONE
                  ? CKPT_OK
-                 : ckpt_fail(w->err, CKPT_EFORMAT, "%s/tokenizer.json: added_tokens is no list",
+                 : ckpt_fail(w->err, CKPT_EFORMAT, "%s/tokenizer.json: added_tokens is not a list",
                              w->list.folder);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++) {
@@ -204,11 +204,11 @@ static int gtk_added(ckpt_gguf_tokenizer_work *w)
 static int gtk_vocabulary(ckpt_gguf_tokenizer_work *w, const ckpt_value *vocab)
 {
     const ckpt_dict all = ckpt_value_map(vocab);
-    int rc =
-        vocab && vocab->kind == CKPT_V_DICT && all.n > 0
-            ? CKPT_OK
-            : ckpt_fail(w->err, CKPT_EFORMAT,
-                        "%s/tokenizer.json: its vocabulary is no dict of tokens", w->list.folder);
+    int rc = vocab && vocab->kind == CKPT_V_DICT && all.n > 0
+                 ? CKPT_OK
+                 : ckpt_fail(w->err, CKPT_EFORMAT,
+                             "%s/tokenizer.json: its vocabulary is not a dict of tokens",
+                             w->list.folder);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
         const ckpt_text *text = &all.at[i].key->as.text;
@@ -345,10 +345,10 @@ static int gtk_lines(ckpt_gguf_tokenizer_work *w)
 
         if (text.n && s[text.n - 1] == '\r')
             text.n--;
-        rc =
-            ckpt_utf8_ok(text.at, text.n)
-                ? gtk_set(w, i, &text, mark ? GTK_CONTROL : 1)
-                : ckpt_fail(w->err, CKPT_EFORMAT, "vocab.txt: line %" PRId64 " is no UTF-8", i + 1);
+        rc = ckpt_utf8_ok(text.at, text.n)
+                 ? gtk_set(w, i, &text, mark ? GTK_CONTROL : 1)
+                 : ckpt_fail(w->err, CKPT_EFORMAT, "vocab.txt: line %" PRId64 " is not UTF-8",
+                             i + 1);
         s = stop ? stop + 1 : end;
     }
     return rc;

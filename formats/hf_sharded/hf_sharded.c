@@ -252,7 +252,7 @@ static int hfs_boxes_by_info(hfs_reader *r, const char *file, const ckpt_map *su
     int rc = CKPT_OK;
 
     if (info->kind != CKPT_V_DICT)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: " CKPT_HFS_INFO " is no JSON object",
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s/%s: " CKPT_HFS_INFO " is not a JSON object",
                          r->list->folder, file);
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
         const ckpt_text name = all.at[i].key->as.text;

@@ -33,7 +33,7 @@ int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckp
     ckpt_seq s = ckpt_value_seq(list);
 
     if (!list || list->kind != CKPT_V_LIST)
-        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are no list",
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: the optimizer's param_groups are not a list",
                          job->map->path);
     for (uint64_t i = 0; i < s.n; i++) {
         double mult = 1, count = step ? *step : -1, lr = -1, own = -2;
@@ -41,7 +41,7 @@ int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckp
         if (!g)
             return ckpt_fail_memory(job->err);
         if (s.at[i]->kind != CKPT_V_DICT)
-            return ckpt_fail(job->err, CKPT_EFORMAT, "%s: a parameter group is no dict",
+            return ckpt_fail(job->err, CKPT_EFORMAT, "%s: a parameter group is not a dict",
                              job->map->path);
         (void)mgg_number(ckpt_value_get(s.at[i], "wd_mult"), &mult);
         (void)mgg_number(ckpt_value_get(s.at[i], "step"), &count);

@@ -124,7 +124,7 @@ static int npy_number(npy_text *t, uint64_t *out)
 
 static int npy_shape(npy_text *t, ckpt_npy *out)
 {
-    int rc = npy_take(t, '(') ? CKPT_OK : npy_bad(t, "has a shape that is no tuple");
+    int rc = npy_take(t, '(') ? CKPT_OK : npy_bad(t, "has a shape that is not a tuple");
 
     while (rc == CKPT_OK && !npy_take(t, ')')) {
         if (out->ndim == CKPT_MAX_DIM)
@@ -134,7 +134,7 @@ static int npy_shape(npy_text *t, ckpt_npy *out)
         if (rc == CKPT_OK && !npy_take(t, ',')) {
             // "(3)" is a number in Python and "(3,)" a tuple; numpy writes the latter
             if (!npy_take(t, ')') || out->ndim == 1)
-                return npy_bad(t, "has a shape that is no tuple");
+                return npy_bad(t, "has a shape that is not a tuple");
             return CKPT_OK;
         }
     }
@@ -206,7 +206,7 @@ static int npy_entry(npy_text *t, ckpt_npy *out, unsigned *seen)
         return npy_bad(t, "has a key twice, or another than descr, fortran_order, shape");
     *seen |= 1u << k;
     if (!npy_take(t, ':'))
-        return npy_bad(t, "is no dict");
+        return npy_bad(t, "is not a dict");
     return k == 0 ? npy_descr(t, out) : k == 1 ? npy_bool(t, &out->fortran) : npy_shape(t, out);
 }
 
@@ -225,12 +225,12 @@ int ckpt_npy_parse(ckpt_npy *out, const uint8_t *head, size_t n, const char *nam
     t.at = (const char *)head + (head[6] == 1 ? 10 : CKPT_NPY_LEAD);
     t.end = (const char *)head + out->n_header;
     if (!npy_take(&t, '{'))
-        return npy_bad(&t, "is no dict");
+        return npy_bad(&t, "is not a dict");
     while (rc == CKPT_OK && !npy_take(&t, '}')) {
         rc = npy_entry(&t, out, &seen);
         if (rc == CKPT_OK && !npy_take(&t, ',')) {
             if (!npy_take(&t, '}'))
-                return npy_bad(&t, "is no dict");
+                return npy_bad(&t, "is not a dict");
             break;
         }
     }

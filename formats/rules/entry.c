@@ -83,7 +83,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
     int64_t *view;
 
     if (!shape || seq.n == 0 || seq.n > CKPT_MAX_DIM)
-        return ue_bad_sub(rule, "its shape is no tuple of 1 to 64 entries", err);
+        return ue_bad_sub(rule, "its shape is not a tuple of 1 to 64 entries", err);
     // Python counts negative axes from the end.
     if (axis < 0)
         axis += (int64_t)seq.n;
@@ -133,9 +133,9 @@ static int ue_sub_width(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
         ue_counts row;
 
         if (!ue_read_counts(&row, arena, seq.at[k]) || row.n != n_ranks)
-            return !row.at
-                       ? ckpt_fail_memory(err)
-                       : ue_bad_sub(rule, "sub_param_shard_widths are no lists of one length", err);
+            return !row.at ? ckpt_fail_memory(err)
+                           : ue_bad_sub(rule, "sub_param_shard_widths are not lists of one length",
+                                        err);
         memcpy(all + k * n_ranks, row.at, n_ranks * sizeof *row.at);
     }
     rule->width = all;
@@ -151,7 +151,7 @@ int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value
     int rc;
 
     if (!dim || !ckpt_value_as_int(dim, &axis))
-        return ue_bad_sub(rule, "its partition_dim is no integer", err);
+        return ue_bad_sub(rule, "its partition_dim is not an integer", err);
     rc = ue_sub_shape(rule, arena, ckpt_value_get(fields, "shape"), axis, err);
     return rc == CKPT_OK && width ? ue_sub_width(rule, arena, width, err) : rc;
 }

@@ -103,7 +103,7 @@ static int ru_add(ckpt_uni_rules *r, ru_list which, const ckpt_value *text, cons
     int rc;
 
     if (text->kind != CKPT_V_STR)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern that is no string", ru_keys[which]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern that is not a string", ru_keys[which]);
     rc = ckpt_uni_patterns_add(r->patterns, text->as.text.at, text->as.text.n, &pattern, err);
     if (rc != CKPT_OK)
         return rc;
@@ -175,7 +175,7 @@ static int ru_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
     if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT)
         return ckpt_fail(err, CKPT_EFORMAT, "affine_map: not a dict");
     if (version && !ckpt_value_as_int(version, &n))
-        return ckpt_fail(err, CKPT_EFORMAT, "affine_map: its version is no integer");
+        return ckpt_fail(err, CKPT_EFORMAT, "affine_map: its version is not an integer");
     if (n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "affine_map: version %" PRId64 "; this program knows version 1", n);

@@ -338,8 +338,8 @@ static int leg_read_system(leg_file *f)
     if (rc == CKPT_OK)
         rc = leg_pickle(f, &system);
     if (rc == CKPT_OK && system.root->kind != CKPT_V_DICT)
-        rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: the third pickle is no description of a machine",
-                       f->io->name);
+        rc = ckpt_fail(f->err, CKPT_EFORMAT,
+                       "%s: the third pickle is not a description of a machine", f->io->name);
     if (rc == CKPT_OK) {
         v = ckpt_value_get(system.root, "little_endian");
         f->big = v && v->kind == CKPT_V_BOOL && v->as.i == 0;

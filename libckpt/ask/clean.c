@@ -240,7 +240,7 @@ static int clean_claim(cleaner *c, clean_entry *e, int top, int *lock)
                    ? CKPT_OK
                    : clean_keep(c, e, "its journal cannot be opened: ", strerror(errno));
     if (fstat(*lock, &held) != 0 || !S_ISREG(held.st_mode))
-        return clean_keep(c, e, "its journal is no file: not made by ckpt", "");
+        return clean_keep(c, e, "its journal is not a file: not made by ckpt", "");
     if (!clean_lock(*lock) || fstatat(top, clean_journal, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
         named.st_ino != held.st_ino || named.st_dev != held.st_dev)
         return clean_keep(c, e, clean_in_use, "");

@@ -60,7 +60,7 @@ static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
     if (!e)
         return dol_bad_pointer(d, run, CKPT_EMISSING, "is missing: a resume would start afresh");
     if (e->is_dir || e->size > DOL_MAX_POINTER)
-        return dol_bad_pointer(d, run, CKPT_EFORMAT, "is no file with the name of a tag");
+        return dol_bad_pointer(d, run, CKPT_EFORMAT, "is not a file that names a tag");
     int rc = ckpt_io_slurp(&text, &n, path, DOL_MAX_POINTER, &local);
     if (rc != CKPT_OK)
         return dol_bad_pointer(d, run, rc, "cannot be read");

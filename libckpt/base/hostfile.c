@@ -88,8 +88,9 @@ static int host_take(host_hosts *list, ckpt_arena *arena, const host_text *line,
     uint64_t total;
 
     if (!host_line(arena, line->at, (size_t)line->n, &host))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: \"%.*s\" is no host; expected: name slots=number",
-                         where, line->n < 60 ? (int)line->n : 60, line->at);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: \"%.*s\" is not a host; expected: name slots=number", where,
+                         line->n < 60 ? (int)line->n : 60, line->at);
     if (!host.name)
         return ckpt_fail_memory(err);
     total = host.n_slots;
@@ -153,7 +154,7 @@ int ckpt_hosts_parse(ckpt_hosts *out, ckpt_arena *arena, const char *text, size_
     rc = host_lines(&list, arena, &all, name, err);
     if (rc == CKPT_OK && list.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT,
-                       "%s: there is no host in it; expected lines of: name "
+                       "%s: it names no host; expected lines of: name "
                        "slots=number",
                        name);
     if (rc == CKPT_OK) {
@@ -236,7 +237,7 @@ static int host_part(const ckpt_hosts *all, host_mark *mark, const char *s, size
     size_t name = colon ? (size_t)(colon - s) : n, i = host_find(all, s, name);
 
     if (i == all->n)
-        return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\" is no host of the hostfile",
+        return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\" is not in the hostfile",
                          name < 80 ? (int)name : 80, s);
     if (!colon) {
         mark[i].named = true;

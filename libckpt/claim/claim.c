@@ -178,7 +178,7 @@ static int cl_other(ckpt_claim_work *w, const ckpt_tensor *t)
         return CKPT_OK;
     w->to->claim.n_left_out++;
     return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                         "left out: %.300s: it is no part of the model, and ranks hold it in "
+                         "left out: %.300s: it is not part of the model, and ranks hold it in "
                          "pieces; ckpt convert keeps it",
                          t->name);
 }

@@ -175,8 +175,9 @@ static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
     int rc = CKPT_OK;
 
     if (o->addend && ckpt_mean_dtype(o->dtype) == CKPT_DTYPE_NONE)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: there is no mean of %s values",
-                         o->name, ckpt_dtype_name(o->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "tensor %s: a mean of %s values cannot be computed", o->name,
+                         ckpt_dtype_name(o->dtype));
     for (const ckpt_tensor *a = o->addend; rc == CKPT_OK && a; a = a->addend) {
         if (a->dtype != o->dtype || !plan_same_shape(o, a))
             return ckpt_fail(err, CKPT_EMISMATCH,
@@ -215,8 +216,9 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
     int rc;
 
     if (!o)
-        return ckpt_fail(err, CKPT_EMISSING, "tensor %s: there is no tensor %s to make it from",
-                         t->name, name);
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "tensor %s: the tensor %s, which it is made of, is missing", t->name,
+                         name);
     p->origin[i] = (ckpt_tensor *)(uintptr_t)o;
     if (!plan_same_shape(t, o))
         return ckpt_fail(err, CKPT_EMISMATCH,

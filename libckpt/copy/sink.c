@@ -429,7 +429,7 @@ int ckpt_sink_note(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ckpt
 {
     for (size_t i = 0; i < n; i++) {
         if (!s || !s->stage || entry[i].file >= s->n)
-            return ckpt_fail(err, CKPT_EIO, "there is no journal for output file %" PRIu32,
+            return ckpt_fail(err, CKPT_EIO, "the journal of output file % is missing" PRIu32,
                              entry[i].file);
     }
     return n > 0 ? ckpt_publish_done(s->stage, entry, n, err) : CKPT_OK;

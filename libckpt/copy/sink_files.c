@@ -351,7 +351,7 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     int rc;
 
     if (i >= s->n)
-        return ckpt_fail(err, CKPT_EUSAGE, "there is no output file %" PRIu32, i);
+        return ckpt_fail(err, CKPT_EUSAGE, "the target has no output file %" PRIu32, i);
     f = &s->file[i];
     if (!ckpt_within(at, n, f->size))
         return ckpt_fail(err, CKPT_EUSAGE,

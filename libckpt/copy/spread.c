@@ -49,7 +49,7 @@ static int spr_counted(const ckpt_team *t, const ckpt_map *to, uint32_t rank, ui
 {
     if (to->ranks % t->n != 0)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: is written for %" PRIu32 " ranks, which are no multiple of %u "
+                         "%s: is written for %" PRIu32 " ranks, which is not a multiple of %u "
                          "processes: start another number, or name the ranks' hosts",
                          to->path, to->ranks, t->n);
     *node = t->node[rank / (to->ranks / t->n)];

@@ -405,7 +405,7 @@ static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint
     if (!ckpt_within(at, n, s->n_bytes) || at % type->bytes || n % type->bytes)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: %" PRIu64 " bytes at offset %" PRIu64
-                         " are no elements of its %" PRIu64 " bytes of %s",
+                         " are not elements of its %" PRIu64 " bytes of %s",
                          s->name ? s->name : "a tensor", n, at, s->n_bytes,
                          ckpt_dtype_name(ckpt_source_dtype(s)));
     in = v->inner;

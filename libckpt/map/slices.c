@@ -463,7 +463,7 @@ static int sl_piece(ckpt_slices *s, const ckpt_slice_set *set, const ckpt_affine
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "tensor '%.200s': a piece of its affine map on rank %" PRIu32
-                     " (from element %" PRIu64 ") is no box of the tensor and of its slice",
+                     " (from element %" PRIu64 ") is not a box of the tensor and of its slice",
                      set->name, p->rank, p->whole_at);
 }
 

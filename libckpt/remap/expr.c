@@ -131,7 +131,7 @@ static const ckpt_value *ex_compute(ex_state *x, char sign, const ckpt_value *a,
     if (!a || !b || x->rc != CKPT_OK)
         return NULL;
     if (!ex_number(a, &p) || !ex_number(b, &q))
-        return ex_fail(x, "arithmetic on what is no number");
+        return ex_fail(x, "arithmetic on a value that is not a number");
     if (a->kind != CKPT_V_FLOAT && b->kind != CKPT_V_FLOAT &&
         ex_integers(sign, a->as.i, b->as.i, &n))
         return ex_made(x, ckpt_value_int(x->arena, n));
@@ -195,7 +195,7 @@ static const ckpt_value *ex_round(ex_state *x, const ckpt_value *v, bool up)
     if (v->kind == CKPT_V_INT)
         return v;
     if (!ex_number(v, &d) || !(fabs(d) < 9e15))
-        return ex_fail(x, "rounding what is no number");
+        return ex_fail(x, "rounding a value that is not a number");
     return ex_made(x, ckpt_value_int(x->arena, (int64_t)(up ? ceil(d) : floor(d))));
 }
 
@@ -629,8 +629,9 @@ int ckpt_rm_size_of(const ckpt_rm_facts *f, uint32_t name, uint64_t *out, ckpt_e
     if (rc != CKPT_OK || !v)
         return rc;
     if (v->kind != CKPT_V_INT || v->as.i < 0 || v->as.i > INT64_C(1) << 48)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is no whole number of elements",
-                         f->r->name, line->line, f->r->names.at[name]);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s:%u: the size %.60s is not a whole number of elements", f->r->name,
+                         line->line, f->r->names.at[name]);
     *out = (uint64_t)v->as.i;
     return CKPT_OK;
 }

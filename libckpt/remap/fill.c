@@ -51,7 +51,7 @@ static int fill_element(float *out, const ckpt_rm_facts *f, const ckpt_rm_rule *
     else if (v && v->kind == CKPT_V_FLOAT && fabs(v->as.f) <= 3.4028234663852886e38)
         *out = (float)v->as.f;
     else
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: element %" PRIu64 " of '%.100s' is no number",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: element %" PRIu64 " of '%.100s' is not a number",
                          f->r->name, rule->line, i, rule->term[0].at[0].text);
     return CKPT_OK;
 }

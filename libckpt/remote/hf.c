@@ -96,7 +96,7 @@ static int hub_key(ckpt_site *s, ckpt_err *err)
     s->key.help = token
                       ? "the token that was sent (HF_TOKEN, or of huggingface-cli login) does not "
                         "allow it: accept the model's terms on its page, or use another one"
-                      : "there is no such repository, or it is private or gated: set HF_TOKEN, or "
+                      : "no such repository exists, or it is private or gated: set HF_TOKEN, or "
                         "run huggingface-cli login";
     for (const char *p = token; rc == CKPT_OK && p && *p; p++) {
         if (*p < 0x21 || *p > 0x7e)
@@ -223,7 +223,7 @@ static int hub_page(ckpt_site *s, const char *url, char next[CKPT_FETCH_URL], ck
     int rc = arena ? hub_ask(&page, arena, s, url, next, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && page->kind != CKPT_V_LIST)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's listing is no list", s->root);
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's listing is not a list", s->root);
     for (uint64_t i = 0; rc == CKPT_OK && i < page->as.seq.n; i++)
         rc = hub_entry(s, page->as.seq.at[i], err);
     ckpt_arena_free(arena);

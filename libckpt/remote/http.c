@@ -50,7 +50,7 @@ static int htp_header(const char **header, const char *said, const char *address
     *header = ours ? line : NULL;
     if (!strchr(line, ':') || strpbrk(line, "\r\n") || strcspn(line, " ") < strcspn(line, ":"))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "CKPT_HTTP_HEADER is no line like \"Name: value\" or "
+                         "CKPT_HTTP_HEADER is not a line like \"Name: value\" or "
                          "\"https://HOST Name: value\"");
     return CKPT_OK;
 }

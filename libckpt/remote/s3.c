@@ -176,7 +176,7 @@ static int aws_entry(aws_page *p, ckpt_err *err)
     if (p->n_keys != 1 || p->n_sizes != 1)
         return aws_wrong(p, "an entry without one key and one size", err);
     if (digits == 0 || digits > 18 || strspn(p->size, "0123456789") != digits)
-        return aws_wrong(p, "an entry whose size is no number", err);
+        return aws_wrong(p, "an entry whose size is not a number", err);
     for (const char *d = p->size; *d; d++)
         size = size * 10 + (uint64_t)(*d - '0');
     if (strncmp(p->key, p->site->more, n_prefix) != 0)
@@ -193,11 +193,11 @@ static int aws_end(void *ctx, unsigned depth, const char *name, const char *text
     if (depth == 3 && strcmp(name, "Key") == 0) {
         p->n_keys++;
         if (!aws_keep(p->key, sizeof p->key, text))
-            return aws_wrong(p, "a key that is no text, or too long", err);
+            return aws_wrong(p, "a key that is not text, or too long", err);
     } else if (depth == 3 && strcmp(name, "Size") == 0) {
         p->n_sizes++;
         if (!aws_keep(p->size, sizeof p->size, text))
-            return aws_wrong(p, "an entry whose size is no number", err);
+            return aws_wrong(p, "an entry whose size is not a number", err);
     } else if (depth == 2) {
         if (strcmp(name, "Contents") == 0)
             rc = aws_entry(p, err);
@@ -209,7 +209,7 @@ static int aws_end(void *ctx, unsigned depth, const char *name, const char *text
                 rc = aws_wrong(p, "an IsTruncated that is neither true nor false", err);
         } else if (strcmp(name, "NextContinuationToken") == 0 &&
                    !aws_keep(p->token, sizeof p->token, text)) {
-            rc = aws_wrong(p, "a continuation that is no text, or too long", err);
+            rc = aws_wrong(p, "a continuation that is not text, or too long", err);
         }
     } else if (depth == 1) {
         p->root = strcmp(name, "ListBucketResult") == 0;

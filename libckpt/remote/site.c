@@ -126,8 +126,8 @@ int ckpt_site_add(ckpt_site *s, const char *name, uint64_t size, ckpt_err *err)
 
     if (!sfl_name_ok(name))
         return ckpt_fail(err, CKPT_EUNSAFE,
-                         "%s: lists a file '%.100s', which is no plain path in its folder", s->root,
-                         name);
+                         "%s: lists a file '%.100s', which is not a plain path in its folder",
+                         s->root, name);
     if (ckpt_site_count(s, err) != CKPT_OK)
         return CKPT_ELIMIT;
     f = ckpt_vec_push(&s->files);

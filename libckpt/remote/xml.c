@@ -83,7 +83,7 @@ static int xml_add_code(xml_reader *x, uint32_t c)
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
     if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return xml_wrong(x, "a number that is no character");
+        return xml_wrong(x, "a number that is not a character");
     for (size_t i = n; i > 1; i--, c >>= 6)
         utf8[i - 1] = (char)(0x80 | (c & 0x3f));
     utf8[0] = (char)(n == 1 ? c : c | (0xf00u >> n & 0xffu));
@@ -104,7 +104,7 @@ static int xml_number(xml_reader *x)
                                             : 99;
 
         if (v >= base || n >= 8)
-            return xml_wrong(x, "a number that is no character");
+            return xml_wrong(x, "a number that is not a character");
         c = c * base + v;
     }
     if (x->at == x->end || n == 0)

@@ -266,10 +266,11 @@ static int fr_order(fr_maker *m, const char **how)
         return fr_stored(m);
     const char *path = m->map->path, *type = m->map->known.model_type;
     if (odd)
-        return ckpt_fail(m->err, CKPT_EUSAGE,
-                         "%.100s: the order of its parameters is not known: %.80s is no parameter "
-                         "of a plain model of type %.40s" CKPT_ORDER_HELP,
-                         path, odd->name, type);
+        return ckpt_fail(
+            m->err, CKPT_EUSAGE,
+            "%.100s: the order of its parameters is not known: %.80s is not a parameter "
+            "of a plain model of type %.40s" CKPT_ORDER_HELP,
+            path, odd->name, type);
     return ckpt_fail(
         m->err, CKPT_EUSAGE,
         "%.100s: the order of its parameters is not known: %s, and %s%.40s" CKPT_ORDER_HELP, path,

@@ -145,7 +145,7 @@ class Checks:
         """--slots, which the launcher makes of --include: each rank takes the GPU of its number, or says that there is none."""
         problems = []
         training.ENV['FAR_DEVICE_GPUS'] = '0xa'  # 1 and 3 of four
-        for slots, said in (('1,3', ''), ('3,1', ''), ('1,2', 'there is no GPU 2'), ('1,4', 'slot 4 of rank 1'), ('1', 'no number for rank 1'),
+        for slots, said in (('1,3', ''), ('3,1', ''), ('1,2', 'this machine has no GPU 2'), ('1,4', 'slot 4 of rank 1'), ('1', 'no number for rank 1'),
                             ('1,x', 'no number for rank 1')):
             status, _, err = self.w.run(2, ['--deepspeed_config', self.w.write('ds.json', ds_config(2, 2)), '--model', self.models['gpt2'],
                                             '--data', self.data, '--max-steps', 1, '--device', 'cuda', '--slots', slots])

@@ -448,7 +448,7 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
 
     (void)deterministic;
     if (ordinal < 0 || ordinal > 30 || !(fr_gpus() >> ordinal & 1))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "there is no GPU %d", ordinal);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "this machine has no GPU %d", ordinal);
     f = ckpt_alloc(sizeof *f);
     if (!f)
         return ckpt_fail_memory(err);

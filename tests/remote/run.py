@@ -743,7 +743,7 @@ def case_header(c):
         c.refused('is of another host.*https://HOST Name: value', 'diff', a.url + '/m.safetensors', b.url + '/m.safetensors',
                   env={'CKPT_HTTP_HEADER': 'Authorization: Bearer me'}, status=7)
     for said in ('no line', 'https://host', 'https://host name', 'two words: x'):
-        c.refused('CKPT_HTTP_HEADER is no line', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_HTTP_HEADER': said}, status=2)
+        c.refused('CKPT_HTTP_HEADER is not a line', 'ls', 'http://127.0.0.1:1/x.pt', env={'CKPT_HTTP_HEADER': said}, status=2)
     # away and back again: the other host has chosen what is asked for
     with Server({'/secret.safetensors': data}) as near, Server() as far:
         far.fault = lambda p, n, h: h.send(302, b'', [('Location', near.url + '/secret.safetensors')]) or True

@@ -132,7 +132,8 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
 
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &adapter.weight) ||
             adapter.weight == 0)
-            return fail(err, CKPT_EUSAGE, "--adapter: '%s' is no FOLDER:WEIGHT", a->adapters.at[i]);
+            return fail(err, CKPT_EUSAGE, "--adapter: '%s' is not FOLDER:WEIGHT",
+                        a->adapters.at[i]);
         // adapters use the names in memory, which the hub's files may not have
         if (!renamed && hub_misses(map, path))
             rc = hub_rename(map, a, HUB_TO_MEMORY, &renamed, err);

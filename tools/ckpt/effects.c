@@ -83,16 +83,16 @@ static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map,
 void effects_of_source(const cli_args *a, const ckpt_map *map)
 {
     static const effect option[] = {
-        {AT(open.with_optimizer), CKPT_TOOK_STATE, "there is no optimizer state"},
-        {AT(all), CKPT_TOOK_STATE, "there is no optimizer state"},
+        {AT(open.with_optimizer), CKPT_TOOK_STATE, "the source has no optimizer state"},
+        {AT(all), CKPT_TOOK_STATE, "the source has no optimizer state"},
         {AT(open.no_frozen), CKPT_TOOK_FROZEN, "no parameter is known to be frozen"},
         {AT(open.keep_slices), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
         {AT(join), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
         {AT(slice_rules), CKPT_TOOK_RULES, "no slices are joined"},
-        {AT(as_file), CKPT_TOOK_WHOLE, "this is no shard of several files"},
+        {AT(as_file), CKPT_TOOK_WHOLE, "the source is not a shard of several files"},
         {AT(open.ignore_copies), CKPT_TOOK_COPIES, "no copies are kept beside fp32 masters"},
         {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
-        {AT(keep_names), CKPT_TOOK_NAMES, "there is no prefix of a wrapper to keep"},
+        {AT(keep_names), CKPT_TOOK_NAMES, "the names have no wrapper prefix to keep"},
         {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
         {0},
     };

@@ -55,8 +55,8 @@ static int maps_print(const cli_maps *maps, const char *name, ckpt_err *err)
         out_lines(maps->at[i].text);
     }
     if (n == 0)
-        return fail(err, CKPT_EUSAGE,
-                    "there is no layout map %s; `ckpt maps` lists those there are", name);
+        return fail(err, CKPT_EUSAGE, "unknown layout map %s; `ckpt maps` lists the known ones",
+                    name);
     return CKPT_OK;
 }
 

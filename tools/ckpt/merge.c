@@ -152,7 +152,7 @@ static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err
 
     for (int i = 0; i < a->n_operands; i++) {
         if (!word_weighted(path, sizeof path, a->operand[i], &weight))
-            return fail(err, CKPT_EUSAGE, "'%s' is no PATH:WEIGHT", a->operand[i]);
+            return fail(err, CKPT_EUSAGE, "'%s' is not PATH:WEIGHT", a->operand[i]);
         merge_add(models, path, weight, -1);
     }
     return CKPT_OK;

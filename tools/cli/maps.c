@@ -236,8 +236,8 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
         known++;
     }
     if (known == 0)
-        return fail(err, CKPT_EUSAGE,
-                    "there is no layout map %s:%s; `ckpt maps` lists those there are", from, to);
+        return fail(err, CKPT_EUSAGE, "unknown layout map %s:%s; `ckpt maps` lists the known ones",
+                    from, to);
     return fail(err, CKPT_EUSAGE,
                 "%s: none of the maps %s:%s is for this architecture (%s); --config names its "
                 "config.json, --map FILE one's own map",

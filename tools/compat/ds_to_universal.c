@@ -70,7 +70,7 @@ static int uni_check(cli_args *a, ckpt_err *err)
     // the script overwrites the output; ckpt does so only when the new one is complete
     a->run.force = true;
     if (a->keep_temp && !a->quiet)
-        say_note("--keep_temp_folder: nothing is kept, because there is no temporary folder");
+        say_note("--keep_temp_folder: nothing is kept: no temporary folder exists");
     return CKPT_OK;
 }
 

@@ -78,7 +78,7 @@ static int mtr_empty(const char *dir, ckpt_err *err)
                     dir, dir);
     if (!d)
         return fail(err, errno == ENOTDIR ? CKPT_EUSAGE : CKPT_EIO, "%s: %s", dir,
-                    errno == ENOTDIR ? "is no folder" : strerror(errno));
+                    errno == ENOTDIR ? "is not a folder" : strerror(errno));
     while (empty && (e = readdir(d)))
         empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
     (void)closedir(d);

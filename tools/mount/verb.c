@@ -57,7 +57,7 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
                        : CKPT_OK;
     if (a->name &&
         (!*a->name || strchr(a->name, '/') || a->name[0] == '.' || strlen(a->name) >= MNT_NAME))
-        return fail(err, CKPT_EUSAGE, "--name: '%s' is no name of a file", a->name);
+        return fail(err, CKPT_EUSAGE, "--name: '%s' is not a file name", a->name);
     (void)snprintf(name, MNT_NAME, "%s", a->name ? a->name : "model");
     if (!a->name && f->suffixes)
         (void)snprintf(name + strlen(name), MNT_NAME - strlen(name), "%.*s",

@@ -235,7 +235,7 @@ static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *er
                     why);
     if (!ckpt_plugin_find(plugin, MAIL_OPEN, start) ||
         !ckpt_plugin_find(plugin, MAIL_CLOSE, &ranks_it.close))
-        return fail(err, CKPT_EUNSUPPORTED, "%s is no plugin of this program", MAIL_PLUGIN);
+        return fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of this program", MAIL_PLUGIN);
     return CKPT_OK;
 }
 

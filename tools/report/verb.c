@@ -281,7 +281,7 @@ static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *
     if (rc == CKPT_OK && (shows & SHOWS_TENSORS))
         rc = verb_open(r, a, trouble);
     else if (rc == CKPT_OK && (shows & SHOWS_TAGS) && r->run.n == 0)
-        return fail(err, CKPT_EMISSING, "%s: there are no checkpoints of a run here",
+        return fail(err, CKPT_EMISSING, "%s: no checkpoints of a run were found here",
                     a->operand[0]);
     if (rc == CKPT_OK && (shows & SHOWS_CURVES))
         rc = verb_curves(r, a, err);

@@ -171,7 +171,7 @@ static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair,
             return rc;
     }
     if (!o || o->kind == CLI_MORE)
-        return ckpt_fail(err, CKPT_EUSAGE, "there is no option '%s'", pair->key->as.text.at);
+        return ckpt_fail(err, CKPT_EUSAGE, "unknown option '%s'", pair->key->as.text.at);
     if (v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && !v->as.i && flag))
         return CKPT_OK;
     if (flag ? v->kind != CKPT_V_BOOL : v->kind == CKPT_V_BOOL)

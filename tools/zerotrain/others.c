@@ -81,7 +81,7 @@ static const ow_name ow_names[] = {
      "checkpoint.use_node_local_storage of the configuration says it"},
     {"use_cpu", OW_TRUE, NULL, NULL},
     {"no_cuda", OW_TRUE, NULL, NULL},
-    {"torch_compile", OW_TRUE, NULL, "there is no torch"},
+    {"torch_compile", OW_TRUE, NULL, "zerotrain does not use torch"},
     {"dataloader_num_workers", OW_VALUE, NULL, NULL},
     {"dataloader_pin_memory", OW_TRUE, NULL, NULL},
     {"preprocessing_num_workers", OW_VALUE, NULL, NULL},

@@ -87,7 +87,7 @@ static int dse_take(void *ctx, ckpt_ds_shard *s)
             continue;
         if (!ckpt_ds_expert_number(key->as.text.at, &at, &n, &number) || number != s->rank)
             return ckpt_ds_problem(t->job, CKPT_EMISMATCH,
-                                   "%s: holds %.200s, which is no parameter of expert %" PRIu32,
+                                   "%s: holds %.200s, which is not a parameter of expert %" PRIu32,
                                    s->path, key->as.text.at, s->rank);
         ckpt_pair *p = ckpt_vec_push(&t->pairs);
         if (!p)

@@ -264,7 +264,7 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     if (how->world % lanes)
         return ckpt_fail(job->err, job->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "experts are cut over %" PRIu32 " ranks, and %" PRIu32
-                         " is no multiple of that: choose a world size that is",
+                         " is not a multiple of that: choose a world size that is",
                          lanes, how->world);
     if (how->round_robin && !order)
         return ckpt_fail_memory(job->err);

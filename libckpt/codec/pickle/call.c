@@ -437,7 +437,7 @@ static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckp
     if (args->kind != CKPT_V_TUPLE)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
     if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE && !ca_is_callable(p, callee))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls something that is no class or function");
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls something that is not a class or function");
     int rc = ca_check_library(p, callee, &args->as.seq);
 
     return rc == CKPT_OK ? ca_check_operator(p, callee, &args->as.seq) : rc;
@@ -504,7 +504,8 @@ int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args
         return ckpt_pk_call(p, out, cls, args);
     if (cls->kind != CKPT_V_OBJECT && id != CKPT_NAME_OPAQUE && id != CKPT_NAME_PARTIAL &&
         id != CKPT_NAME_DATA && id != CKPT_NAME_DATA_MAP && id != CKPT_NAME_DATA_SEQ)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "makes an object of %.*s, which is no class for that",
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "makes an object of %.*s, which is not a class for data",
                             ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
     if (kwargs && kwargs->kind != CKPT_V_DICT)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "named arguments that are not a dict");

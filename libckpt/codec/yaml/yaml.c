@@ -79,7 +79,7 @@ static int yml_place(yml_reader *r, ckpt_value *v, const yaml_mark_t *at)
         return fits ? CKPT_OK : ckpt_fail_memory(r->err);
     }
     if (v->kind != CKPT_V_STR)
-        return yml_bad(r, CKPT_EFORMAT, at, "a key that is no text");
+        return yml_bad(r, CKPT_EFORMAT, at, "a key that is not text");
     return yml_key(r, f, v, at);
 }
 

@@ -8,5 +8,5 @@ n=$(printf '%s' "$header" | wc -c)
 ckpt ls t.safetensors
 ckpt ls --json t.safetensors | grep '"name"'
 ckpt cat t.safetensors "$(printf "$name")" --json | grep '"name"'
-# what is no UTF-8 in a path is shown byte by byte
+# what is not UTF-8 in a path is shown byte by byte
 ckpt info "$(printf 'no\233where')"

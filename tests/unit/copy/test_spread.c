@@ -153,8 +153,8 @@ static void what_does_not_fit(void **state)
         size_t n_places;
         const char *text;
     } cases[] = {
-        {6, 4, 0, "are no multiple of 4 processes"},
-        {2, 4, 0, "are no multiple of 4 processes"},
+        {6, 4, 0, "is not a multiple of 4 processes"},
+        {2, 4, 0, "is not a multiple of 4 processes"},
         {4, 4, 3, "the hosts have 3"},
         {4, 4, 6, "the hosts have 6"},
     };

@@ -218,17 +218,17 @@ static void odd_tensors(void **state)
     (void)state;
     add_all(map, "transformer.wte.weight transformer.adapter.weight");
     assert_int_equal(ckpt_map_fact(map, NULL, "model type", "gpt2"), CKPT_OK);
-    refused(map, &zero, CKPT_EUSAGE, "transformer.adapter.weight is no parameter");
+    refused(map, &zero, CKPT_EUSAGE, "transformer.adapter.weight is not a parameter");
     ckpt_map_free(map);
     map = make("safetensors");
     add_all(map, "transformer.wte.weight wte.weight");
     assert_int_equal(ckpt_map_fact(map, NULL, "model type", "gpt2"), CKPT_OK);
-    refused(map, &zero, CKPT_EUSAGE, "wte.weight is no parameter");
+    refused(map, &zero, CKPT_EUSAGE, "wte.weight is not a parameter");
     ckpt_map_free(map);
     map = make("safetensors");
     add_all(map, "transformer.h.01.ln_1.weight transformer.wte.weight");
     assert_int_equal(ckpt_map_fact(map, NULL, "model type", "gpt2"), CKPT_OK);
-    refused(map, &zero, CKPT_EUSAGE, "h.01.ln_1.weight is no parameter");
+    refused(map, &zero, CKPT_EUSAGE, "h.01.ln_1.weight is not a parameter");
     ckpt_map_free(map);
 }
 

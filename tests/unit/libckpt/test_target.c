@@ -51,9 +51,9 @@ static void test_dtypes(void **state)
         }
     }
     t.dtype = (ckpt_dtype)999;
-    refused(&t, "999 is no dtype");
+    refused(&t, "999 is not a dtype");
     t.dtype = (ckpt_dtype)-1;
-    refused(&t, "-1 is no dtype");
+    refused(&t, "-1 is not a dtype");
     t.dtype = CKPT_I8;
     refused(&t, "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, not as I8");
     assert_false(ckpt_dtype_converts((ckpt_dtype)999, (ckpt_dtype)999));

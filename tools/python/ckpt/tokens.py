@@ -80,7 +80,7 @@ def documents(path: str, field: str, lines: bool) -> Iterator[str]:
     except OSError as x:
         raise Wrong('%s: %s' % (path, x.strerror)) from None
     except UnicodeDecodeError as x:
-        raise Wrong('%s: is no UTF-8: byte %d' % (path, x.start)) from None
+        raise Wrong('%s: is not UTF-8: byte %d' % (path, x.start)) from None
 
 
 def member(path: str, number: int, line: str, field: str) -> str:

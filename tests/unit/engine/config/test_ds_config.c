@@ -472,7 +472,7 @@ static void check_print(ckpt_value *json, int world)
     text = printed(&c);
     again = accepted(text, NULL, world);
     for (size_t i = 0; again.notes[i] != NULL; i++) {
-        if (strstr(again.notes[i], "is no known key"))
+        if (strstr(again.notes[i], "is not a known key"))
             fail_msg("%s in %s", again.notes[i], text);
     }
     assert_string_equal(printed(&again), text);

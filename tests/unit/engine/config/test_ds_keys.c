@@ -217,9 +217,9 @@ static void no_key_is_ignored_silently(void **state)
     check_block(&ds_file);
     c = accepted("{train_batch_size: 2, gradient_cliping: 1, no_such: 2, aio: {thread_count: 1}}",
                  NULL, 2);
-    assert_true(noted(&c, "gradient_cliping is no known key"));
+    assert_true(noted(&c, "gradient_cliping is not a known key"));
     assert_true(noted(&c, "did you mean gradient_clipping?"));
-    assert_true(noted(&c, "no_such is no known key"));
+    assert_true(noted(&c, "no_such is not a known key"));
     assert_true(noted(&c, "aio.thread_count"));
     refused("{train_batch_size: 2, zero_optimization: {stagee: 1}}", CKPT_EUNSUPPORTED,
             "zero_optimization.stagee|did you mean stage?");
