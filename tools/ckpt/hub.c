@@ -109,7 +109,7 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     return !live ? HUB_NONE : base ? HUB_WITH_BASE : HUB_ALONE;
 }
 
-/* The first folder that has the names of the hub, or NULL. */
+/* Find the first model folder that has the hub's names; NULL: none. */
 static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **out, ckpt_err *err)
 {
     bool in_memory = true;
@@ -125,7 +125,7 @@ static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **ou
     return rc;
 }
 
-/* True if a model has no name that the folder lacks. */
+/* True if the folder has all names of the model. */
 static bool hn_meets(const ckpt_map *map, const ckpt_map *folder)
 {
     bool meets = true;
@@ -146,7 +146,7 @@ int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_e
 
         if (maps[i] == folder || hn_meets(maps[i], folder))
             continue;
-        // a run does not say which model it holds
+        // a run has no model configuration, which the table needs, so use the folder's
         if (!own)
             rc = ckpt_map_set_model_folder(maps[i], ckpt_map_path(folder), err);
         if (rc == CKPT_OK)

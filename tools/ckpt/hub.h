@@ -38,8 +38,8 @@ typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
 hub_adapter hub_adapter_of(const ckpt_map *map);
 
 /*
- * Give n models the names of the hub if one of them is a folder that has these; *n_did: how many
- * got other names.  Models that all have names of memory keep them.
+ * If one of n models is a folder with the hub's names, give the others the hub's names too; *n_did:
+ * the number of renamed models.  If all models have the names in memory, nothing changes.
  */
 int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err);
 

@@ -190,7 +190,7 @@ static int merge_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A run has the names of the model in memory: beside a hub's folder it gets those of the hub. */
+/* Give all models the hub's names if one model has them, because a run has the names in memory. */
 static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err)
 {
     cli_args *a = ctx;
@@ -202,7 +202,7 @@ static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *e
     return rc;
 }
 
-/* Names of memory that all models have become the hub's in a folder for it. */
+/* Give names in memory, which all models had, the hub's form if the target is a model folder. */
 static int merge_hub(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     const char *layout = maps_default(a->target.format, a->target.path);

@@ -21,7 +21,8 @@ static int reshard_run(cli_args *a, ckpt_err *err)
                     cli_formats(list, CKPT_MAKES_TENSORS), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
-    // only data-parallel ranks change; tensor, pipeline and expert ranks stay
+    // keep the slices of model-parallel ranks, because only data-parallel ranks and AutoEP's
+    // expert-parallel ranks change
     a->open.keep_slices =
         !a->join && !a->map && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
