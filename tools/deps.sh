@@ -1,20 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Install the Debian packages that building and testing need and that are missing.
+# Install the missing Debian packages for building and testing.
 #
 #   sh tools/deps.sh ckpt | build | demo | check | lint | gpu | fuzz | interop | examples | packages | cross ...
 #
-# Any number of these words; also report: a browser for the tests of `ckpt report`.
+# The arguments are names of sets, in any number.  The set report has a browser for the tests of `ckpt report`.
 #
-# Says what it installs before it does so; uses sudo when it is not run as root; does nothing, silently,
-# when nothing is missing.
+# The script prints the names of the packages before it installs them.  It uses sudo if it does not run as root.  If no
+# package is missing, it does nothing and prints nothing.
 set -eu
 
-# matrix products: oneDNN where Debian's has code for the processor
+# library for matrix products: oneDNN only on x86_64, because Debian's oneDNN has fast code for that processor only
 sgemm=libopenblas-pthread-dev
 [ "$(uname -m)" != x86_64 ] || sgemm=libdnnl-dev
 
-# what `make ckpt` needs
+# packages for `make ckpt`
 ckpt="gcc libc6-dev make libdeflate-dev zlib1g-dev libzip-dev libssl-dev libcjson-dev libpcre2-dev libyaml-dev"
 
 packages=
@@ -56,7 +56,7 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
 fi
 echo "installing Debian packages:$missing"
-# Another apt-get may be running (a machine that has just started updates itself): wait for it, ten minutes at most.
+# Wait at most ten minutes for another apt-get, because a machine may update itself after it has started.
 tries=0
 until out=$($as_root apt-get update -qq 2>&1); do
     case $out in

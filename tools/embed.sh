@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Make C of texts: the layout maps that the program knows by name, so that it needs no files beside it.
+# Convert the layout maps to C strings, so that the program has them built in and needs no other files.
 #
-#   embed.sh FILE.map... > maps.c      what tools/cli/maps.h declares as maps_builtin
+#   embed.sh FILE.map... > maps.c      defines maps_builtin, which tools/cli/maps.h declares
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -12,7 +12,7 @@ echo '#include "tools/cli/maps.h"'
 echo 'const maps_text maps_builtin[] = {'
 for file in "$@"; do
     printf '{"%s",\n' "${file##*/}"
-    # two question marks may begin a trigraph
+    # escape question marks, because two of them may begin a trigraph
     sed 's/\\/\\\\/g; s/"/\\"/g; s/?/\\?/g; s/	/\\t/g; s/.*/"&\\n"/' "$file"
     echo '},'
 done

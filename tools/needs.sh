@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Name the development files that building needs and that are not there.
+# Print the names of the development files that the build needs and that are not installed.
 #
 #   CC=cc MPI="-lmpi" SGEMM=dnnl|openblas sh tools/needs.sh ckpt|build
 #
-# ckpt is for the checkpoint tools and libckpt alone, build for zerotrain as well (the sets of deps.sh).
-# MPI is what pkg-config says of ompi-c: without it zerotrain is built for one process, which is told.
+# ckpt is for the checkpoint tools and libckpt only, build for zerotrain too (the sets of deps.sh).
+# MPI is the output of pkg-config for ompi-c.  If it is empty, the script reports that zerotrain is built for one process.
 set -u
 CC=${CC:-cc}
 set=${1:-build}

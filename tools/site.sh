@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The manual pages as a small site of static pages: one for each, an index, a style sheet; no scripts.
+# Make a site of static pages from the manual pages: one page for each, an index, a style sheet; no scripts.
 #
-#   site.sh FOLDER        from the root of the sources; needs mandoc
+#   site.sh FOLDER        in the root folder of the source; needs mandoc
 set -eu
 to=$1
 command -v mandoc >/dev/null 2>&1 || {
@@ -36,7 +36,7 @@ a:focus-visible { outline: 2px solid var(--link); }
 @media print { nav { display: none; } }
 END
 
-# name and section of a page, and whether we have it
+# page_of FILE: print the page's name and section
 page_of() {
     base=${1##*/}
     echo "${base%.*} ${base##*.}"
@@ -46,12 +46,12 @@ for page in man/*.[0-9]; do
     name=$(page_of "$page")
     out=$to/${name% *}.${name#* }.html
     mandoc -T html -O "style=style.css,man=%N.%S.html" "$page" >"$out.part"
-    # pages of other programs are not here: their names stay, their links go
+    # remove the links to pages of other programs, because the site does not have them
     sed -n 's/.*href="\([^"#:]*\.[0-9]\)\.html".*/\1/p' "$out.part" | sort -u >"$out.links"
     while read -r link; do
         [ -e "man/$link" ] || printf 's|<a class="Xr" href="%s.html"\\([^>]*\\)>\\([^<]*\\)</a>|\\2|g\n' "$link"
     done <"$out.links" >"$out.sed"
-    # what a page calls a section of ckpt(1)
+    # link a section that only ckpt(1) has to the page of ckpt(1)
     for id in $(sed -n 's/.*href="#\([^"]*\)".*/\1/p' "$out.part" | sort -u); do
         grep -q "id=\"$id\"" "$out.part" || echo "s|href=\"#$id\"|href=\"ckpt.1.html#$id\"|g" >>"$out.sed"
     done
@@ -59,7 +59,7 @@ for page in man/*.[0-9]; do
     rm -f "$out.part" "$out.links" "$out.sed"
 done
 
-# a list of pages with their one-line descriptions
+# list TITLE PAGE...: print a list of pages with their one-line descriptions
 list() {
     echo "<h1>$1</h1>"
     echo "<ul>"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages, built in a copy of the source: build/deb/ckpt-VERSION; they come to OUT.
+# Build the Debian packages in a copy of the source, build/deb/ckpt-VERSION, and copy them to OUT.
 #
 #   deb.sh VERSION OUT
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Print the time that files in packages have, in seconds since 1970: SOURCE_DATE_EPOCH, else that of the last commit, else that
-# of CHANGELOG.md, whose time source.sh sets.
+# Print the modification time for files in packages, in seconds since 1970: SOURCE_DATE_EPOCH, else the time of the last
+# commit, else the time of CHANGELOG.md, which source.sh has set.
 cd "$(dirname "$0")/../.." || exit 1
 if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
     echo "$SOURCE_DATE_EPOCH"

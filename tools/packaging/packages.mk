@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is given to others, in dist/.  Part of the Makefile, which says what a target is for.
+# Targets that make the packages in dist/.  The Makefile includes this file; `make help` describes the targets.
 
-# The architecture that a package is for, by Debian's names, and the Debian that a static program is linked with.
+# The architecture of a package, by Debian's name, and the Debian release with which a static program is linked.
 ARCH     ?= $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
 DEBIAN   ?= bookworm
 TRIPLET   = $(if $(filter arm64,$(ARCH)),aarch64,x86_64)-linux-gnu
-# the time that files in packages have
+# modification time for files in packages
 EPOCH     = $(shell sh tools/packaging/epoch.sh)
-# A compiler and linker that see the files of a Debian, $(1), alone: gcc would look for libraries beside itself first.
+# A compiler and linker that use only the files of the Debian release $(1).  -B and -L precede the folders of gcc itself.
 ROOT      = $(CURDIR)/build/sysroot/$(1)-$(ARCH)
 FOREIGN   = $(TRIPLET)-gcc --sysroot=$(ROOT) -B$(ROOT)/usr/lib/$(TRIPLET)/ -L$(ROOT)/usr/lib/$(TRIPLET)
-# make with it; $(2): the folder for objects
+# make with that compiler; $(2): the folder for objects
 ABROAD    = $(MAKE) --no-print-directory RELEASE=1 CUDA=no B=$(2) CC="$(FOREIGN)" AR=$(TRIPLET)-ar
 
 .PHONY: tarball static-program source
@@ -19,14 +19,14 @@ source:
 	@sh tools/packaging/source.sh $(VERSION) dist
 
 # ---- one static program ----------------------------------------------------------------------
-# It can load no plugin: none/plugin.o comes before the archive that has the file it stands for.  OpenSSL could load modules of its own, and name
-# hosts, of which the linker warns; of OpenSSL only digests are used.
+# The static program can load no plugin: none/plugin.o replaces base/plugin.o, because it precedes the archive.  The linker
+# warns that OpenSSL could load modules and look up hosts; the program is not affected, because it uses only digests.
 $(B)/static/ckpt: $(CKPT_MAIN) $(B)/obj/libckpt/base/none/plugin.o $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
 
-# the same of the objects of B, as they are: for tests
+# the static program from the objects of B, for tests
 static-program:
 	+@$(MAKE) --no-print-directory CUDA=no B=$(B) CC="$(call FOREIGN,$(DEBIAN))" AR=$(TRIPLET)-ar $(B)/static/ckpt
 
@@ -37,7 +37,7 @@ tarball:
 	    build/sysroot/$(DEBIAN)-$(ARCH)/licences dist
 
 # ---- wheels for any Linux --------------------------------------------------------------------
-# Compiled against an older C library, with all else linked in: the wheel has two files of machine code.
+# Compiled against an older C library, with all other libraries linked statically: the wheel has two files of machine code.
 MANY_DEBIAN ?= bullseye
 MANY_B   ?= build/manylinux-$(ARCH)
 OUT      ?= dist
@@ -49,7 +49,7 @@ manylinux:
 	    --version $(VERSION) --strip $(TRIPLET)-strip --licences build/sysroot/$(MANY_DEBIAN)-$(ARCH)/licences --out $(OUT)
 
 # ---- tests -----------------------------------------------------------------------------------
-# what is in dist/, used where nothing else is; FULL=1: all architectures, as it is given away
+# Use the packages of dist/ in systems without other software; FULL=1: packages of all architectures, as published.
 .PHONY: check-packages
 check-packages: programs
 	@sh tests/packages/run.sh $(if $(FULL),--full) $(B)/bin

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The source as one archive, from which `make` works without git: OUT/ckpt-VERSION.tar.xz, the same bytes every time.
+# Pack the source into OUT/ckpt-VERSION.tar.xz, from which `make` works without git.  Each run makes the same bytes.
 #
 #   source.sh VERSION OUT
 set -eu
@@ -10,7 +10,7 @@ version=$1 out=$2
 cd "$(dirname "$0")/../.."
 epoch=$(sh tools/packaging/epoch.sh)
 mkdir -p "$out"
-# what git knows and is there; without git everything but what was built
+# existing files that git tracks; without git all files except build products
 {
     { [ -e .git ] && git ls-files 2>/dev/null; } ||
         find . \( -name 'build' -o -name 'build-*' -o -name dist -o -name .git -o -name __pycache__ \) -prune -o \

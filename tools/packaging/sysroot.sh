@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Bring what ckpt is linked with, of any Debian release and architecture, into a folder: headers, the C library, static
-# libraries, and their licences.  Needs no rights and changes nothing on this machine.
+# Unpack the files for linking ckpt, from any Debian release and architecture, into a folder: headers, the C library, static
+# libraries, and their licences.  The script needs no root rights and changes no other files of this machine.
 #
 #   sysroot.sh RELEASE ARCHITECTURE FOLDER       sysroot.sh bullseye arm64 build/sysroot/bullseye-arm64
 #
-# The mirror is the one that this machine's apt uses, and apt checks signatures and checksums as ever.  libzip and cJSON, of
-# which Debian has no static libraries, are built from Debian's sources with Debian's patches.
+# Packages come from the mirror of this machine's apt, and apt checks their signatures and checksums.  The script builds libzip
+# and cJSON from Debian's patched sources, because Debian has no static libraries of them.
 #
-# Exit status  0: the folder is complete; 3: this machine lacks something, which is said; 4: a download failed
+# Exit status  0: the folder is complete; 3: a program or file is missing (named on stderr); 4: a download failed
 set -eu
 release=$1 arch=$2 out=$3
 
-# lacks WHY
+# lacks REASON: exit because a program or file is missing
 lacks() {
     echo "sysroot: $1" >&2
     exit 3
@@ -40,7 +40,7 @@ apt=$out/.apt
 mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/debs" "$apt/src"
 : >"$apt/status"
 
-# the mirrors: of the machine's own release, and of its security updates
+# the mirrors of this machine's release and of its security updates
 # shellcheck disable=SC1091
 own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 # shellcheck disable=SC2016
@@ -48,7 +48,7 @@ apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Identifier:
     awk -v own="$own" '$2 == "main" && !seen[$1]++ && ($1 == own || $1 == own "-security") {print substr($1, length(own) + 1) " " $3}' |
     sort >"$apt/mirrors"
 [ -s "$apt/mirrors" ] || lacks "apt here has no source of Debian's main packages"
-# Packages are of the release that was asked for, sources of the machine's own: their security updates go on.
+# Packages are from the requested release, and sources from this machine's release, because that still gets security updates.
 while read -r part uri; do
     case "$part" in
     -security) ;;
@@ -58,7 +58,7 @@ while read -r part uri; do
     echo "deb-src [signed-by=$keys] $uri $own$part main"
 done <"$apt/mirrors" >"$apt/sources.list"
 
-# apt COMMAND...: with a state of its own
+# own_apt COMMAND...: run apt-get with a separate state folder, so that this machine's apt does not change
 own_apt() {
     apt-get -q -q -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o APT::Sandbox::User=root \
         -o Dir::State="$apt" -o Dir::State::lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" \
@@ -76,7 +76,7 @@ packages() {
 }
 echo "sysroot: Debian $release, $arch" >&2
 if ! packages >"$apt/log" 2>&1; then
-    # a release that is no longer supported has lost its security updates
+    # the mirrors of an unsupported release may have no security updates any more: try without them
     sed -i "/^deb .* $release-security main\$/d" "$apt/sources.list"
     rm -f "$apt"/debs/*
     packages >"$apt/log" 2>&1 || {
@@ -93,7 +93,7 @@ for deb in "$apt"/debs/*.deb; do
     dpkg-deb -x "$deb" "$out"
     dpkg-deb -f "$deb" Package Version | awk '{printf "%s%s", $2, NR % 2 ? " " : "\n"}' >>"$apt/packages"
 done
-# Links lead within the folder; those to shared libraries that are not there would hide the static ones.
+# Make absolute links point into the folder.  Remove broken links to shared libraries, because they would hide the static ones.
 find "$out/usr" "$out"/lib* -type l | while read -r link; do
     to=$(readlink "$link")
     case "$to" in
@@ -104,9 +104,9 @@ done
 
 lib=$out/usr/lib/$triplet
 cc="$triplet-gcc --sysroot=$out"
-# -B, -L: what is linked to find out what there is comes from there too
+# -B, -L: cmake's test programs must be linked with libraries of the folder too
 flags="-B$lib/ -L$lib -O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -ffile-prefix-map=$apt/src=."
-# deflate is the one compression that checkpoints have
+# without other compressions, because checkpoints use only deflate
 cmake -S "$apt"/src/libzip-*/ -B "$apt/libzip" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_C_COMPILER="$triplet-gcc" \
     -DCMAKE_SYSROOT="$out" -DCMAKE_C_FLAGS="$flags" -DCMAKE_BUILD_TYPE=None -DBUILD_SHARED_LIBS=OFF -DENABLE_COMMONCRYPTO=OFF \
     -DENABLE_GNUTLS=OFF -DENABLE_MBEDTLS=OFF -DENABLE_OPENSSL=OFF -DENABLE_BZIP2=OFF -DENABLE_LZMA=OFF -DENABLE_ZSTD=OFF \
@@ -126,7 +126,7 @@ for name in libzip cjson; do
     cp "$apt"/src/"$name"-*/debian/copyright "$out/usr/share/doc/$name"
     (cd "$apt"/src/"$name"-*/ && dpkg-parsechangelog -S Version | sed "s/^/$name /") >>"$apt/packages"
 done
-# what the programs have in them, with versions and licences
+# versions and licences of the libraries that the programs contain
 mkdir "$out/licences"
 sort "$apt/packages" | grep -E '^(libc6|libdeflate-dev|zlib1g-dev|libssl-dev|libpcre2-dev|libyaml-dev|libzip|cjson) ' >"$out/licences/VERSIONS"
 while read -r name _; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# One static ckpt as an archive: the program under its four names, manual pages, completions, licences of all that is in it.
+# Pack a static ckpt into an archive: the program under its four names, manual pages, completions, licences of all its parts.
 #
 #   SOURCE_DATE_EPOCH=N tarball.sh PROGRAM VERSION ARCHITECTURE LICENCES OUT
 set -eu
@@ -11,7 +11,7 @@ case "$arch" in
 arm64) machine=aarch64 ;;
 *) machine=x86_64 ;;
 esac
-# another machine's program prints its completions by an emulator
+# a program for another processor needs an emulator, because it prints its own completions
 run=
 [ "$(uname -m)" = "$machine" ] || run=qemu-$machine-static
 [ -z "$run" ] || command -v "$run" >/dev/null || {

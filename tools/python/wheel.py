@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the Python package as a wheel: its modules, libckpt.so, the ckpt program, the libraries that both need.
+"""Pack the Python package into a wheel: its modules, libckpt.so, the ckpt program, and the libraries of both.
 
     wheel.py --library FILE --program FILE [--version V] [--out dist] [--strip PROGRAM] [--licences FOLDER]
 
-Needs no network and no other package.  The same inputs make the same bytes.  The tag says truthfully which C library the wheel
-runs with: the newest version of glibc's symbols that any of its files asks for; and the machine of which they are.  Libraries of the system are brought along
-under names of their own ("ckpzip.so.4"), so that they and the ones that other packages load do not meet.  Where they are
-linked in (`make manylinux`), FOLDER has their licences, and strip may be that of another machine.
+It needs no network and no other package.  The same inputs make the same bytes.  The tag names the machine, and the oldest glibc
+that can run the wheel: the newest symbol version that one of its files needs.  The wheel contains libraries of the system under
+new names ("ckpzip.so.4"), so that they do not conflict with those of other packages.  If they are linked statically instead
+(`make manylinux`), FOLDER must contain their licences, and --strip may name the strip of another machine.
 """
 import argparse
 import base64
@@ -25,13 +25,13 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 COMMANDS = ('ckpt', 'zero_to_fp32', 'zero_to_torch', 'ds_to_universal')
-# what every Linux with glibc has, and what must be its own: two C libraries in a process do not work
+# libraries of glibc: the wheel must use those of the system, because two C libraries in a process do not work
 OF_GLIBC = re.compile(r'(linux-vdso|libc|libm|libpthread|libdl|librt|ld-linux[^.]*)\.so')
 DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_VERNEED, DT_VERNEEDNUM = 1, 5, 10, 14, 0x6ffffffe, 0x6fffffff
 
 
 class Elf:
-    """A 64-bit little-endian file of machine code: what it needs, by name and by version of symbols."""
+    """A 64-bit little-endian ELF file: the names of the libraries and the versions of symbols that it needs."""
 
     def __init__(self, path):
         with open(path, 'rb') as f:
@@ -77,7 +77,7 @@ class Elf:
         return self.data[at:self.data.index(b'\0', at)].decode()
 
     def rename(self, old, new):
-        """Another name of the same length for a library, wherever this file speaks of it."""
+        """Replace a library's name by another one of the same length, in all uses in this file."""
         end = self.text_at + self.text_size
         at = self.data.find(b'\0' + old.encode() + b'\0', self.text_at, end)
         if at < 0:
@@ -90,7 +90,7 @@ def own_name(name):
 
 
 def libraries(path, found):
-    """The libraries of the system that a file needs, and those that they need: name -> path."""
+    """Add to `found` the libraries of the system that a file needs, directly or indirectly: name -> path."""
     if all(OF_GLIBC.match(n) for n in Elf(path).needed):
         return
     out = subprocess.run(['ldd', path], capture_output=True, text=True, check=True).stdout
@@ -104,7 +104,7 @@ def libraries(path, found):
 
 
 def stripped(path, folder, strip):
-    """A copy without what is for debuggers, where strip is."""
+    """Copy a file without data for debuggers; unchanged if strip is not installed."""
     to = os.path.join(folder, os.path.basename(path))
     if not shutil.which(strip) or subprocess.run([strip, '--strip-unneeded', '-o', to, path], check=False).returncode:
         shutil.copyfile(path, to)
@@ -112,7 +112,7 @@ def stripped(path, folder, strip):
 
 
 def machine_code(library, program, strip):
-    """The wheel's files of machine code, name -> bytes; the tag that they make true; where others are from."""
+    """Return the wheel's files of machine code, name -> bytes; their tag; and the paths of the libraries that it contains."""
     found = {}
     for path in (library, program):
         libraries(path, found)
@@ -136,7 +136,7 @@ def machine_code(library, program, strip):
 
 
 def licences(found, folder):
-    """The licences of the libraries that come along, as their packages have them, and those in a folder."""
+    """Return the licences of the libraries in the wheel, from their Debian packages, and those in a folder."""
     out = {}
     for path in sorted(glob.glob(os.path.join(folder, '*'))) if folder else ():
         with open(path, 'rb') as f:
@@ -161,7 +161,7 @@ def read(*path):
 
 
 def contents(version, library, program, strip, folder):
-    """Every file of the wheel but RECORD, path -> (bytes, executable), and its tag."""
+    """Return every file of the wheel except RECORD, path -> (bytes, executable); the tag; and the folder of its metadata."""
     code, tag, found = machine_code(library, program, strip)
     info = 'libckpt-%s.dist-info/' % version
     out = {'ckpt/bin/' + n: (data, True) for n, data in code.items()}

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Print style.inc: the page's style and program as strings of C, and the SHA-256 of what stands in its elements.
+# Print style.inc: the page's style and script as C strings, and the SHA-256 of the contents of its elements.
 #
 #   style.sh FOLDER
 set -eu
 cd "$1"
 
-# lines NAME FILE: a backslash before what a string of C would take for something else ("??" begins a trigraph)
+# lines NAME FILE: print a file as C strings, with escapes (also of "?", because "??" begins a trigraph)
 lines() {
     echo "static const char *const $1[] = {"
     sed -e 's/[\\"?]/\\&/g' -e 's/.*/    "&\\n",/' "$2"

@@ -7,8 +7,8 @@
             print(name, tensor.dtype, tensor.shape)
         rows = model['lm_head.weight'][10:20].numpy()   # reads these rows, nothing else
 
-Any format that the `ckpt` program reads: DeepSpeed ZeRO, DCP, FSDP, Megatron, Hugging Face, torch, safetensors, GGUF, numpy.
-Nothing that a file contains is ever run.  numpy and torch are used where they are and wanted, and not needed.
+It opens every format that the `ckpt` program reads: DeepSpeed ZeRO, DCP, FSDP, Megatron, Hugging Face, torch, safetensors, GGUF, numpy.
+No content of a file is ever executed.  numpy and torch are optional: they are used only if installed and requested.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Findi
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',
            'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
-# what is loaded when it is first asked for, so that importing this takes no time
+# modules that are loaded at the first use, so that importing this package takes no time
 _LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'Health', 'Run', 'TagHealth', 'convert', 'diff', 'doctor', 'merge',
                            'reshard', 'verify'), '_ops'), 'Report': '_run', 'safe_open': '_safe',
           **dict.fromkeys(('Counts', 'View', 'ViewFile', 'view'), '_view')}
@@ -59,11 +59,11 @@ def dcp_reader(path: Any, *, prefixes: Sequence[str] = (), optimizer: bool = Tru
 
         dcp.load(state_dict, storage_reader=ckpt.dcp_reader('run/checkpoint-500'))
 
-    loads weights into models of any world size (FSDP2, tensor parallel), and moments, step counts and groups where the checkpoint has them.
+    loads weights into models of any world size (FSDP2, tensor parallel), and moments, step counts and groups if the checkpoint has them.
 
-    prefixes    keys of the state dict above the model's or the optimizer's, beside usual ones ("model", "optim" ...)
-    optimizer   also the optimizer's state
-    options     others of ckpt.open
+    prefixes    keys of the state dict above the model's or the optimizer's names, in addition to the usual ones ("model", "optim" ...)
+    optimizer   load the optimizer's state too
+    options     further arguments of ckpt.open
     """
     from ._dcp import WRAPPERS, CkptReader
     return CkptReader(path, (*WRAPPERS, *prefixes), dict(options, optimizer=optimizer))

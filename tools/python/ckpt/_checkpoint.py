@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_checkpoint.py: an open checkpoint: a mapping from names to tensors, the tree of other values, and what was understood."""
+"""_checkpoint.py: an open checkpoint: a mapping from names to tensors, the tree of other values, and facts about it."""
 from __future__ import annotations
 
 import os
@@ -16,7 +16,7 @@ CHECKS = ('whole', 'all', 'none')
 
 
 class Known(NamedTuple):
-    """What is known of the training that a checkpoint is of; None: not known."""
+    """Facts about the training run that saved a checkpoint; None: unknown."""
     training: bool
     stage: Optional[int]
     world: Optional[int]
@@ -29,9 +29,9 @@ class Known(NamedTuple):
 
 
 class Checkpoint(Mapping):  # type: ignore[type-arg]
-    """A checkpoint that was opened: names to lazy tensors, in the order of the checkpoint.
+    """An open checkpoint: a mapping from names to lazy tensors, in the order of the checkpoint.
 
-    A context manager; any number of threads may read it.  In a process that was forked it says that it must be opened again.
+    It is a context manager, and any number of threads may read it.  After a fork the child must open it again (ClosedError).
     """
 
     def __init__(self, handle: Handle, check: str) -> None:
@@ -51,12 +51,12 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         self.close()
 
     def close(self) -> None:
-        """Let go of the files.  Tensors that were taken from it can no longer be read."""
+        """Close the files.  Tensors taken from the checkpoint can no longer be read."""
         self._handle.close()
 
     @property
     def closed(self) -> bool:
-        """Nothing can be read any more."""
+        """True if the checkpoint can no longer be read."""
         return self._handle.closed
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def tree(self) -> Any:
-        """The values beside the tensors: dicts, lists, numbers, texts; read once."""
+        """The values beside the tensors: dicts, lists, numbers, texts.  They are read at the first use."""
         if self._tree is self:
             self._tree = self.tree_at('')
         return self._tree
@@ -111,7 +111,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def facts(self) -> Dict[str, Any]:
-        """What was understood, as `ckpt info --json` has it: {"stage": 3, "world_size": 2 ...}."""
+        """Facts about the checkpoint, as in `ckpt info --json`: {"stage": 3, "world_size": 2 ...}."""
         out: Dict[str, Any] = {}
         key, text, number = c.c_char_p(), c.c_char_p(), c.c_bool()
         with self._handle.use() as pointer:
@@ -125,7 +125,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def known(self) -> Known:
-        """The facts that programs act on."""
+        """The facts that programs use to make decisions."""
         k = _lib.sized(_lib.Known)
         with self._handle.use() as pointer:
             lib().ckpt_map_known(pointer, c.byref(k))
@@ -134,7 +134,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def metadata(self) -> Dict[str, str]:
-        """Pairs of text that the format carries beside tensors (safetensors' __metadata__)."""
+        """Pairs of text that the format stores beside tensors (safetensors' __metadata__)."""
         out: Dict[str, str] = {}
         key, text = c.c_char_p(), c.c_char_p()
         with self._handle.use() as pointer:
@@ -144,14 +144,14 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def files(self) -> Dict[str, int]:
-        """The files that hold it, with their bytes."""
+        """The files of the checkpoint, with their sizes in bytes."""
         with self._handle.use() as pointer:
             return {text_of(lib().ckpt_map_file_path(pointer, i)): int(lib().ckpt_map_file_size(pointer, i))
                     for i in range(lib().ckpt_map_n_files(pointer))}
 
     @property
     def findings(self) -> List[Tuple[str, int, str]]:
-        """What was noticed while opening: ("note" | "warning" | "error", code, text)."""
+        """Findings from opening: ("note" | "warning" | "error", code, text)."""
         out: List[Tuple[str, int, str]] = []
         severity, code, text = c.c_int(), c.c_int(), c.c_char_p()
         with self._handle.use() as pointer:
@@ -170,7 +170,7 @@ def _number(text: str) -> Any:
 def open_opts(tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True, as_file: bool = False,
               keep_slices: bool = False, slice_rules: Optional[str] = None, ignore_copies: bool = False,
               require_crc: bool = False, training: bool = False) -> Any:
-    """ckpt_open_opts of this package's arguments."""
+    """Make ckpt_open_opts from this package's arguments."""
     return _lib.sized(_lib.OpenOpts, tag=tag.encode('utf-8', 'surrogateescape') if tag is not None else None,
                       whole_checkpoint=not as_file, with_optimizer=optimizer, no_frozen=not frozen, require_crc=require_crc,
                       keep_slices=keep_slices, slice_rules=slice_rules.encode() if slice_rules else None,
@@ -180,19 +180,19 @@ def open_opts(tag: Optional[str] = None, optimizer: bool = False, frozen: bool =
 def open(path: 'os.PathLike[str] | str', *, tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True,
          check: str = 'whole', as_file: bool = False, keep_slices: bool = False, slice_rules: Optional[str] = None,
          ignore_copies: bool = False, require_crc: bool = False, training: bool = False) -> Checkpoint:
-    """Open a checkpoint of any format: a file, a model folder, a run, a tag folder, or one of their shards.  Headers only.
+    """Open a checkpoint of any format: a file, a model folder, a run, a tag folder, or one of their shards.  Reads only headers.
 
     tag            DeepSpeed: this tag instead of the one in `latest`
-    optimizer      also the optimizer's state, as tensors named "exp_avg/<parameter>"
-    frozen         also frozen parameters
-    check          which records have their CRC-32 compared, which reads all of a record: "whole": for tensors that are read
-                   whole, not for parts; "all": for parts too; "none"
-    as_file        of a shard only what that file holds, not the checkpoint that it belongs to
-    keep_slices    tensor-parallel ranks stay apart, as "mp_rank_01/<name>"
-    slice_rules    a universal_checkpoint_info (JSON) that says how to join them
-    ignore_copies  DeepSpeed: masters are not compared with the module's 16-bit copies
-    require_crc    records without a checksum are an error
-    training       a torch file with a model and its optimizer is read as a run
+    optimizer      include the optimizer's state, as tensors named "exp_avg/<parameter>"
+    frozen         include frozen parameters
+    check          records to check by CRC-32, which requires reading each of them whole: "whole": for tensors that are read whole,
+                   not for parts; "all": for parts too; "none"
+    as_file        for a shard, open only this file, not the checkpoint to which it belongs
+    keep_slices    keep the slices of tensor-parallel ranks separate, as "mp_rank_01/<name>"
+    slice_rules    a universal_checkpoint_info (JSON) with the rules for joining slices
+    ignore_copies  DeepSpeed: do not compare masters with the module's 16-bit copies
+    require_crc    treat records without a checksum as an error
+    training       read a torch file with a model and its optimizer as a run
     """
     if check not in CHECKS:
         raise UsageError("check=%r: 'whole', 'all' or 'none' were expected" % (check,))

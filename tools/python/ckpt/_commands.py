@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_commands.py: the entry points of a wheel: each becomes the bundled program, under its own name."""
+"""_commands.py: the entry points of a wheel, each of which executes the bundled program under its own name."""
 from __future__ import annotations
 
 import os

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_dcp.py: any checkpoint as a StorageReader of torch.distributed.checkpoint.
 
-DCP asks for boxes of tensors by their names in a state dict; each rank reads its own boxes, in the dtype of what they go into.
-A state dict's names have the keys above them ("model.layer.weight", "optim.state.layer.weight.exp_avg"), of which the
-checkpoint knows nothing: usual ones are taken off, from the left, when a name is not there as it stands.
+DCP requests boxes of tensors by their names in a state dict; each rank reads its own boxes, in the dtype of their destinations.
+A state dict's names begin with the keys above them ("model.layer.weight", "optim.state.layer.weight.exp_avg"), which the
+checkpoint does not have.  If a name is not in the checkpoint, the usual keys are removed from its left.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .errors import DtypeError, MismatchError, UsageError
 
 WRAPPERS = ('app', 'state_dict', 'model', 'module', 'model_state_dict', '_orig_mod', 'net', 'optim', 'optimizer', 'optimizer_state_dict',
             'opt', 'train_state')
-# what torch's optimizers keep in a group, and DeepSpeed's own do not: how to compute, not what
+# settings that torch's optimizers keep in a group, and DeepSpeed's do not; they do not change results
 SWITCHES = {'maximize': False, 'foreach': None, 'capturable': False, 'differentiable': False, 'fused': None}
 
 
 class _Value(NamedTuple):
-    """Something that is no tensor."""
+    """A value that is no tensor."""
     value: Any
 
 
@@ -53,18 +53,18 @@ class _Groups:
             elif len(self.groups) == 1:
                 self.names.append(trained)
             else:
-                self.groups = []  # which parameter is in which group is not known
+                self.groups = []  # the parameters of each group are unknown
                 return
         self.of = {name: i for i, names in enumerate(self.names) for name in names}
         config = _find(tree, 'ds_config', 4, dict) or {}
         kind = config.get('optimizer', {}) if isinstance(config.get('optimizer'), dict) else {}
-        # DeepSpeed's Adam decays as AdamW does, unless it is told not to
+        # DeepSpeed's Adam decays as AdamW does, unless adam_w_mode is false
         self.decoupled = bool((kind.get('params') or {}).get('adam_w_mode', True)) \
             if str(kind.get('type', '')).lower() in ('adam', 'adamw') else None
         self.amsgrad = any(n.startswith('max_exp_avg_sq/') for n in checkpoint)
 
     def look(self, key: str) -> Optional[_Value]:
-        """"0.lr", "layer.weight.lr", or "0.params"."""
+        """The value of "0.lr", "layer.weight.lr", or "0.params"; None: unknown."""
         head, _, member = key.rpartition('.')
         if not head or not self.groups:
             return None
@@ -83,7 +83,7 @@ class _Groups:
 
 
 def _find(tree: Any, key: str, depth: int, kind: Any = (list, tuple)) -> Any:
-    """The first value of a key, the highest first."""
+    """Find the first value of a key, searching level by level from the top."""
     level = [tree]
     for _ in range(depth):
         below: List[Any] = []
@@ -97,7 +97,7 @@ def _find(tree: Any, key: str, depth: int, kind: Any = (list, tuple)) -> Any:
 
 
 class Names(Dict[str, Any]):
-    """state_dict_metadata: what is known under a name is looked up when it is asked for."""
+    """state_dict_metadata, which looks a name up when DCP requests it."""
 
     def __init__(self, checkpoint: Checkpoint, prefixes: Iterable[str]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Names(Dict[str, Any]):
         self._groups: Optional[_Groups] = None
 
     def resolve(self, key: str) -> Union[Tensor, _Value, None]:
-        """What a name of the state dict means, or None."""
+        """The tensor or value for a name of the state dict, or None."""
         if key not in self.found:
             found, rest = self._exact(key), key
             while found is None:
@@ -122,7 +122,7 @@ class Names(Dict[str, Any]):
         if found is not None:
             return found
         kind, _, rest = key.partition('.')
-        if kind == 'state':  # of the optimizer: "state.<parameter>.<name>"
+        if kind == 'state':  # optimizer state: "state.<parameter>.<name>"
             parameter, _, name = rest.rpartition('.')
             return self.checkpoint._find('%s/%s' % (name, parameter))
         if kind == 'param_groups':
@@ -152,11 +152,11 @@ def _torch_dtype(t: Tensor) -> Any:
     try:
         return _dtype.torch_dtype(_dtype.parse(t.dtype), t.name)
     except DtypeError:
-        return torch.float32  # packed numbers, which are read as floats
+        return torch.float32  # packed numbers are read as floats
 
 
 class CkptReader(StorageReader):
-    """What dcp_reader gives."""
+    """The StorageReader that dcp_reader returns."""
 
     def __init__(self, path: Any, prefixes: Iterable[str], options: Dict[str, Any]) -> None:
         self._path, self._prefixes, self._options = path, tuple(prefixes), options
@@ -168,27 +168,27 @@ class CkptReader(StorageReader):
         return self._names
 
     def reset(self, checkpoint_id: Union[str, 'os.PathLike[str]', None] = None) -> None:
-        """Another path, when dcp.load was given one."""
+        """Use another path, if dcp.load was called with one."""
         if checkpoint_id and checkpoint_id != self._path:
             self._path, self._names = checkpoint_id, None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """Names, shapes and dtypes."""
+        """Return names, shapes and dtypes."""
         return Metadata(state_dict_metadata=self._opened())
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing: read_metadata has opened it."""
+        """Do nothing, because read_metadata has opened the checkpoint."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """As it is."""
+        """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: List[LoadPlan]) -> List[LoadPlan]:
-        """As they are: every rank reads for itself."""
+        """Return the plans unchanged, because every rank reads for itself."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> 'Future[None]':
-        """The boxes that this rank wants, and the values."""
+        """Read the boxes that this rank requests, and the values."""
         names = self._opened()
         for item in plan.items:
             found = names.resolve(item.storage_index.fqn)
@@ -212,12 +212,12 @@ class CkptReader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Union[str, 'os.PathLike[str]']) -> bool:
-        """It is chosen by hand only."""
+        """Return False, because only an explicit call may choose this reader."""
         return False
 
 
 def _read(part: Tensor, target: Any) -> None:
-    """A box into a tensor: at once where that is dense and here, else by way of one that is."""
+    """Read a box into a tensor: directly if it is dense and in host memory, else through a temporary one."""
     if tuple(target.shape) != part.shape:
         raise MismatchError('tensor %s: %s elements were asked for as %s' % (part.name, list(part.shape), list(target.shape)),
                             tensor=part.name, code=-7)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_dtype.py: element types: the library's names, what numpy and torch call them, and what to say where they have none.
+"""_dtype.py: element types: the library's names, numpy's and torch's types for them, and errors for those without one.
 
 Neither numpy nor torch is imported before a caller asks for one of their types.
 """
@@ -16,32 +16,32 @@ NUMPY = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'I64': 'int64', '
 ML_DTYPES = {'BF16': 'bfloat16', 'F8_E4M3': 'float8_e4m3fn', 'F8_E5M2': 'float8_e5m2', 'F8_E4M3FNUZ': 'float8_e4m3fnuz',
              'F8_E5M2FNUZ': 'float8_e5m2fnuz', 'F8_E8M0': 'float8_e8m0fnu'}
 TORCH = {**NUMPY, **ML_DTYPES, 'C32': 'complex32', 'BITS8': 'bits8', 'BITS16': 'bits16'}
-# what --dtype and numpy, torch call the same
+# names that --dtype, numpy and torch have in common
 ALIASES = {'double': 'F64', 'float': 'F32', 'half': 'F16', 'complex32': 'C32', 'chalf': 'C32', 'long': 'I64', 'int': 'I32', 'short': 'I16',
            **{v: k for k, v in TORCH.items()}}
 
 
 @functools.lru_cache(maxsize=None)
 def name_of(code: int) -> str:
-    """"F32"."""
+    """The name of a dtype: "F32"."""
     return text_of(lib().ckpt_dtype_name(code))
 
 
 @functools.lru_cache(maxsize=None)
 def bits_of(code: int) -> int:
-    """Bits of one element; 0 of those that lie in blocks."""
+    """Bits of one element; 0 for block types."""
     return int(lib().ckpt_dtype_bits(code))
 
 
 @functools.lru_cache(maxsize=None)
 def block_of(code: int) -> Tuple[int, int]:
-    """Elements and bytes of a block: 1 and its bytes where elements stand alone."""
+    """Elements and bytes of a block; for types without blocks, 1 and the bytes of an element."""
     n_bytes = c.c_uint(0)
     return int(lib().ckpt_dtype_block(code, c.byref(n_bytes))), int(n_bytes.value)
 
 
 def is_packed(code: int) -> bool:
-    """Elements have no bytes of their own: F4, F6, ggml's types."""
+    """True if elements share bytes: F4, F6, ggml's types."""
     return bits_of(code) % 8 != 0 or bits_of(code) == 0
 
 
@@ -52,7 +52,7 @@ def n_bytes(code: int, n: int) -> int:
 
 
 def parse(dtype: Any) -> int:
-    """A dtype of the library's ("f32", "BF16"), numpy's or torch's, as the library's number; None is 0: the tensor's own."""
+    """The library's number of a dtype given as text ("f32", "BF16"), numpy's or torch's; None gives 0, the tensor's own."""
     if dtype is None:
         return 0
     text = dtype if isinstance(dtype, str) else getattr(dtype, 'name', None) or getattr(dtype, '__name__', None) or str(dtype)
@@ -64,7 +64,7 @@ def parse(dtype: Any) -> int:
 
 
 def numpy_dtype(code: int, tensor: str) -> Any:
-    """numpy's type for it: ml_dtypes' where numpy has none."""
+    """numpy's type for a dtype, or ml_dtypes' if numpy has none."""
     import numpy
     name = name_of(code)
     if name in NUMPY:
@@ -81,7 +81,7 @@ def numpy_dtype(code: int, tensor: str) -> Any:
 
 
 def torch_dtype(code: int, tensor: str) -> Any:
-    """torch's type for it."""
+    """torch's type for a dtype."""
     import torch
     name = name_of(code)
     found = getattr(torch, TORCH.get(name, '-'), None)

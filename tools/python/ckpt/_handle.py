@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_handle.py: an open map of libckpt's, who may use it, and when it is freed.
+"""_handle.py: the handle of an open libckpt map, which controls its use and frees it.
 
-A handle lives as long as anything that was read from it lazily.  close() lets calls that are under way end first.  A process
-that was forked must not use it: locks of the library may be held by threads that the child does not have.
+Lazy tensors keep their handle alive.  close() waits for calls under way.  A forked process must not use a handle, because
+threads that the child does not have may hold locks of the library.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import _lib
 from ._lib import c, check, lib
 from .errors import ClosedError
 
-IDLE = 8  # readers kept for the next call, of each kind
+IDLE = 8  # maximum of readers of each kind kept for later calls
 
 
 class Handle:
@@ -29,7 +29,7 @@ class Handle:
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
-        self._idle: List[List[int]] = [[], []]  # readers that check, and that trust
+        self._idle: List[List[int]] = [[], []]  # readers that check CRCs, and readers that do not
 
     @classmethod
     def open(cls, path: Any, opts: Any) -> 'Handle':
@@ -41,7 +41,7 @@ class Handle:
 
     @contextmanager
     def use(self) -> Iterator[int]:
-        """The map, which stays until the block ends."""
+        """Return the map and keep it open until the block ends."""
         if self._pid != os.getpid():
             raise ClosedError('%s: was opened by process %d, which this one was forked from: open it again here' %
                               (self.path, self._pid), path=self.path)
@@ -60,7 +60,7 @@ class Handle:
 
     @contextmanager
     def reader(self, trust: bool) -> Iterator[int]:
-        """A reader that nobody else has meanwhile."""
+        """Lend a reader that no other thread has at the same time."""
         with self.use() as pointer:
             with self._lock:
                 idle = self._idle[trust]
@@ -82,9 +82,9 @@ class Handle:
                     lib().ckpt_reader_free(reader)
 
     def close(self) -> None:
-        """Free it, once nobody uses it.  Again: nothing."""
+        """Free the map once it is no longer in use.  A second call does nothing."""
         if self._pid != os.getpid():
-            return  # the lock may be held by a thread that is not here; what would be freed may be half changed
+            return  # after a fork: the lock may be held by a thread of the parent, and the memory may be in an intermediate state
         with self._lock:
             self._closed = True
             free = self._users == 0
@@ -93,7 +93,7 @@ class Handle:
 
     @property
     def closed(self) -> bool:
-        """Nothing can be read any more."""
+        """True if the map can no longer be read."""
         return self._closed or self._pid != os.getpid()
 
     def _free(self) -> None:
@@ -108,5 +108,5 @@ class Handle:
     def __del__(self) -> None:
         try:
             self.close()
-        except Exception:  # the interpreter is going: modules may be gone before this
+        except Exception:  # at the interpreter's exit modules may be gone already
             pass

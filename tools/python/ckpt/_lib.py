@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_lib.py: libckpt.so through ctypes: its structures and the prototypes of the functions that this package calls.
 
-The library is looked for in $CKPT_LIBRARY, beside this package (a wheel), in the build folder of the source tree, and where
-the system's loader looks.  It is loaded when it is first needed.  tests/python/abi.py compares all of this with the headers.
+The library is searched in $CKPT_LIBRARY, beside this package (a wheel), in the build folder of the source tree, and in the
+paths of the system's loader.  It is loaded at the first use.  tests/python/abi.py compares this file with the headers.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import CkptError, error_of
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, '..', '..', '..', 'build')
 SONAME = 'libckpt.so.0'
-VERSION = '0.1'  # of the headers that the structures below are from
+VERSION = '0.1'  # version of the headers that define the structures below
 
 TOOK_STATE = 1 << 1
 CONJ = 1 << 2
@@ -258,7 +258,7 @@ _library: Optional[c.CDLL] = None
 
 
 def places(name: str, folder: str) -> List[str]:
-    """Where a file of this project may be: beside the package, or in the build folder of the tree."""
+    """Possible paths of a file of this project: beside the package, or in the build folder of the tree."""
     return [os.path.join(HERE, 'bin', name), os.path.normpath(os.path.join(BUILD, folder, name))]
 
 
@@ -292,24 +292,24 @@ def lib() -> Any:
 
 
 def text_of(raw: Optional[bytes]) -> str:
-    """A text of the library's; bytes of a path that are no UTF-8 survive."""
+    """Convert a text of the library; invalid UTF-8 of a path is preserved."""
     return raw.decode('utf-8', 'surrogateescape') if raw else ''
 
 
 def check(code: int, err: Err, *, path: Optional[str] = None, tensor: Optional[str] = None) -> None:
-    """Raise what a call reported."""
+    """Raise the error that a call reported."""
     if code != 0:
         text = text_of(err.text) or text_of(lib().ckpt_err_text(code))
         raise error_of(code, text, path=path, tensor=tensor, errno=err.sys)
 
 
 def sized(kind: Any, **members: Any) -> Any:
-    """An option structure with its size."""
+    """Make an option structure with its size set."""
     return kind(size=c.sizeof(kind), **members)
 
 
 def path_bytes(path: Any) -> bytes:
-    """A path as the library takes it."""
+    """Convert a path to the library's form."""
     raw = os.fsencode(path)
     if b'\0' in raw:
         raise ValueError('a path cannot hold a zero byte: %r' % (path,))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_ops.py: verify, diff and doctor are libckpt's public functions; convert, reshard and merge are the bundled `ckpt` program.
 
-What these three decide (which layout map leads to the target, the order of a new run's parameters, which side files come along,
-what is doubtful) is the program's, not the library's: calling it keeps one truth, and every option that `ckpt convert --help`
-names is one here.  It runs in its sandbox, with --json; the document that it prints is what comes back.
+The program, not the library, contains the decisions of these three (the layout map to the target, the order of a new run's
+parameters, the side files, doubtful values).  Calling the program avoids a second implementation, and makes every option of
+`ckpt convert --help` available here.  It runs in its sandbox, with --json; the functions return the document that it prints.
 """
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SEVERITY = ('note', 'warning', 'error')
 
 
 class Finding(NamedTuple):
-    """Something that verify noticed."""
+    """A finding of verify."""
     severity: str
     code: int
     text: str
 
 
 class Difference(NamedTuple):
-    """What differs: "only in A", "only in B", "shape", "dtype" or "values"."""
+    """A difference: "only in A", "only in B", "shape", "dtype" or "values"."""
     name: str
     what: str
     n_different: int
     first: int
-    max_abs: Optional[float]  # None: values that are compared by their bits
+    max_abs: Optional[float]  # None: the values were compared by their bits
 
 
 class TagHealth(NamedTuple):
-    """A tag of a run, and what it is good for."""
+    """A tag of a run, and its state."""
     name: str
     health: str  # "whole", "partial", "rotten", "mixed", "unknown"
     reason: str
@@ -51,7 +51,7 @@ class TagHealth(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What the pointer of one run, `latest`, is good for."""
+    """The state of one run's pointer, `latest`."""
     name: str
     pointer: str
     latest: Optional[str]
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What doctor found; ok: a resume takes a whole tag."""
+    """The result of doctor; ok: a resume would load a whole tag."""
     ok: bool
     reason: str
     tags: List[TagHealth]
@@ -71,14 +71,14 @@ class Health(NamedTuple):
 
 
 def _json_safe(path: Any) -> str:
-    """A path for the program, which takes what begins with a dash after "--" only."""
+    """A path for the program, which accepts a leading dash only after "--"."""
     found = os.fspath(path)
     if not isinstance(found, str):
         raise UsageError('a path is text or os.PathLike, not %r' % (path,))
     return found
 
 
-# ---- the program's ----
+# ---- functions of the program ----
 
 def convert(source: Path, target: Path, *, to: Optional[str] = None, dtype: Optional[str] = None, force: bool = False,
             dry_run: bool = False, strict: bool = False, max_shard_size: Union[int, str, None] = None, tag: Optional[str] = None,
@@ -86,10 +86,10 @@ def convert(source: Path, target: Path, *, to: Optional[str] = None, dtype: Opti
             progress: Progress = None, **options: Any) -> Report:
     """`ckpt convert SOURCE TARGET`: write a checkpoint in another format or precision; see ckpt-convert(1).
 
-    to        format: "hf", "safetensors", "torch", "gguf", "npz", "dcp" ...; without it, by the target's suffix
+    to        format: "hf", "safetensors", "torch", "gguf", "npz", "dcp" ...; default: from the target's suffix
     dtype     of floating tensors: "bf16", "q4_k_m", "f32:*norm*,bf16"
-    options   all others of the program: map="hf:megatron", layout="native", adapter=["lora:0.5"], with_optimizer=True ...
-    Returns   the program's --json document: `files`, `outputs`, `report`, `findings`; `messages` is what it said
+    options   further options of the program: map="hf:megatron", layout="native", adapter=["lora:0.5"], with_optimizer=True ...
+    Returns   the program's --json document: `files`, `outputs`, `report`, `findings`; `messages` has its lines on stderr
     """
     options.update(to=to, dtype=dtype, force=force, dry_run=dry_run, strict=strict, max_shard_size=max_shard_size, tag=tag,
                    include=include, exclude=exclude)
@@ -117,15 +117,15 @@ def merge(models: Union[Mapping[Any, float], Sequence[Path]], target: Path, *, m
     return run_program('merge', options, given, progress)
 
 
-# ---- the library's ----
+# ---- functions of the library ----
 
 def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep_slices: bool = False,
            slice_rules: Optional[str] = None, ignore_copies: bool = False, require_crc: bool = False, memory: int = 0, jobs: int = 0,
            progress: Progress = None) -> Report:
-    """Check everything about a checkpoint: structure, every CRC, copies against masters, NaN and infinities.
+    """Run all checks on a checkpoint: structure, every CRC, copies against masters, NaN and infinities.
 
-    Returns   what was read and checked, with `findings`: notes and warnings
-    Raises    the gravest problem; its `findings` are all of them
+    Returns   a report of bytes read and checks made, with `findings`: notes and warnings
+    Raises    the most serious problem as an error, whose `findings` list all problems
     """
     job = Job(progress, 'verify', memory, jobs)
     found: List[Finding] = []
@@ -142,7 +142,7 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
         error = error_of(rc, text_of(err.text), path=os.fsdecode(raw), errno=err.sys)
         error.findings = found
         same = [f for f in found if f.severity == 'error' and f.code == rc]
-        if same:  # what is returned counts the problems; the first of them says where
+        if same:  # the returned text only counts the problems; the first one has the place
             error.path = error_of(rc, same[0].text, path=error.path).path
         raise error
     out = report_of(report)
@@ -151,11 +151,11 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
 
 
 class Differences(List[Difference]):
-    """What differs between two checkpoints: empty, and so false, when they are equal."""
+    """The differences of two checkpoints; empty, and so false, if they are equal."""
 
     @property
     def equal(self) -> bool:
-        """Nothing differs."""
+        """True if there is no difference."""
         return not self
 
 
@@ -164,9 +164,9 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
          exclude: Union[str, Sequence[str], None] = None, progress: Progress = None) -> Differences:
     """Compare two checkpoints by name and value, across formats.
 
-    tolerance    |a - b| up to it counts as equal
-    optimizer    the optimizer's state too
-    include, exclude   globs of names; only for paths, not for checkpoints that are open
+    tolerance    values with |a - b| up to this count as equal
+    optimizer    compare the optimizer's state too
+    include, exclude   globs of names; only with paths, not with open checkpoints
     """
     def opened(x: Union[Path, Checkpoint]) -> Checkpoint:
         if isinstance(x, Checkpoint):
@@ -198,13 +198,13 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
 
 
 def _open_side(path: Path, tag: Optional[str], optimizer: bool) -> Checkpoint:
-    """One side of diff: the model alone, under its names, as `ckpt diff` compares it."""
+    """Open one side of diff: only the model, with the model's names, as in `ckpt diff`."""
     try:
         made = open(path, tag=tag, optimizer=optimizer, training=optimizer)
     except UnsupportedError:
         if not optimizer:
             raise
-        return open(path, tag=tag, optimizer=True)  # several optimizers: names as the file has them
+        return open(path, tag=tag, optimizer=True)  # several optimizers: use the names of the file
     err = _lib.Err()
     with made._handle.use() as pointer:
         check(lib().ckpt_map_model(pointer, None, c.byref(err)), err, path=made.path)
@@ -212,7 +212,7 @@ def _open_side(path: Path, tag: Optional[str], optimizer: bool) -> Checkpoint:
 
 
 def _select(m: Checkpoint, include: Any, exclude: Any) -> None:
-    """ckpt_map_select on a map that nobody else has yet."""
+    """Call ckpt_map_select on a map that is not shared yet."""
     def globs(x: Any) -> Any:
         if not x:
             return None
@@ -228,11 +228,11 @@ def _select(m: Checkpoint, include: Any, exclude: Any) -> None:
 
 def doctor(path: Path, *, deep: bool = False, fix_latest: bool = False, memory: int = 0, jobs: int = 0,
            progress: Progress = None) -> Health:
-    """Look at every tag of a run: which are whole, what is wrong with the others, what `latest` is good for.
+    """Examine every tag of a run: which ones are whole, the problems of the others, and whether `latest` is usable.
 
-    deep          read every byte too
-    fix_latest    let `latest` name the newest whole tag, if it names another or none
-    Raises        only when the run cannot be looked at; an ill one comes back with ok=False
+    deep          also read every byte
+    fix_latest    make `latest` name the newest whole tag, if it names another one or none
+    Raises        only if the run cannot be examined; for a damaged run the result has ok=False
     """
     job = Job(progress, 'doctor', memory, jobs)
     tags: List[TagHealth] = []

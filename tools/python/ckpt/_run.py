@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_run.py: calls that take long: progress, cancelling by KeyboardInterrupt or by a callback, and the bundled programs.
+"""_run.py: long calls: progress, cancelling by KeyboardInterrupt or by a callback, and the bundled programs.
 
-The library runs in a thread of its own while the caller's thread waits, so that Ctrl-C is seen at once: the run is then told to
-stop, cleans up after itself, and KeyboardInterrupt goes on to the caller.  What a callback raises does the same.
+The library runs in a thread of its own while the caller's thread waits, so that Ctrl-C takes effect at once: the run stops,
+removes its unfinished files, and the caller gets KeyboardInterrupt.  An exception in a callback has the same effect.
 """
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from . import _lib
 from ._lib import c, check, lib
 from .errors import CkptError, MissingError, error_of
 
-#: called with bytes done and in all (of programs: per cent and 100); what it raises cancels.  True: a bar of tqdm's, where it is
+#: A callback gets the bytes done and the total (for programs: per cent and 100); its exception cancels the call.
+#: True: show a tqdm progress bar, if tqdm is installed.
 Progress = Union[None, bool, Callable[[int, int], Any]]
 
 
 class Report(Dict[str, Any]):
-    """What a run did and proved: a dict whose members are attributes too."""
+    """The work and the proofs of a run: a dict with its members as attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -51,7 +52,7 @@ class Bar:
             self._bar.update(done - self._bar.n)
 
     def end(self, done: bool) -> None:
-        """The run is over; done: it succeeded, and the last call says so."""
+        """End the progress; done: the run succeeded, so report the full amount."""
         if self._bar is not None:
             if done and self._bar.total:
                 self._bar.update(self._bar.total - self._bar.n)
@@ -74,22 +75,22 @@ class Job:
         return self.guard(lambda: self._bar(done, total))
 
     def guard(self, call: Callable[[], Any]) -> int:
-        """In a callback: what it raises is kept, and stops the run."""
+        """Call a callback; keep its exception and stop the run."""
         if not self._stop:
             try:
                 call()
-            except BaseException as x:  # noqa: B902  nothing may pass through C
+            except BaseException as x:  # noqa: B902  no exception may pass through C
                 self._raised = x
         return int(self._stop or self._raised is not None)
 
     def callback(self, kind: Any, function: Any) -> Any:
-        """A guarded function as a C callback that lives as long as the job."""
+        """Make a guarded C callback that lives as long as the job."""
         made = kind(lambda _ctx, *args: self.guard(lambda: function(*args)))
         self._keep.append(made)
         return made
 
     def run(self, call: Callable[[], int]) -> int:
-        """Do it in a thread, and wait; its code, unless somebody stopped it."""
+        """Run the call in a thread and wait; return its code, or raise the exception that stopped it."""
         out: List[int] = []
         thread = threading.Thread(target=lambda: out.append(call()), name='ckpt', daemon=True)
         interrupted: Optional[KeyboardInterrupt] = None
@@ -110,7 +111,7 @@ class Job:
 # ---- programs ----
 
 def program() -> str:
-    """The `ckpt` program: $CKPT_PROGRAM, the one beside this package, of the build folder, or on PATH."""
+    """Find the `ckpt` program: $CKPT_PROGRAM, beside this package, in the build folder, or on PATH."""
     named = os.environ.get('CKPT_PROGRAM')
     if named:
         return named
@@ -125,7 +126,7 @@ def program() -> str:
 
 
 def arguments(options: Dict[str, Any]) -> List[str]:
-    """Options of this package as those of the program: max_shard_size='2GB' is --max-shard-size=2GB, lists repeat."""
+    """Convert options to the program's form: max_shard_size='2GB' is --max-shard-size=2GB, lists repeat the option."""
     out: List[str] = []
     for name, value in options.items():
         option = '--' + name.rstrip('_').replace('_', '-')
@@ -138,14 +139,14 @@ def arguments(options: Dict[str, Any]) -> List[str]:
 
 
 def run_program(verb: str, options: Dict[str, Any], paths: List[Any], progress: Progress = None) -> Report:
-    """`ckpt VERB --json OPTIONS -- PATHS`: its document, or the error that it reports."""
+    """Run `ckpt VERB --json OPTIONS -- PATHS`; return its document, or raise the error that it reports."""
     command = ['ckpt', verb, '--json', *arguments(options), '--', *(os.fspath(p) for p in paths)]
     status, out, said = _child(command, Bar(progress, '%', verb))
     return _document(verb, status, out, said, [os.fspath(x) for x in paths])
 
 
 def run_drop_in(name: str, args: List[str], path: str) -> None:
-    """The program under another name of it; what it complains of is raised."""
+    """Run the program under a drop-in's name; raise its error."""
     status, _, said = _child([name, '--quiet', *args], Bar(None, '%', name))
     if status == -2:
         raise KeyboardInterrupt
@@ -155,11 +156,11 @@ def run_drop_in(name: str, args: List[str], path: str) -> None:
 
 
 def _child(command: List[str], bar: Bar) -> Tuple[int, bytes, List[str]]:
-    """Run the program as command[0]: its status, what it printed, and what it said beside its progress."""
+    """Run the program as command[0]; return its status, its stdout, and its stderr without progress."""
     import signal
     import subprocess
     path = program()
-    # it is one process, whoever started this one
+    # one process, even if an MPI launcher started this one
     env = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     try:
         p = subprocess.Popen(command, executable=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
@@ -180,7 +181,7 @@ def _child(command: List[str], bar: Bar) -> Tuple[int, bytes, List[str]]:
                 bar(percent, 100)
     except BaseException:
         stopped = True
-        p.send_signal(signal.SIGINT)  # it removes what it had begun
+        p.send_signal(signal.SIGINT)  # the program removes its unfinished files
         raise
     finally:
         _wait(p, stopped)
@@ -193,7 +194,7 @@ def _child(command: List[str], bar: Bar) -> Tuple[int, bytes, List[str]]:
 
 
 def _wait(p: Any, stopped: bool) -> None:
-    """Until the program has ended; one that was told to stop and does not within a minute is killed."""
+    """Wait for the program's end; kill it if it does not end within a minute after a request to stop."""
     import signal
     import subprocess
     while p.poll() is None:
@@ -207,7 +208,7 @@ def _wait(p: Any, stopped: bool) -> None:
 
 
 def _percent(text: str) -> Optional[int]:
-    """Of a line of progress, "converting  45% 1.2 GB of ...": 45."""
+    """The percentage of a progress line: 45 for "converting  45% 1.2 GB of ..."."""
     words = text.split(None, 2)
     if len(words) == 3 and words[1].endswith('%') and words[1][:-1].isdigit() and ' of ' in words[2]:
         return int(words[1][:-1])
@@ -233,7 +234,7 @@ def _document(verb: str, status: int, out: bytes, said: List[str], paths: List[s
 
 
 def _code(name: str) -> int:
-    """"EFORMAT" as a number."""
+    """The number of an error name such as "EFORMAT"."""
     names: Dict[str, int] = {n: -1 - i for i, n in enumerate((
         'EDIFFERS', 'EUSAGE', 'EFORMAT', 'EUNSUPPORTED', 'EUNSAFE', 'EMISSING', 'EMISMATCH', 'ELIMIT', 'EIO', 'ECANCELED', 'EDOUBT'))}
     return names.get(name, 0)
@@ -247,7 +248,7 @@ def _code_of_status(status: int) -> int:
 
 
 def report_of(r: Any) -> Report:
-    """ckpt_run_report by the names that --json has."""
+    """Convert ckpt_run_report to the names of --json."""
     names: Tuple[Tuple[str, str], ...] = (
         ('tensors', 'n_tensors'), ('elements', 'n_elems'), ('bytes_read', 'n_read'), ('bytes_written', 'n_written'), ('files', 'n_files'),
         ('records_checked', 'n_records_checked'), ('records_without_crc', 'n_records_no_crc'), ('elements_compared', 'n_compared'),

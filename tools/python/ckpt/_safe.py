@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_safe.py: safe_open with safetensors' arguments and methods, for any checkpoint that ckpt opens."""
+"""_safe.py: safe_open with safetensors' arguments and methods, for any checkpoint that ckpt can open."""
 from __future__ import annotations
 
 import os
@@ -11,7 +11,7 @@ from .errors import UsageError
 
 
 class Slice:
-    """A tensor of which a part is taken: get_shape(), get_dtype(), and [...], which reads."""
+    """A tensor for reading in parts: get_shape(), get_dtype(), and [...], which reads."""
 
     def __init__(self, owner: 'safe_open', tensor: Tensor) -> None:
         self._owner, self._tensor = owner, tensor
@@ -21,7 +21,7 @@ class Slice:
         return list(self._tensor.shape)
 
     def get_dtype(self) -> str:
-        """"F32"."""
+        """The name of the dtype: "F32"."""
         return self._tensor.dtype
 
     def __getitem__(self, index: Any) -> Any:
@@ -31,9 +31,9 @@ class Slice:
 class safe_open:  # noqa: N801  safetensors' name
     """safetensors' safe_open over any checkpoint: `with ckpt.safe_open(path, framework="pt") as f: f.get_tensor(name)`.
 
-    framework   "pt" (torch) or "np" (numpy), and their longer names
-    device      torch's, or a number of a GPU
-    options     those of ckpt.open
+    framework   "pt" (torch) or "np" (numpy), or their longer names
+    device      a torch device, or the number of a GPU
+    options     arguments of ckpt.open
     """
 
     def __init__(self, filename: 'Union[str, os.PathLike[str]]', framework: str = 'pt', device: Any = 'cpu', **options: Any) -> None:
@@ -57,11 +57,11 @@ class safe_open:  # noqa: N801  safetensors' name
         return t.torch(device=None if self._device in ('cpu', None) else self._device)
 
     def keys(self) -> List[str]:
-        """The names, in order of the alphabet, as safetensors has them: those of what is held, and no tied names."""
+        """The names in alphabetical order, without tied names, as in safetensors."""
         return sorted(self.offset_keys())
 
     def offset_keys(self) -> List[str]:
-        """The same, in the order of the checkpoint."""
+        """The same names, in the order of the checkpoint."""
         return [name for name in self._checkpoint.names() if self._checkpoint[name].owner is None]
 
     def metadata(self) -> Optional[Dict[str, str]]:
@@ -69,9 +69,9 @@ class safe_open:  # noqa: N801  safetensors' name
         return self._checkpoint.metadata or None
 
     def get_tensor(self, name: str) -> Any:
-        """A tensor, read whole."""
+        """Read a whole tensor."""
         return self._made(self._checkpoint[name])
 
     def get_slice(self, name: str) -> Slice:
-        """A tensor of which a part is read: f.get_slice(name)[2:5]."""
+        """Return a tensor for reading in parts: f.get_slice(name)[2:5]."""
         return Slice(self, self._checkpoint[name])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_tensor.py: one tensor of an open checkpoint, or a part of one: nothing is read before a value is asked for."""
+"""_tensor.py: one tensor of an open checkpoint, or a part of one.  Values are read only when they are requested."""
 from __future__ import annotations
 
 import operator
@@ -16,10 +16,10 @@ ROLES = ('weight', 'frozen', 'buffer', 'state', 'other')
 
 
 class Extent(NamedTuple):
-    """A piece of a tensor, and where its bytes lie."""
-    file: Optional[str]  # None: the values are in memory, such as a step count that a tree of values holds
-    record: Optional[str]  # of an archive; None: the file itself
-    offset: Optional[int]  # in the file, of the first element; None: compressed
+    """A piece of a tensor, and the location of its bytes."""
+    file: Optional[str]  # None: the values are in memory, such as a step count from the tree of values
+    record: Optional[str]  # record of an archive; None: the file itself
+    offset: Optional[int]  # offset of the first element in the file; None: compressed
     start: Tuple[int, ...]  # in elements of each axis, or of the tensor flattened row-major
     count: Tuple[int, ...]
     stride: Tuple[int, ...]  # in bytes
@@ -27,7 +27,7 @@ class Extent(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What is taken of one axis; an axis that is not kept has one element and is not in the shape."""
+    """The selection in one axis; an axis that is not kept has one element and is not in the shape."""
     start: int
     count: int
     step: int
@@ -35,7 +35,7 @@ class Axis(NamedTuple):
 
 
 def _pick(axis: Axis, index: Any, name: str) -> Axis:
-    """An index or a slice of an axis of which a part may be taken already."""
+    """Apply an index or a slice to an axis that may be a selection already."""
     if isinstance(index, slice):
         start, stop, step = index.indices(axis.count)
         if step < 0:
@@ -57,8 +57,8 @@ class Tensor:
     """A tensor of a checkpoint, or a part of one (`t[2:5, ::2]`, itself a Tensor).
 
     `name`, `shape`, `dtype` ("F32", "BF16" ...), `role` ("weight", "frozen", "buffer", "state", "other"), `size` in elements,
-    `nbytes`, `owner` (the name that a tied tensor has its values from, or None).  `numpy()`, `torch()`, `bits()`, `tobytes()`
-    and `into()` read it, each time anew; numpy.asarray() works too.  It keeps the checkpoint open, unless that is closed by hand.
+    `nbytes`, `owner` (for a tied tensor the name with the values, or None).  `numpy()`, `torch()`, `bits()`, `tobytes()` and
+    `into()` read it, each call again; numpy.asarray() works too.  It keeps the checkpoint open unless you close that explicitly.
     """
     __slots__ = ('_handle', '_raw', '_axes', '_check', 'name', 'shape', '_code')
 
@@ -71,12 +71,12 @@ class Tensor:
         self.shape: Tuple[int, ...] = tuple(a.count for a in self._axes if a.kept)
 
     def _tensor(self) -> Any:
-        """The structure; only while the handle is in use."""
+        """The library's structure; valid only while the handle is in use."""
         return self._raw.contents
 
     @property
     def dtype(self) -> str:
-        """As it is stored: "BF16"."""
+        """The stored dtype: "BF16"."""
         return _dtype.name_of(self._code)
 
     @property
@@ -94,26 +94,26 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements as they are stored, without what lies between them."""
+        """Bytes of its elements as stored, without gaps between them."""
         return _dtype.n_bytes(self._code, self.size)
 
     @property
     def role(self) -> str:
-        """What it is in its checkpoint."""
+        """Its role in the checkpoint: "weight", "frozen", "buffer", "state" or "other"."""
         with self._handle.use():
             role = int(self._tensor().role)
         return ROLES[role] if role < len(ROLES) else 'other'
 
     @property
     def owner(self) -> Optional[str]:
-        """Of a tied tensor: the name that holds the values."""
+        """For a tied tensor, the name with the values."""
         with self._handle.use():
             owner = self._tensor().owner
             return text_of(owner.contents.name) if owner else None
 
     @property
     def export_dtype(self) -> str:
-        """What an export without a dtype writes: of masters the dtype that the model was trained in."""
+        """The dtype of an export without a dtype option: for masters, the dtype in which the model was trained."""
         with self._handle.use():
             code = int(self._tensor().export_dtype)
         return _dtype.name_of(code) if code else self.dtype
@@ -148,12 +148,12 @@ class Tensor:
     # ---- values ----
 
     def _trusts(self) -> bool:
-        """Checksums of its records are not compared."""
+        """True if checksums of its records are not compared."""
         with self._handle.use():
             return self._check == 'none' or (self._check == 'whole' and not self._whole())
 
     def read_into(self, address: int, code: int = 0) -> None:
-        """The elements, row-major and dense, as a dtype of the library's number (0: their own), at an address with room."""
+        """Read the elements, row-major and dense, into memory at an address, in the dtype with the library's number (0: their own)."""
         err = _lib.Err()
         with self._handle.use():
             whole = self._whole()
@@ -173,9 +173,9 @@ class Tensor:
         return code or self._code
 
     def numpy(self, dtype: Any = None) -> Any:
-        """A new array of its own; dtype ("f32", numpy.float32 ...): converted, rounded once to nearest even.
+        """Read into a new array; with a dtype ("f32", numpy.float32 ...), convert and round once to nearest even.
 
-        BF16 and fp8 are ml_dtypes' types where that is installed, else DtypeError: take dtype='f32', `torch()` or `bits()`.
+        BF16 and fp8 need the package ml_dtypes, else DtypeError: use dtype='f32', `torch()` or `bits()` then.
         """
         import numpy
         code = self._code_for(dtype)
@@ -184,7 +184,7 @@ class Tensor:
         return out
 
     def into(self, out: Any) -> Any:
-        """Read it into a numpy array that is there, of the same shape: in its dtype, where its strides say; `out` comes back."""
+        """Read into an existing numpy array of the same shape, in its dtype, with any strides; returns `out`."""
         import numpy
         if not isinstance(out, numpy.ndarray) or out.shape != self.shape or not out.flags.writeable:
             raise UsageError("tensor '%s': %s is no writable numpy array of shape %s" %
@@ -210,11 +210,11 @@ class Tensor:
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def torch(self, dtype: Any = None, device: Any = None) -> Any:
-        """A new torch.Tensor; dtype ("f32", torch.float32 ...): converted, rounded once to nearest even."""
+        """Read into a new torch.Tensor; with a dtype ("f32", torch.float32 ...), convert and round once to nearest even."""
         import torch
         code = self._code_for(dtype)
         kind, shape = _dtype.torch_dtype(code, self.name) if _dtype.name_of(code) != 'F4' else None, self.shape
-        if kind is None:  # two elements in each byte, along the last axis
+        if kind is None:  # two elements per byte along the last axis
             kind, shape = getattr(torch, 'float4_e2m1fn_x2', None), self.shape[:-1] + (self.shape[-1] // 2 if self.shape else 1,)
             if kind is None or not self.shape or self.shape[-1] % 2:
                 raise DtypeError("tensor '%s' is F4, which torch has no type for: take .torch('f32') or .bits()" % self.name,
@@ -224,7 +224,7 @@ class Tensor:
         return out.to(device) if device is not None else out
 
     def tobytes(self, dtype: Any = None) -> bytes:
-        """The elements, row-major, little-endian; needs neither numpy nor torch."""
+        """Return the elements as bytes, row-major, little-endian; needs neither numpy nor torch."""
         code = self._code_for(dtype)
         out = bytearray(_dtype.n_bytes(code, self.size))
         if out:
@@ -232,7 +232,7 @@ class Tensor:
         return bytes(out)
 
     def bits(self) -> Any:
-        """The elements as numpy integers without sign of their width: BF16 as uint16; packed types as bytes in one axis."""
+        """Return the bits as unsigned numpy integers of the same width: BF16 as uint16; packed types as bytes in one axis."""
         import numpy
         packed = _dtype.is_packed(self._code)
         width = 1 if packed else _dtype.bits_of(self._code) // 8
@@ -242,7 +242,7 @@ class Tensor:
         return out
 
     def item(self) -> Any:
-        """The one element, as a number of Python's."""
+        """Return the only element as a Python number."""
         if self.size != 1:
             raise UsageError("tensor '%s' has %d elements, and item() wants one" % (self.name, self.size), tensor=self.name)
         name = self.dtype
@@ -254,11 +254,11 @@ class Tensor:
             return complex(*struct.unpack({'C128': '<2d', 'C64': '<2f'}.get(name, '<2e'), self.tobytes()))
         return float(memoryview(self.tobytes('f64')).cast('d')[0])
 
-    # ---- where it lies ----
+    # ---- location ----
 
     @property
     def extents(self) -> List[Extent]:
-        """The pieces of the whole tensor, which cover each element once; of a tied one, its owner's."""
+        """The pieces of the whole tensor, which cover each element once; for a tied tensor, those of its owner."""
         with self._handle.use() as pointer:
             t = self._tensor()
             while t.owner:
@@ -276,12 +276,12 @@ class Tensor:
 
     @property
     def where(self) -> List[Tuple[str, Optional[str]]]:
-        """The files, and records in them, that hold its bytes, in the order of its elements, each once."""
+        """The files and records that contain its bytes, each once, in the order of its elements."""
         return list(dict.fromkeys((e.file, e.record) for e in self.extents if e.file is not None))
 
 
 def _extents(t: Any) -> Any:
-    """Each extent of a structure, those of a rule made as ckpt_tensor_extent makes them."""
+    """Iterate over the extents of a structure; those of a rule are computed as in ckpt_tensor_extent."""
     for i in range(t.n_extents):
         if not t.cut:
             yield t.extent[i]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_tree.py: the values beside the tensors as plain objects: what `ckpt tree --json` prints, read back.
+"""_tree.py: the values beside the tensors as plain objects, from the output of `ckpt tree --json`.
 
-Nothing is imported and nothing is called for what a file names: a class is its name.  A value that stands in several places is
-one object here too.
+A class or function in a file becomes only its name; no module is imported and no function called for it.  A value that occurs
+in several places is one object here too.
 """
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, Dict, List, Tuple
 from . import _lib
 from ._lib import c, check, lib
 
-DEPTH = 150  # levels: Python's own reader of JSON goes down by calling itself
+DEPTH = 150  # maximum levels, because Python's JSON reader is recursive
 
 
 class Name(str):
-    """The name of a class, function or dtype that a file mentions: text, nothing more."""
+    """The name of a class, function or dtype in a file, as text only."""
 
 
 class Bytes(bytes):
-    """Bytes; of long ones the first 1024, and `length` says how many there are."""
+    """Bytes, at most the first 1024; `length` is their number."""
     length: int = 0
 
 
 class Leaf:
-    """A tensor's place in the tree.  Its values are those of the checkpoint's tensors."""
+    """A tensor's place in the tree.  Its values are in the checkpoint's tensors."""
 
     def __init__(self, about: Dict[str, Any]) -> None:
         self.dtype: str = about.get('dtype', '')
@@ -36,7 +36,7 @@ class Leaf:
 
 
 class Object:
-    """An object of a class that is not known: its class by name, and what it was made of."""
+    """An object of an unknown class: the name of its class, and its contents."""
     args: Any = None
     kwargs: Any = None
     state: Any = None
@@ -51,7 +51,7 @@ class Object:
 
 
 class Cut:
-    """What lies deeper than is read."""
+    """Stands for values deeper than the limit."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -61,7 +61,7 @@ class Cut:
 
 
 def _key(value: Any) -> Any:
-    """A key that Python can look up."""
+    """Convert a key to a hashable object."""
     try:
         hash(value)
         return value
@@ -70,13 +70,13 @@ def _key(value: Any) -> Any:
 
 
 class _Reader:
-    """Makes objects of the JSON form, with the values that are met again."""
+    """Makes objects from the JSON form, with shared values as one object."""
 
     def __init__(self) -> None:
         self.met: Dict[int, Any] = {}
 
     def plain(self, x: Any, number: int = 0) -> Any:
-        """The object; number is what later references call it, before its members are read: they may name it."""
+        """Make an object; `number` identifies it in references, which its own members may contain."""
         if isinstance(x, list):
             items: List[Any] = []
             self.met[number] = items
@@ -96,7 +96,7 @@ class _Reader:
         return self.marked(mark, x, number)
 
     def marked(self, mark: str, x: Dict[str, Any], number: int) -> Any:
-        """What JSON has no form for."""
+        """Make an object that JSON cannot express, from its marked form."""
         v = x[mark]
         if mark == '$ref':
             return self.met.get(v)
@@ -110,7 +110,7 @@ class _Reader:
             members: Dict[Any, Any] = {}
             self.met[number] = members
             pairs = x.get('$odict', []) if mark == '$state' else v
-            if isinstance(pairs, dict):  # an OrderedDict with attributes, which are left out
+            if isinstance(pairs, dict):  # an OrderedDict with attributes, which are omitted
                 members.update((k, self.plain(value)) for k, value in pairs.items())
             else:
                 members.update((_key(self.plain(p[0])), self.plain(p[1])) for p in pairs if isinstance(p, list))
@@ -133,7 +133,7 @@ class _Reader:
 
 
 def read(handle: Any, path: str = '') -> Any:
-    """The tree of a map, or the part of it at a path ("optimizer_state_dict.loss_scaler")."""
+    """Read the tree of a map, or the part at a path ("optimizer_state_dict.loss_scaler")."""
     import json
     pieces: List[bytes] = []
 

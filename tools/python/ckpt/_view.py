@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_view.py: the files that a conversion would write, read without being written.
+"""_view.py: the files that a conversion would write, readable without writing them.
 
-A view keeps its source and its target map; what is open of it keeps the view.
+A view keeps its source and its target map alive; its open files keep the view alive.
 """
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ FLAGS = ('no_side_files', 'fresh_optimizer')
 
 
 class Counts(NamedTuple):
-    """What was read through a view so far; of values, what was made twice counts twice."""
-    held: int  # records that are what was written
-    bad: int  # that are not
-    partly: int  # that were read in part: nothing is known
-    no_crc: int  # that carry no CRC
-    over: int  # values beyond the range of their new dtype
+    """Counts of reads through a view so far; values that were converted twice count twice."""
+    held: int  # records with a matching CRC
+    bad: int  # records with a wrong CRC
+    partly: int  # records read only in part, so not checked
+    no_crc: int  # records without a CRC
+    over: int  # values beyond the range of the new dtype
 
 
 class _Held(Handle):
-    """A view and its target map, and the source that both need."""
+    """A view with its target map, and the source that both need."""
 
     def __init__(self, pointer: int, target: int, source: contextlib.ExitStack, path: str) -> None:
         super().__init__(pointer, path)
@@ -51,7 +51,7 @@ class _Held(Handle):
 
 
 class ViewFile(io.RawIOBase):
-    """One file of a view: read-only, with seek; io.BufferedReader makes small reads cheap.  It keeps the view."""
+    """One file of a view: read-only, with seek; use io.BufferedReader for small reads.  It keeps the view alive."""
 
     def __init__(self, view: 'View', path: str) -> None:
         self._view, self._at, self._size = view, 0, view.files[path]
@@ -63,20 +63,20 @@ class ViewFile(io.RawIOBase):
             raise ValueError('%s: the file is closed' % self.name)
 
     def readable(self) -> bool:
-        """It can be read."""
+        """True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """seek goes anywhere."""
+        """True: seek works at any offset."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Offset of the next byte."""
         self._check()
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go on there; beyond the end there is nothing to read."""
+        """Set the offset; beyond the end reads return no bytes."""
         self._check()
         if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
             raise ValueError('whence=%r' % (whence,))
@@ -87,14 +87,14 @@ class ViewFile(io.RawIOBase):
         return at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a writable buffer; the bytes that were read, which are fewer at the end only."""
+        """Fill a writable buffer; returns the bytes read, fewer than its size only at the end."""
         self._check()
         n = self._view.read_into(self.name, buffer, self._at)
         self._at += n
         return n
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Read all remaining bytes."""
         self._check()
         out = self._view.read(self.name, self._at)
         self._at += len(out)
@@ -105,9 +105,9 @@ class ViewFile(io.RawIOBase):
 
 
 class View:
-    """The files of a target, made as they are read: `files`, `open(path)`, `read(path, at, n)`, `counts`.
+    """The files of a target, converted as they are read: `files`, `open(path)`, `read(path, at, n)`, `counts`.
 
-    A context manager; any number of threads may read.  In a process that was forked it must be made again.
+    It is a context manager, and any number of threads may read.  After a fork the child must make it again.
     """
 
     def __init__(self, handle: _Held, format: str) -> None:
@@ -129,12 +129,12 @@ class View:
         self.close()
 
     def close(self) -> None:
-        """Let go of the source.  Files of it that are open can no longer be read."""
+        """Close the source.  Open files of the view can no longer be read."""
         self._handle.close()
 
     @property
     def closed(self) -> bool:
-        """Nothing can be read any more."""
+        """True if the view can no longer be read."""
         return self._handle.closed
 
     def __repr__(self) -> str:
@@ -142,12 +142,12 @@ class View:
 
     @property
     def files(self) -> Dict[str, int]:
-        """Paths, relative to where the target would be, and their bytes."""
+        """Paths relative to the target, with their sizes in bytes."""
         return dict(self._sizes)
 
     @property
     def counts(self) -> Counts:
-        """Records with a CRC, of those that were read until now."""
+        """Counts of the records read so far."""
         out = _lib.ViewCounts()
         with self._handle.use() as pointer:
             lib().ckpt_view_count(pointer, c.byref(out))
@@ -163,11 +163,11 @@ class View:
         return name, self._numbers[name]
 
     def open(self, path: Path) -> ViewFile:
-        """One of `files` as a binary file: torch.load(view.open(...)), io.BufferedReader(view.open(...))."""
+        """Open one of `files` as a binary file: torch.load(view.open(...)), io.BufferedReader(view.open(...))."""
         return ViewFile(self, self._file(path)[0])
 
     def read(self, path: Path, at: int = 0, n: Optional[int] = None) -> bytes:
-        """n bytes of a file from offset `at` on, or as many as there are; None: all that are left."""
+        """Read n bytes of a file from offset `at` on, or fewer at its end; None: all the rest."""
         name = self._file(path)[0]
         left = max(0, self._sizes[name] - at)
         out = bytearray(left if n is None else max(0, min(n, left)))
@@ -175,7 +175,7 @@ class View:
         return bytes(out)
 
     def read_into(self, path: Path, buffer: Any, at: int = 0) -> int:
-        """Fill a writable buffer from offset `at` on; the bytes that were read, which are fewer at the file's end only."""
+        """Fill a writable buffer from offset `at` on; returns the bytes read, fewer than its size only at the file's end."""
         name, i = self._file(path)
         if at < 0:
             raise UsageError('%s: a place before the first byte: %d' % (name, at), path=name)
@@ -188,7 +188,7 @@ class View:
         return n
 
     def stream(self, path: Path, write: Callable[[bytes], Any]) -> None:
-        """Give a file that was not read yet to a function, in order, with all its checksums; what that raises ends it."""
+        """Pass an unread file to a function, in order, with all its checksums; an exception of the function ends it."""
         name, i = self._file(path)
         job, err = Job(None, 'stream', 0, 0), _lib.Err()
 
@@ -202,7 +202,7 @@ class View:
 
 
 def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], objects: str, options: Dict[str, Any]) -> Any:
-    """ckpt_target of this package's arguments."""
+    """Make ckpt_target from this package's arguments."""
     if objects not in OBJECTS:
         raise UsageError("objects=%r: 'refuse', 'keep' or 'drop' were expected" % (objects,))
     for option in options:
@@ -225,27 +225,27 @@ def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], o
 def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = None, dtype: Any = None, tag: Optional[str] = None,
          to_tag: Optional[str] = None, objects: str = 'refuse', check_first: bool = False, allow_overflow: bool = False,
          no_doubt: bool = False, memory: int = 0, jobs: int = 0, **options: Any) -> View:
-    """The files of a checkpoint in another format, to be read at any offset without being written.
+    """View a checkpoint in another format: its files can be read at any offset without being written.
 
         with ckpt.view('run/checkpoint-500', 'hf', dtype='bf16') as v:
             config = v.read('config.json')
             with v.open('model.safetensors') as f: ...
 
-    Opening costs what a plan costs; memory is bounded whatever the model's size.  Torch archives, as DCP's files are, have checksums
-    of 0 unless they are streamed; everything else is, byte by byte, what a conversion writes.  Layout maps are not applied, so that
-    GGUF is viewed of GGUF alone.
+    Opening takes as long as a plan, and memory is bounded for any size of model.  Torch archives (DCP's files too) have checksums
+    of 0 unless they are streamed; all other bytes equal those of a conversion.  Layout maps are not applied, so a GGUF view needs
+    a GGUF source.
 
-    source       a path, of which the optimizer's state is opened too where the format holds it; or a Checkpoint, taken as it is
-    format       "hf", "safetensors", "torch", "zero", "dcp" ...: what ckpt convert --to takes
-    name         of the file, where the format is one
-    dtype        of floating tensors; None: what an export writes
-    tag, to_tag  DeepSpeed: of the source, and of what is viewed
-    objects      of unknown classes in training state: "refuse", "keep", "drop"
-    check_first  a record is read whole and its CRC compared before its first byte is given out; else as soon as all of it was read
+    source       a path (its optimizer state is opened too if the format stores it), or a Checkpoint, used unchanged
+    format       "hf", "safetensors", "torch", "zero", "dcp" ...: a value of ckpt convert --to
+    name         name of the file, for formats with a single file
+    dtype        dtype of floating tensors; None: as in an export
+    tag, to_tag  DeepSpeed: tag of the source, and of the view
+    objects      objects of unknown classes in training state: "refuse", "keep", "drop"
+    check_first  compare a record's CRC before returning its first byte; otherwise after all of it has been read
     allow_overflow   write infinity where a value does not fit its dtype; otherwise such a value is an error
-    no_doubt     every value that is not finite is an error
-    memory, jobs   bytes and threads; 0: some
-    options      others of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
+    no_doubt     treat every value that is not finite as an error
+    memory, jobs   limits in bytes and threads; 0: the defaults
+    options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
                  version, fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_named(format.encode())
@@ -263,7 +263,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
         if model is not source:
             keep.callback(model.close)
         own = lib().ckpt_format_named(model.format.encode())
-        # checkpoints that keep no layout of their own have the hub's names
+        # checkpoints without a layout of their own have the hub's names
         have = (own and own.contents.layout) or b'hf'
         if info.contents.layout and info.contents.layout != have:
             raise UnsupportedError("%s: '%s' has names of its own, which a layout map leads to: ckpt.convert finds it, a view does not" %

@@ -4,8 +4,8 @@
     import ckpt.deepspeed
     ckpt.deepspeed.install()        # Trainer, Lightning, accelerate and DeepSpeed itself now call these
 
-State dicts come from ckpt.open: memory for the tensors that are returned and nothing else, every CRC compared.  Files are
-written by the bundled zero_to_fp32 and zero_to_torch.  Needs torch; DeepSpeed only for install().
+State dicts come from ckpt.open: they need memory only for the returned tensors, and every CRC is compared.  The bundled
+zero_to_fp32 and zero_to_torch write files.  This module needs torch; install() needs DeepSpeed too.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DTYPES = {'float32': 'fp32', 'fp32': 'fp32', 'float16': 'fp16', 'fp16': 'fp16',
 
 
 class LazyTensor:
-    """What lazy_mode gives instead of a tensor: `shape`, `dtype`, and `contiguous()`, which reads it."""
+    """A tensor in lazy_mode: `shape`, `dtype`, and `contiguous()`, which reads it."""
 
     def __init__(self, tensor: Tensor, dtype: Optional[str]) -> None:
         import torch
@@ -34,11 +34,11 @@ class LazyTensor:
         self.dtype = torch.float32 if dtype else _dtype.torch_dtype(_dtype.parse(tensor.dtype), tensor.name)
 
     def contiguous(self) -> Any:
-        """The tensor, in memory."""
+        """Read the tensor into memory."""
         return self._tensor.torch(self._as)
 
     def numel(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return self._tensor.size
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class LazyTensor:
 
 
 def _tag(checkpoint_dir: Any, tag: Optional[str]) -> str:
-    """The tag, with DeepSpeed's errors where there is none."""
+    """Find the tag; raise DeepSpeed's errors if there is none."""
     if tag is None:
         latest = os.path.join(checkpoint_dir, 'latest')
         if not os.path.isfile(latest):
@@ -61,7 +61,7 @@ def _tag(checkpoint_dir: Any, tag: Optional[str]) -> str:
 
 def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: Any, tag: Optional[str] = None, exclude_frozen_parameters: bool = False,
                                              lazy_mode: bool = False) -> Dict[str, Any]:
-    """A ZeRO checkpoint as one state dict: masters in float32, buffers that float too; frozen parameters as they were saved.
+    """Load a ZeRO checkpoint as one state dict: masters and floating buffers in float32; frozen parameters in their saved dtype.
 
     lazy_mode   the values are `LazyTensor`s: `.contiguous()` reads one
     """
@@ -89,8 +89,8 @@ def convert_zero_checkpoint_to_state_dict(checkpoint_dir: Any, output_dir: Any, 
                                           tag: Optional[str] = None, exclude_frozen_parameters: bool = False) -> None:
     """Write the consolidated weights into a folder, as pytorch_model*.bin or model*.safetensors with an index.
 
-    dtype            of all that floats: float32, float16 or bfloat16, as text or torch's
-    max_shard_size   the largest file, "5GB" or bytes; None: one file
+    dtype            dtype of floating tensors: float32, float16 or bfloat16, as text or torch's
+    max_shard_size   maximum size of a file, "5GB" or bytes; None: one file
     """
     name = _DTYPES.get(str(dtype).replace('torch.', '').lower())
     if name is None:
@@ -101,7 +101,7 @@ def convert_zero_checkpoint_to_state_dict(checkpoint_dir: Any, output_dir: Any, 
 def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: Any, output_dir: Any, max_shard_size: Union[int, str, None] = '5GB',
                                                safe_serialization: bool = False, tag: Optional[str] = None,
                                                exclude_frozen_parameters: bool = False) -> None:
-    """The same in float32."""
+    """convert_zero_checkpoint_to_state_dict in float32."""
     _write('zero_to_fp32', [], checkpoint_dir, output_dir, max_shard_size, safe_serialization, tag, exclude_frozen_parameters)
 
 
@@ -110,14 +110,14 @@ def _write(name: str, options: List[str], checkpoint_dir: Any, output_dir: Any, 
     options += ['--max_shard_size', str(max_shard_size if max_shard_size is not None else 0), '--tag', _tag(checkpoint_dir, tag)]
     options += ['--safe_serialization'] * safe_serialization + ['--exclude_frozen_parameters'] * exclude_frozen_parameters
     output = os.fspath(output_dir)
-    # a folder even if it is named like a file, as the script has it
+    # a folder even if it is named like a file, as in the script
     os.makedirs(output, exist_ok=True)
     with _turn(output):
         _run.run_drop_in(name, [*options, '--', os.fspath(checkpoint_dir), os.path.join(output, '')], os.fspath(checkpoint_dir))
 
 
 def _private_folder() -> str:
-    """A folder on this machine that nobody else can open: a lock that another user holds would be waited for for ever."""
+    """Find a local folder that only this user can open, because a lock held by another user would block for ever."""
     import stat
     import tempfile
     tried = [os.environ.get('XDG_RUNTIME_DIR', ''), os.path.join(tempfile.gettempdir(), 'ckpt-%d' % os.getuid()),
@@ -136,7 +136,7 @@ def _private_folder() -> str:
 
 @contextlib.contextmanager
 def _turn(output: str) -> Iterator[None]:
-    """Ranks that all write one folder take turns, as far as they are of one machine and one user."""
+    """Make ranks of one machine and one user take turns if they write the same folder."""
     import fcntl
     import hashlib
     name = 'ckpt-%s.lock' % hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()[:24]
@@ -149,7 +149,7 @@ def _turn(output: str) -> Iterator[None]:
 
 
 def load_state_dict_from_zero_checkpoint(model: Any, checkpoint_dir: Any, tag: Optional[str] = None) -> Any:
-    """Move the model to the processor and load the consolidated weights into it; the model."""
+    """Move the model to the CPU, load the consolidated weights into it, and return it."""
     state_dict = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
     model = model.cpu()
     model.load_state_dict(state_dict, strict=False)
@@ -158,11 +158,11 @@ def load_state_dict_from_zero_checkpoint(model: Any, checkpoint_dir: Any, tag: O
 
 FUNCTIONS = {f.__name__: f for f in (get_fp32_state_dict_from_zero_checkpoint, convert_zero_checkpoint_to_state_dict,
                                      convert_zero_checkpoint_to_fp32_state_dict, load_state_dict_from_zero_checkpoint)}
-_replaced: List[Any] = []  # (module, name, what it was)
+_replaced: List[Any] = []  # (module, name, original function)
 
 
 def install() -> None:
-    """Put these functions in the place of DeepSpeed's: in deepspeed.utils.zero_to_fp32, and wherever they were imported already."""
+    """Replace DeepSpeed's functions by these: in deepspeed.utils.zero_to_fp32, and in modules that have already imported them."""
     import deepspeed.utils.zero_to_fp32 as theirs
     if _replaced:
         return
@@ -177,7 +177,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """What install() replaced, back."""
+    """Restore the functions that install() replaced."""
     while _replaced:
         module, name, was = _replaced.pop()
         setattr(module, name, was)

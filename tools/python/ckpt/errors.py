@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """errors.py: libckpt's error codes as exception classes.
 
-Every error has `code` (the library's, below 0), `status` (the exit status of the programs), `path` and `tensor` where they
-are known, and `errno` of a failed system call, or 0.  Its text says where, what was found, what was expected, what to do.
+Every error has `code` (the library's, below 0), `status` (the exit status of the programs), `path` and `tensor` if they are
+known, and `errno` of a failed system call, or 0.  Its text names the place, found and expected values, and the remedy.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Type
 
 
 class CkptError(Exception):
-    """What libckpt, or one of its programs, reported."""
+    """An error that libckpt or one of its programs reported."""
 
     code: int = 0
     status: int = 3
@@ -23,7 +23,7 @@ class CkptError(Exception):
         self.path = path
         self.tensor = tensor
         self.errno = errno
-        #: of `verify`: everything that was found, (severity, code, text)
+        #: from `verify`: all findings, as (severity, code, text)
         self.findings: List[Any] = []
         if code is not None:
             self.code = code
@@ -92,21 +92,21 @@ class CanceledError(CkptError):
 
 
 class DoubtError(CkptError):
-    """Refused: values would be lost, or something is doubtful."""
+    """Refused: values would be lost or are doubtful."""
     code, status = -11, 9
 
 
 class MissingTensorError(MissingError, KeyError):
-    """There is no tensor of this name: what a mapping raises."""
+    """The checkpoint has no tensor of this name; also a KeyError, as mappings raise."""
 
 
 class ClosedError(CkptError, ValueError):
-    """The checkpoint was closed, or belongs to the process that this one was forked from."""
+    """The checkpoint is closed, or was opened by the parent process before a fork."""
     code, status = -2, 2
 
 
 class DtypeError(CkptError, TypeError):
-    """An element type that the library asked for (numpy, torch) does not have; the text names a way that works."""
+    """numpy or torch lacks this element type; the text names an alternative."""
     code, status = -4, 3
 
 
@@ -116,7 +116,7 @@ CLASSES: Dict[int, Type[CkptError]] = {
 
 
 def error_of(code: int, text: str, *, path: Optional[str] = None, tensor: Optional[str] = None, errno: int = 0) -> CkptError:
-    """The exception for a code and its text; a path or a tensor that the text begins with or names is more exact."""
+    """Make the exception for a code and its text.  A path or tensor in the text replaces the given one, because it is more exact."""
     first = text.split(': ', 1)[0]
     if '/' in first and (' ' not in first or os.path.exists(first)):
         path = first

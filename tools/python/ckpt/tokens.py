@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tokens.py: text to the token files that zerotrain(1) trains language models on.
+"""tokens.py: converts text to the token files with which zerotrain(1) trains language models.
 
     python -m ckpt.tokens --tokenizer PATH -o FILE.bin|FILE.npy [--model PATH] TEXT...
 
-Each TEXT is a plain text (one document, with --lines one a line) or .jsonl (a document a line, in its member "text").  The
-tokenizer is a tokenizer.json, or the folder that holds it, read by the `tokenizers` library.  After each document comes the
-token that ends one.  The output appears when it is complete; its samples are cut by zerotrain (--seq).
+Each TEXT is a plain text (one document, or one per line with --lines) or .jsonl (one document per line, in its member "text").
+The tokenizer is a tokenizer.json, or its folder, read by the `tokenizers` library.  Each document ends with the end token.  The
+output appears when it is complete; zerotrain cuts it into samples (--seq).
 
-A .bin file is nothing but tokens, 2 bytes each where the vocabulary has up to 65536, else 4: as zerotrain takes it to be from
-the vocabulary of the *model*, which --model tells (its config.json).  A .npy file says itself how wide they are.
+A .bin file contains only tokens, of 2 bytes each if the vocabulary has up to 65536, else 4.  zerotrain infers the width from
+the vocabulary of the *model*, so --model should name its config.json.  A .npy file stores the width itself.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import os
 import sys
 from typing import Any, BinaryIO, Iterable, Iterator, List, Optional
 
-BATCH = 256     # documents that are cut at a time
-NPY = 128       # bytes of a .npy header, with room for any count
+BATCH = 256     # documents per call of the tokenizer
+NPY = 128       # bytes of the .npy header, enough for any count
 
 
 class Wrong(Exception):
-    """What to tell, without a trace."""
+    """An error for the user, printed without a traceback."""
 
 
 def read_json(path: str) -> Any:
@@ -49,7 +49,7 @@ def load_tokenizer(path: str) -> Any:
 
 
 def end_token(tokenizer: Any, path: str, named: Optional[str]) -> int:
-    """The number of the token that ends a document: named, or eos_token of tokenizer_config.json beside the tokenizer."""
+    """Number of the end token: the named one, or eos_token of the tokenizer_config.json beside the tokenizer."""
     if named is None:
         beside = os.path.join(os.path.dirname(path), 'tokenizer_config.json')
         found = read_json(beside).get('eos_token') if os.path.exists(beside) else None
@@ -116,7 +116,7 @@ def npy_header(count: int, width: int) -> bytes:
 
 
 def write(f: BinaryIO, tokenizer: Any, texts: Iterable[str], eos: Optional[int], vocab: int, width: int) -> int:
-    """Tokens of all documents; how many."""
+    """Write the tokens of all documents; return their number."""
     count = 0
     for batch in batches(texts):
         for piece in tokenizer.encode_batch(batch, add_special_tokens=False):
@@ -132,7 +132,7 @@ def write(f: BinaryIO, tokenizer: Any, texts: Iterable[str], eos: Optional[int],
 
 
 def convert(a: argparse.Namespace) -> str:
-    """Write a.output; what to say of it."""
+    """Write a.output; return the message about it."""
     path = os.path.join(a.tokenizer, 'tokenizer.json') if os.path.isdir(a.tokenizer) else a.tokenizer
     tokenizer = load_tokenizer(path)
     eos = None if a.no_eos else end_token(tokenizer, path, a.eos)
