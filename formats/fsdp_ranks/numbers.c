@@ -385,6 +385,13 @@ int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *pa
     if (!out->groups || out->groups->kind != CKPT_V_LIST)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: the optimizer's param_groups are not a list",
                          path);
+    for (uint64_t i = 0; i < out->groups->as.seq.n; i++) {
+        if (!ckpt_value_get(out->groups->as.seq.at[i], "params"))
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: entry %" PRIu64
+                             " of the optimizer's param_groups is not a dict with params",
+                             path, i);
+    }
     rc = rnm_params(&f);
     if (rc == CKPT_OK)
         rc = rnm_groups(&f);

@@ -160,7 +160,8 @@ static int sq_begin(sq_sorter *w)
         return ckpt_fail_memory(w->err);
     w->named = all + n;
     w->known = all + 2 * n;
-    memcpy(w->known, w->state->param.at, n * sizeof(ckpt_tensor *));
+    if (n > 0)
+        memcpy(w->known, w->state->param.at, n * sizeof(ckpt_tensor *));
     rc = ckpt_order_named(w->map, w->known, n, &known, w->err);
     w->known = known ? w->known : NULL;
     return rc;
