@@ -54,9 +54,13 @@ static bool aep_is_even(const ckpt_value *placement, const ckpt_ds_moe_layer *l)
 static int aep_check_format(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_value *entry)
 {
     const ckpt_value *format = ckpt_value_get(entry, "checkpoint_format");
+    const ckpt_value *said = ckpt_value_get(entry, "checkpoint_format_version");
     int64_t version = AEP_FORMAT;
 
-    (void)ckpt_value_as_int(ckpt_value_get(entry, "checkpoint_format_version"), &version);
+    if (said && said->kind != CKPT_V_NONE && !ckpt_value_as_int(said, &version))
+        return ckpt_fail(job->err, CKPT_EFORMAT,
+                         "%s: AutoEP's checkpoint_format_version is not a whole number",
+                         head->model.path);
     if (version != AEP_FORMAT)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: AutoEP's checkpoint_format_version is %" PRId64
