@@ -184,7 +184,8 @@ static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 
     return !how->fresh && how->stage > 0 && (how->stage == 3) == (s->stage == 3) && s->stage > 0 &&
            how->world == s->world && how->round_robin == s->round_robin &&
-           how->aligned == s->aligned && how->legacy == s->legacy && ckpt_ranked_stay(s);
+           how->aligned == s->aligned && how->legacy == s->legacy && how->lean == s->lean &&
+           ckpt_ranked_stay(s);
 }
 
 int ckpt_dsw_objects(const ckpt_dsw_job *job)
