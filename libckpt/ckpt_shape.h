@@ -141,6 +141,16 @@ CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
  */
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 
+/*
+ * Let moments that bitsandbytes' 8-bit Adams keep be Adam's in fp32, in place, for writers of
+ * training state, which refuse or keep them as they are otherwise.  The values are those of
+ * bitsandbytes' dequantize_blockwise, bit for bit.
+ *
+ * n       parameters whose moments are plain now; 0: there are no others
+ * Errors  CKPT_EUNSUPPORTED: moments of an optimizer that is no Adam; CKPT_ELIMIT
+ */
+CKPT_API int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
+
 typedef struct ckpt_quantize {
     size_t size;      /* sizeof this struct, or 0: see above */
     const char *form; /* "fp8-block", "fp8-block:64x64" or "fp8-channel" */

@@ -166,6 +166,15 @@ inline void dequantize(map &m, bool rounded)
     m.done(ckpt_map_dequantize(m.get(), rounded, &err), err);
 }
 
+/* Parameters whose moments were bitsandbytes' and are fp32 now. */
+inline std::uint64_t plain_moments(map &m)
+{
+    ckpt_err err = ckpt_err();
+    std::uint64_t n = 0;
+    m.done(ckpt_map_plain_moments(m.get(), &n, &err), err);
+    return n;
+}
+
 /*
  * form  "fp8-block", "fp8-block:64x64", "fp8-channel";  skip  globs of weights to leave unchanged
  */

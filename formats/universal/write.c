@@ -34,6 +34,12 @@ static int uw_state(ckpt_uni_write *w)
             "parameters; let them be joined",
             from->path, from->states.n);
     w->job.state = from->states.at[0];
+    for (size_t g = 0; !w->job.target->fresh_optimizer && g < w->job.state->group.n; g++) {
+        int rc = ckpt_state_refuse_8bit(from, &w->job.state->group.at[g],
+                                        "ckpt convert writes the weights alone", w->job.err);
+        if (rc != CKPT_OK)
+            return rc;
+    }
     if (ckpt_dsw_autoep(w->job.state) && w->job.state->round_robin)
         return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
                          "%s: a run with AutoEP and round_robin_gradients: universal checkpoints "

@@ -103,6 +103,18 @@ static int doc_report(ckpt_doc *d, const ckpt_doc_run *run)
     return stop ? ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", run->folder) : CKPT_OK;
 }
 
+/* Say of the newest tag that has them that its moments are of a special form. */
+static int doc_moments(ckpt_doc *d, ckpt_doc_run *run)
+{
+    for (size_t i = run->tags.n; i-- > 0;) {
+        const ckpt_doc_tag *t = &run->tags.at[i];
+        if (t->moments)
+            return ckpt_doc_keep(d, &run->problems, CKPT_OK,
+                                 ckpt_arena_printf(d->map->arena, "%s: %s", t->dir, t->moments));
+    }
+    return CKPT_OK;
+}
+
 /* Examine a single tag folder from the caller, without a pointer. */
 static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
 {
@@ -115,6 +127,9 @@ static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
         rc = ckpt_doc_tag_look(d, t, true, &found);
     if (rc == CKPT_OK)
         rc = ckpt_doc_tag_examine(d, t);
+    if (rc != CKPT_OK)
+        return rc;
+    rc = doc_moments(d, run);
     if (rc != CKPT_OK)
         return rc;
     run->is.pointer = "";
@@ -159,6 +174,9 @@ static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
         doc_number(run, &run->tags.at[i]);
     if (run->tags.n)
         qsort(run->tags.at, run->tags.n, sizeof *run->tags.at, doc_by_age);
+    rc = doc_moments(d, run);
+    if (rc != CKPT_OK)
+        return rc;
     return ckpt_doc_latest_judge(d, run);
 }
 

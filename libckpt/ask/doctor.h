@@ -30,7 +30,8 @@ typedef struct ckpt_doc_tag {
     size_t order;                  /* in the listing */
     /* in its name, for runs of other programs than DeepSpeed; else -1 */
     int64_t number;
-    bool done; /* in runs without a pointer: its save has finished */
+    const char *moments; /* the form of an optimizer's moments, if special; or NULL */
+    bool done;           /* in runs without a pointer: its save has finished */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;
 

@@ -13,6 +13,7 @@
 
 #include "libckpt/ask/doctor.h"
 #include "libckpt/drivers.h"
+#include "libckpt/map/state.h"
 
 enum {
     DOT_MAX_PATH = 4200,
@@ -318,8 +319,16 @@ int ckpt_doc_tag_new(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_doc_run *run, cons
 /* ---- one tag ---- */
 
 /* Take the facts of an opened tag, and the time of its files. */
-static void dot_facts(ckpt_doc_tag *t, const ckpt_map *map)
+static int dot_facts(ckpt_doc *d, ckpt_doc_tag *t, const ckpt_map *map)
 {
+    for (size_t i = 0; i < map->facts.n; i++) {
+        const char *text = map->facts.at[i].text;
+        if (strcmp(map->facts.at[i].key, CKPT_MOMENTS) != 0)
+            continue;
+        t->moments = ckpt_arena_string(d->map->arena, text, strlen(text));
+        if (!t->moments)
+            return ckpt_fail_memory(d->err);
+    }
     t->is.step = map->known.step;
     t->is.stage = map->known.stage;
     t->is.world = map->known.world;
@@ -330,6 +339,7 @@ static void dot_facts(ckpt_doc_tag *t, const ckpt_map *map)
             t->mtime_ns = f->mtime_ns;
         }
     }
+    return CKPT_OK;
 }
 
 /* Receives ckpt_verify's findings. */
@@ -449,8 +459,9 @@ static int dot_examine_one(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
     int rc = ckpt_open(&map, path, &open, &local);
     bool opened = rc == CKPT_OK;
     if (opened) {
-        dot_facts(t, map);
-        rc = d->opts->deep ? CKPT_OK : dot_examine_map(d, t, map);
+        rc = dot_facts(d, t, map);
+        if (rc == CKPT_OK && !d->opts->deep)
+            rc = dot_examine_map(d, t, map);
     } else {
         rc = dot_note(d, t, rc, local.text);
     }

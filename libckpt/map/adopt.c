@@ -183,7 +183,7 @@ static bool adopt_trees(adopt *a, const ckpt_map *child)
         fits = adopt_see(a, s->model) && adopt_see(a, s->optim);
         for (size_t g = 0; fits && g < s->group.n; g++)
             fits = adopt_see(a, s->group.at[g].fields) && adopt_see(a, s->group.at[g].entry) &&
-                   adopt_ranked(a, s, &s->group.at[g]);
+                   adopt_ranked(a, s, &s->group.at[g]) && adopt_see(a, s->group.at[g].stored);
     }
     for (size_t i = 0; fits && i < a->node.n; i++)
         fits = adopt_value(a, a->node.at[i]);

@@ -34,7 +34,7 @@ bool ckpt_state_is_adam(const ckpt_group *g)
 
 bool ckpt_state_is_8bit(const ckpt_value *entry)
 {
-    static const char *const key[] = {"__bnb_optimizer_quant_state__", "qmap1", "absmax1", "max1"};
+    static const char *const key[] = {CKPT_BNB_KEY, "qmap1", "absmax1", "max1"};
 
     for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
         if (ckpt_value_get(entry, key[i]))
@@ -45,12 +45,23 @@ bool ckpt_state_is_8bit(const ckpt_value *entry)
 
 int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out, ckpt_err *err)
 {
-    if (!ckpt_state_is_8bit(g->entry))
+    const char *what = "of bitsandbytes";
+
+    if (g->stored && ckpt_state_is_adam(g))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: the optimizer keeps moments in the form of bitsandbytes, which the "
+                         "target has no place for: --moments fp32 (ckpt convert, ckpt reshard) "
+                         "writes them as Adam's; %s",
+                         map->path, out);
+    if (!g->stored && !ckpt_state_is_8bit(g->entry))
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: the optimizer keeps 8-bit moments of bitsandbytes, whose blocks of 256 "
-                     "belong to one rank's partition: they cannot be laid out anew; %s",
-                     map->path, out);
+    for (size_t i = 0; i < map->facts.n; i++)
+        what = strcmp(map->facts.at[i].key, CKPT_MOMENTS) == 0 ? map->facts.at[i].text : what;
+    return ckpt_fail(
+        err, CKPT_EUNSUPPORTED,
+        "%s: the optimizer keeps moments that are not Adam's, in a form that the target "
+        "has no place for (%.200s); %s",
+        map->path, what, out);
 }
 
 /* Add a key if a dict lacks it. */

@@ -43,6 +43,12 @@ typedef struct ckpt_group {
      * NULL: none
      */
     ckpt_value *entry;
+    /*
+     * the same as bitsandbytes saved it, where `entry` lists its moments as what they stand for;
+     * NULL: entry is what was saved
+     */
+    ckpt_value *stored;
+    bool became_adam;    /* its moments were bitsandbytes', and are fp32 now (ckpt_map_moments) */
     ckpt_ranked *ranked; /* values of fields and entry, where those of rank 0 do not hold for all */
     uint64_t cut; /* of ranked: ckpt_ranked_cut of the partition that they are of; 0: of none */
 } ckpt_group;
@@ -132,16 +138,20 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 
-/*
- * True if a group's state (its entry) has bitsandbytes' 8-bit moments: codes, a table of codes
- * (qmap) and a scale for each block of 256 (absmax), under their own key or beside the step.
- */
+/* The fact that says in which form an optimizer keeps its moments, where it is a special one. */
+#define CKPT_MOMENTS "moments"
+
+/* The key below which bitsandbytes keeps its moments. */
+#define CKPT_BNB_KEY "__bnb_optimizer_quant_state__"
+
+/* True for a group's state of bitsandbytes that is not listed as moments (its entry). */
 bool ckpt_state_is_8bit(const ckpt_value *entry);
 
 /*
- * Refuse a run with 8-bit moments, because their blocks belong to one rank's partition.
+ * Refuse a run that keeps 8-bit moments, which a writer has no form for, or no reader understands.
  *
- * Errors   CKPT_EUNSUPPORTED; `out`: advice how to go on without them
+ * out     how to go on without them: "ckpt convert writes the weights alone"
+ * Errors  CKPT_EUNSUPPORTED
  */
 int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out,
                            ckpt_err *err);

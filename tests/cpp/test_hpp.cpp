@@ -636,6 +636,7 @@ static void quantizes(void)
     ckpt::map back = ckpt::open(out);
     CHECK(ckpt::quantized(back) && back[up].dtype() == CKPT_F8_E4M3);
     ckpt::dequantize(back, false);
+    CHECK(ckpt::plain_moments(back) == 0);
     const std::vector<float> is = back[up].read<float>();
     float most = 0, off = 0;
     for (std::size_t i = 0; i < was.size(); i++) {

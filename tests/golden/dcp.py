@@ -24,7 +24,7 @@ GRID = [(world, stage) for world in (1, 2, 3, 5) for stage in (1, 2, 3)]
 # an optimizer that keeps one tensor for three of the model's: only a layout map says which rows are whose
 FUSED = ('titan_llama3_fused_w3',)
 # an optimizer with a tensor of one element that has an axis, which FSDP's files for each rank take for moments; slices that nothing says how to join
-NO_RUN = ('k_dst_hybrid_optimizer_state_1', 'tp2_z0_w2', 'z2_bf16_w2_bnb8')
+NO_RUN = ('k_dst_hybrid_optimizer_state_1', 'tp2_z0_w2', 'z2_bf16_w2_bnb8', 'z2_w2_bnb8_blocks')
 # torchtitan has parameters at the root, where a program's own tensor would be one, and knows groups by settings that old files lack
 NO_TITAN = ('k_client_z1', 'k_client_z3', 'old0316_z1_fp16_w2', 'old0316_z2_fp16_w3')
 # one value for a parameter, which DeepSpeed keeps for a group; a tensor that a program saved beside the model

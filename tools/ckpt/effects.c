@@ -23,6 +23,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         {AT(target.tag), CKPT_MAKES_TENSORS},
         {AT(target.stage), CKPT_MAKES_TENSORS},
         {AT(target.fresh_optimizer), CKPT_MAKES_TENSORS},
+        {AT(moments), CKPT_MAKES_TENSORS},
         {AT(target.objects_kept), CKPT_MAKES_TENSORS},
         {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
         {AT(target.deflate), CKPT_TAKES_DEFLATE},

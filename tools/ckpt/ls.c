@@ -182,6 +182,8 @@ static void ls_text(const ckpt_map *map, const cli_args *a)
     }
     if (!a->quiet)
         map_summary(map);
+    if (!a->quiet && map_fact(map, "moments"))
+        out_printf("%s\n", map_fact(map, "moments"));
 }
 
 static int ls_run(cli_args *a, ckpt_err *err)

@@ -79,6 +79,8 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
      "name of the new tag"}, \
     {"drop-optimizer", 0, CLI_FLAG, PREPARE_AT(target.fresh_optimizer), NULL, \
      "write moments of zero and step 0"}, \
+    {"moments", 0, CLI_DTYPE, PREPARE_AT(moments), "fp32", \
+     "write 8-bit moments as Adam's in fp32"}, \
     {"keep-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_kept), NULL, \
      "copy objects of unknown classes"}, \
     {"drop-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_dropped), NULL, \

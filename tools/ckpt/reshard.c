@@ -65,6 +65,7 @@ static const cli_option reshard_options[] = {
      "write for DeepSpeed V (default: the source's)"},
     {"drop-optimizer", 0, CLI_FLAG, AT(target.fresh_optimizer), NULL,
      "write moments of zero and step 0"},
+    {"moments", 0, CLI_DTYPE, AT(moments), "fp32", "write 8-bit moments as Adam's in fp32"},
     {"keep-objects", 0, CLI_FLAG, AT(target.objects_kept), NULL, "copy objects of unknown classes"},
     {"drop-objects", 0, CLI_FLAG, AT(target.objects_dropped), NULL, "leave them out"},
     {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},

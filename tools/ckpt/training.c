@@ -8,6 +8,7 @@
 
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/remap.h"
+#include "tools/ckpt/report.h"
 
 bool training_format(const char *format)
 {
@@ -28,6 +29,11 @@ int training_check(const cli_args *a, ckpt_err *err)
                     "--adapter and --adapter-only are for weights alone: merge into weights first");
     if (a->target.objects_kept && a->target.objects_dropped)
         return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
+    if (a->moments != CKPT_DTYPE_NONE && a->moments != CKPT_F32)
+        return fail(err, CKPT_EUSAGE, "--moments: %s is not fp32, which Adam's moments have",
+                    ckpt_dtype_name(a->moments));
+    if (a->moments != CKPT_DTYPE_NONE && a->target.fresh_optimizer)
+        return fail(err, CKPT_EUSAGE, "--moments and --drop-optimizer exclude each other");
     if (a->join && a->open.keep_slices)
         return fail(err, CKPT_EUSAGE, "--join and --keep-slices exclude each other");
     if (a->target.stage > 3)
@@ -49,6 +55,22 @@ static bool training_same(const ckpt_map *map, const cli_args *a)
                        (ranks && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS)));
 }
 
+/* --moments fp32 */
+static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
+{
+    uint64_t n = 0;
+    int rc;
+
+    if (a->moments == CKPT_DTYPE_NONE)
+        return CKPT_OK;
+    rc = ckpt_map_plain_moments(map, &n, err);
+    // those that are not understood are refused by the writer, with the reason
+    if (rc == CKPT_OK && n == 0 && !map_fact(map, "moments"))
+        say_warning("%s: --moments has no effect: no optimizer keeps 8-bit moments of bitsandbytes",
+                    ckpt_map_path(map));
+    return rc;
+}
+
 int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
@@ -65,6 +87,8 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
         rc = args_open(map, a, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_dequantize(*map, true, err);
+    if (rc == CKPT_OK)
+        rc = training_moments(*map, a, err);
     if (rc == CKPT_OK && !training_same(*map, a))
         rc = args_model(*map, a, true, err);
     if (rc == CKPT_OK)

@@ -48,7 +48,8 @@ typedef struct cli_args {
     const char *own_map;      /* convert: map, if the target requires it and the user did not */
     bool backwards;
     cli_list include, exclude, sizes;
-    bool keep_names;                    /* keep the source's names and wrappers' prefixes */
+    ckpt_dtype moments; /* of bitsandbytes' moments as they are written; NONE: as they are */
+    bool keep_names;    /* keep the source's names and wrappers' prefixes */
     const char *method, *base, *recipe; /* merge */
     unsigned last;
     double density, lambda, slerp_t;

@@ -338,6 +338,7 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
             group->fields = own->fields;
             group->entry = own->entry;
             group->ranked = own->ranked; // of other partitions: group->cut stays 0
+            group->stored = own->stored;
         }
         if (own && !parts && own->n_lanes > group->n_lanes)
             group->n_lanes = own->n_lanes;

@@ -12,6 +12,7 @@
 
 #include "formats/deepspeed/join/slice.h"
 #include "formats/deepspeed/layout/autoep.h"
+#include "formats/deepspeed/layout/bnb.h"
 #include "formats/deepspeed/layout/same.h"
 #include "formats/deepspeed/layout/stage12.h"
 #include "formats/deepspeed/layout/stage3.h"
@@ -503,6 +504,8 @@ static int one_facts_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
         rc = one_fact_int(job, head, "skipped steps", "skipped_steps");
     if (rc == CKPT_OK && steps)
         rc = ckpt_map_fact(job->map, job->err, "optimizer steps", "%s", steps);
+    if (rc == CKPT_OK && head->optim.optim)
+        rc = ckpt_ds_bnb_fact(job, head, layout);
     return rc == CKPT_OK ? one_note_steps(job, head, layout) : rc;
 }
 

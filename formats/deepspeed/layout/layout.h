@@ -44,6 +44,7 @@ typedef struct ckpt_ds_group {
     bool has_step;           /* rank 0's optimizer keeps a step count */
     bool own_step;           /* in this group's own state */
     double step;             /* on rank 0 */
+    uint32_t bits;           /* of bitsandbytes' moments on rank 0: 8, 32; 0: others, or none */
     const char *swapped;     /* stage 3: id of the group's swap files, or NULL */
 } ckpt_ds_group;
 

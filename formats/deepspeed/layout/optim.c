@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/autoep.h"
+#include "formats/deepspeed/layout/bnb.h"
 #include "formats/deepspeed/layout/same.h"
 #include "formats/deepspeed/layout/stage3.h"
 #include "libckpt/base/dtype.h"
@@ -70,7 +71,11 @@ static int dso_state_columns(const ckpt_ds_job *job, const ckpt_ds_head *head,
     int rc = CKPT_OK;
 
     for (size_t g = 0; rc == CKPT_OK && g < layout->group.n; g++) {
-        ckpt_dict state = ckpt_value_map(ckpt_ds_optim_state(head, head->optim.optim, g, 0));
+        const ckpt_value *all = ckpt_ds_optim_state(head, head->optim.optim, g, 0);
+        ckpt_ds_bnb b = ckpt_ds_bnb_look(all);
+        ckpt_dict state = ckpt_value_map(b.bits ? NULL : all);
+        for (uint32_t i = 0; rc == CKPT_OK && b.bits && i < b.n; i++)
+            rc = dso_column(job, head, layout, ckpt_ds_bnb_name(&b, i), &c);
         for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
             const ckpt_value *key = state.at[i].key, *v = state.at[i].value;
             if (key->kind == CKPT_V_STR && v->kind == CKPT_V_TENSOR && v->as.tensor->ndim == 1)
@@ -150,17 +155,44 @@ int ckpt_ds_optim_begin(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 
 /* ---- one rank ---- */
 
+/* A rank's moments of bitsandbytes, in the columns of their names. */
+static int dso_take_bnb(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
+                        ckpt_ds_shard *s, size_t g)
+{
+    ckpt_ds_group *group = &layout->group.at[g];
+    ckpt_ds_bnb b = ckpt_ds_bnb_look(ckpt_ds_optim_state(head, s->optim, g, 0));
+    size_t part = ckpt_ds_slot(group, head->world, 0, s->rank);
+    int rc = CKPT_OK;
+
+    if (s->rank == 0)
+        group->bits = b.bits;
+    else if (group->bits != b.bits)
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: moments of group %zu have %" PRIu32 " bits on rank %" PRIu32
+                               ", %" PRIu32 " on rank 0 (0: other moments): the shards are from "
+                               "different runs",
+                               s->path, g, b.bits, s->rank, group->bits);
+    for (uint32_t i = 0; rc == CKPT_OK && b.bits && i < b.n; i++) {
+        for (size_t c = 1; rc == CKPT_OK && c < layout->column.n; c++) {
+            if (strcmp(layout->column.at[c].name, ckpt_ds_bnb_name(&b, i)) == 0)
+                rc = ckpt_ds_bnb_flat(job, s, &b, i, g, &layout->column.at[c].at[part]);
+        }
+    }
+    return rc;
+}
+
 /* Find a rank's flat tensors of one group, for all columns. */
-static int dso_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
+static int dso_take(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                     ckpt_ds_shard *s, ckpt_seq list, size_t g)
 {
     const ckpt_ds_group *group = &layout->group.at[g];
-    int rc = CKPT_OK;
+    int rc = job->opts->with_optimizer ? dso_take_bnb(job, head, layout, s, g) : CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < group->intervals; i++) {
         size_t part = ckpt_ds_slot(group, head->world, i, s->rank);
-        ckpt_dict state = ckpt_value_map(
-            job->opts->with_optimizer ? ckpt_ds_optim_state(head, s->optim, g, i) : NULL);
+        ckpt_dict state = ckpt_value_map(job->opts->with_optimizer && !group->bits
+                                             ? ckpt_ds_optim_state(head, s->optim, g, i)
+                                             : NULL);
         rc = ckpt_ds_shard_flat(job, s, ckpt_ds_optim_flat(head, list, g, i), dso_key(head),
                                 &layout->column.at[0].at[part]);
         for (uint64_t k = 0; rc == CKPT_OK && k < state.n; k++) {

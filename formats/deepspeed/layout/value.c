@@ -9,8 +9,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/deepspeed/layout/layout.h"
+#include "formats/deepspeed/layout/bnb.h"
 #include "libckpt/map/state.h"
+
+static const char DSV_8BIT[] =
+    "is 8-bit moments of bitsandbytes in blocks of 256: they are listed as "
+    "the F32 values that they stand for";
 
 /* Add a note once for all ranks. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
@@ -27,6 +31,16 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
             return CKPT_OK;
     }
     return ckpt_map_note(job->map, severity, job->err, "%s", text);
+}
+
+/* State of bitsandbytes that is not listed as tensors. */
+static int dsv_not_read(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
+                        const char *why)
+{
+    const char *text = ckpt_arena_printf(job->map->arena,
+                                         "is bitsandbytes' and is not listed as tensors: %s", why);
+
+    return text ? dsv_note(job, group, key, text, CKPT_INFO) : ckpt_fail_memory(job->err);
 }
 
 /* True for a single value, and false for a slice that happens to have one element. */
@@ -76,6 +90,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
 {
     ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(head, s->optim, group, 0));
     const ckpt_value *other = ckpt_ds_optim_state(head, head->optim.optim, first, 0);
+    ckpt_ds_bnb bnb = ckpt_ds_bnb_look(ckpt_ds_optim_state(head, s->optim, group, 0));
     uint32_t of = layout->group.at[group].of;
     ckpt_ds_pair p;
     bool same = true;
@@ -85,11 +100,13 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         const ckpt_value *key = own.at[k].key, *v = own.at[k].value;
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "step"))
             continue;
+        if (bnb.bits && (v == bnb.dict || v->kind == CKPT_V_TENSOR)) {
+            rc = v == bnb.dict && bnb.bits == 8 ? dsv_note(job, of, key, DSV_8BIT, CKPT_INFO) : rc;
+            continue;
+        }
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
-            rc = ckpt_state_is_8bit(ckpt_ds_optim_state(head, s->optim, group, 0))
-                     ? dsv_note(job, of, key,
-                                "is 8-bit moments of bitsandbytes, which are not listed as tensors",
-                                CKPT_INFO)
+            rc = v == bnb.dict
+                     ? dsv_not_read(job, of, key, bnb.why)
                      : dsv_note(job, of, key, "is of no known form: it is left out of the tensors",
                                 CKPT_WARNING);
         if (!dsv_is_value(head, layout, s, group, v))

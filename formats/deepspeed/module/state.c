@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/deepspeed/layout/bnb.h"
 #include "formats/deepspeed/module/state.h"
 #include "libckpt/base/dtype.h"
 
@@ -242,16 +243,24 @@ static uint32_t dsr_lanes(const ckpt_ds_layout *layout, size_t group, size_t fla
 }
 
 /* Sets a group's hyper-parameters and optimizer state; `flat` is its first flat group. */
-static void dsr_set_values(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
-                           const ckpt_state *state, size_t g, size_t flat, ckpt_group *out)
+static int dsr_set_values(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                          const ckpt_ds_layout *layout, const ckpt_state *state, size_t g,
+                          size_t flat, ckpt_group *out)
 {
     const ckpt_value *optim = ckpt_value_get(state->optim, "optimizer_state_dict");
+    ckpt_ds_bnb b;
 
     out->fields = ckpt_ds_optim_entry(head, layout, optim, g);
     if (flat < layout->group.n && layout->group.at[flat].of == g)
         out->entry = ckpt_ds_optim_state(head, optim, flat, 0);
     if (out->entry && out->entry->kind != CKPT_V_DICT)
         out->entry = NULL;
+    b = ckpt_ds_bnb_look(out->entry);
+    if (b.bits) {
+        out->stored = out->entry;
+        out->entry = ckpt_ds_bnb_entry(job, &b, out->stored);
+    }
+    return b.bits && !out->entry ? ckpt_fail_memory(job->err) : CKPT_OK;
 }
 
 /* Adds all groups with their parameters, hyper-parameters and optimizer state. */
@@ -270,10 +279,11 @@ static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
         while (next < layout->params.n && dsr_of(layout, &layout->params.at[next]) == g)
             next++;
         group->n = (next - group->first) / group->n_lanes;
-        dsr_set_values(head, layout, state, g, flat, group);
+        rc = dsr_set_values(job, head, layout, state, g, flat, group);
         while (flat < layout->group.n && layout->group.at[flat].of == g)
             flat++;
-        rc = dsr_add_params(job, head, layout, state, group);
+        if (rc == CKPT_OK)
+            rc = dsr_add_params(job, head, layout, state, group);
     }
     if (rc == CKPT_OK && state->param.n != layout->params.n)
         rc = ckpt_fail(job->err, CKPT_EMISMATCH, "%s: parameter %.200s belongs to no group",

@@ -11,6 +11,7 @@
 
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/moments8.h"
 
 /* ---- columns: masters, and each kind of state ---- */
 
@@ -105,16 +106,42 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
                          : rc;
 }
 
-bool ckpt_dsw_begins_whole(const ckpt_value *entry)
+/* The moments of a part that bitsandbytes saved in 8 bits: codes and scales of each; *done: it did.
+ */
+static int dwl_stored(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+                      ckpt_dsw_part *p, bool *done)
 {
-    ckpt_dict all = ckpt_value_map(entry);
+    ckpt_dict entry = ckpt_value_map(job->state->group.at[p->group].entry);
+    uint32_t bits = 0;
+    int rc = ckpt_dsw_bnb_bits(job, how, p, &bits);
+
+    *done = rc == CKPT_OK && bits == 8;
+    for (uint64_t i = 0; *done && rc == CKPT_OK && i < entry.n; i++) {
+        const ckpt_value *v = entry.at[i].value;
+        ckpt_dsw_column c = {.key = entry.at[i].key->as.text.at, .of = CKPT_DSW_CODES};
+        // a step that is a tensor has no axis
+        if (v->kind != CKPT_V_TENSOR || v->as.tensor->ndim == 0)
+            continue;
+        c.dtype = CKPT_U8;
+        rc = dwl_push(job, how, layout, p, &c);
+        c.of = CKPT_DSW_SCALES;
+        c.dtype = CKPT_F32;
+        if (rc == CKPT_OK)
+            rc = dwl_push(job, how, layout, p, &c);
+    }
+    return rc;
+}
+
+bool ckpt_dsw_begins_whole(const ckpt_group *g)
+{
+    ckpt_dict all = ckpt_value_map(g->entry);
 
     for (uint64_t i = 0; i < all.n; i++) {
         const ckpt_value *v = all.at[i].value;
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
             return true;
     }
-    return ckpt_state_is_8bit(entry);
+    return g->stored || ckpt_state_is_8bit(g->entry);
 }
 
 /* Add the column of the masters, then those of the group's optimizer entry. */
@@ -125,14 +152,16 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
     ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
     // stage 0 without flat tensors has no columns of state
     bool flat = form == CKPT_DSW_ZERO || form == CKPT_DSW_FLAT;
-    bool kept = flat && !(how->fresh && ckpt_dsw_begins_whole(g->entry));
+    bool kept = flat && !(how->fresh && ckpt_dsw_begins_whole(g));
     ckpt_dict entry = ckpt_value_map(kept ? g->entry : NULL);
     ckpt_dtype masters = p->n && !how->new_dtype ? p->param[0]->dtype : CKPT_F32;
-    int rc = how->fresh ? CKPT_OK
-                        : ckpt_state_refuse_8bit(job->from, g,
-                                                 "--drop-optimizer leaves them out, and the "
-                                                 "optimizer begins anew",
-                                                 job->err);
+    bool stored = false;
+    int rc = how->fresh || g->stored
+                 ? CKPT_OK
+                 : ckpt_state_refuse_8bit(job->from, g,
+                                          "--drop-optimizer leaves them out, and the "
+                                          "optimizer begins anew",
+                                          job->err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -143,7 +172,9 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
     p->column = layout->column.n;
     rc = dwl_push(job, how, layout, p,
                   &(ckpt_dsw_column){.key = NULL, .dtype = masters, .zeros = false});
-    for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
+    if (rc == CKPT_OK && g->stored && !how->fresh)
+        rc = dwl_stored(job, how, layout, p, &stored);
+    for (uint64_t i = 0; rc == CKPT_OK && !stored && i < entry.n; i++) {
         if (entry.at[i].key->kind == CKPT_V_STR)
             rc = dwl_state(job, how, layout, p, entry.at[i].key->as.text.at, entry.at[i].value);
     }
@@ -532,17 +563,14 @@ const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout 
     return ckpt_dsw_autoep_is(job, p, i) ? ckpt_dsw_autoep_name(layout->scratch, name) : name;
 }
 
-uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
-                          size_t column, uint32_t interval)
-{
-    return &records->record[rank * records->per_rank + p->slot + interval * p->n_columns + column];
-}
-
 uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
                        uint32_t index)
 {
-    return layout->column.at[p->column + column].whole ? ckpt_zero_whole_size(&p->flat, index)
-                                                       : p->slice;
+    const ckpt_dsw_column *c = &layout->column.at[p->column + column];
+
+    if (c->of == CKPT_DSW_SCALES)
+        return ckpt_m8_blocks(p->slice);
+    return c->whole ? ckpt_zero_whole_size(&p->flat, index) : p->slice;
 }
 
 /* ---- target tensors ---- */
@@ -674,7 +702,7 @@ static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
     uint32_t lanes = g->n_lanes ? g->n_lanes : 1;
     ckpt_zero_run run;
 
-    if (c->zeros || param->n_elems == 0 || !donor)
+    if (c->zeros || param->n_elems == 0 || !donor || c->of != CKPT_DSW_VALUES)
         return CKPT_OK;
     if (c->whole)
         return dwl_fill_whole(r, p, i, column);
@@ -719,7 +747,8 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
     if (!r.parts)
         return ckpt_fail_memory(job->err);
     // stage 0 without flat tensors was filled while its files were made
-    for (size_t k = 0; form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && k < layout->part.n;
+    for (size_t k = 0;
+         form != CKPT_DSW_PLAIN && form != CKPT_DSW_LISTED && rc == CKPT_OK && k < layout->part.n;
          k++) {
         const ckpt_dsw_part *p = &layout->part.at[k];
         memset(r.parts, 0, layout->column.n * sizeof *r.parts);
@@ -727,6 +756,8 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
             for (size_t c = 0; rc == CKPT_OK && c < p->n_columns; c++)
                 rc = dwl_fill_param(&r, p, i, c);
         }
+        if (rc == CKPT_OK)
+            rc = ckpt_dsw_bnb_fill(job, how, layout, records, p);
     }
     for (size_t i = 0; rc == CKPT_OK && how->stage == 3 && i < layout->frozen.n; i++)
         rc = dwl_fill_frozen(&r, i);

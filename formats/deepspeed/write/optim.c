@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/deepspeed/layout/bnb.h"
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
 
@@ -114,15 +115,60 @@ static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_tt_copy(&f->t, old);
 }
 
-/* The column for a key, or 0. */
-static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
-                         const ckpt_value *key)
+/* The column of a name, or 0; of 8-bit moments that of their codes. */
+static size_t dwo_column_of(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, const char *name)
 {
     for (size_t c = 1; c < p->n_columns; c++) {
-        if (ckpt_value_is(key, layout->column.at[p->column + c].key))
+        if (strcmp(layout->column.at[p->column + c].key, name) == 0)
             return c;
     }
     return 0;
+}
+
+static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
+                         const ckpt_value *key)
+{
+    return key->kind == CKPT_V_STR ? dwo_column_of(layout, p, key->as.text.at) : 0;
+}
+
+/*
+ * A tensor of bitsandbytes' state: this rank's slice of codes or scales, or the table, which is the
+ * same on all ranks.  NULL without a failure: moments of 32 bits have neither scales nor table.
+ */
+static ckpt_value *dwo_stored_tensor(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
+                                     const ckpt_ds_bnb *b, const ckpt_pair *e)
+{
+    const char *key = e->key->as.text.at;
+    uint32_t moment = key[e->key->as.text.n - 1] == '2';
+    size_t c = moment < b->n ? dwo_column_of(f->layout, p, ckpt_ds_bnb_name(b, moment)) : 0;
+    bool coded = c && f->layout->column.at[p->column + c].of == CKPT_DSW_CODES;
+
+    if (c && strncmp(key, "state", 5) == 0)
+        return dwo_flat(f, p, c, (dwo_at){index, 0}, p->slice);
+    if (coded && strncmp(key, "qmap", 4) == 0)
+        return ckpt_tt_copy(&f->t, e->value);
+    if (coded)
+        return dwo_flat(f, p, c + 1, (dwo_at){index, 0}, ckpt_dsw_size(f->layout, p, c + 1, index));
+    return NULL;
+}
+
+/* The state of a part as bitsandbytes keeps it, or the dict in it that has its tensors (from). */
+static ckpt_value *dwo_stored(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
+                              const ckpt_ds_bnb *b, const ckpt_value *from)
+{
+    ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    ckpt_dict all = ckpt_value_map(from);
+
+    for (uint64_t i = 0; f->t.rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_pair *e = &all.at[i];
+        bool own = from == b->dict && e->key->kind == CKPT_V_STR && !ckpt_value_is(e->key, "step");
+        ckpt_value *v = own                   ? dwo_stored_tensor(f, p, index, b, e)
+                        : e->value == b->dict ? dwo_stored(f, p, index, b, e->value)
+                                              : ckpt_tt_copy(&f->t, e->value);
+        if (v)
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
+    }
+    return dict;
 }
 
 /* The value of this rank, if ranks have their own, else the group's; NULL: the rank has none. */
@@ -157,10 +203,13 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
     ckpt_dict from = ckpt_value_map(old);
     ckpt_value *dict;
 
-    if (!old || (f->how->fresh && ckpt_dsw_begins_whole(old)))
+    if (!old || (f->how->fresh && ckpt_dsw_begins_whole(&f->job->state->group.at[p->group])))
         return NULL;
     // Sub-groups must not share a step tensor, because torch increments it in place.
     f->t.copied.n = 0;
+    const ckpt_ds_bnb b = ckpt_ds_bnb_look(f->job->state->group.at[p->group].stored);
+    if (b.bits)
+        return dwo_stored(f, p, index, &b, f->job->state->group.at[p->group].stored);
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t i = 0; f->t.rc == CKPT_OK && i < from.n; i++) {
         const ckpt_pair *e = &from.at[i];
@@ -288,8 +337,8 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
         int64_t number = 0;
         // another framework's Adam gets the settings of every Adam of DeepSpeed, because the device
         // decides
-        if (f->t.rc == CKPT_OK && state->foreign && ckpt_state_is_adam(&state->group.at[g]) &&
-            !ckpt_dsw_adam(f->t.scratch, group, NULL))
+        if (f->t.rc == CKPT_OK && (state->foreign || state->group.at[g].became_adam) &&
+            ckpt_state_is_adam(&state->group.at[g]) && !ckpt_dsw_adam(f->t.scratch, group, NULL))
             f->t.rc = ckpt_fail_memory(f->job->err);
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
             if (p->group == g)

@@ -12,6 +12,7 @@
  *     experts.c  files of experts, if the source has none to copy
  *     stored.c   finds AutoEP's experts that are fused into one DeepSpeed parameter
  *     autoep.c   distributes experts under AutoEP
+ *     bnb.c      8-bit moments of bitsandbytes, cut at their blocks
  *     muon.c     the order of Muon's matrices, and momentum that is not cut
  *     config.c   values that depend on the world: ds_config, counters
  *     fields.c   settings of groups from ds_config
@@ -35,11 +36,19 @@
 #define CKPT_DS_RELEASE(a, b, c) ((a)*1000000 + (b)*1000 + (c))
 enum { CKPT_DS_NEWEST = 19008 }; /* 0.19.8 */
 
+/* What a column has of 8-bit moments. */
+typedef enum ckpt_dsw_of {
+    CKPT_DSW_VALUES, /* nothing: it has the values themselves */
+    CKPT_DSW_CODES,
+    CKPT_DSW_SCALES /* of the column before it */
+} ckpt_dsw_of;
+
 /* A column: the masters of a part, or one kind of its optimizer state. */
 typedef struct ckpt_dsw_column {
     const char *key;  /* "exp_avg"; NULL: the masters */
     ckpt_dtype dtype; /* in the file */
     bool zeros;       /* no values to copy */
+    ckpt_dsw_of of;   /* of the moments that key names */
     bool whole;       /* not cut: all of each parameter that the slice touches */
 } ckpt_dsw_column;
 
@@ -222,8 +231,11 @@ const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout 
 const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d);
 
 /* The record of a part's column (and interval) in a rank's file. */
-uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank, const ckpt_dsw_part *p,
-                          size_t column, uint32_t interval);
+static inline uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank,
+                                        const ckpt_dsw_part *p, size_t column, uint32_t interval)
+{
+    return &records->record[rank * records->per_rank + p->slot + interval * p->n_columns + column];
+}
 
 /* Elements of a column's record on rank `index` of the part; for an uncut column all are saved. */
 uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
@@ -248,11 +260,31 @@ int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_la
  * because the code of zero differs between bitsandbytes' maps.  It is left out whole, and the
  * optimizer creates it.
  */
-bool ckpt_dsw_begins_whole(const ckpt_value *entry);
+bool ckpt_dsw_begins_whole(const ckpt_group *g);
 
 /* True if the state of this key is not cut. */
 bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key);
+
+/* ---- bnb.c ---- */
+
+/*
+ * How many bits the moments of a part have, of a group that bitsandbytes saved (group->stored): 8,
+ * 32; 0: the part has no elements.
+ *
+ * Errors  CKPT_EUNSUPPORTED: some of each, or a form of the target that keeps no such state
+ */
+int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
+                      uint32_t *bits);
+
+/*
+ * Fill the records of all ranks with the codes and scales of a part.
+ *
+ * Errors  CKPT_EUNSUPPORTED: a block of the target would have elements of two of the source
+ */
+int ckpt_dsw_bnb_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+                      const ckpt_dsw_layout *layout, const ckpt_dsw_records *records,
+                      const ckpt_dsw_part *p);
 
 /* ---- experts.c ---- */
 

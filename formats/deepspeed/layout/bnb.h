@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bnb.h: the state that bitsandbytes' optimizers keep of a flat tensor, as Adam's moments.
+ *
+ *     {'step': 3, '__bnb_optimizer_quant_state__': {
+ *         'state1': U8 [n], 'qmap1': F32 [256], 'absmax1': F32 [ceil(n / 256)],
+ *         'state2', 'qmap2', 'absmax2': the same}}
+ *
+ * Releases before 0.46 keep these keys beside the step.  Tensors of fewer than 4096 elements, and
+ * optimizers of 32 bits, have F32 states alone.  Optimizers with one moment (Lion, Momentum,
+ * RMSprop, Adagrad) have no state2.
+ */
+#ifndef CKPT_FORMATS_DS_BNB_H
+#define CKPT_FORMATS_DS_BNB_H
+
+#include "formats/deepspeed/layout/layout.h"
+
+typedef struct ckpt_ds_bnb {
+    const ckpt_value *dict; /* where the tensors are: a dict in the state, or the state */
+    uint32_t bits;          /* 8 or 32; 0: no state of bitsandbytes, or `why` */
+    uint32_t n;             /* moments: 1 or 2 */
+    const char *why;        /* bitsandbytes' state that is not understood: the reason; or NULL */
+} ckpt_ds_bnb;
+
+/* Look at a group's state; NULL is none. */
+ckpt_ds_bnb ckpt_ds_bnb_look(const ckpt_value *state);
+
+/*
+ * The map's name of moment i: "exp_avg" and "exp_avg_sq" of two, "state1" of one, of which nothing
+ * says whether it is a mean or a mean of squares.
+ */
+const char *ckpt_ds_bnb_name(const ckpt_ds_bnb *b, uint32_t i);
+
+/*
+ * Moment i of a rank's group as a flat F32 tensor, which is computed from the rank's records.
+ *
+ * Errors  CKPT_EMISMATCH, a problem: its tensors do not fit each other
+ */
+int ckpt_ds_bnb_flat(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, uint32_t i,
+                     size_t group, ckpt_ds_flat *out);
+
+/* The state with the moments under their names in the map, in its arena; NULL: no memory. */
+ckpt_value *ckpt_ds_bnb_entry(const ckpt_ds_job *job, const ckpt_ds_bnb *b, ckpt_value *state);
+
+/* Say in the map's facts that the run keeps such moments, if rank 0 does. */
+int ckpt_ds_bnb_fact(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                     const ckpt_ds_layout *layout);
+
+#endif
