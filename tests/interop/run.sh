@@ -28,6 +28,7 @@ if [ -n "$install" ]; then
     "$venv/bin/python" -c 'import prodigyopt' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps prodigyopt || status=1
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
+    "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
 build=$(dirname "$bin")
@@ -48,6 +49,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/dcp.py --bin "$bin" tests/fixtures
     part tests/interop/hf_sharded.py --bin "$bin" tests/fixtures
     part tests/interop/optimizers.py --bin "$bin"
+    part tests/interop/bnb8.py --bin "$bin"
     part tests/interop/megatron_grids.py --bin "$bin"
     part tests/interop/fsdp_ranks.py --bin "$bin" tests/fixtures
     part tests/interop/real_deepspeed.py --bin "$bin"
