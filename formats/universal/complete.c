@@ -12,6 +12,8 @@
 
 #include "formats/universal/universal.h"
 
+#include "formats/deepspeed/layout/same.h"
+
 enum { UCM_KINDS = 64 }; /* kinds of state; far above any optimizer's number */
 
 typedef struct ucm {
@@ -105,19 +107,85 @@ int ckpt_uni_complete(ckpt_uni *u)
     return rc;
 }
 
-int ckpt_uni_models(ckpt_uni *u)
+/* ---- model files ---- */
+
+/* Model files are numbered from 0 on, one for each tensor-parallel rank. */
+static int ucm_whole(ckpt_uni *u)
 {
-    const ckpt_value *step = ckpt_value_get(u->head.model.root, "global_steps");
+    if (u->dir.whole.n == 0 || u->dir.whole.n >= u->dir.n_mp)
+        return CKPT_OK;
+    return ckpt_ds_problem(&u->job, CKPT_EMISSING,
+                           "%s: the model files (mp_rank_..._model_states.pt) of %u of %u "
+                           "tensor-parallel ranks are not there; copy them from the run",
+                           u->job.map->path, u->dir.n_mp - (unsigned)u->dir.whole.n, u->dir.n_mp);
+}
+
+/*
+ * Stage 3 has a model file for each data-parallel rank.  Rank 0's alone lists tied names; of the
+ * others a writer of universal checkpoints may leave out all.
+ */
+static int ucm_parts(ckpt_uni *u)
+{
+    const ckpt_ds_parts *parts = &u->dir.parts;
+    int64_t world = 0;
+
+    if (u->dir.whole.n || parts->n == 0)
+        return CKPT_OK;
+    if (parts->at[0].rank != 0)
+        return ckpt_ds_problem(&u->job, CKPT_EMISSING,
+                               "%s: the model file of rank 0 is missing: expected "
+                               "zero_pp_rank_0_mp_rank_00_model_states.pt, found rank %" PRIu32
+                               "'s; copy it: it alone lists tied names",
+                               u->job.map->path, parts->at[0].rank);
+    if (parts->n < 2 ||
+        !ckpt_value_as_int(ckpt_value_get(u->head.model.root, "dp_world_size"), &world) ||
+        world < (int64_t)parts->at[parts->n - 1].rank + 1)
+        world = (int64_t)parts->at[parts->n - 1].rank + 1;
+    if ((uint64_t)world <= parts->n)
+        return CKPT_OK;
+    return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
+                         "%s: model files (zero_pp_rank_..._model_states.pt) are missing: expected "
+                         "%" PRId64 ", found %zu; copy the others",
+                         u->job.map->path, world, parts->n);
+}
+
+int ckpt_uni_ranks(ckpt_uni *u)
+{
+    int rc = ucm_whole(u);
+
+    return rc == CKPT_OK && !u->job.broken ? ucm_parts(u) : rc;
+}
+
+int ckpt_uni_same_save(ckpt_uni *u, const ckpt_ds_shard *s)
+{
+    static const char *const key[] = {"global_steps", "skipped_steps", "ds_version",
+                                      "lr_scheduler"};
+    bool same = true;
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && u->dir.whole.n && i < u->dir.parts.n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && same && i < sizeof key / sizeof *key; i++) {
+        const ckpt_value *first = ckpt_value_get(u->head.model.root, key[i]),
+                         *own = ckpt_value_get(s->root, key[i]);
+        rc = ckpt_ds_same(&u->job, first, own, &same);
+        if (rc == CKPT_OK && !same)
+            rc = ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
+                                 "%s: %s differs from that of %s: the files are of different "
+                                 "saves; copy both from one",
+                                 s->path, key[i], u->head.model.path);
+    }
+    return rc;
+}
+
+int ckpt_uni_models(ckpt_uni *u)
+{
+    int rc = CKPT_OK;
+
+    // without whole ones the first is open already
+    for (size_t i = u->dir.whole.n ? 0 : 1; rc == CKPT_OK && i < u->dir.parts.n; i++) {
         ckpt_ds_shard s;
         rc = ckpt_ds_shard_open(&u->job, &s, &u->dir.parts.at[i]);
-        const ckpt_value *other = s.map ? ckpt_value_get(s.root, "global_steps") : NULL;
-        if (rc == CKPT_OK && step && other && !ckpt_value_equal(step, other, 16))
-            rc = ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
-                                 "%s: is of another step than %s: from another save",
-                                 u->dir.parts.at[i].path, u->dir.whole.at[0].path);
+        if (rc == CKPT_OK && s.map)
+            rc = ckpt_uni_same_save(u, &s);
         ckpt_ds_shard_close(&s);
     }
     return rc;

@@ -42,17 +42,6 @@ static int ur_stage(const ckpt_uni *u)
     return stage;
 }
 
-/* Check that the model files of all tensor-parallel ranks are there. */
-static int ur_ranks(ckpt_uni *u)
-{
-    if (u->dir.whole.n == 0 || u->dir.whole.n >= u->dir.n_mp)
-        return CKPT_OK;
-    return ckpt_ds_problem(&u->job, CKPT_EMISSING,
-                           "%s: the model files (mp_rank_..._model_states.pt) of %u of %u "
-                           "tensor-parallel ranks are not there; copy them from the run",
-                           u->job.map->path, u->dir.n_mp - (unsigned)u->dir.whole.n, u->dir.n_mp);
-}
-
 static int ur_open(ckpt_uni *u)
 {
     const ckpt_ds_parts *models = u->dir.whole.n ? &u->dir.whole : &u->dir.parts;
@@ -85,7 +74,7 @@ static int ur_open(ckpt_uni *u)
                            "DeepSpeed will not resume it at stages 1 and 2",
                            u->job.map->path, stage);
     if (rc == CKPT_OK)
-        rc = ur_ranks(u);
+        rc = ckpt_uni_ranks(u);
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ckpt_uni_models(u);
     u->head.stage = ur_stage(u);
@@ -159,7 +148,10 @@ static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shap
     return rc;
 }
 
-/* Append the parameters of later pipeline stages; tensor-parallel ranks add no new names. */
+/*
+ * Append the parameters of later pipeline stages; tensor-parallel ranks add no new names.  Each
+ * rank's file must be of the save of the first.
+ */
 static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
 {
     int rc = CKPT_OK;
@@ -168,6 +160,8 @@ static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
         ckpt_ds_shard s;
         size_t from = out->n;
         rc = ckpt_ds_shard_open(&u->job, &s, &u->dir.whole.at[i]);
+        if (rc == CKPT_OK && s.map)
+            rc = ckpt_uni_same_save(u, &s);
         const ckpt_value *shapes = s.map ? ckpt_value_get(s.root, "param_shapes") : NULL;
         if (rc == CKPT_OK && shapes && shapes->kind != CKPT_V_NONE)
             rc = ur_shapes_of(u, out, shapes);

@@ -118,8 +118,23 @@ size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name);
 int ckpt_uni_complete(ckpt_uni *u);
 
 /*
- * Open the stage 3 model files beside whole ones although their values are not used, because damage
- * or another step count in them is worth a finding.
+ * Check that each rank of the run has its model file.
+ *
+ * Errors  CKPT_EMISSING, a finding where they are collected: a tensor-parallel rank's, or rank 0's
+ *         of stage 3, is not there; a warning where those of others are not
+ */
+int ckpt_uni_ranks(ckpt_uni *u);
+
+/*
+ * Compare the counters, the version and the schedule of a model file with those of the first.
+ *
+ * Errors  CKPT_EMISMATCH, a finding where they are collected: the files are of different saves
+ */
+int ckpt_uni_same_save(ckpt_uni *u, const ckpt_ds_shard *s);
+
+/*
+ * Open the stage 3 model files whose values are not used, because damage or another save in them
+ * is worth a finding.
  */
 int ckpt_uni_models(ckpt_uni *u);
 
