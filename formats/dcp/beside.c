@@ -2,12 +2,18 @@
 /*
  * beside.c: reads the files that accelerate, Lightning and the Trainer of transformers put beside
  * the state of model and optimizer: the schedule and Lightning's meta.pt become values of the run,
- * other files are reported as not read.
+ * other files are reported as not read.  It also tells what such files say of the others: that one
+ * is missing, or is of another save.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
+#include "libckpt/codec/json/json.h"
+
+#define DCB_STATE     "trainer_state.json"
+#define DCB_STATE_MAX (UINT64_C(256) << 20) /* bytes: it logs every step */
 
 const char *ckpt_dcp_schedule(const ckpt_listing *list)
 {
@@ -37,6 +43,142 @@ int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     }
     return rc;
 }
+
+/* ---- files that are missing ---- */
+
+const char *ckpt_dcp_of_run(const ckpt_listing *list)
+{
+    static const char *const begins[] = {"random_states_", "rng_state"};
+    const char *found = ckpt_dcp_schedule(list);
+
+    for (size_t i = 0; !found && i < list->n; i++) {
+        for (size_t k = 0; !found && k < sizeof begins / sizeof *begins; k++) {
+            if (!list->entry[i].is_dir &&
+                strncmp(list->entry[i].name, begins[k], strlen(begins[k])) == 0)
+                found = list->entry[i].name;
+        }
+    }
+    return found;
+}
+
+int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
+                          const ckpt_open_opts *opts, ckpt_err *err)
+{
+    const char *of = ckpt_dcp_of_run(list);
+
+    if (!of)
+        return CKPT_OK;
+    if (opts->training && !map->collect)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: the run's optimizer is missing: expected %s, found %s, which belongs "
+                         "to a run; copy it, or take the weights alone (ckpt convert)",
+                         list->folder, optimizer, of);
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: the run's optimizer is missing: expected %s, found %s, which belongs "
+                         "to a run; the run cannot be resumed without it",
+                         list->folder, optimizer, of);
+}
+
+/* A key that Lightning gives the state of an optimizer. */
+static bool dcb_is_optimizer(const ckpt_value *key)
+{
+    static const char begin[] = CKPT_DCP_OPTIMIZER;
+    const char *name = key->kind == CKPT_V_STR ? key->as.text.at : "";
+    const char *number = name + sizeof begin - 1;
+
+    return strncmp(name, begin, sizeof begin - 1) == 0 && *number &&
+           strspn(number, "0123456789") == strlen(number);
+}
+
+/*
+ * The tensors are Lightning's: it names optimizers by numbers, and has everything but them and the
+ * model in meta.pt.
+ */
+static bool dcb_is_lightning(const ckpt_value *root)
+{
+    ckpt_dict all = ckpt_value_map(root);
+    uint64_t n_optimizers = 0, n_models = 0;
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        n_optimizers += dcb_is_optimizer(key);
+        n_models += ckpt_value_is(key, "model") || ckpt_value_is(key, "state_dict");
+    }
+    return n_optimizers > 0 && n_models == 1 && n_optimizers + n_models == all.n;
+}
+
+/* ---- files of another save ---- */
+
+/* Steps of the optimizer: those of the parameters that it has stepped most; -1: it counts none. */
+static int64_t dcb_steps(const ckpt_map *map)
+{
+    const ckpt_state *s = map->states.n == 1 ? map->states.at[0] : NULL;
+    int64_t most = -1;
+
+    for (size_t g = 0; s && g < s->group.n; g++) {
+        const ckpt_value *v = ckpt_value_get(s->group.at[g].entry, "step");
+        int64_t n = -1;
+        if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 0 && v->as.f < 1e15)
+            n = (int64_t)v->as.f;
+        else if (!ckpt_value_as_int(v, &n))
+            n = -1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    int64_t own = dcb_steps(map), run = 0;
+    ckpt_value *root = NULL;
+    ckpt_err local = {0};
+
+    if (own < 0 || !ckpt_listing_has(list, DCB_STATE, false))
+        return CKPT_OK;
+    const char *path = ckpt_path_join(map->arena, list->folder, DCB_STATE);
+    ckpt_arena *arena = path ? ckpt_arena_new(0) : NULL;
+    if (!arena)
+        return ckpt_fail_memory(err);
+    // Python also writes NaN, which JSON has not: then nothing is compared
+    int rc = ckpt_json_read(&root, arena, path, DCB_STATE_MAX, &local);
+    if (rc == CKPT_EIO)
+        rc = ckpt_fail(err, rc, "%s", local.text);
+    else if (rc != CKPT_OK || !ckpt_value_as_int(ckpt_value_get(root, "global_step"), &run))
+        rc = CKPT_OK;
+    // fewer may be right: a loss scale skips steps
+    else if (own > run)
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: the run is at step %" PRId64 ", but its optimizer has made %" PRId64
+                           " steps: the files are of different saves; copy both from one",
+                           path, run, own);
+    ckpt_arena_free(arena);
+    return rc;
+}
+
+/*
+ * Lightning counts the steps of its optimizer; those that a loss scale skips are among them, and
+ * then the precision has a state of its own.
+ */
+static int dcb_lightning_steps(ckpt_map *map, const ckpt_value *meta, const char *path,
+                               ckpt_err *err)
+{
+    ckpt_dict all = ckpt_value_map(meta);
+    int64_t own = dcb_steps(map), run = 0;
+    bool scaled = false;
+
+    for (uint64_t i = 0; i < all.n; i++)
+        scaled = scaled || (all.at[i].key->kind == CKPT_V_STR &&
+                            strstr(all.at[i].key->as.text.at, "Precision"));
+    if (own < 0 || !ckpt_value_as_int(ckpt_value_get(meta, "global_step"), &run) || own == run ||
+        (scaled && own < run))
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: the run is at step %" PRId64 ", but its optimizer has made %" PRId64
+                         " steps: the files are of different saves; copy both from one",
+                         path, run, own);
+}
+
+/* ---- what a run takes along ---- */
 
 /* Read the object of a torch file, and add the file to the map. */
 static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_err *err)
@@ -69,6 +211,8 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
 
     if (rc == CKPT_OK && !ckpt_value_get(meta, "pytorch-lightning_version"))
         return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: it is not Lightning's", path);
+    if (rc == CKPT_OK)
+        rc = dcb_lightning_steps(map, meta, path, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
         const ckpt_pair *p = &all.at[i];
         ckpt_seq schedules = ckpt_value_seq(p->value);
@@ -92,6 +236,14 @@ int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     const ckpt_entry *meta = ckpt_listing_find(list, "meta.pt");
     int rc = ckpt_dcp_left(map, list, err);
 
+    if (rc == CKPT_OK && !meta && dcb_is_lightning(map->values))
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: Lightning's meta.pt is missing: its tensors are named as Lightning "
+                           "names them (" CKPT_DCP_OPTIMIZER "0), and Lightning does not load them "
+                           "without it; copy it",
+                           list->folder);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_trainer_steps(map, list, err);
     if (rc == CKPT_OK && run && meta && !meta->is_dir)
         rc = dcb_lightning(map, run, list->folder, err);
     if (rc != CKPT_OK || !name || !run || ckpt_value_get(run, "lr_scheduler"))

@@ -509,6 +509,9 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          list->folder);
     map->known.training = true;
     rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
+    if (rc == CKPT_OK && ckpt_listing_find(list, CKPT_DCP_MODEL "0") &&
+        !ckpt_listing_find(list, CKPT_DCP_OPTIMIZER "0"))
+        rc = ckpt_dcp_no_optimizer(map, list, CKPT_DCP_OPTIMIZER "0", opts, err);
     if (rc == CKPT_OK && opts->with_optimizer)
         rc = ckpt_dcp_state(map, map->in_order, err);
     return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;

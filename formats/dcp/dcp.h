@@ -365,9 +365,27 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list);
 /* Report the files beside a run's state that no reader uses. */
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
+/* A file that belongs to a run, never to weights alone: of its schedule, or of its generators of
+ * random numbers; NULL: there is none. */
+const char *ckpt_dcp_of_run(const ckpt_listing *list);
+
+/*
+ * The folder has no optimizer: warn if another file belongs to a run.
+ *
+ * optimizer  the name that it would have
+ * Errors     CKPT_EMISSING: the caller asks for the run
+ */
+int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
+                          const ckpt_open_opts *opts, ckpt_err *err);
+
+/* Warn if the optimizer of the map's run has made more steps than trainer_state.json of the Trainer
+ * counts, if it is there. */
+int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
+
 /*
  * Read the files beside a run's state: the schedule becomes lr_scheduler, and Lightning's meta.pt
- * becomes values of the run.
+ * becomes values of the run.  Warn if meta.pt is missing, or is of
+ * another save.
  *
  * Errors  those of torch files
  */

@@ -19,6 +19,7 @@
 
 #define RFU_MODEL "pytorch_model_fsdp.bin"
 #define RFU_OPTIM "optimizer.bin"
+#define RFU_COPY  "model.safetensors"
 
 /* ---- which files ---- */
 
@@ -61,7 +62,7 @@ static const ckpt_run_layout rfu_run = {
 static int rfu_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_has(list, RFU_MODEL, false))
-        return ckpt_listing_has(list, RFU_OPTIM, false) ? 72 : 20;
+        return ckpt_listing_has(list, RFU_OPTIM, false) || ckpt_dcp_of_run(list) ? 72 : 20;
     if (rfu_alone(list))
         return 10;
     return ckpt_dcp_is_run(list, &rfu_run) ? 38 : 0;
@@ -160,12 +161,33 @@ static int rfu_take_schedule(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckp
     return CKPT_OK;
 }
 
-static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list)
+/* The weights that the Trainer writes once more for others: only whether they can be read. */
+static int rfu_look(ckpt_ranks_run *r, const ckpt_listing *list)
+{
+    const char *path = ckpt_path_join(r->map->arena, list->folder, RFU_COPY);
+    ckpt_err local = {0};
+    ckpt_map *sub = NULL;
+
+    if (!path)
+        return ckpt_fail_memory(r->err);
+    int rc = list->read(&sub, path, NULL, &local);
+    ckpt_map_free(sub);
+    return rc == CKPT_OK ? CKPT_OK
+                         : ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                                         "%s; the run is in " RFU_MODEL " too", local.text);
+}
+
+static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list, const ckpt_open_opts *opts)
 {
     const char *schedule = ckpt_dcp_schedule(list);
+    bool optimizer = ckpt_listing_has(list, RFU_OPTIM, false);
     int rc = ckpt_ranks_read(r, RFU_MODEL, CKPT_RANKS_MODEL, 0, ckpt_ranks_take_model);
 
-    if (rc == CKPT_OK && r->with_optimizer && ckpt_listing_has(list, RFU_OPTIM, false))
+    if (rc == CKPT_OK && r->map->collect && ckpt_listing_has(list, RFU_COPY, false))
+        rc = rfu_look(r, list);
+    if (rc == CKPT_OK && !optimizer)
+        rc = ckpt_dcp_no_optimizer(r->map, list, RFU_OPTIM, opts, r->err);
+    if (rc == CKPT_OK && r->with_optimizer && optimizer)
         rc = ckpt_ranks_read(r, RFU_OPTIM, CKPT_RANKS_OPTIM, 0, ckpt_ranks_take_optim);
     if (rc == CKPT_OK && schedule)
         rc = ckpt_ranks_read(r, schedule, CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
@@ -187,9 +209,12 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                         .err = err};
 
     if (rc == CKPT_OK)
-        rc = one ? ckpt_ranks_read(&r, one, CKPT_RANKS_MODEL, 0, rfu_take) : rfu_several(&r, &at);
+        rc = one ? ckpt_ranks_read(&r, one, CKPT_RANKS_MODEL, 0, rfu_take)
+                 : rfu_several(&r, &at, opts);
     if (rc == CKPT_OK)
         rc = ckpt_ranks_finish(&r);
+    if (rc == CKPT_OK && !one)
+        rc = ckpt_dcp_trainer_steps(map, &at, err);
     ckpt_ranks_run_free(&r);
     return rc;
 }

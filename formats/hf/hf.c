@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/merge.h"
@@ -541,18 +542,111 @@ static int hf_sizes(hf_reader *r)
     return rc;
 }
 
+/* ---- an optimizer beside the weights ---- */
+
+/* The name of an optimizer's file, as trainers of one process and of several give it. */
+static bool hf_is_optimizer(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return strstr(name, "optimizer") && dot &&
+           (strcmp(dot, ".pt") == 0 || strcmp(dot, ".bin") == 0 || strcmp(dot, ".pth") == 0);
+}
+
+/* The folder has the run in another form, whose driver looks after its parts. */
+static bool hf_has_run(const ckpt_listing *list)
+{
+    bool has = ckpt_listing_find(list, "latest") != NULL;
+
+    for (size_t i = 0; !has && i < list->n; i++) {
+        const ckpt_entry *e = &list->entry[i];
+        has = e->is_dir && (strncmp(e->name, "global_step", 11) == 0 ||
+                            strncmp(e->name, CKPT_DCP_OPTIMIZER, 10) == 0);
+    }
+    return has;
+}
+
+/*
+ * With map->collect, read the headers of an optimizer's file, and add its records to those that are
+ * checked.  A file that no reader here understands may still be what its trainer wrote.
+ */
+static int hf_look(hf_reader *r, const char *name)
+{
+    uint32_t file_base, source_base;
+    ckpt_err local = {0};
+    ckpt_map *sub = NULL;
+    int rc = hf_read_file(r, name, &sub, &local);
+
+    if (rc == CKPT_ELIMIT || rc == CKPT_EIO)
+        return ckpt_fail(r->err, rc, "%s", local.text);
+    if (rc == CKPT_EFORMAT)
+        return ckpt_map_problem(r->map, rc, r->err, "%s", local.text);
+    if (rc != CKPT_OK)
+        return ckpt_map_note(r->map, CKPT_INFO, r->err, "%s", local.text);
+    rc = ckpt_map_merge_files(r->map, sub, &file_base, &source_base, r->err);
+    ckpt_map_free(sub);
+    return rc;
+}
+
+/* A folder that has files of a run has all of them. */
+static int hf_run(hf_reader *r, bool optimizer)
+{
+    const ckpt_listing *list = r->list;
+    const char *of = ckpt_dcp_of_run(list);
+
+    if (hf_has_run(list))
+        return CKPT_OK;
+    if (!optimizer && of) {
+        r->map->no_state = ckpt_arena_printf(
+            r->map->arena,
+            "the run's optimizer is missing: expected optimizer.pt or optimizer.bin, found %.200s, "
+            "which belongs to a run",
+            of);
+        return r->map->no_state ? ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                                                "%s: %s; the run cannot be resumed without it",
+                                                list->folder, r->map->no_state)
+                                : ckpt_fail_memory(r->err);
+    }
+    // with FSDP, which alone calls it so, the Trainer goes on from another file than others load
+    if (ckpt_listing_find(list, "optimizer.bin") && ckpt_listing_find(list, "trainer_state.json") &&
+        !ckpt_listing_find(list, "pytorch_model_fsdp.bin"))
+        return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                             "%s: the run's model is missing: expected pytorch_model_fsdp.bin, "
+                             "found optimizer.bin, which the Trainer writes with FSDP; the weights "
+                             "of %s are read",
+                             list->folder, r->name);
+    return CKPT_OK;
+}
+
 /* Note optimizer files that a trainer put beside the weights. */
 static int hf_optimizer(hf_reader *r)
 {
+    bool found = false;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < r->list->n; i++) {
-        const char *name = r->list->entry[i].name, *dot = strrchr(name, '.');
-        if (!r->list->entry[i].is_dir && strncmp(name, "optimizer", 9) == 0 && dot &&
-            (strcmp(dot, ".pt") == 0 || strcmp(dot, ".bin") == 0))
-            rc = ckpt_map_fact(r->map, r->err, "optimizer", "%.200s, not read", name);
+        const ckpt_entry *e = &r->list->entry[i];
+        if (e->is_dir || !hf_is_optimizer(e->name))
+            continue;
+        found = true;
+        if (strncmp(e->name, "optimizer", 9) == 0)
+            rc = ckpt_map_fact(r->map, r->err, "optimizer", "%.200s, not read", e->name);
+        if (rc == CKPT_OK && r->map->collect)
+            rc = hf_look(r, e->name);
     }
-    return rc;
+    return rc == CKPT_OK ? hf_run(r, found) : rc;
+}
+
+/* Warn of adapter weights without adapter_config.json: no program can apply them to a model. */
+static int hf_adapter(hf_reader *r)
+{
+    if (strncmp(r->name, "adapter_model.", 14) != 0 ||
+        ckpt_listing_has(r->list, "adapter_config.json", false))
+        return CKPT_OK;
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: adapter_config.json is missing: PEFT does not load %s without it; "
+                         "copy it",
+                         r->list->folder, r->name);
 }
 
 /* ckpt_directory.gather: chooses the files, reads them and adds facts. */
@@ -571,6 +665,8 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
         rc = hf_config(&r, "config.json");
     if (rc == CKPT_OK)
         rc = hf_config(&r, "adapter_config.json");
+    if (rc == CKPT_OK && !r.list->part)
+        rc = hf_adapter(&r);
     if (rc == CKPT_OK && !r.list->part)
         rc = hf_optimizer(&r);
     ckpt_vec_free(&r.shards);

@@ -496,6 +496,11 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
     const char *name = NULL;
     int rc = fr_optimizer(&name, map, err);
 
+    if (rc == CKPT_OK && !name && map->no_state && !target->fresh_optimizer)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: %s; copy it, or --drop-optimizer begins a new run at step 0 with the "
+                         "weights",
+                         map->path, map->no_state);
     if (rc != CKPT_OK || !name)
         return rc;
     if (target->fresh_optimizer)
