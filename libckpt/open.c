@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "libckpt/around.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/io.h"
@@ -357,6 +358,8 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     map->format = driver->is.name;
     map->known.training = driver->is.caps & CKPT_HOLDS_STATE;
     rc = driver->gather(map, &list, opts, err);
+    if (rc == CKPT_OK && opts->collect && !part)
+        rc = ckpt_around(map, &list, err);
     if (rc == CKPT_OK && opts->training && !part && !opts->tag && !map->known.training)
         rc = open_which(map, &list, err);
     // If the best driver cannot choose a checkpoint, another driver may read the folder's model.

@@ -147,7 +147,12 @@ static int conw_params(conw_model *m, ckpt_arena *arena)
     if (!path)
         return ckpt_fail_memory(m->err);
     if (!ckpt_listing_has(m->list, "params.json", false))
-        return CKPT_OK;
+        return m->map->collect
+                   ? ckpt_map_note(m->map, CKPT_WARNING, m->err,
+                                   "%s: params.json is missing: nothing else says how large the "
+                                   "model is, and Meta's code does not load it without; copy it",
+                                   m->list->folder)
+                   : CKPT_OK;
     if (ckpt_json_read(&v, arena, path, CONW_PARAMS, &local) != CKPT_OK)
         return ckpt_map_note(m->map, CKPT_WARNING, m->err,
                              "%s: so ckpt cannot tell whether files are missing", local.text);

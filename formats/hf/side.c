@@ -365,6 +365,9 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
         rc = w->from->dequantized ? side_plain(w, bytes, n) : side_members(w, bytes, n);
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
+    if (rc == CKPT_OK && side_ends(name, ".json") && !ckpt_json_closed(bytes, n))
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "%s: cut or damaged: no whole JSON value: copied as it is", path);
     ckpt_free(bytes);
     return rc;
 }
@@ -579,9 +582,12 @@ static int side_lacks(const side_work *w)
     if (w->adapter || w->from->adapter_config)
         return CKPT_OK;
     if (!ckpt_hf_has_config(w->to) && !w->from->config.missing && !w->from->quantization)
-        rc = ckpt_map_note(w->to, CKPT_INFO, w->err,
-                           "no config.json is written, since none stands beside the source; "
-                           "transformers loads no folder without one: --config PATH names it");
+        // of a model that has other files of transformers it is missing
+        rc = ckpt_map_note(
+            w->to, ckpt_listing_find(&w->list, "generation_config.json") ? CKPT_WARNING : CKPT_INFO,
+            w->err,
+            "no config.json is written, since none stands beside the source; "
+            "transformers loads no folder without one: --config PATH names it");
     if (rc == CKPT_OK && gguf && !side_has_tokenizer(w->to))
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
                            "no tokenizer is written: that of a GGUF file is not converted; "

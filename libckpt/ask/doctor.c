@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/around.h"
 #include "libckpt/ask/doctor.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/left.h"
+#include "libckpt/drivers.h"
 
 /* The last part of a path, without trailing slashes. */
 static const char *doc_base(ckpt_doc *d, const char *path)
@@ -156,6 +158,31 @@ static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
         t->number = (int64_t)strtoll(text, NULL, 10);
 }
 
+/* Files of a trainer beside the tags of DeepSpeed: they belong to the tag that `latest` names. */
+static int doc_around(ckpt_doc *d, ckpt_doc_run *run)
+{
+    ckpt_doc_tag *t = &run->tags.at[run->tags.n - 1];
+    ckpt_map *map = NULL;
+
+    for (size_t i = 0; run->is.latest && i < run->tags.n; i++)
+        t = strcmp(run->tags.at[i].dir, run->is.latest) == 0 ? &run->tags.at[i] : t;
+    int rc = ckpt_map_new(&map, 0, d->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    map->collect = true;
+    run->list.read = ckpt_format_read;
+    rc = ckpt_around(map, &run->list, d->err);
+    for (size_t i = 0; rc == CKPT_OK && i < map->findings.n; i++) {
+        const char *text = map->findings.at[i].text;
+        if (map->findings.at[i].severity > CKPT_INFO)
+            rc = ckpt_doc_keep(d, &t->problems, CKPT_OK,
+                               ckpt_arena_string(d->map->arena, text, strlen(text)));
+    }
+    ckpt_map_free(map);
+    return rc;
+}
+
 /* Examine all tags of one run folder, then judge the run. */
 static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
 {
@@ -172,6 +199,10 @@ static int doc_run_all(ckpt_doc *d, ckpt_doc_run *run)
         return rc;
     for (size_t i = 0; i < run->tags.n; i++)
         doc_number(run, &run->tags.at[i]);
+    if (!run->layout && run->tags.n)
+        rc = doc_around(d, run);
+    if (rc != CKPT_OK)
+        return rc;
     if (run->tags.n)
         qsort(run->tags.at, run->tags.n, sizeof *run->tags.at, doc_by_age);
     rc = doc_moments(d, run);

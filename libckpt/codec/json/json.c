@@ -198,6 +198,27 @@ int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t m
     return rc;
 }
 
+bool ckpt_json_closed(const char *text, uint64_t n)
+{
+    uint64_t depth = 0;
+    bool quoted = false, any = false;
+
+    for (uint64_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (quoted) {
+            i += c == '\\';
+            quoted = c != '"';
+            continue;
+        }
+        quoted = c == '"';
+        any = any || c == '{' || c == '[';
+        depth += c == '{' || c == '[';
+        if ((c == '}' || c == ']') && depth-- == 0)
+            return false;
+    }
+    return any && depth == 0 && !quoted;
+}
+
 /* ---- writing ---- */
 
 /* One open container of the explicit stack. */

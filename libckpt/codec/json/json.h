@@ -54,6 +54,12 @@ int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text,
  */
 int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err);
 
+/*
+ * The text is one whole object or list as far as brackets and quotes tell: it is not cut.  Unlike
+ * the gate this takes NaN and Infinity, which Python writes and JSON has not.
+ */
+bool ckpt_json_closed(const char *text, uint64_t n);
+
 typedef struct ckpt_json_style {
     unsigned indent; /* spaces for each level; 0: one line without blanks */
     bool sort_keys;  /* by code point, as Python's sort_keys */

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * around.c: owns what verify and doctor say of files that trainers put around a checkpoint:
+ * configurations, random states, schedules.  No driver reads them, but a run or a model does not
+ * load without some of them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/around.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/copy/io.h"
+#include "libckpt/map/state.h"
+
+#define ARO_JSON_MAX (UINT64_C(64) << 20) /* bytes: larger ones are not looked into */
+
+enum { ARO_RANKS = 1 << 20 }; /* of a file's name: far above any run's */
+
+/* ---- files that are cut ---- */
+
+static bool aro_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), n_end = strlen(end);
+
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+static bool aro_begins(const char *name, const char *begin)
+{
+    return strncmp(name, begin, strlen(begin)) == 0;
+}
+
+/* The map has the file, or has said something about it. */
+static bool aro_known(const ckpt_map *map, const char *path)
+{
+    bool known = false;
+
+    for (size_t i = 0; !known && i < map->files.n; i++)
+        known = strcmp(map->files.at[i].path, path) == 0;
+    for (size_t i = 0; !known && i < map->findings.n; i++)
+        known =
+            map->findings.at[i].severity > CKPT_INFO && aro_begins(map->findings.at[i].text, path);
+    return known;
+}
+
+static int aro_json(ckpt_map *map, const char *path, const ckpt_entry *e, ckpt_err *err)
+{
+    ckpt_err local = {0};
+    char *bytes = NULL;
+    uint64_t n = 0;
+
+    if (e->size > ARO_JSON_MAX)
+        return CKPT_OK;
+    int rc = ckpt_io_slurp(&bytes, &n, path, ARO_JSON_MAX, &local);
+    if (rc == CKPT_OK && !ckpt_json_closed(bytes, n))
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: cut or damaged: expected one whole JSON value in %" PRIu64
+                           " bytes; copy it from the run",
+                           path, n);
+    else if (rc != CKPT_OK)
+        rc = ckpt_fail(err, rc, "%s", local.text);
+    ckpt_free(bytes);
+    return rc;
+}
+
+/* A file of tensors or objects: only whether its structure holds. */
+static int aro_object(ckpt_map *map, const ckpt_listing *list, const char *path, ckpt_err *err)
+{
+    ckpt_err local = {0};
+    ckpt_map *sub = NULL;
+    int rc = list->read(&sub, path, NULL, &local);
+
+    ckpt_map_free(sub);
+    if (rc == CKPT_ELIMIT || rc == CKPT_EIO)
+        return ckpt_fail(err, rc, "%s", local.text);
+    if (rc != CKPT_EFORMAT)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err, "%s; copy it from the run", local.text);
+}
+
+static int aro_files(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    static const char *const ends[] = {".pt", ".pth", ".bin", ".pkl", ".safetensors"};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        const ckpt_entry *e = &list->entry[i];
+        const char *path = e->is_dir ? NULL : ckpt_path_join(map->arena, list->folder, e->name);
+        bool object = false;
+
+        if (e->is_dir)
+            continue;
+        if (!path)
+            return ckpt_fail_memory(err);
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+            object = object || aro_ends(e->name, ends[k]);
+        if ((!object && !aro_ends(e->name, ".json")) || aro_known(map, path))
+            continue;
+        rc = object ? aro_object(map, list, path, err) : aro_json(map, path, e, err);
+    }
+    return rc;
+}
+
+/* ---- files that are missing ---- */
+
+/* What names of files say about who wrote the folder. */
+typedef struct aro_names {
+    const ckpt_listing *list;
+    bool of_trainer, of_accelerate, random, schedule, optimizer, zero;
+} aro_names;
+
+/* A prefix and suffix of a file's name with a rank between them: which one; -1: another name. */
+static long aro_rank(const char *name, const char *begin, const char *end)
+{
+    const char *at = name + strlen(begin);
+    char *after = NULL;
+
+    if (!aro_begins(name, begin) || *at < '0' || *at > '9')
+        return -1;
+    long rank = strtol(at, &after, 10);
+    return strcmp(after, end) == 0 && rank < ARO_RANKS ? rank : -1;
+}
+
+static void aro_name(aro_names *s, const ckpt_entry *e)
+{
+    const char *name = e->name;
+
+    s->zero = s->zero || strcmp(name, "latest") == 0 || (e->is_dir && aro_begins(name, "global_"));
+    s->optimizer = s->optimizer || aro_begins(name, "optimizer");
+    if (e->is_dir)
+        return;
+    s->of_trainer = s->of_trainer || strcmp(name, "trainer_state.json") == 0 ||
+                    (aro_begins(name, "rng_state") && aro_ends(name, ".pth"));
+    s->of_accelerate = s->of_accelerate || strcmp(name, "optimizer.bin") == 0 ||
+                       strcmp(name, "scheduler.bin") == 0 || aro_begins(name, "random_states_");
+    s->random = s->random || aro_begins(name, "rng_state") || aro_begins(name, "random_states_");
+    s->schedule = s->schedule || aro_begins(name, "scheduler.") || aro_begins(name, "scheduler_");
+}
+
+/* Ranks of the run, as far as names of its files tell: at least so many. */
+static long aro_ranks(const ckpt_map *map)
+{
+    long n = 0, n_zero = 0;
+
+    for (size_t i = 0; i < map->files.n; i++) {
+        const char *slash = strrchr(map->files.at[i].path, '/');
+        const char *name = slash ? slash + 1 : map->files.at[i].path;
+        long rank = aro_begins(name, "__") ? strtol(name + 2, NULL, 10) : -1;
+        n = rank >= n && rank < ARO_RANKS ? rank + 1 : n;
+        n_zero += aro_ends(name, "_optim_states.pt");
+    }
+    return n > n_zero ? n : n_zero;
+}
+
+/* Each rank writes a file of this name; a run of one rank of the Trainer gives it no number. */
+static int aro_each(ckpt_map *map, const aro_names *s, const char *begin, const char *end,
+                    long least, ckpt_err *err)
+{
+    const ckpt_listing *list = s->list;
+    long n = 0, world = least;
+
+    for (size_t i = 0; i < list->n; i++) {
+        long rank = list->entry[i].is_dir ? -1 : aro_rank(list->entry[i].name, begin, end);
+        n += rank >= 0;
+        world = rank >= world ? rank + 1 : world;
+    }
+    if (n == 0 || n >= world)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: random states are missing: expected %s0%s to %s%ld%s, one for each "
+                         "rank, found %ld; copy the others",
+                         list->folder, begin, end, begin, world - 1, end, n);
+}
+
+static int aro_random(ckpt_map *map, const aro_names *s, ckpt_err *err)
+{
+    long ranks = aro_ranks(map);
+    int rc = aro_each(map, s, "rng_state_", ".pth", ranks > 2 ? ranks : 2, err);
+
+    // accelerate does without: only a gap is worth a word
+    if (rc == CKPT_OK)
+        rc = aro_each(map, s, "random_states_", ".pkl", 1, err);
+    if (rc != CKPT_OK || s->random || !s->optimizer || (!s->of_trainer && !s->of_accelerate))
+        return rc;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: the random states are missing: expected %s; without them a resumed "
+                         "run draws other numbers",
+                         s->list->folder,
+                         s->of_trainer ? "rng_state.pth or rng_state_0.pth ..."
+                                       : "random_states_0.pkl ...");
+}
+
+/* Schedules of torch leave their mark in each group of the optimizer that they drive. */
+static bool aro_marked(const ckpt_value *group)
+{
+    return ckpt_value_get(group, "initial_lr") != NULL;
+}
+
+/* A schedule drives the optimizer, and the optimizer's own files do not hold it. */
+static bool aro_scheduled(const ckpt_map *map)
+{
+    bool marked = false, held = false;
+
+    for (size_t k = 0; k < map->states.n; k++) {
+        const ckpt_state *state = map->states.at[k];
+        const ckpt_value *own = ckpt_value_get(state->model, "lr_scheduler");
+        for (size_t g = 0; g < state->group.n; g++)
+            marked = marked || aro_marked(state->group.at[g].fields);
+        held = held || (own && own->kind != CKPT_V_NONE);
+    }
+    return marked && !held;
+}
+
+/* The same of an optimizer.bin beside weights, which the map does not hold. */
+static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    ckpt_err local = {0};
+    ckpt_map *sub = NULL;
+
+    if (map->states.n || !ckpt_listing_has(list, "optimizer.bin", false))
+        return CKPT_OK;
+    const char *path = ckpt_path_join(map->arena, list->folder, "optimizer.bin");
+    if (!path)
+        return ckpt_fail_memory(err);
+    // that it cannot be read is said elsewhere
+    if (list->read(&sub, path, NULL, &local) == CKPT_OK) {
+        ckpt_seq groups = ckpt_value_seq(ckpt_value_get(sub->values, "param_groups"));
+        for (uint64_t i = 0; i < groups.n; i++)
+            *is = *is || aro_marked(groups.at[i]);
+    }
+    ckpt_map_free(sub);
+    return CKPT_OK;
+}
+
+static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
+{
+    bool scheduled = aro_scheduled(map);
+    int rc = CKPT_OK;
+
+    if (s->of_trainer && !ckpt_listing_has(s->list, "trainer_state.json", false))
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: trainer_state.json is missing: rng_state files are there, and the "
+                           "Trainer does not resume a run without it; copy it",
+                           s->list->folder);
+    if (rc == CKPT_OK)
+        rc = aro_scheduled_bin(&scheduled, map, s->list, err);
+    // DeepSpeed mostly keeps the schedule in its own files; the Trainer always has one
+    if (rc != CKPT_OK || s->schedule || (!s->of_trainer && !s->of_accelerate) ||
+        !(scheduled || (s->of_trainer && s->optimizer && !s->zero)))
+        return rc;
+    return ckpt_map_note(
+        map, CKPT_WARNING, err,
+        "%s: the schedule is missing: expected %s; without it a resumed run begins "
+        "its schedule anew",
+        s->list->folder, s->of_trainer ? "scheduler.pt" : "scheduler.bin");
+}
+
+/* The model's configuration, where something else in the folder is of no model without one. */
+static int aro_config(ckpt_map *map, const ckpt_listing *list, const char *sign, ckpt_err *err)
+{
+    if (ckpt_listing_has(list, "config.json", false))
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: config.json is missing: %s is there, and transformers does not load "
+                         "the model without config.json; copy it",
+                         list->folder, sign);
+}
+
+/* verl and SkyRL put the model's configuration into a folder of its own. */
+static int aro_below(ckpt_map *map, const ckpt_listing *list, const char *name, ckpt_err *err)
+{
+    const char *path = ckpt_path_join(map->arena, list->folder, name);
+    ckpt_listing below;
+    int rc = path ? ckpt_listing_read(&below, map, path, err) : ckpt_fail_memory(err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    below.read = list->read;
+    rc = aro_files(map, &below, err);
+    return rc == CKPT_OK ? aro_config(map, &below, "the folder", err) : rc;
+}
+
+/* Another format's driver has read the folder, for DCP's index is gone. */
+static int aro_dcp(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    if (ckpt_listing_has(list, ".metadata", false) ||
+        !ckpt_listing_has(list, "__0_0.distcp", false))
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: .metadata is missing: without it the tensors of the .distcp files "
+                         "here cannot be read; copy it",
+                         list->folder);
+}
+
+int ckpt_around(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    static const char sign[] = "generation_config.json", folder[] = "huggingface";
+    aro_names s = {.list = list};
+
+    for (size_t i = 0; i < list->n; i++)
+        aro_name(&s, &list->entry[i]);
+    int rc = aro_files(map, list, err);
+    if (rc == CKPT_OK)
+        rc = aro_random(map, &s, err);
+    if (rc == CKPT_OK)
+        rc = aro_trainer(map, &s, err);
+    if (rc == CKPT_OK)
+        rc = aro_dcp(map, list, err);
+    if (rc == CKPT_OK && ckpt_listing_has(list, sign, false))
+        rc = aro_config(map, list, sign, err);
+    if (rc == CKPT_OK && ckpt_listing_has(list, folder, true))
+        rc = aro_below(map, list, folder, err);
+    return rc;
+}
