@@ -15,24 +15,24 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import struct
-import subprocess
 import sys
 import tempfile
 import zlib
+from multiprocessing import Pool
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
 from readers import read_safetensors
 
 # Fixtures of the fast subset: one of each kind of source
-SOME = ('dcp_hf_sharded_w2', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'hf_bert_sharded', 'map_meta_llama2_s2', 'map_meta_s1', 'map_neox_tp2',
-        'mcore_llama_distopt_dp2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2', 'moe_ep2_z2_w2', 'moe_ep2_z0_w2', 'pipe2_z0_w2',
-        'rl_verl_fsdp1_w2', 'titan_llama3_fused_w3', 'tp2_z1_w4', 'z0_fp16_w2_fused', 'z1_bf16_w2_fp32acc', 'k_lora_z3',
-        'hf_trainer_llama_z3_bf16_w2', 'numpy_npz', 'gguf_bert', 'peft_tied_head')
+SOME = ('accel_fsdp1_full_w2', 'dcp_hf_sharded_w2', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'hf_bert_sharded', 'map_meta_llama2_s2', 'map_neox_tp2',
+        'mcore_llama_distopt_dp2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2', 'moe_ep2_z0_w2', 'pipe2_z0_w2', 'rl_verl_fsdp1_w2',
+        'titan_llama3_fused_w3', 'tp2_z1_w4', 'z0_fp16_w2_fused', 'hf_trainer_fsdp1_full_w2', 'hf_trainer_llama_z3_bf16_w2', 'lightning_mp_w2',
+        'numpy_npz', 'peft_tied_head')
 
-# What is of no checkpoint: configurations, tokenizers, random generators, and what tests hold against a fixture
-SIDE = re.compile(r'(config|tokenizer\w*|generation_config|training_args|trainer_state|vocab|params|expected|fsdp_config)\.(json|bin|txt|model)$|'
-                  r'merges\.txt$|README|rng_state|random_states|scheduler|extra_state|zero_to_fp32\.py$|metadata\.json$|\.py$|chat_template')
+# What is of no checkpoint: code, and what tests hold against a fixture
+SIDE = re.compile(r'expected\.json$|README|\.py$')
 # a folder of these is a checkpoint, or has them below it
 SINGLE = ('plain.npz', 'deflated.npz', 'one.npy', 'F16.gguf', 'zip.pt', 'legacy.pt', 'model.safetensors')
 INNER = ('ckpt', 'meta', 'hf', 'adapter', 'universal')
@@ -40,7 +40,7 @@ VALUES = 'no file tells of which save the values of another file are'
 READ = 'ckpt verify reads the masters and finds that they differ; weights alone are read without them'
 # (source, file, kind, verbs, reason), regular expressions
 EXCEPTIONS = (
-    (r'(dcp_hf|hf_|old_hf_|gguf|made (hf|gguf)|map_meta|made consolidated).*', r'\.(safetensors|bin|gguf|pth)$', 'other', r'.*', VALUES),
+    (r'(dcp_hf|hf_|old_hf_|gguf|made (hf|gguf)|map_|made consolidated).*', r'\.(safetensors|bin|gguf|pth)$', 'other', r'.*', VALUES),
     (r'.*', r'__\d+_\d+\.distcp$', 'other', r'.*', VALUES),
     (r'.*universal.*', r'(exp_avg|exp_avg_sq|fp32|optimizer_state)\.pt$', 'other', r'.*', VALUES),
     (r'.*', r'layer_\d+_expert_\d+_mp_rank_\d+_model_states\.pt$', 'other', r'.*', VALUES),
@@ -51,13 +51,23 @@ EXCEPTIONS = (
     (r'.*', r'(mp_rank_\d+|layer_\d+)\S*-?model_states\.pt$', 'other', r'diff', 'the masters are compared, which this file does not hold'),
     (r'hf_trainer_.*z[23].*', r'^model\.safetensors$', '.*', r'verify|doctor.*', 'the Trainer keeps it beside a run that is whole without it'),
     (r'dcp_hf_consolidated.*', r'^sharded/', '.*', r'.*', 'the pieces of what is consolidated beside them'),
-    (r'lightning_fsdp.*|lightning_mp.*', r'^meta\.pt$', '.*', r'verify|doctor.*', 'nothing else in the folder says that it is of Lightning'),
-    (r'accel.*|hf_trainer_fsdp.*', r'(optimizer|pytorch_model_fsdp|model)\.(bin|safetensors)$', '.*', r'.*',
-     'a folder of weights has the same files but for these; values: no file tells of which save they are'),
-    (r'tp.*/universal', r'mp_rank_\d+_model_states\.pt$', 'other', r'verify|doctor.*',
-     'the model files of tensor-parallel ranks are not compared with each other yet: zero/ has all that is trained'),
     (r'made universal', r'zero_pp_rank_\d+_mp_rank_\d+_model_states\.pt$', 'removed', r'.*',
      'stage 3 alone loads it, and a converter of stages 1 and 2 writes none'),
+    (r'accel.*', r'(optimizer|pytorch_model_fsdp|model)\.(bin|safetensors)$', 'other', r'.*', VALUES),
+    (r'peft.*', r'adapter_model\.\w+$', 'other', r'.*', VALUES),
+    (r'hf_trainer_fsdp1.*', r'^model\.safetensors$', 'removed', r'verify|doctor.*', 'a second copy: the Trainer resumes from pytorch_model_fsdp.bin'),
+    (r'.*', r'(rng_state|random_states|scheduler|extra_state)\S*\.(pth|pkl|pt|bin)$', 'other', r'.*',
+     'random states are no counters, and a schedule counts as its author steps it'),
+    (r'.*', r'(rng_state|random_states|scheduler|trainer_state|training_args)\S*$', '.*', r'info', 'it lists what is there; verify and doctor tell what is missing or cut'),
+    (r'(accel|k_acc).*', r'random_states_\d+\.pkl$', 'removed', r'verify|doctor.*', 'the last rank\'s: no file says how many there were, and accelerate goes on without'),
+    (r'.*', r'training_args\.bin$|fsdp_config\.json$', 'removed', r'verify|doctor.*', 'a record that nothing reads when a run goes on; with FSDP the Trainer writes none'),
+    (r'.*', r'tokenizer\S*$|vocab\.\w+$|merges\.txt$|generation_config\.json$', 'removed', r'verify|doctor.*|convert --to hf|info', 'many models are saved without'),
+    (r'(old_)?hf_.*|.*/hf', r'config\.json$', 'removed', r'verify|doctor.*|convert --to hf|info', 'what is left is the folder of a model of one\'s own, which has no configuration'),
+    (r'.*', r'(tokenizer\.model|vocab\.txt|merges\.txt)$', 'cut', r'verify|convert --to hf', 'lines, and pieces of a vocabulary, have no end mark'),
+    (r'.*', r'(random_states\S*|scheduler\.bin)$', 'removed', r'doctor.*', 'beside DeepSpeed\'s tags: the optimizer\'s shards hold the mark of a schedule, which verify reads'),
+    (r'old_dcp_torch23_dtensor.*', r'model_world_size_4_rank_\d\.pt$', '.*', r'verify|doctor.*', 'the folder holds a second checkpoint, of FSDP\'s ranks; the first is read'),
+    (r'.*', r'^((adapter_)?config\.json|\.metadata)$', 'removed', r'info', 'it lists what is there; verify tells what is missing'),
+    (r'.*', r'^config\.json$', 'cut', r'diff', 'the tensors are compared'),
 )
 
 
@@ -152,26 +162,35 @@ def resave(path, origin):
 
 
 class Grid:
-    def __init__(self, bin_, tmp, log):
-        self.bin, self.tmp, self.log = os.path.abspath(bin_), tmp, log
+    """The cells of one checkpoint."""
+
+    def __init__(self, bin_, some):
+        self.bin, self.some = os.path.abspath(bin_), some
+        self.env = dict(os.environ, LC_ALL='C.UTF-8')
         self.cells = collections.Counter()
-        self.silent = []
+        self.silent, self.lines = [], []
 
     def run(self, argv):
-        env = dict(os.environ, LC_ALL='C.UTF-8')
-        p = subprocess.run([os.path.join(self.bin, argv[0]), *argv[1:]], capture_output=True, text=True, errors='replace', timeout=120, env=env)
-        return p.returncode, p.stdout, p.stderr
+        """Status, output and messages.  Thousands of runs: files cost less than pipes."""
+        names = [os.path.join(self.tmp, n) for n in ('stdout', 'stderr')]
+        to = [(os.POSIX_SPAWN_OPEN, fd, n, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) for fd, n in enumerate(names, 1)]
+        pid = os.posix_spawn(os.path.join(self.bin, argv[0]), argv, self.env, file_actions=to)
+        signal.alarm(120)
+        rc = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        signal.alarm(0)
+        return (rc, *(open(n, errors='replace').read() for n in names))
 
-    def verbs(self, src, whole):
-        """Verb -> (status, what must be equal for status 0 to be right)."""
-        out = os.path.join(self.tmp, 'out')
+    def verbs(self, src):
+        """Verb -> (status, what must be equal for status 0 to be right, messages, output)."""
+        out, whole = os.path.join(self.tmp, 'out'), os.path.join(self.tmp, 'whole')
+        target = os.path.join(out, 'x')
         for verb in self.usable:
-            shutil.rmtree(out, ignore_errors=True)
-            os.mkdir(out)
-            target = os.path.join(out, 'x')
             argv = [a.replace('SRC', src).replace('DST', target).replace('WHOLE', whole) for a in VERBS[verb]]
             rc, text, err = self.run(argv)
             yield verb, rc, self.digest(verb, target, text), err, text
+            if 'DST' in VERBS[verb]:
+                shutil.rmtree(out, ignore_errors=True)
+                os.mkdir(out)
 
     def digest(self, verb, target, text):
         if verb in ('ls', 'info'):
@@ -190,16 +209,18 @@ class Grid:
 
     def source(self, name, top):
         """All cells of one checkpoint: a folder, or a file."""
+        with tempfile.TemporaryDirectory(dir='/dev/shm' if os.path.isdir('/dev/shm') else None) as self.tmp:
+            self.cells_of(name, top)
+        return self
+
+    def cells_of(self, name, top):
         whole, broken = os.path.join(self.tmp, 'whole'), os.path.join(self.tmp, 'broken')
+        os.mkdir(os.path.join(self.tmp, 'out'))
         for path in (whole, broken):
-            shutil.rmtree(path, ignore_errors=True)
-            if os.path.isfile(path):
-                os.unlink(path)
-        copy = shutil.copytree if os.path.isdir(top) else shutil.copy
-        copy(top, whole)
+            (shutil.copytree if os.path.isdir(top) else shutil.copy)(top, path)
         files = [''] if os.path.isfile(top) else sorted(os.path.relpath(os.path.join(d, f), whole) for d, _, fs in os.walk(whole) for f in fs)
         self.usable = list(VERBS)
-        good = {v: d for v, rc, d, _, _ in self.verbs(whole, whole) if rc == 0}
+        good = {v: d for v, rc, d, _, _ in self.verbs(whole) if rc == 0}
         self.usable = [v for v in VERBS if v in good]
         if not self.usable:
             return self.say('%s: no verb reads it whole' % name)
@@ -207,14 +228,14 @@ class Grid:
             files = self.thin(files)
         files = [f for f in files if not SIDE.search(f)]
         for f in files:
+            path, old = (os.path.join(p, f) if f else p for p in (broken, whole))
             # where there is one file, another save's is a whole checkpoint
             for kind in ('removed', 'cut', 'other')[:3 if len(files) > 1 else 2]:
-                shutil.rmtree(broken, ignore_errors=True)
-                if os.path.isfile(broken):
-                    os.unlink(broken)
-                copy(whole, broken)
-                if self.spoil(os.path.join(broken, f) if f else broken, kind, top):
-                    self.cell(name, f, kind, good, broken, whole)
+                if self.spoil(path, kind, top):
+                    self.cell(name, f, kind, good, broken)
+                if os.path.exists(path):
+                    os.unlink(path)
+                shutil.copy(old, path)
 
     def thin(self, files):
         """Of files whose names differ in numbers only, the first and the last."""
@@ -239,9 +260,9 @@ class Grid:
                 f.write(new)
         return True
 
-    def cell(self, name, f, kind, good, broken, whole):
+    def cell(self, name, f, kind, good, broken):
         same = False
-        for verb, rc, digest, err, text in self.verbs(broken, whole):
+        for verb, rc, digest, err, text in self.verbs(broken):
             self.cells[kind] += 1
             check = verb in ('verify', 'doctor', 'doctor --deep', 'diff')
             bad = rc > 9 or rc < 0
@@ -259,8 +280,7 @@ class Grid:
             self.say('%s%s\t%s\t%s\t%s\t%d\t%s' % ('SILENT ' if bad else '', name, f, kind, verb, rc, (err.strip() or text.strip()[-150:])[:200].replace('\n', ' / ')))
 
     def say(self, line):
-        if self.log:
-            self.log.write(line + '\n')
+        self.lines.append(line)
 
 
 VERBS = collections.OrderedDict((
@@ -280,8 +300,10 @@ VERBS = collections.OrderedDict((
 ))
 
 
-def written(grid, fixtures, tmp):
+def written(bin_, fixtures, tmp):
     """A run of two ranks, as ckpt writes it in every format."""
+    grid = Grid(bin_, False)
+    grid.tmp = tmp
     run, model = os.path.join(fixtures, 'z2_bf16_w2_aligned', 'ckpt'), os.path.join(fixtures, 'map_meta_s1', 'hf')
     for name, argv in (
             ('hf', ['convert', '--to', 'hf', '--max-shard-size', '1KB']), ('hf-bin', ['convert', '--to', 'hf-bin', '--max-shard-size', '1KB']),
@@ -313,29 +335,36 @@ def sources(fixtures, names):
             yield name, top
 
 
+def one(job):
+    grid, name, top = job
+    return grid.source(name, top)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
     p.add_argument('--some', action='store_true', help='one fixture of each kind, and of files with numbers the first and the last')
     p.add_argument('--log', help='a line for each cell')
+    p.add_argument('-j', '--jobs', type=int, default=2)
     p.add_argument('fixtures')
     p.add_argument('names', nargs='*')
     a = p.parse_args()
-    tmp = tempfile.mkdtemp(dir='/dev/shm' if os.path.isdir('/dev/shm') else None)
-    grid = Grid(a.bin, tmp, open(a.log, 'w') if a.log else None)
-    grid.some = a.some
-    names = a.names or (SOME if a.some else None)
-    if not a.names:
-        for name, top in written(grid, a.fixtures, tmp):
-            grid.source(name, top)
-    for name, top in sources(a.fixtures, names):
-        grid.source(name, top)
-    shutil.rmtree(tmp)
-    for s in grid.silent:
+    cells, silent = collections.Counter(), []
+    log = open(a.log, 'w') if a.log else None
+    with tempfile.TemporaryDirectory() as tmp, Pool(a.jobs) as pool:
+        made = [] if a.names else written(a.bin, a.fixtures, tmp)
+        jobs = [(Grid(a.bin, a.some), name, top) for name, top in [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]]
+        for grid in pool.imap(one, jobs):
+            cells += grid.cells
+            silent += grid.silent
+            if log:
+                log.writelines(line + '\n' for line in grid.lines)
+                log.flush()
+    for s in silent:
         print('SILENT %s: %s %s, ckpt %s: status %d' % s)
     print('incomplete checkpoints: %d cells (%s), %d silent' % (
-        sum(grid.cells.values()), ', '.join('%d %s' % (n, k) for k, n in sorted(grid.cells.items())), len(grid.silent)))
-    sys.exit(1 if grid.silent or not grid.cells else 0)
+        sum(cells.values()), ', '.join('%d %s' % (n, k) for k, n in sorted(cells.items())), len(silent)))
+    sys.exit(1 if silent or not cells else 0)
 
 
 if __name__ == '__main__':
