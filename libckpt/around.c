@@ -293,6 +293,24 @@ static int aro_dcp(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                          list->folder);
 }
 
+/* A run's folder was named: the checkpoint's own files are in a folder below, that of a step. */
+static int aro_step(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    const char *path = map->files.n ? map->files.at[0].path : "", *slash = strrchr(path, '/');
+    size_t n = strlen(list->folder);
+    ckpt_listing below;
+
+    if (!slash || !aro_begins(path, list->folder) || path + n >= slash || path[n] != '/' ||
+        memchr(path + n + 1, '/', (size_t)(slash - path) - n - 1))
+        return CKPT_OK;
+    path = ckpt_arena_string(map->arena, path, (size_t)(slash - path));
+    int rc = path ? ckpt_listing_read(&below, map, path, err) : ckpt_fail_memory(err);
+    if (rc != CKPT_OK)
+        return rc;
+    below.read = list->read;
+    return aro_files(map, &below, err);
+}
+
 int ckpt_around(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     static const char sign[] = "generation_config.json", folder[] = "huggingface";
@@ -301,6 +319,8 @@ int ckpt_around(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     for (size_t i = 0; i < list->n; i++)
         aro_name(&s, &list->entry[i]);
     int rc = aro_files(map, list, err);
+    if (rc == CKPT_OK)
+        rc = aro_step(map, list, err);
     if (rc == CKPT_OK)
         rc = aro_random(map, &s, err);
     if (rc == CKPT_OK)
