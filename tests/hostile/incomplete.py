@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Complete or named: checkpoints with a file removed, cut, or taken from another save of the same model, in every verb.
 
-  incomplete.py --bin build/bin [--some] [--log FILE] FIXTURES [NAME...]
+  incomplete.py --bin build/bin [--some | --thin] [--log FILE] FIXTURES [NAME...]
 
 Sources are the fixtures, and checkpoints that ckpt writes from one of them in every format it can write.  The other save has
 the same tensors with other values, and stands one step further.  No command may end with status 0, under --strict where it has
@@ -63,6 +63,10 @@ EXCEPTIONS = (
     (r'.*', r'training_args\.bin$|fsdp_config\.json$', 'removed', r'verify|doctor.*', 'a record that nothing reads when a run goes on; with FSDP the Trainer writes none'),
     (r'.*', r'tokenizer\S*$|vocab\.\w+$|merges\.txt$|generation_config\.json$', 'removed', r'verify|doctor.*|convert --to hf|info', 'many models are saved without'),
     (r'(old_)?hf_.*|.*/hf', r'config\.json$', 'removed', r'verify|doctor.*|convert --to hf|info', 'what is left is the folder of a model of one\'s own, which has no configuration'),
+    (r'z1_bf16_w2_tags.*', r'^(?!global_step2/)', '.*', r'verify|doctor.*', 'of another tag: the run resumes from the one that latest names, and doctor\'s table says which are whole'),
+    (r'z0_fp32.*', r'mp_rank_\d+_model_states\.pt$', 'other', r'.*', 'one file holds everything: the other save is a whole checkpoint'),
+    (r'k_never_z3.*|z3_fp32_w2_sgd.*|z3_fp32_w1/.*', r'(optim|model)_states\.pt$', 'other', r'.*', 'float32 without 16-bit copies; the optimizer counts no steps, or there is no second rank to hold it against'),
+    (r'k_zenflow.*', r'mp_rank_\d+_model_states\.pt$', 'other', r'.*', 'with ZenFlow the 16-bit weights run ahead of the masters, so the two are not compared'),
     (r'.*', r'(tokenizer\.model|vocab\.txt|merges\.txt)$', 'cut', r'verify|convert --to hf', 'lines, and pieces of a vocabulary, have no end mark'),
     (r'.*', r'(random_states\S*|scheduler\.bin)$', 'removed', r'doctor.*', 'beside DeepSpeed\'s tags: the optimizer\'s shards hold the mark of a schedule, which verify reads'),
     (r'old_dcp_torch23_dtensor.*', r'model_world_size_4_rank_\d\.pt$', '.*', r'verify|doctor.*', 'the folder holds a second checkpoint, of FSDP\'s ranks; the first is read'),
@@ -344,6 +348,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
     p.add_argument('--some', action='store_true', help='one fixture of each kind, and of files with numbers the first and the last')
+    p.add_argument('--thin', action='store_true', help='of files with numbers the first and the last')
     p.add_argument('--log', help='a line for each cell')
     p.add_argument('-j', '--jobs', type=int, default=2)
     p.add_argument('fixtures')
@@ -353,7 +358,7 @@ def main():
     log = open(a.log, 'w') if a.log else None
     with tempfile.TemporaryDirectory() as tmp, Pool(a.jobs) as pool:
         made = [] if a.names else written(a.bin, a.fixtures, tmp)
-        jobs = [(Grid(a.bin, a.some), name, top) for name, top in [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]]
+        jobs = [(Grid(a.bin, a.some or a.thin), name, top) for name, top in [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]]
         for grid in pool.imap(one, jobs):
             cells += grid.cells
             silent += grid.silent
