@@ -73,7 +73,11 @@ static inline void uni_group(uni_run *r, size_t first, size_t n, double decay)
     ckpt_group *g = ckpt_vec_push(&r->state->group);
 
     assert_non_null(g);
-    *g = (ckpt_group){first, n, 1, uni_new(r, CKPT_V_DICT), uni_new(r, CKPT_V_DICT)};
+    *g = (ckpt_group){.first = first,
+                      .n = n,
+                      .n_lanes = 1,
+                      .fields = uni_new(r, CKPT_V_DICT),
+                      .entry = uni_new(r, CKPT_V_DICT)};
     uni_put(r, g->fields, "lr", ckpt_value_float(r->map->arena, 0.5));
     uni_put(r, g->fields, "weight_decay", ckpt_value_float(r->map->arena, decay));
     uni_put(r, g->fields, "params", uni_new(r, CKPT_V_LIST));
