@@ -59,7 +59,7 @@ static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
     return rc;
 }
 
-/* Add those of all such files of a plan. */
+/* Add the records of all files of a plan that are copied whole. */
 static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 {
     const ckpt_map *from = plan->from;
@@ -84,7 +84,7 @@ static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_chec
     ckpt_run_opts quiet = opts ? *opts : (ckpt_run_opts){0};
     int rc;
 
-    // Their bytes count as progress during the copy, which follows soon.
+    // This check reports no progress, because the copy that follows counts the same bytes.
     quiet.progress = NULL;
     quiet.cache = CKPT_CACHE_KEEP;
     rc = all->sources.n ? ckpt_run_scrub(all, NULL, &quiet, &report, err) : CKPT_OK;

@@ -42,7 +42,10 @@ static int ver_rank(int code)
     }
 }
 
-/* After the callback has stopped it, nothing more is reported, and nothing more decides. */
+/*
+ * Report a finding. After the callback has stopped the verification, findings are neither reported
+ * nor do they change the result.
+ */
 static void ver_say(ver_state *v, int severity, int code, const char *text)
 {
     if (v->stopped)

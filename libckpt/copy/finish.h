@@ -38,7 +38,7 @@ int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_ru
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end);
 
 /*
- * Report them as done: worker w has written them and has their segments. Thread safe for different
+ * Report jobs as done: worker w has written them and has their segments. Thread safe for different
  * workers.
  */
 int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, ckpt_err *err);

@@ -12,7 +12,7 @@
 /* The result for one file of the target. */
 typedef struct ckpt_kept {
     bool listed; /* in the journal, with its present size */
-    bool kept;   /* and the disk has the same bytes */
+    bool kept;   /* listed, and the disk has the same bytes */
     uint32_t crc;
 } ckpt_kept;
 
