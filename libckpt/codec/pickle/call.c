@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.c: what calls and states in a pickle become.
+ * call.c: decides the result of each call and each state (BUILD) in a pickle.
  *
- * A call of a known name is replaced by the node that it stands for.  Calls of unknown classes
- * become OBJECTs.
+ * A call of a known function becomes the node of its result, for example a tensor or a set.  A call
+ * of an unknown class becomes an OBJECT.  No Python code runs.
  */
 #include <assert.h>
 
@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-enum { CA_DEPTH = 64 }; /* attributes and calls of one another that are looked through */
+enum { CA_DEPTH = 64 }; /* maximum depth of nested attributes and calls to look through */
 
-/* OrderedDict() and OrderedDict([(key, value), ...]). */
+/* Handle OrderedDict() and OrderedDict([(key, value), ...]). */
 static int ca_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_ODICT);
@@ -38,7 +38,7 @@ static int ca_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
     return rc;
 }
 
-/* set(), set([...]), frozenset likewise.  The items stay those of the list. */
+/* Handle set(), set([...]) and frozenset.  The set shares the list's items. */
 static int ca_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
@@ -61,7 +61,7 @@ static int ca_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const
     return rc;
 }
 
-/* Latin-1 bytes of a UTF-8 text; false if it holds a character beyond. */
+/* Convert a UTF-8 text to Latin-1 bytes; false if it has other characters. */
 static bool ca_latin1(ckpt_text s, char *out, uint64_t *n_out)
 {
     uint64_t n = 0;
@@ -70,7 +70,8 @@ static bool ca_latin1(ckpt_text s, char *out, uint64_t *n_out)
         unsigned c = (unsigned char)s.at[i];
 
         if (c >= 0x80) {
-            // the text is valid UTF-8: C2 and C3 lead exactly the characters 80 to FF
+            // the text is valid UTF-8, so C2 and C3 are the first bytes of exactly the characters
+            // 80 to FF
             if (c != 0xC2 && c != 0xC3)
                 return false;
             c = (c & 3) << 6 | ((unsigned char)s.at[++i] & 0x3Fu);
@@ -81,7 +82,7 @@ static bool ca_latin1(ckpt_text s, char *out, uint64_t *n_out)
     return true;
 }
 
-/* True if v is a text of a NULL-terminated list. */
+/* True if v is a text in a NULL-terminated list. */
 static bool ca_is_one_of(const ckpt_value *v, const char *const *list)
 {
     for (; *list != NULL; list++) {
@@ -91,7 +92,7 @@ static bool ca_is_one_of(const ckpt_value *v, const char *const *list)
     return false;
 }
 
-/* True for text whose Latin-1 and UTF-8 forms are the same bytes. */
+/* True for a text with equal Latin-1 and UTF-8 forms. */
 static bool ca_is_ascii(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
@@ -101,7 +102,7 @@ static bool ca_is_ascii(ckpt_text s)
     return true;
 }
 
-/* text.encode(encoding): how protocols 0 to 2 carry bytes. */
+/* Handle text.encode(encoding), because protocols 0 to 2 store bytes as such a call. */
 static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const ckpt_value *coding)
 {
     static const char *const latin[] = {"latin1", "latin-1", "iso-8859-1", "iso8859-1", NULL};
@@ -119,7 +120,7 @@ static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
         return rc;
     if (ca_is_ascii(text->as.text) || ckpt_value_is(coding, "utf-8") ||
         ckpt_value_is(coding, "utf8")) {
-        *out = text->as.text; // the same bytes: no copy
+        *out = text->as.text; // the bytes are the same, so no copy is needed
         return CKPT_OK;
     }
     bytes = as_latin ? ckpt_arena_alloc(p->arena, text->as.text.n + 1) : NULL;
@@ -131,7 +132,7 @@ static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
     return CKPT_OK;
 }
 
-/* bytes(), bytes(b), bytes(text, encoding); bytearray and _codecs.encode likewise. */
+/* Handle bytes(), bytes(b) and bytes(text, encoding), also for bytearray and _codecs.encode. */
 static int ca_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, kind);
@@ -147,11 +148,11 @@ static int ca_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, con
     if (args->n != 1 ||
         (args->at[0]->kind != CKPT_V_BYTES && args->at[0]->kind != CKPT_V_BYTEARRAY))
         return ckpt_pk_fail(p, CKPT_EFORMAT, "bytes from something that is not bytes");
-    v->as.text = args->at[0]->as.text; // never changed in place: may be shared
+    v->as.text = args->at[0]->as.text; // may be shared, because texts are never changed in place
     return CKPT_OK;
 }
 
-/* torch.Size((2, 3)). */
+/* Handle torch.Size((2, 3)). */
 static int ca_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_SIZE);
@@ -167,14 +168,17 @@ static int ca_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
         if (items.at[i]->kind != CKPT_V_INT || items.at[i]->as.i < 0)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size holds something else than a size");
     }
-    v->as.seq = items; // a list may grow later, but these items stay where they are
+    v->as.seq = items; // a list may grow later, but these items stay in their place
     *out = v;
     return CKPT_OK;
 }
 
 static const ckpt_text ca_group = {"ShardedTensor.ProcessGroupState", 31};
 
-/* getattr(ShardedTensor, "ProcessGroupState"): how protocol 2 names a class inside a class. */
+/*
+ * Recognise getattr(ShardedTensor, "ProcessGroupState"), the form in which protocol 2 names a class
+ * inside a class.
+ */
 static bool ca_is_group(const ckpt_seq *a)
 {
     const ckpt_value *v = a->at[0];
@@ -185,8 +189,8 @@ static bool ca_is_group(const ckpt_seq *a)
 }
 
 /*
- * The name that an object comes from: that of its class, and where it is an attribute, that of
- * the object that has it.  NULL: none, or deeper than data goes.
+ * Find the name behind an object: the name of its class, or, for an attribute, of the object that
+ * has it.  NULL: there is none, or the nesting is deeper than in real data.
  */
 static const ckpt_value *ca_origin(const ckpt_pk *p, const ckpt_value *v)
 {
@@ -203,7 +207,9 @@ static const ckpt_value *ca_origin(const ckpt_pk *p, const ckpt_value *v)
     return v && v->kind == CKPT_V_GLOBAL ? v : NULL;
 }
 
-/* Texts and what holds others: ", ".join is a method of one.  None calls what it holds. */
+/*
+ * True for a text or container, such as the text in ", ".join.  Their methods call nothing in them.
+ */
 static bool ca_is_data(const ckpt_value *v)
 {
     return v->kind == CKPT_V_STR || v->kind == CKPT_V_BYTES || v->kind == CKPT_V_LIST ||
@@ -211,9 +217,9 @@ static bool ca_is_data(const ckpt_value *v)
 }
 
 /*
- * True for what getattr may be asked about: a class, as Python 3.11 writes members of Enum classes
- * and protocol 2 writes methods, or an object that was made here, as bound methods are written.
- * What functions of the standard library give may be anything, and is not asked.
+ * True if a pickle may use getattr on v: on a class (Python 3.11 writes members of Enum classes so,
+ * protocol 2 writes methods so), or on an object of this pickle (bound methods).  The result of a
+ * standard library function is refused, because it can be any object.
  */
 static bool ca_has_attribute(const ckpt_pk *p, const ckpt_value *v, ckpt_text name)
 {
@@ -235,7 +241,7 @@ static bool ca_has_attribute(const ckpt_pk *p, const ckpt_value *v, ckpt_text na
     return v->kind == CKPT_V_OBJECT || ckpt_name_is_class(g);
 }
 
-/* getattr(SomeEnum, "member"), getattr(SomeClass, "method"). */
+/* Handle getattr(SomeEnum, "member") and getattr(SomeClass, "method"). */
 static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
@@ -251,14 +257,14 @@ static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
     return rc;
 }
 
-/* A name of the module operator. */
+/* True for a name of the module operator. */
 static bool ca_is_operator(const ckpt_value *v)
 {
     return v->kind == CKPT_V_GLOBAL && (strcmp(v->as.global.module.at, "operator") == 0 ||
                                         strcmp(v->as.global.module.at, "_operator") == 0);
 }
 
-/* True for a text that asks an object for what leads out of it: "a.__globals__", "gi_code". */
+/* True for an attribute path that leads from an object to code: "a.__globals__", "gi_code". */
 static bool ca_leads_out(ckpt_text s)
 {
     if (strlen(s.at) != s.n || strstr(s.at, "__"))
@@ -273,7 +279,7 @@ static bool ca_leads_out(ckpt_text s)
     return false;
 }
 
-/* operator.attrgetter("a.b"), methodcaller("f"): nothing that leads out of the object. */
+/* Check operator.attrgetter("a.b") and methodcaller("f"): their attribute must not lead to code. */
 static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *args)
 {
     if (!ca_is_operator(callee))
@@ -289,7 +295,7 @@ static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const c
     return CKPT_OK;
 }
 
-/* True for a name of builtins. */
+/* True for the given name of builtins. */
 static bool ca_is_builtin(const ckpt_value *v, const char *name)
 {
     return strcmp(v->as.global.module.at, "builtins") == 0 &&
@@ -304,8 +310,9 @@ static bool ca_is_stranger(const ckpt_value *v)
 }
 
 /*
- * True for what a partial or a map may call: a stranger's class or function, its method, a class of
- * plain data, and its __new__, which protocol 2 calls with named arguments in this way.
+ * True if a partial or a map may call v: a class or function of an unknown package, a method of its
+ * class, a class of plain data, or the __new__ of such a class, which protocol 2 calls so to pass
+ * named arguments.
  */
 static bool ca_is_plain(const ckpt_pk *p, const ckpt_value *v)
 {
@@ -329,7 +336,10 @@ static bool ca_is_plain(const ckpt_pk *p, const ckpt_value *v)
            ckpt_name_called(&of->as.global);
 }
 
-/* True for map, filter and their kin: Python calls their first argument once they are read. */
+/*
+ * True for map, filter and similar functions, because Python calls their first argument when their
+ * result is iterated.
+ */
 static bool ca_applies(const ckpt_value *v)
 {
     static const char *const list[] = {"filter", "ifilter", "imap", "map", "starmap"};
@@ -341,16 +351,16 @@ static bool ca_applies(const ckpt_value *v)
     return found && ckpt_name_is_stdlib(g->module);
 }
 
-/* reduce of functools, _functools, and as Python 2 has it. */
+/* True for reduce: of functools, _functools, and Python 2's builtin. */
 static bool ca_is_reduce(const ckpt_value *v)
 {
     return strcmp(v->as.global.name.at, "reduce") == 0 && ckpt_name_is_stdlib(v->as.global.module);
 }
 
 /*
- * What data calls, and the standard library's functions with the arguments that its own objects
- * are pickled with: type(None), iter([...]), map(int, ...), reduce(operator.or_, ...), which is
- * int | None.
+ * Check a call of a global name.  Allowed are names that data calls, and standard library functions
+ * with the arguments that pickles of its own objects use: type(None), iter([...]), map(int, ...),
+ * and reduce(operator.or_, ...), which is int | None.
  */
 static int ca_check_library(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *a)
 {
@@ -376,7 +386,10 @@ static int ca_check_library(const ckpt_pk *p, const ckpt_value *callee, const ck
                              ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at);
 }
 
-/* A class inside a stranger's class, as protocols before 4 name it: getattr(Outer, "Inner"). */
+/*
+ * True for a class inside a class of an unknown package: protocols before 4 write it as
+ * getattr(Outer, "Inner").
+ */
 static bool ca_is_inner(const ckpt_pk *p, const ckpt_value *v)
 {
     const ckpt_value *of = v->kind == CKPT_V_OBJECT ? ca_origin(p, v) : NULL;
@@ -384,7 +397,9 @@ static bool ca_is_inner(const ckpt_pk *p, const ckpt_value *v)
     return of && ckpt_pk_id(p, v->as.object->cls) == CKPT_NAME_GETATTR && ca_is_stranger(of);
 }
 
-/* copyreg._reconstructor(cls, base, state), numpy's _reconstruct(cls, shape, typecode). */
+/*
+ * Handle copyreg._reconstructor(cls, base, state) and numpy's _reconstruct(cls, shape, typecode).
+ */
 static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
@@ -402,7 +417,10 @@ static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
 
 /* ---- calls ---- */
 
-/* functools.partial(int, ...), and the same after its state was set. */
+/*
+ * True for functools.partial(int, ...).  Its state, if it is set, must also begin with such a plain
+ * class or function.
+ */
 static bool ca_is_plain_partial(const ckpt_pk *p, const ckpt_object *o)
 {
     ckpt_seq state = o->state ? ckpt_value_seq(o->state) : o->args->as.seq;
@@ -412,9 +430,9 @@ static bool ca_is_plain_partial(const ckpt_pk *p, const ckpt_object *o)
 }
 
 /*
- * True for an object whose call stays inert: a stranger's, the method of a stranger's class,
- * ZoneInfo._unpickle, a functools.partial of a class.  What else the standard library, torch and
- * numpy give can run code.
+ * True for an object that may be called: of an unknown package, a method of such a class,
+ * ZoneInfo._unpickle, or a functools.partial of a class.  Other results of the standard library,
+ * torch and numpy are refused, because a call of them can run code.
  */
 static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
 {
@@ -431,7 +449,10 @@ static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
            ckpt_name_is_unpickle(of->as.global.module, o->args->as.seq.at[1]->as.text);
 }
 
-/* Named things are called, and what they made, with a tuple. */
+/*
+ * Check a call: the callee must be a name, or an object that may be called; the arguments must be a
+ * tuple.
+ */
 static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE)

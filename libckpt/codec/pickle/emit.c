@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emit.c: owns single opcodes of written pickles: numbers, texts, names, and the memo.
+ * emit.c: writes single opcodes of pickles: numbers, texts, names, and the memo.
  */
 #include <assert.h>
 
@@ -12,8 +12,7 @@
 #include "libckpt/codec/pickle/trust.h"
 
 #define ET_SHARED_MAX                                                                              \
-    255u /* bytes of a text that is shared by content: storage keys are shorter                    \
-          */
+    255u /* bytes of a text that is shared by its content, because storage keys are shorter */
 
 void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
 {
@@ -22,7 +21,7 @@ void ckpt_pw_fail(ckpt_pw *w, int code, const char *text)
         w->rc = ckpt_fail(w->err, code, "pickle: %s", text);
 }
 
-/* The failure of every allocation here. */
+/* Fail because an allocation failed. */
 static void et_memory(ckpt_pw *w)
 {
     ckpt_pw_fail(w, CKPT_ELIMIT, "out of memory");
@@ -30,7 +29,7 @@ static void et_memory(ckpt_pw *w)
 
 /* ---- bytes ---- */
 
-/* Bytes as they are. */
+/* Append bytes unchanged. */
 static void et_raw(ckpt_pw *w, const void *p, uint64_t n)
 {
     if (w->rc == CKPT_OK && !ckpt_bytes_add(w->out, p, (size_t)n))
@@ -45,7 +44,6 @@ void ckpt_pw_op(ckpt_pw *w, unsigned op)
     et_raw(w, &byte, 1);
 }
 
-/* An opcode and a little-endian number of n bytes. */
 void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 {
     assert(op <= UINT8_MAX && n <= sizeof number);
@@ -58,13 +56,12 @@ void ckpt_pw_op_number(ckpt_pw *w, unsigned op, uint64_t number, unsigned n)
 
 /* ---- memo ---- */
 
-/* Equal content. */
 static bool et_text_same(ckpt_text a, ckpt_text b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.at, b.at, (size_t)a.n) == 0);
 }
 
-/* For the index: the same node, or equal texts of the same kind. */
+/* Compare for the index: the same node, or equal texts of the same kind. */
 static bool et_same(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
@@ -73,7 +70,7 @@ static bool et_same(const void *ctx, uint32_t number, const void *key)
            et_text_same(a->b, b->b);
 }
 
-/* Of a node's address, or of a text. */
+/* Hash the node's address, or the text. */
 static uint32_t et_hash(const ckpt_pw_known *k)
 {
     if (k->node)
@@ -81,7 +78,10 @@ static uint32_t et_hash(const ckpt_pw_known *k)
     return ckpt_hash_bytes(k->a.at, (size_t)k->a.n, (uint32_t)k->b.n);
 }
 
-/* Store the value just written under the next memo number; nobody will ask for it. */
+/*
+ * Store the value just written under the next memo number, without a later reference to it;
+ * CPython's pickler does the same.
+ */
 void ckpt_pw_put(ckpt_pw *w)
 {
     if (w->n_memo <= 255)
@@ -91,7 +91,7 @@ void ckpt_pw_put(ckpt_pw *w)
     w->n_memo++;
 }
 
-/* The next memo number stands for this from now on. */
+/* Assign the next memo number to an entry. */
 static void et_know(ckpt_pw *w, ckpt_pw_known k)
 {
     ckpt_pw_known *slot = w->rc == CKPT_OK ? ckpt_vec_push(&w->known) : NULL;
@@ -106,7 +106,7 @@ static void et_know(ckpt_pw *w, ckpt_pw_known k)
         et_memory(w);
 }
 
-/* Number the value just written, and remember for what. */
+/* Store the value just written in the memo and keep its entry for later references. */
 static void et_put_known(ckpt_pw *w, ckpt_pw_known k)
 {
     et_know(w, k);
@@ -119,13 +119,13 @@ void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
     et_put_known(w, (ckpt_pw_known){.node = v});
 }
 
-/* Where it stands among the known, or CKPT_INDEX_NONE. */
+/* Find an entry; CKPT_INDEX_NONE: it was not written yet. */
 static uint32_t et_find(const ckpt_pw *w, const ckpt_pw_known *k)
 {
     return ckpt_index_find(&w->index, et_hash(k), et_same, w, k);
 }
 
-/* Write a reference to something written before; false if it was not. */
+/* Write a reference to an earlier value; false if it was not written yet. */
 static bool et_get(ckpt_pw *w, const ckpt_pw_known *k)
 {
     uint32_t at = et_find(w, k);
@@ -146,7 +146,7 @@ bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
 
 /* ---- leaves ---- */
 
-/* BINUNICODE; the long form would need protocol 4. */
+/* Write a BINUNICODE.  A longer text would need an opcode of protocol 4. */
 static void et_unicode(ckpt_pw *w, ckpt_text s)
 {
     if (s.n > UINT32_MAX) {
@@ -218,7 +218,7 @@ void ckpt_pw_bool(ckpt_pw *w, bool b)
     ckpt_pw_op(w, b ? 0x88 : 0x89);
 }
 
-/* LONG1 or LONG4 over two's complement bytes. */
+/* Write a LONG1 or LONG4 with two's complement bytes. */
 void ckpt_pw_long(ckpt_pw *w, const void *bytes, uint64_t n)
 {
     assert(bytes || n == 0);
@@ -240,7 +240,7 @@ void ckpt_pw_int(ckpt_pw *w, int64_t i)
     } else {
         for (unsigned k = 0; k < 8; k++)
             bytes[k] = (uint8_t)((uint64_t)i >> 8 * k);
-        // a last byte that only repeats the sign is left out
+        // drop a last byte that only repeats the sign
         while (n > 1 && bytes[n - 1] == (i < 0 ? 0xFF : 0) &&
                (bytes[n - 2] & 0x80u) == (i < 0 ? 0x80u : 0))
             n--;
@@ -260,7 +260,10 @@ void ckpt_pw_float(ckpt_pw *w, double f)
     et_raw(w, bytes, sizeof bytes);
 }
 
-/* Bytes as the text whose Latin-1 code they are. */
+/*
+ * Write bytes as a text whose characters have these Latin-1 codes, because protocol 2 has no opcode
+ * for bytes.
+ */
 static void et_latin1(ckpt_pw *w, ckpt_text s)
 {
     uint64_t n = s.n;
@@ -268,7 +271,7 @@ static void et_latin1(ckpt_pw *w, ckpt_text s)
     for (uint64_t i = 0; i < s.n; i++)
         n += (unsigned char)s.at[i] >= 0x80;
     if (n > UINT32_MAX) {
-        et_unicode(w, (ckpt_text){s.at, n}); // reports it
+        et_unicode(w, (ckpt_text){s.at, n}); // this reports the error
         return;
     }
     ckpt_pw_op_number(w, 'X', n, 4);
@@ -284,7 +287,7 @@ static void et_latin1(ckpt_pw *w, ckpt_text s)
     ckpt_pw_put(w);
 }
 
-/* bytes and bytearray are calls in protocol 2. */
+/* Write a call that makes bytes or bytearray, because protocol 2 has no opcode for them. */
 void ckpt_pw_bytes(ckpt_pw *w, const ckpt_value *v)
 {
     assert(v);
@@ -321,8 +324,9 @@ void ckpt_pw_dtype(ckpt_pw *w, ckpt_dtype d)
 }
 
 /*
- * Number a node that was made from its parts.  If writing a part wrote the node itself (it
- * contains itself), drop the n_stack values that were to make it and refer to the first one.
+ * Handle a node that is numbered after its parts.  If it contains itself, a part has already
+ * written it: then drop the n_stack values for its parts from the stack and refer to the written
+ * one.
  */
 bool ckpt_pw_is_recursive(ckpt_pw *w, const ckpt_value *v, uint64_t n_stack)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.c: owns hashing and equality of dict keys.
+ * keys.c: hashes and compares dict keys.
  *
  * Numbers compare by value across bool, int and float; text and bytes by content; tuples by items;
- * objects and classes by identity (their own equality is code that we do not run).
+ * objects and classes by identity, because their own equality is code that we do not run.
  */
 #include <assert.h>
 
@@ -12,17 +12,20 @@
 #include <math.h>
 #include <string.h>
 
-#define KEY_DEPTH     8u    /* tuples in tuples */
-#define KEY_TEXT_FREE 256u  /* bytes: longer texts are counted as work */
-#define KEY_NODES     1000u /* items in all: a shared tuple could unfold to any number */
+#define KEY_DEPTH     8u   /* depth of nested tuples */
+#define KEY_TEXT_FREE 256u /* bytes: a longer text counts as work */
+/* items in total, because a nested shared tuple could unfold to any number */
+#define KEY_NODES 1000u
 
-/* One level of a tuple on the way through a key. */
+/* One level of nesting inside a tuple key. */
 typedef struct key_level {
-    const ckpt_value *tuple, *other; /* other: the tuple compared with */
+    const ckpt_value *tuple, *other; /* other: the tuple to compare with */
     uint64_t i;
 } key_level;
 
-/* What a float is as a key: an int if it has that value. */
+/*
+ * Convert a number to an int if it has an integral value, because Python's 1.0 and 1 are one key.
+ */
 static bool key_as_int(const ckpt_value *v, int64_t *out)
 {
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_BOOL) {
@@ -38,7 +41,7 @@ static bool key_as_int(const ckpt_value *v, int64_t *out)
     return false;
 }
 
-/* Tuples and what compares like one. */
+/* True for tuples and types that compare like them. */
 static bool key_is_tuple(const ckpt_value *v)
 {
     return v->kind == CKPT_V_TUPLE || v->kind == CKPT_V_SIZE; // torch.Size is a tuple
@@ -70,7 +73,7 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, uint64_t *cost, con
     case CKPT_V_ODICT:
     case CKPT_V_SET:
     case CKPT_V_BYTEARRAY:
-    case CKPT_V_TENSOR: // hashable in torch, but no checkpoint needs it
+    case CKPT_V_TENSOR: // hashable in torch, but no checkpoint needs that
     case CKPT_V_STORAGE:
         *why = "a list, dict, set, bytearray or tensor cannot be a key";
         return CKPT_EFORMAT;
@@ -79,7 +82,7 @@ static int key_hash_leaf(const ckpt_value *v, uint32_t *out, uint64_t *cost, con
     case CKPT_V_DTYPE:
     case CKPT_V_OBJECT:
     case CKPT_V_FROZENSET:
-    case CKPT_V_BOOL: // bools, ints, tuples and sizes do not come here
+    case CKPT_V_BOOL: // bools, ints, tuples and sizes are handled before
     case CKPT_V_INT:
     case CKPT_V_TUPLE:
     case CKPT_V_SIZE:
@@ -106,7 +109,9 @@ int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const ch
 
         if (l->i == l->tuple->as.seq.n) {
             depth--;
-            h = ckpt_hash_u64(((uint64_t)h << 32) + l->i); // where a tuple ends matters
+            // hash the end of the tuple too, so that ((1, 2), 3) and ((1,), 2, 3) get different
+            // hashes
+            h = ckpt_hash_u64(((uint64_t)h << 32) + l->i);
             continue;
         }
         v = l->tuple->as.seq.at[l->i++];

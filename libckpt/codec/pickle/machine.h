@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h: the pickle machine's state, shared by its run (read.c), its opcodes
+ * machine.h: defines the state of the pickle machine, shared by its main loop (read.c), its opcodes
  * (ops.c) and its stack (stack.c).
  */
 #ifndef CKPT_CODEC_PICKLE_MACHINE_H
@@ -19,13 +19,16 @@ typedef struct ckpt_pk_machine {
     ckpt_pk_heights marks; /* heights of the stack at the open MARKs */
     uint64_t n_memo;       /* slots of the memo in use */
     bool stopped;
-    /* where opts.take is called and objects go again (take.c); else NULL */
-    uint8_t *recalled; /* a bit for each slot of the memo that is read somewhere */
-    const void *kept;  /* top of the arena when something was last made that may stay */
-    size_t n_kept;     /* names and storages then */
+    /*
+     * used with opts.take, which lets objects be freed while the pickle is read (take.c); else
+     * NULL:
+     */
+    uint8_t *recalled; /* one bit for each memo slot: some opcode reads it */
+    const void *kept;  /* top of the arena when the last value was made that must stay */
+    size_t n_kept;     /* number of names and storages at that time */
 } ckpt_pk_machine;
 
-/* Forms of an opcode's argument. */
+/* The form of an opcode's argument. */
 typedef enum ckpt_pk_form {
     PK_BARE, /* none */
     PK_U1,   /* little-endian numbers of 1, 2, 4, 8 bytes */
@@ -34,11 +37,11 @@ typedef enum ckpt_pk_form {
     PK_U8,
     PK_F8,    /* a big-endian double */
     PK_LINE,  /* text up to a line feed */
-    PK_LINES, /* two of them */
-    PK_N1,    /* a length of 1, 4, 8 bytes, then that many bytes */
+    PK_LINES, /* two such lines */
+    PK_N1,    /* a length of 1, 4 or 8 bytes, then that many bytes */
     PK_N4,
     PK_N8,
-    PK_COUNT1, /* none; the opcode says 1, 2 or 3: TUPLE1 to TUPLE3 */
+    PK_COUNT1, /* no argument; the count of 1, 2 or 3 is part of the opcode: TUPLE1 to TUPLE3 */
     PK_COUNT2,
     PK_COUNT3
 } ckpt_pk_form;
@@ -49,7 +52,7 @@ typedef struct ckpt_pk_arg {
     ckpt_text text, more; /* more: the second line of GLOBAL and INST */
 } ckpt_pk_arg;
 
-/* How an opcode is carried out; neither function: no such opcode. */
+/* The implementation of an opcode; both functions NULL: there is no such opcode. */
 typedef struct ckpt_pk_op {
     ckpt_pk_form form;
     int (*run)(ckpt_pk_machine *m, const ckpt_pk_arg *a);
@@ -58,31 +61,31 @@ typedef struct ckpt_pk_op {
 
 extern const ckpt_pk_op ckpt_pk_ops[256];
 
-/* Push a value; NULL stands for a failure that is recorded already. */
+/* Push a value; NULL: its making failed, which is already recorded. */
 int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v);
 
-/* Take or look at the top value; below the last MARK nothing can be reached. */
+/* Pop or read the top value.  Values below the last MARK cannot be reached. */
 int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out);
 int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out);
 
-/* Values above the last MARK, and the failure of having too few. */
+/* The number of values above the last MARK, and the failure for too few of them. */
 size_t ckpt_pk_height(const ckpt_pk_machine *m);
 int ckpt_pk_short(const ckpt_pk_machine *m);
 
-/* Everything since the last MARK, which goes; the slice is good until the next push. */
+/* Remove all values above the last MARK and the MARK; `out` is valid until the next push. */
 int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out);
 
-/* The top value is to be stored in the next slot: false where nobody reads that. */
+/* Ask whether to store the top value in the next memo slot: false if no opcode reads the slot. */
 bool ckpt_pk_take_remember(ckpt_pk_machine *m);
 
-/* A value got another reference; a value, which may have several, was changed. */
+/* Record that a value has another reference, or that a possibly shared value was changed. */
 void ckpt_pk_take_share(ckpt_pk_machine *m, ckpt_value *v);
 void ckpt_pk_take_changed(ckpt_pk_machine *m, const ckpt_value *v);
 
-/* An object has got its state: offer it. */
+/* Offer an object that has received its state to opts.take. */
 void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v);
 
-/* Store the top value under a number of the memo; push what is stored there. */
+/* Store the top value under a memo number; push the value stored there. */
 int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number);
 int ckpt_pk_recall(ckpt_pk_machine *m, uint64_t number);
 

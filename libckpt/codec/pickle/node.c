@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.c: the nodes that a pickle's names, containers and objects become.
+ * node.c: makes the nodes for names, containers and objects in a pickle.
  *
- * Nothing is resolved: a name is looked up in a list of known names (names.c).
+ * It imports nothing: a name is only looked up in the lists of known names (trust.c).
  */
 #include <assert.h>
 
@@ -18,12 +18,12 @@
 #include "libckpt/map/map.h"
 
 #define NN_NAME_MAX 1024u /* bytes of a module's or class's name */
-#define NN_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before an index is made */
+#define NN_SCAN_MAX 8u    /* pairs of a dict that are compared one by one before it gets an index */
 
 int ckpt_pk_fail(const ckpt_pk *p, int code, const char *fmt, ...)
 {
     assert(code != CKPT_OK && fmt);
-    char text[400]; // ckpt_fail cuts to a little more than that
+    char text[400]; // ckpt_fail keeps only a little more than that
     va_list args;
 
     va_start(args, fmt);
@@ -58,7 +58,7 @@ int ckpt_pk_charge(ckpt_pk *p, uint64_t n)
 
 /* ---- names ---- */
 
-/* For the index of names. */
+/* Compare names, for the index of names. */
 static bool nn_same_name(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_pk *p = ctx;
@@ -70,8 +70,8 @@ static bool nn_same_name(const void *ctx, uint32_t number, const void *key)
 }
 
 /*
- * What a class holds, by its dotted name, becomes what protocol 2 makes of it, the call
- * getattr(Outer, "Inner"): one form for both, which can be written in any protocol.
+ * Make the node of a class inside a class (a dotted name): the call getattr(Outer, "Inner"), as
+ * protocol 2 writes it.  Both protocols then have one form, which can be written in any protocol.
  */
 static int nn_inner(ckpt_pk *p, ckpt_value **out, const ckpt_global *g)
 {
@@ -100,7 +100,7 @@ static int nn_inner(ckpt_pk *p, ckpt_value **out, const ckpt_global *g)
     return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
 }
 
-/* A name met for the first time: judge it, make its node, list it. */
+/* Handle a name at its first use: classify it, make its node, and add it to the list. */
 static int nn_new_name(ckpt_pk *p, ckpt_value **out, const ckpt_global *g, uint32_t hash)
 {
     const char *why = NULL;
@@ -190,7 +190,7 @@ int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
 
 /* ---- dicts ---- */
 
-/* For the indexes of dicts. */
+/* Compare keys, for the indexes of dicts. */
 static bool nn_same_key(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_dict *map = ctx;
@@ -208,7 +208,7 @@ int ckpt_pk_hash(ckpt_pk *p, const ckpt_value *key, uint32_t *out)
     return rc != CKPT_OK ? ckpt_pk_fail(p, rc, "%s", why) : ckpt_pk_charge(p, cost);
 }
 
-/* Make the index of a dict that grew beyond a linear scan. */
+/* Make the index of a dict that is too large for a linear scan. */
 static int nn_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
 {
     ckpt_index *ix = p->dicts.n >= CKPT_PK_NUMBER ? NULL : ckpt_vec_push(&p->dicts);
@@ -220,7 +220,8 @@ static int nn_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
         return ckpt_pk_no_memory(p);
     v->mark = (v->mark & ~CKPT_PK_NUMBER) | (uint32_t)p->dicts.n;
     for (uint64_t i = 0; i < map->n; i++) {
-        int rc = ckpt_key_hash(map->at[i].key, &hash, &cost, &why); // it was hashed before
+        // it was hashed before, so this cannot fail
+        int rc = ckpt_key_hash(map->at[i].key, &hash, &cost, &why);
 
         if (rc != CKPT_OK || !ckpt_index_add(ix, hash, (uint32_t)i))
             return ckpt_pk_no_memory(p);
@@ -228,7 +229,7 @@ static int nn_index_dict(ckpt_pk *p, ckpt_value *v, const ckpt_dict *map)
     return CKPT_OK;
 }
 
-/* Tell whether a key is in a dict. */
+/* True if the dict already has the key. */
 static bool nn_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *map, uint32_t hash,
                        const ckpt_value *key)
 {
@@ -244,7 +245,7 @@ static bool nn_has_key(const ckpt_pk *p, const ckpt_value *v, const ckpt_dict *m
     return false;
 }
 
-/* The pairs of what takes items by key, or NULL. */
+/* The pairs of a value that accepts items by key, or NULL. */
 static ckpt_dict *nn_pairs(const ckpt_pk *p, ckpt_value *v)
 {
     if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
@@ -252,7 +253,7 @@ static ckpt_dict *nn_pairs(const ckpt_pk *p, ckpt_value *v)
     if (v->kind == CKPT_V_OBJECT && v->as.object->cls) {
         ckpt_name_id id = ckpt_pk_id(p, v->as.object->cls);
 
-        if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle made
+        if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle itself has made
             return &v->as.object->pairs;
         return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_MAP ? &v->as.object->pairs : NULL;
     }
@@ -273,7 +274,8 @@ int ckpt_pk_set_item(ckpt_pk *p, ckpt_value *dict, ckpt_value *key, ckpt_value *
         rc = ckpt_pk_check_item(p, value);
     if (rc != CKPT_OK)
         return rc;
-    // what was taken over is its taker's to compare: a million keys would want a table
+    // the caller of opts.take compares these keys itself, because a table of a million keys would
+    // be large
     if (key->kind == CKPT_V_INT && key->state)
         return ckpt_dict_add(p->arena, map, key, value) ? CKPT_OK : ckpt_pk_no_memory(p);
     rc = ckpt_pk_hash(p, key, &hash);
@@ -300,7 +302,7 @@ int ckpt_pk_set_items(ckpt_pk *p, ckpt_value *dict, const ckpt_seq *items)
     ckpt_dict *map = nn_pairs(p, dict);
     int rc = CKPT_OK;
 
-    // most dicts get all that they will have at once: no room for more
+    // most dicts get all their items at once, so room for more would be wasted
     if (map && map->n == 0 && map->room == 0 && items->n >= 2) {
         map->at = ckpt_arena_array(p->arena, items->n / 2, sizeof *map->at);
         map->room = map->at ? items->n / 2 : 0;

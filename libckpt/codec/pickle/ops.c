@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ops.c: owns what each opcode of protocols 0 to 5 does, and the table of them.
+ * ops.c: implements each opcode of protocols 0 to 5, and their table.
  *
- * Opcodes as CPython's pickletools describes them.  What calls mean is decided in call.c.
+ * Source: CPython's pickletools.  call.c decides the results of calls.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +16,10 @@
 
 /* ---- the stream itself ---- */
 
-/* PROTO: the protocol only matters to the report; opcodes of later ones are taken too. */
+/*
+ * PROTO: check the protocol number, which is only used in the report; opcodes of later protocols
+ * are accepted too.
+ */
 static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (a->number > 5)
@@ -26,7 +29,7 @@ static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
-/* FRAME: a promise that the next bytes hold whole opcodes; checked, not needed. */
+/* FRAME: check that the next bytes are a frame of whole opcodes.  Frames are not needed here. */
 static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (!ckpt_within(m->pos, a->number, m->n) || m->frame_end != 0)
@@ -35,7 +38,7 @@ static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
-/* STOP: what is left must be the one value, and the end of the file. */
+/* STOP: check that exactly one value is left, and that the file ends here. */
 static int op_stop(ckpt_pk_machine *m)
 {
     int rc = ckpt_pk_pop(m, &m->p.out->root);
@@ -83,7 +86,7 @@ static int op_pop_mark(ckpt_pk_machine *m)
     return ckpt_pk_take(m, &gone);
 }
 
-/* DUP: the same node twice, as Python pushes the same object twice. */
+/* DUP: push the same node again, as Python pushes the same object. */
 static int op_dup(ckpt_pk_machine *m)
 {
     ckpt_value *v;
@@ -108,7 +111,7 @@ static int op_get(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return ckpt_pk_recall(m, a->number);
 }
 
-/* MEMOIZE: the next number is the count of entries. */
+/* MEMOIZE: store under the number of entries so far. */
 static int op_memoize(ckpt_pk_machine *m)
 {
     return ckpt_pk_height(m) > 0 && !ckpt_pk_take_remember(m) ? CKPT_OK
@@ -135,7 +138,7 @@ static int op_get_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
 /* ---- constants and numbers ---- */
 
-/* NONE; constants are one node each. */
+/* NONE.  Each constant is one shared node. */
 static int op_none(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.none);
@@ -153,7 +156,7 @@ static int op_false(ckpt_pk_machine *m)
     return ckpt_pk_push(m, m->p.no);
 }
 
-/* A new node per number: a caller may edit values in place. */
+/* Push an int, each in a node of its own, because a caller may edit values in place. */
 static int po_push_int(ckpt_pk_machine *m, int64_t i)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_INT);
@@ -183,7 +186,8 @@ static int op_int(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
     if (a->text.n == 2 && a->text.at[0] == '0' && (a->text.at[1] == '0' || a->text.at[1] == '1')) {
         return ckpt_pk_push(m,
-                            a->text.at[1] == '1' ? m->p.yes : m->p.no); // how protocol 0 has bools
+                            // the form of bools in protocol 0
+                            a->text.at[1] == '1' ? m->p.yes : m->p.no);
     }
     rc = ckpt_pk_decimal(&m->p, &v, a->text);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
@@ -210,7 +214,7 @@ static int op_float_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* BINFLOAT: the bits are kept, NaN payloads included. */
+/* BINFLOAT: keep all bits, even those of NaNs. */
 static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_FLOAT);
@@ -222,7 +226,7 @@ static int op_binfloat(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
 /* ---- text and bytes ---- */
 
-/* A copy of the bytes: the tree outlives the buffer that was read. */
+/* Push a copy of the bytes, because the tree outlives the input buffer. */
 static int po_push_text(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_text s)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, kind);
@@ -285,7 +289,7 @@ static int op_unicode_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 
 /* ---- containers ---- */
 
-/* A sequence of the items, copied off the stack; not pushed. */
+/* Make a sequence with a copy of the items, without pushing it. */
 static int po_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kind, ckpt_seq items)
 {
     int rc = CKPT_OK;
@@ -306,7 +310,7 @@ static int po_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kin
         (*out)->as.seq.n = items.n;
         return (*out)->as.seq.at ? CKPT_OK : ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
     }
-    // what may grow later must be laid out by the one who grows it
+    // ckpt_seq_add lays the array out in a form that can grow later
     for (uint64_t i = 0; i < items.n; i++) {
         if (!ckpt_seq_add(m->p.arena, &(*out)->as.seq, items.at[i]))
             return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "out of memory");
@@ -314,7 +318,7 @@ static int po_sequence(ckpt_pk_machine *m, ckpt_value **out, ckpt_value_kind kin
     return CKPT_OK;
 }
 
-/* The same, pushed. */
+/* Make such a sequence and push it. */
 static int po_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 {
     ckpt_value *v = NULL;
@@ -323,13 +327,13 @@ static int po_push_sequence(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq i
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* EMPTY_TUPLE: one node for all, as in Python. */
+/* EMPTY_TUPLE: push the one shared node, as Python does. */
 static int op_empty_tuple(ckpt_pk_machine *m)
 {
     return ckpt_pk_push(m, m->p.empty);
 }
 
-/* TUPLE1, TUPLE2, TUPLE3: number is how many. */
+/* TUPLE1, TUPLE2, TUPLE3: a->number is the number of items. */
 static int op_small_tuple(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_seq items = {.n = a->number};
@@ -341,7 +345,7 @@ static int op_small_tuple(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return po_push_sequence(m, CKPT_V_TUPLE, items);
 }
 
-/* A sequence of everything since the MARK. */
+/* Make and push a sequence of all values above the MARK. */
 static int po_take_sequence(ckpt_pk_machine *m, ckpt_value_kind kind)
 {
     ckpt_seq items;
@@ -380,7 +384,7 @@ static int op_empty_set(ckpt_pk_machine *m)
     return ckpt_pk_push(m, ckpt_pk_node(&m->p, CKPT_V_SET));
 }
 
-/* Items of sets must be hashable. */
+/* Check that all items of a set are hashable. */
 static int po_check_hashable(ckpt_pk_machine *m, ckpt_seq items)
 {
     uint32_t hash;
@@ -402,7 +406,7 @@ static int op_frozenset(ckpt_pk_machine *m)
     return rc == CKPT_OK ? po_push_sequence(m, CKPT_V_FROZENSET, items) : rc;
 }
 
-/* Where appended items go, or NULL. */
+/* The list that appended items go to, or NULL. */
 static ckpt_seq *po_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_kind kind)
 {
     ckpt_name_id id;
@@ -412,12 +416,12 @@ static ckpt_seq *po_items(const ckpt_pk_machine *m, ckpt_value *v, ckpt_value_ki
     if (v->kind != CKPT_V_OBJECT || !v->as.object->cls)
         return NULL;
     id = ckpt_pk_id(&m->p, v->as.object->cls);
-    if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle made
+    if (v->as.object->cls->kind == CKPT_V_OBJECT) // of a class that the pickle itself has made
         return &v->as.object->items;
     return id == CKPT_NAME_OPAQUE || id == CKPT_NAME_DATA_SEQ ? &v->as.object->items : NULL;
 }
 
-/* Append items to the value that is on top of the stack. */
+/* Append items to the top value. */
 static int po_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
 {
     ckpt_value *v;
@@ -467,7 +471,7 @@ static int op_additems(ckpt_pk_machine *m)
     return rc == CKPT_OK ? po_append(m, CKPT_V_SET, items) : rc;
 }
 
-/* Set pairs of the value that is on top of the stack. */
+/* Set pairs of the top value. */
 static int po_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
 {
     ckpt_value *v;
@@ -506,7 +510,7 @@ static int op_setitems(ckpt_pk_machine *m)
     return rc == CKPT_OK ? po_set_pairs(m, items) : rc;
 }
 
-/* DICT: keys and values since the MARK. */
+/* DICT: take keys and values above the MARK. */
 static int op_dict(ckpt_pk_machine *m)
 {
     ckpt_value *v = ckpt_pk_node(&m->p, CKPT_V_DICT);
@@ -522,7 +526,7 @@ static int op_dict(ckpt_pk_machine *m)
 
 /* ---- names and calls ---- */
 
-/* A name as Python could have: UTF-8, and no line feed that would end it in a GLOBAL. */
+/* True for a possible Python name: UTF-8, without line feeds, which would end it in a GLOBAL. */
 static bool po_is_name(ckpt_text s)
 {
     for (uint64_t i = 0; i < s.n; i++) {
@@ -532,7 +536,7 @@ static bool po_is_name(ckpt_text s)
     return ckpt_utf8_ok(s.at, s.n);
 }
 
-/* GLOBAL: a name is judged where it is met, called or not. */
+/* GLOBAL: classify the name immediately, even if the pickle never calls it. */
 static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_value *v = NULL;
@@ -600,7 +604,7 @@ static int op_newobj_ex(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* Call with the arguments as a tuple. */
+/* Call with the items as a tuple of arguments. */
 static int po_call_with(ckpt_pk_machine *m, ckpt_value *callee, ckpt_seq items)
 {
     ckpt_value *args = NULL, *v = NULL;
@@ -611,12 +615,12 @@ static int po_call_with(ckpt_pk_machine *m, ckpt_value *callee, ckpt_seq items)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* INST: the class by name, its arguments since the MARK. */
+/* INST: call the named class with the values above the MARK. */
 static int op_inst(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     ckpt_seq items;
     ckpt_value *cls = NULL;
-    int rc = op_global(m, a); // judges the name first
+    int rc = op_global(m, a); // this also checks the name
 
     if (rc == CKPT_OK) {
         cls = m->stack.at[--m->stack.n];
@@ -625,7 +629,7 @@ static int op_inst(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? po_call_with(m, cls, items) : rc;
 }
 
-/* OBJ: the class and its arguments since the MARK. */
+/* OBJ: call the class with its arguments, all above the MARK. */
 static int op_obj(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -638,7 +642,7 @@ static int op_obj(ckpt_pk_machine *m)
     return po_call_with(m, items.at[0], (ckpt_seq){.at = items.at + 1, .n = items.n - 1});
 }
 
-/* BUILD: object, state; the object stays on the stack. */
+/* BUILD: take the state and give it to the object, which stays on the stack. */
 static int op_build(ckpt_pk_machine *m)
 {
     ckpt_value *state, *v;
@@ -655,7 +659,7 @@ static int op_build(ckpt_pk_machine *m)
     return CKPT_OK;
 }
 
-/* BINPERSID: how torch refers to storages. */
+/* BINPERSID: push a storage; torch refers to storages so. */
 static int op_binpersid(ckpt_pk_machine *m)
 {
     ckpt_value *id, *v = NULL;
@@ -666,20 +670,23 @@ static int op_binpersid(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* PERSID: torch never writes it. */
+/* PERSID: refuse it, because torch never writes it. */
 static int op_persid(ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a persistent id that is a text, not a tuple");
 }
 
-/* EXT1, EXT2, EXT4: names by number, known only to the process that wrote them. */
+/*
+ * EXT1, EXT2, EXT4: refuse names by number, because only the process that wrote them knows the
+ * names.
+ */
 static int op_ext(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return ckpt_pk_fail(&m->p, CKPT_EUNSAFE,
                         "asks the extension registry for entry %" PRIu64 "; refused", a->number);
 }
 
-/* NEXT_BUFFER, READONLY_BUFFER of protocol 5. */
+/* NEXT_BUFFER, READONLY_BUFFER of protocol 5: refuse buffers outside of the pickle. */
 static int op_buffer(ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "refers to a buffer outside of the pickle");

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle.h: the pickle codec: an interpreter that never resolves a name, and a writer.
+ * pickle.h: reads pickles with an interpreter that never imports a name, and writes pickles.
  *
- * Reads protocols 0 to 5, writes protocol 2.  GLOBAL and its kin push an inert name; REDUCE, NEWOBJ
- * and BUILD make inert nodes.  A small switch over exact names turns what torch, DeepSpeed and
- * numpy write into tensors, storages, sizes, dtypes, ordered dicts; everything else stays an
- * object.  Names that could only be there to run code are refused (rules:
- * libckpt/codec/pickle/trust.c).
+ * The reader handles protocols 0 to 5, the writer uses protocol 2.  GLOBAL and similar opcodes push
+ * an inert name; REDUCE, NEWOBJ and BUILD make inert nodes.  Exact names from torch, DeepSpeed and
+ * numpy turn into tensors, storages, sizes, dtypes and ordered dicts; everything else stays an
+ * object.  A name that can only serve to run code is refused (rules: libckpt/codec/pickle/trust.c).
  */
 #ifndef CKPT_CODEC_PICKLE_H
 #define CKPT_CODEC_PICKLE_H
@@ -16,14 +15,16 @@
 
 typedef struct ckpt_pickle_opts {
     const char *name; /* for messages: "shard.pt: archive/data.pkl" */
-    /* bytes after STOP are allowed (legacy torch files: several pickles in a row) */
+    /* allow bytes after STOP (legacy torch files: several pickles in a row) */
     bool may_continue;
     bool legacy_storages; /* persistent ids have six fields (view metadata) */
     /*
-     * Called for each object that has got its state, NULL: for none.  True: it was taken over, and
-     * becomes an INT of *number whose `state` is its class (no pickle can make such a one); what it
-     * was made of goes, unless something else refers to it.  So a pickle of a million objects needs
-     * no memory for their parts.  As keys of a dict they are not compared.
+     * Called for each object that has received its state; NULL: never called.
+     *
+     * True: the caller has taken over the object.  It becomes an INT of *number with its class as
+     * `state`, a combination that no pickle can make, and its parts are freed unless another value
+     * refers to them.  Therefore a pickle of a million objects needs no memory for their parts.
+     * Such objects are not compared as keys of a dict.
      */
     bool (*take)(void *ctx, const ckpt_object *o, int64_t *number);
     void *ctx;
@@ -34,11 +35,11 @@ CKPT_VEC(ckpt_values, ckpt_value *);
 typedef struct ckpt_pickle {
     ckpt_value *root; /* in the arena */
     /*
-     * one per distinct key (empty ones: per key and dtype), in order of first use; source still
-     * unbound
+     * one for each distinct key (empty ones: for each key and dtype), in the order of first use;
+     * not yet bound to a source
      */
     ckpt_storages storages;
-    ckpt_values globals; /* every distinct GLOBAL met, in order */
+    ckpt_values globals; /* every distinct GLOBAL, in the order of first use */
     uint64_t n_objects;  /* nodes of unknown classes */
     uint64_t n_special;  /* tensors kept as objects: sparse, nested and other rare kinds */
     uint64_t end;        /* offset just after STOP */
@@ -51,19 +52,19 @@ typedef struct ckpt_pickle {
  * Errors   CKPT_EFORMAT (malformed; unknown storage class; tensor outside its storage; duplicate
  *          dict key ...), CKPT_EUNSAFE (a name that can run code), CKPT_ELIMIT (depth, memo, text
  *          numbers, memory), CKPT_EUNSUPPORTED (quantized or sparse tensors and other kinds that
- *          are recognised but not handled).
- * On failure nothing is left in out.  ckpt_pickle_free releases the vectors (nodes belong to the
- * arena).
+ *          are recognised but not supported).
+ * On failure `out` is empty.  ckpt_pickle_free releases the vectors; the nodes belong to the arena.
  */
 int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, uint64_t n,
                      const ckpt_pickle_opts *opts, ckpt_err *err);
 void ckpt_pickle_free(ckpt_pickle *p);
 
 /*
- * Append the protocol-2 pickle of a tree to out, as torch.save's pickler writes it: tensors by
- * _rebuild_tensor_v2 (or _v3 for dtypes without typed storage), _rebuild_parameter and
- * _rebuild_from_type_v2 where the tree has them; storages as persistent ids; unknown objects
- * verbatim.  Identities are kept by memo.
+ * Append the protocol-2 pickle of a tree to out, in the form of torch.save.
+ *
+ * Tensors are written by _rebuild_tensor_v2 (or _v3 for dtypes without typed storage),
+ * _rebuild_parameter and _rebuild_from_type_v2 as the tree requires; storages as persistent ids;
+ * unknown objects verbatim.  The memo preserves shared nodes.
  * Errors   CKPT_ELIMIT, CKPT_EUNSUPPORTED
  */
 int ckpt_pickle_write(ckpt_bytes *out, ckpt_value *root, ckpt_err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c: owns the run of the pickle machine: the stream, arguments of opcodes, frames, and
- * the closing walk over what was made.
+ * read.c: runs the pickle machine: reads opcodes, arguments and frames, and walks over the result
+ * at the end.
  *
  * Limits: stack and memo of 8 Mi entries (the memo: or one for 4 bytes), memo numbers at most 256
  * beyond the entries so far, integers of 256 bytes, nesting of 1000, memory in proportion to the
@@ -13,30 +13,30 @@
 
 #include "libckpt/codec/pickle/machine.h"
 
-#define PK_DEPTH_MAX  1000u         /* containers in containers */
-#define PK_ARENA_FREE (64ull << 20) /* bytes any pickle may take */
-#define PK_ARENA_RATE 100u          /* and more per byte of the file: the densest take 64 ... */
+#define PK_DEPTH_MAX  1000u         /* depth of nested containers */
+#define PK_ARENA_FREE (64ull << 20) /* arena bytes that any pickle may use */
+#define PK_ARENA_RATE 100u /* and more per byte of the file: the densest pickles use 64 ... */
 #define PK_ARENA_MUCH                                                                              \
-    (320ull << 20) /* ... up to here; beyond, as much per byte as real ones take: */
+    (320ull << 20) /* ... up to this total; beyond it the rate of usual pickles: */
 #define PK_ARENA_REAL 32u
 #define PK_COPIES_FREE                                                                             \
-    ((uint64_t)8 << 20) /* items and bytes that calls may copy, beyond its size */
+    ((uint64_t)8 << 20) /* items and bytes that calls may copy, in addition to the file's size */
 
 /* ---- reading arguments ---- */
 
-/* The failure of arguments that the file does not hold whole. */
+/* Fail because the file ends inside an argument. */
 static int pk_cut_off(const ckpt_pk_machine *m)
 {
     return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends inside an opcode's argument");
 }
 
-/* n bytes as a number. */
+/* Read n bytes as a number. */
 static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *out)
 {
     *out = 0;
     if (!ckpt_within(m->pos, n, m->n))
         return pk_cut_off(m);
-    if (n == 1) { // most are
+    if (n == 1) { // the usual case
         *out = m->bytes[m->pos++];
         return CKPT_OK;
     }
@@ -46,7 +46,7 @@ static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *
     return CKPT_OK;
 }
 
-/* Bytes up to a line feed, which is left out. */
+/* Read bytes up to a line feed, which is not included. */
 static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
 {
     const uint8_t *from = m->bytes + m->pos;
@@ -59,7 +59,7 @@ static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
     return CKPT_OK;
 }
 
-/* A length of n_length bytes, then that many bytes; they stay where they are. */
+/* Read a length of n_length bytes, then that many bytes; `out` points into the input. */
 static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
 {
     uint64_t n;
@@ -67,7 +67,7 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
 
     if (rc != CKPT_OK)
         return rc;
-    // lengths that Python reads as signed and negative are beyond the file here
+    // a length that Python reads as negative is larger than the file here
     if (!ckpt_within(m->pos, n, m->n))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
                             "a length of %" PRIu64 " with %" PRIu64 " bytes left", n,
@@ -77,7 +77,7 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
     return CKPT_OK;
 }
 
-/* The argument of the opcode at hand. */
+/* Read the argument of the current opcode. */
 static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
 {
     int rc;
@@ -115,10 +115,10 @@ static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
     return CKPT_OK;
 }
 
-/* The next opcode and its argument. */
+/* Read the next opcode and its argument. */
 static int pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
 {
-    m->p.at = m->pos; // what the opcode's form does not have stays as it was
+    m->p.at = m->pos; // members of the argument that the opcode does not use stay unchanged
 
     if (m->pos >= m->n)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
@@ -129,7 +129,7 @@ static int pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
     return pk_argument(m, (*op)->form, a);
 }
 
-/* One opcode. */
+/* Execute one opcode. */
 static int pk_step(ckpt_pk_machine *m)
 {
     const ckpt_pk_op *op = NULL;
@@ -147,13 +147,13 @@ static int pk_step(ckpt_pk_machine *m)
 
 /* ---- the closing walk ---- */
 
-/* A container on the way from the root, and its next child. */
+/* A container on the path from the root, and its next child. */
 typedef struct pk_level {
     ckpt_value *v;
     uint64_t next;
 } pk_level;
 
-/* Child i of a node, NULL for an absent one; false past the last. */
+/* Find child i of a node, NULL for an absent one; false after the last one. */
 static bool pk_child(const ckpt_value *v, uint64_t i, ckpt_value **out)
 {
     const ckpt_object *o = v->kind == CKPT_V_OBJECT ? v->as.object : NULL;
@@ -182,7 +182,7 @@ static bool pk_child(const ckpt_value *v, uint64_t i, ckpt_value **out)
     return i < 4;
 }
 
-/* Visit every container below the root once: take its mark off, and measure the nesting. */
+/* Visit every container below the root once, clear its mark and check the depth of nesting. */
 static int pk_close(ckpt_pk_machine *m)
 {
     pk_level *level = ckpt_alloc(PK_DEPTH_MAX * sizeof *level);
@@ -214,8 +214,9 @@ static int pk_close(ckpt_pk_machine *m)
 /* ---- looking ahead ---- */
 
 /*
- * Look at the whole pickle as the run will: which slots of the memo are read, how many there are.
- * It stops where the run will fail.  False: the pickle numbers its slots itself.
+ * Decode the whole pickle without executing it, to find the memo slots that some opcode reads, and
+ * their number.  It stops at the first error, because the execution will fail there too.  False:
+ * the pickle numbers its slots explicitly.
  */
 static bool pk_look_ahead(const ckpt_pk_machine *from, uint8_t *recalled, uint64_t *n_slots)
 {
@@ -236,7 +237,7 @@ static bool pk_look_ahead(const ckpt_pk_machine *from, uint8_t *recalled, uint64
     return true;
 }
 
-/* Before objects are taken over (take.c). Pickles that number their slots are read without that. */
+/* Prepare opts.take (take.c).  Pickles with explicit memo numbers are read without it. */
 static int pk_prepare_take(ckpt_pk_machine *m)
 {
     uint8_t *recalled = m->p.opts->take ? ckpt_alloc((size_t)(m->n / 8 + 1)) : NULL;
@@ -251,7 +252,7 @@ static int pk_prepare_take(ckpt_pk_machine *m)
     m->recalled = recalled;
     if (!recalled)
         return ckpt_pk_no_memory(&m->p);
-    // all slots at once: those that nobody reads are never touched
+    // allocate all slots at once: pages of slots that no opcode reads are never touched
     m->memo.at = ckpt_alloc((size_t)(n_slots + 1) * sizeof *m->memo.at);
     m->memo.n = m->memo.at ? (size_t)n_slots : 0;
     m->memo.room = m->memo.n;
@@ -260,7 +261,7 @@ static int pk_prepare_take(ckpt_pk_machine *m)
 
 /* ---- entry ---- */
 
-/* The nodes that all share. */
+/* Make the shared nodes. */
 static int pk_begin(ckpt_pk_machine *m)
 {
     ckpt_pk *p = &m->p;
@@ -272,11 +273,11 @@ static int pk_begin(ckpt_pk_machine *m)
     if (!p->empty)
         return CKPT_ELIMIT;
     p->yes->as.i = 1;
-    p->empty->mark = 0; // holds nothing: not worth a visit
+    p->empty->mark = 0; // an empty tuple needs no visit
     return CKPT_OK;
 }
 
-/* Release everything but the result. */
+/* Release everything except the result. */
 static void pk_end(ckpt_pk_machine *m)
 {
     for (size_t i = 0; i < m->p.dicts.n; i++)
@@ -291,7 +292,7 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_free(m->recalled);
 }
 
-/* Bytes of the arena that a pickle of n bytes may bring it to. */
+/* Limit of the arena's size for a pickle of n bytes. */
 static uint64_t pk_arena_cap(const ckpt_arena *arena, uint64_t n)
 {
     uint64_t cap;

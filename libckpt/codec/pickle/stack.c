@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stack.c: owns the pickle machine's stack, its marks, and the memo.
+ * stack.c: implements the stack of the pickle machine, its marks, and the memo.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include "libckpt/codec/pickle/machine.h"
 
 #define PK_ENTRIES_MAX (8u << 20) /* of the stack, and of the memo of a small pickle */
-#define PK_MEMO_BYTES  4u         /* of the pickle, for each entry of a larger one's memo */
-#define PK_MEMO_GAP    256u       /* a memo number may run ahead this far */
+#define PK_MEMO_BYTES  4u         /* bytes of a larger pickle for each entry of its memo */
+#define PK_MEMO_GAP    256u       /* a memo number may be this far beyond the number of entries */
 
 int ckpt_pk_short(const ckpt_pk_machine *m)
 {
@@ -22,7 +22,7 @@ int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v)
     ckpt_value **top;
 
     if (!v) {
-        return CKPT_ELIMIT; // recorded where it was made
+        return CKPT_ELIMIT; // the function that failed has recorded the error
     }
     top = m->stack.n < PK_ENTRIES_MAX ? ckpt_vec_push(&m->stack) : NULL;
     if (!top)
@@ -31,7 +31,7 @@ int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v)
     return CKPT_OK;
 }
 
-/* Values above the last MARK: only those may be taken one by one. */
+/* Number of values above the last MARK: only those can be popped one by one. */
 size_t ckpt_pk_height(const ckpt_pk_machine *m)
 {
     return m->stack.n - (m->marks.n > 0 ? m->marks.at[m->marks.n - 1] : 0);
@@ -57,7 +57,7 @@ int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out)
     return CKPT_OK;
 }
 
-/* Everything since the last MARK, which goes; the slice is good until the next push. */
+/* Remove all values above the last MARK and the MARK; `out` is valid until the next push. */
 int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
 {
     assert(out);
@@ -73,7 +73,10 @@ int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
     return CKPT_OK;
 }
 
-/* Pickles of a million objects remember each part of each: one entry in ten bytes. */
+/*
+ * Limit of the memo's entries.  It grows with the file, because a pickle of a million objects
+ * stores each of their parts: one entry in ten bytes.
+ */
 static uint64_t sk_memo_max(const ckpt_pk_machine *m)
 {
     return m->n / PK_MEMO_BYTES > PK_ENTRIES_MAX ? m->n / PK_MEMO_BYTES : PK_ENTRIES_MAX;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stdlib.c: owns what a pickle may name of Python's standard library.
+ * stdlib.c: decides which names of Python's standard library a pickle may use.
  *
- * A name is inert when neither a look at it nor a call of it can run code that the file brings
- * along, open a file or a connection, or start a process.  Everything else is refused, so that no
- * list of dangerous names is needed: names that attacks use are among what is not listed here.
+ * A name is inert if neither importing nor calling it can run code from the file, open a file or a
+ * connection, or start a process.  Every name outside of the lists of inert ones is refused, so
+ * that dangerous names need no complete list, except those inside modules that are listed as inert
+ * (std_denied).
  */
 #include <assert.h>
 
@@ -15,8 +16,8 @@
 
 /*
  * Top-level modules of the standard library, sorted: CPython 3.11's own list
- * (sys.stdlib_module_names), what later releases added, what Python 2 called them, and
- * the installers that come with every Python.
+ * (sys.stdlib_module_names), modules of later releases, the names of Python 2, and the installers
+ * that come with every Python.
  */
 // clang-format off
 static const char *const std_modules[] = {
@@ -77,7 +78,7 @@ static const char *const std_modules[] = {
     "zlib", "zoneinfo",
 };
 
-/* Modules, by their full names, that hold data and arithmetic only; sorted. */
+/* Modules, by their full names, with only data and arithmetic; sorted. */
 static const char *const std_inert[] = {
     "Queue", "UserDict", "UserList", "UserString", "_abcoll", "_bisect", "_collections",
     "_collections_abc", "_contextvars", "_datetime", "_decimal", "_functools", "_hashlib", "_heapq",
@@ -93,9 +94,9 @@ static const char *const std_inert[] = {
 };
 
 /*
- * What they hold all the same, under these names in any of them, since modules import from each
- * other: makers of code from text, code itself, modules under other names, and what looks
- * attributes up by a text or runs what it is given; sorted.
+ * Exceptions: names that are dangerous in any of these modules, since modules import from each
+ * other; sorted.  They make code from text, are code, are other modules, look attributes up by a
+ * text, or call their arguments.
  */
 static const char *const std_denied[] = {
     "CodeType", "FileType", "Formatter", "FunctionType", "LambdaType", "ModuleType",
@@ -105,10 +106,10 @@ static const char *const std_denied[] = {
     "singledispatchmethod", "stdlib_re",
 };
 
-/* Only modules of these names may have them. */
+/* Names that only the module operator may have. */
 static const char *const std_lookup[] = {"attrgetter", "methodcaller"};
 
-/* Names of other modules; sorted. */
+/* Inert names in other modules; sorted. */
 static const char *const std_single[] = {
     "_io.StringIO", "array._array_reconstructor", "contextlib.nullcontext", "http.cookies.Morsel",
     "http.cookies.SimpleCookie", "inspect.Parameter", "inspect.Signature", "inspect._ParameterKind",
@@ -122,7 +123,7 @@ static const char *const std_single[] = {
     "urllib.unquote", "urllib.unquote_plus", "urllib.urlencode", "xml.etree.ElementTree.Element",
 };
 
-/* Functions among the builtins, Python 2's too; classes are named in trust.c; sorted. */
+/* Inert functions of builtins, Python 2's too; trust.c lists the classes; sorted. */
 static const char *const std_builtins[] = {
     "abs", "all", "any", "ascii", "basestring", "bin", "callable", "chr", "classmethod", "cmp",
     "divmod", "enumerate", "filter", "float", "format", "hash", "hex", "id", "intern", "isinstance",
@@ -132,9 +133,9 @@ static const char *const std_builtins[] = {
 };
 
 /*
- * What pickles call and is not named like a class.  All other functions are only ever named: what
- * they give is anything, and some run what they are given.  Those of the list that do (map, filter,
- * reduce) are called with few others: call.c.
+ * Functions that a pickle may call, besides classes.  All other inert functions may only be named,
+ * because their results can be any object and some call their arguments.  map, filter and reduce
+ * also call their arguments, so call.c allows only a few there.
  */
 static const char *const std_called[] = {
     "_datetime.date", "_datetime.datetime", "_datetime.time", "_datetime.timedelta",
@@ -154,13 +155,19 @@ static const char *const std_called[] = {
     "re.error", "sre_constants.error", "struct.error", "time.struct_time",
 };
 
-/* Classes of classes: calls of them make classes, which run what their dict holds; sorted. */
+/*
+ * Metaclasses, which may not be called: a call makes a class, and a class runs the code in its
+ * dict; sorted.
+ */
 static const char *const std_meta[] = {
     "ABCMeta", "EnumMeta", "EnumType", "NamedTupleMeta", "_AnyMeta", "_ProtocolMeta",
     "_TypedDictMeta",
 };
 
-/* Modules whose classes have methods and members that neither open a file nor evaluate a text. */
+/*
+ * Modules with harmless attributes: the methods and members of their classes neither open a file
+ * nor evaluate a text.
+ */
 static const char *const std_attributes[] = {
     "_collections", "_datetime", "_decimal", "_pydatetime", "_pydecimal", "_random", "_zoneinfo",
     "builtins", "collections", "collections.abc", "datetime", "decimal", "enum", "fractions",
@@ -169,11 +176,11 @@ static const char *const std_attributes[] = {
 };
 // clang-format on
 
-enum { STD_ROOM = 128 }; /* longer than every name of the lists */
+enum { STD_ROOM = 128 }; /* longer than every name in the lists */
 
 #define STD_LIST(list) list, sizeof(list) / sizeof *(list)
 
-/* For bsearch. */
+/* Compare for bsearch. */
 static int std_compare(const void *key, const void *entry)
 {
     return strcmp(key, *(const char *const *)entry);
@@ -185,7 +192,7 @@ static bool std_has(const char *text, const char *const *list, size_t n)
     return bsearch(text, list, n, sizeof *list, std_compare) != NULL;
 }
 
-/* The part of a module's name before the first dot; false: longer than any of the library's. */
+/* Copy the part of a module's name before the first dot; false: longer than any in the library. */
 static bool std_top(ckpt_text module, char *out, size_t room)
 {
     const char *dot = memchr(module.at, '.', (size_t)module.n);
@@ -210,7 +217,7 @@ bool ckpt_name_class_like(ckpt_text name)
 bool ckpt_name_is_stdlib(ckpt_text module)
 {
     assert(module.at);
-    char top[32]; // longer than every module of the list
+    char top[32]; // longer than every module in the list
 
     return std_top(module, top, sizeof top) && std_has(top, STD_LIST(std_modules));
 }
@@ -224,13 +231,15 @@ bool ckpt_name_is_module(ckpt_text module, ckpt_text name)
     }
     if (ckpt_name_class_like(name) || !ckpt_name_is_stdlib(name))
         return false;
-    // random.random, _random.Random: what a module is named after
+    // random.random, _random.Random: the name equals its module's own, so it is not another module
     return module.n < name.n ||
            memcmp(module.at + module.n - name.n, name.at, (size_t)name.n) != 0 ||
            (module.n > name.n && !strchr("._", module.at[module.n - name.n - 1]));
 }
 
-/* Builtins: classes of exceptions and warnings, and functions that only compute. */
+/*
+ * True for an inert builtin: a class of exceptions or warnings, or a function that only computes.
+ */
 static bool std_is_builtin(const char *name)
 {
     size_t n = strlen(name);
@@ -240,7 +249,7 @@ static bool std_is_builtin(const char *name)
     return name[0] >= 'A' && name[0] <= 'Z' && n > 4;
 }
 
-/* "module.name" in room bytes; false: longer than any name of the library. */
+/* Write "module.name" into room bytes; false: longer than any name of the library. */
 static bool std_full(ckpt_text module, ckpt_text name, char *out, size_t room)
 {
     if (module.n + name.n + 2 > room)
@@ -252,7 +261,7 @@ static bool std_full(ckpt_text module, ckpt_text name, char *out, size_t room)
     return true;
 }
 
-/* A name that a listed module may have without being inert. */
+/* True for a name that is not inert even though its module is listed. */
 static bool std_is_denied(const char *module, const char *name)
 {
     if (std_has(name, STD_LIST(std_denied)))
@@ -273,7 +282,7 @@ bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name)
     at[-1] = '\0';
     if (strcmp(full, "builtins") == 0)
         return std_is_builtin(at);
-    // what begins so is a module's own, and reviewed by nobody: uuid._get_command_stdout
+    // names that begin so are internal to a module and were not reviewed: uuid._get_command_stdout
     bool own = at[0] == '_' && (at[1] == '_' || !ckpt_name_class_like(name));
 
     return !own && std_has(full, STD_LIST(std_inert)) && !ckpt_name_is_module(module, name) &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stdlib.h: which names of Python's standard library are inert in a pickle.
+ * stdlib.h: decides which names of Python's standard library are inert in a pickle.
  */
 #ifndef CKPT_CODEC_PICKLE_STDLIB_H
 #define CKPT_CODEC_PICKLE_STDLIB_H
 
 #include "libckpt/map/value.h"
 
-/* True if the first letter after underscores is a capital, as classes are named. */
+/* True if the first letter after underscores is a capital, as in names of classes. */
 bool ckpt_name_class_like(ckpt_text name);
 
 /* True for modules that come with Python, Python 2's included. */
@@ -20,21 +20,21 @@ bool ckpt_name_is_module(ckpt_text module, ckpt_text name);
 bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name);
 
 /*
- * True for an inert name of the library that a pickle may call: a class, or one of the functions
- * that the library's own objects are pickled with.
+ * True for an inert name of the library that a pickle may call: a class, or a function that pickles
+ * of the library's own objects call.
  */
 bool ckpt_name_stdlib_called(ckpt_text module, ckpt_text name);
 
-/* True for an attribute that may be asked of the classes of a module of the library. */
+/* True for an attribute that a pickle may get from classes of a module of the library. */
 bool ckpt_name_stdlib_attribute(ckpt_text module, ckpt_text name);
 
-/* True for "__new__", as protocol 2 calls it of classes with named arguments. */
+/* True for "__new__", which protocol 2 gets from classes to pass named arguments. */
 bool ckpt_name_is_new(ckpt_text attribute);
 
-/* True for ZoneInfo._unpickle, the one method of the library that a pickle calls. */
+/* True for ZoneInfo._unpickle, the only method of the library that a pickle may call. */
 bool ckpt_name_is_unpickle(ckpt_text module, ckpt_text attribute);
 
-/* True for names that data only calls, and an attack hands to other functions. */
+/* True for names that real data only calls; an attack passes them to other functions. */
 bool ckpt_name_only_called(const ckpt_global *g);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storage.c: persistent ids, which stand for storages.
+ * storage.c: finds the storages of persistent ids.
  */
 #include <assert.h>
 
@@ -12,17 +12,17 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/map.h"
 
-/* For the index of storages. */
+/* Compare storages, for their index. */
 static bool so_same_storage(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_storage *a = ((const ckpt_pk *)ctx)->out->storages.at[number], *b = key;
 
-    // two dtypes may share a key only when both are empty: then they are two storages
+    // two dtypes may share a key only if both storages are empty: then they are two storages
     return a->key.n == b->key.n && memcmp(a->key.at, b->key.at, (size_t)a->key.n) == 0 &&
            (a->dtype == b->dtype || a->n_bytes != 0 || b->n_bytes != 0);
 }
 
-/* The storage of that key: the one met before, or a new one. */
+/* Find the storage with a key among the known ones, or make a new one. */
 static int so_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s)
 {
     uint32_t hash = ckpt_hash_bytes(s->key.at, (size_t)s->key.n, 0);
@@ -45,7 +45,7 @@ static int so_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s
     return CKPT_OK;
 }
 
-/* The dtype of a storage class; bytes for the untyped one. */
+/* The dtype of a storage class; CKPT_DTYPE_NONE for the untyped one. */
 static int so_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype *out)
 {
     ckpt_name_id id = ckpt_pk_id(p, cls);
@@ -64,8 +64,9 @@ static int so_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype 
 }
 
 /*
- * View metadata of the legacy container: None, or (key of the view, offset, count) of files of
- * 2017, whose storage is that part of the one that is named.  The node keeps it for tensors.
+ * Read the view metadata of the legacy container: None, or in files of 2017 (key of the view,
+ * offset, count).  The storage is then that part of the named one.  The node keeps the metadata for
+ * the tensors that use it.
  */
 static int so_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
 {
@@ -83,7 +84,7 @@ static int so_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
     return CKPT_OK;
 }
 
-/* ('storage', class, key, location, numel[, view metadata]). */
+/* Handle ('storage', class, key, location, numel[, view metadata]). */
 static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
 {
     ckpt_storage s = {.source = UINT32_MAX};
@@ -101,7 +102,8 @@ static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
     s.location = id->at[3]->as.text;
     s.n_elems = (uint64_t)id->at[4]->as.i;
     if (!ckpt_path_part_ok(s.key.at, s.key.n)) {
-        // a key with separators asks for a file elsewhere; an empty or overlong one is merely wrong
+        // a key with separators refers to a file elsewhere, so it is unsafe; an empty or overlong
+        // one is just malformed
         const bool strays = memchr(s.key.at, '/', s.key.n) || memchr(s.key.at, '\\', s.key.n) ||
                             (s.key.n > 0 && s.key.n <= 2 && s.key.at[0] == '.');
         return ckpt_pk_fail(p, strays ? CKPT_EUNSAFE : CKPT_EFORMAT,
@@ -129,7 +131,7 @@ int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that is not a tuple");
     if (ckpt_value_is(a.at[0], "storage"))
         return so_storage_id(p, out, &a);
-    // ('module', class, file of its source, source): stands for the class; the source is ignored
+    // ('module', class, file of its source, source) refers to the class; the source is ignored
     if (ckpt_value_is(a.at[0], "module") && p->opts->legacy_storages) {
         if (a.n != 4 || ckpt_pk_id(p, a.at[1]) == CKPT_NAME_UNSAFE)
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that names no class");

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * take.c: owns objects that the caller takes over as they are made (ckpt_pickle_opts.take), and
- * when what they were made of may go.
+ * take.c: lets the caller take over objects during the reading (ckpt_pickle_opts.take), and frees
+ * the parts of such objects.
  *
- * While an object waits on the stack for its state, only what is made above it can become part of
- * it.  All of that may go with the object, unless one of these has happened since:
+ * While an object waits on the stack for its state, only values made after it can become its parts.
+ * When the caller takes the object over, all values made after it are freed, unless one of these
+ * events has happened since:
  *
- *     a value was stored in a slot of the memo that is read somewhere (read.c looks ahead)
- *     a value was doubled (DUP)
- *     a container that had been taken out of the memo, or doubled, was changed
- *     a name or a storage was met for the first time
+ *     a value was stored in a memo slot that some opcode reads (read.c looks ahead)
+ *     DUP duplicated a value
+ *     a container changed that had been read from the memo, or duplicated
+ *     a name or a storage appeared for the first time
  */
 #include "libckpt/codec/pickle/machine.h"
 
-/* What happens now may refer to anything made before. */
+/* Keep everything made so far, because the current event may refer to any of it. */
 static void ptk_keep(ckpt_pk_machine *m)
 {
     m->kept = ckpt_arena_top(m->p.arena);
@@ -60,7 +61,7 @@ void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v)
         return;
     if (m->n_kept != m->p.names.n + m->p.out->storages.n)
         ptk_keep(m);
-    // the object stands right behind its node, and its parts behind it
+    // in the arena the object follows its node, and its parts follow the object
     (void)ckpt_arena_rewind(m->p.arena, o, m->kept);
     v->kind = CKPT_V_INT;
     v->mark = 0;

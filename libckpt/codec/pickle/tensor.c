@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.c: owns tensors in pickles: the calls of torch._utils and torch._tensor.
+ * tensor.c: makes tensors from the calls of torch._utils and torch._tensor in a pickle.
  *
  * Arguments, checked against torch 1.4 to 2.15:
- *   _rebuild_tensor      storage, offset, size, stride
- *   _rebuild_tensor_v2   + requires_grad, hooks [, metadata]
- *   _rebuild_tensor_v3   + requires_grad, hooks, dtype [, metadata]; the storage is untyped
- *   _rebuild_parameter[_with_state]      tensor, requires_grad, hooks [, state]
- *   _rebuild_from_type_v2                one of these functions, type, its arguments, state
- *   _rebuild_meta_tensor_no_storage      dtype, size, stride, requires_grad
+ *   _rebuild_tensor                   storage, offset, size, stride
+ *   _rebuild_tensor_v2                + requires_grad, hooks [, metadata]
+ *   _rebuild_tensor_v3                + requires_grad, hooks, dtype [, metadata]; untyped storage
+ *   _rebuild_parameter[_with_state]   tensor, requires_grad, hooks [, state]
+ *   _rebuild_from_type_v2             one of these functions, type, its arguments, state
+ *   _rebuild_meta_tensor_no_storage   dtype, size, stride, requires_grad
  * Offsets and strides count elements.  A tensor must lie inside its storage.
  */
 #include <assert.h>
@@ -18,7 +18,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/pickle/node.h"
 
-/* A view with stride 0 may be larger than its storage, up to this many bytes. */
+/* Limit of the bytes of a view with stride 0, which may be larger than its storage. */
 #define TENSOR_BROADCAST_MAX (1ull << 30)
 
 bool ckpt_pk_rebuilds(ckpt_name_id id)
@@ -26,7 +26,7 @@ bool ckpt_pk_rebuilds(ckpt_name_id id)
     return id >= CKPT_NAME_REBUILD_V1;
 }
 
-/* The failure of malformed tensors. */
+/* Fail because a tensor is malformed. */
 static int tensor_bad(const ckpt_pk *p, const char *what)
 {
     return ckpt_pk_fail(p, CKPT_EFORMAT, "a tensor %s", what);
@@ -34,7 +34,7 @@ static int tensor_bad(const ckpt_pk *p, const char *what)
 
 /* ---- sizes ---- */
 
-/* A tuple of sizes or strides as an array in the arena. */
+/* Read a tuple of sizes or strides into an array in the arena. */
 static int tensor_sizes(const ckpt_pk *p, const ckpt_value *v, const uint64_t **out, uint32_t *n)
 {
     ckpt_seq s = ckpt_value_seq(v);
@@ -57,7 +57,7 @@ static int tensor_sizes(const ckpt_pk *p, const ckpt_value *v, const uint64_t **
     return CKPT_OK;
 }
 
-/* Size and stride, which must agree in length. */
+/* Read size and stride, which must have the same length. */
 static int tensor_shape(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *size,
                         const ckpt_value *stride)
 {
@@ -71,7 +71,7 @@ static int tensor_shape(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
     return rc;
 }
 
-/* Product of the sizes that are not 0; false on overflow. */
+/* Multiply the sizes that are not 0; false on overflow. */
 static bool tensor_volume(const ckpt_tensor_value *t, uint64_t *out, bool *empty)
 {
     *out = 1;
@@ -84,7 +84,7 @@ static bool tensor_volume(const ckpt_tensor_value *t, uint64_t *out, bool *empty
     return true;
 }
 
-/* Index of the last element; false on overflow.  No size is 0. */
+/* Compute the index of the last element; false on overflow.  No size is 0. */
 static bool tensor_last(const ckpt_tensor_value *t, uint64_t *out)
 {
     uint64_t way;
@@ -111,7 +111,7 @@ static bool tensor_broadcasts(const ckpt_tensor_value *t)
 static int tensor_check(const ckpt_pk *p, const ckpt_tensor_value *t)
 {
     unsigned bits = ckpt_dtype_get(t->dtype)->bits;
-    // packed F4 counts two elements in a byte; n_bytes comes from a count below 2^63
+    // a byte holds two elements of packed F4; n_bytes comes from a count below 2^63
     uint64_t room = bits < 8 ? t->storage->n_bytes * (8 / bits) : t->storage->n_bytes / (bits / 8);
     bool wide = tensor_broadcasts(t);
     uint64_t volume, n_bytes, last;
@@ -141,8 +141,8 @@ static int tensor_check(const ckpt_pk *p, const ckpt_tensor_value *t)
 }
 
 /*
- * torch counts pairs for float4_e2m1fn_x2; here shapes count elements.  Doubles the last axis,
- * which is only possible where its pairs lie side by side.
+ * Double the last axis of a float4_e2m1fn_x2 tensor, because torch counts pairs and our shapes
+ * count elements.  The pairs of that axis must be contiguous.
  */
 static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
 {
@@ -171,7 +171,7 @@ static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
 
 /* ---- arguments ---- */
 
-/* requires_grad. */
+/* Read requires_grad. */
 static int tensor_grad(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
     if (v->kind != CKPT_V_BOOL)
@@ -180,7 +180,7 @@ static int tensor_grad(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value 
     return CKPT_OK;
 }
 
-/* Hooks hold functions; torch.save writes them empty. */
+/* Check the hooks.  They hold functions, so torch.save writes them empty. */
 static int tensor_hooks(const ckpt_pk *p, const ckpt_value *v)
 {
     if (v->kind != CKPT_V_ODICT && v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE)
@@ -190,7 +190,7 @@ static int tensor_hooks(const ckpt_pk *p, const ckpt_value *v)
                : ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor with hooks, which are functions");
 }
 
-/* {'conj': True, 'neg': True}: values that are resolved when they are read. */
+/* Read {'conj': True, 'neg': True}: flags of values that readers must still convert. */
 static int tensor_metadata(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -212,7 +212,7 @@ static int tensor_metadata(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_va
     return CKPT_OK;
 }
 
-/* The dtype argument: one of ours, or a name torch may know. */
+/* Read the dtype argument: one of ours, or a name that torch may know. */
 static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_DTYPE) {
@@ -225,7 +225,7 @@ static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
     return tensor_bad(p, "without a dtype");
 }
 
-/* An empty tensor node. */
+/* Make an empty tensor node. */
 static int tensor_new(const ckpt_pk *p, ckpt_value **out)
 {
     ckpt_value *v = ckpt_pk_node(p, CKPT_V_TENSOR);
@@ -237,8 +237,10 @@ static int tensor_new(const ckpt_pk *p, ckpt_value **out)
     return v->as.tensor ? CKPT_OK : ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
 }
 
-/* A tensor of a storage that is a part of another, (key, offset, count): inside the part, and from
- * then on a tensor of the whole. */
+/*
+ * Handle a tensor in a storage that is part of another one (key, offset, count): check that it lies
+ * inside the part, and convert it to a tensor of the whole storage.
+ */
 static int tensor_in_view(ckpt_pk *p, ckpt_tensor_value *t, ckpt_seq view)
 {
     ckpt_storage *whole = t->storage, part = *whole;
@@ -256,7 +258,7 @@ static int tensor_in_view(ckpt_pk *p, ckpt_tensor_value *t, ckpt_seq view)
 
 /* ---- the functions ---- */
 
-/* _rebuild_tensor, _v2, _v3. */
+/* Handle _rebuild_tensor, _v2, _v3. */
 static int tensor_strided(ckpt_pk *p, ckpt_value **out, ckpt_name_id id, const ckpt_seq *a)
 {
     uint64_t least = id == CKPT_NAME_REBUILD_V1 ? 4 : id == CKPT_NAME_REBUILD_V2 ? 6 : 7;
@@ -293,7 +295,7 @@ static int tensor_strided(ckpt_pk *p, ckpt_value **out, ckpt_name_id id, const c
     return rc == CKPT_OK ? tensor_check(p, t) : rc;
 }
 
-/* _rebuild_meta_tensor_no_storage: a shape without bytes. */
+/* Handle _rebuild_meta_tensor_no_storage: a shape without bytes. */
 static int tensor_meta(ckpt_pk *p, ckpt_value **out, const ckpt_seq *a)
 {
     uint64_t volume;
@@ -318,7 +320,10 @@ static int tensor_meta(ckpt_pk *p, ckpt_value **out, const ckpt_seq *a)
     return rc;
 }
 
-/* _rebuild_parameter and _rebuild_parameter_with_state: another node over the same storage. */
+/*
+ * Handle _rebuild_parameter and _rebuild_parameter_with_state: make another node over the same
+ * storage.
+ */
 static int tensor_parameter(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;
@@ -347,7 +352,7 @@ static int tensor_parameter(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
     return rc;
 }
 
-/* Any of the functions above, given its name and arguments. */
+/* Handle any of the functions above by its name and arguments. */
 static int tensor_plain(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     ckpt_name_id id = ckpt_pk_id(p, callee);
@@ -371,7 +376,9 @@ static int tensor_plain(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_v
     }
 }
 
-/* _rebuild_from_type_v2(function, type, arguments, state): a tensor with Python attributes. */
+/*
+ * Handle _rebuild_from_type_v2(function, type, arguments, state): a tensor with Python attributes.
+ */
 static int tensor_from_type(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *args)
 {
     const ckpt_seq *a = &args->as.seq;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.c: owns decoding of what pickles hold as text: the number and string literals of
- * protocol 0, and long integers.
+ * text.c: decodes the text forms in pickles: number and string literals of protocol 0, and long
+ * integers.
  */
 #include <assert.h>
 
@@ -25,7 +25,7 @@ bool ckpt_pk_text_ok(const char *s, uint64_t n)
 
     if (ckpt_utf8_ok(s, n))
         return true;
-    // cut at single surrogates (ED A0..BF xx); what lies between must be plain UTF-8
+    // split at lone surrogates (ED A0..BF xx); the text between them must be valid UTF-8
     for (uint64_t i = 0; i + 3 <= n; i++) {
         if ((unsigned char)s[i] == 0xED && ((unsigned char)s[i + 1] & 0xE0u) == 0xA0 &&
             ((unsigned char)s[i + 2] & 0xC0u) == 0x80) {
@@ -44,7 +44,7 @@ int ckpt_pk_long(const ckpt_pk *p, ckpt_value **out, const uint8_t *bytes, uint6
     uint64_t low = 0;
     uint8_t sign = n > 0 && (bytes[n - 1] & 0x80u) != 0 ? 0xFF : 0;
 
-    // a last byte that only repeats the sign says nothing
+    // drop a last byte that only repeats the sign
     while (n > 0 && bytes[n - 1] == sign && (n == 1 || ((bytes[n - 2] ^ sign) & 0x80u) == 0))
         n--;
     *out = ckpt_pk_node(p, n <= 8 ? CKPT_V_INT : CKPT_V_LONG);
@@ -118,13 +118,13 @@ int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     memcpy(text, s.at, (size_t)s.n);
     text[s.n] = '\0';
     for (uint64_t i = 0; i < s.n; i++) {
-        // what repr(float) uses, "inf" and "nan" included
+        // the characters of repr(float), also of "inf" and "nan"
         if (!strchr("0123456789+-.eEinfa", text[i]) || text[i] == '\0')
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
     }
     point = strchr(text, '.');
     if (point) {
-        *point = *localeconv()->decimal_point; // strtod obeys the program's locale
+        *point = *localeconv()->decimal_point; // strtod uses the program's locale
     }
     f = strtod(text, &end);
     if (s.n == 0 || *end != '\0')
@@ -157,7 +157,7 @@ static char *text_put(char *to, uint32_t c)
     return to;
 }
 
-/* n hexadecimal digits; false if there are fewer. */
+/* Read n hexadecimal digits; false if there are fewer. */
 static bool text_hex(ckpt_text s, uint64_t at, unsigned n, uint32_t *out)
 {
     *out = 0;
@@ -173,7 +173,7 @@ static bool text_hex(ckpt_text s, uint64_t at, unsigned n, uint32_t *out)
     return true;
 }
 
-/* A text node over room of its own; *to is where its bytes go. */
+/* Make a text node with room for its bytes; *to: where to write them. */
 static int text_node(const ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, uint64_t room,
                      char **to)
 {
@@ -188,7 +188,8 @@ static int text_node(const ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, u
 int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
 {
     char *to;
-    int rc = text_node(p, out, CKPT_V_STR, s.n * 2, &to); // a Latin-1 byte takes at most two
+    // a Latin-1 byte takes at most two bytes in UTF-8
+    int rc = text_node(p, out, CKPT_V_STR, s.n * 2, &to);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < s.n; i++) {
         uint32_t c = (unsigned char)s.at[i];
@@ -201,7 +202,7 @@ int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
                 return ckpt_pk_fail(p, CKPT_EFORMAT, "text with a broken escape");
             i += 1 + digits;
         } else if (c == '\\' && next == '\\') {
-            to = text_put(to, c); // an even number of backslashes escapes nothing
+            to = text_put(to, c); // an even number of backslashes does not begin an escape
             i++;
         }
         to = text_put(to, c);
@@ -211,7 +212,7 @@ int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     return rc;
 }
 
-/* One escape of a Python 2 literal, after the backslash; false if it is broken. */
+/* Decode one escape of a Python 2 literal, after the backslash; false if it is malformed. */
 static bool text_escape(ckpt_text s, uint64_t *i, char **to)
 {
     static const char from[] = "\\'\"abfnrtv", into[] = "\\'\"\a\b\f\n\r\t\v";
@@ -231,7 +232,7 @@ static bool text_escape(ckpt_text s, uint64_t *i, char **to)
         return true;
     }
     if (s.at[*i] < '0' || s.at[*i] > '7') {
-        *(*to)++ = '\\'; // any other backslash stands for itself
+        *(*to)++ = '\\'; // another backslash is an ordinary character
         return true;
     }
     for (unsigned digits = 0; digits < 3 && *i < s.n; digits++, (*i)++) {
@@ -264,7 +265,7 @@ int ckpt_pk_string(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     if (s.n < 2 || (s.at[0] != '\'' && s.at[0] != '"') || s.at[s.n - 1] != s.at[0])
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a string without its quotes");
     s.n--;
-    rc = text_node(p, out, CKPT_V_STR, s.n, &to); // escapes only get shorter
+    rc = text_node(p, out, CKPT_V_STR, s.n, &to); // escapes only make the text shorter
     while (rc == CKPT_OK && i < s.n) {
         if (s.at[i] != '\\')
             *to++ = s.at[i++];

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trust.c: owns the list of names that may occur in a pickle, and the rule for all others.
+ * trust.c: classifies the names in a pickle: known, harmless or refused.
  *
- * Order of judgement:
- *   1. exact full names of the table below: what torch, numpy, DeepSpeed and the distributed
+ * The order of the rules:
+ *   1. exact full names of the table below: names that torch, numpy, DeepSpeed and the distributed
  *      checkpoints write, and plain data of the standard library;
  *   2. dotted names (protocol 4) are judged by their first part, which must be a class: a name
  *      that walks through modules is refused;
- *   3. any other name of the standard library is inert or refused: stdlib.c; what is inert by name
- *      need not be called: only classes are, and the functions that its objects are pickled with;
- *   4. under torch and numpy: classes are opaque, except what they import under such a name, and
- *      so are functions that only compute, which need not be called either (fsdp.wrap's
- *      lambda_auto_wrap_policy calls what it is given); every other function is refused (both
- *      packages hold functions that run code);
- *   5. everything else belongs to packages we do not know: opaque.
- * Nothing is allowed by the prefix of its module, so no list of dangerous names is needed.
+ *   3. any other name of the standard library is inert or refused (stdlib.c).  Of the inert names
+ *      a pickle may only call classes, and the functions that pickles of its objects call;
+ *   4. under torch and numpy: classes are opaque, except dangerous ones that they import from
+ *      elsewhere.  Functions that only compute are opaque too, but a pickle may not call them
+ *      (fsdp.wrap's lambda_auto_wrap_policy calls its argument).  Every other function is refused,
+ *      because both packages have functions that run code;
+ *   5. all other names belong to packages that we do not know: opaque.
+ * The lists of dangerous names (std_denied in stdlib.c, pn_workshops, pn_outlets) only hold the
+ * exceptions to these rules.
  */
 #include <assert.h>
 
@@ -154,7 +155,7 @@ static const pn_entry pn_table[] = {
     {"torch._utils", "_rebuild_device_tensor_from_numpy", CKPT_NAME_REBUILD_SPECIAL},
     {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", CKPT_NAME_REBUILD_SPECIAL},
     {"torch._utils", "_rebuild_xla_tensor", CKPT_NAME_REBUILD_SPECIAL},
-    // the default of a dict in GradScaler objects
+    // the default factory of a dict in GradScaler objects
     {"torch.amp.grad_scaler", "_refresh_per_optimizer_state", CKPT_NAME_CONSTANT},
     {"torch.cuda.amp.grad_scaler", "_refresh_per_optimizer_state", CKPT_NAME_CONSTANT},
     {DCP, "Metadata", CKPT_NAME_DATA},
@@ -170,7 +171,10 @@ static const pn_entry pn_table[] = {
     {"torch.distributed.checkpoint.filesystem", "_StorageInfo", CKPT_NAME_DATA},
 };
 
-/* Attributes of the module torch that are values: dtypes beyond ours, layouts, schemes, formats. */
+/*
+ * Attributes of the module torch that are constants: dtypes that we lack, layouts, quantization
+ * schemes, memory formats.
+ */
 static const char *const pn_torch_constants[] = {
     "qint8",
     "quint8",
@@ -211,7 +215,7 @@ static const char *const pn_torch_constants[] = {
     "channels_last_3d",
 };
 
-/* Scalar types of numpy, as values. */
+/* Scalar types of numpy, which pickles use as constants. */
 // clang-format off
 static const char *const pn_numpy_constants[] = {
     "bool", "bool_", "byte", "bytes_", "cdouble", "character", "clongdouble", "complex128",
@@ -258,7 +262,7 @@ static const char *const pn_pure[] = {
     "var", "vstack", "where", "zeros", "zeros_like",
 };
 
-/* Packages of torch and numpy that build, start, test or download, and that no data names. */
+/* Packages of torch and numpy that build, start processes, test or download; no data names them. */
 static const char *const pn_workshops[] = {
     "numpy.distutils", "numpy.f2py", "numpy.testing", "torch._inductor", "torch.backends.xeon",
     "torch.distributed.debug", "torch.distributed.run", "torch.hub", "torch.multiprocessing",
@@ -268,9 +272,9 @@ static const char *const pn_workshops[] = {
 };
 
 /*
- * What other modules of torch and numpy import under the name of a class: modules under a short
- * name, makers of code, and what loads a library, opens a file or a connection, or starts a
- * process.
+ * Dangerous names that modules of torch and numpy import and that look like classes: modules under
+ * a short name, makers of code, and classes that load a library, open a file or a connection, or
+ * start a process.
  */
 static const char *const pn_outlets[] = {
     "C", "CDLL", "CodeType", "F", "FileStore", "ForkingPickler", "FunctionType", "GraphModule",
@@ -314,7 +318,7 @@ bool ckpt_name_leads_out(ckpt_text module, ckpt_text attribute)
            pn_among(attribute, pn_outlets, sizeof pn_outlets / sizeof *pn_outlets);
 }
 
-/* True for a module that is one of the list, or a part of one. */
+/* True for a module in the list, or below one of them. */
 static bool pn_is_under(ckpt_text module, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -327,7 +331,10 @@ static bool pn_is_under(ckpt_text module, const char *const *list, size_t n)
     return false;
 }
 
-/* six.moves.builtins, and so wherever a package carries six: the standard library once more. */
+/*
+ * True for six.moves.builtins and the like, also in packages with their own copy of six: they are
+ * other names for the standard library.
+ */
 static bool pn_is_six(ckpt_text module)
 {
     static const char moves[] = "six.moves";
@@ -341,7 +348,7 @@ static bool pn_is_six(ckpt_text module)
     return false;
 }
 
-/* Functions of the frameworks that only compute, and none of the modules that they import. */
+/* True for a function of the frameworks that only computes and is not a module that they import. */
 static bool pn_is_pure(const ckpt_global *g)
 {
     static const char *const top[] = {"torch", "numpy", "numpy.core._multiarray_umath",
@@ -354,7 +361,7 @@ static bool pn_is_pure(const ckpt_global *g)
     return pn_among(g->module, pn_pure_modules, sizeof pn_pure_modules / sizeof *pn_pure_modules);
 }
 
-/* The names that are listed one by one; CKPT_NAME_OPAQUE when it is none of them. */
+/* Find a name in the table; CKPT_NAME_OPAQUE: it is not there. */
 static ckpt_name_id pn_listed(const ckpt_global *g)
 {
     for (size_t i = 0; i < sizeof pn_table / sizeof *pn_table; i++) {
@@ -377,7 +384,10 @@ static ckpt_name_id pn_listed(const ckpt_global *g)
     return CKPT_NAME_OPAQUE;
 }
 
-/* What is refused of the frameworks, beyond the names that are listed. */
+/*
+ * True for a name of the frameworks, outside of the table, that is refused: it is in a package of
+ * tools, looks like a class and is dangerous, or is a function that may run code.
+ */
 static bool pn_is_refused(const ckpt_global *g)
 {
     if (pn_is_under(g->module, pn_workshops, sizeof pn_workshops / sizeof *pn_workshops))
@@ -385,7 +395,7 @@ static bool pn_is_refused(const ckpt_global *g)
     return ckpt_name_class_like(g->name) ? ckpt_name_leads_out(g->module, g->name) : !pn_is_pure(g);
 }
 
-/* The judgement on a name without dots. */
+/* Classify a name without dots. */
 static ckpt_name_id pn_plain(const ckpt_global *g, const char **why)
 {
     ckpt_name_id id = pn_listed(g);
@@ -412,7 +422,7 @@ bool ckpt_name_called(const ckpt_global *g)
     bool library = ckpt_name_is_stdlib(g->module);
 
     if (pn_same(g->module, "numpy") && pn_same(g->name, "memmap"))
-        return false; // opens a file; arrays of this class are made by _reconstruct
+        return false; // memmap opens a file; arrays of this class are made by _reconstruct instead
     if ((!library && !ckpt_name_is_framework(g->module)) || pn_listed(g) != CKPT_NAME_OPAQUE)
         return true;
     return library ? ckpt_name_stdlib_called(g->module, g->name) : ckpt_name_class_like(g->name);
@@ -428,7 +438,7 @@ bool ckpt_name_is_class(const ckpt_global *g)
            id == CKPT_NAME_BYTES || id == CKPT_NAME_BYTEARRAY;
 }
 
-/* Dotted names: a class, and what it holds. */
+/* Classify a dotted name: a class, and an attribute of it. */
 static ckpt_name_id pn_dotted(const ckpt_global *g, uint64_t first, const char **why)
 {
     const ckpt_global outer = {g->module, {g->name.at, first}};
@@ -507,7 +517,7 @@ bool ckpt_name_known(const ckpt_value *cls)
 {
     assert(cls);
     while (cls->kind == CKPT_V_OBJECT && cls->as.object->cls)
-        cls = cls->as.object->cls; // the class was made by a call: what was called decides
+        cls = cls->as.object->cls; // a call made the class, so the called name decides
     return cls->kind == CKPT_V_GLOBAL && ckpt_name_find(&cls->as.global, NULL) != CKPT_NAME_OPAQUE;
 }
 
@@ -519,7 +529,10 @@ static void pn_swap(ckpt_text *s, const char *from, const char *to)
     }
 }
 
-/* torch writes torch.channels_last as an attribute of whichever module has imported torch. */
+/*
+ * Normalise torch.channels_last and similar constants: torch writes them as attributes of any
+ * module that has imported torch.
+ */
 static void pn_constant(ckpt_global *name)
 {
     static const ckpt_text torch = {"torch", 5};

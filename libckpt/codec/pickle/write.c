@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c: owns the pickler: a tree of values as a protocol-2 pickle.
+ * write.c: writes a tree of values as a protocol-2 pickle.
  *
- * Writes what CPython's C pickler writes for the objects that the nodes stand for, byte for byte
- * where identities are the same: memo numbers after every text, bytes, name, non-empty tuple,
- * container and call; batches of 1000; names as Python 2 has them.  Tensors as torch.save writes
- * them.  The walk keeps its own stack of frames (emit.h).
+ * The output equals that of CPython's C pickler byte for byte if the same values are shared: memo
+ * numbers after every text, bytes, name, non-empty tuple, container and call; batches of 1000;
+ * names in Python 2's form.  Tensors are written as torch.save does.  The walk has its own stack of
+ * frames (emit.h), so that it does not recurse.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "libckpt/codec/pickle/emit.h"
 
 #define WR_BATCH     1000u /* items between MARK and APPENDS or SETITEMS */
-#define WR_DEPTH_MAX 4096u /* frames: the reader lets 1000 containers nest */
+#define WR_DEPTH_MAX 4096u /* frames: the reader allows 1000 nested containers */
 
 /* ---- tensors ---- */
 
-/* A persistent id: ('storage', class, key, location, count). */
+/* Write a persistent id: ('storage', class, key, location, count). */
 static void wr_storage(ckpt_pw *w, const ckpt_storage *s)
 {
     const char *cls = ckpt_dtype_get(s->dtype)->torch_storage;
@@ -41,7 +41,7 @@ static void wr_storage(ckpt_pw *w, const ckpt_storage *s)
     ckpt_pw_op(w, 'Q');
 }
 
-/* Close a tuple of n items on the stack (n > 3: since the MARK) and give it a number. */
+/* Close a tuple of n items on the stack (n > 3: above the MARK) and store it in the memo. */
 static void wr_tuple_end(ckpt_pw *w, uint64_t n)
 {
     if (n == 0) {
@@ -52,7 +52,7 @@ static void wr_tuple_end(ckpt_pw *w, uint64_t n)
     ckpt_pw_put(w);
 }
 
-/* A tuple of sizes or strides. */
+/* Write a tuple of sizes or strides. */
 static void wr_counts(ckpt_pw *w, const uint64_t *a, uint32_t n)
 {
     if (n > 3)
@@ -62,7 +62,7 @@ static void wr_counts(ckpt_pw *w, const uint64_t *a, uint32_t n)
     wr_tuple_end(w, n);
 }
 
-/* Size and stride as torch counts them: pairs, for F4. */
+/* Write size and stride in torch's units, which are pairs for F4. */
 static void wr_shape(ckpt_pw *w, const ckpt_tensor_value *t)
 {
     uint64_t shape[CKPT_MAX_DIM], stride[CKPT_MAX_DIM];
@@ -87,7 +87,7 @@ static void wr_shape(ckpt_pw *w, const ckpt_tensor_value *t)
     wr_counts(w, stride, t->ndim);
 }
 
-/* The empty OrderedDict that stands for no hooks. */
+/* Write the empty OrderedDict for no hooks. */
 static void wr_hooks(ckpt_pw *w)
 {
     ckpt_pw_cname(w, "collections", "OrderedDict");
@@ -96,7 +96,7 @@ static void wr_hooks(ckpt_pw *w)
     ckpt_pw_put(w);
 }
 
-/* {'conj': True, 'neg': True}: the flags that are set. */
+/* Write the flags that are set: {'conj': True, 'neg': True}. */
 static void wr_metadata(ckpt_pw *w, uint32_t flags)
 {
     bool both = (flags & CKPT_TENSOR_CONJ) != 0 && (flags & CKPT_TENSOR_NEG) != 0;
@@ -116,13 +116,13 @@ static void wr_metadata(ckpt_pw *w, uint32_t flags)
     ckpt_pw_op(w, both ? 'u' : 's');
 }
 
-/* True if torch has a class for the storage's dtype; else it is written untyped. */
+/* True if torch has a storage class for the dtype; otherwise the storage is written untyped. */
 static bool wr_is_typed(const ckpt_tensor_value *t)
 {
     return t->storage->dtype != CKPT_DTYPE_NONE && ckpt_dtype_get(t->storage->dtype)->torch_storage;
 }
 
-/* Name of the function that makes the bare tensor. */
+/* Name of the function that makes the tensor without its Python attributes. */
 static const char *wr_function(const ckpt_tensor_value *t)
 {
     if (!t->storage)
@@ -130,10 +130,10 @@ static const char *wr_function(const ckpt_tensor_value *t)
     return wr_is_typed(t) ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3";
 }
 
-/* Its arguments, as a tuple. */
+/* Write the arguments of that function, as a tuple. */
 static void wr_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
 {
-    // a parameter's data never has requires_grad itself
+    // the data of a parameter never has requires_grad itself
     bool grad = (t->flags & CKPT_TENSOR_GRAD) != 0 && (t->flags & CKPT_TENSOR_PARAMETER) == 0;
 
     ckpt_pw_op(w, '(');
@@ -160,7 +160,7 @@ static void wr_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
     ckpt_pw_put(w);
 }
 
-/* The bare tensor. */
+/* Write the call that makes the tensor without its Python attributes. */
 static void wr_tensor_data(ckpt_pw *w, const ckpt_tensor_value *t)
 {
     ckpt_pw_cname(w, "torch._utils", wr_function(t));
@@ -168,7 +168,7 @@ static void wr_tensor_data(ckpt_pw *w, const ckpt_tensor_value *t)
     ckpt_pw_op(w, 'R');
 }
 
-/* The bare tensor, requires_grad, hooks: what the functions of parameters take. */
+/* Write the arguments of the functions for parameters: tensor, requires_grad, hooks. */
 static void wr_parameter_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
 {
     wr_tensor_data(w, t);
@@ -177,10 +177,10 @@ static void wr_parameter_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
     wr_hooks(w);
 }
 
-/* How a tensor is written. */
+/* The form of a written tensor. */
 typedef enum wr_shape_of { WR_PLAIN, WR_PARAMETER, WR_WITH_STATE, WR_FROM_TYPE } wr_shape_of;
 
-/* The function that can carry what the tensor has. */
+/* Choose the function that can hold all properties of the tensor. */
 static wr_shape_of wr_tensor_form(const ckpt_tensor_value *t)
 {
     bool parameter = (t->flags & CKPT_TENSOR_PARAMETER) != 0;
@@ -190,7 +190,7 @@ static wr_shape_of wr_tensor_form(const ckpt_tensor_value *t)
     return t->state ? WR_WITH_STATE : parameter ? WR_PARAMETER : WR_PLAIN;
 }
 
-/* Everything of a tensor up to its state; forms without state are complete then. */
+/* Write a tensor up to its state; a form without state is then complete. */
 static void wr_tensor_begin(ckpt_pw *w, const ckpt_tensor_value *t, const ckpt_value *v)
 {
     switch (wr_tensor_form(t)) {
@@ -233,7 +233,7 @@ static void wr_tensor_begin(ckpt_pw *w, const ckpt_tensor_value *t, const ckpt_v
 
 /* ---- containers ---- */
 
-/* torch.Size: its items are plain integers. */
+/* Write torch.Size with plain integers. */
 static void wr_size(ckpt_pw *w, const ckpt_value *v)
 {
     const ckpt_seq *s = &v->as.seq;
@@ -249,7 +249,7 @@ static void wr_size(ckpt_pw *w, const ckpt_value *v)
     ckpt_pw_put_node(w, v);
 }
 
-/* Begin a frame. */
+/* Push a frame. */
 static void wr_push(ckpt_pw *w, ckpt_value *v)
 {
     ckpt_pw_frame *f = w->frames.n < WR_DEPTH_MAX ? ckpt_vec_push(&w->frames) : NULL;
@@ -260,7 +260,7 @@ static void wr_push(ckpt_pw *w, ckpt_value *v)
         f->v = v;
 }
 
-/* Write the head of a container and leave the rest to its frame. */
+/* Write the head of a container and push a frame for the rest. */
 static void wr_begin(ckpt_pw *w, ckpt_value *v)
 {
     switch ((int)v->kind) {
@@ -289,13 +289,13 @@ static void wr_begin(ckpt_pw *w, ckpt_value *v)
         if (wr_tensor_form(v->as.tensor) < WR_WITH_STATE)
             return;
         break;
-    default: // tuples and objects begin with their items
+    default: // the frame writes the items of tuples and objects first
         break;
     }
     wr_push(w, v);
 }
 
-/* Write a value: at once if it is a leaf or known; else its frame is on top afterwards. */
+/* Write a value: a leaf or an already written value at once, otherwise push its frame. */
 static void wr_value(ckpt_pw *w, ckpt_value *v)
 {
     switch (v->kind) {
@@ -351,20 +351,22 @@ static void wr_value(ckpt_pw *w, ckpt_value *v)
     }
 }
 
-/* How items are cut into batches. */
+/* The form of batches of items. */
 typedef struct wr_batches {
-    uint64_t n;    /* items, or pairs */
-    unsigned per;  /* values of one: 1, pairs 2 */
-    bool iterated; /* as CPython writes what it sees through an iterator: a lone rest has no MARK */
-    unsigned one, many; /* opcodes that store one item, or those since the MARK */
+    uint64_t n;   /* items, or pairs */
+    unsigned per; /* values of one item: 1, of a pair: 2 */
+    /* as CPython writes items from an iterator: a single remaining item has no MARK */
+    bool iterated;
+    unsigned one, many; /* opcodes that store one item, or all items above the MARK */
 } wr_batches;
 
 static const wr_batches wr_list = {.per = 1, .one = 'a', .many = 'e'};
 static const wr_batches wr_dict = {.per = 2, .one = 's', .many = 'u'};
 
 /*
- * The opcodes around items: to be called before value number i, and once with i past the last.
- * Batches of 1000; a single item, or when iterated a single rest, is stored without a MARK.
+ * Write the opcodes around items: call it before value number i, and once with i past the last.
+ * Batches have 1000 items.  A single item, or when iterated a single remaining one, is stored
+ * without a MARK.
  */
 static void wr_between(ckpt_pw *w, const wr_batches *b, uint64_t i)
 {
@@ -377,7 +379,7 @@ static void wr_between(ckpt_pw *w, const wr_batches *b, uint64_t i)
         ckpt_pw_op(w, alone ? b->one : b->many);
     if (item < b->n && item % WR_BATCH == 0 && !(b->n - item == 1 && (b->iterated || b->n == 1)))
         ckpt_pw_op(w, '(');
-    // a plain dict of a multiple of 1000 ends with an empty batch
+    // CPython ends a plain dict of a multiple of 1000 items with an empty batch
     if (item == b->n && item % WR_BATCH == 0 && b->per == 2 && !b->iterated) {
         ckpt_pw_op(w, '(');
         ckpt_pw_op(w, b->many);
@@ -385,8 +387,8 @@ static void wr_between(ckpt_pw *w, const wr_batches *b, uint64_t i)
 }
 
 /*
- * Go on with the items of a sequence or a dict; true when all are written.  Stops after the first
- * item that needs a frame of its own.
+ * Continue with the items of a sequence or a dict; true when all are written.  It stops after the
+ * first item that needs a frame of its own.
  */
 static bool wr_items(ckpt_pw *w, const ckpt_seq *seq, const ckpt_dict *map, bool iterated)
 {
@@ -408,13 +410,13 @@ static bool wr_items(ckpt_pw *w, const ckpt_seq *seq, const ckpt_dict *map, bool
     return false;
 }
 
-/* The frame on top is done. */
+/* Pop the top frame. */
 static void wr_pop(ckpt_pw *w)
 {
     w->frames.n--;
 }
 
-/* A tuple is numbered after its items, so it may meet itself. */
+/* Continue with a tuple.  It gets its memo number after its items, so it may contain itself. */
 static void wr_go_tuple(ckpt_pw *w, ckpt_value *v)
 {
     const ckpt_seq *s = &v->as.seq;
@@ -437,7 +439,7 @@ static void wr_go_tuple(ckpt_pw *w, ckpt_value *v)
     }
 }
 
-/* A set is a call with a list in protocol 2. */
+/* Continue with a set, which is a call with a list in protocol 2. */
 static void wr_go_set(ckpt_pw *w, ckpt_value *v)
 {
     if (wr_items(w, &v->as.seq, NULL, false)) {
@@ -449,7 +451,7 @@ static void wr_go_set(ckpt_pw *w, ckpt_value *v)
     }
 }
 
-/* Part 0: pairs; 1: the state; 2: the end. */
+/* Continue with an OrderedDict.  Part 0: pairs; 1: the state; 2: the end. */
 static void wr_go_odict(ckpt_pw *w, ckpt_value *v)
 {
     ckpt_pw_frame *f = &w->frames.at[w->frames.n - 1];
@@ -469,7 +471,7 @@ static void wr_go_odict(ckpt_pw *w, ckpt_value *v)
     }
 }
 
-/* The state of a tensor, then the call. */
+/* Continue with a tensor: its state, then the call. */
 static void wr_go_tensor(ckpt_pw *w, ckpt_value *v)
 {
     ckpt_pw_frame *f = &w->frames.at[w->frames.n - 1];
@@ -491,7 +493,7 @@ static void wr_go_tensor(ckpt_pw *w, ckpt_value *v)
     wr_pop(w);
 }
 
-/* The opcode that makes an object of what was written of it; false if that is all. */
+/* Write the opcode that makes an object from its written parts; false if the object is complete. */
 static bool wr_make_object(ckpt_pw *w, ckpt_value *v)
 {
     static const unsigned ops[] = {
@@ -508,7 +510,10 @@ static bool wr_make_object(ckpt_pw *w, ckpt_value *v)
     return true;
 }
 
-/* Parts: 0 class, 1 arguments, 2 named ones, 3 the call, 4 items, 5 pairs, 6 state, 7 the end. */
+/*
+ * Continue with an object.  Parts: 0 class, 1 arguments, 2 named ones, 3 the call, 4 items, 5
+ * pairs, 6 state, 7 the end.
+ */
 static void wr_go_object(ckpt_pw *w, ckpt_value *v)
 {
     const ckpt_object *o = v->as.object;
@@ -550,7 +555,7 @@ static void wr_go_object(ckpt_pw *w, ckpt_value *v)
     }
 }
 
-/* Go on with the topmost frame. */
+/* Continue with the top frame. */
 static void wr_step(ckpt_pw *w)
 {
     ckpt_value *v = w->frames.at[w->frames.n - 1].v;
