@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from readers import read_safetensors
 
 # Fixtures of the fast subset: one of each kind of source
-SOME = ('accel_fsdp1_full_w2', 'dcp_hf_sharded_w2', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'hf_bert_sharded', 'map_meta_llama2_s2', 'map_neox_tp2',
+SOME = ('accel_fsdp1_full_w2', 'dcp_hf_sharded_w2', 'old_hf_bert_bin', 'map_meta_llama2_s2', 'map_neox_tp2',
         'mcore_llama_distopt_dp2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2', 'moe_ep2_z0_w2', 'pipe2_z0_w2', 'rl_verl_fsdp1_w2',
         'titan_llama3_fused_w3', 'tp2_z1_w4', 'z0_fp16_w2_fused', 'hf_trainer_fsdp1_full_w2', 'hf_trainer_llama_z3_bf16_w2', 'lightning_mp_w2',
         'numpy_npz', 'peft_tied_head')
