@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * around.c: owns what verify and doctor say of files that trainers put around a checkpoint:
- * configurations, random states, schedules.  No driver reads them, but a run or a model does not
- * load without some of them.
+ * around.c: checks the files that trainers write beside a checkpoint, for verify and doctor:
+ * configurations, random states, schedules. No driver reads them, but a program cannot load the run
+ * or the model without some of them.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "libckpt/copy/io.h"
 #include "libckpt/map/state.h"
 
-#define ARO_JSON_MAX (UINT64_C(64) << 20) /* bytes: larger ones are not looked into */
+#define ARO_JSON_MAX (UINT64_C(64) << 20) /* bytes; larger files are not checked */
 
-enum { ARO_RANKS = 1 << 20 }; /* of a file's name: far above any run's */
+enum { ARO_RANKS = 1 << 20 }; /* limit of a rank in a file name: far above any run's */
 
 /* ---- files that are cut ---- */
 
@@ -31,7 +31,7 @@ static bool aro_begins(const char *name, const char *begin)
     return strncmp(name, begin, strlen(begin)) == 0;
 }
 
-/* The map has the file, or has said something about it. */
+/* True if the map has the file, or a finding about it: then it needs no check here. */
 static bool aro_known(const ckpt_map *map, const char *path)
 {
     bool known = false;
@@ -64,7 +64,7 @@ static int aro_json(ckpt_map *map, const char *path, const ckpt_entry *e, ckpt_e
     return rc;
 }
 
-/* A file of tensors or objects: only whether its structure holds. */
+/* Check a file of tensors or objects by its structure only. */
 static int aro_object(ckpt_map *map, const ckpt_listing *list, const char *path, ckpt_err *err)
 {
     ckpt_err local = {0};
@@ -104,13 +104,15 @@ static int aro_files(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 
 /* ---- files that are missing ---- */
 
-/* What names of files say about who wrote the folder. */
+/* The facts that the file names show: the program that wrote the folder, and the kinds of files. */
 typedef struct aro_names {
     const ckpt_listing *list;
     bool of_trainer, of_accelerate, random, schedule, optimizer, zero;
 } aro_names;
 
-/* A prefix and suffix of a file's name with a rank between them: which one; -1: another name. */
+/*
+ * Parse the rank between the prefix and the suffix of a file name; -1: the name has another form.
+ */
 static long aro_rank(const char *name, const char *begin, const char *end)
 {
     const char *at = name + strlen(begin);
@@ -138,7 +140,7 @@ static void aro_name(aro_names *s, const ckpt_entry *e)
     s->schedule = s->schedule || aro_begins(name, "scheduler.") || aro_begins(name, "scheduler_");
 }
 
-/* Ranks of the run, as far as names of its files tell: at least so many. */
+/* The least number of ranks that the names of the run's files show. */
 static long aro_ranks(const ckpt_map *map)
 {
     long n = 0, n_zero = 0;
@@ -153,7 +155,10 @@ static long aro_ranks(const ckpt_map *map)
     return n > n_zero ? n : n_zero;
 }
 
-/* Each rank writes a file of this name; a run of one rank of the Trainer gives it no number. */
+/*
+ * Check that each rank has its file of this name. A Trainer's run of one rank has a name without a
+ * number instead.
+ */
 static int aro_each(ckpt_map *map, const aro_names *s, const char *begin, const char *end,
                     long least, ckpt_err *err)
 {
@@ -178,7 +183,7 @@ static int aro_random(ckpt_map *map, const aro_names *s, ckpt_err *err)
     long ranks = aro_ranks(map);
     int rc = aro_each(map, s, "rng_state_", ".pth", ranks > 2 ? ranks : 2, err);
 
-    // accelerate does without: only a gap is worth a word
+    // accelerate resumes without these files, so only a gap among them is reported
     if (rc == CKPT_OK)
         rc = aro_each(map, s, "random_states_", ".pkl", 1, err);
     if (rc != CKPT_OK || s->random || !s->optimizer || (!s->of_trainer && !s->of_accelerate))
@@ -191,13 +196,16 @@ static int aro_random(ckpt_map *map, const aro_names *s, ckpt_err *err)
                                        : "random_states_0.pkl ...");
 }
 
-/* Schedules of torch leave their mark in each group of the optimizer that they drive. */
+/*
+ * True for a group with initial_lr, because torch's schedulers add that to each group of their
+ * optimizer.
+ */
 static bool aro_marked(const ckpt_value *group)
 {
     return ckpt_value_get(group, "initial_lr") != NULL;
 }
 
-/* A schedule drives the optimizer, and the optimizer's own files do not hold it. */
+/* True if the optimizer has a scheduler and the optimizer's own files lack its state. */
 static bool aro_scheduled(const ckpt_map *map)
 {
     bool marked = false, held = false;
@@ -212,7 +220,10 @@ static bool aro_scheduled(const ckpt_map *map)
     return marked && !held;
 }
 
-/* The same of an optimizer.bin beside weights, which the map does not hold. */
+/*
+ * Set *is if a scheduler drives the optimizer in optimizer.bin, which a map of weights does not
+ * contain.
+ */
 static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     ckpt_err local = {0};
@@ -223,7 +234,7 @@ static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, 
     const char *path = ckpt_path_join(map->arena, list->folder, "optimizer.bin");
     if (!path)
         return ckpt_fail_memory(err);
-    // that it cannot be read is said elsewhere
+    // aro_files reports a file that cannot be read
     if (list->read(&sub, path, NULL, &local) == CKPT_OK) {
         ckpt_seq groups = ckpt_value_seq(ckpt_value_get(sub->values, "param_groups"));
         for (uint64_t i = 0; i < groups.n; i++)
@@ -245,7 +256,7 @@ static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
                            s->list->folder);
     if (rc == CKPT_OK)
         rc = aro_scheduled_bin(&scheduled, map, s->list, err);
-    // DeepSpeed mostly keeps the schedule in its own files; the Trainer always has one
+    // DeepSpeed mostly keeps the schedule in its own files; the Trainer always writes one
     if (rc != CKPT_OK || s->schedule || (!s->of_trainer && !s->of_accelerate) ||
         !(scheduled || (s->of_trainer && s->optimizer && !s->zero)))
         return rc;
@@ -256,7 +267,7 @@ static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
         s->list->folder, s->of_trainer ? "scheduler.pt" : "scheduler.bin");
 }
 
-/* The model's configuration, where something else in the folder is of no model without one. */
+/* Warn if config.json is missing; sign: the file or folder that shows that one is needed. */
 static int aro_config(ckpt_map *map, const ckpt_listing *list, const char *sign, ckpt_err *err)
 {
     if (ckpt_listing_has(list, "config.json", false))
@@ -267,7 +278,7 @@ static int aro_config(ckpt_map *map, const ckpt_listing *list, const char *sign,
                          list->folder, sign);
 }
 
-/* verl and SkyRL put the model's configuration into a folder of its own. */
+/* Check the model's configuration in its own subfolder, where verl and SkyRL write it. */
 static int aro_below(ckpt_map *map, const ckpt_listing *list, const char *name, ckpt_err *err)
 {
     const char *path = ckpt_path_join(map->arena, list->folder, name);
@@ -281,7 +292,7 @@ static int aro_below(ckpt_map *map, const ckpt_listing *list, const char *name, 
     return rc == CKPT_OK ? aro_config(map, &below, "the folder", err) : rc;
 }
 
-/* Another format's driver has read the folder, for DCP's index is gone. */
+/* Warn if DCP's index is missing, because another format's driver has then read the folder. */
 static int aro_dcp(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     if (ckpt_listing_has(list, ".metadata", false) ||
@@ -293,7 +304,10 @@ static int aro_dcp(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                          list->folder);
 }
 
-/* A run's folder was named: the checkpoint's own files are in a folder below, that of a step. */
+/*
+ * Check the folder of a step, which contains the checkpoint's own files, if the caller named the
+ * run's folder.
+ */
 static int aro_step(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     const char *path = map->files.n ? map->files.at[0].path : "", *slash = strrchr(path, '/');

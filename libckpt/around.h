@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * around.h: the files that trainers put around a checkpoint, which no driver reads.
+ * around.h: checks the files that trainers write beside a checkpoint and that no driver reads.
  */
 #ifndef CKPT_AROUND_H
 #define CKPT_AROUND_H
@@ -8,9 +8,9 @@
 #include "libckpt/copy/listing.h"
 
 /*
- * Warn of files beside a checkpoint that are cut, and of those that its trainer would miss: random
- * states, the schedule, trainer_state.json, configurations.  What belongs together is known from
- * names and from the map's optimizer.
+ * Warn of truncated files beside a checkpoint, and of missing ones that its trainer needs for a
+ * resume: random states, the schedule, trainer_state.json, configurations. Names of other files and
+ * the map's optimizer show which files are expected.
  *
  * map     the checkpoint, opened with its problems collected
  * list    its folder; list->read is set

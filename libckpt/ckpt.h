@@ -383,8 +383,8 @@ typedef struct ckpt_target {
     /* gguf: use llama.cpp's mixture of this name, "q4_k_m", instead of one dtype; or NULL */
     const char *mixture;
     /*
-     * zero, a run with AutoEP: expert-parallel ranks, which divide the world and the experts of
-     * every layer; 0: the source's, or the most that the world allows
+     * zero, a run with AutoEP: number of expert-parallel ranks, a divisor of the world and of each
+     * layer's number of experts; 0: the source's, or the largest that the world allows
      */
     uint32_t ep_size;
 } ckpt_target;

@@ -142,12 +142,12 @@ CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 
 /*
- * Let moments that bitsandbytes' 8-bit Adams keep be Adam's in fp32, in place, for writers of
- * training state, which refuse or keep them as they are otherwise.  The values are those of
- * bitsandbytes' dequantize_blockwise, bit for bit.
+ * Convert the moments of bitsandbytes' 8-bit Adams to Adam's in fp32, in place. Without this,
+ * writers of training state refuse them or keep their 8-bit form. The values equal those of
+ * bitsandbytes' dequantize_blockwise bit for bit.
  *
- * n       parameters whose moments are plain now; 0: there are no others
- * Errors  CKPT_EUNSUPPORTED: moments of an optimizer that is no Adam; CKPT_ELIMIT
+ * n       number of parameters with converted moments; 0: the map has no 8-bit moments
+ * Errors  CKPT_EUNSUPPORTED: moments of an optimizer other than Adam; CKPT_ELIMIT
  */
 CKPT_API int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
 
@@ -264,8 +264,9 @@ typedef struct ckpt_merge_model {
 } ckpt_merge_model;
 
 /*
- * Gives n opened models, the base or the first one first, one set of names (ckpt_map_remap), before
- * their tensors are paired by name.  Returns CKPT_OK, or fills err.
+ * Gives n opened models the same names (ckpt_map_remap) before their tensors are paired by name;
+ * the base, or the first model without a base, comes first. Returns CKPT_OK, or a code with err
+ * filled in.
  */
 typedef int (*ckpt_merge_names_fn)(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err);
 
@@ -287,7 +288,7 @@ typedef struct ckpt_merge {
     const char *config_text, *config_name;
     const ckpt_open_opts *open; /* options for each model; or NULL */
     bool keep_names;            /* keep the prefixes of wrappers in names (ckpt_map_model) */
-    ckpt_merge_names_fn names;  /* or NULL: models are paired by the names that they have */
+    ckpt_merge_names_fn names;  /* NULL: models are paired by their own names */
     void *names_ctx;
 } ckpt_merge;
 

@@ -166,7 +166,10 @@ inline void dequantize(map &m, bool rounded)
     m.done(ckpt_map_dequantize(m.get(), rounded, &err), err);
 }
 
-/* Parameters whose moments were bitsandbytes' and are fp32 now. */
+/*
+ * Convert bitsandbytes' moments to fp32; returns the number of parameters: see
+ * ckpt_map_plain_moments.
+ */
 inline std::uint64_t plain_moments(map &m)
 {
     ckpt_err err = ckpt_err();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moments.c: owns the way from bitsandbytes' moments to those of Adam in fp32.
+ * moments.c: converts a run's state from bitsandbytes' moments to those of Adam in fp32.
  *
- * Readers list the F32 values already (map/moments8.h); what is left is to say so in the state, so
- * that writers write them, with the settings that Adam has.
+ * Readers already list the F32 values (map/moments8.h). Here the state only drops the 8-bit form
+ * and gets Adam's settings, so that writers write the F32 values.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,15 +11,19 @@
 #include "ckpt.h"
 #include "libckpt/map/state.h"
 
-/* Settings that bitsandbytes keeps for AdEMAMix in the groups of all its optimizers. */
+/*
+ * True for the settings of AdEMAMix, which bitsandbytes keeps in the groups of all its optimizers.
+ */
 static bool mom_is_foreign(const ckpt_value *key)
 {
     return ckpt_value_is(key, "alpha") || ckpt_value_is(key, "t_alpha") ||
            ckpt_value_is(key, "t_beta3");
 }
 
-/* The group's settings as Adam has them.  bitsandbytes' Adam and AdamW both decay weights apart
- * from the gradient (backends/default/ops.py). */
+/*
+ * Convert the group's settings to Adam's. bitsandbytes' Adam and AdamW both decay weights
+ * separately from the gradient (backends/default/ops.py), so the result is AdamW.
+ */
 static int mom_fields(ckpt_map *map, ckpt_group *g, ckpt_err *err)
 {
     ckpt_value *fields = ckpt_value_new(map->arena, CKPT_V_DICT);

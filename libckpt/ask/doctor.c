@@ -105,7 +105,7 @@ static int doc_report(ckpt_doc *d, const ckpt_doc_run *run)
     return stop ? ckpt_fail(d->err, CKPT_ECANCELED, "%s: stopped", run->folder) : CKPT_OK;
 }
 
-/* Say of the newest tag that has them that its moments are of a special form. */
+/* Add a remark about the newest tag with a special form of moments. */
 static int doc_moments(ckpt_doc *d, ckpt_doc_run *run)
 {
     for (size_t i = run->tags.n; i-- > 0;) {
@@ -158,7 +158,10 @@ static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
         t->number = (int64_t)strtoll(text, NULL, 10);
 }
 
-/* Files of a trainer beside the tags of DeepSpeed: they belong to the tag that `latest` names. */
+/*
+ * Check a trainer's files beside DeepSpeed's tags. Their problems count for the tag that `latest`
+ * names, because a resume uses them with that tag.
+ */
 static int doc_around(ckpt_doc *d, ckpt_doc_run *run)
 {
     ckpt_doc_tag *t = &run->tags.at[run->tags.n - 1];

@@ -161,7 +161,7 @@ static bool adopt_value(adopt *a, const ckpt_value *v)
     return true;
 }
 
-/* Values that differ by rank. */
+/* Add the values that differ by rank. */
 static bool adopt_ranked(adopt *a, const ckpt_state *s, const ckpt_group *g)
 {
     bool fits = true;

@@ -216,7 +216,7 @@ typedef struct ckpt_claim {
     bool objects_dropped; /* values of unknown classes are dropped */
     /* for another release, which may list other names of the module as buffers, frozen or tied */
     bool other_release;
-    bool keeps_ranked; /* the output has the source's partitions, and values that differ by rank */
+    bool keeps_ranked; /* the output keeps values that differ by rank: it has the same partitions */
     bool joins_groups; /* adjacent groups with equal settings become one parameter group */
     bool no_empty;     /* the source's trained parameters without elements are no longer trained */
     int stage;         /* the stage in the output; -1: not declared */

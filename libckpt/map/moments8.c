@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moments8.c: owns the arithmetic of bitsandbytes' 8-bit moments.
+ * moments8.c: computes F32 values from bitsandbytes' 8-bit moments.
  */
 #include <assert.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "libckpt/map/moments8.h"
 #include "libckpt/map/nest.h"
 
-/* Elements at, at + 1 ... of the codes, by their table and the scales of their blocks. */
+/* Compute elements at, at + 1 ... from the codes, their table and the scales of their blocks. */
 static int m8_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                   ckpt_err *err)
 {
@@ -30,7 +30,7 @@ static int m8_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     return rc;
 }
 
-/* The code that the table gives the value 0. */
+/* Find the code with the value 0 in the table. */
 static int m8_run_zero(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                        ckpt_err *err)
 {
@@ -50,7 +50,7 @@ static int m8_run_zero(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_
     return rc;
 }
 
-/* The tensor that holds this code. */
+/* Make the tensor with this code. */
 static int m8_zero(ckpt_map *map, const ckpt_tensor *table, const ckpt_tensor **out, ckpt_err *err)
 {
     static const uint64_t one = 1;

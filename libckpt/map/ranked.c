@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranked.c: owns values of an optimizer's groups that each rank has for itself.
+ * ranked.c: handles values of an optimizer's groups that differ by rank.
  *
- * They belong to the rank's partition of the parameters.  A target that cuts the same parameters in
- * the same way keeps them; any other has partitions that no value is of, and takes rank 0's.
+ * Such a value belongs to the rank's partition of the parameters. A target with the same partitions
+ * keeps the values. Any other target has partitions without a value of their own, and gives all
+ * ranks that of rank 0.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -72,20 +73,20 @@ bool ckpt_ranked_stay(const ckpt_state *state)
     return stay;
 }
 
-/* Which of them are meant. */
+/* The ranked values to list. */
 typedef struct rv_choice {
-    bool uneven; /* those that differ between the sub-groups of a rank, too */
-    bool fields; /* of the groups' settings */
+    bool uneven; /* only those that also differ between the sub-groups of a rank */
+    bool fields; /* only those in the groups' settings */
 } rv_choice;
 
-/* Names of one group's; NULL: no memory. */
+/* List the names of one group's ranked values; NULL: no memory. */
 static const char *rv_names(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g,
                             rv_choice only)
 {
     const char *text = "";
 
     for (const ckpt_ranked *r = g->ranked; text && r; r = r->next) {
-        // a state of one model-parallel rank has that rank's own
+        // the state of one model-parallel rank has that rank's own value, so none is lost
         if ((r->model && !state->joined) || (only.uneven && r->at) || (only.fields && r->in_entry))
             continue;
         text = ckpt_arena_printf(arena, "%s%s%.80s", text, *text ? ", " : "", r->key->as.text.at);
@@ -119,7 +120,7 @@ int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++) {
-        // state that begins anew has no value of rank 0 either
+        // a fresh optimizer state has no value of rank 0 either, so only the settings count
         const char *text =
             rv_text(to->arena, from->states.at[i], (rv_choice){.uneven = keeps, .fields = fresh});
 

@@ -14,15 +14,18 @@
 #include "libckpt/map/map.h"
 
 /*
- * A value of a group that is not the same on all ranks, for its optimizer makes it of what a rank
- * sees: Prodigy's d_numerator, of the rank's own partition.
+ * A value of a group that differs by rank, because its optimizer computes it from the rank's own
+ * partition: Prodigy's d_numerator.
  */
 typedef struct ckpt_ranked {
     struct ckpt_ranked *next;
     const ckpt_value *key; /* STR */
     bool in_entry;         /* a key of the group's entry; else of its fields */
-    bool model;            /* differs by model-parallel rank alone, each of which has a state */
-    /* [world] each data-parallel rank's value, NULL: none; NULL: sub-groups differ, too */
+    bool model; /* differs only by model-parallel rank, and each of these ranks has a state */
+    /*
+     * [world] the value of each data-parallel rank (NULL: none); at NULL: the rank's sub-groups
+     * differ too
+     */
     ckpt_value **at;
 } ckpt_ranked;
 
@@ -44,13 +47,13 @@ typedef struct ckpt_group {
      */
     ckpt_value *entry;
     /*
-     * the same as bitsandbytes saved it, where `entry` lists its moments as what they stand for;
-     * NULL: entry is what was saved
+     * the entry as bitsandbytes saved it, if `entry` lists the moments in their F32 form instead;
+     * NULL: `entry` has the saved form
      */
     ckpt_value *stored;
-    bool became_adam;    /* its moments were bitsandbytes', and are fp32 now (ckpt_map_moments) */
-    ckpt_ranked *ranked; /* values of fields and entry, where those of rank 0 do not hold for all */
-    uint64_t cut; /* of ranked: ckpt_ranked_cut of the partition that they are of; 0: of none */
+    bool became_adam;    /* bitsandbytes' moments were converted to fp32 (ckpt_map_plain_moments) */
+    ckpt_ranked *ranked; /* values of fields and entry that differ by rank */
+    uint64_t cut;        /* ckpt_ranked_cut of the partition that `ranked` belongs to; 0: none */
 } ckpt_group;
 
 CKPT_VEC(ckpt_groups, ckpt_group);
@@ -138,19 +141,19 @@ size_t ckpt_state_index(const ckpt_map *map, const ckpt_state *state, const ckpt
 /* A parameter's name without the state's prefix. */
 const char *ckpt_state_name(const ckpt_state *state, const ckpt_tensor *param);
 
-/* The fact that says in which form an optimizer keeps its moments, where it is a special one. */
+/* The key of the fact about a special form of an optimizer's moments. */
 #define CKPT_MOMENTS "moments"
 
 /* The key below which bitsandbytes keeps its moments. */
 #define CKPT_BNB_KEY "__bnb_optimizer_quant_state__"
 
-/* True for a group's state of bitsandbytes that is not listed as moments (its entry). */
+/* True for a group's entry with bitsandbytes' state that is not listed as moments. */
 bool ckpt_state_is_8bit(const ckpt_value *entry);
 
 /*
- * Refuse a run that keeps 8-bit moments, which a writer has no form for, or no reader understands.
+ * Refuse a run with 8-bit moments that the writer cannot store, or that no reader understands.
  *
- * out     how to go on without them: "ckpt convert writes the weights alone"
+ * out     the advice how to continue without them: "ckpt convert writes the weights alone"
  * Errors  CKPT_EUNSUPPORTED
  */
 int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out,
@@ -171,23 +174,28 @@ bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decouple
 
 /* ---- ranked.c ---- */
 
-/* The entry of a key, where ranks differ in it; NULL: rank 0's value holds for all. */
+/* Find the ranked value of a key; NULL: all ranks have rank 0's value. */
 const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry);
 
 /* Add an entry to a group, once for each key; key is copied.  NULL: no memory. */
 ckpt_ranked *ckpt_ranked_add(ckpt_arena *arena, ckpt_ranked **list, const ckpt_value *key,
                              bool in_entry);
 
-/* A number for which parameters a group cuts into partitions, and in which order; never 0. */
+/* A hash of the parameters that a group partitions, and of their order; never 0. */
 uint64_t ckpt_ranked_cut(const ckpt_state *state, const ckpt_group *g);
 
-/* Whether a state's partitions, cut for as many ranks, are those that its ranked values are of. */
+/*
+ * True if a state's ranked values belong to its present partitions, for the same number of ranks.
+ */
 bool ckpt_ranked_stay(const ckpt_state *state);
 
-/* "d_numerator, d_denom of parameter group 0": what differs by rank; "" nothing, NULL no memory. */
+/*
+ * List the values that differ by rank: "d_numerator, d_denom of parameter group 0"; "": none; NULL:
+ * no memory.
+ */
 const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state);
 
-/* Warn of values that a target of another partition takes from rank 0 for all. */
+/* Warn of ranked values that a target with other partitions takes from rank 0 for all ranks. */
 int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err);
 
 /* The reason why a map of training files has no state: the reader's own, or its first warning. */

@@ -275,7 +275,9 @@ static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
     return same;
 }
 
-/* What two parts with the same weights have in common; the number orders parts that are alike. */
+/*
+ * A digest that is equal for parts with the same weights; `part` orders parts with equal digests.
+ */
 typedef struct who_digest {
     uint32_t hash[2]; /* of names and shapes */
     size_t part;
@@ -310,7 +312,10 @@ static bool who_digest_of(who_digest *out, const ckpt_value *model)
     return ok;
 }
 
-/* Digests of all models, sorted; NULL: no memory.  A file may hold very many. */
+/*
+ * Compute the digests of all models, sorted; NULL: no memory. They make the search for copies fast,
+ * because a file may hold very many models.
+ */
 static who_digest *who_digests(const ckpt_whole *w, size_t *n)
 {
     who_digest *all = ckpt_alloc((w->part.n + 1) * sizeof *all);
@@ -331,7 +336,10 @@ static who_digest *who_digests(const ckpt_whole *w, size_t *n)
     return ok ? all : NULL;
 }
 
-/* Mark the copies among n parts of one digest; without a certain model, those of the first. */
+/*
+ * Mark the copies of the model among n parts with one digest; if no model is certain, the copies of
+ * the first part.
+ */
 static bool who_mark_copies(ckpt_whole *w, const who_digest *run, size_t n)
 {
     size_t of = w->model == SIZE_MAX ? run[0].part : SIZE_MAX;

@@ -55,8 +55,9 @@ int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text,
 int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err);
 
 /*
- * The text is one whole object or list as far as brackets and quotes tell: it is not cut.  Unlike
- * the gate this takes NaN and Infinity, which Python writes and JSON has not.
+ * True if the text looks like one whole object or list, by its brackets and quotes only, so that it
+ * is not truncated. Unlike the gate it accepts NaN and Infinity, because Python writes them
+ * although JSON does not have them.
  */
 bool ckpt_json_closed(const char *text, uint64_t n);
 
