@@ -96,7 +96,9 @@ check() {
         complain "$page is missing"
         return
     fi
-    options=$("$@" --help | help_options)
+    # --help of commands with many options shows the common ones
+    options=$("$@" --help=all 2>/dev/null | help_options)
+    [ -n "$options" ] || options=$("$@" --help | help_options)
     [ -n "$options" ] || complain "$name --help shows no options"
     for o in $options; do
         checked=$((checked + 1))

@@ -315,7 +315,7 @@ static void test_chains_that_do_not_fit(void **state)
     addend->twin = NULL;
     a->twin = NULL;
     a->dtype = addend->dtype = to->tensors.at[0]->dtype = CKPT_I32;
-    expect_failure(from, to, CKPT_EUNSUPPORTED, "no mean of I32");
+    expect_failure(from, to, CKPT_EUNSUPPORTED, "a mean of I32");
     ckpt_map_free(to);
     ckpt_map_free(from);
 }

@@ -302,7 +302,7 @@ static const ds_case combined[] = {
     {"optimizer: {type: \"Adam\", params: {max_grad_norm: 1}}", CKPT_EUSAGE, "max_grad_norm"},
     {"scheduler: {type: \"NoSuch\"}", CKPT_EUNSUPPORTED, "NoSuch"},
     {"scheduler: null, optimizer: null, aio: null, steps_per_print: null", CKPT_OK,
-     "no optimizer block"},
+     "the optimizer block is missing"},
     {"wall_clock_breakdown: \"auto\"", CKPT_EUSAGE, "wall_clock_breakdown|auto"},
 };
 
