@@ -24,14 +24,10 @@ typedef struct mdl_work {
 
 /* ---- finding the model ---- */
 
-/* Offset of the part's member in a tensor's name; 0: the tensor is not in the part. */
-static size_t mdl_below(const ckpt_whole_part *p, const char *name)
+/* True if a tensor belongs to the part. */
+static bool mdl_has(const ckpt_whole_part *p, const ckpt_tensor *t)
 {
-    size_t n = strlen(p->path);
-
-    if (n == 0 || strncmp(name, p->path, n) != 0 || name[n] != '.')
-        return 0;
-    return n + 1;
+    return ckpt_whole_below(p, t->name) != SIZE_MAX;
 }
 
 /* The number of the map's tensors in a part. */
@@ -40,7 +36,7 @@ static uint64_t mdl_count(const ckpt_map *map, const ckpt_whole_part *p)
     uint64_t n = 0;
 
     for (size_t i = 0; i < map->tensors.n; i++)
-        n += mdl_below(p, map->tensors.at[i]->name) > 0;
+        n += mdl_has(p, map->tensors.at[i]);
     return n;
 }
 
@@ -67,7 +63,7 @@ static const char *mdl_left(const mdl_work *w, uint64_t *n)
 
     *n = 0;
     for (size_t i = 0; i < w->map->tensors.n; i++)
-        *n += mdl_below(model, w->map->tensors.at[i]->name) == 0;
+        *n += !mdl_has(model, w->map->tensors.at[i]);
     for (size_t i = 0; text && i < w->whole.part.n; i++) {
         const ckpt_whole_part *p = &w->whole.part.at[i];
         uint64_t has = mdl_count(w->map, p);
@@ -92,7 +88,7 @@ static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
 {
     const ckpt_tensor *owner = t->owner;
 
-    if (!owner || mdl_below(model, owner->name) > 0)
+    if (!owner || mdl_has(model, owner))
         return;
     ckpt_extent_share(t, owner);
     t->twin = owner->twin;
@@ -110,14 +106,14 @@ static int mdl_take(mdl_work *w)
     map->effects |= w->opts->keep_names ? CKPT_TOOK_NAMES : 0;
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
-        if (mdl_below(model, t->name) == 0)
+        if (!mdl_has(model, t))
             continue;
         mdl_adopt(t, model);
         map->tensors.at[kept++] = t;
     }
     map->tensors.n = kept;
     for (size_t i = 0; !w->opts->keep_names && i < kept; i++)
-        map->tensors.at[i]->name += mdl_below(model, map->tensors.at[i]->name);
+        map->tensors.at[i]->name += ckpt_whole_below(model, map->tensors.at[i]->name);
     return ckpt_map_reindex(map, w->err);
 }
 
@@ -171,7 +167,8 @@ static int mdl_narrow(mdl_work *w)
         return rc;
     if (all->model == SIZE_MAX && (all->n_optimizers > 0 || all->n_copies > 0))
         return mdl_unsure(w);
-    if (all->model == SIZE_MAX || !*all->part.at[all->model].path ||
+    if (all->model == SIZE_MAX ||
+        (!*all->part.at[all->model].path && !all->part.at[all->model].direct) ||
         (!all->named && all->n_optimizers + all->n_copies == 0 && !w->opts->run))
         return CKPT_OK;
     w->raw = true;
@@ -179,9 +176,9 @@ static int mdl_narrow(mdl_work *w)
     if (!left)
         return ckpt_fail_memory(w->err);
     if (n > 0)
-        rc =
-            ckpt_map_note(w->map, all->n_models > 1 ? CKPT_WARNING : CKPT_INFO, w->err,
-                          "%s: the model is '%.80s'; ckpt leaves out %s", w->map->path, path, left);
+        rc = ckpt_map_note(w->map, all->n_models > 1 ? CKPT_WARNING : CKPT_INFO, w->err,
+                           "%s: the model is %s%.80s%s; ckpt leaves out %s", w->map->path,
+                           *path ? "'" : "the file's own tensors", path, *path ? "'" : "", left);
     return rc == CKPT_OK ? mdl_take(w) : rc;
 }
 

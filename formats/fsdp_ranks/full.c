@@ -85,8 +85,10 @@ static bool rfu_holds(const ckpt_value *values)
     return has;
 }
 
+enum { RFU_DEPTH = 6 }; /* containers above a part that ckpt_whole_of looks into */
+
 /* True if a value was taken as model or optimizer, or is a container of just that. */
-static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v)
+static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
     ckpt_seq seq = ckpt_value_seq(v);
@@ -97,24 +99,61 @@ static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v)
             return whole->part.at[i].kind == CKPT_WHOLE_OPTIMIZER || i == whole->model;
     }
     // e.g. {"optimizer": {"optimizer": ...}}, [optimizer]
-    return n == 1 && rfu_is_taken(whole, map.n ? map.at[0].value : seq.at[0]);
+    return n == 1 && depth > 0 &&
+           rfu_is_taken(whole, map.n ? map.at[0].value : seq.at[0], depth - 1);
+}
+
+/* A part stands below this path. */
+static bool rfu_leads(const ckpt_whole *whole, const char *path)
+{
+    size_t n = strlen(path);
+
+    for (size_t i = 0; i < whole->part.n; i++) {
+        if (strncmp(whole->part.at[i].path, path, n) == 0 && whole->part.at[i].path[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* The members of a dict that were not taken; of dicts that lead to a part, too. */
+static bool rfu_rest(ckpt_arena *arena, const ckpt_whole *whole, const ckpt_value *from,
+                     const char *path, ckpt_value *to)
+{
+    ckpt_dict all = ckpt_value_map(from);
+    const ckpt_whole_part *model = &whole->part.at[whole->model];
+    bool ok = true;
+
+    for (uint64_t i = 0; ok && i < all.n; i++) {
+        ckpt_value *key = all.at[i].key, *v = all.at[i].value;
+        const char *name = key->kind == CKPT_V_STR ? key->as.text.at : "";
+        const char *below = ckpt_arena_printf(arena, "%s%s%s", path, *path ? "." : "", name);
+        if (!below || rfu_is_taken(whole, v, RFU_DEPTH) ||
+            (model->direct && ckpt_whole_below(model, below) != SIZE_MAX)) {
+            ok = below != NULL;
+            continue;
+        }
+        if (v->kind == CKPT_V_DICT && *name && rfu_leads(whole, below)) {
+            ckpt_value *copy = ckpt_value_new(arena, CKPT_V_DICT);
+            ok = copy && rfu_rest(arena, whole, v, below, copy);
+            v = copy;
+            if (ok && copy->as.map.n == 0)
+                continue;
+        }
+        ok = ok && ckpt_dict_add(arena, &to->as.map, key, v);
+    }
+    return ok;
 }
 
 /* Divide a file into its model, its optimizer, and other values. */
 static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_whole *whole,
                        ckpt_value *root)
 {
-    ckpt_dict all = ckpt_value_map(root);
     ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model, *optim = NULL;
-    bool ok = rest != NULL;
+    bool ok = rest && rfu_rest(r->map->arena, whole, root, "", rest);
 
     model = whole->part.at[whole->model].value;
     for (size_t i = 0; i < whole->part.n; i++)
         optim = whole->part.at[i].kind == CKPT_WHOLE_OPTIMIZER ? whole->part.at[i].value : optim;
-    for (uint64_t i = 0; ok && i < all.n; i++) {
-        if (!rfu_is_taken(whole, all.at[i].value))
-            ok = ckpt_dict_add(r->map->arena, &rest->as.map, all.at[i].key, all.at[i].value);
-    }
     if (!ok)
         return ckpt_fail_memory(r->err);
     r->root[CKPT_RANKS_MODEL] = model;

@@ -29,6 +29,7 @@ typedef struct who_walk {
     ckpt_arena *arena;
     ckpt_err *err;
     who_values marked;
+    bool inside; /* below a model, where only optimizers count */
 } who_walk;
 
 /* ---- wrappers ---- */
@@ -128,7 +129,7 @@ static int who_add(who_walk *w, ckpt_whole_kind kind, const char *path, ckpt_val
 
     if (!part)
         return ckpt_fail_memory(w->err);
-    *part = (ckpt_whole_part){kind, path, v, n};
+    *part = (ckpt_whole_part){.kind = kind, .path = path, .value = v, .n = n};
     return CKPT_OK;
 }
 
@@ -163,6 +164,59 @@ static int who_members(who_walk *w, ckpt_value *v, const char *path, unsigned de
     return rc;
 }
 
+static int who_by_key(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Part `at` is a model whose dict holds more: from now on its tensors alone. */
+static int who_direct(who_walk *w, size_t at)
+{
+    ckpt_whole_part *part = &w->out->part.at[at];
+    ckpt_dict map = ckpt_value_map(part->value);
+    ckpt_value *own = ckpt_value_new(w->arena, CKPT_V_DICT);
+    size_t n = 0;
+
+    part->direct = ckpt_arena_array(w->arena, part->n, sizeof *part->direct);
+    if (!own || !part->direct)
+        return ckpt_fail_memory(w->err);
+    for (uint64_t i = 0; i < map.n; i++) {
+        if (map.at[i].key->kind != CKPT_V_STR || !who_is_tensor(map.at[i].value))
+            continue;
+        part->direct[n++] = map.at[i].key->as.text.at;
+        if (!ckpt_dict_add(w->arena, &own->as.map, map.at[i].key, map.at[i].value))
+            return ckpt_fail_memory(w->err);
+    }
+    qsort(part->direct, n, sizeof *part->direct, who_by_key);
+    part->value = own;
+    return CKPT_OK;
+}
+
+/* A model, and the optimizers that programs put into its dict: {**weights, "optimizer": ...}. */
+static int who_model(who_walk *w, ckpt_value *v, const char *path, unsigned depth, uint64_t n)
+{
+    size_t at = w->out->part.n;
+    int rc = who_add(w, CKPT_WHOLE_MODEL, path, v, n);
+
+    w->inside = true;
+    if (rc == CKPT_OK)
+        rc = who_members(w, v, path, depth);
+    w->inside = false;
+    return rc == CKPT_OK && w->out->part.n > at + 1 ? who_direct(w, at) : rc;
+}
+
+size_t ckpt_whole_below(const ckpt_whole_part *p, const char *name)
+{
+    size_t n = strlen(p->path), at = n > 0 ? n + 1 : 0;
+
+    if (n > 0 && (strncmp(name, p->path, n) != 0 || name[n] != '.'))
+        return SIZE_MAX;
+    name += at;
+    if (p->direct)
+        return bsearch(&name, p->direct, p->n, sizeof *p->direct, who_by_key) ? at : SIZE_MAX;
+    return n > 0 ? at : SIZE_MAX;
+}
+
 static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned depth)
 {
     ckpt_value **slot;
@@ -177,8 +231,8 @@ static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned dept
     v->mark = 1;
     if (who_is_optimizer(v))
         return who_add(w, CKPT_WHOLE_OPTIMIZER, path, v, who_params(v));
-    if (who_is_model(v, &n))
-        return who_add(w, CKPT_WHOLE_MODEL, path, v, n);
+    if (!w->inside && who_is_model(v, &n))
+        return who_model(w, v, path, depth, n);
     return who_members(w, v, path, depth);
 }
 

@@ -10,6 +10,8 @@
 #ifndef CKPT_MAP_WHOLE_H
 #define CKPT_MAP_WHOLE_H
 
+#include <stddef.h>
+
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
@@ -25,6 +27,11 @@ typedef struct ckpt_whole_part {
     const char *path;
     ckpt_value *value;
     uint64_t n; /* number of tensors; of an optimizer, of parameters */
+    /*
+     * Sorted keys of the tensors of a model whose dict also holds an optimizer; `value` then has
+     * these members alone.  NULL: every tensor below path belongs to the part.
+     */
+    const char **direct;
 } ckpt_whole_part;
 
 CKPT_VEC(ckpt_whole_parts, ckpt_whole_part);
@@ -57,6 +64,12 @@ const char *ckpt_whole_text(const ckpt_whole *whole, ckpt_arena *arena);
 
 /* The name of a kind in messages: "an optimizer". */
 const char *ckpt_whole_kind_text(ckpt_whole_kind kind);
+
+/*
+ * Where the name of a part's own tensor begins in the name that the whole file gives it; SIZE_MAX:
+ * the tensor is not of the part, or the part is the whole file.
+ */
+size_t ckpt_whole_below(const ckpt_whole_part *part, const char *name);
 
 /* Free the list of parts; values and paths are the caller's. */
 void ckpt_whole_free(ckpt_whole *whole);

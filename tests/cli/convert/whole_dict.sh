@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The model of a whole dict, under its own names; everything else is named as left behind.
-for f in lightning.ckpt tutorial.pt ema.pt; do
+for f in lightning.ckpt tutorial.pt ema.pt among.pt nested.pt; do
     echo "$f"
     ckpt convert -q --no-fsync --to hf --config "$FIXTURES/whole_dicts/config.json" "$FIXTURES/whole_dicts/$f" "${f%.*}" || exit
     ckpt diff "${f%.*}" "$FIXTURES/whole_dicts/truth.pt" || exit
