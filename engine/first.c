@@ -103,6 +103,18 @@ static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **o
 
 /* ---- the choice ---- */
 
+/* True if every name may also be that of a token file. */
+static bool fw_is_data_too(const char *names)
+{
+    while (names && *names) {
+        size_t n = strcspn(names, ",");
+        if (n < 4 || strncmp(names + n - 4, ".bin", 4) != 0)
+            return false;
+        names += n + strspn(names + n, ", ");
+    }
+    return true;
+}
+
 /* Without --init: use the weights of the model's folder, if it has any. */
 static int fw_of_model(zt_engine *e, ckpt_err *err)
 {
@@ -121,6 +133,11 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
                                      "--model names a configuration alone; --model %s would "
                                      "take the weights beside it",
                                      folder);
+    else if (odd && !fw_is_data_too(odd))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s holds no checkpoint that zerotrain recognizes, but %s: --init FILE "
+                         "takes weights from a file, --init none draws them",
+                         folder, odd);
     else if (odd)
         e->drawn = ckpt_arena_printf(e->arena,
                                      "%s holds no checkpoint that zerotrain recognizes; --init "

@@ -188,11 +188,23 @@ static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
 
 /* ---- opening ---- */
 
+/* Whole dicts, and names behind wrappers: the model alone, where no name is a parameter's yet. */
+static int ld_unwrap(ld_loader *l, ckpt_err *err)
+{
+    bool found = l->map->states.n > 0;
+
+    for (uint32_t i = 0; !found && i < l->zero->model->params.n; i++)
+        found = ld_find(l, i) != NULL;
+    return found ? CKPT_OK : ckpt_map_model(l->map, NULL, err);
+}
+
 static int ld_open(ld_loader *l, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     size_t n = l->zero->model->params.n + 1;
     int rc = ckpt_open(&l->map, path, opts, err);
 
+    if (rc == CKPT_OK)
+        rc = ld_unwrap(l, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&l->reader, l->map, err);
     if (rc != CKPT_OK)

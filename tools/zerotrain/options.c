@@ -2,6 +2,7 @@
 /* options.c: reads the options of a run from the command line and JSON files, by a table. */
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libckpt/codec/json/json.h"
 #include "tools/zerotrain/zerotrain.h"
@@ -372,6 +373,28 @@ static bool told_keep(told *t, const cli_line *line)
     return ok;
 }
 
+/* Files that are written are none of those that are read: --force is of older outputs. */
+static int told_apart(const told *t, ckpt_err *err)
+{
+    const char *const to[] = {t->metrics, t->plot, t->run.predictions, t->run.save_weights};
+    const char *const from[] = {t->run.data, t->run.eval_data, t->run.model, t->run.init,
+                                t->run.load, t->run.config,    t->run.vocab};
+    struct stat a, b;
+
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        if (!to[i] || stat(to[i], &a) != 0 || !S_ISREG(a.st_mode))
+            continue;
+        for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
+            if (from[k] && stat(from[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+                return ckpt_fail(err, CKPT_EUSAGE,
+                                 "%s: the run reads this file, and would write to it: give the "
+                                 "output another name",
+                                 to[i]);
+        }
+    }
+    return CKPT_OK;
+}
+
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
     cli_line line = {0};
@@ -395,6 +418,8 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
     out->version = line.version;
     if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
         rc = told_needs(out, err);
+    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
+        rc = told_apart(out, err);
     if (rc == CKPT_OK)
         rc = told_alike(out, err);
     cli_free(&line);

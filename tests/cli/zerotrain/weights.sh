@@ -24,6 +24,11 @@ same --model hf
 same --model shards
 same --model bin
 same --model only --init hf
+printf 'bert.* model._orig_mod.bert.*\nclassifier.* model._orig_mod.classifier.*\n' >rules
+mkdir wrapped
+cp hf/config.json wrapped
+ckpt convert --quiet --to torch --rename rules hf wrapped/pytorch_model.bin
+same --model wrapped
 same --model hf --load run
 same --model hf --init none --load run
 echo "--- drawn, and said"
@@ -54,6 +59,11 @@ no() {
     run --quiet "$@"
     echo "exit status $?"
 }
+cp "$S"/eval.tsv .
+for out in --metrics --predict --plot --save-weights; do
+    no --model hf --max-steps 1 --force --eval-data eval.tsv $out ./eval.tsv
+done
+cmp eval.tsv "$S"/eval.tsv
 rm only/my.fp16.safetensors
 no --model only --evaluate
 no --model hf --init none --evaluate
