@@ -533,6 +533,11 @@ static int side_made(side_work *w)
     return rc;
 }
 
+static bool side_of_diffusers(const ckpt_value *config)
+{
+    return ckpt_value_get(config, "_class_name") && !ckpt_value_get(config, "model_type");
+}
+
 bool ckpt_hf_is_diffusers(const ckpt_map *from)
 {
     ckpt_map *scratch = NULL;
@@ -540,13 +545,16 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     ckpt_value *config = NULL;
     bool is = false;
 
+    // a configuration that was given goes before the one beside the source
+    if (from->config.value)
+        return side_of_diffusers(from->config.value);
     if (ckpt_map_new(&scratch, 0, NULL) != CKPT_OK)
         return false;
     if (ckpt_hf_beside(&list, scratch, from, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "config.json")) {
         const char *path = ckpt_path_join(scratch->arena, list.folder, "config.json");
         is = path && ckpt_json_read(&config, scratch->arena, path, SIDE_MAX, NULL) == CKPT_OK &&
-             ckpt_value_get(config, "_class_name") && !ckpt_value_get(config, "model_type");
+             side_of_diffusers(config);
     }
     ckpt_map_free(scratch);
     return is;

@@ -16,10 +16,21 @@
 
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
-/* Keys of configurations that are not checked: models with shared or missing layers, and parts of
- * diffusers. */
-static const char *const hfc_unlike[] = {"num_hidden_groups",     "block_configs", "block_sizes",
-                                         "share_repeated_layers", "_class_name",   NULL};
+/*
+ * Keys of configurations that are not checked: models with shared or missing layers, parts of
+ * diffusers, and detectors, which count layers in other ways.
+ */
+static const char *const hfc_unlike[] = {
+    "num_hidden_groups",
+    "block_configs",
+    "block_sizes",
+    "share_repeated_layers",
+    "_class_name",
+    "backbone_config",
+    "backbone",
+    "use_timm_backbone",
+    NULL,
+};
 
 /* A positive number of the model or of its text part, by the first key that has one. */
 static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
@@ -77,33 +88,119 @@ static bool hfc_note(hfc_stacks *all, const char *name)
     return true;
 }
 
-static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+/* A part of a model that has layers of its own, and the keys that count them. */
+typedef struct hfc_part {
+    const char *words[2]; /* in the prefix of its layers */
+    bool exact;           /* a word is a whole word between dots */
+    const char *config;   /* the member of config.json that is its own, or NULL */
+    const char *keys[3];
+    const char *text; /* for messages */
+} hfc_part;
+
+static const hfc_part hfc_parts[] = {
+    {{"vision", "visual"}, false, "vision_config", {"num_hidden_layers", "depth"}, "vision "},
+    {{"audio"}, false, "audio_config", {"num_hidden_layers", "encoder_layers"}, "audio "},
+    {{"decoder"},
+     true,
+     NULL,
+     {"decoder_layers", "num_decoder_layers", "n_decoder_layers"},
+     "decoder "},
+    {{"encoder"}, true, NULL, {"encoder_layers", "num_encoder_layers"}, "encoder "},
+    {{NULL}, false, NULL, {NULL}, ""}, // all other layers
+};
+
+enum { HFC_PARTS = sizeof hfc_parts / sizeof *hfc_parts };
+
+/* The layers of a part by config.json; 0: it does not say. */
+static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
 {
     static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
                                        NULL};
-    uint64_t said = hfc_said(config, keys), most = 0;
+    const ckpt_value *own = part->config ? ckpt_value_get(config, part->config) : config;
+    int64_t n = 0;
+
+    if (!part->words[0])
+        return hfc_said(config, keys);
+    for (size_t i = 0; i < 3 && part->keys[i]; i++) {
+        const ckpt_value *v = ckpt_value_get(own, part->keys[i]);
+        if (v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, &n) && n > 0 && n < INT32_MAX)
+            return (uint64_t)n;
+    }
+    return 0;
+}
+
+/* True if a prefix of layers has a word of the part. */
+static bool hfc_is_of(const hfc_stack *stack, const hfc_part *part)
+{
+    for (size_t i = 0; i < 2 && part->words[i]; i++) {
+        size_t n = strlen(part->words[i]);
+        for (size_t k = 0; k + n <= stack->n_prefix; k++) {
+            bool begins = k == 0 || stack->prefix[k - 1] == '.';
+            bool ends = k + n == stack->n_prefix || stack->prefix[k + n] == '.';
+            if (memcmp(stack->prefix + k, part->words[i], n) == 0 &&
+                (!part->exact || (begins && ends)))
+                return true;
+        }
+    }
+    return !part->words[0];
+}
+
+/* Compare the layers of each part with what config.json says of it. */
+static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said, const char *name,
+                     ckpt_err *err)
+{
+    uint64_t most[HFC_PARTS] = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; i < all->n; i++) {
+        size_t p = 0;
+        while (p + 1 < HFC_PARTS && (said[p] == 0 || !hfc_is_of(&all->at[i], &hfc_parts[p])))
+            p++;
+        most[p] = all->at[i].n > most[p] ? all->at[i].n : most[p];
+    }
+    for (size_t p = 0; rc == CKPT_OK && p < HFC_PARTS; p++) {
+        if (most[p] == 0 || most[p] >= said[p])
+            continue;
+        // some models leave out the last layers of a tower
+        rc = hfc_parts[p].config
+                 ? ckpt_map_note(map, CKPT_WARNING, err,
+                                 "%s: tensors of %" PRIu64 " %slayers are here, config.json says "
+                                 "%" PRIu64,
+                                 name, most[p], hfc_parts[p].text, said[p])
+                 : ckpt_map_problem(map, CKPT_EMISSING, err,
+                                    "%s: tensors of %" PRIu64 " %slayers are here, config.json "
+                                    "says %" PRIu64 ": a piece of a model, or the config.json of "
+                                    "another one (a file that is named itself is read as it is)",
+                                    name, most[p], hfc_parts[p].text, said[p]);
+    }
+    return rc;
+}
+
+static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    uint64_t said[HFC_PARTS] = {0}, any = 0;
     hfc_stacks all = {0};
     bool fits = true;
+    int rc = CKPT_OK;
 
-    for (size_t i = 0; hfc_unlike[i]; i++)
-        said = ckpt_value_get(config, hfc_unlike[i]) ? 0 : said;
-    for (size_t i = 0; fits && said > 0 && i < map->tensors.n && all.n < 64; i++)
-        fits = hfc_note(&all, map->tensors.at[i]->name);
-    for (size_t i = 0; i < all.n; i++) {
-        most = all.at[i].n > most ? all.at[i].n : most;
-        ckpt_free(all.at[i].is);
+    for (size_t i = 0; hfc_unlike[i]; i++) {
+        if (ckpt_value_get(config, hfc_unlike[i]))
+            return CKPT_OK;
     }
-    bool judged = fits && most > 0 && all.n < 64;
-    ckpt_vec_free(&all);
+    for (size_t p = 0; p < HFC_PARTS; p++) {
+        said[p] = hfc_part_said(config, &hfc_parts[p]);
+        any |= said[p];
+    }
+    for (size_t i = 0; fits && any > 0 && i < map->tensors.n && all.n < 64; i++)
+        fits = hfc_note(&all, map->tensors.at[i]->name);
     if (!fits)
-        return ckpt_fail_memory(err);
-    if (!judged || most >= said)
-        return CKPT_OK;
-    return ckpt_map_problem(map, CKPT_EMISSING, err,
-                            "%s: tensors of %" PRIu64 " layers are here, config.json says %" PRIu64
-                            ": a piece of a model, or the config.json of another one (a file that "
-                            "is named itself is read as it is)",
-                            name, most, said);
+        rc = ckpt_fail_memory(err);
+    else if (all.n < 64)
+        rc = hfc_judge(map, &all, said, name, err);
+    for (size_t i = 0; i < all.n; i++)
+        ckpt_free(all.at[i].is);
+    ckpt_vec_free(&all);
+    return rc;
 }
 
 /* The token embedding, or NULL if there is none or it is quantized. */

@@ -6,6 +6,7 @@ ckpt convert -q "$src" shards --to hf --max-shard-size 4KB && ls shards && ckpt 
 ckpt convert -q "$src" bin --to hf-bin && ls bin && ckpt diff "$src" bin
 echo "-- weights elsewhere, the configuration named"
 ckpt convert -q "$src/diffusion_pytorch_model.safetensors" alone.pt --to torch && ckpt convert -q alone.pt named --to hf --config "$src" && ls named
+ckpt convert -q alone.pt file --to hf --config "$src/config.json" && ls file && ! grep dtype file/config.json
 ckpt convert -q alone.pt plain --to hf && ls plain
 echo "-- a shard goes, an index says so"
 rm shards/diffusion_pytorch_model-00002-of-*
