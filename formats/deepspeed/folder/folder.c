@@ -28,7 +28,7 @@ static bool dsf_has_shards(const ckpt_listing *list)
     return false;
 }
 
-/* Lists the tags of a run folder, that is its sub-folders with shards; "none" if it has none. */
+/* Lists the tags of a run folder, that is its sub-folders with shards; "" if it has none. */
 static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char **out)
 {
     const char *text = NULL;
@@ -50,7 +50,7 @@ static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char
         n++;
         rc = text ? CKPT_OK : ckpt_fail_memory(job->err);
     }
-    *out = text ? text : "none";
+    *out = text ? text : "";
     return rc;
 }
 
@@ -58,11 +58,15 @@ static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char
 static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const char *reason,
                       const char *tag)
 {
-    const char *tags = "none";
+    const char *tags = "";
     int rc = dsf_tags(job, list, &tags);
 
     if (rc != CKPT_OK)
         return rc;
+    if (!*tags)
+        return ckpt_fail(job->err, CKPT_EMISSING,
+                         "%s: %s%s%s, and no folder in it holds *_states.pt files", list->folder,
+                         reason, tag ? " " : "", tag ? tag : "");
     return ckpt_fail(job->err, CKPT_EMISSING, "%s: %s%s%s; tags here: %s; choose one with -t/--tag",
                      list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
@@ -193,6 +197,11 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
         highest = number;
     }
     *found = best != NULL;
+    if (!best && passed && !job->opts->tag)
+        return ckpt_fail(job->err, CKPT_EMISSING,
+                         "%s: neither it nor %s has a file `latest`, which a run of DeepSpeed has: "
+                         "for what else is in a folder, name that folder (%s/%s)",
+                         list->folder, passed->name, list->folder, passed->name);
     if (!best)
         return CKPT_OK;
     int rc = passed && highest_passed > highest
