@@ -505,11 +505,18 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
         return rc;
     if (target->fresh_optimizer)
         return ckpt_map_note(map, CKPT_INFO, err, "%s/%s: left behind", map->path, name);
+    // formats that hold weights by name make no state to begin with
+    const char *how = !(ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
+                          ? "--drop-optimizer begins a new run at step 0 with the weights"
+                      : map->files.n == 1
+                          ? "to write the weights alone, name their file: "
+                          : "to write the weights alone, first give them a folder of their own "
+                            "(ckpt convert --to hf)";
+    bool file = map->files.n == 1 && ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "%s: this run's optimizer is in %s, which lists its state by the numbers of "
-                     "parameters and is not read beside weights in a file of their own; "
-                     "--drop-optimizer begins a new run at step 0 with the weights",
-                     map->path, name);
+                     "parameters and is not read beside weights in a file of their own; %s%s",
+                     map->path, name, how, file ? map->files.at[0].path : "");
 }
 
 /* Require the stage and world size that a training format needs, because weights have neither. */
@@ -535,6 +542,10 @@ static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 
     if (map->known.training && !map->no_optimizer)
         return ckpt_state_none(map, err);
+    // a run of such a format that has no optimizer is weights
+    rc = map->known.training ? CKPT_OK : fr_check_optimizer(map, target, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (target->order_text)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: it holds weights alone, which %s has by name: an order of parameters "
