@@ -177,7 +177,7 @@ static bool set_sides_change(const set_work *w)
 /* Check the name of a new file: it is free, or names a file that may be replaced. */
 static int set_check_name(const set_work *w, const char *name)
 {
-    struct stat st;
+    struct stat st, to;
     char shown[512];
 
     // links to folders elsewhere would take the file out of this one
@@ -198,7 +198,7 @@ static int set_check_name(const set_work *w, const char *name)
         return ckpt_fail(w->err, CKPT_EUSAGE,
                          "%s/%s: is one of the files that are read; choose another output",
                          w->dir->path, name);
-    if (S_ISDIR(st.st_mode))
+    if (S_ISDIR(st.st_mode) || (fstatat(w->dir->fd, name, &to, 0) == 0 && S_ISDIR(to.st_mode)))
         return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output",
                          w->dir->path, name);
     (void)snprintf(shown, sizeof shown, "%s/%s", w->dir->path, name);

@@ -38,7 +38,8 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s/%s: is one of the files that are read; choose another output",
                          s->shown, name);
-    if (S_ISDIR(st.st_mode))
+    // a link to a folder is not replaced by a file either
+    if (fstatat(s->dir.fd, name, &to, 0) == 0 && S_ISDIR(to.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->shown,
                          name);
     (void)snprintf(shown, sizeof shown, "%s/%s", s->shown, name);
