@@ -279,21 +279,62 @@ int ckpt_unwrap(ckpt_map *map, const char *type, bool raw, ckpt_err *err)
     return rc;
 }
 
+/*
+ * The words, each with its dot, before names of the architecture that others stand beside; 0 bytes:
+ * none, or a pattern would take the others, too.  *odd: a name that does not fit as it is.
+ */
+static size_t unw_one_of(const unw_names *w, const char *type, const char **odd, const char **sub)
+{
+    size_t first = 0, n = 0, others = 0;
+
+    while (first < w->n && ckpt_order_fit(type, &w->name[first], 1, 0) > 0)
+        first++;
+    *odd = w->name[first < w->n ? first : 0];
+    const char *dot = strchr(*odd, '.');
+    size_t len = dot ? (size_t)(dot - *odd) + 1 : 0;
+    for (size_t i = 0; len > 0 && i < w->n; i++) {
+        if (strncmp(w->name[i], *odd, len) == 0)
+            sub[n++] = w->name[i];
+    }
+    for (size_t i = 0; len > 0 && i < w->n; i++) {
+        const char *s = w->name[i];
+        if (strncmp(s, *odd, len) == 0)
+            continue;
+        while ((s = strchr(s, **odd)) && strncmp(s, *odd, len) != 0)
+            s++;
+        others += s != NULL;
+    }
+    return n >= UNW_CHECKED && n < w->n && others == 0 && 2 * ckpt_order_fit(type, sub, n, len) > n
+               ? len
+               : 0;
+}
+
 int ckpt_unwrap_check(ckpt_map *to, const ckpt_map *map, const char *type, ckpt_err *err)
 {
     unw_names w = {0};
+    const char **sub = ckpt_alloc((map->tensors.n + 1) * sizeof *sub), *odd = "";
     int rc = CKPT_OK;
 
     if (!ckpt_order_has(type))
-        return CKPT_OK;
-    if (!unw_of(&w, map))
+        rc = CKPT_OK;
+    else if (!sub || !unw_of(&w, map))
         rc = ckpt_fail_memory(err);
     else if (w.n >= UNW_CHECKED && strncmp(w.name[0], "base_model.", 11) != 0 &&
-             2 * ckpt_order_fit(type, w.name, w.n, 0) < w.n)
-        rc = ckpt_map_note(to, CKPT_WARNING, err,
-                           "names such as '%.150s' are not those of a model of type %.60s, which "
-                           "its config.json states: programs that load by name find none of them",
-                           w.name[0], type);
+             2 * ckpt_order_fit(type, w.name, w.n, 0) < w.n) {
+        int len = (int)unw_one_of(&w, type, &odd, sub);
+        rc = len > 0 && len < 80
+                 ? ckpt_map_note(to, CKPT_WARNING, err,
+                                 "names such as '%.150s' are not those of a model of type %.60s, "
+                                 "which its config.json states, but those behind '%.*s' are: "
+                                 "--include '*%.*s*' takes that model alone",
+                                 odd, type, len, odd, len, odd)
+                 : ckpt_map_note(to, CKPT_WARNING, err,
+                                 "names such as '%.150s' are not those of a model of type %.60s, "
+                                 "which its config.json states: programs that load by name find "
+                                 "none of them",
+                                 odd, type);
+    }
+    ckpt_free((void *)sub);
     unw_free(&w);
     return rc;
 }

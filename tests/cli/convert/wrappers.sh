@@ -20,4 +20,7 @@ ckpt merge -q --no-fsync -o mean.safetensors "$FIXTURES/whole_dicts/per_layer.pt
 ckpt convert -q --no-fsync --to hf --config "$FIXTURES/whole_dicts/config.json" "$FIXTURES/whole_dicts/gan.ckpt" gan
 ckpt convert -q --no-fsync --strict --to hf --config "$FIXTURES/whole_dicts/config.json" "$FIXTURES/whole_dicts/gan.ckpt" gan2
 echo "status $?"
+# models side by side in one dict: the message says how to take one
+ckpt convert -q --no-fsync --to hf --config "$FIXTURES/whole_dicts/config.json" "$FIXTURES/whole_dicts/parts.pt" parts
+ckpt convert -q --no-fsync --to hf --config "$FIXTURES/whole_dicts/config.json" --include '*student.*' "$FIXTURES/whole_dicts/parts.pt" student && ckpt diff student "$truth"
 ls
