@@ -301,14 +301,14 @@ static void bad_pointers(void **state)
     expect_pointer(run, CKPT_EUNSAFE, "unsafe");
     memset(long_text, 'a', sizeof long_text);
     folder_write(folder_at(run, "latest"), long_text, sizeof long_text);
-    expect_pointer(run, CKPT_EFORMAT, "no file with the name of a tag");
+    expect_pointer(run, CKPT_EFORMAT, "not a file that names a tag");
     assert_int_equal(mkdir(folder_at(run, "empty"), 0777), 0);
     folder_text(run, "latest", "empty\n");
     expect_pointer(run, CKPT_EMISSING, "holds no files of a checkpoint");
     assert_int_equal(unlink(folder_at(run, "latest")), 0);
     expect_pointer(run, CKPT_EMISSING, "is missing");
     assert_int_equal(mkdir(folder_at(run, "latest"), 0777), 0);
-    expect_pointer(run, CKPT_EFORMAT, "no file");
+    expect_pointer(run, CKPT_EFORMAT, "not a file");
 }
 
 static void fixing(void **state)

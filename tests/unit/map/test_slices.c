@@ -711,7 +711,7 @@ static void test_affine_refusals(void **state)
     expect_failure(&b, &rule, CKPT_EUNSUPPORTED, "rank 1");
     mixed_pieces(&p);
     p.numbers[2][2] = 2; // rows that overlap each other
-    expect_failure(&b, &rule, CKPT_EUNSUPPORTED, "no box");
+    expect_failure(&b, &rule, CKPT_EUNSUPPORTED, "not a box");
     mixed_pieces(&p);
     p.map.n_ranks = 3;
     expect_failure(&b, &rule, CKPT_EMISMATCH, "3 ranks");

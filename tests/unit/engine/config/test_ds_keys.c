@@ -53,7 +53,7 @@ static void arguments_stand_for_missing_keys(void **state)
     assert_int_equal(c.micro_batch, 8);
     assert_int_equal(c.train_batch, 16);
     assert_true(c.optim.h.lr == 5e-5 && c.optim.h.beta2 == 0.999 && c.clipping == 1.0);
-    assert_true(noted(&c, "no optimizer block"));
+    assert_true(noted(&c, "the optimizer block is missing"));
     a.given[ZT_ARG_MICRO_BATCH] = a.given[ZT_ARG_ACCUMULATION] = a.given[ZT_ARG_CLIPPING] = true;
     a.given[ZT_ARG_BF16] = a.given[ZT_ARG_LR] = a.given[ZT_ARG_WEIGHT_DECAY] = true;
     a.per_device_train_batch_size = 3;

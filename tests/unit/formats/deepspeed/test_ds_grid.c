@@ -588,7 +588,7 @@ static void test_swapped_expert(void **state)
     link_tag(s, moe2, "expert_1");
     link_as(s, "layer_0_expert_1_mp_rank_00_model_states.pt", moe2,
             "layer_0_expert_2_mp_rank_00_model_states.pt");
-    fails(s, CKPT_EMISMATCH, "no parameter of expert 1");
+    fails(s, CKPT_EMISMATCH, "not a parameter of expert 1");
 }
 
 /* Experts of another run beside one that has none. */

@@ -332,10 +332,10 @@ static void test_wrong_kinds(void **state)
     expect_bad("[]", CKPT_EFORMAT, "universal_checkpoint_info");
     expect_bad("{", CKPT_EFORMAT, "rules for joining slices");
     expect_bad("{\"tp_replicated_parameter_patterns\": 3}", CKPT_EFORMAT, "not a list");
-    expect_bad("{\"tp_replicated_parameter_patterns\": [3]}", CKPT_EFORMAT, "no string");
+    expect_bad("{\"tp_replicated_parameter_patterns\": [3]}", CKPT_EFORMAT, "not a string");
     expect_bad("{\"autotp_unsupported_parameter_patterns\": []}", CKPT_EFORMAT, "not a dict");
     expect_bad("{\"affine_map\": 3}", CKPT_EFORMAT, "affine_map");
-    expect_bad("{\"affine_map\": {\"version\": \"1\"}}", CKPT_EFORMAT, "no integer");
+    expect_bad("{\"affine_map\": {\"version\": \"1\"}}", CKPT_EFORMAT, "not an integer");
     expect_bad("{\"affine_map\": {\"version\": 2}}", CKPT_EUNSUPPORTED, "version 2");
     expect_bad("{\"parameter_with_sub_params\": {}}", CKPT_EFORMAT, "not a list");
     expect_bad("{\"parameter_with_sub_params\": [{}]}", CKPT_EFORMAT, "no patterns");
