@@ -109,10 +109,11 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     }
     if (rc == CKPT_OK)
         rc = ckpt_con_whole(map, list, n, err);
-    if (rc == CKPT_OK && n > 1 && !opts->keep_slices)
+    // verify checks the slices of each rank, for which it needs no rule that joins them
+    if (rc == CKPT_OK && n > 1 && !opts->keep_slices && !map->collect)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: %" PRIu32 " tensor-parallel ranks, and nothing in the files says how "
-                         "their slices are joined: a layout map does (--map meta-llama:hf); "
+                         "%s: the files of %" PRIu32 " tensor-parallel ranks do not say how their "
+                         "slices are joined: ckpt convert --map meta-llama:hf joins them; "
                          "--keep-slices takes them as they are",
                          list->folder, n);
     if (n > 1)

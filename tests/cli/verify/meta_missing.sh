@@ -25,3 +25,8 @@ ckpt verify -q half --keep-slices
 echo '{' >half/params.json
 ckpt verify half --keep-slices
 ckpt verify -q whole --keep-slices
+# slices that no rule joins are whole all the same
+ckpt verify -q whole
+echo "whole: $?"
+ckpt ls whole
+echo "ls whole: $?"
