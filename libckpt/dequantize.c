@@ -37,7 +37,7 @@ enum {
 };
 
 typedef struct dqz_form {
-    /* suffixes of the names: of both inputs, and of the result */
+    /* suffixes of the names of the two inputs, and of the result */
     const char *weight, *scale, *name;
     bool mxfp4;
     bool own; /* computed in the scale's dtype */
@@ -49,7 +49,7 @@ static const dqz_form dqz_forms[] = {
     {"", "_scale", "", false, true},
 };
 
-/* Scales of activations and of caches, which do not belong to weights. */
+/* Suffixes of scales for activations and KV caches, which do not belong to weights. */
 static const char *const dqz_others[] = {".activation_scale", ".input_scale", ".output_scale",
                                          ".k_scale",          ".v_scale",     ".q_scale"};
 
@@ -175,7 +175,7 @@ static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
 
 /* ---- MXFP4 ---- */
 
-/* The data of one expert: its number + 1, its scales, its blocks. */
+/* Stored data of one expert; bytes: its scales, then its blocks; number: its index + 1. */
 typedef struct dqz_expert {
     uint64_t number;
     uint8_t bytes[];
@@ -278,8 +278,8 @@ static int dqz_misfit(const dqz_work *w, const ckpt_tensor *t, const ckpt_tensor
 }
 
 /*
- * Compute the grid of scales over matrices: [], [1], [rows], [rows, groups], with the same leading
- * axes.
+ * Compute how many elements of a weight share a scale. Scales may have the shapes [] and [1] (one
+ * per tensor), [rows], or [leading axes of the weight, rows, groups]; false: any other shape.
  */
 static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const ckpt_tensor *s)
 {
@@ -303,7 +303,7 @@ static bool dqz_grid(const dqz_work *w, dqz_make *m, const ckpt_tensor *t, const
         m->grid[0] = s->shape[0];
     else
         return false;
-    // without elements any block fits
+    // a weight without elements has no block that could fail to divide it
     return t->n_elems == 0 || ckpt_quant_block_of(&w->scheme, size, m->grid, m->block) == CKPT_OK;
 }
 
@@ -511,7 +511,7 @@ static int dqz_all(dqz_work *w)
     return rc;
 }
 
-/* True for stored numbers that mean nothing without scales. */
+/* True for a low-precision tensor that cannot be converted to floats without scales. */
 static bool dqz_is_stored(const dqz_work *w, const ckpt_tensor *t)
 {
     size_t keep;

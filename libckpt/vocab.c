@@ -68,7 +68,7 @@ static bool vcb_may(const vcb_work *w, const ckpt_tensor *t)
            ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
 }
 
-/* The rows of a table with `at_least` that many; *mixed: there are tables of other sizes. */
+/* Find a table with at least `at_least` rows, and return its rows; *mixed: tables differ. */
 static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
 {
     uint64_t rows = 0;
@@ -89,7 +89,7 @@ static uint64_t vcb_rows(const vcb_work *w, uint64_t at_least, bool *mixed)
     return rows;
 }
 
-/* Another size of the model with the same value; NULL: there is none. */
+/* Find another integer in config.json that equals the number of rows; NULL if there is none. */
 static const char *vcb_other_size(const vcb_work *w, const ckpt_value *config, unsigned depth)
 {
     const ckpt_dict map = ckpt_value_map(config);
@@ -346,7 +346,7 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the entry point ---- */
 
 /* Report the change. */
 static int vcb_say(const vcb_work *w)

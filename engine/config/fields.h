@@ -14,7 +14,7 @@
 /* A batch size that the file does not give. */
 #define DS_MISSING INT64_MIN
 
-/* The state of one reading of a configuration. */
+/* State of the parser while it reads one configuration. */
 typedef struct ds_context {
     ckpt_arena *arena;
     ckpt_err *err;
@@ -28,7 +28,7 @@ typedef struct ds_context {
 
 enum { DS_NOTES = 200 };
 
-/* Values that the tables fill, including those that config.c must check or convert. */
+/* Values as the tables parse them; config.c then checks some and converts them into c. */
 typedef struct ds_draft {
     zt_config c;
     int64_t stage;
@@ -85,7 +85,7 @@ struct ds_block {
     bool typed; /* unknown members are errors, "auto" means the default */
 };
 
-/* The table of the whole file, and the spellings of dtypes with their meanings (ds_dtypes). */
+/* Top-level table of the file; names of dtypes in configurations, and their dtypes (ds_dtypes). */
 extern const ds_block ds_file;
 extern const char *const ds_dtype_names[];
 extern const ckpt_dtype ds_dtypes[];

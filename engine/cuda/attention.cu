@@ -43,9 +43,9 @@ static __host__ __device__ ck_fw_lay ck_fw_plan(int stages, bool drop)
  * State of a warp.  Four lanes share a row: row m * 16 + half * 8 + lane / 4 for each m and half.
  */
 template <typename T, int M> struct ck_fw_warp {
-    T *q;                /* its rows; at the end room for o */
-    const uint8_t *keep; /* dropout flags of its rows, or unused */
-    int q0;              /* its first query */
+    T *q;                /* the warp's rows of q; after the last tile its room holds o */
+    const uint8_t *keep; /* dropout flags of the warp's rows; unset without dropout */
+    int q0;              /* index of the warp's first query */
     float top[M][2];     /* maximum so far, times log2 e */
     float sum[M][2];     /* this lane's part of the sum so far */
 };
@@ -242,8 +242,8 @@ typedef struct ck_fw_stats {
 } ck_fw_stats;
 
 /*
- * One step of it: this thread's scores (queries q0.., keys k0..) become probabilities with dropout
- * applied.
+ * One step of the running softmax: turn this thread's scores (queries q0.., keys k0..) into
+ * probabilities with dropout applied.
  */
 static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, const ck_at_head &h,
                                                            const ck_at_plain &r, const int2 &q0_k0,

@@ -108,9 +108,9 @@ int zt_llama_build(zt_build *b);
 
 /* Check and keep the settings; must come before building. */
 int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err);
-/* True if adapters go to this module; called for every map. */
+/* True if this linear module gets an adapter; the builder asks for each one. */
 bool zt_lora_targets(const zt_model *m, const char *module);
-/* Standard deviation of a new a of `in` columns. */
+/* Standard deviation of the initial values of lora_A with `in` columns. */
 float zt_lora_std(uint64_t in);
 /*
  * Freeze the parameters that an adapter does not train, and refuse targets without a match; must

@@ -39,13 +39,13 @@ static uint64_t ll_packed(const zt_model *m)
     return (m->config.heads + 2 * m->config.kv_heads) * m->config.head_width;
 }
 
-/* Heads of q, k, v. */
+/* Number of heads of q, k or v. */
 static uint64_t ll_heads(const zt_model *m, int map)
 {
     return map == LL_Q ? m->config.heads : m->config.kv_heads;
 }
 
-/* Offset of q, k or v among the three, and the stride of its rows; elements. */
+/* Offset of q, k or v in the buffer of all three, and the stride of its rows; in elements. */
 typedef struct ll_part {
     uint64_t at, ld;
 } ll_part;
@@ -174,7 +174,8 @@ static void ll_rope_fill(const zt_model *m, uint64_t rows, float *cos_table, flo
 }
 
 /*
- * Make tables for at least seq positions on the device; false: no memory (the device keeps that).
+ * Make tables for at least seq positions on the device; false: out of memory, an error that the
+ * device remembers.
  */
 static bool ll_rope_tables(zt_model *m, uint64_t seq)
 {

@@ -381,7 +381,8 @@ static double sd_height(const zt_schedule *s)
     double stairs = (double)(rising ? s->first_stairs : s->second_stairs);
 
     if (stairs > 0) {
-        double at = fmod(i, total); // computed from i, because `height` may be just below a stair
+        // computed again from i, because rounding may leave `height` just below the next stair
+        double at = fmod(i, total);
 
         height = at <= s->first_size ? at * stairs / s->first_size
                                      : (total - at) * stairs / s->second_size;

@@ -21,7 +21,7 @@
 #define RFU_OPTIM "optimizer.bin"
 #define RFU_COPY  "model.safetensors"
 
-/* ---- which files ---- */
+/* ---- recognizing the files ---- */
 
 static bool rfu_ends(const char *name, const char *suffix)
 {
@@ -85,9 +85,9 @@ static bool rfu_holds(const ckpt_value *values)
     return has;
 }
 
-enum { RFU_DEPTH = 6 }; /* containers above a part that ckpt_whole_of looks into */
+enum { RFU_DEPTH = 6 }; /* ckpt_whole_of finds models and optimizers in up to 6 nested containers */
 
-/* True if a value was taken as model or optimizer, or is a container of just that. */
+/* True for the model or an optimizer that this run uses, and for containers with only that. */
 static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
@@ -103,7 +103,7 @@ static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v, unsigned 
            rfu_is_taken(whole, map.n ? map.at[0].value : seq.at[0], depth - 1);
 }
 
-/* A part stands below this path. */
+/* True if the model or an optimizer is nested below this path. */
 static bool rfu_leads(const ckpt_whole *whole, const char *path)
 {
     size_t n = strlen(path);
@@ -115,7 +115,10 @@ static bool rfu_leads(const ckpt_whole *whole, const char *path)
     return false;
 }
 
-/* The members of a dict that were not taken; of dicts that lead to a part, too. */
+/*
+ * Copy the members of a dict that are neither model nor optimizer. A dict above one of them is
+ * copied without it.
+ */
 static bool rfu_rest(ckpt_arena *arena, const ckpt_whole *whole, const ckpt_value *from,
                      const char *path, ckpt_value *to)
 {
@@ -200,7 +203,7 @@ static int rfu_take_schedule(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckp
     return CKPT_OK;
 }
 
-/* The weights that the Trainer writes once more for others: only whether they can be read. */
+/* Check that the Trainer's second copy of the weights, for other loaders, can be read. */
 static int rfu_look(ckpt_ranks_run *r, const ckpt_listing *list)
 {
     const char *path = ckpt_path_join(r->map->arena, list->folder, RFU_COPY);

@@ -439,8 +439,8 @@ static uint64_t hfs_share(uint64_t rows, uint64_t ranks)
 /*
  * Conclusions from all tensors about the number of ranks.
  *
- * cuts  one for each tensor, in order most  largest number of boxes of one tensor sure  some
- * tensor's cut is only possible with this number of ranks
+ * cuts: one per tensor, in their order. most: largest number of boxes of one tensor. sure: some
+ * tensor's cut is only possible with this number of ranks.
  */
 typedef struct hfs_census {
     hfs_cut *cuts;
@@ -483,7 +483,7 @@ static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, u
     for (size_t i = 0; i < r->item.n && !wide; i++) {
         const hfs_item *item = &r->item.at[i];
         const hfs_cut *cut = &c->cuts[i];
-        // with as many ranks as other tensors have, this one's pieces would be smaller
+        // skip a tensor in fewer pieces if c->most ranks would cut it into pieces of the same size
         if (!ckpt_hfs_parse(item->file, &is) || is.file != file || cut->rows == 0 ||
             cut->n >= c->most || hfs_share(cut->rows, c->most) == cut->each)
             continue;

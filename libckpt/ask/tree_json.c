@@ -44,7 +44,7 @@ static void json_name(ckpt_tree *t, const ckpt_global *g)
     ckpt_tree_puts(t, "\"");
 }
 
-/* Sizes or strides under a key. */
+/* Print a list of sizes or strides under a key. */
 static void json_counts(ckpt_tree *t, const char *key, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_printf(t, "\"%s\":[", key);
@@ -60,7 +60,7 @@ static void json_bool(ckpt_tree *t, const char *key, bool b)
         ckpt_tree_printf(t, ",\"%s\":true", key);
 }
 
-/* Print {"$tensor": {... , left open for its state. */
+/* Print {"$tensor": {...; the caller adds attributes of the object and closes the braces. */
 static void json_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
 {
     ckpt_tree_printf(t, "{\"$tensor\":{\"dtype\":\"%s\",", ckpt_dtype_name(x->dtype));
@@ -83,7 +83,7 @@ static void json_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
     }
 }
 
-/* A bare storage. */
+/* Print a storage that is not part of a tensor. */
 static void json_storage(ckpt_tree *t, const ckpt_storage *s)
 {
     ckpt_tree_puts(t, "{\"$storage\":{\"key\":");

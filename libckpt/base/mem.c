@@ -17,7 +17,7 @@
 static _Atomic uint64_t ma_left = MA_FOREVER;
 
 #define ARENA_ALIGN         16u
-#define ARENA_ALIGN_LEAST   8u    /* for sizes that are not a multiple of 16, which need no more */
+#define ARENA_ALIGN_LEAST   8u    /* for other sizes: a type of alignment 16 has a multiple of 16 */
 #define ARENA_BLOCK_MIN     4096u /* bytes: enough for most files of a 1024-rank checkpoint */
 #define ARENA_BLOCK_MAX     (1024u * 1024u) /* bytes */
 #define ARENA_LIMIT_DEFAULT (1024ull * 1024u * 1024u)

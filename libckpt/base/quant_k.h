@@ -36,13 +36,13 @@ typedef struct ckpt_qk_run {
 
 /* Functions for adjacent runs. */
 typedef struct ckpt_qk_body {
-    /* scale, minimum and levels of eight runs of s->n values */
+    /* find scale, minimum and levels for eight runs of s->n values each */
     void (*fit_min)(const ckpt_qk_search *s, const float *x, ckpt_qk_run *out);
-    /* scales of eight runs of 16 values, with levels -32..31 counted from 0 */
+    /* find scales and levels for eight runs of 16 values; a level -32..31 is stored plus 32 */
     void (*fit_sym)(const float *x, float *scale, uint8_t *levels);
-    /* the same, -4..3, improved one by one */
+    /* the same for levels -4..3, stored plus 4; then improve one level at a time */
     void (*fit_sweep)(const float *x, float *scale, uint8_t *levels);
-    /* levels of n (16 or 32) values: rint((x + add) / step) within low..high, counted from low */
+    /* levels of n (16 or 32) values: rint((x + add) / step), clamped to low..high, minus low */
     void (*level)(uint8_t *to, const float *x, int n, const float step[2], const int range[2]);
 } ckpt_qk_body;
 

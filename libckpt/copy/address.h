@@ -15,14 +15,17 @@
 /* The functions that read addresses. */
 typedef struct ckpt_address_server {
     /*
-     * Whether an address is a file or a folder. It is the first call for each checkpoint that is
-     * opened, and forgets earlier answers about it.
+     * Set *is_dir if the address is a folder. ckpt calls this first for each checkpoint that it
+     * opens, so that the implementation drops what it has cached about the address.
      */
     int (*kind)(const char *address, bool *is_dir, ckpt_err *err);
     int (*open)(ckpt_io **out, const char *address, ckpt_err *err);
     /* The entries of a folder; names in the map's arena. */
     int (*list)(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_err *err);
-    /* True for an open file that could change between two reads without a chance to detect it. */
+    /*
+     * True for an open file that is read in several requests without a version mark (such as an
+     * ETag), so that a change between them would go unnoticed.
+     */
     bool (*unmarked)(const char *address);
 } ckpt_address_server;
 
@@ -51,8 +54,8 @@ int ckpt_address_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt
 bool ckpt_address_unmarked(const char *address);
 
 /*
- * Whether a path, or an address, exists. An address that the other side refuses is an error, so
- * that a missing token never leaves out a file.
+ * Set *is_there if a path or an address exists. If the server refuses access, that is an error, so
+ * that a missing token never makes a file look absent.
  */
 int ckpt_address_there(const char *path, bool *is_there, ckpt_err *err);
 

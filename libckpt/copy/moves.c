@@ -102,7 +102,7 @@ static int mv_over_back(const ckpt_mover *m, const ckpt_move *v)
 {
     bool has_from = mv_there(m->aside, v->from, NULL);
 
-    // Not begun, or only linked.
+    // The old file still has its own name: the move was not begun, or only made the link.
     if (!mv_there(m->aside, v->save, NULL) || mv_same(m->top, v->to, m->aside, v->save))
         return 0;
     if (!has_from && linkat(m->top, v->to, m->aside, v->from, 0) != 0 &&
@@ -150,7 +150,7 @@ static int mv_sync_at(int at, const char *name)
     return rc;
 }
 
-/* Sync the folders of all names: those in aside with files, top, and those in it. */
+/* Sync every folder that the moves change: those with files in aside, top, and those in top. */
 static int mv_sync(const ckpt_mover *m, const ckpt_moves *list)
 {
     static const char *const below[] = {".", "new", "was", "mid"};
@@ -177,7 +177,7 @@ static int mv_make(const ckpt_mover *m, const ckpt_move *v)
     return sys == EEXIST && mv_there(m->top, v->to, &st) && S_ISDIR(st.st_mode) ? 0 : sys;
 }
 
-/* 0 or an errno value. INTO and COUNTS only help to undo, so that they do nothing here. */
+/* Carry out one move. INTO and COUNTS do nothing here, because only an undo needs them. */
 static int mv_do(const ckpt_mover *m, const ckpt_moves *list, const ckpt_move *v)
 {
     switch ((ckpt_move_kind)v->kind) {
@@ -411,7 +411,7 @@ static int mv_read(const ckpt_mover *m, ckpt_bytes *b, bool *found)
     return rc == 0 && !ckpt_bytes_add(b, "", 1) ? ENOMEM : rc;
 }
 
-/* Remove the name of a list that was carried out or undone, so that no process finds it again. */
+/* Remove the file of a list that is carried out or undone, so that no process repeats it. */
 static int mv_forget(const ckpt_mover *m)
 {
     int sys = ckpt_dir_remove(m->aside, mv_name);

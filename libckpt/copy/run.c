@@ -37,8 +37,8 @@ typedef struct run_state {
     unsigned n_workers;
     ckpt_worker *worker;
     /*
-     * per source of the input map: 1 if an extent in use refers to it; of all jobs, and of this
-     * process's
+     * per source of the input map: 1 if a job reads it; used: any process's job, own: a job of this
+     * process
      */
     uint8_t *used, *own;
     uint32_t *deflated; /* sources to decode before the jobs */
@@ -50,9 +50,9 @@ typedef struct run_state {
     uint64_t *extra; /* per worker: bytes read to complete records */
     bool let_go;     /* drop the pages that this run adds to the page cache */
     uint64_t n_checked;
-    uint64_t n_unlike; /* elements that differ from a copy that may differ, on all processes */
-    size_t n_said;     /* findings of the target from before the run */
-    ckpt_dir folders;  /* outputs on several machines: the folders that this process made */
+    uint64_t n_unlike; /* elements that differ from their copy, where allowed; of all processes */
+    size_t n_said;     /* findings that the target had before the run */
+    ckpt_dir folders;  /* folders that this process made, if machines have separate outputs */
 } run_state;
 
 /* ---- before the jobs ---- */
@@ -207,7 +207,7 @@ static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
                          folder, s->first, s->n - 1, s->n == 2 ? "" : "s");
 }
 
-/* Make the outputs, in the process that leads. */
+/* Create the output files; only the leading process of the group calls this. */
 static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_opts *opts,
                             ckpt_err *err)
 {
@@ -404,7 +404,7 @@ static int run_collect_segments(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Leave the comparison of CRCs to the caller; those of decoded records were compared. */
+/* Pass the CRCs to the caller, who compares them; decoded records are compared already. */
 static int run_give_segments(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
@@ -433,7 +433,7 @@ static int run_check_records(run_state *r, ckpt_err *err)
     return ckpt_crew_run(r->n_workers, r->n_groups, run_check_record, r, err);
 }
 
-/* Report differences of copies that may differ: ZenFlow's. */
+/* Report differences between copies that ZenFlow allows to differ. */
 static int run_note_unlike(run_state *r, ckpt_err *err)
 {
     return r->n_unlike == 0
@@ -545,7 +545,7 @@ static int run_judge_values(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Compare the records' CRCs, each in one process. */
+/* Compare the CRCs of the records; one process compares each record. */
 static int run_judge_records(run_state *r, ckpt_err *err)
 {
     return r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
@@ -571,7 +571,7 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
 }
 
-/* Copy the files that several machines get. */
+/* Copy files to each further machine that must have them, too. */
 static int run_copy(run_state *r, ckpt_err *err)
 {
     return ckpt_replicate(&r->finish, r->n_workers, &r->worker[0].n_written, err);

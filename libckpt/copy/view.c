@@ -302,7 +302,7 @@ static int vw_literal_order(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* Copy the file's present literals. */
+/* Copy the file's current literal bytes, sorted by offset. */
 static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     const ckpt_literals *l = &v->plan->to->files.at[file].literals;
@@ -320,7 +320,10 @@ static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Sort a file's jobs and its present literals, once. No other thread uses the file (VIEW_BUSY). */
+/*
+ * Prepare a file for reads: index its jobs once, and copy its current literals. The caller has set
+ * VIEW_BUSY, so that no other thread uses the file.
+ */
 static int vw_place(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
     view_file *f = &v->file[file];
@@ -382,8 +385,8 @@ static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view
 }
 
 /*
- * Report a copy that differed. Damage of a record would explain it, and would have been reported
- * before.
+ * Fail if two copies of a value differed. The caller has checked the CRCs before, because damage
+ * would explain the difference better.
  */
 static int vw_unlike(ckpt_view *v, ckpt_err *err)
 {
@@ -395,7 +398,7 @@ static int vw_unlike(ckpt_view *v, ckpt_err *err)
     return why.code == CKPT_OK ? CKPT_OK : ckpt_fail(err, why.code, "%s", why.text);
 }
 
-/* Compute a job's values into the block, in one of the workers; no lock is held. */
+/* Compute a job's values into the block with worker h; the caller holds no lock. */
 static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
 {
     ckpt_worker *w = &h->worker;

@@ -22,7 +22,7 @@
 typedef enum sq_choice {
     SQ_OWN,   /* the order in the optimizer's file */
     SQ_MODEL, /* the order of the model's dict */
-    SQ_GUESS, /* the model's order, although the optimizer's could also be right */
+    SQ_GUESS, /* the model's order; the optimizer's differs, and nothing shows which one is right */
     SQ_KNOWN, /* the order of a known architecture */
     SQ_NONE   /* none of these orders can be right */
 } sq_choice;
@@ -119,7 +119,7 @@ static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t 
         return SQ_MODEL;
     if (known && sq_same(w->named, own, n))
         return SQ_OWN;
-    // parameters moved away from the end, so that the longer tail is the original
+    // both effects move parameters away from the end, so that the longer tail is the original
     return before < model ? SQ_MODEL : before > model ? SQ_OWN : SQ_GUESS;
 }
 
@@ -140,7 +140,7 @@ static int sq_choose(sq_sorter *w, ckpt_tensor *const *own, size_t n, sq_choice 
         *out = odd_own ? SQ_MODEL : SQ_OWN;
     else if (!same)
         *out = sq_between(w, own, n, known);
-    else // both dicts may be rebuilt
+    else // both orders agree, but torch may have moved parameters in both
         *out = known && sq_tail(own, n) == 0 && sq_tail(w->named, n) > 0 ? SQ_KNOWN : SQ_OWN;
     return rc;
 }
@@ -173,7 +173,7 @@ static void sq_end(sq_sorter *w)
     ckpt_free(w->model);
 }
 
-/* Receives the order that a group should have. */
+/* Callback for one group: `choice` is the order that its parameters should have. */
 typedef int sq_use(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice);
 
 /* Visit each group with several parameters, all on one expert-parallel rank. */
@@ -211,7 +211,7 @@ static ckpt_tensor *const *sq_chosen(const sq_sorter *w, size_t first, sq_choice
                                                       : w->state->param.at + first;
 }
 
-/* ---- a state that a reader made ---- */
+/* ---- for readers: sort the groups of a new state ---- */
 
 typedef struct sq_reader {
     ckpt_map *map;
@@ -277,7 +277,7 @@ int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_er
     return sq_groups(&w, sq_put, &r);
 }
 
-/* ---- a state that a writer checks ---- */
+/* ---- for writers: check the order of a state ---- */
 
 static int sq_compare_group(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice)
 {

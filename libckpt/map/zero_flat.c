@@ -33,7 +33,8 @@ static bool zf_place(ckpt_zero_flat *z, const uint64_t *numel, const uint64_t *p
     for (uint64_t i = 0; i < z->n_params; i++) {
         z->start[i] = at;
         z->numel[i] = numel[i];
-        z->before[i + 1] = z->before[i] + numel[i]; // at most `at`, which is checked
+        // no overflow: the sum without pads is at most `at`, which the next line checks
+        z->before[i + 1] = z->before[i] + numel[i];
         if (!ckpt_add(at, numel[i], &at) || (pad && !ckpt_add(at, pad[i], &at)))
             return false;
     }

@@ -38,7 +38,7 @@ static int bind_rest(ckpt_rm_instance *in, const ckpt_rm_member *m, ckpt_err *er
 /* Make the view of a term: its atoms, with `...` expanded to named axes. */
 static int bind_view(ckpt_rm_instance *in, const ckpt_rm_term *t, ckpt_rm_view *v, ckpt_err *err)
 {
-    uint32_t shift = 0; // axes that `...` adds before the present one
+    uint32_t shift = 0; // number of axes by which `...` moves the next atoms
 
     v->n_atoms = 0;
     for (uint32_t i = 0; i < t->n_atoms; i++) {
@@ -109,7 +109,7 @@ static int bind_known(ckpt_rm_instance *in, ckpt_err *err)
     return rc;
 }
 
-/* The size of an atom; *open: its only unknown part; false: several are unknown. */
+/* Compute the size of an atom; *open: its only unknown part; false: several are unknown. */
 static bool bind_atom(const ckpt_rm_instance *in, const ckpt_rm_atom *a, uint64_t *size,
                       uint32_t *open)
 {
@@ -222,7 +222,7 @@ static int bind_axes(ckpt_rm_instance *in, bool *progress, ckpt_err *err)
     return rc;
 }
 
-/* Store the sizes in the views of both sides. */
+/* Compute the sizes of all axes of a term's view; every name must have a size by now. */
 static int bind_finish(ckpt_rm_instance *in, unsigned side, size_t term, ckpt_err *err)
 {
     ckpt_rm_view *v = &in->view[side][term];

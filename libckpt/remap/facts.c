@@ -50,7 +50,7 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
     return rc;
 }
 
-/* The same; for a run's tag folder also in the run folder, because trainers put it there. */
+/* As fa_beside; for a tag folder also in the run folder above it, because trainers write there. */
 static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
                     ckpt_err *err)
 {
@@ -76,8 +76,8 @@ static int fa_scalar(ckpt_value **out, ckpt_arena *a, const char *text, ckpt_err
 }
 
 /*
- * Parse an entry "heads=32" of how->sizes: a size of the layout map, or a name that its expressions
- * look up.
+ * Parse an entry "heads=32" of how->sizes. The name is a size of the layout map, or a fact that the
+ * map's expressions look up.
  */
 static int fa_given(ckpt_rm_facts *f, const char *text, ckpt_err *err)
 {
@@ -128,7 +128,7 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
     return rc;
 }
 
-/* The members of a dict, or the attributes of an object (argparse's Namespace). */
+/* Return a dict with the members of v: v itself, or the attributes of an object (a Namespace). */
 static const ckpt_value *fa_members(const ckpt_value *v)
 {
     for (unsigned depth = 0; v && v->kind == CKPT_V_OBJECT && depth < 4; depth++)
@@ -178,7 +178,10 @@ static const ckpt_value *fa_path(const ckpt_value *v, const char *path, unsigned
     return NULL;
 }
 
-/* Look a path up in a model's configuration, or in the part of it that some models use. */
+/*
+ * Look a path up in a model's configuration. Multimodal models store the language model's values
+ * in a nested dict, text_config or model, so that this is searched second.
+ */
 static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
 {
     static const char *const parts[] = {"text_config", "model"};

@@ -535,14 +535,14 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
     return CKPT_OK;
 }
 
-/* A format that finds all tensors by name needs no training state: write only the weights. */
+/* Write weights without a new state, for formats whose loaders find every tensor by its name. */
 static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     int rc;
 
     if (map->known.training && !map->no_optimizer)
         return ckpt_state_none(map, err);
-    // a run of such a format that has no optimizer is weights
+    // a run without an optimizer is only weights in such a format
     rc = map->known.training ? CKPT_OK : fr_check_optimizer(map, target, err);
     if (rc != CKPT_OK)
         return rc;

@@ -12,7 +12,7 @@
 
 #include "tools/cli/out.h"
 
-/* Both results before truncation. */
+/* An estimate: bytes of host memory (before Python truncates it to an integer), and of a GPU. */
 typedef struct es_need {
     double cpu;
     uint64_t gpu;

@@ -16,7 +16,7 @@ enum { JSON_DEPTH = 16 };
 typedef struct json_out {
     unsigned depth;
     unsigned flat_from;      /* containers at this depth and below are on one line; 0: none */
-    bool filled[JSON_DEPTH]; /* the container at each depth has a member */
+    bool filled[JSON_DEPTH]; /* per depth: the open container has a member already */
 } json_out;
 
 /* Begin and end the document, an object with "schema": 1. */

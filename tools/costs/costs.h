@@ -23,7 +23,7 @@ typedef struct costs_job {
     uint64_t gpus, nodes;         /* GPUs of each node */
     uint64_t tensor;              /* ranks that share each layer */
     uint64_t pipeline;            /* stages, with equal numbers of layers */
-    uint64_t interleave;          /* parts of the model per stage */
+    uint64_t interleave;          /* parts of the model (virtual stages) per pipeline stage */
     uint64_t accumulation;        /* G: micro batches per update */
     uint64_t weight_bytes;        /* bytes per sent weight or activation: 2 or 4 */
     uint64_t gradient_bytes;      /* bytes per sent gradient */

@@ -23,7 +23,7 @@ static int parts_by_path(const void *a, const void *b)
     return strcmp(((const part_file *)a)->path, ((const part_file *)b)->path);
 }
 
-/* Make room for a source's number. */
+/* Grow of_source so that `source` is a valid index. */
 static bool parts_room(parts *p, uint32_t source)
 {
     size_t n = p->n_sources ? p->n_sources : 64;

@@ -219,7 +219,7 @@ static void verb_write(report_all *r, const cli_args *a, const char *trouble)
         draw_map(&r->sheet, &r->parts, &r->layers, true);
 }
 
-/* Print one line, or a document. */
+/* Report the written file on stdout: one line, or JSON with --json. */
 static void verb_say(const report_all *r, const cli_args *a)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bnb.c: owns how bitsandbytes' state is told from others, and where its tensors lie.
+ * bnb.c: recognizes the state of bitsandbytes' optimizers, and finds its tensors in the file.
  *
  * Checked against bitsandbytes 0.50.2 (optim/optimizer.py, optim/ademamix.py).
  */
@@ -14,9 +14,9 @@
 #include "libckpt/map/moments8.h"
 #include "libckpt/map/state.h"
 
-/* ---- what it is ---- */
+/* ---- recognizing the state ---- */
 
-/* A tensor in the dict of one or two moments, "state1" for i 0; NULL: none. */
+/* Find a tensor of moment i in the dict, e.g. "state1" for i = 0; NULL if there is none. */
 static const ckpt_value *dbn_get(const ckpt_value *dict, const char *what, uint32_t i)
 {
     char key[16];
@@ -26,7 +26,7 @@ static const ckpt_value *dbn_get(const ckpt_value *dict, const char *what, uint3
     return v && v->kind == CKPT_V_TENSOR ? v : NULL;
 }
 
-/* Keys of the dict that are none of blockwise moments'. */
+/* Find a key of the dict that blockwise moments do not have; NULL if there is none. */
 static const char *dbn_other(const ckpt_value *dict)
 {
     static const char *const known[] = {"step",  "state1",  "state2", "qmap1",
@@ -105,10 +105,9 @@ ckpt_value *ckpt_ds_bnb_entry(const ckpt_ds_job *job, const ckpt_ds_bnb *b, ckpt
     return entry;
 }
 
-/* ---- where it lies ---- */
+/* ---- finding its tensors ---- */
 
-/* One of a moment's tensors: as a hidden tensor of the map, of the dtype and size that it must
- * have. */
+/* Add one of a moment's tensors to the map as a hidden tensor; check its dtype and size. */
 static int dbn_tensor(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v, const char *what,
                       const ckpt_tensor *want, const ckpt_tensor **out)
 {
@@ -137,7 +136,7 @@ static int dbn_tensor(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v, c
     return rc;
 }
 
-/* Codes, scales and table, and the source that is made of them. */
+/* Add a moment's codes, scales and table, and a source that computes floats from them. */
 static int dbn_made(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, uint32_t i,
                     size_t group, ckpt_ds_flat *out)
 {
