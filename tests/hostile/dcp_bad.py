@@ -267,7 +267,7 @@ CASES = {
     'info_is_chunk': (lambda f: f.storage.update({f.key(0): f.chunks[0]}), '3', 'where the bytes lie'),
     'info_is_number': (lambda f: f.storage.update({f.key(0): 1}), '3', 'where the bytes lie'),
     'key_twice': (lambda f: f.storage.update({Index(fqn='b', offset=Size((0,))): f.info(0)}), '3', 'twice'),
-    'key_negative': (on(('key', 1, 'offset'), (-3, 0)), '3', 'no number'),
+    'key_negative': (on(('key', 1, 'offset'), (-3, 0)), '3', 'not a number'),
     'key_other': (on(('key', 1, 'offset'), Size((4, 0))), '5', 'no entry'),
     'key_none': (on(('key', 1, 'fqn'), None), '3', 'no name'),
     'axes_many': (on(('key', 1, 'offset'), (0,) * 100000), '3', ''),

@@ -151,10 +151,10 @@ def hosts(b, source, work, machines):
         check('hostfile: ' + label, (None if (got == status or status is None and got) and says in out else 'status %s: %s' % (got, out)) or job.left())
     job = Job(work, machines, words + ['--local-target'], 5)
     got, out = job.end(job.start())
-    check('ranks that do not fit', (None if got == 2 and 'no multiple' in out else 'status %s: %s' % (got, out)) or job.left())
+    check('ranks that do not fit', (None if got == 2 and 'not a multiple' in out else 'status %s: %s' % (got, out)) or job.left())
     job.words.append('--dry-run')
     got, out = job.end(job.start())
-    check('the same, by --dry-run', None if got == 2 and 'no multiple' in out else 'status %s: %s' % (got, out))
+    check('the same, by --dry-run', None if got == 2 and 'not a multiple' in out else 'status %s: %s' % (got, out))
     for i in range(3):  # who comes first makes the folder: each time another
         together = Job(work, machines, [w.replace('OUT', work + '/together/a/b') for w in words] + ['--world', str(machines), '--local-target'], machines)
         got, out = together.end(together.start())

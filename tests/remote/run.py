@@ -288,7 +288,7 @@ def case_hub_faults(c):
     with Hub(source) as hub:
         for name in ('../x', 'a/../b', '/etc/passwd', 'a//b', 'a\x1b[2J', '', 'a\\b', 'x' * 2000):
             hub.entries = [{'type': 'file', 'path': name, 'size': 1}]
-            c.refused('no plain path', 'ls', 'hf://me/model', env=hub.env, status=4)
+            c.refused('not a plain path', 'ls', 'hf://me/model', env=hub.env, status=4)
         for entry in ({'type': 'file', 'path': 'a'}, {'type': 'file', 'size': 1}, {'type': 'file', 'path': 'a', 'size': -1},
                       {'type': 'file', 'path': 'a', 'size': 'big'}, {'type': 'file', 'path': 'a', 'size': 1.5}, 7):
             hub.entries = [entry]
@@ -423,9 +423,9 @@ def case_storage_faults(c):
         'without one key and one size': ['<Contents><Key>k</Key></Contents>', '<Contents><Size>1</Size></Contents>', '<Contents/>',
                                          '<Contents><Key>a</Key><Key>b</Key><Size>1</Size></Contents>',
                                          '<Key>k</Key><Contents><Size>1</Size></Contents>'],
-        'size is no number': ['<Contents><Key>k</Key><Size>%s</Size></Contents>' % n for n in ('-1', '', '1e3', '9' * 19, '0x1')],
-        'no plain path': ['<Contents><Key>%s</Key><Size>1</Size></Contents>' % n for n in ('../x', 'a//b', '/x', '&#27;[2J')],
-        'no text': ['<Contents><Key><b/></Key><Size>1</Size></Contents>'],
+        'size is not a number': ['<Contents><Key>k</Key><Size>%s</Size></Contents>' % n for n in ('-1', '', '1e3', '9' * 19, '0x1')],
+        'not a plain path': ['<Contents><Key>%s</Key><Size>1</Size></Contents>' % n for n in ('../x', 'a//b', '/x', '&#27;[2J')],
+        'not text': ['<Contents><Key><b/></Key><Size>1</Size></Contents>'],
         'byte .* of its XML': ['<Contents>', '<a></b>', '&lol;', '<a b></a>', '<a b="></a>', '&#0;', '&#xd800;', '<!ENTITY a "b">',
                                '<![CDATA[', '<!--', '</ListBucketResult><x/>'],
         'elements inside each other': ['<a>' * 20],
