@@ -72,7 +72,7 @@ typedef struct zt_about {
     const char *drawn;    /* reason for random weights; NULL: they are not random */
     bool drawn_warns;     /* the user may have meant other weights */
     size_t n_drawn;       /* parameters that init lacks */
-    size_t n_missing;     /* those that options.load lacks */
+    size_t n_missing;     /* parameters that the checkpoint of options.load lacks */
     int64_t total_steps;  /* updates of the whole run */
     const char *device;   /* NULL: the processor */
     const char *wire;     /* transport between GPUs; NULL: none */

@@ -15,7 +15,7 @@
 /* Buffers for a classifier's logits, on the device and on the host. */
 typedef struct ev_logits {
     zt_engine *e;
-    uint64_t classes, room; /* of a sample; samples */
+    uint64_t classes, room; /* logits per sample; maximum number of samples */
     void *device;
     void *wide;  /* logits in fp32, on the device */
     float *host; /* [room, classes] */

@@ -103,7 +103,7 @@ static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **o
 
 /* ---- the choice ---- */
 
-/* True if every name may also be that of a token file. */
+/* True if all these names end in .bin: they may be files of tokens instead of weights. */
 static bool fw_is_data_too(const char *names)
 {
     while (names && *names) {

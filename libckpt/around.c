@@ -140,7 +140,7 @@ static void aro_name(aro_names *s, const ckpt_entry *e)
     s->schedule = s->schedule || aro_begins(name, "scheduler.") || aro_begins(name, "scheduler_");
 }
 
-/* The least number of ranks that the names of the run's files show. */
+/* A lower bound of the number of ranks: one more than the highest rank in a file's name. */
 static long aro_ranks(const ckpt_map *map)
 {
     long n = 0, n_zero = 0;

@@ -25,8 +25,8 @@ bool zt_comm_launched(void)
 /* The variables in which a launcher passes its number of processes and this process' rank. */
 typedef struct cm_told {
     const char *size, *rank;
-    bool torch; /* also set for MPI ranks, by scripts that use torch.distributed */
-    bool job;   /* set for the whole job, in which starting mpirun is not an error */
+    bool torch; /* scripts that use torch.distributed set these for MPI ranks, too */
+    bool job;   /* set for every process of a cluster job, so that mpirun may start in one */
 } cm_told;
 
 static const cm_told cm_launchers[] = {
@@ -53,10 +53,10 @@ int zt_comm_alone(bool launching, ckpt_err *err)
              n = mpi > 1 ? mpi : 1;
         const char *name = size > 1 ? t->size : t->rank;
 
-        // MPI's own variables are nearer than those of the job around it
+        // MPI's own variables describe its ranks better than those of the surrounding job
         if ((mpi >= 0 && !t->torch) || (launching && t->job))
             continue;
-        // on several nodes local ranks are below the total, which is right
+        // LOCAL_WORLD_SIZE and the like may be smaller than n, because a job may have several nodes
         if (strcmp(t->size, "WORLD_SIZE") == 0 ? size <= 1 || size == n : size <= n) {
             if (rank < n)
                 continue;

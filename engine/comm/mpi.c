@@ -497,7 +497,7 @@ static void mp_abort(zt_comm *c, int status, const char *text)
     if (first) {
         fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
     } else {
-        mp_sleep(500); // let the first rank finish its line
+        mp_sleep(500); // wait, so that the abort does not cut the first rank's message
     }
     // if the launcher does not answer, SIGALRM ends this process
     signal(SIGALRM, SIG_DFL);

@@ -42,9 +42,9 @@ typedef struct nd_call {
     uint64_t n;
 } nd_call;
 
-/* A rank's data for the others. */
+/* The part of the shared memory that one rank writes and all ranks read. */
 typedef struct nd_record {
-    _Atomic uint32_t left;  /* it ended in order */
+    _Atomic uint32_t left;  /* 1: the rank ended normally */
     _Atomic uint32_t comes; /* meetings that this rank has entered, modulo 2^32 */
     // two, used in turns, because a rank may start the next operation while another reads this
     // one's
@@ -145,7 +145,8 @@ static zt_missing nd_missing(const zt_node *n, int *first)
 
         if (theirs == comes) {
             *first = q;
-        } else if (theirs == comes - 1) { // a higher count: it has met all ranks and gone on
+        } else if (theirs ==
+                   comes - 1) { // rank q has not arrived (a higher count: it has left already)
             m.more += m.rank >= 0;
             m.rank = q;
             m.process = n->mate[q].process;

@@ -57,7 +57,7 @@ bool zt_process_alive(zt_process p)
     if (kill((pid_t)p.pid, 0) != 0 && errno == ESRCH)
         return false;
     if (!ps_look(p.pid, &state, &start)) {
-        return true; // /proc is hidden, so the pid alone has to do
+        return true; // /proc is hidden, so only the existence of the pid can be checked
     }
     return state != 'Z' && state != 'X' && (p.start == 0 || p.start == start);
 }

@@ -188,7 +188,8 @@ static const ds_key fp16_keys[] = {
     BOOL("enabled", c.fp16.enabled),
     IDLE("auto_cast", DS_BOOL, "it casts inputs, and tokens are integers"),
     REAL("loss_scale", c.fp16.loss_scale, 0, DBL_MAX),
-    INT("initial_scale_power", c.fp16.power, -1022, 1023), // so that 2^power is a double
+    INT("initial_scale_power", c.fp16.power, -1022,
+        1023), // 2^power must be representable as a double
     INT("loss_scale_window", c.fp16.window, -TOP, TOP),
     INT("hysteresis", c.fp16.hysteresis, -TOP, TOP),
     BOOL("consecutive_hysteresis", c.fp16.consecutive),
@@ -340,7 +341,7 @@ static const ds_key file_keys[] = {
     {.name = "managed_gradient_accumulation",
      .kind = DS_BOOL,
      .fate = DS_OFF,
-     .min = 1, // makes true the "off" value
+     .min = 1, // accept true instead of false
      .why = "the engine always counts the micro steps itself; set it to true"},
     GONE("nebula", "the service is gone from DeepSpeed; remove it: checkpoints are local files"),
     GONE("compression_training", "models are trained uncompressed; remove it"),

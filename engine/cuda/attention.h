@@ -117,7 +117,7 @@ static __device__ __forceinline__ uint64_t ck_at_key(const cu_at_call &a, int ba
     return ((uint64_t)batch * a.seq + row) * ld + (uint64_t)head * a.width;
 }
 
-/* ck_at_key for a query. */
+/* Element offset of a row of queries; like ck_at_key, but sequences have `queries` rows. */
 static __device__ __forceinline__ uint64_t ck_at_query(const cu_at_call &a, int batch, int row,
                                                        int head, uint64_t ld)
 {

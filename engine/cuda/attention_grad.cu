@@ -70,7 +70,7 @@ typedef struct ck_dkv_pair {
     int head, q0;
 } ck_dkv_pair;
 
-/* h with the pair's query head. */
+/* Return a copy of h whose query head is that of the pair. */
 static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_at_head h,
                                                        const ck_dkv_pair &p)
 {
@@ -87,7 +87,7 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
     const int cols = rows_cols.y, diagonal = a.causal ? k0 / cols * cols : 0;
 
     for (; p.head < a.group; p.head++, p.q0 = 0) {
-        // before the diagonal only blind queries see these keys
+        // queries before the diagonal see these keys only if they are blind, that is, see all keys
         p.q0 = p.q0 >= h.blind && !a.near ? max(p.q0, diagonal) : p.q0;
         while (p.q0 < a.queries && !ck_at_meets(a, h, p.q0, cols, k0, rows_cols.x))
             p.q0 += cols;

@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(EM_TILE / 2)
         key[base + i] = tile[i];
 }
 
-/* One step at a distance that exceeds a tile. */
+/* One step of the bitonic sort, for pairs that are too far apart for one tile. */
 static __global__ void __launch_bounds__(EM_THREADS)
     ck_sort_step(uint64_t *key, uint64_t n, uint64_t run, uint64_t by)
 {

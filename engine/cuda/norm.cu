@@ -15,8 +15,8 @@
     512u /* threads per block: half of the maximum, so that each has twice the registers */
 #define NM_BLOCKS  1024u  /* maximum of blocks, and so of partial sums of weights' gradients */
 #define NM_LEAST   256u   /* minimum of blocks */
-#define NM_WORK    98304u /* threads to use between these limits */
-#define NM_TURNS   8u     /* packs per thread for rows above 8192 elements; some registers spill */
+#define NM_WORK    98304u /* wanted threads of all blocks, within both limits */
+#define NM_TURNS   8u     /* packs per thread in rows above 8192 elements; some registers spill */
 #define NM_COLUMNS 64u    /* columns per block in the second kernel, with NM_LANES threads each */
 #define NM_LANES   8u
 

@@ -23,7 +23,7 @@ typedef struct tk_source {
     const char *path;
     int fd;
     unsigned width;  /* bytes of a token */
-    uint64_t at;     /* bytes before the first */
+    uint64_t at;     /* offset of the first token in bytes */
     uint64_t tokens; /* in the file */
     uint64_t vocab;
     const char *other; /* another width that may be right, or NULL */

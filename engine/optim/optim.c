@@ -252,7 +252,8 @@ static void opt_defaults(zt_optim *o, unsigned class)
         o->h.beta2 = 0.95;
         o->h.eps = 1e-10;
         o->h.muon_gram = true;
-        o->h.lr = (double)NAN; // the halves have different defaults: see opt_finish
+        o->h.lr =
+            (double)NAN; // Muon's and Adam's half have different defaults, which opt_finish sets
         break;
     default:
         break;
@@ -386,7 +387,7 @@ static int opt_finish(zt_optim *o, ckpt_err *err)
         opt_states(o, o->h.momentum > 0 ? "momentum_buffer" : NULL, NULL);
     }
     if (o->type == ZT_OPT_MUON && isnan(o->h.lr)) {
-        // without any rate each half has its own default
+        // no rate is configured: Muon's half and Adam's half have different defaults
         o->h.lr = 0.02;
         o->adam_lr = isnan(o->adam_lr) ? 3e-4 : o->adam_lr;
     }
@@ -427,7 +428,7 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
 
 bool zt_optim_has_betas(const zt_optim *o)
 {
-    // Muon's class keeps defaults per group, so a schedule finds none
+    // a schedule looks for betas in optimizer.defaults, where Muon's class has none
     return o->type != ZT_OPT_SGD && o->type != ZT_OPT_ADAGRAD && o->type != ZT_OPT_MUON;
 }
 

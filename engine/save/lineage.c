@@ -153,7 +153,7 @@ static bool lg_find(char *out, const char *path, const char *tag, bool *named, s
     if (n <= 0 || n >= LG_PATH)
         return false;
     if (!lg_is_folder(out, st))
-        lg_up(out); // the path names a file in it
+        lg_up(out); // the path names a file: use its folder
     return lg_is_folder(out, st);
 }
 

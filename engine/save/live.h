@@ -25,11 +25,11 @@ typedef struct zt_low {
  */
 typedef struct zt_image {
     zt_zero *zero;
-    uint32_t n_held;                  /* zt_zero_hold holds the first n_held partitions */
-    zt_device *home;                  /* device memory of the arrays; NULL: copies on the host */
+    uint32_t n_held; /* number of partitions that zt_zero_hold keeps in memory for this image */
+    zt_device *home; /* device memory of the arrays; NULL: copies on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
-    /* per parameter: a state that files store whole; or NULL */
+    /* per parameter: optimizer state that files store uncut (Muon's); or NULL */
     float **whole;
     void **own; /* buffers of this image */
     size_t n_own, room;

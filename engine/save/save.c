@@ -99,7 +99,7 @@ static void sv_mark_files(sv_job *j, const zt_comm *c)
         ckpt_map_file *f = &j->to->files.at[i];
         f->elsewhere = f->rank == UINT32_MAX ? !j->writer : f->rank != (uint32_t)c->rank;
     }
-    // all files are in the staging folder, which this plan must not rename
+    // the writer publishes the staging folder later, so that this plan must not rename it
     j->to->folder = NULL;
     j->to->pointer = NULL;
 }

@@ -99,7 +99,7 @@ typedef struct zr_own {
     zt_memory memory;
     zt_device
         *home; /* holds masters and state: the device, or beside a GPU possibly the CPU device */
-    struct zr_home *homes; /* NULL: home is the device */
+    struct zr_home *homes; /* offload to the CPU device; NULL: `home` is the training device */
     zt_onebit **onebit;    /* one per group */
     struct zr_flat *flat;
     struct zr_sharded *sharded;

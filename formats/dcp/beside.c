@@ -139,13 +139,13 @@ int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *er
     ckpt_arena *arena = path ? ckpt_arena_new(0) : NULL;
     if (!arena)
         return ckpt_fail_memory(err);
-    // Python also writes NaN, which JSON has not: then nothing is compared
+    // a file with Python's NaN is not valid JSON; it is not compared
     int rc = ckpt_json_read(&root, arena, path, DCB_STATE_MAX, &local);
     if (rc == CKPT_EIO)
         rc = ckpt_fail(err, rc, "%s", local.text);
     else if (rc != CKPT_OK || !ckpt_value_as_int(ckpt_value_get(root, "global_step"), &run))
         rc = CKPT_OK;
-    // fewer may be right: a loss scale skips steps
+    // fewer steps than the run's are possible, because a loss scaler skips steps after overflows
     else if (own > run)
         rc = ckpt_map_note(map, CKPT_WARNING, err,
                            "%s: the run is at step %" PRId64 ", but its optimizer has made %" PRId64

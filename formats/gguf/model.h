@@ -35,7 +35,7 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
  */
 uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep);
 
-/* The place of a file among several (its state until it is placed). */
+/* Number of a file in a split model; stored in the file's `state` until the file is placed. */
 typedef struct ckpt_gguf_place_in {
     uint32_t no, count;
     uint64_t n_tensors; /* in all files */

@@ -48,7 +48,7 @@ static bool gsp_same(const char *a, const char *b)
 
 /* ---- added tokens ---- */
 
-/* The special token of a template's piece, or NULL. */
+/* The special token in one item of a template, or NULL if the item stands for a text. */
 static const char *gsp_piece(const ckpt_value *piece)
 {
     const ckpt_value *id = ckpt_value_get(ckpt_value_get(piece, "SpecialToken"), "id");
@@ -70,7 +70,7 @@ static void gsp_pair(gsp_found *f, const ckpt_seq pair, const char *first, const
         const char *s = gsp_piece(pair.at[i]);
         bool known = gsp_same(s, f->text[GSP_SEP]) || gsp_same(s, f->text[GSP_EOS]);
 
-        // a single one is the first text's end token, if texts have one
+        // if texts end with a token, the first such token ends text A and separates nothing
         add = add || (known && (i > from + 1 || !last));
     }
     f->add[GSP_SEP] = add;

@@ -588,7 +588,7 @@ static int hf_look(hf_reader *r, const char *name)
     return rc;
 }
 
-/* A folder that has files of a run has all of them. */
+/* Report files of a run that are missing although the folder has other files of the run. */
 static int hf_run(hf_reader *r, bool optimizer)
 {
     const ckpt_listing *list = r->list;

@@ -545,7 +545,7 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     ckpt_value *config = NULL;
     bool is = false;
 
-    // a configuration that was given goes before the one beside the source
+    // a configuration given with --config has priority over the one beside the source
     if (from->config.value)
         return side_of_diffusers(from->config.value);
     if (ckpt_map_new(&scratch, 0, NULL) != CKPT_OK)
@@ -590,7 +590,7 @@ static int side_lacks(const side_work *w)
     if (w->adapter || w->from->adapter_config)
         return CKPT_OK;
     if (!ckpt_hf_has_config(w->to) && !w->from->config.missing && !w->from->quantization)
-        // of a model that has other files of transformers it is missing
+        // warn if other files of transformers show that config.json is missing
         rc = ckpt_map_note(
             w->to, ckpt_listing_find(&w->list, "generation_config.json") ? CKPT_WARNING : CKPT_INFO,
             w->err,

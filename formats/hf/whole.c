@@ -111,7 +111,7 @@ static const hfc_part hfc_parts[] = {
 
 enum { HFC_PARTS = sizeof hfc_parts / sizeof *hfc_parts };
 
-/* The layers of a part by config.json; 0: it does not say. */
+/* Number of a part's layers in config.json; 0: the key is missing. */
 static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
 {
     static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
@@ -145,7 +145,7 @@ static bool hfc_is_of(const hfc_stack *stack, const hfc_part *part)
     return !part->words[0];
 }
 
-/* Compare the layers of each part with what config.json says of it. */
+/* Compare the number of each part's layers with config.json. */
 static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said, const char *name,
                      ckpt_err *err)
 {
@@ -161,7 +161,7 @@ static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said,
     for (size_t p = 0; rc == CKPT_OK && p < HFC_PARTS; p++) {
         if (most[p] == 0 || most[p] >= said[p])
             continue;
-        // some models leave out the last layers of a tower
+        // only a warning for parts like a vision tower: some models omit a tower's last layers
         rc = hfc_parts[p].config
                  ? ckpt_map_note(map, CKPT_WARNING, err,
                                  "%s: tensors of %" PRIu64 " %slayers are here, config.json says "

@@ -23,8 +23,8 @@
 /* The pieces of a tensor.  Files are laid out from the last rank down, so that extents fill from
  * the end. */
 typedef struct hsw_cut {
-    ckpt_extent *extent; /* capacity: one per rank */
-    uint32_t n;          /* number of extents made, the last n */
+    ckpt_extent *extent; /* room for one extent per rank */
+    uint32_t n;          /* the last n extents are filled */
 } hsw_cut;
 
 typedef struct hsw_writer {

@@ -108,8 +108,8 @@ typedef struct mgb_reader {
     mgb_buckets bucket; /* sorted by group, kind, number */
     const char *kind[MGB_KINDS];
     size_t n_kinds;
-    uint32_t tp, pp, ep;   /* degrees of the current optimizer; ep 1: not spread */
-    uint32_t optimizer;    /* the current one */
+    uint32_t tp, pp, ep;   /* degrees of the current optimizer; ep 1: experts are on one rank */
+    uint32_t optimizer;    /* number of the current optimizer */
     bool spread;           /* experts belong to the second optimizer */
     bool grouped;          /* the first matrices of all experts come before the second ones */
     uint64_t layers;       /* in all stages */

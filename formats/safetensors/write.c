@@ -27,7 +27,7 @@ typedef struct stw_writer {
     ckpt_err *err;
     ckpt_tensors tensors; /* of this file, in the order of the data */
     stw_pairs pairs;
-    ckpt_bytes header; /* with the length field */
+    ckpt_bytes header; /* 8 bytes of length, then the JSON */
 } stw_writer;
 
 /* For qsort: by the library's rank of dtypes, larger (more aligned) dtypes first, then by name. */

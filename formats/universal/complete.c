@@ -51,7 +51,7 @@ static void ucm_survey(ucm *c)
     }
 }
 
-/* The kinds by which a proper superset in `seen` exceeds `set`, or 0. */
+/* Kinds that another parameter has besides all of `set`, because `set` may lack files; or 0. */
 static uint64_t ucm_lacks(const uint64_t *seen, size_t n, uint64_t set)
 {
     for (size_t i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ int ckpt_uni_models(ckpt_uni *u)
 {
     int rc = CKPT_OK;
 
-    // without whole ones the first is open already
+    // without model files of stages 0 to 2, the first stage 3 file is open as the model file
     for (size_t i = u->dir.whole.n ? 0 : 1; rc == CKPT_OK && i < u->dir.parts.n; i++) {
         ckpt_ds_shard s;
         rc = ckpt_ds_shard_open(&u->job, &s, &u->dir.parts.at[i]);

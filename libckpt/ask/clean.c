@@ -58,7 +58,7 @@ typedef struct cleaner {
     const ckpt_clean_opts *opts;
     ckpt_arena *arena;
     clean_entries all;
-    int64_t now, youngest; /* of the temporary files: the last write to any of them */
+    int64_t now, youngest; /* the time; the last write to any of the temporary files */
     ckpt_err *err;
 } cleaner;
 
@@ -274,7 +274,7 @@ static int clean_give_back(cleaner *c, clean_entry *e, int top)
         sys = ckpt_dir_remove(top, "mid");
     if (sys != 0)
         return clean_keep(c, e, "what it was replacing cannot be put back: ", strerror(sys));
-    size_t n = strlen(e->is.name) - sizeof suffix; // without the dot before, with the terminator
+    size_t n = strlen(e->is.name) - sizeof suffix; // the name without its first dot and the suffix
     const char *name = ckpt_arena_string(c->arena, e->is.name + 1, n);
     struct stat st;
 

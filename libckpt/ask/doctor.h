@@ -53,7 +53,7 @@ typedef struct ckpt_doc {
     const ckpt_doctor_opts *opts;
     ckpt_run_opts run; /* opts->run, or defaults */
     ckpt_map *map;     /* for its arena: listings, texts */
-    int code;          /* the result for the last run, with its text */
+    int code;          /* result for the latest examined run; `why` is its text */
     const char *why;
     ckpt_err *err;
 } ckpt_doc;

@@ -292,7 +292,7 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
         t->layout = dot_layout(&list);
         dot_order(t, &list);
         t->is.is_universal = ckpt_doc_is_universal(&list);
-        // a folder with a pointer is a run, even with other contents
+        // a folder with a pointer file is a run and no tag, whatever else it contains
         *found = anyhow || ((t->has_shards || t->is.is_universal) && !ckpt_doc_has_pointer(&list));
         if (*found)
             rc = dot_weigh(map, &list, &t->is.n_bytes, d->err);

@@ -19,7 +19,7 @@
 typedef struct ckpt_tree_node {
     const ckpt_value *v;
     uint32_t n_refs;
-    uint32_t id; /* 0 until it is first printed with more references to come */
+    uint32_t id; /* 0 until the node is printed; then the $id that later references print */
 } ckpt_tree_node;
 
 /* A container during printing. */

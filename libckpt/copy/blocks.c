@@ -82,7 +82,7 @@ static ckpt_block *bk_room(ckpt_blocks *b, uint64_t n)
             return NULL;
         bk_unlink(b, old);
         if (old->n == n) {
-            // most blocks have one size: reused memory has its pages already
+            // reuse the memory if the size is the same: fresh memory would cost page faults
             b->of_job[old->job] = 0;
             b->n_kept -= n;
             return old;

@@ -203,7 +203,7 @@ int ckpt_team_deal(ckpt_team *team, const ckpt_bytes *parts, ckpt_blobs *out, ck
 /* A process's result in a message. */
 typedef struct team_vote {
     ckpt_err err;
-    bool echo; /* it only stopped because another process had failed */
+    bool echo; /* the process stopped only because another one had failed */
 } team_vote;
 
 /* The lowest rank that failed by itself; else any that failed; NULL: none. */

@@ -87,7 +87,7 @@ static int far_unlike(const char *path, unsigned whose, ckpt_err *err)
                      path, whose);
 }
 
-/* One piece. */
+/* Read one piece of at most FAR_PIECE bytes through the process that has the file. */
 static int far_piece(const far_io *f, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
     const far_question q = {.what = FAR_READING, .at = at, .n = n, .id = f->io.id};

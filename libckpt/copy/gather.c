@@ -81,7 +81,7 @@ static int ga_read(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt
     return p->g->nested(p->g->nested_ctx, s, to, n, at, err);
 }
 
-/* Read them into place, with a segment for the ledger. */
+/* Read n contiguous bytes into the buffer, and record a segment with their CRC. */
 static int ga_read_run(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt_err *err)
 {
     int rc = ga_read(p, to, n, at, err);

@@ -12,12 +12,12 @@ typedef struct ckpt_near {
     const ckpt_plan *plan;
     unsigned n_nodes;
     uint8_t *all;    /* per file of plan->from: 1 if every node sees it */
-    uint32_t *first; /* n files + 1: the nodes that see a file, unless all do, are */
-    uint32_t *node;  /* node[first[file]] .. node[first[file + 1] - 1] */
-    /* of the last job in ckpt_near_job */
+    uint32_t *first; /* n files + 1: start of each file's list in `node` */
+    uint32_t *node;  /* the nodes that see a file, for files that not every node sees */
+    /* the members below describe the job last given to ckpt_near_job */
     uint64_t n_bytes;  /* bytes that the job reads from files that not every node sees */
-    uint64_t *bytes;   /* per node: how many of these it sees */
-    uint32_t *touched; /* nodes with any of these */
+    uint64_t *bytes;   /* per node: the part of n_bytes in files that the node sees */
+    uint32_t *touched; /* nodes whose `bytes` is not 0 */
     uint32_t n_touched;
 } ckpt_near;
 

@@ -44,8 +44,8 @@ struct ckpt_post {
     pthread_mutex_t lock;
     pthread_cond_t room;
     ckpt_letter *first, **last; /* queue of messages to send */
-    ckpt_letter *going;         /* under way; only the thread uses it */
-    size_t n_waiting;           /* bytes of both lists */
+    ckpt_letter *going;         /* messages being sent; only the thread uses this list */
+    size_t n_waiting;           /* bytes of all messages in both lists */
     uint64_t n_letters, n_bytes;
     double end; /* time at which the thread ends at the latest; 0: not closing */
     bool broken;

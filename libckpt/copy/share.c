@@ -286,7 +286,7 @@ static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
     uint64_t sum = n;
 
     for (uint32_t i = 0; i < n_ranks; i++) {
-        // load[0..i-1] reach load[i] only if there are enough bytes
+        // n bytes do not suffice to raise the i least loaded ranks to load[i]
         if (i > 0 && load[i] >= sum / i)
             return sum / i;
         sum += load[i];

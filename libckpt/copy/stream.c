@@ -33,7 +33,7 @@ typedef struct pour_state {
     pthread_mutex_t lock;
     pthread_cond_t change;
     uint64_t n_left; /* number of windows that have left */
-    bool leaving;    /* a thread passes one to the caller */
+    bool leaving;    /* a thread is passing a window to the caller */
     bool failed;
     // Only the thread that passes windows on uses the members below.
     /* n_sources sources of the file, ascending by place; number `summed` is being checksummed */

@@ -22,7 +22,7 @@
 
 typedef struct ckpt_view ckpt_view;
 
-/* The functions of ckpt.h but ckpt_view_new, documented there. */
+/* Public functions, documented in ckpt.h; ckpt_view_new is in libckpt/view.c. */
 CKPT_API void ckpt_view_free(ckpt_view *view);
 CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
 CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);

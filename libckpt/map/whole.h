@@ -38,9 +38,9 @@ CKPT_VEC(ckpt_whole_parts, ckpt_whole_part);
 
 typedef struct ckpt_whole {
     ckpt_whole_parts part;
-    size_t model; /* index in part; SIZE_MAX: none, or none for certain */
+    size_t model; /* index in `part` of the chosen model; SIZE_MAX: none, or an ambiguous choice */
     unsigned n_models, n_copies, n_optimizers; /* n_models: without copies */
-    bool named; /* the model has a key that programs use for models */
+    bool named; /* the model's key is one that programs use for models, e.g. "state_dict" */
 } ckpt_whole;
 
 /*

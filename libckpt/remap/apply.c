@@ -32,7 +32,7 @@ typedef struct ap_state {
     ckpt_err *err;
 } ap_state;
 
-/* Not a failure: the present rule does not fit. */
+/* Result of a rule that does not fit the current tensor, which is no failure. */
 enum { AP_MISFIT = 1 };
 
 /* ---- names ---- */
@@ -86,7 +86,7 @@ static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, 
 
 /* ---- members ---- */
 
-/* Find the captures that number the members of a term. */
+/* Find the captures in a term whose numbers tell its tensors apart, e.g. {expert}. */
 static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
 {
     m->n_indexes = 0;
@@ -119,7 +119,7 @@ static int ap_find(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, bool a
     return rc;
 }
 
-/* True if the present tensor has a number beyond the existing members. */
+/* True if the current tensor's number for this name is n or more. */
 static bool ap_beyond(const ap_state *s, uint32_t name, uint64_t n)
 {
     for (uint32_t i = 0; i < s->hand->n; i++) {
@@ -158,7 +158,7 @@ static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint
     return rc;
 }
 
-/* List all members of one term, the last capture's number fastest. */
+/* List the tensors of one term for all numbers; the last capture's number varies fastest. */
 static int ap_grid(ap_state *s, unsigned side, uint32_t term, bool *complete)
 {
     const ckpt_rm_term *t = &s->in->rule->term[side].at[term];

@@ -50,7 +50,7 @@ static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
     return true;
 }
 
-/* The data of an operation that unpacks elements. */
+/* An operation that unpacks the elements of a packed tensor (F4 ...). */
 typedef struct box_unpack {
     ckpt_make make;
     const ckpt_tensor *input[1];
@@ -109,20 +109,21 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
 
 /* ---- two members ---- */
 
-/* A box that two members share, on the atoms of each; elements. */
+/* A box of elements that two tensors have in common, in coordinates of the atoms of each. */
 typedef struct box_common {
-    uint64_t at[2][CKPT_MAX_DIM], count[2][CKPT_MAX_DIM]; /* 0: the first member, 1: the second */
+    uint64_t at[2][CKPT_MAX_DIM],
+        count[2][CKPT_MAX_DIM]; /* [0]: in the first tensor, [1]: in the second */
     /* per atom of the first: the atom of the second with the same elements, or UINT32_MAX */
     uint32_t along[CKPT_MAX_DIM];
 } box_common;
 
 typedef int (*box_fn)(void *ctx, const box_common *box, ckpt_err *err);
 
-/* The part of an atom that matches another tensor's atom. */
+/* A range of an atom that corresponds to a range of another tensor's atom. */
 typedef struct box_run {
-    uint64_t at, count; /* on the atom itself */
-    uint32_t along;     /* the other's atom, or UINT32_MAX: the other has a single index */
-    uint64_t other;     /* first element on the other's atom */
+    uint64_t at, count; /* start and length on this atom */
+    uint32_t along;     /* the other tensor's atom; UINT32_MAX: one index of it, not an atom */
+    uint64_t other;     /* start on the other tensor's atom */
 } box_run;
 
 typedef struct box_runs {

@@ -350,7 +350,7 @@ static const ckpt_value *ex_of_value(ex_state *x)
     x->at += rest;
     ex_blanks(x);
     if (v)
-        (void)ckpt_rm_ask(x->r, name); // too many names do not matter here
+        (void)ckpt_rm_ask(x->r, name); // a full list of names does not matter here
     return v ? ex_look_up(x, name) : NULL;
 }
 

@@ -26,12 +26,12 @@ typedef struct ckpt_rm_view {
 } ckpt_rm_view;
 
 typedef struct ckpt_rm_member {
-    uint32_t term; /* of its side */
+    uint32_t term; /* index of its term on its side of the rule */
     uint32_t n_indexes;
-    uint32_t name[CKPT_RM_INDEXES]; /* of the captures that number it */
+    uint32_t name[CKPT_RM_INDEXES]; /* captures whose values tell this tensor from the others */
     uint64_t value[CKPT_RM_INDEXES];
     ckpt_tensor *t;
-    /* of a source: the place of its elements, if they have one stride per axis */
+    /* members of the source: location of the elements, if each axis has one stride */
     uint32_t source;
     uint64_t at;
     uint64_t stride[CKPT_MAX_DIM]; /* bytes, per axis */

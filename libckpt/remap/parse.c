@@ -22,8 +22,8 @@ typedef struct par_text {
     unsigned first;       /* number of the present line's first physical line */
     par_section section;
     uint8_t side;     /* CONFIG: its side */
-    uint32_t n_lines; /* rules, sizes, keys, lines of configurations */
-    uint32_t when;    /* of the following lines: see ckpt_rm_rule */
+    uint32_t n_lines; /* number of rules, sizes, keys and lines of configurations, for the limit */
+    uint32_t when;    /* condition for the lines that follow, as ckpt_rm_rule.when */
     ckpt_err *err;
     size_t n;
     char text[CKPT_RM_LINE]; /* the present line, without comments, terminated */

@@ -13,10 +13,11 @@
 #include "libckpt/remap/remap.h"
 
 enum {
-    CKPT_RM_ATOMS = 24,   /* of one term, and captures of one pattern */
-    CKPT_RM_PARTS = 64,   /* of one atom */
-    CKPT_RM_TERMS = 64,   /* of one side of a rule */
-    CKPT_RM_NAMES = 2048, /* of a text */
+    /* limits */
+    CKPT_RM_ATOMS = 24,   /* atoms of one term; captures of one pattern */
+    CKPT_RM_PARTS = 64,   /* parts of one atom */
+    CKPT_RM_TERMS = 64,   /* terms on one side of a rule */
+    CKPT_RM_NAMES = 2048, /* names in a layout map */
     CKPT_RM_LINE = 8192   /* bytes of one line, with its continuation lines */
 };
 
@@ -26,7 +27,7 @@ enum {
 /* A piece of a pattern. */
 typedef enum ckpt_rm_kind {
     CKPT_RM_TEXT,
-    CKPT_RM_NUMBER, /* {layer}: digits; {layer+2}: of layer + 2; {rank:2}: at least two */
+    CKPT_RM_NUMBER, /* {layer}: digits; {layer+2}: layer + 2; {rank:2}: at least two digits */
     CKPT_RM_EXPR,   /* {=layers + 3}: the value of an expression */
     CKPT_RM_WORD,   /* {name*}: one component, without dots */
     CKPT_RM_ANY     /* {rest...} and *: any run, as short as the rest allows */
@@ -34,9 +35,9 @@ typedef enum ckpt_rm_kind {
 
 typedef struct ckpt_rm_piece {
     ckpt_rm_kind kind;
-    uint32_t name;        /* of the capture, or NO_NAME */
+    uint32_t name;        /* name of the capture, or NO_NAME */
     uint32_t plus, width; /* NUMBER */
-    const char *text;     /* TEXT, and the value of an EXPR (`from` is its text) */
+    const char *text;     /* TEXT: itself; EXPR: its value (`from` is the expression) */
     const char *from;
     size_t n;
 } ckpt_rm_piece;
@@ -46,7 +47,7 @@ CKPT_VEC(ckpt_rm_pieces, ckpt_rm_piece);
 typedef struct ckpt_rm_atom {
     uint32_t n_parts; /* 0: an axis of one element */
     bool rest;        /* `...` */
-    uint32_t axis;    /* of the tensor; in an instance with `...` expanded: of that */
+    uint32_t axis;    /* index of its axis; in an instance after `...` is expanded */
     const uint32_t *part;
 } ckpt_rm_atom;
 
@@ -59,13 +60,13 @@ typedef enum ckpt_rm_joins {
 } ckpt_rm_joins;
 
 typedef struct ckpt_rm_term {
-    const char *text; /* of the pattern, for messages */
+    const char *text; /* text of the pattern, for messages */
     ckpt_rm_piece *piece;
     uint32_t n_pieces;
-    uint32_t n_axes, n_atoms; /* as in the text; `...` counts as one */
+    uint32_t n_axes, n_atoms; /* as written; `...` counts as one axis */
     const ckpt_rm_atom *atom;
     ckpt_rm_joins joins;
-    bool plain; /* no axes are given: all of them, unchanged */
+    bool plain; /* the term gives no axes: all axes stay unchanged */
 } ckpt_rm_term;
 
 CKPT_VEC(ckpt_rm_terms, ckpt_rm_term);
@@ -84,20 +85,21 @@ typedef struct ckpt_rm_line {
     const char *key; /* keys, configurations */
     uint8_t type;    /* keys: ckpt_key_type */
     bool list, optional, padding;
-    const char *text; /* of the expression */
+    const char *text; /* the expression */
     unsigned line;
     uint32_t when; /* as in rules */
     /* sizes, while a map is applied: 0 not evaluated, 1 in evaluation, 2 done */
     uint8_t state;
-    const ckpt_value *value; /* NULL: it has none */
+    const ckpt_value *value; /* the evaluated value; NULL: it cannot be evaluated */
 } ckpt_rm_line;
 
 /* A condition for a layout map, a rule or a key. */
 typedef struct ckpt_rm_when {
-    uint8_t side;     /* of a layout map: the side that is read */
-    bool own;         /* a rule only for this model must name a tensor; if false: */
-    ckpt_rm_term has; /* a tensor that must exist; if empty: */
-    const char *key;
+    /* the first of own, has and key that is set is the condition */
+    uint8_t side;            /* conditions of a layout map: they apply if this side is read */
+    bool own;                /* some rule that is only for this model matches a tensor */
+    ckpt_rm_term has;        /* a tensor with this name exists */
+    const char *key;         /* the configuration's value of this key is one of `word` */
     const char *const *word; /* NULL-terminated */
 } ckpt_rm_when;
 
@@ -108,10 +110,10 @@ typedef struct ckpt_rm_rule {
     unsigned line;
     ckpt_rm_terms term[2]; /* EQUAL: left and right side; others use [0] only, TIE both */
     const char *because;   /* DROP */
-    double plus;           /* EQUAL, names alone: each element is that of the right side + this */
+    double plus;           /* EQUAL without axes: left element = right element + plus */
     ckpt_rm_line with;     /* FILL: the expression of each element */
     uint32_t when;         /* 1 + index of its condition in the text's `only`; 0: none */
-    bool met, off;         /* applying: off: the rule is for other models */
+    bool met, off;         /* while applying: it has matched; its condition is false */
 } ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
@@ -121,7 +123,7 @@ CKPT_VEC(ckpt_rm_texts, const char *);
 
 struct ckpt_remap {
     ckpt_arena *arena;
-    const char *name; /* of the text */
+    const char *name; /* name of the layout map, for messages */
     const char *side[2], *about;
     ckpt_rm_texts names; /* by number */
     ckpt_rm_lines sizes, keys;
@@ -130,10 +132,10 @@ struct ckpt_remap {
     ckpt_rm_texts asked;        /* names that expressions and conditions look up, except sizes */
     ckpt_rm_rules rules;
     ckpt_rm_whens whens; /* conditions of the whole text */
-    ckpt_rm_whens only;  /* conditions of parts of it */
+    ckpt_rm_whens only;  /* conditions of single rules and keys (ckpt_rm_rule.when) */
     ckpt_rm_texts strip; /* meaningless prefixes */
     bool others_stay, keeps_slices[2];
-    ckpt_remap_proof proof; /* of the last application */
+    ckpt_remap_proof proof; /* counts of the last application */
 };
 
 /* A capture, with the number of its name. */

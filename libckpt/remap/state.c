@@ -304,7 +304,7 @@ static int rst_order(ckpt_state *s, ckpt_map *map, const ckpt_tensors *made,
     return rc;
 }
 
-/* Make the waiting state the map's state. */
+/* Add map->waiting, a state whose parameters were still missing, to the map's states. */
 static int rst_arrived(ckpt_map *map, ckpt_err *err)
 {
     ckpt_state **slot = map->waiting ? ckpt_vec_push(&map->states) : NULL;

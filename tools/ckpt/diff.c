@@ -11,7 +11,7 @@
 typedef struct diff_out {
     const cli_args *a;
     json_out j;
-    const char *last; /* name of the last difference, because a tensor may have two */
+    const char *last; /* last printed name, to count a tensor with two differences once */
     uint64_t n_names;
 } diff_out;
 

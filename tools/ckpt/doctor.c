@@ -33,7 +33,8 @@ typedef struct doctor_run {
 
 typedef struct doctor_all {
     const cli_args *a;
-    int (*step)(void *ctx, uint64_t done, uint64_t total); /* progress of the tools */
+    int (*step)(void *ctx, uint64_t done,
+                uint64_t total); /* the progress callback of the command line */
     void *step_ctx;
     doctor_tag *tag;
     doctor_problem *problem;

@@ -101,7 +101,7 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const char *name = ckpt_map_tensor(map, i)->name, *at = strstr(name, ".lora_A.");
 
-        // files end names so; during training the adapter's own name follows
+        // in adapter files names end so; a training run puts the adapter's name after ".lora_A"
         live =
             live || (at && strcmp(at, ".lora_A.weight") != 0) || strstr(name, ".lora_embedding_A.");
         base = base || !(strstr(name, ".lora_") || strstr(name, ".modules_to_save."));

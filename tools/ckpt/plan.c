@@ -50,7 +50,7 @@ static bool plan_free(const char *path, uint64_t *out)
         }
         slash[slash == at ? 1 : 0] = 0;
         rc = statvfs(at, &fs);
-        // that was the root
+        // `at` was the root, which has no parent
         if (slash == at)
             break;
     }

@@ -29,12 +29,13 @@ typedef struct cli_args {
     bool keep_temp, no_strict, inject;    /* ds_to_universal */
     unsigned n_extract, n_merge;
     const char *input, *output;
-    bool join;                       /* reshard */
-    const char *rename, *range;      /* convert; cat */
-    const char *slice_rules, *order; /* files; the former for all commands that open checkpoints */
-    bool strict, allow_overflow;     /* warnings are errors; values may overflow */
-    unsigned depth;                  /* tree */
-    uint64_t max_items;              /* tree */
+    bool join;                  /* reshard */
+    const char *rename, *range; /* convert; cat */
+    const char *slice_rules,
+        *order; /* file names; all commands that open checkpoints have --slice-rules */
+    bool strict, allow_overflow; /* --strict: warnings are errors; --allow-overflow */
+    unsigned depth;              /* tree */
+    uint64_t max_items;          /* tree */
     uint64_t params, largest, gpus, nodes, stage; /* mem */
     uint64_t accumulation, micro_batch, tokens;   /* mem */
     uint64_t layers, hidden, heads;               /* mem */
@@ -48,7 +49,7 @@ typedef struct cli_args {
     const char *own_map;      /* convert: map, if the target requires it and the user did not */
     bool backwards;
     cli_list include, exclude, sizes;
-    ckpt_dtype moments; /* of bitsandbytes' moments as they are written; NONE: as they are */
+    ckpt_dtype moments; /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */
     bool keep_names;    /* keep the source's names and wrappers' prefixes */
     const char *method, *base, *recipe; /* merge */
     unsigned last;

@@ -10,7 +10,7 @@
 
 #include "tools/zerotrain/zerotrain.h"
 
-/* The state of one reading. */
+/* State while Trainer's options of one command line are converted. */
 typedef struct nt_line {
     told *t;
     const cli_line *line;

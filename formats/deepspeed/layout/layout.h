@@ -41,11 +41,11 @@ typedef struct ckpt_ds_group {
     ckpt_zero_flat flat;     /* stages 1, 2 */
     ckpt_zero_flat shuffled; /* round_robin_gradients: the order of param_slice_mappings */
     uint64_t *order;         /* round_robin_gradients: shuffled parameter k is parameter order[k] */
-    bool has_step;           /* rank 0's optimizer keeps a step count */
-    bool own_step;           /* in this group's own state */
+    bool has_step;           /* rank 0's optimizer has a step count for this group */
+    bool own_step;           /* the step count is in the group's own state */
     double step;             /* on rank 0 */
-    uint32_t bits;           /* of bitsandbytes' moments on rank 0: 8, 32; 0: others, or none */
-    const char *swapped;     /* stage 3: id of the group's swap files, or NULL */
+    uint32_t bits;       /* bits of bitsandbytes' moments on rank 0, 8 or 32; 0: not bitsandbytes */
+    const char *swapped; /* stage 3: id of the group's swap files, or NULL */
 } ckpt_ds_group;
 
 /* The flat tensors of one kind (masters, exp_avg ...), of all groups and ranks. */

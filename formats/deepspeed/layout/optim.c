@@ -155,7 +155,7 @@ int ckpt_ds_optim_begin(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 
 /* ---- one rank ---- */
 
-/* A rank's moments of bitsandbytes, in the columns of their names. */
+/* Put a rank's bitsandbytes moments into the columns of exp_avg and the like. */
 static int dso_take_bnb(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                         ckpt_ds_shard *s, size_t g)
 {

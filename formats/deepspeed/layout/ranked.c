@@ -5,14 +5,14 @@
  */
 #include "formats/deepspeed/layout/layout.h"
 
-/* A value by its group, until the state has groups. */
+/* Values of one group that differ by rank, kept here until the state has groups. */
 struct ckpt_ds_ranked {
     struct ckpt_ds_ranked *next;
     size_t group;
     ckpt_ranked *list;
 };
 
-/* The list of a group, made when it is new; NULL: no memory. */
+/* Find or make the list of a group; NULL: no memory. */
 static struct ckpt_ds_ranked *drk_group(const ckpt_ds_job *job, ckpt_ds_head *head, size_t group)
 {
     struct ckpt_ds_ranked **end = &head->ranked;

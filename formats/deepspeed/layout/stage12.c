@@ -253,8 +253,8 @@ static bool dsl_offloads(const ckpt_ds_head *head)
  * parameters. */
 typedef struct dsl_fit {
     uint32_t absent, not_cut, not_whole;
-    uint32_t one;     /* ranks with one element */
-    uint32_t masters; /* those of them with more than one master */
+    uint32_t one;     /* ranks whose tensor has one element */
+    uint32_t masters; /* ranks of `one` whose slice has more than one element */
 } dsl_fit;
 
 static dsl_fit dsl_fits(const ckpt_ds_head *head, const ckpt_ds_layout *layout,

@@ -33,7 +33,7 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
     return ckpt_map_note(job->map, severity, job->err, "%s", text);
 }
 
-/* State of bitsandbytes that is not listed as tensors. */
+/* Note a group whose bitsandbytes state ckpt cannot list as tensors. */
 static int dsv_not_read(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
                         const char *why)
 {

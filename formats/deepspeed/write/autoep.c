@@ -27,7 +27,7 @@ static uint32_t dwa_int(const ckpt_value *layer, const char *key)
                : 0;
 }
 
-/* "1, 2, 4": the sizes that world and experts allow; NULL: no memory. */
+/* List the possible expert-parallel sizes, e.g. "1, 2, 4"; NULL: no memory. */
 static const char *dwa_sizes(const ckpt_dsw_job *job, uint32_t world)
 {
     const char *text = "1";
@@ -39,7 +39,7 @@ static const char *dwa_sizes(const ckpt_dsw_job *job, uint32_t world)
     return text;
 }
 
-/* Refuse a size that was asked for and does not fit. */
+/* Refuse --ep-size if it does not divide the world and every layer's experts. */
 static int dwa_asked(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     uint32_t ep = job->target->ep_size;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bnb.c: bitsandbytes' 8-bit moments cut for other ranks, codes and scales as they are.
+ * bnb.c: writes bitsandbytes' 8-bit moments for another number of ranks, with unchanged codes and
+ * scales.
  *
- * One scale is for 256 elements of a rank's flat tensor, counted from its beginning.  The cut is
- * exact where each such block of the target takes its elements from one block of the source; else
- * it is refused, for the codes would have to be made anew.
+ * Each block of 256 elements of a rank's flat tensor, counted from its beginning, has one scale.
+ * The moments can be cut exactly if each block of the target takes its elements from one block of
+ * the source.  Otherwise this file refuses, because it would have to quantize them again.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,18 +16,18 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/moments8.h"
 
-/* Elements, or blocks, that follow each other in a source and in a rank's record. */
+/* Elements, or blocks, that are adjacent both in a source and in a rank's record. */
 typedef struct dwq_run {
     const ckpt_moments8 *of;
-    uint64_t first, at, n; /* in the source, in the record */
+    uint64_t first, at, n; /* start in the source, start in the record, number */
 } dwq_run;
 
-/* One rank's slice while it is filled, in ascending order. */
+/* One rank's slice; it is filled from the first element to the last. */
 typedef struct dwq_rank {
-    dwq_run code, scale;       /* not yet written; n 0: none */
-    uint64_t end;              /* elements that are filled */
-    uint64_t blocks;           /* blocks that have a scale */
-    const ckpt_moments8 *last; /* whose block number `block` gave the last scale */
+    dwq_run code, scale;       /* runs that later pieces may still extend; n 0: none */
+    uint64_t end;              /* number of filled elements */
+    uint64_t blocks;           /* number of blocks with a scale */
+    const ckpt_moments8 *last; /* the last scale is that of block number `block` of these moments */
     uint64_t block;
 } dwq_rank;
 
@@ -36,13 +37,13 @@ typedef struct dwq_work {
     const ckpt_dsw_layout *layout;
     const ckpt_dsw_records *records;
     const ckpt_dsw_part *p;
-    size_t column;            /* of the codes; scales are in the next */
-    const ckpt_source *table; /* of the first moments that were met */
-    const ckpt_tensor *param; /* at hand, for messages */
-    dwq_rank *rank;           /* of the part's ranks */
+    size_t column;            /* the column of the codes; the next column has the scales */
+    const ckpt_source *table; /* code table of the first moments; all must have the same */
+    const ckpt_tensor *param; /* the current parameter, for messages */
+    dwq_rank *rank;           /* one per rank of the part */
 } dwq_work;
 
-/* ---- what can be cut ---- */
+/* ---- checking that moments can be cut ---- */
 
 static int dwq_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_tensor *param,
                       const char *why)
@@ -56,7 +57,7 @@ static int dwq_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
                      param ? param->name : "a group", job->state->world, how->from_stage);
 }
 
-/* How many bits the moments of one parameter have, as its extents show; 0: both. */
+/* Bits of a parameter's moments, from their sources: 8 or 32; 0: some have 8, others 32. */
 static uint32_t dwq_bits_of(const ckpt_map *from, const ckpt_tensor *m)
 {
     uint32_t n = 0;
@@ -92,8 +93,10 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
 
 /* ---- one record ---- */
 
-/* A hidden tensor of the target over n elements of one of the source's, whose bytes lie there; with
- * repeat all are its first. */
+/*
+ * Make a hidden tensor of the target with a run's elements of the source tensor `of`. repeat: every
+ * element equals the run's first one.
+ */
 static const ckpt_tensor *dwq_donor(dwq_work *w, const ckpt_tensor *of, const dwq_run *run,
                                     bool repeat)
 {
@@ -116,7 +119,7 @@ static const ckpt_tensor *dwq_donor(dwq_work *w, const ckpt_tensor *of, const dw
     return donor;
 }
 
-/* n elements of a record from `at` on. */
+/* Fill run->n elements of a rank's record, from run->at on, with elements of `of`. */
 static int dwq_fill(dwq_work *w, uint32_t rank, size_t column, const ckpt_tensor *of,
                     const dwq_run *run, bool repeat)
 {
@@ -137,7 +140,7 @@ static int dwq_fill(dwq_work *w, uint32_t rank, size_t column, const ckpt_tensor
                  : ckpt_fail_memory(w->job->err);
 }
 
-/* Write what goes on no further. */
+/* Fill the record with a pending run, because the next piece does not extend it. */
 static int dwq_flush(dwq_work *w, uint32_t rank, dwq_run *run)
 {
     bool code = run == &w->rank[rank].code;
@@ -151,7 +154,7 @@ static int dwq_flush(dwq_work *w, uint32_t rank, dwq_run *run)
     return rc;
 }
 
-/* One more piece, which goes on with the one before where it can. */
+/* Add a piece: extend the pending run if the piece follows it, else start a new run. */
 static int dwq_add(dwq_work *w, uint32_t rank, dwq_run *run, const dwq_run *more)
 {
     if (run->n && run->of == more->of && run->first + run->n == more->first &&
@@ -164,7 +167,7 @@ static int dwq_add(dwq_work *w, uint32_t rank, dwq_run *run, const dwq_run *more
     return rc;
 }
 
-/* Padding has the code of 0, so that a scale which it shares stays that of the others. */
+/* Fill padding with the code of 0, because that is 0 under any scale of its block. */
 static int dwq_pad(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64_t to)
 {
     dwq_rank *r = &w->rank[rank];
@@ -174,7 +177,7 @@ static int dwq_pad(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64_t
     return run.n ? dwq_fill(w, rank, w->column, of->zero, &run, true) : CKPT_OK;
 }
 
-/* The scale of block number `to` of the record is that of a block of the source. */
+/* Give block number `to` of the record the scale of a block of the source. */
 static int dwq_scale(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64_t block,
                      uint64_t to)
 {
@@ -189,7 +192,7 @@ static int dwq_scale(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64
     return again ? CKPT_OK : dwq_add(w, rank, &r->scale, &(dwq_run){of, block, to, 1});
 }
 
-/* All ranks' codes are written with one table. */
+/* Check that the code table is the same for all ranks, because the output has only one. */
 static int dwq_table(dwq_work *w, const ckpt_moments8 *of)
 {
     const ckpt_source *s = &w->job->from->sources.at[ckpt_extent_source(of->table, 0)];
@@ -204,7 +207,7 @@ static int dwq_table(dwq_work *w, const ckpt_moments8 *of)
     return CKPT_OK;
 }
 
-/* Elements of a source from run->first on, to a rank's record from run->at on. */
+/* Put run->n elements of a source, from run->first on, into a rank's record from run->at on. */
 static int dwq_put(dwq_work *w, uint32_t rank, const dwq_run *run)
 {
     uint64_t first = run->first / CKPT_M8_BLOCK, last = (run->first + run->n - 1) / CKPT_M8_BLOCK,
@@ -223,8 +226,8 @@ static int dwq_put(dwq_work *w, uint32_t rank, const dwq_run *run)
 }
 
 /*
- * The padding at the end of a rank's slice.  Of a slice that lies as in the source it is the
- * source's, whose codes need not be those of 0: DeepSpeed loads them back.
+ * Fill the padding at the end of a rank's slice.  A slice that equals one of the source keeps the
+ * source's padding, whose codes need not mean 0, because DeepSpeed loads them back.
  */
 static int dwq_tail(dwq_work *w, uint32_t rank)
 {
@@ -239,7 +242,7 @@ static int dwq_tail(dwq_work *w, uint32_t rank)
 
 /* ---- a column ---- */
 
-/* A run of the target, from the extents of the moment; *next: the first that may hold some. */
+/* Fill a run of the target from the moment's extents; *next: the first that may have elements. */
 static int dwq_take(dwq_work *w, const ckpt_tensor *m, const ckpt_zero_run *run, uint64_t at,
                     uint32_t *next)
 {

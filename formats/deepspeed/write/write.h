@@ -36,20 +36,20 @@
 #define CKPT_DS_RELEASE(a, b, c) ((a)*1000000 + (b)*1000 + (c))
 enum { CKPT_DS_NEWEST = 19008 }; /* 0.19.8 */
 
-/* What a column has of 8-bit moments. */
+/* The content of a column. */
 typedef enum ckpt_dsw_of {
-    CKPT_DSW_VALUES, /* nothing: it has the values themselves */
-    CKPT_DSW_CODES,
-    CKPT_DSW_SCALES /* of the column before it */
+    CKPT_DSW_VALUES, /* the values themselves */
+    CKPT_DSW_CODES,  /* codes of 8-bit moments */
+    CKPT_DSW_SCALES  /* scales for the codes in the previous column */
 } ckpt_dsw_of;
 
 /* A column: the masters of a part, or one kind of its optimizer state. */
 typedef struct ckpt_dsw_column {
     const char *key;  /* "exp_avg"; NULL: the masters */
     ckpt_dtype dtype; /* in the file */
-    bool zeros;       /* no values to copy */
-    ckpt_dsw_of of;   /* of the moments that key names */
-    bool whole;       /* not cut: all of each parameter that the slice touches */
+    bool zeros;       /* the source has no values to copy, so that zeros are written */
+    ckpt_dsw_of of;   /* content of the column */
+    bool whole;       /* a rank has all of each parameter that its slice touches, as Muon does */
 } ckpt_dsw_column;
 
 CKPT_VEC(ckpt_dsw_columns, ckpt_dsw_column);
@@ -61,7 +61,7 @@ typedef struct ckpt_dsw_part {
     uint32_t world;            /* number of these ranks */
     size_t n;                  /* number of parameters */
     const ckpt_tensor **param; /* in layout order; in the scratch arena */
-    size_t *origin;            /* by place in the layout: place in the group */
+    size_t *origin;            /* origin[i]: index in the group of the layout's parameter i */
     /*
      * AutoEP: number of parameters from this one on that are fused into one DeepSpeed parameter; 0
      * for the others of them.  NULL: none are fused
@@ -73,8 +73,8 @@ typedef struct ckpt_dsw_part {
     ckpt_zero_flat flat;      /* stages 1, 2 */
     ckpt_zero_flat plain;     /* without round_robin_gradients, for param_slice_mappings */
     uint32_t intervals;       /* stage 1 of 0.3.x: slices per rank; else 1 */
-    size_t column, n_columns; /* in the layout's columns */
-    size_t slot;              /* of its first record among a rank's records */
+    size_t column, n_columns; /* range of the part's columns in the layout's list */
+    size_t slot;              /* index of the part's first record among a rank's records */
 } ckpt_dsw_part;
 
 CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
