@@ -125,13 +125,15 @@ static bool unw_has_head(const unw_names *w, unsigned k)
  */
 static unsigned unw_by_fit(const unw_names *w, const char *type, unsigned from, bool *fits)
 {
-    // in models with several parts these words name one, even if the others were left out
+    // never remove these words: they name a part of a larger model, even if the file lacks other
+    // parts
     static const char *const parts[] = {"language_model", "text_model", "vision_model", "visual",
                                         "encoder",        "decoder",    "thinker",      NULL};
     size_t plain = ckpt_order_fit(type, w->name, w->n, w->end[from]);
 
     *fits = 2 * plain > w->n;
-    // a type outside of the table has its own names; a few names may fit by chance
+    // skip types that the table lacks, and few names, because those may fit an architecture by
+    // chance
     if ((type && !ckpt_order_has(type)) || w->n < UNW_CHECKED)
         return from;
     for (unsigned k = from + 1; !*fits && k <= w->n_words && !unw_word_is(w, k - 1, parts); k++) {
@@ -280,8 +282,9 @@ int ckpt_unwrap(ckpt_map *map, const char *type, bool raw, ckpt_err *err)
 }
 
 /*
- * The words, each with its dot, before names of the architecture that others stand beside; 0 bytes:
- * none, or a pattern would take the others, too.  *odd: a name that does not fit as it is.
+ * Find a prefix that only the names of this architecture have, so that a pattern can select them
+ * from a file with other tensors. Returns its length, with the dot; 0: there is none, or other
+ * names contain it too. *odd: a name that does not fit.
  */
 static size_t unw_one_of(const unw_names *w, const char *type, const char **odd, const char **sub)
 {

@@ -364,7 +364,7 @@ static int lv_sources(lv_maker *k)
     return rc;
 }
 
-/* Back elements first..first+count of the tensor by a source, from byte `at` on. */
+/* Give elements first..first+count of the tensor their bytes: in a source, from byte `at` on. */
 static int lv_run(lv_maker *k, uint32_t source, uint64_t at, uint64_t first, uint64_t count,
                   uint64_t item)
 {
@@ -388,8 +388,8 @@ static int lv_back(lv_maker *k, ckpt_tensor *t)
 }
 
 /*
- * Back one column (0: masters) of a trained parameter: this rank's runs, and between them the
- * source for other ranks.
+ * Give one column (0: masters) of a trained parameter its bytes: this rank's runs are in its
+ * arrays, the elements between them in the source for other ranks.
  */
 static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned column)
 {
@@ -422,7 +422,9 @@ static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned 
     return rc == CKPT_OK ? lv_back(k, t) : rc;
 }
 
-/* Back the working weights: this rank's run, and around it the source for other ranks. */
+/*
+ * Give the working weights their bytes: this rank's run, and the source for other ranks around it.
+ */
 static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
 {
     uint64_t item = ckpt_dtype_get(t->dtype)->bits / 8, end = low->first + low->count;

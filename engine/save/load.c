@@ -188,7 +188,10 @@ static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
 
 /* ---- opening ---- */
 
-/* Whole dicts, and names behind wrappers: the model alone, where no name is a parameter's yet. */
+/*
+ * If no parameter's name is in the file, reduce a whole dict, or names with prefixes of wrappers,
+ * to the model alone.
+ */
 static int ld_unwrap(ld_loader *l, ckpt_err *err)
 {
     bool found = l->map->states.n > 0;

@@ -91,8 +91,8 @@ static bool dcb_is_optimizer(const ckpt_value *key)
 }
 
 /*
- * The tensors are Lightning's: it names optimizers by numbers, and has everything but them and the
- * model in meta.pt.
+ * True for the tensors of a Lightning run: optimizers have numbers, and there are no other values,
+ * because Lightning keeps those in meta.pt.
  */
 static bool dcb_is_lightning(const ckpt_value *root)
 {
@@ -109,7 +109,7 @@ static bool dcb_is_lightning(const ckpt_value *root)
 
 /* ---- files of another save ---- */
 
-/* Steps of the optimizer: those of the parameters that it has stepped most; -1: it counts none. */
+/* The largest step count among the parameter groups; -1: the optimizer counts no steps. */
 static int64_t dcb_steps(const ckpt_map *map)
 {
     const ckpt_state *s = map->states.n == 1 ? map->states.at[0] : NULL;
@@ -156,8 +156,8 @@ int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *er
 }
 
 /*
- * Lightning counts the steps of its optimizer; those that a loss scale skips are among them, and
- * then the precision has a state of its own.
+ * Compare the optimizer's steps with Lightning's count. Lightning also counts steps that a loss
+ * scaler skipped; meta.pt then has the state of the precision plugin.
  */
 static int dcb_lightning_steps(ckpt_map *map, const ckpt_value *meta, const char *path,
                                ckpt_err *err)

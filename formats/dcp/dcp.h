@@ -365,8 +365,10 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list);
 /* Report the files beside a run's state that no reader uses. */
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
-/* A file that belongs to a run, never to weights alone: of its schedule, or of its generators of
- * random numbers; NULL: there is none. */
+/*
+ * The name of a file that only a training run has (schedule, states of random number generators),
+ * or NULL.
+ */
 const char *ckpt_dcp_of_run(const ckpt_listing *list);
 
 /*

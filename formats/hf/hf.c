@@ -544,7 +544,7 @@ static int hf_sizes(hf_reader *r)
 
 /* ---- an optimizer beside the weights ---- */
 
-/* The name of an optimizer's file, as trainers of one process and of several give it. */
+/* True for names of optimizer files as trainers write them, for one process or per rank. */
 static bool hf_is_optimizer(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -553,7 +553,9 @@ static bool hf_is_optimizer(const char *name)
            (strcmp(dot, ".pt") == 0 || strcmp(dot, ".bin") == 0 || strcmp(dot, ".pth") == 0);
 }
 
-/* The folder has the run in another form, whose driver looks after its parts. */
+/*
+ * True if the folder also contains a run of DeepSpeed or FSDP, whose own driver checks its files.
+ */
 static bool hf_has_run(const ckpt_listing *list)
 {
     bool has = ckpt_listing_find(list, "latest") != NULL;
@@ -567,8 +569,8 @@ static bool hf_has_run(const ckpt_listing *list)
 }
 
 /*
- * With map->collect, read the headers of an optimizer's file, and add its records to those that are
- * checked.  A file that no reader here understands may still be what its trainer wrote.
+ * With map->collect, read the headers of an optimizer file, so that verify checks its records too.
+ * An unknown file is no error, because another program may have written it so.
  */
 static int hf_look(hf_reader *r, const char *name)
 {
@@ -607,7 +609,7 @@ static int hf_run(hf_reader *r, bool optimizer)
                                                 list->folder, r->map->no_state)
                                 : ckpt_fail_memory(r->err);
     }
-    // with FSDP, which alone calls it so, the Trainer goes on from another file than others load
+    // only FSDP runs of the Trainer have optimizer.bin; they resume from pytorch_model_fsdp.bin
     if (ckpt_listing_find(list, "optimizer.bin") && ckpt_listing_find(list, "trainer_state.json") &&
         !ckpt_listing_find(list, "pytorch_model_fsdp.bin"))
         return ckpt_map_note(r->map, CKPT_WARNING, r->err,

@@ -121,8 +121,8 @@ static int ucm_whole(ckpt_uni *u)
 }
 
 /*
- * Stage 3 has a model file for each data-parallel rank.  Rank 0's alone lists tied names; of the
- * others a writer of universal checkpoints may leave out all.
+ * Check the model files of stage 3, one per data-parallel rank. Only rank 0's file lists tied
+ * names; programs that write universal checkpoints may omit all others.
  */
 static int ucm_parts(ckpt_uni *u)
 {

@@ -278,7 +278,7 @@ static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
     for (size_t i = 0; s->opts->progress && i < a->tensors.n; i++) {
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
 
-        // a sum of existing bytes cannot overflow; each tied name is compared
+        // no overflow: these bytes exist; tied names count again, because each is compared
         if (tb && diff_comparable(ta, tb))
             s->total += ckpt_tensor_bytes(ta);
     }

@@ -55,7 +55,7 @@ void ckpt_tree_json(ckpt_tree *t, const ckpt_value *root);
 
 /* ---- output (tree_put.c) ---- */
 
-/* Output is buffered and passed on in pieces; after the first failure nothing more is. */
+/* Write to the output, through a buffer. After the first failure all further output is dropped. */
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text);
 void ckpt_tree_put(ckpt_tree *t, const char *s, size_t n);
 void ckpt_tree_puts(ckpt_tree *t, const char *s);

@@ -185,7 +185,7 @@ static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, c
     return rc;
 }
 
-/* True if checksums of their files cover the bytes of a tensor. */
+/* True if each byte of the tensor is in a file's record that has a checksum. */
 static bool ver_vouched(const ckpt_map *map, const ckpt_tensor *t)
 {
     ckpt_box room;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The size in the first member, or that of the first release. */
+/* The size in the struct's first member; 0 stands for the size in the first release. */
 static size_t opts_size(const void *theirs, size_t room)
 {
     size_t size;
@@ -32,7 +32,7 @@ int ckpt_opts_take_since(void *own, size_t room, size_t first, const void *their
     memset(own, 0, room);
     if (!theirs)
         return CKPT_OK;
-    // detects a member that was never set, before the size is used
+    // refuse an absurd size, because a caller may have left the member uninitialised
     if (size < sizeof size || size > room + 4096)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: its size cannot be %zu: set it to sizeof, or to 0",
                          what, size);

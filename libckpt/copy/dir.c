@@ -467,7 +467,7 @@ bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
              (ckpt_team_any() && f->size == (uint64_t)st->st_size &&
               f->mtime_s == st->st_mtim.tv_sec && f->mtime_ns == st->st_mtim.tv_nsec)))
             return true;
-        // Maps made by hand have no identity.
+        // Maps that a program builds in memory have no inode numbers: compare by path.
         if (f->ino == 0 && f->path && stat(f->path, &in) == 0 && in.st_ino == st->st_ino &&
             in.st_dev == st->st_dev)
             return true;

@@ -192,7 +192,7 @@ static int feed_take_keep(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, 
     return ckpt_spool_write(k->feed->spool, k->index, p, n, at, err);
 }
 
-/* Decoded bytes are only summed. */
+/* Callback for decoded bytes: only update the CRC. */
 static int feed_take_crc(void *ctx, const uint8_t *p, uint64_t n, uint64_t at, ckpt_err *err)
 {
     uint32_t *crc = ctx;

@@ -293,7 +293,7 @@ uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file)
 
 /* ---- files that several processes write ---- */
 
-/* Collect the segments of such files for the processes that seal them. */
+/* Collect segments of files that several processes write, for the process that seals each file. */
 static int fin_part(ckpt_finish *f, ckpt_segments *parts, ckpt_err *err)
 {
     int rc = CKPT_OK;

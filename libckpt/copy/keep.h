@@ -11,7 +11,7 @@
 
 /* The result for one file of the target. */
 typedef struct ckpt_kept {
-    bool listed; /* in the journal, with its present size */
+    bool listed; /* the journal lists it with the size that it has now */
     bool kept;   /* listed, and the disk has the same bytes */
     uint32_t crc;
 } ckpt_kept;

@@ -14,7 +14,7 @@
 typedef struct nr_walk {
     ckpt_near *near;
     uint64_t item; /* bytes of one element */
-    double weight; /* of each byte: less than 1 if only a part of the visited bytes is read */
+    double weight; /* part of each visited byte that counts; below 1 inside nested sources */
     unsigned depth;
 } nr_walk;
 

@@ -23,7 +23,7 @@ enum {
 struct ckpt_reader {
     const ckpt_map *map;
     ckpt_feed feed;
-    ckpt_values values; /* copies are not compared */
+    ckpt_values values; /* set to compare no copies */
     uint8_t *block;     /* values in the tensor's own dtype, before conversion */
     uint8_t *checked;   /* per source: its CRC is correct */
     bool trusts;        /* no CRC is checked */
@@ -194,7 +194,7 @@ typedef struct reader_slice {
     const ckpt_tensor *t;
     const ckpt_slice *part;       /* per axis */
     int64_t stride[CKPT_MAX_DIM]; /* bytes in the buffer between elements along an axis */
-    ckpt_slice row;               /* of `axis`; all axes after it are whole */
+    ckpt_slice row;               /* slice of axis number `axis`; later axes are read whole */
     uint32_t axis;
     uint32_t dense; /* the elements of this axis and those after it are contiguous ... */
     uint64_t piece; /* ... and have so many bytes */

@@ -357,7 +357,7 @@ static void set_out(set_work *w, set_old *o)
     set_add(w, CKPT_MOVE_OUT, "", o->name, o->saved);
 }
 
-/* Give file i its name; without_old: its old owner is gone by then. */
+/* Give file i its name. without_old: by then, the file with this name is removed. */
 static void set_put(set_work *w, size_t i, bool without_old)
 {
     const char *name = w->to->files.at[i].path;

@@ -40,9 +40,9 @@ typedef struct pour_state {
     const uint32_t *source;
     size_t n_sources, summed;
     uint32_t crc;
-    /* of the map's file: earlier literals are in the windows already, or have left */
+    /* number of the file's literals that are already copied into windows */
     size_t n_literals;
-    ckpt_literals late; /* those that were inserted late, ascending */
+    ckpt_literals late; /* literals that were added afterwards, ascending */
     size_t first_late;
 } pour_state;
 

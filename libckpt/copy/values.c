@@ -28,7 +28,7 @@ typedef struct vs_inputs {
     ckpt_values *v;
     uint8_t *scratch, *kept;
     uint64_t n_scratch, n_kept;
-    const void *owner; /* the owner of the kept bytes */
+    const void *owner; /* the operation that made the kept bytes */
 } vs_inputs;
 
 /* Buffers are allocated at first use, because most runs do not need them. */
@@ -385,7 +385,7 @@ static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
 
     if (rc == CKPT_OK)
         rc = m->make(m, &in->in, to, part->count, part->start, err);
-    // Its kept data may be incomplete.
+    // A failed operation may leave incomplete data: do not use them again.
     if (rc != CKPT_OK && in)
         in->owner = NULL;
     return rc;

@@ -73,7 +73,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
         return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
                          t->name);
     if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
-        return CKPT_OK; // endless zeros; another process checks its own source
+        return CKPT_OK; // zeros have no end; another process checks the bytes that it has
     }
     if (use.end > s->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT,

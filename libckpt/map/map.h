@@ -81,7 +81,7 @@ struct ckpt_make {
     int (*make)(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                 ckpt_err *err);
     void (*release)(ckpt_make *m);
-    uint8_t state; /* of prepare; the reader of the map sets it, 0 at first */
+    uint8_t state; /* whether prepare was called: 0 at first; only the map's reader changes it */
 };
 
 typedef enum ckpt_coding { CKPT_RAW, CKPT_DEFLATE } ckpt_coding;

@@ -29,7 +29,7 @@ typedef struct who_walk {
     ckpt_arena *arena;
     ckpt_err *err;
     who_values marked;
-    bool inside; /* below a model, where only optimizers count */
+    bool inside; /* the walk is inside a model's dict, where it looks only for optimizers */
 } who_walk;
 
 /* ---- wrappers ---- */
@@ -169,7 +169,7 @@ static int who_by_key(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Part `at` is a model whose dict holds more: from now on its tensors alone. */
+/* Part `at` is a model whose dict also holds an optimizer: reduce it to the model's own tensors. */
 static int who_direct(who_walk *w, size_t at)
 {
     ckpt_whole_part *part = &w->out->part.at[at];
@@ -192,7 +192,10 @@ static int who_direct(who_walk *w, size_t at)
     return CKPT_OK;
 }
 
-/* A model, and the optimizers that programs put into its dict: {**weights, "optimizer": ...}. */
+/*
+ * Add a model, and the optimizers inside its dict: some programs save {**weights, "optimizer":
+ * ...}.
+ */
 static int who_model(who_walk *w, ckpt_value *v, const char *path, unsigned depth, uint64_t n)
 {
     size_t at = w->out->part.n;
@@ -255,7 +258,7 @@ static int who_by_tail(const void *pa, const void *pb)
     return strcmp(((const who_name *)pa)->tail, ((const who_name *)pb)->tail);
 }
 
-/* Bytes of the prefix of all names, in whole words: "module.", of averaged models. */
+/* Length of the prefix that all names share, in whole words: "module." of averaged models. */
 static size_t who_shared(const who_names *names)
 {
     size_t n = 0;
@@ -281,7 +284,7 @@ static void who_names_free(who_names *names)
     ckpt_free(names->at);
 }
 
-/* The weights of a model, sorted by name; counters beside them are not compared. */
+/* List a model's weights, sorted by name, without counters, which copies may lack. */
 static bool who_names_of(who_names *out, const ckpt_value *model)
 {
     ckpt_dict map = ckpt_value_map(model);
@@ -428,8 +431,8 @@ static bool who_is_usual(const char *path)
 }
 
 /*
- * The only model, the only one under a usual key, or the only one with all parameters of the
- * optimizer.
+ * Choose the only model, else the only one under a usual key, else the only one with as many
+ * parameters as the optimizers.
  */
 static size_t who_one(const ckpt_whole *w)
 {

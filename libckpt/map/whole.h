@@ -66,8 +66,8 @@ const char *ckpt_whole_text(const ckpt_whole *whole, ckpt_arena *arena);
 const char *ckpt_whole_kind_text(ckpt_whole_kind kind);
 
 /*
- * Where the name of a part's own tensor begins in the name that the whole file gives it; SIZE_MAX:
- * the tensor is not of the part, or the part is the whole file.
+ * Offset in a tensor's full name at which its name inside the part begins; SIZE_MAX: the tensor is
+ * not in the part, or the part is the whole file.
  */
 size_t ckpt_whole_below(const ckpt_whole_part *part, const char *name);
 

@@ -232,7 +232,7 @@ static int ap_rename(ap_state *s)
         return ckpt_fail_memory(s->err);
     moved->name = name;
     if (s->in->rule->plus != 0 && s->in->n_moment == 0 && rc == CKPT_OK)
-        rc = ckpt_rm_plus(moved, s->in, s->err); // moments need no constant
+        rc = ckpt_rm_plus(moved, s->in, s->err); // not for moments: a constant does not change them
     return rc == CKPT_OK ? ap_push(s, moved) : rc;
 }
 

@@ -186,7 +186,7 @@ static const ckpt_rm_atom *ax_alone(const ckpt_rm_term *t, const ckpt_rm_term *o
 {
     for (uint32_t i = 0; i < t->n_atoms; i++) {
         const ckpt_rm_atom *a = &t->atom[i];
-        bool met = a->n_parts == 0; // an axis of one element, or the rest
+        bool met = a->n_parts == 0; // an axis of one element and `...` need no counterpart
 
         for (uint32_t k = 0; !met && k < a->n_parts; k++)
             met = ax_in_axes(other, a->part[k]) || ckpt_rm_captures(other, a->part[k]);
@@ -214,7 +214,7 @@ static int ax_check_captures(const ckpt_remap *r, const ckpt_rm_rule *rule, cons
             ckpt_rm_captures(other, p->name) ||
             (p->kind == CKPT_RM_NUMBER && ax_in_axes(other, p->name)))
             continue;
-        // a star may be dropped from left to right
+        // the replacement may leave out a '*' of the pattern
         if (star && t == &rule->term[0].at[0])
             continue;
         if (star)

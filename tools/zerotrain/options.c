@@ -373,7 +373,7 @@ static bool told_keep(told *t, const cli_line *line)
     return ok;
 }
 
-/* Files that are written are none of those that are read: --force is of older outputs. */
+/* Refuse to write a file that the run reads, even with --force, which is for older outputs only. */
 static int told_apart(const told *t, ckpt_err *err)
 {
     const char *const to[] = {t->metrics, t->plot, t->run.predictions, t->run.save_weights};

@@ -337,7 +337,7 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
         if (own && !group->fields && !group->entry) {
             group->fields = own->fields;
             group->entry = own->entry;
-            group->ranked = own->ranked; // of other partitions: group->cut stays 0
+            group->ranked = own->ranked; // valid for other partitions only, so group->cut stays 0
             group->stored = own->stored;
         }
         if (own && !parts && own->n_lanes > group->n_lanes)
@@ -383,7 +383,7 @@ static int dsj_state(dsj *j)
         to->joined = j->grid->dir->n_mp > 1;
         memset(&to->param, 0, sizeof to->param);
         memset(&to->group, 0, sizeof to->group);
-        to->own = NULL; // indexed in rank 0's order
+        to->own = NULL; // dropped: it is indexed by rank 0's parameters
     }
     for (size_t g = 0; rc == CKPT_OK && g < most; g++)
         rc = dsj_group(j, to, g, seen);

@@ -26,8 +26,8 @@ typedef struct ckpt_ds_bnb {
 ckpt_ds_bnb ckpt_ds_bnb_look(const ckpt_value *state);
 
 /*
- * The map's name of moment i: "exp_avg" and "exp_avg_sq" of two, "state1" of one, of which nothing
- * says whether it is a mean or a mean of squares.
+ * The map's name of moment i: of two moments "exp_avg" or "exp_avg_sq". A single moment is
+ * "state1", because the file does not show whether it is a mean or a mean of squares.
  */
 const char *ckpt_ds_bnb_name(const ckpt_ds_bnb *b, uint32_t i);
 
@@ -42,7 +42,7 @@ int ckpt_ds_bnb_flat(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, u
 /* The state with the moments under their names in the map, in its arena; NULL: no memory. */
 ckpt_value *ckpt_ds_bnb_entry(const ckpt_ds_job *job, const ckpt_ds_bnb *b, ckpt_value *state);
 
-/* Say in the map's facts that the run keeps such moments, if rank 0 does. */
+/* Add a fact to the map if rank 0 has 8-bit moments. */
 int ckpt_ds_bnb_fact(const ckpt_ds_job *job, const ckpt_ds_head *head,
                      const ckpt_ds_layout *layout);
 

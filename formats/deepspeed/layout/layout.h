@@ -95,8 +95,10 @@ int ckpt_ds_params_read(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_inde
 ckpt_value *ckpt_ds_optim_entry(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                                 const ckpt_value *optim, size_t group);
 
-/* The step count of a flat group, by the release's place for it; *own: it is in the group's
- * state. */
+/*
+ * The step count of a flat group, whose place depends on the release; *own: it is in the group's
+ * state.
+ */
 const ckpt_value *ckpt_ds_optim_step(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                                      const ckpt_value *optim, size_t group, bool *own);
 
@@ -122,14 +124,17 @@ typedef struct ckpt_ds_pair {
     const ckpt_value *first, *own; /* rank 0's, and the rank's own */
 } ckpt_ds_pair;
 
-/* Note a rank's value that is not rank 0's.  Without the optimizer nothing is noted. */
+/* Record a rank's value that differs from rank 0's, if the optimizer is read. */
 int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
                         const ckpt_ds_pair *p);
 
-/* The same of a value that differs between the sub-groups of a rank. */
+/* Record a value that differs between the sub-groups of one rank. */
 int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_pair *p);
 
-/* Give the groups of a state, which has all its parameters, what was noted; and say it. */
+/*
+ * Move the recorded values to the groups of a state, whose parameters are complete, and report
+ * them.
+ */
 int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_state *state);
 
 /* ---- value.c ---- */

@@ -35,8 +35,8 @@ static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout
 {
     ckpt_ds_group *g = &layout->group.at[index];
     uint64_t have = layout->column.at[0].at[g->part].n;
-    // For experts n_parts is the ranks of a lane; legacy stage 1 has no other alignment than its
-    // intervals.
+    // The alignment depends on the ranks of a group: for experts, the ranks of a lane. Legacy stage
+    // 1 aligns only to its intervals.
     uint64_t align[2] = {ckpt_zero_flat_align(g->n_parts, false),
                          ckpt_zero_flat_align(g->n_parts, true)};
 

@@ -106,7 +106,9 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
                          : rc;
 }
 
-/* The moments of a part that bitsandbytes saved in 8 bits: codes and scales of each; *done: it did.
+/*
+ * If bitsandbytes saved a part's moments in 8 bits, add a column of codes and one of scales for
+ * each moment; *done: added.
  */
 static int dwl_stored(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                       ckpt_dsw_part *p, bool *done)

@@ -115,7 +115,7 @@ static ckpt_value *dwo_restart(ckpt_dsw_file *f, const ckpt_value *old)
     return ckpt_tt_copy(&f->t, old);
 }
 
-/* The column of a name, or 0; of 8-bit moments that of their codes. */
+/* Index of the column with this name (8-bit moments: that of their codes); 0: there is none. */
 static size_t dwo_column_of(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, const char *name)
 {
     for (size_t c = 1; c < p->n_columns; c++) {
@@ -132,8 +132,9 @@ static size_t dwo_column(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p,
 }
 
 /*
- * A tensor of bitsandbytes' state: this rank's slice of codes or scales, or the table, which is the
- * same on all ranks.  NULL without a failure: moments of 32 bits have neither scales nor table.
+ * Make one tensor of bitsandbytes' state: this rank's slice of codes or scales, or the code table,
+ * which is the same on all ranks. NULL without a failure: 32-bit moments have no scales and no
+ * table.
  */
 static ckpt_value *dwo_stored_tensor(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                                      const ckpt_ds_bnb *b, const ckpt_pair *e)
@@ -152,7 +153,10 @@ static ckpt_value *dwo_stored_tensor(ckpt_dsw_file *f, const ckpt_dsw_part *p, u
     return NULL;
 }
 
-/* The state of a part as bitsandbytes keeps it, or the dict in it that has its tensors (from). */
+/*
+ * Make a part's state in bitsandbytes' form. `from` is the group's saved state, or the dict inside
+ * it that holds the tensors.
+ */
 static ckpt_value *dwo_stored(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t index,
                               const ckpt_ds_bnb *b, const ckpt_value *from)
 {
@@ -171,7 +175,10 @@ static ckpt_value *dwo_stored(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t
     return dict;
 }
 
-/* The value of this rank, if ranks have their own, else the group's; NULL: the rank has none. */
+/*
+ * This rank's value of an entry if values differ by rank, else the group's; NULL: the rank lacks
+ * the entry.
+ */
 static const ckpt_value *dwo_of_rank(const ckpt_dsw_file *f, const ckpt_group *g,
                                      const ckpt_pair *e, bool in_entry)
 {

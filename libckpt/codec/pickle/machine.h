@@ -24,7 +24,7 @@ typedef struct ckpt_pk_machine {
      * NULL:
      */
     uint8_t *recalled; /* one bit for each memo slot: some opcode reads it */
-    const void *kept;  /* top of the arena when the last value was made that must stay */
+    const void *kept;  /* the arena's top when the last value to keep was made */
     size_t n_kept;     /* number of names and storages at that time */
 } ckpt_pk_machine;
 

@@ -487,7 +487,7 @@ static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64
     const uint8_t *h;
     int rc, pass;
 
-    for (pass = 0; pass < 2; pass++) { // first without, then with the extra field
+    for (pass = 0; pass < 2; pass++) { // first fixed part and name, then also the extra field
         uint64_t before = need;
 
         if (!ckpt_within(r->header_at, need, end))
