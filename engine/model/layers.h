@@ -198,10 +198,11 @@ bool zt_wants_backward(const zt_model *m, const zt_layer *l);
 /*
  * Forward of a linear map with its adapter.
  *
- * x       [rows, in], dense;  y  [rows, out] with ldy (0: dense)
+ * x       input [rows, in], dense
+ * y       output [rows, out] with ldy (0: dense)
  * pre     with act: output for act's input
- * low     adapter: [rows, rank], kept for the backward pass;  spare: scratch of zt_map_spare()
- *         bytes
+ * low     adapter: [rows, rank], kept for the backward pass
+ * spare   scratch of zt_map_spare() bytes
  */
 typedef struct zt_map_fw {
     uint64_t ldx, ldy; /* ldx only without an adapter */

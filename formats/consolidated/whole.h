@@ -10,10 +10,10 @@
 /*
  * Compare the tensors of a map with the size of the whole model, to find missing ranks.
  *
- * map   tensors of n ranks; with several ranks under "mp_rank_RR/" list  the folder; its
- * params.json is used if present Errors  CKPT_EMISSING: ranks, layers or rows are missing;
- * CKPT_EMISMATCH: params.json belongs to
- *         another model; the map records both as findings if it collects them
+ * map     tensors of n ranks; with several ranks under "mp_rank_RR/"
+ * list    the folder; its params.json is used if present
+ * Errors  CKPT_EMISSING: ranks, layers or rows are missing; CKPT_EMISMATCH: params.json belongs to
+ *         another model.  If the map collects findings, both become findings
  */
 int ckpt_con_whole(ckpt_map *map, const ckpt_listing *list, uint32_t n, ckpt_err *err);
 

@@ -85,8 +85,8 @@ typedef struct ckpt_dcp_metadata {
 /*
  * Append the content of a .metadata to *out; a zeroed struct is empty.
  *
- * prefix   of its folder below `folder`: "" or "optimizer_0/" Errors   those of the pickle reader;
- * CKPT_EFORMAT: a part is missing or of another kind;
+ * prefix   path of its folder below `folder`: "" or "optimizer_0/"
+ * Errors   those of the pickle reader; CKPT_EFORMAT: a part is missing or of another kind;
  *          CKPT_EMISMATCH: a chunk has no entry, or lies outside its tensor; CKPT_EUNSAFE: a data
  *          file's name leaves the folder.  *out must be freed after an error too
  */
@@ -151,9 +151,10 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder);
  * Go from the user's path to the folder of one checkpoint: itself, or the newest finished one of a
  * run.
  *
- * kind    recognises such checkpoints asked   the tag, or NULL list    becomes the checkpoint's,
- * and map->path its folder Errors  CKPT_EMISSING: no run, no finished checkpoint, or not the tag;
- * CKPT_EUNSAFE: the tag is a
+ * kind    the layout that recognises such checkpoints
+ * asked   the tag, or NULL
+ * list    in: the user's folder; out: the checkpoint's, which is also map->path
+ * Errors  CKPT_EMISSING: no run, no finished checkpoint, or no such tag; CKPT_EUNSAFE: the tag is a
  *         path
  */
 int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,
@@ -203,9 +204,9 @@ int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const struct ck
  * Begin an FSDP output: refuse a source that cannot be written, report dropped values, set the
  * folder's name and the claim.
  *
- * job     job->state is set; NULL if only weights are written ranks   set: the target's, or the
- * source's Errors  CKPT_EUSAGE: an option that only DeepSpeed has; CKPT_EUNSUPPORTED: several
- * model-parallel
+ * job     job->state is set; NULL if only weights are written
+ * ranks   out: the number of ranks, from the target or else the source
+ * Errors  CKPT_EUSAGE: an option that only DeepSpeed has; CKPT_EUNSUPPORTED: several model-parallel
  *         ranks
  */
 int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
@@ -216,7 +217,8 @@ enum { CKPT_DCP_RANKS = 65536 }; /* largest number of output ranks */
  * Compute a rank's rows of a tensor under FSDP2 (torch.chunk): ceil(rows / ranks) per rank, so that
  * the last ranks may have fewer rows or none.
  *
- * start   set: the first row; `rows` if the rank has none Returns the number of rows
+ * start    out: the first row; `rows` if the rank has none
+ * Returns  the number of rows
  */
 uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start);
 
@@ -243,7 +245,8 @@ typedef struct ckpt_dcp_role {
 /*
  * Decide the role of each item.
  *
- * out     room for m->item.n Errors  CKPT_ELIMIT
+ * out     room for m->item.n roles
+ * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
                    ckpt_err *err);
@@ -272,7 +275,8 @@ ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t);
 /*
  * Build the tree of values from the items' paths.
  *
- * leaf    the value of each item; NULL: left out Errors  CKPT_ELIMIT
+ * leaf    the value of each item; NULL: leave the item out
+ * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
                   ckpt_arena *arena, ckpt_err *err);
@@ -284,8 +288,8 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
  * come from the tensors "step/<parameter>".  If there is no state, or it cannot be expressed,
  * map->no_state gives the reason.
  *
- * in_order  the map's tensors have the order of the model's dict Errors    CKPT_EFORMAT: settings
- * of another kind than torch's; CKPT_EMISMATCH: step counts differ
+ * in_order  the map's tensors have the order of the model's dict
+ * Errors    CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: step counts differ
  *           within one group; errors of reading the counts
  */
 int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err);
@@ -315,7 +319,8 @@ bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p);
  * Add "deepspeed" to the DICT of values beside model and optimizer, with the run's values that FSDP
  * cannot store.  Does nothing for runs of other frameworks.
  *
- * from    the map that has the state Errors  CKPT_ELIMIT; those of reading the step counts
+ * from    the map that has the state
+ * Errors  CKPT_ELIMIT; those of reading the step counts
  */
 int ckpt_dcp_keep(ckpt_value *values, ckpt_arena *arena, const ckpt_map *from,
                   const ckpt_state *state, ckpt_err *err);
@@ -326,10 +331,10 @@ bool ckpt_dcp_is_kept(const ckpt_pair *p);
 /*
  * Restore the state of the DeepSpeed run whose values the map keeps, if there are any.
  *
- * root   the state's model, a DICT; kept members are added to it steps  the optimizer's step count;
- * if the kept values are of another step, they are dropped with a
- *        warning
- * Errors CKPT_ELIMIT
+ * root    the state's model, a DICT; kept members are added to it
+ * steps   the optimizer's step count; if the kept values are of another step, they are dropped with
+ *         a warning
+ * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
                        ckpt_err *err);
@@ -343,8 +348,8 @@ int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64
  *
  * orphans    parameters that have moments but are not in the map; `file` is the number of the group
  *            that trains one, + 1, or 0; NULL: none
- * optimizer  the dict whose "state" has values by parameter name, or NULL Errors     those of
- * reading values; no_state is set if parameters of one group differ
+ * optimizer  the dict whose "state" has values by parameter name, or NULL
+ * Errors     those of reading values.  If parameters of one group differ, no_state is set
  */
 int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
                      const ckpt_value *optimizer, ckpt_err *err);
@@ -398,8 +403,8 @@ int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 /*
  * Read the object of an entry; its storages become sources of the map.
  *
- * io      the data file, file number `file` of the map Errors  those of torch archives;
- * CKPT_EFORMAT: the entry is not inside the file
+ * io      the data file, file number `file` of the map
+ * Errors  those of torch archives; CKPT_EFORMAT: the entry is not inside the file
  */
 int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
                     const ckpt_dcp_place *place, ckpt_err *err);
@@ -418,8 +423,8 @@ typedef struct ckpt_dcp_inner {
  * Find the storage with a chunk's bytes inside its entry's archive (ckpt_map.settle).  torch.save
  * keeps a transposed tensor dense but not row-major; for such a chunk the extent's strides are set.
  *
- * source  at and n_stored are the entry's, and become the storage's; `inner` becomes NULL Errors
- * those of torch archives; CKPT_EMISMATCH: the archive does not hold the chunk
+ * source  in: at and n_stored are the entry's; out: they are the storage's, and `inner` is NULL
+ * Errors  those of torch archives; CKPT_EMISMATCH: the archive does not hold the chunk
  */
 int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err);
 

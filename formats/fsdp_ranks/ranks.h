@@ -46,8 +46,10 @@ extern const ckpt_run_layout ckpt_ranks_skyrl, ckpt_ranks_verl;
 /*
  * Go from the user's path to the folder of one model's files.
  *
- * list    becomes that folder's, and map->path its path asked   a tag, or NULL Errors
- * CKPT_EMISSING: no run, no such step, or several models in it; CKPT_EFORMAT: the tracker
+ * list    in: the user's folder; out: the model's, which is also map->path
+ * asked   a tag, or NULL
+ * Errors  CKPT_EMISSING: no run, no such step, or several models in it; CKPT_EFORMAT: a malformed
+ *         tracker
  */
 int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckpt_err *err);
 
@@ -97,10 +99,10 @@ bool ckpt_ranks_is_part(const ckpt_value *v);
 /*
  * Read a tensor of a rank's file.
  *
- * out     zeroed; the caller frees its boxes (ckpt_vec_free), after a failure too Errors
- * CKPT_EFORMAT: the description is incomplete; CKPT_EMISMATCH: it belongs to another rank, or
- *         the local tensor has another shape; CKPT_EUNSUPPORTED: a placement other than shards and
- *         copies
+ * out     in: zeroed; the caller frees its boxes (ckpt_vec_free), after a failure too
+ * Errors  CKPT_EFORMAT: the description is incomplete; CKPT_EMISMATCH: it belongs to another rank,
+ *         or the local tensor has another shape; CKPT_EUNSUPPORTED: a placement other than shards
+ *         and copies
  * Source  torch.distributed.tensor of 2.2 to 2.15: _dtensor_spec.py, placement_types.py
  */
 int ckpt_ranks_part_read(ckpt_ranks_part *out, const ckpt_value *v, const ckpt_ranks_where *where,
@@ -172,7 +174,8 @@ typedef struct ckpt_ranks_name {
 /*
  * Make a tensor of the map from an item; boxes of several ranks become its twins.
  *
- * out     NULL: not needed Errors  those of ckpt_map_add
+ * out     NULL: not needed
+ * Errors  those of ckpt_map_add
  */
 int ckpt_ranks_emit(ckpt_tensor **out, ckpt_map *map, ckpt_ranks_item *item,
                     const ckpt_ranks_name *as, ckpt_err *err);
@@ -186,7 +189,8 @@ bool ckpt_ranks_same(const ckpt_ranks_item *a, const ckpt_ranks_item *b);
  * Make an item of elements first..first+n-1 of a flat parameter: plain tensors with one axis,
  * concatenated in rank order.
  *
- * group   number of ranks with one copy; the others repeat it Errors  CKPT_ELIMIT
+ * group   number of ranks with one copy; the others repeat it
+ * Errors  CKPT_ELIMIT
  */
 int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_arena *arena,
                     uint64_t first, uint64_t n, uint32_t group, ckpt_err *err);
@@ -279,7 +283,8 @@ typedef int ckpt_ranks_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt
 /*
  * Read a file of a rank.  The first rank's object stays in the map; others are freed after `take`.
  *
- * name    in the folder Errors  those of torch archives, and of take
+ * name    name of the file in the folder
+ * Errors  those of torch archives, and of take
  */
 int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
                     ckpt_ranks_take *take);

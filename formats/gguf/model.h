@@ -22,8 +22,8 @@ int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
 /*
  * Set each tensor's dtype by the target's mixture or dtype.
  *
- * number  set: its general.file_type Errors  CKPT_EUSAGE: unknown mixture; CKPT_EUNSUPPORTED: the
- * source is quantized already, or the
+ * number  out: the model's general.file_type
+ * Errors  CKPT_EUSAGE: unknown mixture; CKPT_EUNSUPPORTED: the source is quantized already, or the
  *         mixture needs an importance matrix
  */
 int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, uint64_t *number,

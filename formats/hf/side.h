@@ -20,8 +20,9 @@ int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint6
 /*
  * Add the files beside the source to a target map.
  *
- * dtype    new dtype of config.json, as torch spells it; NULL: unchanged adapter  the output is an
- * adapter and keeps its adapter_config.json Errors   CKPT_EIO, CKPT_ELIMIT
+ * dtype    new dtype of config.json, as torch spells it; NULL: unchanged
+ * adapter  the output is an adapter and keeps its adapter_config.json
+ * Errors   CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err);

@@ -11,8 +11,9 @@
  * Compare layers and embedding with config.json, because a shard of a split model or one rank's
  * slice may have the file name of a whole model.
  *
- * config  of the folder name    of the weight file or index, for messages Errors  CKPT_EMISSING,
- * recorded as a finding if the map collects them
+ * config  the folder's config.json
+ * name    name of the weight file or index, for messages
+ * Errors  CKPT_EMISSING, recorded as a finding if the map collects them
  */
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 

@@ -77,8 +77,8 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid);
  * Join one kind of tensors.  Slices become whole tensors of the map; tensors that several ranks
  * hold whole become twins, which must be equal.
  *
- * kind     NULL: the weights; else "<kind>/<name>" Errors   CKPT_EMISMATCH: shapes do not fit;
- * CKPT_EUNSUPPORTED: no rule for a name
+ * kind    NULL: the weights; else "<kind>/<name>"
+ * Errors  CKPT_EMISMATCH: shapes do not fit; CKPT_EUNSUPPORTED: no rule for a name
  */
 int ckpt_meg_join(ckpt_meg_job *job, ckpt_meg_grid *grid, const char *kind);
 

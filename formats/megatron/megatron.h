@@ -67,9 +67,9 @@ bool ckpt_meg_text(char out[CKPT_RUN_NAME], const char *folder);
 /*
  * Go to the folder of one iteration: by the tag, by the tracker file, or the given one.
  *
- * list    in: the user's folder; out: the iteration's Errors  CKPT_EMISSING: no folder of that
- * name, or neither tag nor tracker; CKPT_EFORMAT: the tracker
- *         does not name an iteration; CKPT_EUNSAFE: it names another place
+ * list    in: the user's folder; out: the iteration's
+ * Errors  CKPT_EMISSING: no folder of that name, or neither tag nor tracker; CKPT_EFORMAT: the
+ *         tracker does not name an iteration; CKPT_EUNSAFE: it names another place
  */
 int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
@@ -93,8 +93,9 @@ uint32_t ckpt_meg_stacked(const char *name);
 /*
  * Find the rule for joining a parameter's slices; axes are those of one layer.
  *
- * map     has the parameter and its neighbours, stacked or not, whole or slices of one rank lead
- * axes that stacking adds before the parameter's own Returns false: no rule for the name
+ * map      has the parameter and its neighbours, stacked or not, whole or slices of one rank
+ * lead     number of axes that stacking adds before the parameter's own
+ * Returns  false: no rule for the name
  */
 bool ckpt_meg_rule(ckpt_slice_rule *out, const ckpt_map *map, const char *name, uint32_t lead);
 
@@ -112,8 +113,8 @@ CKPT_VEC(ckpt_meg_parts, ckpt_meg_part);
  * Join slices and stack layers: adds "<kind>/<weight>" to the map for every weight with parts.  If
  * the slices are whole on every rank, they become twins of the first.
  *
- * parts   in any order; sorted Errors  CKPT_EMISMATCH: some are missing, or do not fit; those of
- * ckpt_slices_join
+ * parts   in: any order; out: sorted
+ * Errors  CKPT_EMISMATCH: some parts are missing, or do not fit; those of ckpt_slices_join
  */
 int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint32_t tp,
                    ckpt_err *err);
@@ -137,8 +138,9 @@ CKPT_VEC(ckpt_meg_params, ckpt_meg_param);
 /*
  * Compute the place of each parameter: bucket and at.
  *
- * param    n parameters in the order of named_parameters() size     elements of each of n_buckets
- * buckets, up to the end of the last parameter Returns  false: they do not fill the buckets exactly
+ * param    n parameters in the order of named_parameters()
+ * size     elements of each of n_buckets buckets, up to the end of the last parameter
+ * Returns  false: the parameters do not fill the buckets exactly
  * Source   megatron/core/distributed/param_and_grad_buffer.py of Megatron-Core 0.16.  It closes
  *          buckets at a size that is not saved, so that the bucket sizes are used instead.  Checked
  *          against the layouts that the fixtures recorded (tests/golden/megatron.py)
@@ -187,8 +189,8 @@ CKPT_VEC(ckpt_meg_groups, ckpt_meg_group);
 /*
  * Append the groups of a list.
  *
- * step    the optimizer's common step count, for groups without their own; NULL: none Errors
- * CKPT_EFORMAT: not a list of dicts
+ * step    the optimizer's common step count, for groups without their own; NULL: none
+ * Errors  CKPT_EFORMAT: not a list of dicts
  */
 int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckpt_value *list,
                         const double *step);

@@ -39,7 +39,8 @@ typedef struct ckpt_npy {
 /*
  * Compute the header's size in bytes from the first n <= CKPT_NPY_LEAD bytes of the file.
  *
- * name    for messages Errors  CKPT_EFORMAT: not an array, or an unknown version; CKPT_ELIMIT
+ * name    name of the file, for messages
+ * Errors  CKPT_EFORMAT: not an array, or an unknown version; CKPT_ELIMIT
  */
 int ckpt_npy_length(uint64_t *out, const uint8_t *head, size_t n, const char *name, ckpt_err *err);
 

@@ -40,9 +40,9 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name);
  * Convert a tensor's name in training to its name in an adapter's file, without the adapter's name
  * ("lora_A.default.weight", "modules_to_save.default.weight").
  *
- * out      room for the length of name adapter  set to the adapter's name inside `name`, of length
- * *n; 0: the tensor belongs to no
- *          adapter, and out is a copy of name
+ * out      room for the length of name
+ * adapter  out: the adapter's name inside `name`, of length *n; if *n is 0, the tensor belongs to
+ *          no adapter, and out is a copy of name
  */
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n);
 

@@ -20,8 +20,8 @@ int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value
 /*
  * Read one parameter's affine map: {logical_shape, ranks: {rank: {shard_shape, pieces}}}.
  *
- * pattern  for messages Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: a piece with a scale, because it
- * would apply to weights
+ * pattern  the parameter's pattern, for messages
+ * Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: a piece with a scale, because it would apply to weights
  *          but not to their moments; CKPT_ELIMIT
  */
 int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_value *v,

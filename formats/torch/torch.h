@@ -22,8 +22,9 @@ extern const ckpt_format ckpt_format_torch_legacy;
 /*
  * Add the tensors of a tree to the map with their extents; tied ones refer to the first.
  *
- * root   the tree; its storages are bound to sources of the map swap   the file has the other byte
- * order: set each source's unit of reversal Errors CKPT_EFORMAT, CKPT_ELIMIT, CKPT_EUNSUPPORTED
+ * root    the tree; its storages are bound to sources of the map
+ * swap    the file has the other byte order: set each source's unit of reversal
+ * Errors  CKPT_EFORMAT, CKPT_ELIMIT, CKPT_EUNSUPPORTED
  */
 int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckpt_err *err);
 

@@ -12,8 +12,9 @@ int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *
 
 /*
  * Compare settings of the optimizer, loss scale, schedule and configuration of a rank with rank
- * 0's. Numbers that an optimizer estimates may differ, which is noted. Errors  CKPT_EMISMATCH with
- * the rank and both values.
+ * 0's. Numbers that an optimizer estimates may differ, which is noted.
+ *
+ * Errors  CKPT_EMISMATCH with the rank and both values
  */
 int ckpt_ds_same_optim(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
