@@ -89,7 +89,7 @@ typedef struct zt_standing {
     int64_t steps;    /* updates, skipped ones included */
     int64_t made;     /* updates of this process */
     int64_t samples;  /* samples of all ranks in these updates */
-    zt_scaler scaler; /* for the next update */
+    zt_scaler scaler; /* loss scaler for the next update */
     zt_memory memory; /* of this rank */
     double seconds[ZT_T_COUNT];
     zt_traffic traffic; /* of this rank's updates, without start, saves, evaluations */

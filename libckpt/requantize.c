@@ -51,7 +51,7 @@ typedef struct rq_band {
 typedef struct rq_work {
     ckpt_map *map;
     ckpt_quantize opts;
-    uint64_t block[2];  /* 0: a whole row */
+    uint64_t block[2];  /* rows and columns of a block; 0: a whole row */
     ckpt_tensors made;  /* the new list */
     ckpt_bytes skipped; /* linear layers that stay unchanged, as JSON */
     uint64_t n_made, n_skipped;

@@ -19,7 +19,7 @@ typedef struct unw_names {
     size_t *tensor;    /* per name: its tensor's index in the map */
     const char **name; /* without torch's wrappers */
     size_t n;
-    size_t end[UNW_WORDS + 1]; /* bytes of the first k words of the common prefix */
+    size_t end[UNW_WORDS + 1]; /* length of the first k words of the common prefix */
     unsigned n_words;
     uint64_t n_inner; /* names that had a wrapper of torch */
 } unw_names;

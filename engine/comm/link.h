@@ -67,7 +67,7 @@ typedef struct zt_link {
     const zt_link_ops *ops; /* NULL: one rank, no transport */
     void *way;
     char host[256];
-    const void **pointers;                  /* [world], memory for sums */
+    const void **pointers;                  /* [world]: scratch for the pointers of a sum */
     zt_collective pending[ZT_COMM_PENDING]; /* ring of begun operations, the oldest at `first` */
     unsigned first, n_pending;
 } zt_link;

@@ -28,7 +28,7 @@ typedef struct zt_node {
     int rank, world;
     const char *host;
     const zt_mate *mate;   /* [world], by rank */
-    const void **pointers; /* [world], memory for sums */
+    const void **pointers; /* [world]: scratch for the pointers of a sum */
     zt_traffic *traffic;   /* counts the bytes between ranks */
     unsigned char *memory; /* zt_node_bytes(world), page-aligned */
     uint32_t turn;         /* operations so far */

@@ -103,14 +103,14 @@ typedef struct zt_cuda {
     int ordinal;
     unsigned multiprocessors;
     size_t max_shared; /* bytes of shared memory that a block may request */
-    size_t all_shared; /* bytes of a multiprocessor */
+    size_t all_shared; /* bytes of shared memory of a multiprocessor */
     bool deterministic;
     bool pools; /* memory comes from the driver's pool, which keeps freed blocks */
     cudaStream_t stream;
     cu_table *table;
-    void *scratch; /* of the current operation */
+    void *scratch; /* scratch memory of the current operation */
     uint64_t scratch_bytes;
-    cu_notes *notes, *host_notes; /* on the device; pinned */
+    cu_notes *notes, *host_notes; /* the struct on the device; its pinned copy on the host */
     char *slots;                  /* CU_SLOTS x CU_SLOT_BYTES, pinned */
     cudaEvent_t slot_free[CU_SLOTS];
     unsigned slot;
@@ -127,7 +127,7 @@ static inline cudaStream_t cu_stream(zt_device *d)
     return ((zt_cuda *)d)->stream;
 }
 
-/* zt_ready (arguments.h), and make the GPU current in the calling thread. */
+/* Call zt_ready (arguments.h), and make the device's GPU current in the calling thread. */
 bool cu_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation);
 
 /* True if e is cudaSuccess; otherwise mark the device as failed. */

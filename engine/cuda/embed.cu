@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(EM_THREADS)
         int32_t token = a.token[row], kind = a.kind ? a.kind[row] : 0;
         float x[CK_PACK], y[CK_PACK];
         if (!ck_in_table(token, a.vocab) || (a.type && !ck_in_table(kind, a.n_types))) {
-            notes->bad = CU_BAD_INDEX; // every thread that finds one writes the same value
+            notes->bad = CU_BAD_INDEX; // no race: all threads write the same value
             continue;
         }
         ck_read(x, (const T *)a.word + (uint64_t)token * n, at, n, wide);

@@ -11,7 +11,7 @@ typedef struct zt_inputs {
     float *targets; /* [samples, labels] */
 } zt_inputs;
 
-/* The inputs that a source has. */
+/* Flags: the kinds of input that a data file contains. */
 typedef struct zt_has {
     bool attention_mask, token_type_ids, labels, targets;
     bool label_per_token; /* labels are [samples, seq], else [samples] */

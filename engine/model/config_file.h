@@ -8,7 +8,7 @@
 
 #include "engine/model/model.h"
 
-/* The state of one reading. */
+/* State while one config.json is read. */
 typedef struct zt_config_file {
     zt_model_config *out;
     const ckpt_value *json;

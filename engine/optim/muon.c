@@ -25,7 +25,7 @@ enum { MU_STEPS = 5, MU_RESTART = 2 };
 typedef struct mu_job {
     zt_device *d;
     ckpt_dtype dt;
-    bool tall; /* stored as m by n */
+    bool tall; /* the matrix is stored as m by n */
     uint64_t n, m;
     void *x, *y;         /* n m */
     void *r, *z, *q, *t; /* n n */

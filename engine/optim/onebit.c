@@ -22,7 +22,7 @@
 struct zt_onebit {
     zt_comm *c;
     zt_device *d;
-    uint64_t n, padded, chunk; /* elements of the vector, with padding, of one rank's chunk */
+    uint64_t n, padded, chunk; /* elements: of the vector, with padding, of one rank's chunk */
     float *worker, *server;    /* errors [padded], [chunk] */
     uint8_t *out, *in;         /* signs [padded / 8] */
     float *scale;              /* [W] */

@@ -31,7 +31,7 @@ typedef enum zt_optim_type {
  */
 typedef struct zt_hyper {
     double lr, beta1, beta2, weight_decay, eps;
-    double momentum, dampening, lr_decay; /* SGD, Muon; SGD; torch's Adagrad */
+    double momentum, dampening, lr_decay; /* for SGD and Muon; SGD; torch's Adagrad */
     double min_coeff, max_coeff;          /* LAMB */
     bool bias_correction, nesterov;
     bool muon_gram; /* Muon's ns_method */

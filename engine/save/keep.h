@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep.h: declares --keep: the removal of a run's old checkpoints. */
+/* keep.h: declares the removal of a run's old checkpoints (--keep). */
 #ifndef ZT_SAVE_KEEP_H
 #define ZT_SAVE_KEEP_H
 

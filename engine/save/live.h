@@ -14,7 +14,7 @@
 
 /* Working weights of one parameter: elements first .. first + count. */
 typedef struct zt_low {
-    void *at;          /* NULL: not on this rank */
+    void *at;          /* the weights; NULL: this rank has none of them */
     zt_device *device; /* the device that has them in its memory; NULL: a copy, on the host */
     uint64_t first, count;
 } zt_low;

@@ -138,7 +138,7 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
         h->slot[i].grad = hm_room(z);
         h->slot[i].low = hm_room(z);
     }
-    int rc = zt_device_check(z->device, err); // reports a failed allocation
+    int rc = zt_device_check(z->device, err); // an allocation that failed above is reported here
 
     return rc == CKPT_OK ? hm_thread(h, err) : rc;
 }

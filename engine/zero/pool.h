@@ -20,7 +20,7 @@ typedef struct zr_span {
 typedef struct zr_pool {
     zr_span *span; /* taken spans, ascending */
     uint32_t n, room;
-    uint64_t limit, peak; /* bytes; limit UINT64_MAX: dry */
+    uint64_t limit, peak; /* bytes; limit is UINT64_MAX in a dry run */
 } zr_pool;
 
 /* A dry pool for at most `room` spans at a time; set limit to use it with memory. */

@@ -77,7 +77,7 @@ typedef struct ckpt_dcp_metadata {
     ckpt_dcp_chunks chunk;
     ckpt_dcp_files file; /* data files in the order of first use */
     size_t n_loose;      /* entries of storage_data that belong to no item */
-    const char *loose;   /* the name of the first one */
+    const char *loose;   /* name of the first such entry */
 } ckpt_dcp_metadata;
 
 #define CKPT_DCP_METADATA ".metadata"
@@ -114,7 +114,7 @@ int ckpt_dcp_describe(ckpt_bytes *out, const ckpt_dcp_metadata *from, ckpt_err *
 int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
                       ckpt_err *err);
 
-/* The driver's writer (ckpt_directory.scatter). */
+/* ckpt_directory.scatter of the format dcp (write.c). */
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
 /* ---- lanes.c ---- */
@@ -165,8 +165,8 @@ int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind
 /* The names and folders that a program expects of a DCP checkpoint. */
 typedef struct ckpt_dcp_layout {
     const char *name;      /* ckpt_target.layout */
-    const char *model;     /* the key above parameters; NULL: none, they are at the root */
-    const char *optimizer; /* the key above the optimizer's dict */
+    const char *model;     /* key of the dict of parameters; NULL: they are at the root */
+    const char *optimizer; /* key of the optimizer's dict */
     bool flat;             /* the dict's keys are "state.<parameter>.<moment>" */
     bool scheduled;        /* groups have initial_lr, as a scheduler of torch sets it */
     /* folders, "" or with a '/'; of_optimizer NULL: everything is in of_model */
@@ -229,10 +229,10 @@ ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t);
 
 typedef enum ckpt_dcp_what {
     CKPT_DCP_OTHER,  /* anything else; its name is the item's */
-    CKPT_DCP_WEIGHT, /* of the model: a parameter or a buffer */
+    CKPT_DCP_WEIGHT, /* a parameter or a buffer of the model */
     CKPT_DCP_MOMENT, /* optimizer state of one parameter: `key` of `name` */
     CKPT_DCP_FLAT,   /* state of several or of unknown parameters; its name is the item's */
-    CKPT_DCP_SETTING /* of a parameter group: `key` of group `name`, a number or a parameter */
+    CKPT_DCP_SETTING /* a group's setting: `key` of group `name`, a number or a parameter */
 } ckpt_dcp_what;
 
 typedef struct ckpt_dcp_role {

@@ -30,7 +30,7 @@
 
 enum { CKPT_RANKS_MAX = 65536 };
 
-/* The fact with the device type of the mesh. */
+/* Key of the fact that has the mesh's device type. */
 #define CKPT_RANKS_DEVICE "device"
 
 /* ---- runs.c ---- */
@@ -55,7 +55,7 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
 
 /* ---- write.c ---- */
 
-/* The driver's writer (ckpt_directory.scatter). */
+/* ckpt_directory.scatter of the format fsdp-ranks (write.c). */
 int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                        ckpt_err *err);
 
@@ -64,7 +64,7 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
 /* The file that is read. */
 typedef struct ckpt_ranks_where {
     const char *file; /* prefix of messages */
-    const char *key;  /* of the tensor, for messages */
+    const char *key;  /* name of the tensor, for messages */
     uint32_t rank, world;
 } ckpt_ranks_where;
 
@@ -77,7 +77,7 @@ typedef enum ckpt_ranks_kind {
 /* A box of the whole tensor, and the file's tensor with its elements. */
 typedef struct ckpt_ranks_box {
     uint64_t start[CKPT_MAX_DIM], count[CKPT_MAX_DIM]; /* elements */
-    const ckpt_tensor_value *local;                    /* of the shape `count` */
+    const ckpt_tensor_value *local;                    /* the rank's tensor, of shape `count` */
 } ckpt_ranks_box;
 
 CKPT_VEC(ckpt_ranks_boxes, ckpt_ranks_box);
@@ -88,7 +88,7 @@ typedef struct ckpt_ranks_part {
     ckpt_dtype dtype;
     uint32_t ndim;
     uint64_t shape[CKPT_MAX_DIM]; /* of the whole tensor */
-    uint32_t copies;              /* ranks with the same box by its description; 1: no copies */
+    uint32_t copies;              /* number of ranks that have the same box, by its description */
     ckpt_ranks_boxes box;         /* without empty boxes */
     const char *device;           /* device type of the parts: "cuda"; NULL: unknown */
 } ckpt_ranks_part;
@@ -112,7 +112,7 @@ int ckpt_ranks_part_read(ckpt_ranks_part *out, const ckpt_value *v, const ckpt_r
 
 /* A box of an item in one rank's file. */
 typedef struct ckpt_ranks_piece {
-    uint32_t rank, source; /* source: of the map */
+    uint32_t rank, source; /* rank with the piece; index of the source in the map */
     uint64_t at;           /* bytes in the source */
     uint64_t n;            /* elements */
     const ckpt_axis *axis; /* one per axis of the item */
@@ -218,7 +218,7 @@ typedef enum ckpt_ranks_form {
 
 typedef struct ckpt_ranks_numbers {
     const ckpt_ranks_set *model, *optim; /* optim: names "<kind>/<number>" */
-    const ckpt_value *groups;            /* of the first rank */
+    const ckpt_value *groups;            /* param_groups of the first rank */
     uint32_t group;                      /* number of ranks with one copy */
     ckpt_ranks_params param;             /* result, in the order of the groups */
     ckpt_ranks_form form;
@@ -266,7 +266,7 @@ bool ckpt_ranks_is_one(const ckpt_listing *list);
 /* The state of reading a checkpoint; zeroed except for the first members. */
 typedef struct ckpt_ranks_run {
     ckpt_map *map;
-    const char *path; /* of the folder; prefix of messages */
+    const char *path; /* path of the folder; prefix of messages */
     uint32_t world;   /* number of ranks with files */
     bool with_optimizer;
     ckpt_err *err;

@@ -23,7 +23,7 @@ static const struct {
 
 typedef struct gsp_found {
     ckpt_gguf_tokenizer_work *w;
-    const char *text[GSP_KINDS]; /* of the token, or NULL */
+    const char *text[GSP_KINDS]; /* text of each special token, or NULL */
     const char *cls;
     int8_t add[GSP_KINDS]; /* -1: unknown */
 } gsp_found;

@@ -19,7 +19,7 @@
 /* GS_TAIL: length of "-00001-of-00003.gguf". */
 enum { GS_TAIL = 20, GS_MOST = 99999 };
 
-/* Parse five digits, which `then` must follow. */
+/* Parse five digits that are followed by the text `then`. */
 static bool gs_digits(const char *s, const char *then, unsigned *out)
 {
     *out = 0;

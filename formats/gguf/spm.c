@@ -10,7 +10,7 @@
 
 #include "formats/gguf/model.h"
 
-/* A read position in a message. */
+/* Position of the reader in a protobuf message. */
 typedef struct spm_at {
     const uint8_t *at, *end;
 } spm_at;

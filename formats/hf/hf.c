@@ -30,7 +30,7 @@ typedef struct hf_listed {
 
 typedef struct hf_shard {
     const char *file;
-    bool broken; /* unreadable, and already reported */
+    bool broken; /* the shard could not be read, which is already reported */
 } hf_shard;
 
 CKPT_VEC(hf_shards, hf_shard);
@@ -39,7 +39,7 @@ typedef struct hf_reader {
     ckpt_map *map;
     const ckpt_listing *list;
     ckpt_err *err;
-    const char *name; /* of the chosen weight file or index */
+    const char *name; /* name of the chosen weight file or index */
     ckpt_hf_name kind;
     ckpt_arena *arena; /* for the parsed index; freed after reading */
     hf_listed *listed; /* sorted by name once shards are numbered */

@@ -90,9 +90,9 @@ static bool hfc_note(hfc_stacks *all, const char *name)
 
 /* A part of a model that has layers of its own, and the keys that count them. */
 typedef struct hfc_part {
-    const char *words[2]; /* in the prefix of its layers */
+    const char *words[2]; /* words; the prefix of its layers has one of them */
     bool exact;           /* a word is a whole word between dots */
-    const char *config;   /* the member of config.json that is its own, or NULL */
+    const char *config;   /* key of the part's own dict in config.json, or NULL */
     const char *keys[3];
     const char *text; /* for messages */
 } hfc_part;

@@ -16,9 +16,9 @@
 
 /* A tensor of one rank. */
 typedef struct ckpt_meg_slice {
-    const char *local; /* in the rank's map: "model.decoder.layers.0.mlp.linear_fc1.weight" */
-    const char *name;  /* the model's: "decoder.layers.8.mlp.linear_fc1.weight" */
-    bool expert;       /* only on this expert-parallel rank */
+    const char *local; /* name in the rank's map: "model.decoder.layers.0.mlp.linear_fc1.weight" */
+    const char *name;  /* in the whole model: "decoder.layers.8.mlp.linear_fc1.weight" */
+    bool expert;       /* the tensor is an expert's: only this expert-parallel rank has it */
     ckpt_tensor *tensor;
 } ckpt_meg_slice;
 
@@ -27,8 +27,8 @@ CKPT_VEC(ckpt_meg_slices, ckpt_meg_slice);
 /* A model-parallel rank. */
 typedef struct ckpt_meg_rank {
     uint32_t tp, pp, ep;
-    const char *name, *path; /* of its folder */
-    ckpt_map *map;           /* of its file; owned by the job's map */
+    const char *name, *path; /* name and path of the rank's folder */
+    ckpt_map *map;           /* map of the rank's file; owned by the job's map */
     const ckpt_value *root;
     bool flat;             /* the rank has a distrib_optim.pt */
     ckpt_meg_slices slice; /* the model's tensors in the order of named_parameters() */

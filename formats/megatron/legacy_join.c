@@ -65,7 +65,7 @@ static const char *mgj_renumber(ckpt_arena *arena, const char *name, const char 
 
 /* ---- one rank ---- */
 
-/* The module's part of a rank's name, and its chunk; NULL: not part of the model. */
+/* Cut a rank's name to the module's name, and get its chunk; NULL: not part of the model. */
 static const char *mgj_module(const char *name, unsigned *chunk)
 {
     size_t digits;

@@ -124,10 +124,10 @@ int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint3
 /* A parameter of a model-parallel rank, and its place in the rank's flat buffers. */
 typedef struct ckpt_meg_param {
     const char *name;
-    const ckpt_tensor *weight; /* the weight that it is a part of; NULL: unknown */
+    const ckpt_tensor *weight; /* the weight whose part it is; NULL: unknown */
     uint64_t layer;            /* of the weight */
     uint32_t ndim;
-    const uint64_t *shape; /* of this rank's slice */
+    const uint64_t *shape; /* shape of this rank's slice */
     uint64_t n;            /* elements */
     size_t bucket;
     uint64_t at; /* elements from the start of the bucket */

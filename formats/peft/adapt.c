@@ -24,12 +24,12 @@ typedef struct ad_item {
 } ad_item;
 
 typedef struct adapting {
-    ckpt_map *map;   /* of the base */
-    ckpt_map *child; /* of the adapter; owned by the base's map once adopted */
+    ckpt_map *map;   /* map of the base model */
+    ckpt_map *child; /* map of the adapter; owned by the base's map once adopted */
     ckpt_adapter opts;
     ckpt_peft_config config;
-    const char *model_type; /* of the base, or NULL */
-    bool headed;            /* the base can have an lm_head tied to its embedding */
+    const char *model_type; /* the base's, from its config.json; or NULL */
+    bool headed;            /* the base may have an lm_head tied to its embedding */
     ad_item *item;          /* sorted by module */
     size_t n_items;
     const ckpt_tensor *table; /* an embedding that this adapter changes first; or NULL */

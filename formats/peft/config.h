@@ -10,7 +10,7 @@
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_peft_config {
-    const char *path; /* of the file, for messages */
+    const char *path; /* path of the file, for messages */
     int64_t r;
     double alpha;
     bool rslora, dora, lora_bias, fan_in_fan_out;

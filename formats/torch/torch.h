@@ -34,7 +34,7 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
 /* A complete archive inside another file. */
 typedef struct ckpt_torch_range {
     ckpt_io *io;    /* of the file */
-    uint32_t file;  /* in the map's files */
+    uint32_t file;  /* index of the file in the map */
     uint64_t at, n; /* offset and length of the archive in bytes */
 } ckpt_torch_range;
 

@@ -25,7 +25,7 @@ CKPT_VEC(ckpt_torch_copies, ckpt_torch_copied);
 typedef struct ckpt_torch_tree {
     ckpt_map *to;         /* the target map; tensors get donors and extents here */
     const ckpt_map *from; /* the map of the copied trees */
-    uint32_t file;        /* of the target map */
+    uint32_t file;        /* index of the file in the target map */
     ckpt_arena *scratch;
     ckpt_torch_copies copied;
     bool drop_objects; /* copies leave out objects of unknown classes */

@@ -67,7 +67,7 @@ typedef struct ckpt_uni_param {
     ckpt_ds_param shape; /* name and group; the shape only if param_shapes gives it */
     size_t entry;        /* index in dir.entry, or SIZE_MAX */
     ckpt_tensor *t;      /* NULL until fp32.pt was read */
-    bool trained;        /* false: frozen, a tensor that only zero/ holds */
+    bool trained;        /* false: a frozen tensor that only zero/ holds, not the module */
     bool has_step;
     double step;
     ckpt_ds_scalar scalar; /* the step as bytes */

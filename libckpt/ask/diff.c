@@ -32,7 +32,7 @@ typedef struct diff_state {
     bool differs, stopped;
     uint64_t done, total; /* bytes of A to compare */
     ckpt_team *team;      /* NULL: this process is alone */
-    diff_parts parts;     /* team: of all processes, ascending by tensor */
+    diff_parts parts;     /* differences of all processes of a team, ascending by tensor */
     size_t next_part;
 } diff_state;
 

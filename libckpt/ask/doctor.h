@@ -22,16 +22,16 @@ CKPT_VEC(ckpt_doc_problems, ckpt_doc_problem);
 
 typedef struct ckpt_doc_tag {
     ckpt_tag is;
-    const char *dir;  /* its name in the run folder */
+    const char *dir;  /* name of the tag's folder in the run folder */
     const char *path; /* as opened */
     bool has_shards;
     const ckpt_run_layout *layout; /* of runs with such tags; NULL: DeepSpeed's */
-    int64_t mtime_s, mtime_ns;     /* of its newest file */
+    int64_t mtime_s, mtime_ns;     /* time of its newest file */
     size_t order;                  /* in the listing */
-    /* in its name, for runs of other programs than DeepSpeed; else -1 */
+    /* number in its name, for runs of other programs than DeepSpeed; else -1 */
     int64_t number;
     const char *moments; /* the form of an optimizer's moments, if special; or NULL */
-    bool done;           /* in runs without a pointer: its save has finished */
+    bool done;           /* for runs without a pointer: the tag's save has finished */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;
 

@@ -375,7 +375,7 @@ static int dot_examine_deep(ckpt_doc *d, ckpt_doc_tag *t, const char *path)
         return deep.rc;
     if (rc == CKPT_ECANCELED)
         return ckpt_fail(d->err, rc, "%s", local.text);
-    // a failure of this process: memory, I/O; the findings cover the rest
+    // ckpt_verify may fail without a finding (memory, I/O): record that failure
     return rc != CKPT_OK && t->is.n_problems == before ? dot_note(d, t, rc, local.text) : CKPT_OK;
 }
 

@@ -26,7 +26,7 @@ typedef struct ckpt_tree_node {
 typedef struct ckpt_tree_frame {
     const ckpt_value *v;
     uint64_t i;         /* next slot */
-    uint64_t n_printed; /* items, for the limit */
+    uint64_t n_printed; /* number of printed items, for the limit */
     bool object;        /* JSON: a dict that is printed as an object */
     unsigned wraps;     /* JSON: closing braces around it; text: the indentation of its children */
 } ckpt_tree_frame;
@@ -76,7 +76,7 @@ void ckpt_tree_int(ckpt_tree *t, const ckpt_value *v);
  */
 void ckpt_tree_quoted(ckpt_tree *t, ckpt_text s, char quote, uint64_t max);
 
-/* The same without the quotes. */
+/* As ckpt_tree_quoted, without the quotes. */
 void ckpt_tree_escaped(ckpt_tree *t, ckpt_text s, char quote, uint64_t max);
 
 /* Print the first max bytes as hexadecimal digits. */
@@ -97,7 +97,7 @@ typedef enum ckpt_tree_role {
 
 typedef struct ckpt_tree_slot {
     ckpt_tree_role role;
-    uint64_t number;       /* of the item or pair, from 0 */
+    uint64_t number;       /* number of the item or pair, from 0 */
     const ckpt_value *v;   /* NULL: absent */
     const ckpt_value *key; /* CKPT_TREE_VALUE: the key */
 } ckpt_tree_slot;
@@ -124,7 +124,7 @@ void ckpt_tree_survey(ckpt_tree *t, const ckpt_value *root);
  */
 uint32_t ckpt_tree_share(ckpt_tree *t, const ckpt_value *v, bool *again);
 
-/* A numpy array or scalar among the objects. */
+/* A numpy array or scalar, found in a pickled object. */
 typedef struct ckpt_tree_array {
     char kind;     /* 'f', 'i', 'u', 'b' */
     unsigned size; /* bytes of an element */

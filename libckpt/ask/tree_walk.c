@@ -25,7 +25,7 @@ static ckpt_seq tree_seq(const ckpt_value *v)
     return v->kind == CKPT_V_OBJECT ? v->as.object->items : ckpt_value_seq(v);
 }
 
-/* Pairs of dicts and of objects. */
+/* The pairs of a dict, or of an object that has pairs. */
 static ckpt_dict tree_map(const ckpt_value *v)
 {
     return v->kind == CKPT_V_OBJECT ? v->as.object->pairs : ckpt_value_map(v);
@@ -126,7 +126,7 @@ bool ckpt_tree_is_inline(const ckpt_value *v)
 
 /* ---- sharing ---- */
 
-/* True for nodes that can get a number: all that are not short. */
+/* True for nodes that get a number when they are shared: all except short ones. */
 static bool tree_is_tracked(const ckpt_value *v)
 {
     switch (v->kind) {

@@ -95,7 +95,7 @@ CAST_INLINE uint64_t cast_decode(const cast_format *f, uint64_t v)
     uint64_t a = v & top;
 
     if (f->bytes == 8) {
-        return v; // the next step handles its NaNs
+        return v; // a NaN passes this step unchanged; the next one handles it
     }
     if (f->inf ? a >= inf : a == top)
         return sign | F64_INF | (a & ~inf) << up | (f->inf && a == inf ? 0 : F64_QUIET);

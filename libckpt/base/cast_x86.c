@@ -161,7 +161,7 @@ X86_INLINE __m256i x86_full(const unsigned char *p, __m256i full, unsigned bytes
     }
 }
 
-/* Bytes before the first block with such a lane. */
+/* Bytes before the first block that contains such a lane. */
 X86_INLINE size_t x86_search(const unsigned char *p, size_t n_bytes, long long mask, unsigned bytes)
 {
     const __m256i full = _mm256_set1_epi64x(mask);

@@ -51,7 +51,7 @@ static bool host_good_name(const char *s, size_t n)
     return n > 0 && n < 256 && s[0] != '-';
 }
 
-/* Slots 0 to n-1. */
+/* Make the list of slots 0 to n-1. */
 static const uint32_t *host_count(ckpt_arena *arena, uint32_t n)
 {
     uint32_t *slot = ckpt_arena_array(arena, n, sizeof *slot);

@@ -28,7 +28,7 @@ CKPT_VEC(mg_models, mg_model);
 typedef struct merging {
     ckpt_recipe recipe;
     const ckpt_merge *opts;
-    mg_models opened; /* the main one first */
+    mg_models opened; /* all opened models, the main one first */
     size_t *of;       /* per model of the recipe: index in `opened` */
     ckpt_map *map;    /* map of the main model */
     uint64_t n_layers;

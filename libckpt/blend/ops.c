@@ -71,7 +71,7 @@ typedef struct bo_make {
     ckpt_make make; /* first member */
     ckpt_blend of;
     bo_term *term;
-    float divisor;      /* linear: of the sum; task arithmetic: of the differences */
+    float divisor;      /* divides the sum (linear) or the differences (task arithmetic) */
     float first, other; /* slerp: factors of the base and of the other tensor */
     const ckpt_tensor *const *input;
     ckpt_cast_fn narrow, widen; /* to `steps` and back; NULL: without rounding */

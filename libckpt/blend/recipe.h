@@ -11,8 +11,8 @@
 
 typedef struct ckpt_recipe_model {
     const char *path, *tag;
-    double weight;                /* default without a parameter */
-    const ckpt_value *parameters; /* of this model: key -> setting; or NULL */
+    double weight;                /* weight if the parameters give none */
+    const ckpt_value *parameters; /* this model's parameters: key -> setting; or NULL */
 } ckpt_recipe_model;
 
 CKPT_VEC(ckpt_recipe_models, ckpt_recipe_model);
@@ -30,7 +30,7 @@ typedef struct ckpt_recipe {
     /* mergekit's configuration: differences are computed in `steps`; NONE: the base's dtype */
     bool from_config;
     ckpt_dtype steps;
-    uint64_t n_layers;      /* given by the configuration, or 0 */
+    uint64_t n_layers;      /* number of layers in the configuration, or 0 */
     bool ignores_int8_mask; /* the configuration requests int8_mask */
 } ckpt_recipe;
 

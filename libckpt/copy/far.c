@@ -14,9 +14,9 @@
 #include "libckpt/copy/listing.h"
 
 enum {
-    FAR_END = 64 * 1024,     /* bytes from each end of a file that come with the opening */
+    FAR_END = 64 * 1024,     /* bytes of each end of a file in the answer to an opening */
     FAR_PIECE = 1024 * 1024, /* limit of an answer's bytes */
-    FAR_ASKS = 64,           /* reads of one file before this process opens it too */
+    FAR_ASKS = 64,           /* number of reads of a file after which this process opens it too */
     FAR_OPEN = 128           /* files that the answering process keeps open */
 };
 
@@ -26,7 +26,7 @@ enum far_what { FAR_OPENING = 1, FAR_READING, FAR_LISTING };
 typedef struct far_question {
     uint64_t what;
     uint64_t at, n;   /* of FAR_READING */
-    ckpt_identity id; /* of FAR_READING: the file that was opened */
+    ckpt_identity id; /* FAR_READING: identity of the opened file */
 } far_question;
 
 /* An entry of a listing; the name follows, without a terminator. */

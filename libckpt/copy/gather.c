@@ -34,11 +34,11 @@ typedef struct ga_axis {
 typedef struct ga_piece {
     ckpt_gather *g;
     uint32_t source;
-    unsigned n;    /* axes, the one with the largest stride in the source first */
-    unsigned swap; /* bytes to reverse together, or 0 */
+    unsigned n;    /* number of axes; the one with the largest stride in the source is first */
+    unsigned swap; /* unit of byte reversal, or 0 */
     uint64_t unit; /* bytes that are contiguous on both sides */
-    uint64_t at;   /* in the source */
-    uint8_t *to;   /* of the first unit */
+    uint64_t at;   /* offset in the source */
+    uint8_t *to;   /* address of the first unit */
     ga_axis axis[CKPT_MAX_DIM];
 } ga_piece;
 

@@ -21,7 +21,7 @@ typedef struct ckpt_joint {
     const ckpt_plan *plan;
     ckpt_share share;   /* alone: not set */
     ckpt_spread spread; /* zeros: outputs are not spread */
-    unsigned leader;    /* the process that makes this one's outputs */
+    unsigned leader;    /* the process that creates this process's output files */
     bool was_local;     /* before ckpt_joint_look */
     size_t n_told;      /* findings of the target that all processes have */
 } ckpt_joint;

@@ -27,7 +27,7 @@ typedef int ckpt_read_file(ckpt_map **out, const char *path, const ckpt_read_bes
 typedef struct ckpt_entry {
     const char *name;
     bool is_dir;
-    uint64_t size; /* bytes; 0 if it is not a regular file */
+    uint64_t size; /* size in bytes; 0 if it is not a regular file */
 } ckpt_entry;
 
 typedef struct ckpt_listing {

@@ -28,7 +28,7 @@ int ckpt_packing_write(ckpt_packing *p, const void *bytes, uint64_t n, uint64_t 
 typedef int (*ckpt_pack_fn)(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err);
 
 typedef struct ckpt_pack_job {
-    int at;            /* the folder with the file; no other process writes to it */
+    int at;            /* descriptor of the folder with the file; no other process writes to it */
     const char *shown; /* its path, for messages */
     bool no_fsync;
     ckpt_progress *progress;

@@ -15,11 +15,11 @@
 
 /* A file in some listing. */
 typedef struct plc_file {
-    uint64_t hash; /* of its path; 0: an empty slot */
+    uint64_t hash; /* hash of its path; 0: an empty slot */
     char *path;
     uint8_t *seen; /* per node */
     uint64_t size;
-    uint32_t sum; /* CRC of its ends */
+    uint32_t sum; /* CRC-32 of the file's first and last bytes */
     unsigned first, unlike;
     bool is_dir;
 } plc_file;

@@ -17,7 +17,7 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    PLAN_BLOCK = 4 * 1024 * 1024, /* default bytes of a job at most */
+    PLAN_BLOCK = 4 * 1024 * 1024, /* default limit of a job's bytes */
     /* bytes of most jobs: larger ones do not fit the processor's caches */
     PLAN_BEST = 1024 * 1024,
     PLAN_SCATTERED = 16 * 1024 * 1024, /* bytes of jobs with a scattered source */
@@ -404,8 +404,8 @@ typedef struct plan_make {
      * one
      */
     uint64_t *at;
-    bool placing; /* in the second pass */
-    /* of the present tensor: elements of all jobs, and of the longest one */
+    bool placing; /* second pass: put jobs at their places */
+    /* elements of all jobs of the current tensor, and of its longest job */
     uint64_t n_elems, longest;
     ckpt_err *err;
 } plan_make;

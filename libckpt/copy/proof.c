@@ -15,7 +15,7 @@
 enum { PF_REST = 64 * 1024, PF_REST_PART = 32 };
 
 typedef enum pf_state {
-    PF_NEW,  /* unknown, or not complete */
+    PF_NEW,  /* not read completely, so that the CRC is unknown */
     PF_BUSY, /* a thread reads it */
     PF_HELD, /* it has a correct CRC, or none */
     PF_BAD
@@ -34,7 +34,7 @@ struct ckpt_proof {
     pthread_cond_t idle; /* signals that a source is not busy any more */
     uint8_t *state;      /* per source */
     pf_record **record;  /* per source; NULL: nothing was read, or the result is known */
-    char **why;          /* per source: the message of a bad one; or NULL */
+    char **why;          /* per source: the message about its wrong CRC; or NULL */
     ckpt_view_counts counts;
 };
 

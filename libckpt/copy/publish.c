@@ -27,18 +27,18 @@ enum {
 #define STAGE_SUFFIX ".ckpt-partial"
 
 struct ckpt_publish {
-    const ckpt_dir *dir; /* PATH; borrowed, as the maps are */
+    const ckpt_dir *dir; /* the folder PATH; borrowed, as the maps are */
     const ckpt_map *to, *inputs;
     ckpt_publish_opts opts;
     char fingerprint[65];
-    char *name;         /* of the staging folder, in PATH */
-    char *where;        /* its path, for messages */
+    char *name;         /* name of the staging folder, in PATH */
+    char *where;        /* path of the staging folder, for messages */
     char *final;        /* the path of the output, for messages */
     uint64_t n_dropped; /* bytes of an earlier run that this one could not use */
     ckpt_set_stays stays;
     size_t n_gone; /* files of an old set that the new one lacks */
-    int fd;        /* of the staging folder */
-    int data;      /* of the folder with the files */
+    int fd;        /* descriptor of the staging folder */
+    int data;      /* descriptor of the folder with the files */
     bool made;     /* this run created the staging folder */
     bool owned;    /* this run must remove it */
     bool match;    /* it holds an earlier run of the same command */

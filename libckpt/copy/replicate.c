@@ -24,10 +24,10 @@ typedef struct rep_state {
     ckpt_finish *f;
     unsigned n_workers;
     uint8_t **buffer; /* per worker: REP_BLOCK bytes */
-    ckpt_blobs told;  /* per process: the paths of its files */
-    uint32_t *crc;    /* per file of the target */
+    ckpt_blobs told;  /* per process: the paths of its files, as it has sent them */
+    uint32_t *crc;    /* per file of the target: its CRC-32 */
     uint32_t *place;  /* per machine: its index among those that get files */
-    rep_file *copy;   /* of this round */
+    rep_file *copy;   /* files to copy in this round */
     size_t n_copies;
     uint32_t *sum; /* per block of this round: its CRC-32 */
     uint64_t n_written;

@@ -19,10 +19,10 @@ enum { SET_BUFFER = 1 << 16 /* bytes compared at once */ };
 typedef struct set_old {
     const char *name;
     ckpt_set_name is;
-    bool input;        /* it is an input */
+    bool input;        /* the file is an input of the conversion */
     bool ours;         /* a file of the new set has this name */
     bool goes;         /* it is removed */
-    const char *saved; /* its name aside, after it was moved there */
+    const char *saved; /* its name in the folder `aside`, once it was moved there */
 } set_old;
 
 CKPT_VEC(set_olds, set_old);
@@ -34,8 +34,8 @@ typedef struct set_work {
     int aside;
     ckpt_arena *arena;
     set_olds old;
-    ckpt_set_name head_is; /* of the new set's head */
-    size_t head;           /* its index in to->files: always the last */
+    ckpt_set_name head_is; /* parsed name of the new set's head */
+    size_t head;           /* index of the new head in to->files: always the last */
     const set_old *live;   /* the head that loaders take now, or NULL */
     ckpt_moves list;
     unsigned n_saved;
@@ -448,7 +448,7 @@ static void set_in_the_dark(set_work *w)
     set_mark(w, CKPT_MOVE_SYNC);
     set_put(w, w->head, true);
     set_mark(w, CKPT_MOVE_COUNTS);
-    // heads that stay are less preferred than the new one
+    // put the remaining heads back; loaders prefer the new one to them
     for (size_t i = 0; i < w->old.n; i++) {
         const set_old *o = &w->old.at[i];
 

@@ -31,7 +31,7 @@ typedef struct ckpt_set_job {
  */
 typedef struct ckpt_set_stays {
     size_t n;
-    char first[256]; /* the first by name; empty: none */
+    char first[256]; /* name of the first file; "": there is none */
 } ckpt_set_stays;
 
 /*

@@ -25,9 +25,9 @@ enum {
 
 /* Jobs with the same best nodes. */
 typedef struct shr_group {
-    uint32_t number;      /* in the order of their first jobs */
-    uint32_t n_ranks;     /* ranks of its nodes */
-    size_t n_jobs, first; /* its jobs are order[first] .. */
+    uint32_t number;      /* number of the group, in the order of first jobs */
+    uint32_t n_ranks;     /* number of ranks on its nodes */
+    size_t n_jobs, first; /* its jobs are order[first .. first + n_jobs) */
     uint64_t n_bytes;
 } shr_group;
 
@@ -48,7 +48,7 @@ typedef struct shr_work {
     ckpt_near near;
     shr_groups groups;
     shr_sets sets; /* per group: n_words of bits, one bit per node */
-    uint64_t *set; /* n_words: of the present job */
+    uint64_t *set; /* n_words: the set of the current job */
     size_t n_words;
     ckpt_index index;
     uint64_t little; /* bytes per rank below which a group is too small to balance anything */

@@ -33,12 +33,12 @@ typedef struct sink_file {
     uint64_t used_at; /* clock value of the last use */
     bool made, renamed;
     bool elsewhere;          /* another process writes it */
-    bool written;            /* since its last sync */
+    bool written;            /* written since its last sync */
     bool unsynced;           /* new or written since its last sync */
     char *temp;              /* its name until commit; NULL: its own, in the staging folder */
     sink_window *window;     /* one for each SINK_WINDOW bytes of the file */
     uint64_t late[SINK_LAG]; /* windows under write-back, a ring */
-    uint64_t n_late;         /* how many have been so far */
+    uint64_t n_late;         /* number of windows put into `late` so far */
 } sink_file;
 
 struct ckpt_sink {
@@ -49,7 +49,7 @@ struct ckpt_sink {
     bool staged;         /* files already have their own names, in a staging folder */
     bool attached;       /* the files belong to another process's sink */
     ckpt_sink_how how;   /* only if attached */
-    int at;              /* the folder of the files; borrowed from dir or stage */
+    int at;              /* descriptor of the files' folder; borrowed from dir or stage */
     char *shown;         /* the path for messages */
     ckpt_kept *kept;     /* per file; only a staging folder has kept files */
     size_t n_kept;

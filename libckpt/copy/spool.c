@@ -17,8 +17,8 @@
 #include "libckpt/copy/spool.h"
 
 typedef struct spool_record {
-    uint8_t *bytes; /* NULL: in the file */
-    uint64_t at, n; /* place in the file, and bytes of the record */
+    uint8_t *bytes; /* the decoded bytes; NULL: they are in the file */
+    uint64_t at, n; /* offset in the file; number of bytes */
     bool begun, whole;
 } spool_record;
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* How an entry got its final name; the undo needs it. */
+/* The way in which an entry got its final name, for the undo. */
 typedef enum ckpt_swap_how {
     CKPT_SWAP_NOT,
     CKPT_SWAP_MOVED,     /* the name was free */

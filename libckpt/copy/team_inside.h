@@ -31,10 +31,10 @@ enum team_kind {
 #define TEAM_ROUND_OF(id) ((id) >> 32)
 #define TEAM_STEP_OF(id)  ((id) >> 4 & TEAM_LAST_STEP)
 
-/* This process's knowledge of another process. */
+/* State of another process, as this process knows it. */
 typedef struct team_mate {
     double heard;  /* time of its last message */
-    uint64_t done; /* bytes, from its last heartbeat */
+    uint64_t done; /* bytes done, from its last heartbeat */
     bool gone;
     uint64_t n_share, n_letters, n_sent, n_far; /* as in ckpt_team_member */
 } team_mate;
@@ -61,7 +61,7 @@ typedef struct team_state {
     team_mate *mate;
     ckpt_err left; /* the error that another process left with: no more collectives are possible */
     ckpt_err lost; /* the reason why no more exchange is possible */
-    bool vanished; /* the reason is a process without heartbeats */
+    bool vanished; /* that reason is a process that sends no heartbeats */
     double lost_at;
     bool met; /* all processes have introduced themselves */
     bool closing;

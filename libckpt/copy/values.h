@@ -14,7 +14,7 @@ typedef struct ckpt_unlike {
     /* the tensor in the caller's request: self, or the tensor with self as addend */
     const ckpt_tensor *head;
     const ckpt_tensor *self, *twin;
-    uint64_t element; /* of the flattened tensor */
+    uint64_t element; /* index of the element in the flattened tensor */
     /* self's value; the same in the twin's dtype; the twin's value */
     const uint8_t *value, *rounded, *copy;
 } ckpt_unlike;

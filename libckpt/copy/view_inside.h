@@ -20,7 +20,7 @@ typedef enum view_state {
 } view_state;
 
 typedef struct view_file {
-    size_t first, end; /* its jobs in the plan */
+    size_t first, end; /* range of the file's jobs in the plan */
     /* per job: the furthest end of it and all before it; NULL: no two jobs overlap */
     uint64_t *reach;
     ckpt_literal *literal; /* n_literals literals in the output, ascending */
@@ -52,7 +52,7 @@ struct ckpt_view {
     view_hand *hand;
     unsigned n_hands;
     ckpt_blocks blocks;
-    ckpt_tally tally; /* of all values computed so far */
+    ckpt_tally tally; /* counts of all values computed so far */
     uint64_t n_elems, n_compared;
 };
 

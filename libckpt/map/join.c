@@ -28,7 +28,7 @@ typedef struct jn_side {
     uint64_t start[CKPT_MAX_DIM]; /* elements of the merged axis */
     uint64_t count[CKPT_MAX_DIM]; /* elements */
     uint64_t by[CKPT_MAX_DIM];    /* source side: bytes; region side: elements of the region */
-    uint64_t base;                /* of the box's first element, in the same unit */
+    uint64_t base;                /* offset of the box's first element, in the same unit */
 } jn_side;
 
 typedef struct jn_state {

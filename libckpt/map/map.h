@@ -69,9 +69,9 @@ struct ckpt_inputs {
 typedef struct ckpt_make ckpt_make;
 struct ckpt_make {
     const char *name;                /* for messages: "model.norm.weight, merged" */
-    ckpt_dtype dtype;                /* of the computed elements */
-    uint32_t n_inputs;               /* all tensors that prepare and make read */
-    const ckpt_tensor *const *input; /* of the same map, in its list or hidden */
+    ckpt_dtype dtype;                /* dtype of the computed elements */
+    uint32_t n_inputs;               /* number of tensors that prepare and make may read */
+    const ckpt_tensor *const *input; /* these tensors, of the same map, in its list or hidden */
     /*
      * the other values that the result depends on; two runs with equal terms compute equal bytes;
      * may be NULL

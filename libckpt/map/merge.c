@@ -21,7 +21,7 @@ int ckpt_map_merge_files(ckpt_map *into, const ckpt_map *from, uint32_t *file_ba
     *source_base = (uint32_t)into->sources.n;
     for (size_t i = 0; rc == CKPT_OK && i < from->files.n; i++) {
         ckpt_map_file file = from->files.at[i];
-        file.state = NULL; // the driver's own data, in the other map's arena
+        file.state = NULL; // its driver data is in the other map's arena
         rc = ckpt_map_add_file(into, &file, &index, err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < from->sources.n; i++) {

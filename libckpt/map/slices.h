@@ -100,7 +100,7 @@ typedef struct ckpt_slices {
     ckpt_slice_kind kind;
     uint32_t n_ranks;
     uint32_t ndim;
-    uint64_t *shape;     /* of the whole, ndim */
+    uint64_t *shape;     /* shape of the whole: ndim sizes */
     uint64_t n_elems;    /* of the whole */
     ckpt_slice_box *box; /* n_boxes, ascending by rank */
     uint64_t *first;     /* n_ranks + 1: rank r has boxes first[r] .. first[r + 1] - 1 */

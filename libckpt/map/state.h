@@ -93,8 +93,8 @@ typedef struct ckpt_state {
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */
     int stage;               /* ZeRO stage of the source; 0: none */
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */
-    ckpt_dtype dtype;        /* of the training: F32, F16, BF16 */
-    uint64_t sub_group_size; /* elements; 0: not known */
+    ckpt_dtype dtype;        /* training dtype: F32, F16, BF16 */
+    uint64_t sub_group_size; /* elements of a sub-group; 0: not known */
     bool round_robin;        /* stages 1 and 2: parameters are laid out in round-robin order */
     bool aligned;            /* parameter_alignment was on */
     /* optimizer state was saved without padding, as a list (elastic checkpoints) */

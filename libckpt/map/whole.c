@@ -336,7 +336,7 @@ static bool who_is_copy(const ckpt_value *a, const ckpt_value *b, bool *ok)
  * A digest that is equal for parts with the same weights; `part` orders parts with equal digests.
  */
 typedef struct who_digest {
-    uint32_t hash[2]; /* of names and shapes */
+    uint32_t hash[2]; /* hashes of names and shapes */
     size_t part;
     bool any; /* has weights */
 } who_digest;

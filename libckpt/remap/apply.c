@@ -20,11 +20,11 @@ typedef struct ap_state {
     ckpt_remap *r;
     ckpt_rm_facts facts;
     ckpt_rm_instance *in;
-    bool *taken;       /* per tensor of the source */
+    bool *taken;       /* per tensor of the source: a rule has used it */
     ckpt_tensors made; /* tensors of the target */
     /* the reason why a rule that names the present tensor did not take it */
     ckpt_err near;
-    const ckpt_rm_capture *hand; /* the captures of the present tensor */
+    const ckpt_rm_capture *hand; /* captures from the current tensor's name */
     /* per tensor of the source: its group in the state; NULL: no state */
     uint32_t *group;
     ckpt_slots made_group; /* per tensor of the target */

@@ -131,7 +131,7 @@ typedef struct box_runs {
     box_run run[CKPT_RM_PARTS];
 } box_runs;
 
-/* Get a member's own number for a name. */
+/* Get the number that a tensor has for a name, e.g. 3 for {expert}. */
 static bool box_index(const ckpt_rm_member *m, uint32_t name, uint64_t *value)
 {
     for (uint32_t i = 0; i < m->n_indexes; i++) {
@@ -268,7 +268,7 @@ typedef struct box_target {
     uint32_t zero; /* source of padding; UINT32_MAX: not made yet */
 } box_target;
 
-/* The stride of a source's atom in bytes. */
+/* Stride in bytes of one atom of a source tensor. */
 static uint64_t box_stride(const ckpt_rm_view *v, const ckpt_rm_member *m, uint32_t atom)
 {
     uint64_t by = m->stride[v->atom[atom].axis];

@@ -10,7 +10,7 @@
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/instance.h"
 
-/* The data of a sum. */
+/* An operation that sums several tensors. */
 typedef struct jo_sum {
     ckpt_make make;
     const ckpt_tensor *input[];

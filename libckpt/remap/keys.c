@@ -115,7 +115,7 @@ int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
 
     for (size_t i = 0; rc == CKPT_OK && i < f->r->keys.n; i++)
         rc = rkey_add(&keys, f, &f->r->keys.at[i], err);
-    ckpt_vec_free(&map->keys); // the source's keys do not apply to the target
+    ckpt_vec_free(&map->keys); // the target gets its own keys: drop those of the source
     if (rc == CKPT_OK)
         map->keys = keys;
     else

@@ -8,7 +8,7 @@
 #include "libckpt/map/nest.h"
 #include "libckpt/remap/instance.h"
 
-/* The data of the operation. */
+/* An operation that adds the rule's constant to a tensor. */
 typedef struct plus_op {
     ckpt_make make;
     double plus;

@@ -40,7 +40,7 @@ typedef enum fet_verdict { FET_DONE, FET_AGAIN, FET_FAIL, FET_MOVED } fet_verdic
 /* One part to fetch, and the answer that is coming in. */
 typedef struct fet_job {
     const ckpt_fetch_from *from;
-    const char *url; /* of the current hop */
+    const char *url; /* URL of the current hop */
     /* the chain of redirects has left the first host, so no key is sent any more */
     bool away;
     // for a range of the file:

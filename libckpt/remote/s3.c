@@ -144,7 +144,7 @@ static int aws_url(const ckpt_site *s, const char *name, ckpt_bytes *out, ckpt_e
 typedef struct aws_page {
     ckpt_site *site;
     char key[CKPT_SITE_NAME + 1024 + 1], size[32], token[AWS_TOKEN];
-    unsigned n_keys, n_sizes; /* of the current entry */
+    unsigned n_keys, n_sizes; /* numbers of Key and Size elements in the current entry */
     /* the root is ListBucketResult; IsTruncated is true; IsTruncated was present */
     bool root, more, told;
 } aws_page;

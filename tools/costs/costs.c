@@ -183,7 +183,7 @@ static cw_sum cw_volume(const costs_job *job, costs_scheme scheme)
         return cw_times(cw_plus(g, cw_times(w, 2)), job->accumulation);
     case COSTS_SERVER:
         return cw_plus(g, w);
-    case COSTS_TENSOR: // two all-reduces forward and two backward per layer
+    case COSTS_TENSOR: // per layer, two all-reduces in the forward and two in the backward pass
         each = cw_times(cw_times(cw_of(job->micro_batch), job->tokens), job->hidden);
         each = cw_times(cw_times(each, job->weight_bytes), 4 * 2);
         return cw_times(cw_times(each, job->layers), job->accumulation);

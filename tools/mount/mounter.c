@@ -27,7 +27,7 @@
 #include "tools/cli/out.h"
 #include "tools/mount/table.h"
 
-/* Requests, one letter each. */
+/* Requests to the mounter process, one letter each. */
 enum { MTR_ATTACH = 'a', MTR_SERVING = 's', MTR_UNMOUNT = 'u' };
 
 /*
@@ -52,7 +52,7 @@ struct mounter {
     size_t n_held;
 };
 
-/* The process's own state. */
+/* State of the mounter process. */
 typedef struct mtr_state {
     const mounter *m;
     int socket, log, ready; /* -1: none; ready: pipe to the old process of a daemon */

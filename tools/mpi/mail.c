@@ -20,7 +20,7 @@
 typedef struct mail_state {
     MPI_Comm comm;
     MPI_Message message; /* message found by `look` */
-    int said;            /* original stderr; that of other ranks is redirected later */
+    int said;            /* the original stderr, because ranks other than 0 lose theirs */
     char host[256];
     char why[MPI_MAX_ERROR_STRING + 64];
 } mail_state;

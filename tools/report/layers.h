@@ -20,7 +20,7 @@ typedef struct layers {
     layer *at; /* in the order of their first tensors */
     size_t n;
     uint32_t *of;                                 /* layer of each tensor of the map */
-    uint64_t bytes_of[CKPT_N_DTYPES], most_bytes; /* bytes by dtype; of the largest layer */
+    uint64_t bytes_of[CKPT_N_DTYPES], most_bytes; /* bytes per dtype; bytes of the largest layer */
     size_t *slot;                                 /* hash table of names: index + 1 */
     size_t n_slots;
 } layers;

@@ -9,7 +9,7 @@
 #include "ckpt.h"
 
 typedef struct part_file {
-    const char *path; /* the text belongs to the map */
+    const char *path; /* path of the file; the text belongs to the map */
     uint64_t n_bytes; /* of the file */
     uint64_t held;    /* bytes of tensors in it */
     bool used;        /* true: the file holds elements of a tensor */

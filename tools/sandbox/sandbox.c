@@ -46,7 +46,7 @@ typedef struct sandbox_walk {
     int rules;
     unsigned use;
     size_t left; /* names that may still be examined */
-    bool tag;    /* true: shards are directly in the first folder */
+    bool tag;    /* the source is a tag: shards are directly in the first folder */
 } sandbox_walk;
 
 /* ---- sources ---- */

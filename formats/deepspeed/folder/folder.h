@@ -19,13 +19,13 @@ CKPT_VEC(ckpt_ds_parts, ckpt_ds_part);
 
 /* Files of a tag folder by ascending rank, for all model-parallel ranks or for one. */
 typedef struct ckpt_ds_folder {
-    const char *path; /* of the tag folder */
+    const char *path; /* path of the tag folder */
     const char *tag;
-    uint32_t mp;          /* the only model-parallel rank */
+    uint32_t mp;          /* the model-parallel rank, if the list is for one */
     uint32_t n_mp;        /* number of model-parallel ranks in the tag folder */
     const char *model;    /* mp_rank_00_model_states.pt, or NULL */
-    ckpt_ds_parts wholes; /* the same for all model-parallel ranks */
-    ckpt_ds_parts models; /* one per rank: stage 3 */
+    ckpt_ds_parts wholes; /* these files of all model-parallel ranks */
+    ckpt_ds_parts models; /* stage 3: model file of each data-parallel rank */
     ckpt_ds_parts optims;
     ckpt_ds_parts experts, layers; /* more files of the model */
     /* stage 0 with experts: optimizer file of each expert-parallel rank */

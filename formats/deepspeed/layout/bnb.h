@@ -18,7 +18,7 @@
 typedef struct ckpt_ds_bnb {
     const ckpt_value *dict; /* where the tensors are: a dict in the state, or the state */
     uint32_t bits;          /* 8 or 32; 0: no state of bitsandbytes, or `why` */
-    uint32_t n;             /* moments: 1 or 2 */
+    uint32_t n;             /* number of moments, 1 or 2 */
     const char *why;        /* bitsandbytes' state that is not understood: the reason; or NULL */
 } ckpt_ds_bnb;
 

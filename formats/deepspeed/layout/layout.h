@@ -28,9 +28,9 @@ typedef struct ckpt_ds_param {
 
 /* A parameter group (stages 1, 2) or a sub-group (stage 3). */
 typedef struct ckpt_ds_group {
-    size_t first, n;  /* its parameters (stage 3: set by the walk over flat sizes) */
+    size_t first, n;  /* range of its parameters (stage 3: set by the walk over flat sizes) */
     size_t part;      /* index of its first flat tensor in a column */
-    uint32_t of;      /* parameter group of the sub-group (stages 1, 2: its own number) */
+    uint32_t of;      /* index of the parameter group (stages 1, 2: its own number) */
     uint32_t n_parts; /* ranks of a lane, each with one flat tensor, in layout order */
     /*
      * experts: number of expert-parallel ranks, each with its own parameters; else 1.  Parameters
@@ -120,7 +120,7 @@ const char *ckpt_ds_optim_steps(const ckpt_ds_job *job, const ckpt_ds_layout *la
 typedef struct ckpt_ds_pair {
     size_t group;                  /* parameter group */
     const ckpt_value *key;         /* STR */
-    bool in_entry;                 /* of the group's state, not of its settings */
+    bool in_entry;                 /* the value is in the group's state, not in its settings */
     const ckpt_value *first, *own; /* rank 0's, and the rank's own */
 } ckpt_ds_pair;
 

@@ -19,7 +19,7 @@ typedef struct ckpt_dsu_entry {
     const ckpt_pair *pair;
     const ckpt_tensor_value *copy;
     size_t owner;   /* entry with the same elements; own index if not tied */
-    uint32_t group; /* of the optimizer; CKPT_DSU_NONE: no group, or unknown */
+    uint32_t group; /* optimizer group; CKPT_DSU_NONE: no group, or unknown */
     uint64_t slot;  /* fused: element offset in the group's flat tensor; else index in its list */
     size_t state;   /* index in the optimizer's `state`; SIZE_MAX: no state */
     double step;    /* step count of its state; fused: of its group */
@@ -44,9 +44,9 @@ typedef struct ckpt_dsu {
     ckpt_dsu_entries entry; /* in module order */
     const ckpt_value *optimizer;
     ckpt_seq masters;        /* per group a list, or (fused) a flat tensor; n 0: fp32 run */
-    ckpt_seq param_groups;   /* of the optimizer's own dict */
-    ckpt_dict states;        /* of the same dict: {number: {exp_avg: tensor, ...}} */
-    ckpt_dsu_numbers number; /* the same, sorted by number */
+    ckpt_seq param_groups;   /* `param_groups` of the optimizer's own dict */
+    ckpt_dict states;        /* `state` of that dict: {number: {exp_avg: tensor, ...}} */
+    ckpt_dsu_numbers number; /* `states`, sorted by number */
     ckpt_dsu_entry **sorted; /* sorted by group and slot; entries without group last */
     size_t n_groups;
     bool fused;

@@ -19,7 +19,7 @@
 typedef struct dwm_module {
     ckpt_dsw_file *f;
     ckpt_value *dict;
-    ckpt_storage **storage;              /* by part: the storage of its 16-bit weights, or NULL */
+    ckpt_storage **storage;              /* by part: storage of its 16-bit weights, or NULL */
     ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: storage of placeholders by dtype, or NULL */
     ckpt_value **node;                   /* by tensor of the map: its value, or NULL */
     bool *tied;                          /* by tensor of the map: other names share its elements */
@@ -97,7 +97,7 @@ static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *o
     return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
 }
 
-/* Make another tensor over the same elements. */
+/* Make a second tensor over the same elements, for a tied name. */
 static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
 {
     ckpt_value *twin = ckpt_tt_new(&f->t, CKPT_V_TENSOR);

@@ -31,9 +31,9 @@ typedef enum gate_state {
 /* A key of an open object. */
 typedef struct gate_key {
     uint64_t hash;
-    uint64_t at; /* of its bytes in gate.names */
+    uint64_t at; /* offset of its bytes in gate.names */
     uint64_t n;
-    uint32_t depth; /* of its object: unique among open objects */
+    uint32_t depth; /* depth of its object: unique among open objects */
     uint32_t slot;
 } gate_key;
 

@@ -43,7 +43,7 @@ typedef struct json_level {
 typedef struct json_reader {
     const ckpt_json_text *text;
     ckpt_arena *arena;
-    ckpt_bytes kinds; /* of the numbers, in order: see ckpt_json_gate */
+    ckpt_bytes kinds; /* kinds of the numbers, in order: see ckpt_json_gate */
     size_t at;        /* bytes of `kinds` already used */
     ckpt_err *err;
 } json_reader;

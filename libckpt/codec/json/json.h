@@ -64,7 +64,7 @@ bool ckpt_json_closed(const char *text, uint64_t n);
 typedef struct ckpt_json_style {
     unsigned indent; /* spaces for each level; 0: one line without blanks */
     bool sort_keys;  /* by code point, as Python's sort_keys */
-    bool flat_lists; /* a list takes one line, even if indent is not 0 */
+    bool flat_lists; /* write each list on one line, even if indent is not 0 */
     /*
      * escape all but printable ASCII, as Python does; otherwise only the characters that JSON
      * requires

@@ -14,7 +14,7 @@
 /* An entry of the memo: a node, or a text or name by its content. */
 typedef struct ckpt_pw_known {
     const void *node; /* NULL for a text or name */
-    ckpt_text a, b;   /* a text: a; a name: module and name */
+    ckpt_text a, b;   /* a: a text, or a name's module; b: the name */
     uint32_t number;
 } ckpt_pw_known;
 

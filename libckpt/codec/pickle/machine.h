@@ -49,7 +49,7 @@ typedef enum ckpt_pk_form {
 /* A decoded argument. */
 typedef struct ckpt_pk_arg {
     uint64_t number;
-    ckpt_text text, more; /* more: the second line of GLOBAL and INST */
+    ckpt_text text, more; /* more: the second line, of GLOBAL and INST */
 } ckpt_pk_arg;
 
 /* The implementation of an opcode; both functions NULL: there is no such opcode. */

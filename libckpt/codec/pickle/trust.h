@@ -10,11 +10,11 @@
 
 typedef enum ckpt_name_id {
     CKPT_NAME_UNSAFE, /* refused wherever it occurs */
-    CKPT_NAME_OPAQUE, /* of an unknown package: kept as a name, never imported */
+    CKPT_NAME_OPAQUE, /* name of an unknown package: kept as a name, never imported */
     /* a known plain class or its builder: a call makes an OBJECT of known kind */
     CKPT_NAME_DATA,
-    CKPT_NAME_DATA_MAP,    /* the same, filled by key: defaultdict, Counter */
-    CKPT_NAME_DATA_SEQ,    /* the same, filled by appending: deque */
+    CKPT_NAME_DATA_MAP,    /* plain data that pickles fill by key: defaultdict, Counter */
+    CKPT_NAME_DATA_SEQ,    /* plain data that pickles fill by appending: deque */
     CKPT_NAME_CONSTANT,    /* a known object that is never called: layouts, Ellipsis */
     CKPT_NAME_GETATTR,     /* builtins.getattr: may only be called, on classes and objects */
     CKPT_NAME_PARTIAL,     /* functools.partial: may only be called */

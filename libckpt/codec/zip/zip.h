@@ -29,10 +29,10 @@ typedef struct ckpt_zip_record {
     uint64_t at;        /* offset of its payload */
     uint64_t n_stored;  /* bytes in the file */
     uint64_t n_bytes;   /* bytes when decoded */
-    uint32_t crc;       /* of the decoded bytes */
+    uint32_t crc;       /* CRC-32 of the decoded bytes */
     uint16_t method;    /* CKPT_ZIP_STORED or CKPT_ZIP_DEFLATED */
     bool has_crc;       /* false: the writer left the field 0 even though the record is not empty */
-    bool is_folder;     /* its name ends in '/' and it holds no bytes */
+    bool is_folder;     /* a folder's entry: its name ends in '/' and it has no bytes */
 } ckpt_zip_record;
 
 CKPT_VEC(ckpt_zip_records, ckpt_zip_record);

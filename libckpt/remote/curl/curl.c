@@ -17,7 +17,7 @@
 
 struct ckpt_wire {
     CURL *easy;
-    const ckpt_wire_request *request; /* of the call in progress */
+    const ckpt_wire_request *request; /* the request of the call in progress */
     bool headers_done, ended;
     const char *slow; /* the reason why curl_pace() gave the request up, or NULL */
     /* when the current window began: milliseconds, and bytes of the body so far */
