@@ -276,7 +276,7 @@ class value
         double out = 0;
         return ckpt_value_to_float(v_, &out) ? std::optional<double>(out) : std::nullopt;
     }
-    /* Of a text or bytes. */
+    /* The bytes of a text or a bytes value. */
     std::optional<std::string_view> to_text() const noexcept
     {
         const char *s = nullptr;

@@ -18,7 +18,7 @@ typedef struct mdl_work {
     ckpt_map *map;
     const ckpt_model_opts *opts;
     ckpt_whole whole;
-    bool raw; /* the names are those of a program's dict */
+    bool raw; /* names are those of a program's dict, not of a model */
     ckpt_err *err;
 } mdl_work;
 

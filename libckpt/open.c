@@ -548,7 +548,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         open_effects(map, ckpt_directory_find(map->format),
                      !is_dir && open_part(name, true) != open_part(name, false));
     }
-    // never answer a request for a tag with something else
+    // a tag was requested: do not return anything else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "%s: is of format %s, which has no tags, but tag '%s' "

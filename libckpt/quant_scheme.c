@@ -149,7 +149,7 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
     bool any = false;
     int rc = qsc_others(r, q);
 
-    // without groups there is only the format, and no blocks
+    // without groups the configuration gives only the format, and no block sizes
     r->way->plain = groups.n == 0;
     if (rc == CKPT_OK && groups.n == 0)
         return qsc_choose(r, "compressed-tensors", format ? format : "(none)");

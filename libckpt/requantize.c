@@ -55,7 +55,7 @@ typedef struct rq_work {
     ckpt_tensors made;  /* the new list */
     ckpt_bytes skipped; /* linear layers that stay unchanged, as JSON */
     uint64_t n_made, n_skipped;
-    uint64_t matched; /* per pattern of unchanged weights */
+    uint64_t matched; /* one bit per pattern of unchanged weights: it has matched a matrix */
     ckpt_err *err;
 } rq_work;
 

@@ -46,7 +46,7 @@ static int sel_unmatched(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
             for (size_t i = 0; !met && i < map->tensors.n; i++) {
                 const char *name = map->tensors.at[i]->name;
 
-                // a name that is not included need not be excluded
+                // a name that no include pattern matches need not be excluded
                 met = fnmatch(*glob, name, 0) == 0 &&
                       (k == 0 || !f->include || sel_any(f->include, name));
             }

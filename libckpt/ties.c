@@ -130,7 +130,7 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
     if (map->untied)
         return CKPT_OK;
-    // the head has its values already; only the configuration ties it
+    // the file has a head with values; only the configuration ties it
     if (ts_head(map))
         rc = ts_config_ties(map, &ties, err);
     if (ties) {

@@ -12,7 +12,7 @@
 
 enum {
     UNW_WORDS = 8,  /* limit of common prefix words */
-    UNW_CHECKED = 4 /* fewer names do not identify an architecture */
+    UNW_CHECKED = 4 /* with fewer names an architecture cannot be recognised */
 };
 
 typedef struct unw_names {
@@ -157,7 +157,7 @@ static unsigned unw_shared(const unw_names *w, const char *type, bool raw)
 
     while (unw_word_is(w, k, always))
         k++;
-    // an adapter's names depend on its own format
+    // leave an adapter's names, because they depend on its own format
     if (unw_word_is(w, k, peft) || k == w->n_words)
         return k;
     k = unw_by_fit(w, type, k, &fits);

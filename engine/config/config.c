@@ -325,7 +325,7 @@ static void co_simple(const ckpt_value *json, ds_draft *d)
     c->stage = (int)d->stage;
     if (!overlap || overlap->kind == CKPT_V_NONE || ds_is_auto(overlap))
         c->overlap = c->stage == 3;
-    c->sum_gradients = d->allreduce_op == 1; // as op_names in keys.c
+    c->sum_gradients = d->allreduce_op == 1; // index in op_names of keys.c: 1 is the sum
     c->tag_validation = (zt_tag_check)d->tag_validation;
     c->activation_checkpointing = block && block->kind == CKPT_V_DICT;
 }

@@ -280,7 +280,7 @@ int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err)
     memset(out, 0, sizeof *out);
     out->last = -1;
     if (!type || type->kind == CKPT_V_NONE) {
-        return CKPT_OK; // a block without a type counts as none
+        return CKPT_OK; // DeepSpeed ignores a scheduler block without a type
     }
     if (type->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EUSAGE, "scheduler.type: a name expected");

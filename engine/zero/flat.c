@@ -27,7 +27,7 @@ typedef struct fl_group {
 /* A parameter's gradient in the bucket. */
 typedef struct fl_piece {
     uint32_t param;
-    uint64_t at; /* element of the bucket */
+    uint64_t at; /* index of its first element in the bucket */
 } fl_piece;
 
 typedef struct zr_flat {
@@ -283,7 +283,7 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
     uint64_t to = at->at + n < end ? at->at + n : end;
 
     if (from >= to) {
-        return; // the elements belong to another rank
+        return; // this rank owns none of these elements
     }
     a.n = to - from;
     a.x = (const char *)x + zr_bytes(dt, from - at->at);
@@ -371,7 +371,7 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
         zt_param *p = &z->model->params.at[i];
 
         if (at->group == ZR_NONE || at->last != l) {
-            continue; // frozen, or a later layer has begun it
+            continue; // the parameter is frozen, or a later layer has begun its gradient
         }
         p->g_add = false;
         p->g = f->tied[i];
@@ -440,7 +440,7 @@ static int fl_reduce(zt_zero *z, ckpt_err *err)
     for (uint32_t i = 0; f->resident && i < z->n_order; i++) {
         zt_param *p = &z->model->params.at[z->order[i]];
 
-        if (!p->g_add) { // no layer has written it
+        if (!p->g_add) { // no layer has written the gradient
             z->device->ops->zero(z->device, p->g, zr_bytes(z->model->dtype, p->n_elems));
         }
     }
@@ -490,7 +490,7 @@ static void *fl_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count
     ckpt_dtype dt = z->model->dtype;
     uint64_t begin = 0, end = UINT64_MAX;
 
-    if (at->group == ZR_NONE) { // every rank fills all of it
+    if (at->group == ZR_NONE) { // a frozen parameter: every rank has all of it
         *first = 0;
         *count = n;
         return zr_at(f->frozen, dt, f->frozen_at[param]);

@@ -519,7 +519,7 @@ static void of_remove(zt_zero *z)
     }
     ckpt_vec_free(&f->maps);
     ckpt_dir_close(&f->param_dir);
-    ckpt_dir_close(&f->dir); // last, because it created the folders above both
+    ckpt_dir_close(&f->dir); // last, because closing it removes the folders above both
 }
 
 void zr_files_free(zt_zero *z)

@@ -137,10 +137,10 @@ static bool rnm_in_order(rnm_finder *f)
             return false;
         f->at[number] = i;
     }
-    // assign from the end too: every valid assignment lies between the two
+    // also assign from the end: every valid assignment lies between both
     for (size_t number = n; number-- > 0;) {
         do
-            k--; // in bounds, because an assignment exists
+            k--; // k stays in bounds, because an assignment exists
         while (!rnm_fits(f, number, f->param[k]));
         only &= f->at[number] == k;
     }

@@ -98,7 +98,7 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                              "with SHARDED_STATE_DICT or FULL_STATE_DICT",
                              file->where.file, one.where.key);
         if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT)
-            continue; // a module's extra state: kept as a value
+            continue; // a module's extra state is no tensor: keep it as a value
         rc = ckpt_ranks_add(&r->model, &one, one.where.key, dict.at[i].value, r->err);
     }
     return rc;
@@ -296,7 +296,7 @@ static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind
     if (item->ndim == 0 || r->numbers.form == CKPT_RANKS_WHOLE)
         return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
     for (uint32_t k = 0; k < p->model->ndim; k++)
-        n *= p->model->shape[k]; // checked by the map
+        n *= p->model->shape[k]; // no overflow: the map has checked this product
     as.like = p->model;
     rc = ckpt_ranks_flat(&flat, item, r->map->arena, p->first, n, r->numbers.group, r->err);
     if (rc == CKPT_OK)

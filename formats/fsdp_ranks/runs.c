@@ -249,7 +249,7 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
     list->read = read;
     if (rc == CKPT_OK)
         rc = ckpt_map_fact(map, err, "tag", "%s", map->known.tag);
-    // a step may have the files itself
+    // a step's folder may contain the files themselves
     if (rc == CKPT_OK && ckpt_ranks_is_one(list)) {
         map->path = list->folder;
         return CKPT_OK;

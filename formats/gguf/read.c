@@ -425,7 +425,7 @@ static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t 
     uint32_t index;
     int rc;
 
-    (void)ckpt_dtype_bytes(g->t->dtype, g->t->n_elems, &s.n_bytes); // checked when it was read
+    (void)ckpt_dtype_bytes(g->t->dtype, g->t->n_elems, &s.n_bytes); // no overflow: checked before
     if (g->offset != *next)
         return ckpt_fail(r->err, CKPT_EFORMAT,
                          "%s: tensor %.200s begins at byte %" PRIu64 " of the data, %" PRIu64

@@ -34,14 +34,14 @@ typedef struct hc_scan {
     ckpt_bytes *out;
     hc_frame frame[HC_DEPTH];
     unsigned depth;
-    uint64_t opened;  /* offset behind the outermost brace; 0 before it */
+    uint64_t opened;  /* offset behind the outermost brace; 0: not yet reached */
     const char *key;  /* the member to set to the JSON value `dtype`; NULL: change dtypes */
     const char *old;  /* change only this value; NULL: change any */
     const char *drop; /* the member to remove; NULL: none */
-    uint64_t cut;     /* offset of that member; 0 before it */
+    uint64_t cut;     /* offset of the member to remove; 0: not yet reached */
     unsigned cut_depth;
     bool found;  /* the outermost object has a dtype, or a member was set */
-    bool odd;    /* a dtype has an unknown form */
+    bool odd;    /* some dtype has an unknown form */
     bool failed; /* out of memory */
 } hc_scan;
 

@@ -28,7 +28,7 @@ static uint32_t split_take(split_walk *w, uint64_t n)
         return w->n_ids++;
     }
     if (!ckpt_add(w->open_bytes, n, &sum) || sum > w->limit) {
-        // the open shard cannot be empty, because n alone is within the limit
+        // the open shard is not empty here, because n alone is within the limit
         w->number[w->open] = w->n_closed++;
         w->open = SPLIT_NONE;
         sum = n;
@@ -47,7 +47,7 @@ int ckpt_hf_split(const ckpt_hf_item *item, size_t n, uint64_t limit, uint32_t *
     int rc = CKPT_OK;
 
     *sums = (ckpt_hf_sums){.n_shards = 1};
-    w.number = ckpt_alloc(n * sizeof *w.number); // at most one shard per item
+    w.number = ckpt_alloc(n * sizeof *w.number); // there cannot be more shards than items
     if (!id || !w.number || n >= SPLIT_NONE)
         rc = ckpt_fail_memory(err);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {

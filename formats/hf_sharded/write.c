@@ -244,7 +244,7 @@ static int hsw_take(hsw_writer *w, const ckpt_map *part, uint32_t rank)
         const ckpt_tensor *piece = part->tensors.at[k];
         size_t i = ckpt_map_index(w->to, piece->name, strlen(piece->name));
         uint64_t start, count;
-        // rank 0 is laid out last and has a piece of every tensor
+        // the last assignment is rank 0's, which has a piece of every tensor
         w->to->tensors.at[i]->file = index;
         if (piece->n_elems == 0)
             continue;

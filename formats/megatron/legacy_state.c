@@ -36,7 +36,7 @@ typedef struct mgo_reader {
     ckpt_meg_groups group;
     mgo_optimizer one[MGO_OPTIMIZERS];
     size_t n_optimizers;
-    bool listed; /* the file has a list of optimizers */
+    bool listed; /* rank files have a list of optimizers instead of one */
     const char *kind[MGO_KINDS];
     size_t n_kinds;
     ckpt_tensor ***tensor; /* by kind and rank: the tensor of each slice, or NULL */

@@ -39,7 +39,7 @@ typedef struct nw_writer {
     nw_plan *plan;
     ckpt_bytes header;      /* scratch */
     uint64_t n_bits;        /* number of arrays of dtypes that numpy lacks */
-    const char *first_bits; /* the name of the first one */
+    const char *first_bits; /* name of the first such array */
 } nw_writer;
 
 /* False for a name that would leave the folder in which the archive is unpacked. */

@@ -569,7 +569,7 @@ static int ad_all(adapting *a)
 
             if (*part && !copy)
                 return CKPT_ELIMIT;
-            // one tensor under two names: both are read and must be equal
+            // one tensor is stored under two names: read both, which must be equal
             if (copy)
                 copy->twin = *part;
             *part = copy ? copy : a->item[k].t;

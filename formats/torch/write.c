@@ -555,7 +555,7 @@ static void tw_id(const tw_plan *plan, char out[TW_ID + 1])
 
         for (k = 0; k < item->n_name; k++)
             names = (names ^ (unsigned char)item->name[k]) * UINT64_C(0x100000001B3);
-        if (item->n_bytes > 0) // records without bytes have no descriptor
+        if (item->n_bytes > 0) // only records with bytes have a descriptor
             sums ^= item->crc + UINT64_C(0x9E3779B9) + (sums << 6) + (sums >> 2);
     }
     snprintf(out, TW_ID + 1, "%020" PRIu64 "%020" PRIu64, names, sums);

@@ -20,7 +20,7 @@ typedef struct ucm {
     ckpt_uni *u;
     const char *kind[UCM_KINDS]; /* without fp32 */
     size_t n_kinds;
-    uint64_t *sets; /* bit set of the kinds of each parameter */
+    uint64_t *sets; /* per parameter: set of its kinds of state, as bits */
 } ucm;
 
 /* The bit of a kind; 0 for fp32 and for kinds beyond UCM_KINDS. */

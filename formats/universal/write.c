@@ -485,7 +485,7 @@ static int uw_tag(ckpt_uni_write *w)
     const char *of = known ? known : "global_step0";
     ckpt_map *to = w->job.to;
 
-    // a universal source keeps its name
+    // the output of a universal source keeps the source's name
     size_t n = strlen(of), m = sizeof end - 1;
     if (!tag)
         tag = ckpt_arena_printf(to->arena, "%s%s", of,

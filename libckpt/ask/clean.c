@@ -40,7 +40,7 @@ static const char clean_journal[] = "journal", clean_in_use[] = "in use by a run
 typedef struct clean_entry {
     ckpt_leftover is;
     ckpt_left_kind kind;
-    int64_t written; /* seconds since the epoch */
+    int64_t written; /* time of the last write, in seconds since the epoch */
 } clean_entry;
 
 /* A file or folder inside a staging folder; path relative to that folder, "" for itself. */

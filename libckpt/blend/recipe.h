@@ -21,7 +21,7 @@ typedef struct ckpt_recipe {
     ckpt_blend_method method;
     ckpt_recipe_models models;       /* includes the base only if the base is merged too */
     const char *base;                /* path, or NULL */
-    const ckpt_value *parameters[2]; /* of all models, the more specific first; or NULL */
+    const ckpt_value *parameters[2]; /* for all models, the more specific dict first; or NULL */
     bool has_weight;                 /* the models' weights are defaults */
     double density, lambda, t;
     bool no_normalize;

@@ -41,7 +41,7 @@ uint64_t ckpt_run_block(uint64_t memory, unsigned jobs)
     uint64_t all = ckpt_budget_memory(memory) - ckpt_budget_spool(memory);
     uint64_t block = all / ckpt_run_jobs(jobs) / CKPT_WORK_BLOCKS / BU_MIN_BLOCK * BU_MIN_BLOCK;
 
-    // No plan uses more; most jobs are far smaller (plan.c).
+    // No plan has larger blocks, and most jobs are far smaller (plan.c).
     if (block > BU_MAX_BLOCK)
         return BU_MAX_BLOCK;
     return block > BU_MIN_BLOCK ? block : BU_MIN_BLOCK;

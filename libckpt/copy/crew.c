@@ -15,8 +15,8 @@ struct ckpt_progress {
     pthread_mutex_t lock;
     ckpt_progress_fn fn; /* NULL: no callback */
     void *ctx;
-    uint64_t done, total; /* bytes, of all processes as far as known here */
-    uint64_t mine;        /* bytes of this process */
+    uint64_t done, total; /* bytes done and to do, of all processes as far as known here */
+    uint64_t mine;        /* bytes done by this process */
     struct timespec told; /* time of the last call of fn */
     bool canceled;
     ckpt_team *team; /* the team that this process may wait for, or NULL */
@@ -133,7 +133,7 @@ typedef struct crew_state {
     uint64_t next, n_items;
     ckpt_crew_fn fn;
     void *ctx;
-    int rc;         /* of the lowest failed item */
+    int rc;         /* result of the lowest failed item */
     uint64_t item;  /* its index */
     ckpt_err first; /* its error */
 } crew_state;

@@ -17,9 +17,9 @@ enum { FIN_FILES = 16 };
 
 struct ckpt_finish_file {
     size_t n_left;     /* groups of adjacent jobs that are not done */
-    bool taken;        /* a worker finishes it */
-    uint32_t crc;      /* of the whole file, if it is needed */
-    ckpt_segments seg; /* segments that were written */
+    bool taken;        /* a worker has begun to finish it */
+    uint32_t crc;      /* CRC-32 of the whole file, if it is needed */
+    ckpt_segments seg; /* segments of the file that workers have written */
 };
 
 /* ---- opening ---- */

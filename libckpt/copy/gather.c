@@ -21,7 +21,7 @@ enum {
     GA_GAP = 4096,          /* largest gap between needed bytes that is read with them */
     GA_SEGMENT = 16 * 1024, /* shorter runs of a strided piece get no segment */
     GA_TILE = 16,           /* units of a line that are written together when axes are transposed */
-    GA_TILE_LINES = 8       /* lines that are written together */
+    GA_TILE_LINES = 8       /* number of lines that are written together */
 };
 
 typedef struct ga_axis {

@@ -15,7 +15,7 @@
 #include "libckpt/copy/places.h"
 
 enum {
-    IOO_LOOK = 8,   /* files of a map that a process compares with the others' view */
+    IOO_LOOK = 8,   /* number of files that each process compares with the view of others */
     IOO_SEARCH = 64 /* limit of the search for such files */
 };
 

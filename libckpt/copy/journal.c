@@ -18,7 +18,7 @@
 enum {
     JL_VERSION = 3,    /* of the lines and of the data in the fingerprint */
     JL_BUFFER = 4096,  /* bytes that are hashed at once */
-    JL_MET = 64,       /* recent lists of parts that are recognised */
+    JL_MET = 64,       /* number of recent lists that are recognised */
     JL_SMALL = 1 << 20 /* largest memory source whose bytes are hashed for a set of files */
 };
 
@@ -31,7 +31,7 @@ typedef struct jl_hash {
     ckpt_sha256 *sha;
     size_t n;
     uint8_t buffer[JL_BUFFER];
-    const ckpt_parts *met[JL_MET]; /* lists that were hashed already, the latest n_met of them */
+    const ckpt_parts *met[JL_MET]; /* recently hashed lists */
     size_t n_met;
     int rc;
     ckpt_err *err;

@@ -47,7 +47,7 @@ int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc,
     return rc;
 }
 
-/* Check one file, if it is listed. */
+/* Check one file of the target, if the journal lists it. */
 static int keep_file(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     const keep_state *s = ctx;

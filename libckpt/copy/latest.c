@@ -72,7 +72,7 @@ static void lat_temp_name(char out[LAT_NAME], const char *name, unsigned turn)
     (void)snprintf(out, LAT_NAME, ".%s.ckpt-%s.tmp", name, random);
 }
 
-/* Write the new file under a hidden name. 0 or an errno. */
+/* Write the new `latest` under a hidden name. 0 or an errno. */
 static int lat_write_temp(int dir, char temp[LAT_NAME], const char *name, const char *text)
 {
     struct stat old;

@@ -33,7 +33,7 @@ ckpt_left_kind ckpt_left_name(const char *name)
 
     if (name[0] != '.')
         return CKPT_LEFT_NONE;
-    // decoded records (spool.c): a file that has its name only for a moment
+    // a file of decoded records (spool.c), which has a name only for a moment
     if (strncmp(name, spool, sizeof spool - 1) == 0)
         return left_is_random(name + sizeof spool - 1, true) ? CKPT_LEFT_FILE : CKPT_LEFT_NONE;
     // a dot, at least one byte of the final name, and the suffix

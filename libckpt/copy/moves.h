@@ -19,12 +19,12 @@
 #include "libckpt/base/vec.h"
 
 typedef enum ckpt_move_kind {
-    CKPT_MOVE_IN = '+',     /* aside/from becomes top/to, a free name */
+    CKPT_MOVE_IN = '+',     /* rename aside/from to top/to, which does not exist */
     CKPT_MOVE_OUT = '-',    /* top/to becomes aside/save */
-    CKPT_MOVE_OVER = '=',   /* aside/from becomes top/to; its old file is kept as aside/save */
+    CKPT_MOVE_OVER = '=',   /* rename aside/from to top/to, and keep the old file as aside/save */
     CKPT_MOVE_FOLDER = 'm', /* make the folder top/to if it does not exist */
-    CKPT_MOVE_INTO = 'f',   /* the folder top/to, which existed before, gets files */
-    CKPT_MOVE_SYNC = '.',   /* all moves before it are synced */
+    CKPT_MOVE_INTO = 'f',   /* the folder top/to exists and gets files */
+    CKPT_MOVE_SYNC = '.',   /* sync all moves before it */
     CKPT_MOVE_COUNTS = '*'  /* the move before it (IN, OUT or OVER) is the deciding one */
 } ckpt_move_kind;
 

@@ -10,7 +10,7 @@
 #include "libckpt/map/join.h"
 #include "libckpt/map/nest.h"
 
-/* Context of one join. */
+/* Context of one call of ckpt_join. */
 typedef struct nr_walk {
     ckpt_near *near;
     uint64_t item; /* bytes of one element */

@@ -17,7 +17,7 @@
 /* Both forms of a file, for the packing function. */
 typedef struct ckpt_packing {
     ckpt_io *stored; /* the finished file; reads of it count as progress */
-    ckpt_io *packed; /* the output so far, for reading back */
+    ckpt_io *packed; /* the packed output so far, for reading back */
     int fd;          /* of packed */
 } ckpt_packing;
 

@@ -29,7 +29,7 @@ uint64_t ckpt_job_bytes(ckpt_dtype d, uint64_t n_elems)
 {
     const ckpt_dtype_info *info = ckpt_dtype_get(d);
 
-    // Divide first, so that nothing overflows that fits in memory or a file.
+    // Divide first: the product could overflow although the result fits in memory or a file.
     return n_elems / info->per * info->bytes + n_elems % info->per * info->bytes / info->per;
 }
 

@@ -196,8 +196,8 @@ typedef struct reader_slice {
     int64_t stride[CKPT_MAX_DIM]; /* bytes in the buffer between elements along an axis */
     ckpt_slice row;               /* slice of axis number `axis`; later axes are read whole */
     uint32_t axis;
-    uint32_t dense; /* the elements of this axis and those after it are contiguous ... */
-    uint64_t piece; /* ... and have so many bytes */
+    uint32_t dense; /* from this axis on, elements are contiguous in the buffer ... */
+    uint64_t piece; /* ... in pieces of this many bytes */
     uint64_t block; /* elements of the axes after `axis` */
     ckpt_dtype dtype;
     uint64_t wide;   /* bytes of an element in the buffer */

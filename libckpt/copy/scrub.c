@@ -19,7 +19,7 @@
 typedef struct scrub_range {
     uint64_t at, n;
     uint32_t source, crc;
-    bool known;  /* crc is known, because an earlier run has read these bytes */
+    bool known;  /* the CRC is known, because an earlier run has read these bytes */
     bool failed; /* could not be read, which is already reported */
 } scrub_range;
 
@@ -180,7 +180,7 @@ static void scrub_share(scrub_state *s)
     s->first = s->first < s->end ? s->first : s->end;
 }
 
-/* The result of a range in a message. */
+/* The result for one range, in a message. */
 typedef struct scrub_told {
     uint64_t range;
     uint32_t crc, failed;

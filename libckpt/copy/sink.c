@@ -225,7 +225,7 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
 
 /* ---- the files of another process ---- */
 
-/* The description of one file; its temporary name follows, if it has one. */
+/* Description of one file in a message; its temporary name follows, if it has one. */
 typedef struct sink_told {
     uint32_t crc;
     uint16_t n_temp; /* bytes of that name */

@@ -263,7 +263,7 @@ static int sink_get(ckpt_sink *s, sink_file *f, bool write, ckpt_err *err)
     pthread_mutex_lock(&s->lock);
     if (f->fd < 0)
         rc = sink_wake(s, f, err);
-    else if (!f->window) // another worker made it, and there was no space for it
+    else if (!f->window) // another worker has created it, but has found no space
         rc = sink_furnish(s, f, err);
     if (rc == CKPT_OK) {
         f->n_users++;

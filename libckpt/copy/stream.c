@@ -28,7 +28,7 @@ typedef struct pour_state {
     ckpt_view_write_fn write;
     void *ctx;
     ckpt_progress *progress;
-    pour_window *window; /* n_windows windows: number i is window[i % n_windows] */
+    pour_window *window; /* ring of n_windows windows: number i is window[i % n_windows] */
     unsigned n_windows;
     pthread_mutex_t lock;
     pthread_cond_t change;

@@ -14,8 +14,8 @@ typedef enum ckpt_swap_how {
     CKPT_SWAP_NOT,
     CKPT_SWAP_MOVED,     /* the name was free */
     CKPT_SWAP_EXCHANGED, /* the old entry is now at the new entry's old place */
-    CKPT_SWAP_AWAY,      /* the old entry is at w->old */
-    CKPT_SWAP_OVER       /* the old entry is gone */
+    CKPT_SWAP_AWAY,      /* the old entry was moved to w->old */
+    CKPT_SWAP_OVER       /* the old entry was replaced */
 } ckpt_swap_how;
 
 /* An entry in aside that gets a final name in top. */

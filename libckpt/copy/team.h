@@ -43,7 +43,7 @@ typedef struct ckpt_blobs {
     unsigned ranks;
     const uint8_t **at;
     size_t *n;
-    ckpt_letter *held; /* storage of the blobs */
+    ckpt_letter *held; /* messages that hold the blobs */
 } ckpt_blobs;
 
 /* Release them; zeroed ones are fine. */

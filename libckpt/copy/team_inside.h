@@ -11,9 +11,9 @@
 #include "libckpt/copy/team.h"
 
 enum team_kind {
-    TEAM_BLOB = 1, /* a part of an exchange; id: TEAM_ID */
+    TEAM_BLOB = 1, /* data of a collective; id: TEAM_ID */
     TEAM_ASK,      /* id: number of the question */
-    TEAM_NOTE,     /* id: as of a question; a note */
+    TEAM_NOTE,     /* a note; id: as of a question */
     TEAM_ANSWER,   /* id: that of the question; a ckpt_err, then the bytes */
     TEAM_BEAT,     /* a heartbeat, with the bytes done */
     TEAM_STOP,     /* the sender has failed in the round of this id */
@@ -59,8 +59,8 @@ typedef struct team_state {
     ckpt_team_note_fn note;
     void *note_ctx;
     team_mate *mate;
-    ckpt_err left; /* the error that another process left with: no more collectives are possible */
-    ckpt_err lost; /* the reason why no more exchange is possible */
+    ckpt_err left; /* error of a process that has left: collectives are impossible from now on */
+    ckpt_err lost; /* the reason why this process cannot exchange messages any more */
     bool vanished; /* that reason is a process that sends no heartbeats */
     double lost_at;
     bool met; /* all processes have introduced themselves */

@@ -16,7 +16,8 @@
 #include "libckpt/copy/values.h"
 
 /*
- * States of an operation's preparation; one lock for the process, never held during a preparation.
+ * States of an operation's preparation. One lock serves the process; it is free during a
+ * preparation.
  */
 enum { VS_RAW, VS_PREPARING, VS_READY };
 static pthread_mutex_t vs_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -14,8 +14,8 @@ enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream computes at a time */
 
 typedef enum view_state {
     VIEW_NEW,
-    VIEW_BUSY,  /* a thread prepares or streams it */
-    VIEW_READY, /* its literals are complete */
+    VIEW_BUSY,  /* a thread prepares or streams the file */
+    VIEW_READY, /* the file's literals are complete */
     VIEW_SPENT  /* a stream of it has failed: some of its literals are missing */
 } view_state;
 
@@ -25,7 +25,7 @@ typedef struct view_file {
     uint64_t *reach;
     ckpt_literal *literal; /* n_literals literals in the output, ascending */
     size_t n_literals;
-    bool placed; /* reach and literals are set */
+    bool placed; /* reach and literal are set */
     uint8_t state;
 } view_file;
 

@@ -41,7 +41,8 @@ typedef struct ckpt_work {
     pthread_mutex_t lock; /* protects the target map's findings, and reported */
     uint8_t *reported;    /* per target tensor: its mismatch with a copy was reported */
     /*
-     * of the first such tensor: reported after all CRCs matched, because damage explains it better
+     * error about the first such tensor, reported after all CRCs matched, because damage explains
+     * it better
      */
     ckpt_err mismatch;
     uint32_t mismatched; /* that tensor */

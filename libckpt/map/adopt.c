@@ -52,7 +52,7 @@ static bool adopt_extents(adopt *a, const ckpt_tensor *t)
     return true;
 }
 
-/* A tensor with its copies, and its addends with theirs. */
+/* Adopt a tensor with its copies, and its addends with theirs. */
 static bool adopt_tensor(adopt *a, const ckpt_tensor *t)
 {
     bool fits = true;
@@ -64,7 +64,7 @@ static bool adopt_tensor(adopt *a, const ckpt_tensor *t)
     return fits;
 }
 
-/* The tensors inside a source, which need not be in the map's list. */
+/* Adopt the tensors inside a source, which need not be in the map's list. */
 static bool adopt_inputs(adopt *a, const ckpt_source *s)
 {
     const ckpt_tensor *in;
@@ -119,7 +119,7 @@ static bool adopt_storage(adopt *a, ckpt_storage *s)
     return slot != NULL;
 }
 
-/* The children of one value. */
+/* Put the children of one value on the list. */
 static bool adopt_value(adopt *a, const ckpt_value *v)
 {
     const ckpt_object *o;
@@ -173,7 +173,7 @@ static bool adopt_ranked(adopt *a, const ckpt_state *s, const ckpt_group *g)
     return fits;
 }
 
-/* All trees of the child: its values, and those of its states. */
+/* Adopt all trees of the child: its values, and those of its states. */
 static bool adopt_trees(adopt *a, const ckpt_map *child)
 {
     bool fits = adopt_see(a, child->values);

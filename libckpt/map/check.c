@@ -89,7 +89,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
     return CKPT_OK;
 }
 
-/* The extents of one tensor that owns its bytes. */
+/* Check the extents of one tensor, which owns its bytes. */
 static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = ckpt_extent_check(t, err);
@@ -107,7 +107,7 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     return rc;
 }
 
-/* A tensor with all its copies, and its addends with theirs. */
+/* Check a tensor with all its copies, and its addends with theirs. */
 static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -79,7 +79,7 @@ uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t fro
 
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e)
 {
-    (void)t; // boxes of a 1-axis tensor are intervals too
+    (void)t; // an extent of a tensor with one axis is an interval, too
     return e->ndim == 1;
 }
 
@@ -120,7 +120,7 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
     if (!e)
         return NULL;
 
-    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // storage for extents by rule
+    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // room for an extent by rule
     for (uint32_t i = 0; i < t->n_extents; i++) {
         e[i] = *ckpt_tensor_extent(t, i, &room[i]);
         e[i].source += shift;
@@ -158,7 +158,7 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
                              "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
                              " of them, in a tensor of %" PRIu64,
                              t->name, a->start, a->count, t->n_elems);
-        // also for empty ones, because the binary search relies on the order
+        // check empty extents too, because the binary search relies on their order
         if (a->start != next) {
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor '%.200s': element %" PRIu64 " is %s",
                              t->name, a->start < next ? a->start : next,

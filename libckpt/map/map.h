@@ -218,7 +218,7 @@ typedef struct ckpt_claim {
     bool other_release;
     bool keeps_ranked; /* the output keeps values that differ by rank: it has the same partitions */
     bool joins_groups; /* adjacent groups with equal settings become one parameter group */
-    bool no_empty;     /* the source's trained parameters without elements are no longer trained */
+    bool no_empty;     /* trained parameters without elements become frozen ones */
     int stage;         /* the stage in the output; -1: not declared */
     uint32_t world;    /* 0: not declared */
     ckpt_dtype dtype;  /* of training; NONE: not declared */

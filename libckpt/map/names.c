@@ -22,7 +22,7 @@ static unsigned na_sequence(const unsigned char *s, uint64_t n)
     if (len == 0 || len > n || s[0] > 0xF4)
         return 0;
     if (s[0] == 0xE0) {
-        low = 0xA0; // smaller code points have shorter forms
+        low = 0xA0; // code points below U+0800 have shorter forms
     } else if (s[0] == 0xED) {
         high = 0x9F; // surrogates
     } else if (s[0] == 0xF0) {

@@ -23,7 +23,7 @@ typedef struct fo_arch {
     const char *types; /* model_type of config.json, separated by blanks */
     const char *base;  /* prefix of all names but the head's in models with a head */
     const char *modules;
-    const char *ties; /* alias=owner; owners under the base */
+    const char *ties; /* "alias=owner" pairs; owners are names under `base` */
 } fo_arch;
 
 static const fo_arch fo_archs[] = {
@@ -115,7 +115,7 @@ typedef struct fo_place {
     uint64_t block; /* index of the module, or of the module that begins its block of layers */
     uint64_t layer;
     uint64_t module;
-    uint64_t part; /* 0: the module's own, 1: weight, 2: bias */
+    uint64_t part; /* kind of parameter: 0 the module's own, 1 weight, 2 bias */
     ckpt_tensor *tensor;
 } fo_place;
 

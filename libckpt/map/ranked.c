@@ -86,7 +86,7 @@ static const char *rv_names(ckpt_arena *arena, const ckpt_state *state, const ck
     const char *text = "";
 
     for (const ckpt_ranked *r = g->ranked; text && r; r = r->next) {
-        // the state of one model-parallel rank has that rank's own value, so none is lost
+        // each model-parallel rank has a state with its own value, so that none is lost
         if ((r->model && !state->joined) || (only.uneven && r->at) || (only.fields && r->in_entry))
             continue;
         text = ckpt_arena_printf(arena, "%s%s%.80s", text, *text ? ", " : "", r->key->as.text.at);

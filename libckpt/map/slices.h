@@ -89,7 +89,7 @@ typedef struct ckpt_slice_set {
 typedef struct ckpt_slice_box {
     uint32_t rank;
     uint32_t copy;     /* 0 for the first rank that holds these elements, 1 for the second ... */
-    uint32_t n_copies; /* number of ranks that hold them */
+    uint32_t n_copies; /* number of ranks that have the same elements */
     const uint64_t *count; /* ndim sizes, none 0 */
     const uint64_t *from;  /* ndim starts in the slice */
     const uint64_t *to;    /* ndim starts in the whole */

@@ -34,7 +34,7 @@ typedef enum ckpt_value_kind {
     CKPT_V_GLOBAL, /* a class or function that is only named: as.global */
     /* torch.<dtype>: as.dtype; a dtype unknown to this build is a GLOBAL instead */
     CKPT_V_DTYPE,
-    CKPT_V_STORAGE, /* a bare storage: as.storage */
+    CKPT_V_STORAGE, /* a storage outside of a tensor: as.storage */
     CKPT_V_TENSOR,  /* as.tensor */
     CKPT_V_OBJECT   /* an object made by a call or a class: as.object */
 } ckpt_value_kind;

@@ -28,7 +28,7 @@ typedef struct ckpt_value_copier {
     bool (*meet)(void *ctx, const ckpt_value *from);
 } ckpt_value_copier;
 
-/* The copy; NULL if memory is exhausted or a function returned false. */
+/* Copy v; NULL if memory is exhausted or a function returned false. */
 ckpt_value *ckpt_value_copy(const ckpt_value_copier *copier, const ckpt_value *v);
 
 #endif

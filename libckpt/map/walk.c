@@ -8,7 +8,7 @@
 
 #include "libckpt/map/order.h"
 
-/* The start of a run of adjacent names with one prefix. */
+/* A run of adjacent names with one prefix, which is in its first name. */
 typedef struct wk_run {
     const char *name;
     size_t n; /* bytes of the prefix, which ends before a dot */

@@ -159,7 +159,7 @@ static bool box_same_atom(const ckpt_rm_atom *a, const ckpt_rm_atom *b)
            memcmp(a->part, b->part, a->n_parts * sizeof *a->part) == 0;
 }
 
-/* The other's atom with a name, and the part. */
+/* Find the atom of the other tensor that contains this name, and the name's part in it. */
 static uint32_t box_find(const ckpt_rm_view *v, uint32_t name, uint32_t *part)
 {
     for (uint32_t k = 0; k < v->n_atoms; k++) {
@@ -241,7 +241,7 @@ static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_mem
     for (i = 0; rc == CKPT_OK && i < va->n_atoms; i++) {
         box_atom_runs(in, &va->atom[i], vb, b, &runs[i]);
         if (runs[i].n == 0) {
-            ckpt_free(runs); // another part of a fused axis, so that they share nothing
+            ckpt_free(runs); // they are different parts of a fused axis and share no element
             return CKPT_OK;
         }
     }
@@ -326,7 +326,7 @@ static int box_pad_one(box_target *t, uint32_t atom, uint64_t at, uint64_t n, ck
     return CKPT_OK;
 }
 
-/* Add the padding of fused axes: zeros. */
+/* Fill the padding of fused axes with zeros. */
 static int box_pad(box_target *t, ckpt_err *err)
 {
     const ckpt_rm_view *v = t->view;
@@ -436,8 +436,7 @@ static int box_unfold(const box_target *t, size_t i, box_target *out, bool *fits
     bool split[CKPT_MAX_DIM] = {false};
 
     memcpy(atom, &t->axis.at[i * t->width], t->width * sizeof *atom);
-    // marking an atom changes the folding of its outer ones, so that this repeats until nothing
-    // more is marked
+    // marking an atom changes how its outer atoms fold: repeat until no atom is marked
     while (!box_fold_all(t, atom, folded, split)) {
         for (uint32_t k = 0; k < t->width; k++)
             atom[k].count = split[k] ? 1 : atom[k].count;
@@ -563,7 +562,7 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
         shape[i] = t.view->size[i];
     for (size_t i = 0; rc == CKPT_OK && i < targets->n; i++)
         rc = box_meet(in, in->from, source, &targets->at[i], box_used, &t, err);
-    // padding of the source is not copied, so that it counts as used
+    // padding of the source need not be copied: count it as used
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
     for (size_t i = 0; i < t.extent.n; i++)

@@ -21,10 +21,10 @@ typedef struct ex_state {
     ckpt_arena *arena;
     const char *missing; /* the first name without a value */
     unsigned depth;
-    bool at_index; /* evaluating one element: `index` has a value */
+    bool at_index; /* the expression is evaluated for one element: `index` has a value */
     uint64_t index;
     uint64_t *steps; /* remaining look-ups, for all elements together */
-    bool skip;       /* in a branch that is not taken: look nothing up */
+    bool skip;       /* inside a branch that is not taken: look no name up */
     int rc;
     ckpt_err *err;
 } ex_state;
@@ -72,7 +72,7 @@ static bool ex_name_char(char c)
            c == '.';
 }
 
-/* The same for a whole word. */
+/* Skip a whole word; false if the text does not continue with it. */
 static bool ex_keyword(ex_state *x, const char *word)
 {
     size_t n = strlen(word);

@@ -74,7 +74,7 @@ int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const
 
     *out = NULL;
     if (rc != CKPT_OK || !first)
-        return rc; // this model does not have the tensor
+        return rc; // without a value, this model does not have the tensor
     rc = fill_shape(f, rule, shape, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_add_hidden(map, name, strlen(name), &like, out, err);

@@ -40,8 +40,8 @@ typedef struct ckpt_remap_how {
 
 /* The counts of an application. Except for dropped tensors, each element is used exactly once. */
 typedef struct ckpt_remap_proof {
-    uint64_t n_rules;   /* rules that made tensors of the target */
-    uint64_t n_dropped; /* tensors of the source that `drop` removed */
+    uint64_t n_rules;   /* number of rules that made tensors of the target */
+    uint64_t n_dropped; /* number of source tensors that `drop` removed */
 } ckpt_remap_proof;
 
 /*

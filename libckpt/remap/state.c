@@ -135,7 +135,7 @@ static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Put a parameter into the group of its moments. */
+/* Put a parameter into the group that its moments have. */
 static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, uint32_t of,
                     ckpt_err *err)
 {

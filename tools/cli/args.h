@@ -67,7 +67,7 @@ typedef struct cli_args {
     const char *picture, *metrics;             /* report */
     bool allow_other, daemon, check_first;     /* mount */
     const char *name;                          /* mount */
-    struct mounter *mounter;                   /* mount: set by its `before` */
+    struct mounter *mounter;                   /* mount: started before the sandbox */
 
     ckpt_open_opts open;
     ckpt_target target;

@@ -50,7 +50,7 @@ typedef struct told {
     // hosts on which to start the ranks
     const char *hostfile, *include, *exclude;
     int64_t num_nodes, num_slots, local_rank, wait_limit;
-    const char *notes[TOLD_NOTES]; /* about names without effect here */
+    const char *notes[TOLD_NOTES]; /* notes about option names that have no effect here */
     size_t n_notes;
     // requests instead of a run
     bool help, help_all, version;

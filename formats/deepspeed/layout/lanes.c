@@ -52,7 +52,7 @@ uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
     if (first.n && first.at[0].key->kind == CKPT_V_STR) {
         const ckpt_text *name = &first.at[0].key->as.text;
         const ckpt_ds_moe_layer *layer = ckpt_ds_autoep_of(head, name->at, name->n);
-        // missing ranks are reported later
+        // files of missing ranks are reported later
         if (layer)
             return head->world % layer->ep ? 1 : layer->ep;
     }

@@ -404,7 +404,7 @@ static int dso_check_dtypes(ckpt_ds_job *job, const ckpt_ds_head *head,
             const ckpt_ds_flat *at = &layout->column.at[c].at[layout->group.at[g].part];
             size_t own = ckpt_ds_slot(&layout->group.at[g], head->world, 0, s->rank) -
                          layout->group.at[g].part;
-            // an absent tensor is reported when the groups are laid out
+            // a missing tensor is reported later, when the groups are laid out
             if (at[0].dtype != at[own].dtype && (c == 0 || at[own].dtype != CKPT_DTYPE_NONE))
                 return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                        "%s: %s of group %zu is %s on rank %" PRIu32

@@ -80,7 +80,7 @@ int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
 {
     int rc = CKPT_OK;
 
-    // the state's name becomes part of a path
+    // check the state's name, because it becomes part of a path
     if (c->name && !ckpt_path_part_ok(c->name, strlen(c->name)))
         return CKPT_OK;
     for (size_t g = 0; g < layout->group.n; g++) {

@@ -116,7 +116,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (rc == CKPT_OK && !same)
             rc = dsv_differs(job, head, s, group == first, &p);
     }
-    // values that rank 0 has and this rank lacks
+    // also note values that rank 0 has and this rank lacks
     ckpt_dict all = ckpt_value_map(other);
     for (uint64_t k = 0; rc == CKPT_OK && k < all.n; k++) {
         const ckpt_value *key = all.at[k].key, *v = all.at[k].value;

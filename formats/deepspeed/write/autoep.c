@@ -86,7 +86,7 @@ static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep
     ckpt_dict from = ckpt_value_map(fields);
     bool fits = made && text;
 
-    // groups of a universal checkpoint have no name
+    // in universal checkpoints, groups have no name
     if (fits && !ckpt_value_get(fields, "name"))
         fits = ckpt_dict_add_cstr(arena, &made->as.map, "name", text);
     for (uint64_t i = 0; fits && i < from.n; i++)

@@ -152,7 +152,7 @@ static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_ds
 {
     const ckpt_group *g = &job->state->group.at[p->group];
     ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
-    // stage 0 without flat tensors has no columns of state
+    // without flat tensors, stage 0 has no columns of state
     bool flat = form == CKPT_DSW_ZERO || form == CKPT_DSW_FLAT;
     bool kept = flat && !(how->fresh && ckpt_dsw_begins_whole(g));
     ckpt_dict entry = ckpt_value_map(kept ? g->entry : NULL);

@@ -358,7 +358,7 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     list = ckpt_tt_new(&f->t, CKPT_V_LIST);
     for (size_t k = 0; k < f->layout->part.n; k++) {
         const ckpt_dsw_part *p = &f->layout->part.at[k];
-        // experts of other lanes have the same names
+        // lane 0 is enough, because experts of other lanes have the same names
         if (p->lane == 0)
             ckpt_tt_add(&f->t, list,
                         dwm_part_shapes(f, p, p->group < from.n ? from.at[p->group] : NULL));

@@ -451,7 +451,7 @@ static ckpt_value *dwo_alignments(ckpt_dsw_file *f, const ckpt_value *old)
     (void)old;
     for (size_t at = 0; (p = dwo_next(f, &at, &index));) {
         one = ckpt_tt_new(&f->t, CKPT_V_LIST);
-        // a pad follows the last of fused parameters
+        // only the last of fused parameters has a pad behind it
         for (size_t i = 0; i < p->n; i++) {
             if (i + 1 == p->n || ckpt_dsw_one(p, i + 1))
                 ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));

@@ -41,7 +41,7 @@ static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p
 
     if (!state->own)
         return group->entry;
-    // a writer may have sorted the group
+    // a writer may have sorted the group: search for the parameter
     if (state->param.at[at] != p->param[i])
         at = group->first;
     while (at < end && state->param.at[at] != p->param[i])
@@ -208,7 +208,7 @@ int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, b
     if (job->state->stage != 0)
         return CKPT_OK;
     (void)ckpt_value_as_int(ckpt_value_get(from, "dynamic_loss_scale"), &moves);
-    // a fixed scale has no other values
+    // a fixed loss scale has no further values
     for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
         if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
             rc = ckpt_dsw_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],

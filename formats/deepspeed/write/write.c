@@ -292,7 +292,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     else if (rc == CKPT_OK && target->ep_size)
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "%s: --ep-size is for experts of AutoEP, and this run has none", from->path);
-    // experts that are dealt out anew are in other partitions
+    // if experts move to other ranks, partitions change
     how.ranked = how.ranked && (!how.ep || how.ep == ckpt_dsw_autoep(state));
     to->claim.keeps_ranked = how.ranked && (state == from->states.at[0] || to->claim.keeps_ranked);
     how.made = rc == CKPT_OK && !how.experts && !how.ep && ckpt_dsw_has_experts(&job);

@@ -107,14 +107,14 @@ typedef struct ckpt_dsw_how {
 /* The layout: parts with their columns. */
 typedef struct ckpt_dsw_layout {
     ckpt_arena *scratch;
-    const ckpt_tensor **given; /* the state's parameters in the order of the target's optimizer */
+    const ckpt_tensor **given; /* the state's parameters, in the order of the target's optimizer */
     ckpt_dsw_parts part;
     ckpt_dsw_columns column;
     size_t n_slots;      /* flat tensors in one rank's optimizer file */
     ckpt_tensors frozen; /* stage 3: parameters cut over the model files */
     /* by tensor of the map: 1 + its part as a trained parameter, or 0 */
     uint32_t *home;
-    size_t *home_at; /* and its place in that part */
+    size_t *home_at; /* and its index in that part */
     /* by tensor of the map: DeepSpeed's number (named_parameters order), or -1 */
     int64_t *ds_id;
 } ckpt_dsw_layout;
@@ -123,7 +123,7 @@ typedef struct ckpt_dsw_layout {
 typedef struct ckpt_dsw_records {
     uint32_t *record; /* world * per_rank */
     size_t per_rank;
-    uint32_t *fragment; /* of frozen parameters: world * frozen.n */
+    uint32_t *fragment; /* storages of frozen fragments: world * frozen.n */
     /* stage 3: the model file of rank 1; later ranks' files have the same pickle */
     ckpt_torch_made second;
 } ckpt_dsw_records;
