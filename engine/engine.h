@@ -42,7 +42,7 @@ typedef struct zt_options {
     const char *device;
     int64_t threads;
     const char *slots; /* GPU numbers of the ranks, separated by commas; NULL: automatic */
-    zt_arguments args; /* for "auto" */
+    zt_arguments args; /* the values for "auto" */
     // further inputs that must be equal on all ranks: lines of name, tab and value; NULL: none
     const char *alike;
     const volatile sig_atomic_t *stop; /* not 0: this rank requests an early end; NULL: never */
@@ -66,7 +66,7 @@ const zt_config *zt_engine_config(const zt_engine *e);
 typedef struct zt_about {
     int rank, world;
     const zt_config *config;
-    const char *class_name; /* of the model */
+    const char *class_name; /* class name of the model */
     uint64_t n_params, n_trained;
     const char *init;     /* source of the first weights; NULL: none except options.load */
     const char *drawn;    /* reason for random weights; NULL: they are not random */
@@ -90,9 +90,9 @@ typedef struct zt_standing {
     int64_t made;     /* updates of this process */
     int64_t samples;  /* samples of all ranks in these updates */
     zt_scaler scaler; /* loss scaler for the next update */
-    zt_memory memory; /* of this rank */
+    zt_memory memory; /* memory of this rank */
     double seconds[ZT_T_COUNT];
-    zt_traffic traffic; /* of this rank's updates, without start, saves, evaluations */
+    zt_traffic traffic; /* traffic of this rank's updates, without start, saves, evaluations */
     bool counted;       /* false: traffic has only words, because tensors use another way */
 } zt_standing;
 
@@ -121,7 +121,7 @@ typedef struct zt_progress {
     double loss;
     uint64_t tokens;
     double seconds;
-    zt_traffic traffic; /* of this rank */
+    zt_traffic traffic; /* traffic of this rank */
 } zt_progress;
 
 /*

@@ -13,7 +13,7 @@ struct zt_engine {
     zt_comm *comm;
     zt_device *device;
     zt_comm *wire;         /* for GPU memory; NULL: the device is the host, or this rank is alone */
-    unsigned char gpu[16]; /* its identity */
+    unsigned char gpu[16]; /* identity of the GPU */
     unsigned threads;      /* threads of the CPU device on this rank */
     zt_config config;
     zt_model_config model_config;
@@ -22,7 +22,7 @@ struct zt_engine {
     zt_data *data, *eval_data;
     zt_saver *saver;
     zt_loaded loaded;
-    const char *vocab; /* of text; NULL: none */
+    const char *vocab; /* path of the vocabulary of text data; NULL: none */
     bool lower_case;
     const char *init;         /* source of first weights; NULL: random, or only --load */
     const char *drawn;        /* reason for random weights; NULL: they are not random */
@@ -31,7 +31,7 @@ struct zt_engine {
     uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
     int64_t total_steps;      /* updates of the whole run */
     double seconds[ZT_T_COUNT];
-    zt_traffic traffic; /* of zt_engine_step */
+    zt_traffic traffic; /* traffic of zt_engine_step */
     int64_t made;       /* successful calls of zt_engine_step */
 };
 

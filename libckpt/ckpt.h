@@ -334,7 +334,7 @@ typedef struct ckpt_target {
     size_t size;             /* sizeof this struct, or 0: see above */
     const char *format;      /* "hf": ckpt_format_at lists the names, with CKPT_CAN_WRITE */
     const char *path;        /* the file or folder to write */
-    ckpt_dtype dtype;        /* of all floating tensors; NONE: each tensor's export dtype */
+    ckpt_dtype dtype;        /* dtype of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
     /* hf folders: do not copy config.json, tokenizer files ... from the source's folder */
     bool no_side_files;
@@ -615,11 +615,11 @@ typedef struct ckpt_tag {
     const char *name; /* "global_step4"; for a run inside the folder: "checkpoint-4/global_step4" */
     ckpt_tag_health health;
     int code;           /* CKPT_OK, or the code of the most severe problem */
-    const char *reason; /* its text, with paths relative to the tag; "" when whole */
+    const char *reason; /* text of that problem, with paths relative to the tag; "" when whole */
     int64_t step;       /* global_steps; -1: not known */
     int stage;          /* -1: not known */
     uint32_t world;     /* 0: not known */
-    uint64_t n_bytes;   /* of all its files */
+    uint64_t n_bytes;   /* size of all its files */
     size_t n_problems;
     /* `latest` names it, after a repair (universal: `latest_universal`) */
     bool is_latest;
@@ -636,7 +636,7 @@ typedef struct ckpt_run_health {
     const char *newest; /* the newest whole tag, which `latest` could name; NULL: no tag is whole */
     const char *fixed;  /* the tag that fix_latest wrote into the pointer; NULL: not changed */
     int code;           /* CKPT_OK: the pointer names a whole tag (after a repair) */
-    const char *reason; /* of the problem; "" if there is none */
+    const char *reason; /* text of the problem; "" if there is none */
 } ckpt_run_health;
 
 /*
@@ -648,7 +648,7 @@ typedef struct ckpt_doctor_opts {
     bool deep;       /* check every CRC and value as well as the structure */
     bool fix_latest; /* make `latest` name the newest whole tag if it names another tag or none */
     const ckpt_run_opts *run; /* progress is also called with (0, 0) before each tag; or NULL */
-    int (*tag)(void *ctx, const ckpt_tag *tag); /* for each tag of a run, oldest first; or NULL */
+    int (*tag)(void *ctx, const ckpt_tag *tag); /* gets each tag of a run, oldest first; or NULL */
     /*
      * Receives every problem: those of a tag after tag() for it, then those of the run (tag NULL).
      * code CKPT_OK: a remark, such as left-overs of an interrupted conversion.
@@ -675,7 +675,7 @@ CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_er
  * files.
  */
 typedef struct ckpt_leftover {
-    const char *name; /* in the folder */
+    const char *name; /* name in the folder */
     bool is_dir;
     uint64_t n_bytes, n_files;
     int64_t age;      /* seconds since the last write to it */

@@ -94,7 +94,7 @@ CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
 typedef struct ckpt_remap_opts {
     size_t size;    /* sizeof this struct, or 0: see above */
-    bool backwards; /* from the right layout to the left one */
+    bool backwards; /* translates from the right layout to the left one */
     /*
      * the model's config.json, which takes precedence over those in the source's folder, and its
      * name for messages; or NULL
@@ -156,7 +156,7 @@ typedef struct ckpt_quantize {
     const char *form; /* "fp8-block", "fp8-block:64x64" or "fp8-channel" */
     /* NULL-terminated globs of weights to leave unchanged, besides heads; or NULL */
     const char *const *skip;
-    ckpt_dtype dtype; /* of the remaining floats; NONE: unchanged */
+    ckpt_dtype dtype; /* dtype of the remaining floats; NONE: unchanged */
 } ckpt_quantize;
 
 /*
@@ -221,7 +221,7 @@ CKPT_API int ckpt_map_untie(ckpt_map *map, ckpt_err *err);
 
 typedef struct ckpt_adapter {
     size_t size;      /* sizeof this struct, or 0: see above */
-    const char *path; /* its folder, with adapter_config.json, or the run that trained it */
+    const char *path; /* a folder with adapter_config.json, or the run that trained it */
     double weight;    /* factor of its updates; 0: 1 */
     /* write the head separately, with its old values, in a model that ties it to the embedding */
     bool untie;
@@ -242,7 +242,7 @@ CKPT_API int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err
 typedef struct ckpt_adapter_only {
     size_t size;        /* sizeof this struct, or 0: see above */
     const char *config; /* path of its adapter_config.json; NULL: the one in the run's folder */
-    const char *name;   /* of the adapter, if the run has several; NULL: the only one */
+    const char *name;   /* name of the adapter, if the run has several; NULL: the only one */
 } ckpt_adapter_only;
 
 /*
@@ -259,7 +259,7 @@ CKPT_API int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only,
 
 typedef struct ckpt_merge_model {
     const char *path;
-    const char *tag; /* of a run, or NULL */
+    const char *tag; /* tag of a run, or NULL */
     double weight;
 } ckpt_merge_model;
 
@@ -281,7 +281,7 @@ typedef struct ckpt_merge {
     double lambda;     /* factor of the sum of differences; 0: 1 */
     double t;          /* slerp: 0 is the base, 1 the other model */
     bool no_normalize; /* do not divide weights by their sum (linear, ties) */
-    uint64_t seed;     /* of dare's random choice */
+    uint64_t seed;     /* seed of dare's random choice */
     /*
      * a mergekit configuration (YAML) instead of these members, and its name for messages; or NULL
      */

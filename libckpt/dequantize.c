@@ -56,7 +56,7 @@ static const char *const dqz_others[] = {".activation_scale", ".input_scale", ".
 typedef struct dqz_make {
     ckpt_make make; /* first */
     const ckpt_tensor *input[2];
-    uint64_t rows, cols;        /* of a matrix; leading axes count matrices */
+    uint64_t rows, cols;        /* size of a matrix; leading axes count matrices */
     uint64_t block[2], grid[2]; /* elements of a block, and blocks of a matrix */
     ckpt_cast_fn widen;         /* from the scale's dtype to F32; NULL: E8M0 */
     ckpt_cast_fn own;           /* to the scale's dtype first; NULL: the product stays F32 */

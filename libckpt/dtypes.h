@@ -10,7 +10,7 @@
 
 typedef struct ckpt_dtype_rule {
     ckpt_dtype dtype;
-    const char *glob;             /* of names; NUL-terminated, in the list's text */
+    const char *glob;             /* pattern of names; NUL-terminated, in the list's text */
     uint64_t n_met;               /* number of matching names of any tensor */
     uint64_t n_took;              /* number of floating tensors for which it is the first match */
     const ckpt_tensor *met, *tie; /* a matching name; one that is tied to another */

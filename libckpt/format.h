@@ -121,8 +121,8 @@ typedef struct ckpt_directory {
     bool (*holds)(const ckpt_value *values);
 
     /*
-     * run layouts by their pointers, NULL after the last; NULL: none, or DeepSpeed's `latest` and
-     * its shards
+     * the layouts of runs, each with another pointer, NULL after the last; NULL: the format has
+     * none, or runs of DeepSpeed with its `latest`
      */
     const ckpt_run_layout *const *runs;
 } ckpt_directory;

@@ -28,11 +28,11 @@
  * it.
  */
 typedef struct nd_meeting {
-    _Alignas(ND_CACHE) _Atomic uint32_t arrived; /* in the current meeting */
+    _Alignas(ND_CACHE) _Atomic uint32_t arrived; /* number of ranks in the current meeting */
     _Alignas(ND_CACHE) _Atomic uint32_t met; /* number of meetings, modulo 2^32; the futex word */
     _Alignas(ND_CACHE) _Atomic uint32_t asleep;
     _Atomic uint32_t ended; /* 1 + number of a rank that ended; 0: none */
-    _Atomic uint32_t late;  /* that rank still runs, but the wait exceeded the limit */
+    _Atomic uint32_t late;  /* true: that rank runs, but a wait for it exceeded the limit */
     _Atomic uint32_t spoken;
 } nd_meeting;
 

@@ -23,7 +23,7 @@ typedef struct sg_comm {
     zt_link link; /* first: a zt_comm * can be cast to sg_comm *; holds the ring */
     zt_comm *below;
     zt_device *d;
-    unsigned char *room; /* of `below`'s memory */
+    unsigned char *room; /* buffer in the memory that `below` sends from */
     uint64_t n_room;
 } sg_comm;
 

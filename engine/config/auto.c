@@ -26,7 +26,7 @@ void zt_arguments_default(zt_arguments *a)
 
 /* The value for one key. */
 typedef struct au_source {
-    const char *path;     /* of the key */
+    const char *path;     /* path of the key */
     const char *argument; /* name on the command line */
     bool given;
     ckpt_value *value; /* NULL: out of memory, or unknown */

@@ -49,7 +49,7 @@ typedef struct zt_token_file {
     int fd;
     const char *path;
     uint64_t size;     /* bytes */
-    uint64_t vocab;    /* of the model */
+    uint64_t vocab;    /* vocabulary size of the model */
     const char *dtype; /* "uint16", "uint32"; NULL: not given */
 } zt_token_file;
 

@@ -34,7 +34,7 @@ typedef struct tx_source {
     const char *path;
     zt_wordpiece *pieces;
     tx_rows rows;
-    tx_names names; /* of classes */
+    tx_names names; /* names of classes */
     int32_t *id;
 } tx_source;
 

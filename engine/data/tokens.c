@@ -24,7 +24,7 @@ typedef struct tk_source {
     int fd;
     unsigned width;  /* bytes of a token */
     uint64_t at;     /* offset of the first token in bytes */
-    uint64_t tokens; /* in the file */
+    uint64_t tokens; /* number of tokens in the file */
     uint64_t vocab;
     const char *other; /* another width that may be right, or NULL */
     uint8_t *row;

@@ -75,7 +75,7 @@ void zt_cpu_embed(zt_device *d, ckpt_dtype dt, const zt_embed *a)
 /* One table, and the rows of dy that belong to each of its rows. */
 typedef struct em_table {
     ckpt_dtype dt;
-    uint64_t width, n_rows; /* of the table */
+    uint64_t width, n_rows; /* size of the table */
     const void *dy;
     void *grad;
     bool add;

@@ -108,7 +108,7 @@ static const float *up_gradient(const zt_update *a, uint64_t at, uint64_t n, flo
     const float *g = zt_cpu_read(a->g_dtype, a->g, at, n, room);
     float plain[ZT_CPU_BLOCK];
 
-    if (a->g_scale == 1.0f) { // 1 changes no value, not even NaN
+    if (a->g_scale == 1.0f) { // a product with 1 would change nothing, not even NaN
         return g;
     }
     if (g == room) {

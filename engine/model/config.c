@@ -247,7 +247,7 @@ static void cf_default(const zt_config_file *f, const cf_field *d)
         memcpy(to, &x, sizeof x);
 }
 
-/* null stands for a default only if transformers takes it so. */
+/* A null counts as an absent key only where transformers reads it so. */
 static int cf_field_read(const zt_config_file *f, const cf_field *d)
 {
     const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;

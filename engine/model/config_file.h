@@ -12,7 +12,7 @@
 typedef struct zt_config_file {
     zt_model_config *out;
     const ckpt_value *json;
-    const char *name; /* for messages */
+    const char *name; /* name in messages */
     bool sizes;       /* read only settings that determine parameters */
     ckpt_arena *arena;
     ckpt_err *err;

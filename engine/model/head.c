@@ -109,7 +109,7 @@ typedef struct hd_work {
     int32_t *row, *label;
     void *x, *h, *dh, *kept, *logits;
     uint64_t chunk; /* rows */
-    uint64_t ld;    /* of logits, elements */
+    uint64_t ld;    /* elements from one row of logits to the next */
     uint64_t n_bytes;
 } hd_work;
 

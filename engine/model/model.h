@@ -139,8 +139,8 @@ typedef struct zt_layer_ops {
 struct zt_layer {
     const zt_layer_ops *ops;
     const char *name;      /* "transformer.h.3" */
-    uint32_t number;       /* in the chain */
-    uint32_t block;        /* among the blocks */
+    uint32_t number;       /* position in the chain */
+    uint32_t block;        /* position among the blocks */
     const uint32_t *param; /* n_params indices of the model's parameters, adapters included */
     uint32_t n_params;
 };

@@ -55,7 +55,7 @@ typedef struct opt_setting {
     const char *name;
     opt_kind kind;
     unsigned classes;
-    size_t at; /* in zt_optim */
+    size_t at; /* offset in zt_optim */
     double must;
 } opt_setting;
 

@@ -26,8 +26,8 @@ typedef struct zt_lineage_step {
 CKPT_VEC(zt_lineage_steps, zt_lineage_step);
 
 typedef struct zt_lineage {
-    uint64_t id;           /* of this process */
-    zt_lineage_steps from; /* its ancestors */
+    uint64_t id;           /* identity of this process */
+    zt_lineage_steps from; /* earlier processes of the run, each with a step */
     bool resumed;          /* the run resumed from a checkpoint, described below */
     bool chosen;           /* the user named the checkpoint, so it may not be the one in `latest` */
     dev_t dev;             /* the checkpoint's folder */

@@ -190,7 +190,7 @@ static int wt_map(wt_writer *w, ckpt_err *err)
 
 /* ---- writing ---- */
 
-/* Make an adapter's configuration file; the model's stays with the model. */
+/* Make an adapter's configuration file. That of the model is not written again. */
 static int wt_adapter_text(wt_writer *w, ckpt_err *err)
 {
     static const ckpt_json_style style = {.indent = 2};

@@ -18,7 +18,7 @@ typedef struct zm_work {
     float *g, *momentum;
     void *scratch;
     uint64_t n;       /* elements */
-    uint64_t n_bytes; /* of scratch */
+    uint64_t n_bytes; /* size of scratch */
 } zm_work;
 
 /* View a tensor with more axes as a matrix: its first axis by all others. */

@@ -90,7 +90,7 @@ typedef struct zr_own {
     size_t n_owned;
     zr_average average;
     void *cast;            /* average.c: buffer for gradients in the communication dtype */
-    ckpt_dtype grad_dtype; /* of part[].grad */
+    ckpt_dtype grad_dtype; /* dtype of part[].grad */
     bool alias;            /* fp32: masters are the working weights */
     bool training;         /* the current pass trains */
     bool failed;           /* an allocation failed */

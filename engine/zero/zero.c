@@ -230,7 +230,7 @@ void zt_zero_free(zt_zero *z)
 
 /* Measurements of the gradients before the update. */
 typedef struct zr_measure {
-    double norm; /* of the mean gradient, including the loss scale */
+    double norm; /* norm of the mean gradient, including the loss scale */
     bool bad;    /* true: not finite, and this wrapper checks for that */
 } zr_measure;
 

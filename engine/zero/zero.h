@@ -31,8 +31,8 @@
 /* A parameter group: consecutive entries of zero->order. */
 typedef struct zt_group {
     uint32_t first, n;
-    zt_hyper hyper; /* of the next update */
-    double lr;      /* as configured */
+    zt_hyper hyper; /* settings of the next update */
+    double lr;      /* rate in the configuration */
     double weight_decay;
     bool muon;        /* Muon updates it (matrices); false: Adam's half, or another optimizer */
     const char *name; /* DeepSpeed's name of a Muon half; NULL: another optimizer */
@@ -109,7 +109,7 @@ typedef struct zt_zero_opts {
     const char *grouping;
     bool keep_activations_not;   /* true: activation checkpointing */
     uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow on demand */
-    uint64_t seed;               /* for dropout */
+    uint64_t seed;               /* seed of dropout */
     /* for tensors; NULL: comm, which then must reach the device's memory (or has one rank) */
     zt_comm *wire;
     /* for updates on the host, if a GPU's state is offloaded; 0: one per CPU */

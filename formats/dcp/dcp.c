@@ -19,13 +19,13 @@ typedef struct dcp_reader {
     const ckpt_listing *list;
     const ckpt_open_opts *opts;
     ckpt_dcp_metadata meta;
-    ckpt_dcp_role *role; /* of meta.item */
+    ckpt_dcp_role *role; /* roles of meta.item */
     bool has_optimizer;
     size_t n_inside;  /* tensor storages inside objects */
     bool lost;        /* a data file is missing, and is recorded as a finding */
-    uint32_t *file;   /* by index in meta.file: the map's file number */
+    uint32_t *file;   /* by index in meta.file: number of the file in the map */
     ckpt_io *io;      /* the data file read last */
-    uint32_t io_file; /* its number in meta.file */
+    uint32_t io_file; /* index of that file in meta.file */
     ckpt_err *err;
 } dcp_reader;
 

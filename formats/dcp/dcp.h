@@ -38,7 +38,7 @@
 
 /* An entry of a data file. */
 typedef struct ckpt_dcp_place {
-    uint32_t file;  /* in ckpt_dcp_metadata.file */
+    uint32_t file;  /* index in ckpt_dcp_metadata.file */
     uint64_t at, n; /* bytes: offset, length */
 } ckpt_dcp_place;
 
@@ -411,7 +411,7 @@ int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
 
 /* The expected content of a tensor's entry (ckpt_source.inner). */
 typedef struct ckpt_dcp_inner {
-    const char *name; /* of the tensor */
+    const char *name; /* name of the tensor */
     ckpt_dtype dtype;
     uint32_t ndim;
     const uint64_t *count; /* elements of the chunk */

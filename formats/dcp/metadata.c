@@ -28,8 +28,8 @@
 
 /* A pair of storage_data. */
 typedef struct dmd_entry {
-    uint32_t key;  /* in parts.part */
-    uint32_t file; /* in out->file */
+    uint32_t key;  /* index in parts.part */
+    uint32_t file; /* index in out->file */
     uint64_t at, n;
     bool used;
 } dmd_entry;
@@ -39,7 +39,7 @@ CKPT_VEC(dmd_entries, dmd_entry);
 typedef struct dmd_reader {
     ckpt_dcp_metadata *out;
     ckpt_arena *arena;
-    const char *path;   /* of .metadata */
+    const char *path;   /* path of .metadata */
     const char *prefix; /* prefix of data files' names: "" or the folder's name and a '/' */
     size_t first;       /* index in item: the first of this folder */
     ckpt_dcp_parts parts;
@@ -103,7 +103,7 @@ static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
 
 /* The key of an entry. */
 typedef struct dmd_key {
-    uint32_t name;          /* in parts.text */
+    uint32_t name;          /* index in parts.text */
     const uint64_t *offset; /* first element on each axis */
     uint32_t n;             /* 0: an object, or a tensor without axes */
     bool empty;             /* a chunk without elements: several ranks may share it */

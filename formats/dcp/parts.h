@@ -21,7 +21,7 @@ typedef enum ckpt_dcp_part_kind {
 typedef struct ckpt_dcp_part {
     uint8_t kind;  /* ckpt_dcp_part_kind */
     uint8_t n;     /* axes of BOX and KEY; KEY of an object: 0 */
-    uint32_t text; /* in ckpt_dcp_parts.text: the name of KEY, the file of INFO */
+    uint32_t text; /* index in ckpt_dcp_parts.text: the name of KEY, the file of INFO */
     union {
         struct {
             const uint64_t *start, *count; /* elements; KEY has no count */

@@ -30,7 +30,7 @@ typedef struct dpw_writer {
     const ckpt_target *target;
     const ckpt_dcp_layout *layout;
     ckpt_dcp_metadata meta; /* placed items of this folder; files by rank */
-    uint32_t *file;         /* by rank: number in the target map */
+    uint32_t *file;         /* by rank: number of its file in the target map */
     uint32_t ranks;
     ckpt_err *err;
 } dpw_writer;

@@ -21,7 +21,7 @@ typedef struct rnm_finder {
     const ckpt_ranks_item **param; /* in the model's order, without buffers and tied names */
     size_t n_params;
     const ckpt_ranks_item **moment; /* by number: a state tensor with axes, or NULL */
-    uint32_t *group;                /* by number */
+    uint32_t *group;                /* by number: parameter group */
     size_t *at;                     /* by number: index in param */
     ckpt_err *err;
 } rnm_finder;

@@ -31,7 +31,7 @@ typedef struct rpt_mesh {
 /* The placement on one axis of the mesh. */
 typedef struct rpt_placement {
     bool shards;
-    uint32_t dim;    /* of the tensor */
+    uint32_t dim;    /* axis of the tensor */
     uint64_t factor; /* product of the later mesh axes that cut first; 1: none */
 } rpt_placement;
 

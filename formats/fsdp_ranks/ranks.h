@@ -87,7 +87,7 @@ typedef struct ckpt_ranks_part {
     ckpt_ranks_kind kind;
     ckpt_dtype dtype;
     uint32_t ndim;
-    uint64_t shape[CKPT_MAX_DIM]; /* of the whole tensor */
+    uint64_t shape[CKPT_MAX_DIM]; /* shape of the whole tensor */
     uint32_t copies;              /* number of ranks that have the same box, by its description */
     ckpt_ranks_boxes box;         /* without empty boxes */
     const char *device;           /* device type of the parts: "cuda"; NULL: unknown */
@@ -152,7 +152,7 @@ ckpt_ranks_item *ckpt_ranks_find(const ckpt_ranks_set *set, const char *name);
 typedef struct ckpt_ranks_file {
     ckpt_map *map;      /* the output map */
     const ckpt_map *of; /* the map of the file */
-    uint32_t *source;   /* by source of `of`: its number in map, or UINT32_MAX */
+    uint32_t *source;   /* by source in `of`: number of its copy in `map`, or UINT32_MAX */
     ckpt_ranks_where where;
 } ckpt_ranks_file;
 

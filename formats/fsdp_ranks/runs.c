@@ -80,7 +80,7 @@ static const char *rrn_more(ckpt_map *map, const char *list, const char *name)
 typedef struct rrn_roles {
     unsigned n;
     const char *one, *all;
-    ckpt_listing list; /* of the one */
+    ckpt_listing list; /* content of the folder `one` */
 } rrn_roles;
 
 static int rrn_look(ckpt_map *map, const ckpt_listing *step, rrn_roles *out, ckpt_err *err)

@@ -34,8 +34,8 @@ CKPT_VEC(rwr_cuts, rwr_cut);
 typedef struct rwr_writer {
     ckpt_dsw_job *job;
     uint32_t ranks;
-    const char *device;          /* of the mesh */
-    const char *kind[RWR_KINDS]; /* of state: "step", "exp_avg" */
+    const char *device;          /* device type of the mesh */
+    const char *kind[RWR_KINDS]; /* kinds of state: "step", "exp_avg" */
     size_t n_kinds;
     rwr_cuts cut; /* in the order of tensors in each rank's files */
     size_t next;  /* index of the next one */

@@ -56,7 +56,7 @@ static const struct {
 typedef struct gmx_rule {
     gmx_mix mix;
     ckpt_dtype type;
-    bool pure; /* the same type everywhere */
+    bool pure; /* all tensors get the same type */
     bool tied; /* the token embedding is also the output */
     bool is_70b;
     uint64_t n_layers, n_v, heads_per_kv, n_experts;

@@ -38,7 +38,7 @@ uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep);
 /* Number of a file in a split model; stored in the file's `state` until the file is placed. */
 typedef struct ckpt_gguf_place_in {
     uint32_t no, count;
-    uint64_t n_tensors; /* in all files */
+    uint64_t n_tensors; /* number of tensors in all files */
 } ckpt_gguf_place_in;
 
 /*

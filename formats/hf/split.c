@@ -15,7 +15,7 @@ typedef struct split_walk {
     uint32_t open;     /* id of the open shard, or SPLIT_NONE */
     uint32_t n_ids;    /* shards opened */
     uint32_t n_closed; /* shards closed */
-    uint32_t *number;  /* by id */
+    uint32_t *number;  /* by id: number of the shard */
 } split_walk;
 
 /* Choose the shard for a storage of n bytes; returns its id. */

@@ -94,7 +94,7 @@ typedef struct hfc_part {
     bool exact;           /* a word is a whole word between dots */
     const char *config;   /* key of the part's own dict in config.json, or NULL */
     const char *keys[3];
-    const char *text; /* for messages */
+    const char *text; /* name in messages */
 } hfc_part;
 
 static const hfc_part hfc_parts[] = {

@@ -20,7 +20,7 @@
 
 /* The differences between hf and hf-bin. */
 typedef struct hfw_style {
-    const ckpt_format *format; /* of the shards */
+    const ckpt_format *format; /* format of the shards */
     const char *stem, *suffix;
     bool list_tied; /* tied names are listed in the index (and stored in the files) */
 } hfw_style;
@@ -29,7 +29,7 @@ typedef struct hfw_writer {
     ckpt_map *to;
     const hfw_style *style;
     ckpt_err *err;
-    uint32_t *shard; /* of each tensor */
+    uint32_t *shard; /* shard of each tensor */
     ckpt_hf_sums sums;
     uint32_t first;    /* index of the first shard in to->files */
     const char *dtype; /* new dtype of config.json, as torch spells it; NULL: unchanged */

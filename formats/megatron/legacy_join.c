@@ -208,7 +208,7 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
 typedef struct mgj_joiner {
     ckpt_meg_job *job;
     ckpt_meg_grid *grid;
-    ckpt_uni_rules *rules; /* of --slice-rules, or NULL */
+    ckpt_uni_rules *rules; /* rules of --slice-rules, or NULL */
     const char *kind;
     const ckpt_tensor **slice; /* by tensor-parallel rank: the slices of one tensor */
     ckpt_err *err;

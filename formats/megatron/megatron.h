@@ -39,7 +39,7 @@
 /* The state of the reader, passed to every step. */
 typedef struct ckpt_meg_job {
     ckpt_map *map;            /* its path is the iteration's folder */
-    const ckpt_listing *list; /* of that folder */
+    const ckpt_listing *list; /* content of that folder */
     const ckpt_open_opts *opts;
     const ckpt_map *common; /* common.pt, owned by the map; NULL: absent */
     const ckpt_value *root; /* its tree, a DICT, or NULL */
@@ -49,7 +49,7 @@ typedef struct ckpt_meg_job {
 
 /* ---- marks.c ---- */
 
-enum { CKPT_MEG_DIGITS = 18 }; /* of an iteration's number */
+enum { CKPT_MEG_DIGITS = 18 }; /* digits of an iteration's number */
 
 /* True for a folder with one torch_dist checkpoint, complete or not. */
 bool ckpt_meg_is_dist(const ckpt_listing *list);
@@ -101,7 +101,7 @@ bool ckpt_meg_rule(ckpt_slice_rule *out, const ckpt_map *map, const char *name, 
 
 /* One tensor-parallel rank's slice of a layer of a weight, or of all of it. */
 typedef struct ckpt_meg_part {
-    const ckpt_tensor *weight; /* of the map */
+    const ckpt_tensor *weight; /* the weight in the map */
     uint64_t layer;
     uint32_t tp;
     ckpt_tensor *slice; /* hidden: not in the map's list */
@@ -125,7 +125,7 @@ int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint3
 typedef struct ckpt_meg_param {
     const char *name;
     const ckpt_tensor *weight; /* the weight whose part it is; NULL: unknown */
-    uint64_t layer;            /* of the weight */
+    uint64_t layer;            /* layer of the weight */
     uint32_t ndim;
     const uint64_t *shape; /* shape of this rank's slice */
     uint64_t n;            /* elements */
@@ -179,7 +179,7 @@ bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 typedef struct ckpt_meg_group {
     const ckpt_value *settings; /* a DICT */
     bool decays, expert, decoupled;
-    bool norms_decay; /* of the run: norms of queries and keys have weight decay */
+    bool norms_decay; /* a property of the run: norms of queries and keys have weight decay */
     bool has_step;
     int64_t step;
 } ckpt_meg_group;

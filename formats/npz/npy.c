@@ -38,7 +38,7 @@ enum { NPY_TYPES = sizeof npy_types / sizeof *npy_types };
 /* A cursor over a header's text. */
 typedef struct npy_text {
     const char *at, *end;
-    const char *name; /* for messages */
+    const char *name; /* name in messages */
     ckpt_err *err;
 } npy_text;
 

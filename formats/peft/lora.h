@@ -20,9 +20,9 @@ typedef struct ckpt_lora {
     const ckpt_tensor *magnitude; /* DoRA: [out], or NULL */
     uint64_t n_mats, rows, cols, rank;
     bool turned;      /* transposed: a row is an input, not an output */
-    double scale;     /* of B A */
+    double scale;     /* factor of B A */
     ckpt_dtype round; /* round the update to this dtype first; NONE: do not */
-    const char *name; /* of the weight */
+    const char *name; /* name of the weight */
 } ckpt_lora;
 
 /*

@@ -13,7 +13,7 @@ enum { UE_MAX_SUBS = 65536 }; /* sub-parameters of one parameter */
 
 /* A list of integers >= 0. */
 typedef struct ue_counts {
-    uint64_t *at; /* in the arena */
+    uint64_t *at; /* the numbers, in the arena */
     uint64_t n;
 } ue_counts;
 

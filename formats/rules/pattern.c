@@ -28,7 +28,7 @@ enum {
 typedef enum pat_kind { PAT_EXACT, PAT_PREFIX, PAT_REGEX } pat_kind;
 
 typedef struct pat_text {
-    char *text;    /* as written */
+    char *text;    /* the pattern as written */
     char *literal; /* EXACT, PREFIX: the unescaped text */
     uint64_t n_text, n_literal;
     pcre2_code *code; /* REGEX */
@@ -40,7 +40,7 @@ CKPT_VEC(pat_texts, pat_text);
 struct ckpt_uni_patterns {
     ckpt_arena *arena;
     pat_texts text;
-    ckpt_index index; /* by text */
+    ckpt_index index; /* finds patterns by their text */
     pcre2_general_context *general;
     pcre2_compile_context *compile;
     pcre2_match_context *match;

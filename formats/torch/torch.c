@@ -46,7 +46,7 @@ typedef struct torch_file {
     ckpt_bytes name;                 /* scratch for a record's name */
     bool swap;                       /* byteorder is "big" */
     uint64_t n_no_crc;               /* storages whose record has no CRC */
-    const struct torch_header *like; /* of an archive with perhaps the same pickle; NULL */
+    const struct torch_header *like; /* header of an archive with perhaps the same pickle; NULL */
 } torch_file;
 
 /* The header of an archive, kept for comparison with similar archives (ckpt_map.header). */

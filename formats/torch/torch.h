@@ -33,7 +33,7 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
 
 /* A complete archive inside another file. */
 typedef struct ckpt_torch_range {
-    ckpt_io *io;    /* of the file */
+    ckpt_io *io;    /* the open file */
     uint32_t file;  /* index of the file in the map */
     uint64_t at, n; /* offset and length of the archive in bytes */
 } ckpt_torch_range;

@@ -368,8 +368,10 @@ static int tw_put_front(tw_file *f)
     return rc;
 }
 
-/* Make the source of a storage with its tensor's extent, or fill in the source of a given tree's
- * storage. */
+/*
+ * Make the source of a storage, and the extent of its tensor. If the tree is a given one, only fill
+ * in the source that the storage has.
+ */
 static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *item, uint32_t *index)
 {
     ckpt_source source = {
@@ -394,7 +396,7 @@ static int tw_back_slot(tw_file *f, const tw_slot *slot, const ckpt_zip_item *it
     return rc;
 }
 
-/* Make the sources of all storages, and their tensors' extents. */
+/* Make the sources of all storages, and the extents of their tensors. */
 static int tw_back_tensors(tw_file *f)
 {
     int rc = CKPT_OK;

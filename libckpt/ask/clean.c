@@ -54,7 +54,7 @@ CKPT_VEC(clean_items, clean_item);
 
 typedef struct cleaner {
     const char *folder;
-    int dir; /* its descriptor */
+    int dir; /* descriptor of the folder */
     const ckpt_clean_opts *opts;
     ckpt_arena *arena;
     clean_entries all;

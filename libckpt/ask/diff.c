@@ -15,7 +15,7 @@ enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 
 /* The differences between the values of a tensor. */
 typedef struct diff_part {
-    uint64_t tensor; /* of A */
+    uint64_t tensor; /* index of the tensor in A */
     uint64_t n_different, first;
     double max_abs;
 } diff_part;

@@ -23,15 +23,15 @@ CKPT_VEC(ckpt_doc_problems, ckpt_doc_problem);
 typedef struct ckpt_doc_tag {
     ckpt_tag is;
     const char *dir;  /* name of the tag's folder in the run folder */
-    const char *path; /* as opened */
+    const char *path; /* path by which it is opened */
     bool has_shards;
-    const ckpt_run_layout *layout; /* of runs with such tags; NULL: DeepSpeed's */
+    const ckpt_run_layout *layout; /* layout of runs with such tags; NULL: DeepSpeed's */
     int64_t mtime_s, mtime_ns;     /* time of its newest file */
-    size_t order;                  /* in the listing */
+    size_t order;                  /* position in the listing */
     /* number in its name, for runs of other programs than DeepSpeed; else -1 */
     int64_t number;
     const char *moments; /* the form of an optimizer's moments, if special; or NULL */
-    bool done;           /* for runs without a pointer: the tag's save has finished */
+    bool done;           /* runs without a pointer: the save of the tag has finished */
     ckpt_doc_problems problems;
 } ckpt_doc_tag;
 
@@ -40,7 +40,7 @@ CKPT_VEC(ckpt_doc_tags, ckpt_doc_tag);
 /* One run folder, or one tag folder alone. */
 typedef struct ckpt_doc_run {
     ckpt_run_health is;
-    const ckpt_run_layout *layout; /* of its pointer; NULL: DeepSpeed's */
+    const ckpt_run_layout *layout; /* layout with its pointer; NULL: DeepSpeed's */
     const char *folder;
     bool alone;
     ckpt_listing list;
@@ -52,7 +52,7 @@ typedef struct ckpt_doc {
     const char *path;
     const ckpt_doctor_opts *opts;
     ckpt_run_opts run; /* opts->run, or defaults */
-    ckpt_map *map;     /* for its arena: listings, texts */
+    ckpt_map *map;     /* its arena holds listings and texts */
     int code;          /* result for the latest examined run; `why` is its text */
     const char *why;
     ckpt_err *err;

@@ -130,7 +130,7 @@ typedef struct ckpt_tree_array {
     unsigned size; /* bytes of an element */
     bool big_endian;
     bool scalar;
-    ckpt_seq shape; /* of INTs */
+    ckpt_seq shape; /* shape, a tuple of INTs */
     ckpt_text bytes;
     uint64_t n_elems; /* in bytes */
 } ckpt_tree_array;

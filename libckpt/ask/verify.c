@@ -21,7 +21,7 @@ typedef struct ver_state {
     ckpt_finding_fn fn;
     void *ctx;
     int worst;    /* CKPT_OK, or the code that decides the result */
-    bool stopped; /* by the callback */
+    bool stopped; /* the callback has stopped it */
     const ckpt_run_opts *run;
     ckpt_run_report records, values;
 } ver_state;

@@ -285,7 +285,7 @@ ckpt_cast_fn ckpt_cast_plain(ckpt_dtype to, ckpt_dtype from)
  * is v == last if the format has one.
  */
 typedef struct cast_special {
-    ckpt_dtype dtype; /* of one part, because a complex number has two */
+    ckpt_dtype dtype; /* dtype of one part, because a complex number has two */
     unsigned bytes;
     bool inf;
     uint64_t mask, add, last;

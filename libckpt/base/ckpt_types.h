@@ -292,11 +292,11 @@ typedef struct ckpt_slice {
 typedef struct ckpt_known {
     size_t size;              /* sizeof this struct, or 0: see ckpt.h; not changed */
     bool training;            /* the format keeps training state (CKPT_HOLDS_STATE) */
-    int stage;                /* of ZeRO; -1: not known */
+    int stage;                /* stage of ZeRO; -1: not known */
     uint32_t world;           /* data-parallel ranks; 0: not known */
     int64_t step;             /* global_steps; -1: not known */
     const char *tag;          /* "global_step4" */
-    const char *version;      /* of DeepSpeed: "0.12.6" */
+    const char *version;      /* version of DeepSpeed: "0.12.6" */
     const char *model_type;   /* config.json: "llama" */
     const char *architecture; /* config.json: "LlamaForCausalLM" */
     const char *quantized;    /* config.json: "fp8, blocks of 128 x 128"; NULL: not quantized */
@@ -353,7 +353,7 @@ typedef struct ckpt_run_report {
      * scheduler ...
      */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
-    uint64_t n_source_nan, n_source_inf; /* of the source's elements, before any conversion */
+    uint64_t n_source_nan, n_source_inf; /* in the source, before any conversion */
     /*
      * elements beyond the range of their new dtype: written as infinity, or as its largest number
      */

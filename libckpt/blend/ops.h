@@ -59,7 +59,7 @@ typedef struct ckpt_blend {
      * it, as mergekit does in its configuration's dtype; NONE: F32
      */
     ckpt_dtype steps;
-    const char *name; /* of the tensor */
+    const char *name; /* name of the tensor */
 } ckpt_blend;
 
 /*

@@ -14,7 +14,7 @@ enum { RC_DEEP = 8 /* limit for nested settings */ };
 typedef struct rc_reader {
     ckpt_recipe *r;
     ckpt_arena *arena;
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     ckpt_err *err;
 } rc_reader;
 

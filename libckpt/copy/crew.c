@@ -134,8 +134,8 @@ typedef struct crew_state {
     ckpt_crew_fn fn;
     void *ctx;
     int rc;         /* result of the lowest failed item */
-    uint64_t item;  /* its index */
-    ckpt_err first; /* its error */
+    uint64_t item;  /* index of that item */
+    ckpt_err first; /* error of that item */
 } crew_state;
 
 typedef struct crew_member {

@@ -244,7 +244,7 @@ void ckpt_far_list_free(ckpt_far_listing *l)
 
 /* ---- answering ---- */
 
-/* Open files for other processes; only the answering thread uses them. */
+/* Files that this process has open for others; only the answering thread uses them. */
 static ckpt_io *far_files[FAR_OPEN];
 static unsigned far_next;
 

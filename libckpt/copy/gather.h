@@ -26,7 +26,7 @@ typedef struct ckpt_gather {
     void *nested_ctx;
     uint64_t n_read; /* bytes delivered so far, zeros not counted */
     uint8_t *stage;  /* allocated at first use; ckpt_gather_free frees it */
-    size_t n_stage;  /* its size; 0: CKPT_GATHER_STAGE */
+    size_t n_stage;  /* size of the stage; 0: CKPT_GATHER_STAGE */
 } ckpt_gather;
 
 /*

@@ -27,7 +27,7 @@ ckpt_identity ckpt_identity_of(const struct stat *st);
 bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b);
 
 struct ckpt_io {
-    const char *name; /* for messages: the path */
+    const char *name; /* name in messages: the path */
     uint64_t size;    /* bytes, from fstat at opening */
     ckpt_identity id; /* from the same fstat */
     /*

@@ -9,7 +9,7 @@
 
 /* The parts of a job. */
 typedef struct ckpt_job_view {
-    const ckpt_tensor *t;      /* of the target */
+    const ckpt_tensor *t;      /* tensor of the target */
     const ckpt_tensor *origin; /* the tensor with its values */
     /* the target's extent, usually in room, so that a view cannot be copied */
     const ckpt_extent *e;

@@ -25,7 +25,7 @@ CKPT_VEC(ckpt_journal_entries, ckpt_journal_entry);
 
 typedef struct ckpt_journal {
     int fd;            /* open for reading and writing */
-    const char *where; /* its folder, for messages */
+    const char *where; /* path of its folder, in messages */
     bool no_fsync;
     pthread_mutex_t lock; /* protects end */
     uint64_t end;         /* bytes: whole lines */

@@ -21,7 +21,7 @@ typedef struct ckpt_keep {
     int at;                  /* their folder */
     const ckpt_map *to;      /* the target map */
     unsigned jobs;           /* threads; 0: one */
-    ckpt_progress *progress; /* for cancellation, or NULL */
+    ckpt_progress *progress; /* shows a cancellation; or NULL */
 } ckpt_keep;
 
 /*

@@ -13,7 +13,7 @@ typedef struct ckpt_segment {
     /* bytes; n == 0: a mark: the use has no CRC, so that the whole record must be read */
     uint64_t at, n;
     uint32_t source; /* index in the map's sources */
-    uint32_t crc;    /* of these n bytes */
+    uint32_t crc;    /* CRC of these n bytes */
 } ckpt_segment;
 
 CKPT_VEC(ckpt_segments, ckpt_segment);

@@ -18,7 +18,7 @@
 typedef struct ckpt_packing {
     ckpt_io *stored; /* the finished file; reads of it count as progress */
     ckpt_io *packed; /* the packed output so far, for reading back */
-    int fd;          /* of packed */
+    int fd;          /* descriptor of the packed file */
 } ckpt_packing;
 
 /* Write n bytes of the packed form, anywhere. */
@@ -29,7 +29,7 @@ typedef int (*ckpt_pack_fn)(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_e
 
 typedef struct ckpt_pack_job {
     int at;            /* descriptor of the folder with the file; no other process writes to it */
-    const char *shown; /* its path, for messages */
+    const char *shown; /* path of the file, in messages */
     bool no_fsync;
     ckpt_progress *progress;
     ckpt_pack_fn pack;

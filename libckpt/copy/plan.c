@@ -514,7 +514,7 @@ static int plan_tensor(plan_make *m, size_t i)
 
 /* A job with its sort key. */
 typedef struct plan_key {
-    uint64_t at; /* in the file */
+    uint64_t at; /* offset in the file */
     ckpt_job job;
     uint32_t file;
 } plan_key;

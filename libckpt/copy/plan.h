@@ -23,7 +23,7 @@
 
 typedef struct ckpt_job {
     uint32_t tensor; /* index in the target map */
-    uint32_t extent; /* of that tensor */
+    uint32_t extent; /* index of the extent in the tensor */
     uint64_t first;  /* element offset within the extent (row-major within its box) */
     uint64_t count;  /* elements; whole rows of the box, or a part of one row */
 } ckpt_job;

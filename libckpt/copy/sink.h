@@ -23,7 +23,7 @@ typedef struct ckpt_sink_opts {
     bool force;               /* replace existing files (only with the final rename) */
     bool no_fsync;            /* scratch use: skip every fsync */
     unsigned jobs;            /* threads that check kept files, and sync folders; 0: one */
-    ckpt_progress *progress;  /* for cancellation, or NULL */
+    ckpt_progress *progress;  /* shows a cancellation; or NULL */
     bool let_go;              /* drop synced pages from the page cache (behind.h) */
     bool shared;              /* other processes write to the same files (ckpt_sink_attach) */
     const uint8_t *elsewhere; /* per file: 1 if this machine does not get it; NULL: it gets all */

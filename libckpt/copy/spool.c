@@ -35,7 +35,7 @@ struct ckpt_spool {
     uint64_t heap; /* bytes that may still be allocated */
     bool shared;   /* the early file can be used */
     int fd;        /* -1: no file yet */
-    uint64_t end;  /* of the file */
+    uint64_t end;  /* end of the file */
     size_t n;
     spool_record *record;
 };

@@ -20,8 +20,8 @@ typedef enum ckpt_swap_how {
 
 /* An entry in aside that gets a final name in top. */
 typedef struct ckpt_swap {
-    const char *from, *old; /* in aside */
-    const char *to;         /* in top */
+    const char *from, *old; /* names in aside */
+    const char *to;         /* name in top */
     bool is_folder;
     bool replace; /* an entry of that name existed at the start, and may be replaced */
     ckpt_swap_how how;

@@ -55,7 +55,7 @@ typedef struct ckpt_work {
 typedef struct ckpt_work_pending {
     uint8_t *bytes;
     uint64_t room, n; /* bytes */
-    uint64_t at;      /* in the file */
+    uint64_t at;      /* offset in the file */
     uint32_t file;
 } ckpt_work_pending;
 

@@ -68,7 +68,7 @@ struct ckpt_inputs {
  */
 typedef struct ckpt_make ckpt_make;
 struct ckpt_make {
-    const char *name;                /* for messages: "model.norm.weight, merged" */
+    const char *name;                /* name in messages: "model.norm.weight, merged" */
     ckpt_dtype dtype;                /* dtype of the computed elements */
     uint32_t n_inputs;               /* number of tensors that prepare and make may read */
     const ckpt_tensor *const *input; /* these tensors, of the same map, in its list or hidden */
@@ -110,7 +110,7 @@ typedef struct ckpt_source {
      * data, until ckpt_map.settle has found them. NULL: the bytes lie at `at`
      */
     const void *inner;
-    const char *name; /* for messages: "archive/data/3"; may be NULL */
+    const char *name; /* name in messages: "archive/data/3"; may be NULL */
 } ckpt_source;
 
 /* Bytes that a driver writes itself: headers, directories, whole small files. */
@@ -221,7 +221,7 @@ typedef struct ckpt_claim {
     bool no_empty;     /* trained parameters without elements become frozen ones */
     int stage;         /* the stage in the output; -1: not declared */
     uint32_t world;    /* 0: not declared */
-    ckpt_dtype dtype;  /* of training; NONE: not declared */
+    ckpt_dtype dtype;  /* dtype of training; NONE: not declared */
     uint64_t n_carried, n_rewritten, n_left_out;
 } ckpt_claim;
 
@@ -300,11 +300,11 @@ struct ckpt_map {
      * its order. A target map shares the values of its source map. Empty: no layout map was applied
      */
     ckpt_keys keys;
-    ckpt_map_config config; /* of the source map */
+    ckpt_map_config config; /* configuration of the source map */
     ckpt_findings findings;
     ckpt_facts facts;
     ckpt_known known;     /* the facts that programs act on */
-    ckpt_states states;   /* of training runs: one per model-parallel rank (state.h) */
+    ckpt_states states;   /* states of training runs: one per model-parallel rank (state.h) */
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that had an effect */
     const char *no_state; /* the reason why a training format has no training state here, or NULL */

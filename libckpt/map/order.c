@@ -307,7 +307,9 @@ size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_
 
 /* ---- tied names ---- */
 
-/* Index of a name with or without the base; SIZE_MAX. */
+/*
+ * Index of a name in the map, as it is or after the architecture's base; SIZE_MAX if it is absent.
+ */
 static size_t fo_index(const ckpt_map *map, const fo_arch *arch, const char *name, size_t n)
 {
     size_t n_base = strlen(arch->base), at = ckpt_map_index(map, name, n);

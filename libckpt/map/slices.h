@@ -45,7 +45,7 @@ typedef struct ckpt_affine_piece {
 /* The pieces of one parameter, for AFFINE. */
 typedef struct ckpt_affine {
     uint32_t ndim;
-    const uint64_t *shape; /* of the whole */
+    const uint64_t *shape; /* shape of the whole */
     uint32_t n_ranks;      /* the number of ranks with slices */
     uint64_t n_pieces;
     const ckpt_affine_piece *piece;
@@ -72,14 +72,14 @@ typedef struct ckpt_slice_rule {
     const int64_t *view;
     const ckpt_affine *affine; /* AFFINE */
     uint64_t keep_rows;        /* vocabulary: rows of axis 0 that remain after joining; 0: all */
-    const char *pattern;       /* of the list with the rule, for messages; NULL: the default rule */
+    const char *pattern;       /* glob of the rule in its list; NULL: the default rule */
     const ckpt_value
         *entry; /* SUB from parameter_with_sub_params: the entry, to write it back; or NULL */
 } ckpt_slice_rule;
 
 /* The slices of one tensor, in the order of tensor-parallel ranks. */
 typedef struct ckpt_slice_set {
-    const char *name; /* of the whole */
+    const char *name; /* name of the whole */
     const ckpt_tensor *const
         *slice; /* n slices, owners, each with its own shape; they need not be in the map's list */
     uint32_t n;
@@ -101,7 +101,7 @@ typedef struct ckpt_slices {
     uint32_t n_ranks;
     uint32_t ndim;
     uint64_t *shape;     /* shape of the whole: ndim sizes */
-    uint64_t n_elems;    /* of the whole */
+    uint64_t n_elems;    /* elements of the whole */
     ckpt_slice_box *box; /* n_boxes, ascending by rank */
     uint64_t *first;     /* n_ranks + 1: rank r has boxes first[r] .. first[r + 1] - 1 */
     uint64_t n_boxes;

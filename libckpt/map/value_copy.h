@@ -11,7 +11,7 @@
 #include "libckpt/map/value.h"
 
 typedef struct ckpt_value_copier {
-    ckpt_arena *arena; /* where the copy goes */
+    ckpt_arena *arena; /* arena of the copy */
     /* the copy may outlive the source: copy texts, shapes and strides too */
     bool whole;
     void *ctx; /* argument of the functions below */

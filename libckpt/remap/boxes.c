@@ -260,7 +260,7 @@ static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_mem
 
 typedef struct box_target {
     ckpt_rm_instance *in;
-    const ckpt_rm_view *view; /* of the target */
+    const ckpt_rm_view *view; /* view of the target */
     const ckpt_rm_member *source;
     ckpt_extent_vec extent; /* on the atoms; extent i has its axes at axis[i * width] */
     ckpt_axis_vec axis;

@@ -22,7 +22,7 @@ typedef struct ckpt_rm_facts {
     ckpt_remap *r;
     const ckpt_map *map;
     const ckpt_remap_how *how;
-    ckpt_arena *arena;           /* for new values */
+    ckpt_arena *arena;           /* arena of new values */
     const ckpt_value *beside[2]; /* config.json and params.json in the source's folder, or NULL */
     /* entries of how->sizes that are not sizes of the layout map; NULL: none */
     ckpt_value *given;

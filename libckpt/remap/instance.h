@@ -22,7 +22,7 @@ enum { CKPT_RM_INDEXES = 4 /* captures of one term that are axes on the other si
 typedef struct ckpt_rm_view {
     uint32_t n_axes, n_atoms;
     ckpt_rm_atom atom[CKPT_MAX_DIM];
-    uint64_t size[CKPT_MAX_DIM]; /* of each atom */
+    uint64_t size[CKPT_MAX_DIM]; /* size of each atom */
 } ckpt_rm_view;
 
 typedef struct ckpt_rm_member {

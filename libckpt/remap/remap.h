@@ -27,13 +27,13 @@
 
 /* How to apply a layout map. */
 typedef struct ckpt_remap_how {
-    bool backwards; /* from the right layout to the left one */
+    bool backwards; /* translates from the right layout to the left one */
     /*
      * the model's configuration if the source's folder has none: a DICT with the contents of
      * config.json, which takes precedence over the checkpoint's own values; or NULL
      */
     const ckpt_value *model;
-    const char *text; /* of model, terminated; or NULL */
+    const char *text; /* text of `model`, NUL-terminated; or NULL */
     /* "heads=32", NULL-terminated: sizes and values that override all others; or NULL */
     const char *const *sizes;
 } ckpt_remap_how;

@@ -125,7 +125,7 @@ struct ckpt_remap {
     ckpt_arena *arena;
     const char *name; /* name of the layout map, for messages */
     const char *side[2], *about;
-    ckpt_rm_texts names; /* by number */
+    ckpt_rm_texts names; /* numbered names */
     ckpt_rm_lines sizes, keys;
     ckpt_rm_lines config[2];    /* per side */
     const char *config_file[2]; /* "config.json"; NULL: the text does not describe it */

@@ -19,11 +19,11 @@ typedef struct ckpt_fetch_key {
     const char *header[2]; /* "Authorization: Bearer ..." */
     const char *sign;      /* "aws:amz:REGION:s3" */
     const char *user;      /* "KEY:SECRET" */
-    const char *help;      /* for the message of a refusal: the advice to the user */
+    const char *help;      /* advice to the user in the message of a refusal */
 } ckpt_fetch_key;
 
 typedef struct ckpt_fetch_from {
-    const char *name; /* for messages: the address */
+    const char *name; /* name in messages: the address */
     const char *url;
     const char *direct; /* the target of an earlier redirect, or NULL */
     const ckpt_fetch_key *key;
@@ -37,7 +37,7 @@ typedef struct ckpt_fetch_from {
 typedef struct ckpt_fetch_seen {
     bool known;
     uint64_t total; /* bytes of the file */
-    char etag[256]; /* with its quotes, "": none */
+    char etag[256]; /* ETag with its quotes; "": none */
     char modified[64];
     char origin[256];            /* the origin that gave the ETag */
     char direct[CKPT_FETCH_URL]; /* the target of the redirects, "": there was none */

@@ -17,7 +17,7 @@ typedef struct mounter mounter;
 typedef struct mounter_opts {
     const char *dir;  /* an empty folder, or one to create */
     const char *from; /* source that `mount` displays */
-    bool allow_other; /* to other users */
+    bool allow_other; /* other users may use the mount, too */
     bool daemon;      /* the call returns in a new process; the old one waits and exits */
 } mounter_opts;
 

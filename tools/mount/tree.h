@@ -21,7 +21,7 @@ typedef struct mount_entry {
 typedef struct mount_tree {
     mount_entry *at;
     size_t n, n_files;
-    uint64_t n_bytes; /* of all files */
+    uint64_t n_bytes; /* size of all files */
     char *names;
 } mount_tree;
 

@@ -27,11 +27,11 @@ typedef struct curve {
     curve_point *at; /* points in the order of the file */
     size_t n, room;
     size_t n_gaps;      /* points that are not finite */
-    double least, most; /* of the finite points */
+    double least, most; /* limits of the finite points */
 } curve;
 
 typedef struct curves {
-    char *path; /* of the file */
+    char *path; /* path of the file */
     curve of[CURVE_KINDS];
     int64_t first, last;         /* lowest and highest step */
     size_t n_records, n_skipped; /* records; records of skipped updates */

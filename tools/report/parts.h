@@ -10,7 +10,7 @@
 
 typedef struct part_file {
     const char *path; /* path of the file; the text belongs to the map */
-    uint64_t n_bytes; /* of the file */
+    uint64_t n_bytes; /* size of the file */
     uint64_t held;    /* bytes of tensors in it */
     bool used;        /* true: the file holds elements of a tensor */
 } part_file;

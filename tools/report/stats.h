@@ -20,7 +20,7 @@ typedef struct tensor_stats {
     bool known;                               /* its elements are numbers, and have been read */
     uint64_t n;                               /* elements */
     uint64_t n_nan, n_above, n_below, n_zero; /* NaN, +Inf, -Inf, 0 */
-    double min, max, mean, std, norm;         /* of finite elements; NaN: there are none */
+    double min, max, mean, std, norm;         /* finite elements only; NaN: there are none */
     unsigned first, n_bins;                   /* range of the bins that are not empty */
     uint64_t *bin;                            /* n_bins of them */
 } tensor_stats;
@@ -28,7 +28,7 @@ typedef struct tensor_stats {
 typedef struct stats {
     tensor_stats *at; /* [tensors of the map]; not set for tied tensors */
     size_t n;
-    uint64_t n_nan, n_inf; /* of all */
+    uint64_t n_nan, n_inf; /* numbers among all elements */
 } stats;
 
 /*

@@ -27,7 +27,7 @@ typedef struct tags {
     tag *at; /* run by run, the oldest first */
     tags_run *run;
     size_t n, n_runs;
-    uint64_t most_bytes; /* of the largest */
+    uint64_t most_bytes; /* size of the largest tag */
     bool lost;           /* out of memory */
 } tags;
 

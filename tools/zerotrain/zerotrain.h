@@ -170,7 +170,7 @@ int plot_write(const plot *p, const char *path, ckpt_err *err);
 
 typedef struct report {
     zt_engine *engine;
-    zt_about about; /* of it */
+    zt_about about; /* facts about it */
     const told *told;
     FILE *metrics; /* rank 0 only, and all members below */
     monitor monitor;

@@ -10,7 +10,7 @@
 
 typedef struct ckpt_ds_part {
     const char *path;
-    uint32_t rank; /* as ckpt_ds_name.dp */
+    uint32_t rank; /* rank, as in ckpt_ds_name.dp */
     uint32_t mp, layer;
     bool bf16, has_layer;
 } ckpt_ds_part;

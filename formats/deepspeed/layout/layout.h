@@ -63,7 +63,7 @@ typedef struct ckpt_ds_layout {
     ckpt_ds_params params;
     ckpt_ds_groups group;
     size_t n_groups;        /* parameter groups */
-    size_t n_parts;         /* of each column */
+    size_t n_parts;         /* number of parts of each column */
     ckpt_ds_columns column; /* [0] masters */
 } ckpt_ds_layout;
 

@@ -31,7 +31,7 @@ CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
 
 /* A name in a stage's param_shapes. */
 typedef struct dsi_name {
-    ckpt_text text; /* with the number */
+    ckpt_text text; /* the name, with its layer's number */
     uint64_t layer;
     uint32_t stage;
 } dsi_name;

@@ -24,7 +24,7 @@ extern const ckpt_dtype ckpt_ds_dtypes[];
 /* A scalar of a shard that many parameters share, as four bytes of F32. */
 typedef struct ckpt_ds_scalar {
     bool has;        /* the value is a number */
-    uint32_t source; /* in the output map: the file or memory */
+    uint32_t source; /* number in the output map: a file, or memory */
     uint64_t at;     /* bytes */
 } ckpt_ds_scalar;
 

@@ -17,7 +17,7 @@ typedef struct ckpt_ds_shard {
     uint32_t *source;        /* shard's source -> output map's; UINT32_MAX: not copied yet */
     ckpt_value *root;        /* a DICT */
     const ckpt_value *optim; /* optimizer files: optimizer_state_dict */
-    ckpt_reader *reader;     /* for step counts stored as tensors; created on first use */
+    ckpt_reader *reader;     /* reads step counts stored as tensors; created on first use */
     ckpt_value *tree;        /* copy of root in the output map's arena, or NULL */
     bool has_step;           /* CKPT_DS_STEPS: the root is a step count */
     double step;             /* that step count */
@@ -25,7 +25,7 @@ typedef struct ckpt_ds_shard {
 
 /* A one-dimensional contiguous tensor of a shard. */
 typedef struct ckpt_ds_flat {
-    uint32_t source; /* in the output map; unset if n is 0 */
+    uint32_t source; /* number in the output map; unset if n is 0 */
     uint32_t dtype;  /* ckpt_dtype; NONE: the rank lacks the tensor */
     uint64_t at;     /* byte offset in the source */
     uint64_t n;      /* elements */

@@ -103,11 +103,11 @@ typedef struct dsun_pass {
     uint64_t *length; /* per group */
     uint64_t *begin;  /* per group: index of its first item among all items */
     uint64_t
-        *run; /* per item: assigned items of its run of equal sizes (Muon), at the run's first */
+        *run; /* per item that starts a run of equal sizes (Muon): number of assigned items in it */
     uint32_t *group; /* per entry: its group, or CKPT_DSU_NONE */
     uint64_t *slot;
     uint64_t spare; /* parameters outside all groups */
-    bool back;      /* from the end */
+    bool back;      /* assign items from the end */
 } dsun_pass;
 
 /*

@@ -133,7 +133,8 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
     rc = dw_refuse(job, how);
     if (rc != CKPT_OK)
         return rc;
-    // Such files list all parameters in the module's order, and no storages show the groups.
+    // Stage 3 files of these releases have all parameters in one list, and nothing shows their
+    // groups.
     if (how->stage == 3 && s->group.n > 1 && how->release < CKPT_DS_RELEASE(0, 4, 3))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: releases before 0.4.3 cannot keep %zu parameter groups in stage 3; "

@@ -46,7 +46,7 @@ typedef enum ckpt_dsw_of {
 /* A column: the masters of a part, or one kind of its optimizer state. */
 typedef struct ckpt_dsw_column {
     const char *key;  /* "exp_avg"; NULL: the masters */
-    ckpt_dtype dtype; /* in the file */
+    ckpt_dtype dtype; /* dtype in the file */
     bool zeros;       /* the source has no values to copy, so that zeros are written */
     ckpt_dsw_of of;   /* content of the column */
     bool whole;       /* a rank has all of each parameter that its slice touches, as Muon does */

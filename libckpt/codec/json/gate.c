@@ -46,7 +46,7 @@ typedef struct gate {
     uint64_t i;      /* offset of the current byte */
     uint64_t values; /* seen so far */
     unsigned depth;
-    bool is_object[CKPT_JSON_DEPTH + 1];     /* by depth, from 1 */
+    bool is_object[CKPT_JSON_DEPTH + 1];     /* by depth, from 1; false: an array */
     uint64_t first_key[CKPT_JSON_DEPTH + 1]; /* keys.n when the object was opened */
     gate_keys keys;
     ckpt_bytes names; /* the keys' decoded bytes, one after another */

@@ -20,7 +20,7 @@
 
 /* A text to read, and its name and place for messages. */
 typedef struct ckpt_json_text {
-    const char *name; /* for messages: the file */
+    const char *name; /* name in messages: the file */
     uint64_t base;    /* byte offset of the text in that file, added to offsets in messages */
     const char *at;   /* n bytes; need not be terminated */
     uint64_t n;

@@ -14,7 +14,7 @@
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_pickle_opts {
-    const char *name; /* for messages: "shard.pt: archive/data.pkl" */
+    const char *name; /* name in messages: "shard.pt: archive/data.pkl" */
     /* allow bytes after STOP (legacy torch files: several pickles in a row) */
     bool may_continue;
     bool legacy_storages; /* persistent ids have six fields (view metadata) */

@@ -184,7 +184,7 @@ enum {
 typedef struct deflate_job {
     const ckpt_zip_deflate_job *is;
     uint64_t at;       /* offset of libzip's next write */
-    zip_error_t error; /* for libzip */
+    zip_error_t error; /* error, in the form that libzip needs */
     int rc;            /* the first failure of our own callbacks, if any */
     ckpt_err *err;
 } deflate_job;
