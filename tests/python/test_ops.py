@@ -36,6 +36,14 @@ class Operations(Case):
         self.assertTrue(ckpt.convert(Z3, dry, dry_run=True)['dry_run'])
         self.assertFalse(os.path.exists(dry))
 
+    def test_sizes_are_bytes(self):
+        """A number is a size in bytes, however small, as in transformers and DeepSpeed."""
+        out = os.path.join(self.scratch(), 'm')
+        ckpt.convert(Z3, out, to='hf', max_shard_size=600)
+        self.assertGreater(len([f for f in os.listdir(out) if f.endswith('.safetensors')]), 2)
+        ckpt.convert(Z3, out, to='hf', force=True, max_shard_size=0)
+        self.assertEqual(len([f for f in os.listdir(out) if f.endswith('.safetensors')]), 1)
+
     def test_names_like_options(self):
         folder = self.scratch()
         before = os.getcwd()

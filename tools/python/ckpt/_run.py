@@ -125,6 +125,14 @@ def program() -> str:
     return found
 
 
+SIZES = ('max_shard_size', 'memory')
+
+
+def size_word(size: Any) -> str:
+    """Convert a size to the program's form: a number is one of bytes, for which the program wants the unit."""
+    return '%dB' % size if isinstance(size, int) and size else str(size)
+
+
 def arguments(options: Dict[str, Any]) -> List[str]:
     """Convert options to the program's form: max_shard_size='2GB' is --max-shard-size=2GB, lists repeat the option."""
     out: List[str] = []
@@ -134,6 +142,7 @@ def arguments(options: Dict[str, Any]) -> List[str]:
             if v is True:
                 out.append(option)
             elif v is not None and v is not False:
+                v = size_word(v) if name in SIZES else v
                 out += ['%s=%s' % (option, os.fspath(v) if isinstance(v, os.PathLike) else v)]
     return out
 

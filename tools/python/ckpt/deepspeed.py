@@ -107,7 +107,7 @@ def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: Any, output_dir: 
 
 def _write(name: str, options: List[str], checkpoint_dir: Any, output_dir: Any, max_shard_size: Union[int, str, None],
            safe_serialization: bool, tag: Optional[str], exclude_frozen_parameters: bool) -> None:
-    options += ['--max_shard_size', str(max_shard_size if max_shard_size is not None else 0), '--tag', _tag(checkpoint_dir, tag)]
+    options += ['--max_shard_size', _run.size_word(max_shard_size or 0), '--tag', _tag(checkpoint_dir, tag)]
     options += ['--safe_serialization'] * safe_serialization + ['--exclude_frozen_parameters'] * exclude_frozen_parameters
     output = os.fspath(output_dir)
     # a folder even if it is named like a file, as in the script
