@@ -79,7 +79,7 @@ static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)
 {
     return ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
                              ckpt_dcp_is_layout(p)
-                                 ? "of DeepSpeed's layout: FSDP's is written instead"
+                                 ? "belongs to DeepSpeed's layout; FSDP has its own"
                                  : "only DeepSpeed has a place for it, and it is not plain data");
 }
 

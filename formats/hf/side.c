@@ -594,8 +594,8 @@ static int side_lacks(const side_work *w)
         rc = ckpt_map_note(
             w->to, ckpt_listing_find(&w->list, "generation_config.json") ? CKPT_WARNING : CKPT_INFO,
             w->err,
-            "no config.json is written, since none stands beside the source; "
-            "transformers loads no folder without one: --config PATH names it");
+            "no config.json is beside the source, so transformers cannot load the output; "
+            "give one with --config PATH");
     if (rc == CKPT_OK && gguf && !side_has_tokenizer(w->to))
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
                            "no tokenizer is written: that of a GGUF file is not converted; "

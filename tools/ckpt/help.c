@@ -14,8 +14,8 @@ static int help_list(const cli_verb *const *commands)
                "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
                "Exit status: 0 done, 1 differences found, 2 wrong arguments, 3 damaged or\n"
                "unsupported input, 4 refused as unsafe, 5 missing or inconsistent parts,\n"
-               "6 a limit was reached, 7 input/output error, 9 values would be lost or\n"
-               "something is doubtful, 130 interrupted.\n");
+               "6 a limit was reached, 7 input/output error, 9 values would be lost, or\n"
+               "warnings under --strict, 130 interrupted.\n");
     return CKPT_OK;
 }
 

@@ -387,7 +387,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
                count_text(n, ckpt_map_n_files(job->to), "file"), human_bytes(a, n_read),
                human_bytes(b, n_write), human_bytes(c, job->run.memory));
     out_printf("not checked without a run: values, checksums, existing outputs%s\n",
-               ckpt_map_folder(job->to) ? ", reading back what is written" : "");
+               ckpt_map_folder(job->to) ? ", reading the output back" : "");
 }
 
 /* Print the plan of a prepared job: files, sums, disk; nothing has been written. */

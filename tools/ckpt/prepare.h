@@ -36,7 +36,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"keep-names", 0, CLI_FLAG, PREPARE_AT(keep_names), NULL, \
      "keep wrapper prefixes such as module. in names"}, \
     {"map", 0, CLI_TEXT, PREPARE_AT(map), "NAME|FILE", \
-     "apply a layout map (see ckpt maps): hf:megatron"}, \
+     "apply a layout map, such as hf:megatron (see ckpt maps)"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(hub_layout), CLI_LAYOUTS, \
      "names of weights (hub, native) or of dcp (others)"}, \
     {"backwards", 0, CLI_FLAG, PREPARE_AT(backwards), NULL, \
@@ -46,7 +46,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     {"size", 0, CLI_LIST, PREPARE_AT(sizes), "NAME=VALUE", \
      "set a value that the map asks for (repeatable)"}, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
-     "merge a LoRA adapter, a folder or a run (repeatable)"}, \
+     "merge the LoRA adapter of a folder or run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
      "resize embedding and head to N tokens"}, \
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \

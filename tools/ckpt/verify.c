@@ -68,10 +68,10 @@ static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r
         if (v->n_warnings)
             out_printf("; %s", count_text(w, v->n_warnings, "warning"));
         if (r->n_unvouched && r->n_unvouched < r->n_payload)
-            out_printf("; nothing vouches for %s of the values, which no checksum covers",
+            out_printf("; %s of values not checked: no checksum covers them",
                        human_bytes(bytes, r->n_unvouched));
         else if (r->n_unvouched)
-            out_printf("; nothing vouches for the values: these files carry no checksums");
+            out_printf("; values not checked: these files have no checksums");
         out_printf("\n");
     } else {
         out_printf("%s, %s\n", count_text(e, v->n_errors, "error"),

@@ -364,12 +364,12 @@ static int verb_run(cli_args *a, ckpt_err *err)
 #define AT(field) offsetof(cli_args, field)
 
 static const cli_option report_options[] = {
-    {"output", 'o', CLI_OUTPUT, AT(output), "FILE", "the page to write, or the picture; required"},
+    {"output", 'o', CLI_OUTPUT, AT(output), "FILE", "page or picture to write; required"},
     {"stats", 0, CLI_FLAG, AT(stats), NULL, "read all values: histograms, norms, NaN, zeros"},
     {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N",
-     "threads of --stats (one per processor, at most 8)"},
+     "threads of --stats (default: one per processor, at most 8)"},
     {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
-     "curves from this file (trainer_state.json or metrics.jsonl beside)"},
+     "read curves from FILE (default: trainer_state.json or metrics.jsonl)"},
     {"svg", 0, CLI_TEXT, AT(picture), PICTURES, "write one picture as SVG instead of a page"},
     {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag (default: the latest)"},
     {"include", 0, CLI_LIST, AT(include), "GLOB", "include tensors matching GLOB (repeatable)"},
@@ -379,7 +379,7 @@ static const cli_option report_options[] = {
      "show tensor-parallel slices separately"},
     {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "read the rules that join slices (JSON)"},
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing output"},
-    {"json", 0, CLI_FLAG, AT(json), NULL, "print what was written as JSON"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, "print a summary as JSON"},
     {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
     CLI_NO_SANDBOX,
     CLI_END,
