@@ -724,7 +724,7 @@ enum {
     CKPT_TAKES_DEFLATE = 1024u, /* deflate */
     CKPT_TAKES_LAYOUT = 2048u,  /* layout */
     CKPT_TAKES_WORLD = 4096u,   /* world */
-    CKPT_TAKES_WEIGHTS = 8192u  /* written: also takes weights alone, which need no order */
+    CKPT_TAKES_WEIGHTS = 8192u  /* written: can hold only weights; then no order is needed */
 };
 
 /* A driver's description of its format; lives as long as the program. */

@@ -58,16 +58,16 @@ typedef struct dqz_make {
     const ckpt_tensor *input[2];
     uint64_t rows, cols;        /* size of a matrix; leading axes count matrices */
     uint64_t block[2], grid[2]; /* elements of a block, and blocks of a matrix */
-    ckpt_cast_fn widen;         /* from the scale's dtype to F32; NULL: E8M0 */
-    ckpt_cast_fn own;           /* to the scale's dtype first; NULL: the product stays F32 */
-    ckpt_cast_fn narrow;        /* from either to the dtype of the result; NULL: that is F32 */
+    ckpt_cast_fn widen;         /* conversion from the scale's dtype to F32; NULL: E8M0 */
+    ckpt_cast_fn own;           /* rounds the product to the scale's dtype; NULL: it stays F32 */
+    ckpt_cast_fn narrow;        /* makes the result of the product; NULL: the result is F32 */
     ckpt_dtype scale;
 } dqz_make;
 
 typedef struct dqz_work {
     ckpt_map *map;
     bool *gone;       /* per tensor of the map: remove it from the list */
-    ckpt_dtype model; /* from the configuration, or from other tensors */
+    ckpt_dtype model; /* dtype of the model by its configuration, or by other tensors */
     bool rounded;     /* round values to that dtype */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;

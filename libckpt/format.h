@@ -74,11 +74,11 @@ typedef struct ckpt_format {
 typedef struct ckpt_run_layout {
     bool (*is_tag)(const ckpt_listing *list); /* true if a folder is one checkpoint, whole or not */
     const char *pointer; /* the name of the file; "": none, the newest finished checkpoint counts */
-    /* without a pointer: true if its save has finished */
+    /* for layouts without a pointer: true if the checkpoint's save has finished */
     bool (*is_done)(const ckpt_listing *list);
     /*
-     * with a pointer whose name other layouts share: true if the folder is such a run; NULL: the
-     * driver's probe decides
+     * for layouts that have the same pointer name: true if the folder is a run of this one; NULL:
+     * the probe of the driver decides
      */
     bool (*is_run)(const ckpt_listing *list);
     bool several; /* a checkpoint is a folder of folders, one per model */

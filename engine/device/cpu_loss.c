@@ -20,7 +20,7 @@ typedef struct lo_job {
     ckpt_dtype dt;
     zt_loss a;
     double *row_loss; /* [rows] */
-    float factor;     /* for gradients: the call's factor / number of rows that count */
+    float factor;     /* factor of gradients: the call's / number of rows that count */
 } lo_job;
 
 /* Maximum of n > 0 elements.  It may skip a NaN, because the sum becomes NaN anyway. */

@@ -26,7 +26,7 @@ typedef struct ld_loader {
     ckpt_map *map;
     ckpt_reader *reader;
     const ckpt_tensor **from; /* per parameter of the model; NULL: missing */
-    float **kept;             /* per missing parameter: its present values; or NULL */
+    float **kept;             /* per parameter, if missing: values before the load; or NULL */
     float *piece;             /* LD_PIECE elements, if masters are not in host memory */
     uint8_t *used;            /* per tensor of the map */
     size_t n_missing, n_unknown;

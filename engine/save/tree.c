@@ -204,7 +204,7 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
         tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
         tr_put_bool(m, v, "amsgrad", false);
     } else {
-        tr_put_int(m, v, "step", 0); // FusedAdam does not count here
+        tr_put_int(m, v, "step", 0); // FusedAdam counts steps in its state, not here
     }
 }
 

@@ -20,8 +20,8 @@
 typedef struct fl_group {
     ckpt_zero_flat lay;
     void *w;   /* [total] working weights */
-    void *g;   /* resident gradients, model's dtype; NULL: passing */
-    void *acc; /* passing at stage 1: [total] in the accumulation dtype */
+    void *g;   /* gradients if they are resident, model's dtype; NULL: they are passing */
+    void *acc; /* accumulators of passing gradients at stage 1: [total] in the accumulation dtype */
 } fl_group;
 
 /* A parameter's gradient in the bucket. */

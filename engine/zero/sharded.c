@@ -24,9 +24,9 @@ typedef enum sh_where { SH_GONE, SH_COMING, SH_HERE } sh_where;
 /* A collective under way. */
 typedef struct sh_flight {
     uint32_t param;
-    bool reduce; /* else a gather */
-    bool direct; /* reduce: directly into the partition */
-    uint64_t at; /* reduce: offset in the pool of gradients */
+    bool reduce; /* true: a reduction; false: a gather */
+    bool direct; /* reduction: its result goes directly into the partition */
+    uint64_t at; /* reduction: offset in the pool of gradients */
 } sh_flight;
 
 typedef struct zr_sharded {

@@ -41,7 +41,7 @@ typedef struct dmd_reader {
     ckpt_arena *arena;
     const char *path;   /* path of .metadata */
     const char *prefix; /* prefix of data files' names: "" or the folder's name and a '/' */
-    size_t first;       /* index in item: the first of this folder */
+    size_t first;       /* index in out->item of this folder's first item */
     ckpt_dcp_parts parts;
     dmd_entries entry;
     ckpt_index by_key;  /* index of entry */

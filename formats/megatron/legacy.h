@@ -17,7 +17,7 @@
 /* A tensor of one rank. */
 typedef struct ckpt_meg_slice {
     const char *local; /* name in the rank's map: "model.decoder.layers.0.mlp.linear_fc1.weight" */
-    const char *name;  /* in the whole model: "decoder.layers.8.mlp.linear_fc1.weight" */
+    const char *name;  /* name in the whole model: "decoder.layers.8.mlp.linear_fc1.weight" */
     bool expert;       /* the tensor is an expert's: only this expert-parallel rank has it */
     ckpt_tensor *tensor;
 } ckpt_meg_slice;

@@ -25,7 +25,7 @@ CKPT_VEC(diff_parts, diff_part);
 typedef struct diff_state {
     ckpt_reader *ra, *rb;
     void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
-    double *wide_a, *wide_b; /* the same as doubles, if the dtypes are floating */
+    double *wide_a, *wide_b; /* the elements as doubles, if the dtypes are floating */
     const ckpt_diff_opts *opts;
     ckpt_difference_fn fn;
     void *ctx;

@@ -7,8 +7,8 @@
 
 #include "libckpt/ask/tree.h"
 
-#define TREE_INLINE_MAX 16u /* items of a sequence on one line */
-#define TREE_WORD_MAX   48u /* bytes of a text among them */
+#define TREE_INLINE_MAX 16u /* limit of the items of a sequence on one line */
+#define TREE_WORD_MAX   48u /* limit of the bytes of a text in such a line */
 
 /* ---- children ---- */
 

@@ -162,7 +162,7 @@ CAST_INLINE void cast_each(unsigned char *restrict dst, const unsigned char *res
 /* From this many 8-bit elements on it is cheaper to convert all 256 patterns first. */
 #define CAST_TABLE_FROM 1024u
 
-/* The body of all pairs. */
+/* The conversion that the functions of all pairs share. */
 CAST_INLINE void cast_run(unsigned char *restrict dst, const unsigned char *restrict src, size_t n,
                           const cast_format *to, const cast_format *from)
 {

@@ -353,7 +353,7 @@ typedef struct ckpt_run_report {
      * scheduler ...
      */
     uint64_t n_state_carried, n_state_rewritten, n_state_left_out;
-    uint64_t n_source_nan, n_source_inf; /* in the source, before any conversion */
+    uint64_t n_source_nan, n_source_inf; /* numbers in the source, before conversion */
     /*
      * elements beyond the range of their new dtype: written as infinity, or as its largest number
      */

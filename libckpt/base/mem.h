@@ -48,8 +48,8 @@ char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 const void *ckpt_arena_top(const ckpt_arena *a);
 
 /*
- * Give back p and all small allocations since; true if that was done. It is not done if other
- * blocks are involved, or if the top was `floor` after p was allocated.
+ * Free p and all small allocations after it; true if that was done. It is not done if p is not in
+ * the newest block, or is before `floor`, a result of ckpt_arena_top.
  */
 bool ckpt_arena_rewind(ckpt_arena *a, void *p, const void *floor);
 

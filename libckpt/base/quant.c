@@ -116,7 +116,7 @@ static void qt_above(uint8_t *to, const float *x, int most)
     for (int i = 0; i < QT_BLOCK; i++) {
         const float v = (x[i] - low) * inverse + 0.5f;
 
-        // ggml does not clamp five bits, and they cannot be larger
+        // limit only levels of four bits, as ggml does; those of five bits cannot exceed 31
         level[i] = (uint8_t)qt_level(v, most == 15 ? most : 127);
     }
     qt_pack(to + (most == 15 ? 4 : 8), &bits, level);

@@ -326,7 +326,8 @@ static void qx_fit_sweep(const float *x, float *out, uint8_t *levels)
     for (int i = 0; i < 16; i++)
         v[i] = _mm256_andnot_ps(tiny, v[i]);
     qx_sums(v, qx_div(qx_all(-4.0f), most), 4, level, sum);
-    // a run without a change stays the same while others are swept again
+    // sweep all eight runs again while one of them changes; a sweep leaves the finished ones as
+    // they are
     for (int sweep = 0; sweep < 5 && changed; sweep++) {
         changed = false;
         for (int i = 0; i < 16; i++)

@@ -105,7 +105,7 @@ int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links
  */
 bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st);
 
-/* 1 if an input file is in name below `at`, 0 if not, -1 and errno. */
+/* 1 if the folder `name` in `at` contains an input file, at any depth; 0 if not; -1 and errno. */
 int ckpt_dir_has_input(int at, const char *name, const ckpt_map *inputs);
 
 #endif

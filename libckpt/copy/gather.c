@@ -26,8 +26,8 @@ enum {
 
 typedef struct ga_axis {
     uint64_t count;
-    uint64_t from_by; /* bytes in the source */
-    uint64_t to_by;   /* bytes in the buffer */
+    uint64_t from_by; /* stride in the source, in bytes */
+    uint64_t to_by;   /* stride in the buffer, in bytes */
 } ga_axis;
 
 /* State of a piece. */

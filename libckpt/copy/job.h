@@ -11,7 +11,7 @@
 typedef struct ckpt_job_view {
     const ckpt_tensor *t;      /* tensor of the target */
     const ckpt_tensor *origin; /* the tensor with its values */
-    /* the target's extent, usually in room, so that a view cannot be copied */
+    /* extent of the target; mostly it points to `room`, so that a view must not be copied */
     const ckpt_extent *e;
     ckpt_box room;
     unsigned n_axes;                /* axes of the region: 1 (flat) or t->ndim */

@@ -14,8 +14,8 @@
 
 /* The place of a file. */
 typedef struct ckpt_place {
-    bool known; /* a listing has named it: the members below are set */
-    bool here;  /* this machine sees it */
+    bool known; /* the file is in a listing: the members below are set */
+    bool here;  /* the file exists on this machine */
     bool is_dir;
     unsigned owner; /* the process that reads its headers */
     /* two machines with different files of this name; equal numbers: there are none */

@@ -61,7 +61,7 @@ typedef struct team_state {
     team_mate *mate;
     ckpt_err left; /* error of a process that has left: collectives are impossible from now on */
     ckpt_err lost; /* the reason why this process cannot exchange messages any more */
-    bool vanished; /* that reason is a process that sends no heartbeats */
+    bool vanished; /* the reason in `lost` is a process that sends no heartbeats */
     double lost_at;
     bool met; /* all processes have introduced themselves */
     bool closing;
@@ -70,7 +70,7 @@ typedef struct team_state {
     uint64_t round;
     /* exchanges since the last agreement; only the collective thread uses it */
     uint64_t step;
-    bool failing;          /* this process will end the round with a failure; same thread */
+    bool failing;          /* this process will report a failure at the end of the round */
     uint64_t stopped;      /* some process has failed in each round before this number */
     _Atomic uint64_t done; /* bytes of this process */
 } team_state;

@@ -392,7 +392,7 @@ static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
     return rc;
 }
 
-/* gather.h's nested: n bytes from offset `at` of a nested source. */
+/* The `nested` callback of gather.h: read n bytes from offset `at` of a nested source. */
 static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err)
 {

@@ -17,7 +17,7 @@ enum {
     VW_WORK = 2,
     VW_BLOCKS = 4,
     VW_MOST = 4096,   /* limit of cached blocks */
-    VW_MANY = 1 << 18 /* jobs: a view of terabytes has longer ones instead of more */
+    VW_MANY = 1 << 18 /* limit of jobs: views of terabytes have longer jobs, not more */
 };
 
 #define VW_BLOCK (UINT64_C(1) << 20)

@@ -194,7 +194,7 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
         uint32_t mid = low + (high - low) / 2;
         const ckpt_axis *a = ckpt_tensor_extent(t, mid, &room)->axis;
 
-        // Before the element: it starts and ends there.
+        // An extent is before the element if it starts and ends before it.
         if (a->start < element && a->count <= element - a->start)
             low = mid + 1;
         else

@@ -394,8 +394,8 @@ static who_digest *who_digests(const ckpt_whole *w, size_t *n)
 }
 
 /*
- * Mark the copies of the model among n parts with one digest; if no model is certain, the copies of
- * the first part.
+ * Of n parts with one digest, mark those that are copies of the model; while no model is certain,
+ * those that are copies of the first of these parts.
  */
 static bool who_mark_copies(ckpt_whole *w, const who_digest *run, size_t n)
 {

@@ -27,7 +27,7 @@ bool ckpt_zero_param_next(uint64_t numel, uint32_t world, uint64_t *cursor, ckpt
     if (part == 0 || *cursor >= numel)
         return false;
     left = numel - *cursor;
-    run->rank = (uint32_t)(*cursor / part); // < world: cursor < numel <= part * world
+    run->rank = (uint32_t)(*cursor / part); // below world: cursor < numel <= part * world
     run->first = *cursor;
     run->at = *cursor % part;
     room = part - run->at;

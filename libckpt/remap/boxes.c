@@ -262,7 +262,7 @@ typedef struct box_target {
     ckpt_rm_instance *in;
     const ckpt_rm_view *view; /* view of the target */
     const ckpt_rm_member *source;
-    ckpt_extent_vec extent; /* on the atoms; extent i has its axes at axis[i * width] */
+    ckpt_extent_vec extent; /* extents over the atoms; extent i has its axes at axis[i * width] */
     ckpt_axis_vec axis;
     uint32_t width;
     uint32_t zero; /* source of padding; UINT32_MAX: not made yet */

@@ -43,15 +43,15 @@ typedef struct fet_job {
     const char *url; /* URL of the current hop */
     /* the chain of redirects has left the first host, so no key is sent any more */
     bool away;
-    // for a range of the file:
+    // members for a transfer of a range of the file:
     uint8_t *buf;
     uint64_t at, want, got;
     ckpt_fetch_seen *seen;
-    // or for the whole file:
+    // members for a transfer of the whole file:
     ckpt_bytes *all;
     uint64_t max;
     char *next;
-    // the answer:
+    // members for the answer:
     bool has_length, has_range, encoded, multipart, judged, accepted;
     long status;
     uint64_t length, first, last, total, left;

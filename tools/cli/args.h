@@ -46,7 +46,7 @@ typedef struct cli_args {
     double tolerance;                             /* diff */
     const char *map, *config; /* convert: a layout map, and the model's config.json */
     const char *hub_layout;   /* convert: --layout; for training state, moved to target.layout */
-    const char *own_map;      /* convert: map, if the target requires it and the user did not */
+    const char *own_map;      /* convert: `map` if it is the default map, not the user's */
     bool backwards;
     cli_list include, exclude, sizes;
     ckpt_dtype moments; /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * set.c: sets the model file's module to entries of several files.
- */
+/* set.c: makes the module of the model file from the entries of several files. */
 #include <string.h>
 
 #include "formats/deepspeed/module/module.h"
