@@ -70,7 +70,8 @@ typedef struct team_state {
     uint64_t round;
     /* exchanges since the last agreement; only the collective thread uses it */
     uint64_t step;
-    bool failing;          /* this process will report a failure at the end of the round */
+    /* this process reports a failure at the end of the round; only the collective thread uses it */
+    bool failing;
     uint64_t stopped;      /* some process has failed in each round before this number */
     _Atomic uint64_t done; /* bytes of this process */
 } team_state;
