@@ -322,7 +322,8 @@ static int su_zero(zt_engine *e, ckpt_err *err)
 
     // rotary positions have no table, so any length is possible
     if (e->model_config.arch != ZT_LLAMA && e->seq > e->model_config.positions)
-        return ckpt_fail(err, CKPT_EUSAGE, "samples of %llu tokens, the model has %llu positions",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "samples have %llu tokens, but the model has %llu positions only",
                          (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);
     rc = zt_zero_new(&e->zero, e->model, &e->config, e->comm, &z, err);
     if (rc == CKPT_OK)

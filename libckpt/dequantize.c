@@ -535,8 +535,8 @@ static int dqz_drop(dqz_work *w)
 
         if (!w->gone[i] && dqz_is_stored(w, t))
             return ckpt_fail(w->err, CKPT_EMISSING,
-                             "%.200s is %s like the quantized weights, and has no scales", t->name,
-                             ckpt_dtype_name(t->dtype));
+                             "tensor %.200s has dtype %s like the quantized weights, but no scales",
+                             t->name, ckpt_dtype_name(t->dtype));
         if (!w->gone[i])
             w->map->tensors.at[n++] = t;
     }
@@ -605,8 +605,9 @@ static int dqz_say(const dqz_work *w)
 
     if (rc == CKPT_OK && w->n_others > 0)
         rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
-                           "%s: left out: %" PRIu64 " scales of activations and caches, which "
-                           "weights that are not quantized have no use for",
+                           "%s: left out %" PRIu64
+                           " scales of activations and KV caches, because the "
+                           "output's weights are not quantized",
                            w->map->path ? w->map->path : "memory", w->n_others);
     return rc;
 }

@@ -536,7 +536,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     } else if (rc == CKPT_OK) {
         driver = open_part(name, opts->whole_checkpoint);
         if (!driver && opts->tag)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", path);
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s is a file; a tag needs the folder of a run", path);
     }
     if (rc == CKPT_OK && !is_dir)
         rc = driver ? open_folder(map, folder, name, driver, opts, err)
@@ -595,7 +595,7 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     if (rc == CKPT_OK)
         rc = open_take_input(&from, name, input, err);
     if (rc == CKPT_OK && own.tag)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a file, and tags are of a run's folder", name);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s is a file; a tag needs the folder of a run", name);
     if (rc == CKPT_OK)
         rc = ckpt_io_input(&io, name, &from, err);
     if (rc == CKPT_OK)

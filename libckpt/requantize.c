@@ -420,10 +420,11 @@ static int rq_take(rq_work *w)
 /* Add a fact for the closing line. */
 static int rq_say(const rq_work *w)
 {
-    return ckpt_map_fact(w->map, w->err, "quantized to",
-                         "%.40s: %" PRIu64 " matrices of linear layers; %" PRIu64
-                         " stay (heads, embeddings, routers, what blocks do not divide)",
-                         w->opts.form, w->n_made, w->n_skipped);
+    return ckpt_map_fact(
+        w->map, w->err, "quantized to",
+        "%.40s: %" PRIu64 " matrices of linear layers; %" PRIu64
+        " stay unquantized (heads, embeddings, routers, shapes that blocks do not divide)",
+        w->opts.form, w->n_made, w->n_skipped);
 }
 
 int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err)

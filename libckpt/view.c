@@ -37,7 +37,9 @@ int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckp
     if (rc == CKPT_OK)
         rc = ckpt_opts_take(&run, sizeof run, own.run, "ckpt_run_opts", err);
     if (rc == CKPT_OK && (!out || !from || !to))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to view, or none laid out from it, or no place");
+        rc = ckpt_fail(
+            err, CKPT_EUSAGE,
+            "ckpt_view_new: from, to or out is NULL, or `to` was not laid out from `from`");
     if (rc == CKPT_OK)
         rc = ckpt_plan_make(&plan, from, to, ckpt_view_block(to, run.memory, run.jobs), err);
     return rc == CKPT_OK ? ckpt_view_make(out, plan, &run, own.check_first, &hooks, err) : rc;

@@ -124,10 +124,11 @@ static int vcb_given(vcb_work *w)
     }
     w->was = vcb_rows(w, 0, &mixed);
     if (w->was == 0 || mixed)
-        return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "vocabulary: the tensors named have %s: those of one vocabulary have as "
-                         "many, one for each token",
-                         mixed ? "different numbers of rows" : "no rows");
+        return ckpt_fail(
+            w->err, CKPT_EUSAGE,
+            "vocabulary: the named tensors have %s; tensors of one vocabulary have one "
+            "row for each token",
+            mixed ? "different numbers of rows" : "no rows");
     return CKPT_OK;
 }
 

@@ -141,7 +141,9 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
     n = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     n |= head[6] == 1 ? 0 : (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     if (n >= sizeof text || !ckpt_within(s->at, n, size))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: a header of %" PRIu64 " bytes", s->path, n);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: the header of %" PRIu64 " bytes exceeds the file or the limit",
+                         s->path, n);
     rc = tk_read(s, text, (size_t)n, s->at, err);
     if (rc != CKPT_OK)
         return rc;

@@ -238,7 +238,8 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
     // rotary positions have no table, so any length is possible
     if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "samples of %" PRIu64 " tokens, the model has %" PRIu64 " positions",
+                         "samples have %" PRIu64 " tokens, but the model has %" PRIu64
+                         " positions only",
                          b->seq, m->config.positions);
     if (!b->input_ids)
         return ckpt_fail(err, CKPT_EMISSING, "a micro batch without input_ids");

@@ -8,6 +8,8 @@
  */
 #include "engine/zero/own.h"
 
+#include <inttypes.h>
+
 /* Grow a buffer to at least n bytes; the old content is lost. */
 static int ch_grow(zt_zero *z, void **p, uint64_t *have, uint64_t n, ckpt_err *err)
 {
@@ -62,7 +64,10 @@ static int ch_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
     if (!ckpt_mul(b->batch, b->seq, &n_rows) ||
         !ckpt_mul(n_rows, z->model->config.hidden, &n_elems) ||
         n_elems > UINT64_MAX / 64 / (n_layers + 1))
-        return ckpt_fail(err, CKPT_ELIMIT, "a micro batch of that size");
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "the sizes of buffers for a micro batch of %" PRIu64 " x %" PRIu64
+                         " overflow",
+                         b->batch, b->seq);
     c->row_bytes = ch_round(zr_bytes(z->model->dtype, n_elems));
     n_bytes = c->row_bytes * (train ? n_layers : 2);
     rc = ch_grow(z, &c->x, &c->x_bytes, n_bytes, err);

@@ -219,7 +219,7 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
         bool one = ckpt_value_is(p->key, "lr_schedulers") && schedules.n == 1;
         const char *name = one                          ? "lr_scheduler"
                            : p->key->kind == CKPT_V_STR ? p->key->as.text.at
-                                                        : "a key that is not a name";
+                                                        : "a key that is not a string";
         if (p->key->kind != CKPT_V_STR || ckpt_value_get(run, name))
             rc = ckpt_map_note(map, CKPT_INFO, err, "%s: left out: %.100s", path, name);
         else if (!ckpt_dict_add_cstr(map->arena, &run->as.map, name,

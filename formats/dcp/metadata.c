@@ -419,7 +419,7 @@ static int dmd_index_paths(dmd_reader *r, ckpt_index *ix, const ckpt_dict *map)
     for (uint64_t i = 0; i < map->n; i++) {
         const ckpt_value *key = map->at[i].key;
         if (key->kind != CKPT_V_STR || i >= CKPT_INDEX_NONE)
-            return dmd_fail(r, "planner_data has a key that is not a name", NULL);
+            return dmd_fail(r, "planner_data has a key that is not a string", NULL);
         uint32_t hash = ckpt_hash_bytes(key->as.text.at, (size_t)key->as.text.n, 0);
         if (!ckpt_index_add(ix, hash, (uint32_t)i))
             return ckpt_fail_memory(r->err);

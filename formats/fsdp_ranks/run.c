@@ -88,8 +88,10 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
         ckpt_ranks_file one = *file;
         if (dict.at[i].key->kind != CKPT_V_STR)
-            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a key that is not a name",
-                             file->where.file);
+            return ckpt_fail(
+                r->err, CKPT_EFORMAT,
+                "%s: a key of the model's dict is not a string; expected names of tensors",
+                file->where.file);
         one.where.key = dict.at[i].key->as.text.at;
         if (strstr(one.where.key, "_flat_param"))
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -228,7 +230,8 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
         const ckpt_value *kind = dict.at[i].key, *v = dict.at[i].value;
         ckpt_ranks_file one = *file;
         if (kind->kind != CKPT_V_STR || strchr(kind->as.text.at, '/'))
-            return ckpt_fail(r->err, CKPT_EFORMAT, "%s: a kind of state that is not a name",
+            return ckpt_fail(r->err, CKPT_EFORMAT,
+                             "%s: a key of a parameter's state is not a string without '/'",
                              file->where.file);
         if (v->kind == CKPT_V_NONE)
             continue;

@@ -273,7 +273,7 @@ static int clean_give_back(cleaner *c, clean_entry *e, int top)
     if (sys == 0)
         sys = ckpt_dir_remove(top, "mid");
     if (sys != 0)
-        return clean_keep(c, e, "what it was replacing cannot be put back: ", strerror(sys));
+        return clean_keep(c, e, "cannot move the replaced folder back: ", strerror(sys));
     size_t n = strlen(e->is.name) - sizeof suffix; // the name without its first dot and the suffix
     const char *name = ckpt_arena_string(c->arena, e->is.name + 1, n);
     struct stat st;

@@ -90,7 +90,8 @@ int ckpt_pack_file(const ckpt_pack_job *job, ckpt_map *to, uint32_t file, ckpt_e
     if (packed.fd >= 0 && close(packed.fd) != 0 && errno != EINTR && rc == CKPT_OK)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot close", shown);
     if (rc == CKPT_OK && renameat(job->at, temp, job->at, f->path) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot replace it by its packed form", shown);
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno,
+                           "%s: cannot replace the file by its compressed form", shown);
     if (rc == CKPT_OK)
         f->size = packed.io.size;
     else if (packed.fd >= 0)

@@ -526,7 +526,7 @@ static int pub_anew(ckpt_publish *s, ckpt_err *err)
         (void)close(s->data);
     s->data = -1;
     if (sys != 0)
-        return pub_failed(s, sys, "cannot remove what an interrupted run has left", err);
+        return pub_failed(s, sys, "cannot remove the files of an interrupted run", err);
     rc = ckpt_journal_begin(&s->journal, s->fingerprint, err);
     if (rc != CKPT_OK)
         return rc;

@@ -217,9 +217,9 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
     if (rc == CKPT_OK)
         rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, opts, err);
     if (rc == CKPT_OK && ckpt_sink_dropped(r->work.sink) > 0)
-        rc = ckpt_map_note(p->to, CKPT_INFO, err,
-                           "removed what a killed run had left here: %" PRIu64 " bytes",
-                           ckpt_sink_dropped(r->work.sink));
+        rc =
+            ckpt_map_note(p->to, CKPT_INFO, err, "removed files of a killed run: %" PRIu64 " bytes",
+                          ckpt_sink_dropped(r->work.sink));
     return rc == CKPT_OK ? run_note_stays(r, folder, err) : rc;
 }
 

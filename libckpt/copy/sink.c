@@ -414,8 +414,8 @@ static int sink_compare_kept(const ckpt_sink *s, const ckpt_journal_entry *e, ck
     if (e->crc == k->crc)
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EIO,
-                     "%s/%s: an interrupted run has left other bytes (CRC-32 %08" PRIx32
-                     ") than this run makes (%08" PRIx32 "): they are removed, run again",
+                     "%s/%s: the file of an interrupted run has other bytes (CRC-32 %08" PRIx32
+                     ") than this run makes (%08" PRIx32 "): it is removed; run again",
                      s->shown, s->file[e->file].name, k->crc, e->crc);
 }
 

@@ -70,8 +70,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
     uint64_t n_bytes = 0;
 
     if (!chk_strided(e, type, &use) || !ckpt_dtype_bytes(t->dtype, use.n_elems, &n_bytes))
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
-                         t->name);
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor '%.200s': its strides overflow", t->name);
     if (s->kind == CKPT_SOURCE_ZERO || s->kind == CKPT_SOURCE_ELSEWHERE) {
         return CKPT_OK; // zeros have no end; another process checks the bytes that it has
     }

@@ -49,8 +49,7 @@ typedef struct jn_state {
 /* Failures. Maps that passed ckpt_map_check never get here; maps built by hand may. */
 static int jn_overflow(const jn_state *j)
 {
-    return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
-                     j->t->name);
+    return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': its strides overflow", j->t->name);
 }
 
 /* An element of the region that no extent covers. */

@@ -34,8 +34,7 @@ typedef struct sx_part {
 
 static int sx_overflow(const sx_state *x)
 {
-    return ckpt_fail(x->err, CKPT_EFORMAT, "tensor '%.200s': strides that no file can have",
-                     x->slice->name);
+    return ckpt_fail(x->err, CKPT_EFORMAT, "tensor '%.200s': its strides overflow", x->slice->name);
 }
 
 /* Element number of an index in a tensor of a shape. */

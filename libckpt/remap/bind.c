@@ -232,13 +232,13 @@ static int bind_finish(ckpt_rm_instance *in, unsigned side, size_t term, ckpt_er
         bool ok = bind_atom(in, &v->atom[i], &v->size[i], &open);
         if (open != CKPT_RM_NO_NAME)
             return ckpt_fail(err, CKPT_EMISSING,
-                             "%s:%u: nothing says the size of %.60s, which '%.100s' needs; "
-                             "--size %.60s=NUMBER does",
+                             "%s:%u: the size %.60s in '%.100s' is unknown; set it with --size "
+                             "%.60s=NUMBER",
                              in->f->r->name, in->rule->line, bind_name(in, open),
                              in->rule->term[side].at[term].text, bind_name(in, open));
         if (!ok)
-            return ckpt_fail(err, CKPT_ELIMIT, "%s:%u: a size beyond all bounds", in->f->r->name,
-                             in->rule->line);
+            return ckpt_fail(err, CKPT_ELIMIT, "%s:%u: the product of the sizes overflows",
+                             in->f->r->name, in->rule->line);
     }
     return CKPT_OK;
 }

@@ -28,8 +28,8 @@ static int fill_shape(const ckpt_rm_facts *f, const ckpt_rm_rule *rule, uint64_t
         for (uint32_t p = 0; rc == CKPT_OK && p < t->atom[i].n_parts; p++) {
             rc = ckpt_rm_size_of(f, t->atom[i].part[p], &size, err);
             if (rc == CKPT_OK && (size == CKPT_RM_UNKNOWN || !ckpt_add(sum, size, &sum)))
-                rc = ckpt_fail(err, CKPT_EMISSING, "%s:%u: nothing says the size of %.60s",
-                               f->r->name, rule->line, f->r->names.at[t->atom[i].part[p]]);
+                rc = ckpt_fail(err, CKPT_EMISSING, "%s:%u: the size %.60s is unknown", f->r->name,
+                               rule->line, f->r->names.at[t->atom[i].part[p]]);
         }
         if (rc == CKPT_OK && !ckpt_mul(shape[t->atom[i].axis], sum, &shape[t->atom[i].axis]))
             rc = ckpt_fail(err, CKPT_ELIMIT, "%s:%u: too large", f->r->name, rule->line);

@@ -548,13 +548,13 @@ static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
         return rc;
     if (target->order_text)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: it holds weights alone, which %s has by name: an order of parameters "
-                         "means nothing; leave --order out",
+                         "%s contains weights only, and %s stores tensors by name: --order has no "
+                         "effect; omit it",
                          map->path, target->format);
     rc = ckpt_order_ties(map, err);
     return rc == CKPT_OK
                ? ckpt_map_note(map, CKPT_INFO, err,
-                               "%s: it holds weights alone, and so does what is written", map->path)
+                               "%s: contains weights only, and so does the output", map->path)
                : rc;
 }
 

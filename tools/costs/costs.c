@@ -88,8 +88,8 @@ static int cw_check_cut(const costs_job *job, ckpt_err *err)
                     job->pipeline, job->tensor * costs_data_ranks(job), job->gpus);
     if (job->layers && job->layers % (job->pipeline * job->interleave))
         return fail(err, CKPT_EUSAGE,
-                    "--pipeline: %" PRIu64 " layers are not %" PRIu64 " equal parts", job->layers,
-                    job->pipeline * job->interleave);
+                    "--pipeline: %" PRIu64 " layers cannot be divided into %" PRIu64 " equal parts",
+                    job->layers, job->pipeline * job->interleave);
     return CKPT_OK;
 }
 

@@ -6,7 +6,7 @@ echo theirs >out/.model.ckpt-partial/new/x
 : >out/.model.ckpt-partial/journal
 try() {
     printf "$1" >out/.model.ckpt-partial/moves
-    ckpt clean -q -f out | grep -o "cannot be put back"
+    ckpt clean -q -f out | grep -o "cannot move the replaced folder back"
     cat precious; ls -A . out real
 }
 try '-\0../precious\0was/0\0E'

@@ -258,7 +258,7 @@ static void test_refusals(void **state)
     refused(&j, CKPT_EUSAGE, "in the middle of a node");
     j = layered();
     j.pipeline = 4;
-    refused(&j, CKPT_EUSAGE, "2 layers are not 4 equal parts");
+    refused(&j, CKPT_EUSAGE, "2 layers cannot be divided into 4 equal parts");
     j = plain();
     j.params = UINT64_C(1) << 51;
     refused(&j, CKPT_ELIMIT, "too large");
