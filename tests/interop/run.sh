@@ -28,6 +28,7 @@ if [ -n "$install" ]; then
     "$venv/bin/python" -c 'import prodigyopt' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps prodigyopt || status=1
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
+    "$venv/bin/python" -c 'import lightning' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" lightning || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -66,6 +67,7 @@ if [ -x "$venv/bin/python" ]; then
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
     fi
+    part tests/interop/fsdp_trainers.py --bin "$bin"
     part tests/interop/muon.py --bin "$bin"
     part tests/interop/prodigy.py --bin "$bin"
     # the script without names takes a quarter of an hour
