@@ -9,7 +9,7 @@
 settings.  It must then hold the source's masters, moments, steps and settings, bit for bit, and its next losses must be those
 that were recorded of the uninterrupted run.
 
-In fp32 to 1e-6 (relative).  In 16 bits the two frameworks do not compute the same: DeepSpeed keeps a rounded copy of each
+In fp32 to 5e-7 (relative).  In 16 bits the two frameworks do not compute the same: DeepSpeed keeps a rounded copy of each
 weight and gradients of 16 bits, FSDP2 rounds masters for each use and sums gradients in fp32.  One rounding is 2**-8 of a
 value; it moves the mean loss of a few hundred logits by less than FIRST, and the updates that follow, of a learning rate of
 1e-2, by less than LATER (measured: 7e-4 and 1.2e-3).
@@ -29,7 +29,7 @@ except ImportError:
     print('interop fsdp: skipped (no torch and DeepSpeed)')
     sys.exit(0)
 
-FP32, FIRST, LATER = 1e-6, 2e-3, 4e-3
+FP32, FIRST, LATER = 5e-7, 2e-3, 4e-3
 STEPS = 3
 WRONG_LR = 0.77
 # Runs of DeepSpeed, and the FSDP2 worlds that they go to.
