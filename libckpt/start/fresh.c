@@ -15,6 +15,7 @@
 #include "libckpt/format.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
+#include "libckpt/start/groups.h"
 #include "libckpt/start/relist.h"
 
 typedef struct fr_maker {
@@ -571,8 +572,12 @@ int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     target = &own;
-    if (map->states.n > 0)
-        return target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;
+    if (map->states.n > 0) {
+        rc = target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;
+        return rc == CKPT_OK && !(ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
+                   ? ckpt_groups_drop_empty(map, err)
+                   : rc;
+    }
     if (ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
         return fr_weights(map, target, err);
     rc = fr_check(map, target, err);
