@@ -198,9 +198,26 @@ static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_er
     return rc;
 }
 
+bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root)
+{
+    ckpt_dict all = ckpt_value_map(root);
+
+    if (!ckpt_value_get(root, CKPT_DCP_LIGHTNING) || ckpt_value_get(root, "lr_scheduler"))
+        return true;
+    for (uint64_t i = 0; i < all.n; i++) {
+        ckpt_seq schedules = ckpt_value_seq(all.at[i].value);
+        if (!ckpt_value_is(all.at[i].key, "lr_schedulers") || schedules.n != 1)
+            continue;
+        all.at[i].key = ckpt_value_cstr(arena, "lr_scheduler");
+        all.at[i].value = schedules.at[0];
+        return all.at[i].key != NULL;
+    }
+    return true;
+}
+
 /*
  * Read Lightning's meta.pt, which is the dict of a whole Lightning checkpoint without model and
- * optimizers.  A single entry of lr_schedulers becomes the run's lr_scheduler.
+ * optimizers.
  */
 static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckpt_err *err)
 {
@@ -209,7 +226,7 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
     int rc = path ? dcb_object(&meta, map, path, err) : ckpt_fail_memory(err);
     ckpt_dict all = rc == CKPT_OK ? ckpt_value_map(meta) : (ckpt_dict){0};
 
-    if (rc == CKPT_OK && !ckpt_value_get(meta, "pytorch-lightning_version"))
+    if (rc == CKPT_OK && !ckpt_value_get(meta, CKPT_DCP_LIGHTNING))
         return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: it is not Lightning's", path);
     if (rc == CKPT_OK)
         rc = dcb_lightning_steps(map, meta, path, err);

@@ -364,6 +364,15 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
 
 /* ---- beside.c ---- */
 
+/* The key that marks a dict of Lightning. */
+#define CKPT_DCP_LIGHTNING "pytorch-lightning_version"
+
+/*
+ * Name a single entry of lr_schedulers in a dict of Lightning lr_scheduler, as the run's schedule is
+ * called everywhere else; other dicts stay as they are.  false: no memory.
+ */
+bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root);
+
 /* The name of the schedule's file beside a run's state, or NULL. */
 const char *ckpt_dcp_schedule(const ckpt_listing *list);
 

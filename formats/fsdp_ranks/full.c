@@ -152,7 +152,8 @@ static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckp
                        ckpt_value *root)
 {
     ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model, *optim = NULL;
-    bool ok = rest && rfu_rest(r->map->arena, whole, root, "", rest);
+    bool ok = rest && rfu_rest(r->map->arena, whole, root, "", rest) &&
+              ckpt_dcp_lightning(r->map->arena, rest);
 
     model = whole->part.at[whole->model].value;
     for (size_t i = 0; i < whole->part.n; i++)

@@ -23,6 +23,7 @@ typedef struct rnm_finder {
     const ckpt_ranks_item **moment; /* by number: a state tensor with axes, or NULL */
     uint32_t *group;                /* by number: parameter group */
     size_t *at;                     /* by number: index in param */
+    bool by_model;                  /* numbers follow the model, not the groups */
     ckpt_err *err;
 } rnm_finder;
 
@@ -56,8 +57,10 @@ static int rnm_params(rnm_finder *f)
     return CKPT_OK;
 }
 
-/* Read the groups; numbers must be 0, 1, 2 ... in the order of the groups, as torch assigns
- * them. */
+/*
+ * Read the groups.  torch numbers parameters 0, 1, 2 ... in the order of the groups; FSDP1's
+ * rekey_optim_state_dict, which Lightning uses, in the order of the model, in any groups.
+ */
 static int rnm_groups(rnm_finder *f)
 {
     ckpt_seq groups = ckpt_value_seq(f->out->groups);
@@ -74,11 +77,14 @@ static int rnm_groups(rnm_finder *f)
         ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
         for (uint64_t i = 0; i < params.n; i++, n++) {
             int64_t number;
-            if (!ckpt_value_as_int(params.at[i], &number) || number < 0 || (uint64_t)number != n)
+            if (!ckpt_value_as_int(params.at[i], &number) || number < 0 ||
+                (uint64_t)number >= f->out->n || f->at[number] == SIZE_MAX)
                 return ckpt_fail(
                     f->err, CKPT_EFORMAT,
                     "%s: the optimizer's groups do not number its parameters from 0 on", f->path);
-            f->group[n] = (uint32_t)g;
+            f->group[number] = (uint32_t)g;
+            f->at[number] = SIZE_MAX; // until a parameter is assigned: the number is taken
+            f->by_model |= (uint64_t)number != n;
         }
     }
     return CKPT_OK;
@@ -205,7 +211,7 @@ static int rnm_take_unit(rnm_finder *f, size_t first, size_t number, uint64_t *t
         slot = ckpt_vec_push(&f->out->param);
         if (!slot)
             return ckpt_fail_memory(f->err);
-        *slot = (ckpt_ranks_param){p->name, p, number, *total};
+        *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], *total};
         if (!ckpt_shape_elems(p->shape, p->ndim, &n) || !ckpt_add(*total, n, total))
             *total = UINT64_MAX;
     }
@@ -268,7 +274,7 @@ static int rnm_keep(rnm_finder *f)
         ckpt_ranks_param *slot = ckpt_vec_push(&f->out->param);
         if (!slot)
             return ckpt_fail_memory(f->err);
-        *slot = (ckpt_ranks_param){p->name, p, number, 0};
+        *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], 0};
     }
     return CKPT_OK;
 }
@@ -297,7 +303,7 @@ static int rnm_told(rnm_finder *f, bool *found)
             slot = ckpt_vec_push(&f->out->param);
             if (!slot)
                 return ckpt_fail_memory(f->err);
-            *slot = (ckpt_ranks_param){p->name, p, number, 0};
+            *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], 0};
         }
     }
     if (!*found)
@@ -353,11 +359,12 @@ static const char *rnm_unordered(const rnm_finder *f)
 
 static int rnm_find(rnm_finder *f)
 {
-    bool several = ckpt_value_seq(f->out->groups).n > 1, found;
-    int rc;
+    bool several = ckpt_value_seq(f->out->groups).n > 1 && !f->by_model, found = false;
+    int rc = CKPT_OK;
 
     rnm_moments(f);
-    rc = rnm_told(f, &found);
+    if (!f->by_model)
+        rc = rnm_told(f, &found);
     if (rc != CKPT_OK || found)
         return rc;
     if (!several && rnm_in_order(f))

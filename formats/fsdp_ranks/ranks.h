@@ -205,6 +205,7 @@ typedef struct ckpt_ranks_param {
     const char *name;             /* NULL: unknown */
     const ckpt_ranks_item *model; /* the parameter */
     size_t number;                /* the optimizer's number, the key of its state */
+    uint32_t group;               /* index of its group */
     uint64_t first;               /* FSDP1: first element in the flat parameter */
 } ckpt_ranks_param;
 
@@ -220,15 +221,15 @@ typedef struct ckpt_ranks_numbers {
     const ckpt_ranks_set *model, *optim; /* optim: names "<kind>/<number>" */
     const ckpt_value *groups;            /* param_groups of the first rank */
     uint32_t group;                      /* number of ranks with one copy */
-    ckpt_ranks_params param;             /* result, in the order of the groups */
+    ckpt_ranks_params param;             /* result, in the order of the numbers */
     ckpt_ranks_form form;
     size_t n;        /* number of parameters in the optimizer */
     const char *why; /* NULL: all are known; else the reason */
 } ckpt_ranks_numbers;
 
 /*
- * Map the optimizer's numbers to parameters.  Numbers follow the model's order, group by group.  If
- * shapes allow several assignments, `why` gives the reason for the failure.
+ * Map the optimizer's numbers to parameters.  Numbers follow the model's order, group by group or
+ * over all groups.  If shapes allow several assignments, `why` gives the reason for the failure.
  *
  * Errors  CKPT_EFORMAT: invalid param_groups; CKPT_ELIMIT
  */

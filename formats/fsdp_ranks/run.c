@@ -358,30 +358,27 @@ static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
 /* ---- values ---- */
 
 /* The names of a group's parameters; for flat parameters those inside.  NULL: no memory. */
-static ckpt_value *rru_names(ckpt_ranks_run *r, ckpt_seq params)
+static ckpt_value *rru_names(ckpt_ranks_run *r, uint64_t group)
 {
     ckpt_arena *arena = r->map->arena;
     ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
     bool ok = names != NULL;
 
-    // numbers rise from group to group, and a flat parameter's members are in one group
-    for (size_t k = 0; ok && params.n > 0 && k < r->numbers.param.n; k++) {
+    for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
         const ckpt_ranks_param *p = &r->numbers.param.at[k];
-        if (p->number >= (uint64_t)params.at[0]->as.i &&
-            p->number - (uint64_t)params.at[0]->as.i < params.n)
+        if (p->group == group)
             ok = ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, p->name));
     }
     return ok ? names : NULL;
 }
 
 /* Copy a group's settings with names instead of numbers. */
-static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group)
+static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group, uint64_t number)
 {
     ckpt_arena *arena = r->map->arena;
     ckpt_dict from = ckpt_value_map(group);
     bool named = !r->by_name && !r->numbers.why;
-    ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT),
-               *names = named ? rru_names(r, ckpt_value_seq(ckpt_value_get(group, "params"))) : to;
+    ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT), *names = named ? rru_names(r, number) : to;
     bool ok = to && names;
 
     for (uint64_t i = 0; ok && i < from.n; i++) {
@@ -442,7 +439,7 @@ static ckpt_value *rru_optimizer(ckpt_ranks_run *r)
                *list = ckpt_value_new(r->map->arena, CKPT_V_LIST);
 
     for (uint64_t i = 0; list && i < groups.n; i++) {
-        ckpt_value *group = rru_group(r, groups.at[i]);
+        ckpt_value *group = rru_group(r, groups.at[i], i);
         if (!group || !ckpt_seq_add(r->map->arena, &list->as.seq, group))
             return NULL;
     }

@@ -257,13 +257,6 @@ RUNS = {
     'lightning_full_groups': by_lightning('full', per_layer, True, llama),
     'lightning_sharded': by_lightning('sharded', lightning_layers(), True, Net, '--keep-names'),
 }
-# What `ckpt reshard` does not do yet; only tried if the run is named.
-# DeepSpeed takes a group without parameters away from the optimizer, and then refuses a checkpoint that has one.
-NOT_TO_ZERO = ('trainer_full_flat', 'trainer_sharded_flat')
-# Lightning's full file numbers parameters by their places in the model, and lists its schedule in `lr_schedulers`.
-NOT_READ = ('lightning_full_groups',)
-
-
 def trained(name, folder):
     """Train; (what fsdp_resume wants to know of the run, its batches, the checkpoint)."""
     body, saved, model, schedule, *_ = RUNS[name]
@@ -291,7 +284,7 @@ def main():
     import transformers.trainer  # noqa: F401
     as_on_gpus()
     for name in RUNS:
-        if name not in (a.only or [n for n in RUNS if n not in NOT_READ]):
+        if a.only and name not in a.only:
             continue
         if name.startswith('lightning') and not lightning:
             print('interop fsdp trainers: %s skipped (no lightning)' % name)
@@ -302,7 +295,7 @@ def main():
                 continue
             e, data, source = run
             keep = RUNS[name][4:]
-            for world, stage in () if name in NOT_TO_ZERO and not a.only else TO_ZERO:
+            for world, stage in TO_ZERO:
                 tally.call('%s to %d ranks of stage %d' % (name, world, stage), fsdp_resume.judged, a, tmp, e, source, world,
                            ('-s', str(stage), *keep),
                            lambda dst, out, rank, stage=stage: fsdp_resume.zero_rank(e, data, dst, stage, '', out, rank))

@@ -95,6 +95,54 @@ static void in_order(void **state)
     }
 }
 
+/*
+ * FSDP1's rekey_optim_state_dict, and so Lightning, numbers parameters by their places in the model:
+ * the groups then have the numbers 1, 3 and 0, 2, and equal shapes leave no doubt.
+ */
+static void numbers_by_model(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_ranks_set model = {0}, optim = {0};
+    ckpt_ranks_numbers n = {.model = &model, .optim = &optim, .group = 1};
+    ckpt_value *groups = ckpt_value_new(arena, CKPT_V_LIST);
+    const uint64_t rows[] = {7, 3, 3, 3};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        add(&model, arena, "p", i, rows[i]);
+        add(&optim, arena, "exp_avg/", i, rows[i]);
+    }
+    for (unsigned odd = 2; odd-- > 0;) {
+        ckpt_value *g = group(arena, odd, odd + 1);
+        ckpt_value *params = ckpt_value_get(g, "params");
+
+        assert_true(ckpt_seq_add(arena, &params->as.seq, ckpt_value_int(arena, odd + 2)));
+        assert_true(ckpt_seq_add(arena, &groups->as.seq, g));
+    }
+    n.groups = groups;
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+    assert_null(n.why);
+    assert_int_equal(n.param.n, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        char want[NAME];
+
+        (void)snprintf(want, sizeof want, "p%u", i);
+        assert_string_equal(n.param.at[i].name, want);
+        assert_int_equal(n.param.at[i].group, i % 2 ? 0 : 1);
+    }
+    ckpt_vec_free(&n.param);
+    // a number twice, and one beyond the last
+    ckpt_value_get(groups->as.seq.at[0], "params")->as.seq.at[0] = ckpt_value_int(arena, 0);
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_EFORMAT);
+    ckpt_vec_free(&n.param);
+    ckpt_value_get(groups->as.seq.at[0], "params")->as.seq.at[0] = ckpt_value_int(arena, 4);
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_EFORMAT);
+    ckpt_vec_free(&n.param);
+    ckpt_vec_free(&model.item);
+    ckpt_vec_free(&optim.item);
+    ckpt_arena_free(arena);
+}
+
 /* What is said is true of the list. */
 static void other_orders(void **state)
 {
@@ -127,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order),
+        cmocka_unit_test(numbers_by_model),
         cmocka_unit_test(other_orders),
     };
 
