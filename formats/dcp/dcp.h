@@ -368,8 +368,8 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
 #define CKPT_DCP_LIGHTNING "pytorch-lightning_version"
 
 /*
- * Name a single entry of lr_schedulers in a dict of Lightning lr_scheduler, as the run's schedule is
- * called everywhere else; other dicts stay as they are.  false: no memory.
+ * Rename a single entry of lr_schedulers in a dict of Lightning to lr_scheduler, which is the name
+ * everywhere else; other dicts stay as they are.  false: no memory.
  */
 bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root);
 

@@ -8,10 +8,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { GR_DEPTH = 4 }; /* schedulers inside of SequentialLR and ChainedScheduler */
+enum { EMP_DEPTH = 4 }; /* schedulers inside of SequentialLR and ChainedScheduler */
 
 /* Remove the entries of empty groups from a list with an entry for each group. */
-static void gr_cut(const ckpt_state *s, ckpt_seq *list)
+static void emp_cut(const ckpt_state *s, ckpt_seq *list)
 {
     uint64_t n = 0;
 
@@ -23,7 +23,7 @@ static void gr_cut(const ckpt_state *s, ckpt_seq *list)
 }
 
 /* True for members of torch's schedulers that have an entry for each group. */
-static bool gr_is_by_group(const ckpt_value *key)
+static bool emp_is_by_group(const ckpt_value *key)
 {
     static const char *const names[] = {"base_lrs", "_last_lr",       "lr_lambdas",   "max_lrs",
                                         "min_lrs",  "base_momentums", "max_momentums"};
@@ -35,7 +35,7 @@ static bool gr_is_by_group(const ckpt_value *key)
     return false;
 }
 
-static void gr_schedule(const ckpt_state *s, ckpt_value *schedule, unsigned depth)
+static void emp_schedule(const ckpt_state *s, ckpt_value *schedule, unsigned depth)
 {
     ckpt_dict all = ckpt_value_map(schedule);
 
@@ -43,11 +43,11 @@ static void gr_schedule(const ckpt_state *s, ckpt_value *schedule, unsigned dept
         ckpt_value *v = all.at[i].value;
         ckpt_seq inner = ckpt_value_seq(v);
 
-        if (gr_is_by_group(all.at[i].key) && inner.n == s->group.n)
-            gr_cut(s, &v->as.seq);
+        if (emp_is_by_group(all.at[i].key) && inner.n == s->group.n)
+            emp_cut(s, &v->as.seq);
         for (uint64_t k = 0;
              depth > 0 && ckpt_value_is(all.at[i].key, "_schedulers") && k < inner.n; k++)
-            gr_schedule(s, inner.at[k], depth - 1);
+            emp_schedule(s, inner.at[k], depth - 1);
     }
 }
 
@@ -63,7 +63,7 @@ int ckpt_groups_drop_empty(ckpt_map *map, ckpt_err *err)
         n += s->group.at[g].n > 0;
     if (n == before || n == 0)
         return CKPT_OK;
-    gr_schedule(s, ckpt_value_get(s->model, "lr_scheduler"), GR_DEPTH);
+    emp_schedule(s, ckpt_value_get(s->model, "lr_scheduler"), EMP_DEPTH);
     n = 0;
     for (size_t g = 0; g < before; g++) {
         if (s->group.at[g].n > 0)
