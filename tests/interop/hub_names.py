@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of the hub: what `ckpt convert --to hf` makes of a model's state dict, against save_pretrained's files of the same model.
 
-    hub_names.py --bin build/bin [--seconds N] [MODEL_TYPE ...]
+    hub_names.py --bin build/bin [--count N] [MODEL_TYPE ...]
 
 A tiny random model of each class of which save_pretrained may write other names than state_dict() has (tiny_models.py).  First one class of
-each model type, the best known types before the others, then other classes, until the time is over.
+each model type, the best known types before the others, then other classes, until N could be made and were compared.
 """
 import argparse
 import os
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tiny_models
@@ -58,17 +57,17 @@ def problem(ckpt, kind, name, folder):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
-    p.add_argument('--seconds', type=float, default=100)
+    p.add_argument('--count', type=int, default=70, help='classes to try, the most used first; 0: all')
     p.add_argument('kinds', nargs='*')
     a = p.parse_args()
-    ckpt, end = os.path.join(a.bin, 'ckpt'), time.monotonic() + a.seconds
+    ckpt = os.path.join(a.bin, 'ckpt')
     with open('tools/share/maps/hf-packed.map') as f:
         table = {w for line in f if line.startswith('    when ') for w in line.split()[3:]}
     agree, tried, left_out, failed, unknown = set(), 0, 0, [], []
     for kind, name in work():
         if a.kinds and kind not in a.kinds:
             continue
-        if time.monotonic() > end:
+        if a.count and tried == a.count:
             break
         with tempfile.TemporaryDirectory() as folder:
             try:
