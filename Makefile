@@ -60,7 +60,8 @@ TRAIN    := $(B)/obj/zerotrain.a
 TOOLS    := $(B)/obj/tools.a
 # the engine's lists of parameters: ckpt mem knows a model by its config.json, too
 MODELS   := $(B)/obj/models.a
-MODEL_OBJ := $(filter $(B)/obj/engine/model/%,$(ENG_OBJ)) $(B)/obj/engine/device/device.o $(B)/obj/engine/device/philox.o
+# without what draws weights, because ckpt is built without Random123
+MODEL_OBJ := $(filter-out $(B)/obj/engine/model/init.o,$(filter $(B)/obj/engine/model/%,$(ENG_OBJ))) $(B)/obj/engine/device/device.o
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal \
             $(B)/bin/zerotrain
