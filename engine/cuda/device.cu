@@ -141,7 +141,7 @@ static void cd_release(zt_device *d, void *p)
         return;
     const auto live = c->table->bytes.find(p);
     if (live == c->table->bytes.end()) {
-        zt_device_fail(d, CKPT_EUSAGE, "release: that is no tensor of this device");
+        zt_device_fail(d, CKPT_EUSAGE, "release: the tensor is not of this device");
         return;
     }
     d->allocated -= live->second;

@@ -61,7 +61,7 @@ ckpt_ds_bnb ckpt_ds_bnb_look(const ckpt_value *state)
     else if (ckpt_value_get(b.dict, "unorm_vec"))
         b.why = "LAMB and LARS keep norms of each rank's update (unorm_vec)";
     else if (dbn_other(b.dict))
-        b.why = "it is no blockwise state";
+        b.why = "it is not blockwise";
     else if (first->as.tensor->dtype != CKPT_U8 && first->as.tensor->dtype != CKPT_F32)
         b.why = "its moments are of neither 8 nor 32 bits";
     else

@@ -212,7 +212,7 @@ int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, b
     for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
         if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
             rc = ckpt_dsw_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],
-                                   no_scale ? "the run is no longer in fp16"
+                                   no_scale ? "the output is not in fp16"
                                             : "the loss scale is fixed");
     }
     if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
