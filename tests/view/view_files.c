@@ -336,6 +336,8 @@ int main(int argc, char **argv)
     if (!(run && (strcmp(is, argv[3]) == 0 || (ranks && (caps & CKPT_HAS_RANKS)))) &&
         ckpt_map_model(from, &model, &err) != CKPT_OK)
         stop("model", &err);
+    if (run && ckpt_map_warm_start(from, &a.target, &err) != CKPT_OK)
+        stop("warm start", &err);
     ckpt_view *v = make(from, &to, &a), *w = make(from, &again, &a);
     n_files = ckpt_view_n_files(v);
     for (size_t i = 0; i < n_files; i++) {
