@@ -14,6 +14,7 @@ wrong weights on purpose: what a checkpoint should bring must come from it.
 import dataclasses
 import json
 import os
+import re
 import sys
 import time
 
@@ -630,10 +631,12 @@ def run(cases):
 
 
 def short(error):
-    """The last line of a traceback, and where."""
-    lines = [x for x in error.strip().splitlines() if x.strip()]
+    """The first line of the exception that ended a traceback, and where it was raised."""
+    lines = [x.rstrip() for x in error.strip().splitlines() if x.strip()]
     where = [x.strip() for x in lines if x.strip().startswith('File ')][-1:]
-    return ' '.join([lines[-1].strip() if lines else '?'] + where)[:300]
+    # the frames of torch's C++ may follow the exception's own words
+    named = [x for x in lines if re.match(r'[\w.]+(Error|Exception|Exit|Interrupt)\b', x)]
+    return ' '.join([(named or lines or ['?'])[-1].strip()] + where)[:300]
 
 
 def far(a, b):

@@ -41,6 +41,22 @@ def port_of(pid):
     return 10000 + pid % 50000
 
 
+def ended(folder, rank):
+    """The file that says that a rank did all of its work."""
+    return os.path.join(folder, 'ended%d' % rank)
+
+
+def end_together(world, rank, folder):
+    """Say that this rank is through, and wait until all are.
+
+    A rank that leaves while another still waits for its socket in the last barrier makes a thread of gloo raise there.
+    """
+    open(ended(folder, rank), 'w', encoding='utf-8').close()
+    until = time.time() + 10
+    while time.time() < until and not all(os.path.exists(ended(folder, r)) for r in range(world)):
+        time.sleep(0.005)
+
+
 def child(world, body, rank, folder):
     """One rank, in a forked process; never returns."""
     code = 1
@@ -56,6 +72,7 @@ def child(world, body, rank, folder):
         torch.distributed.init_process_group('gloo', init_method=store, rank=rank, world_size=world)
         body(rank, os.path.join(folder, 'result'))
         torch.distributed.barrier()
+        end_together(world, rank, folder)
         code = 0
     except BaseException:
         with open(os.path.join(folder, 'error%d' % rank), 'w', encoding='utf-8') as f:
@@ -66,15 +83,18 @@ def child(world, body, rank, folder):
         os._exit(code)
 
 
-def reap(pids, timeout):
-    """Wait for all; when one fails or time is out, end those left.  (The ranks that failed, is time out?)."""
+def reap(pids, folder, timeout):
+    """Wait for all; when one fails or time is out, end those left.  (The ranks that failed, is time out?).
+
+    A rank that died after its work was done has not failed: its peers' exit can end it in a thread of gloo's.
+    """
     left, failed, until = dict(pids), [], time.time() + timeout
     while left and not failed and time.time() < until:
         for pid in list(left):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 rank = left.pop(pid)
-                if status:
+                if status and not os.path.exists(ended(folder, rank)):
                     failed.append(rank)
         time.sleep(0.01)
     late = bool(left) and not failed
@@ -97,7 +117,7 @@ def run_ranks(world, body, timeout):
             if pid == 0:
                 child(world, body, rank, folder)
             pids[pid] = rank
-        failed, late = reap(pids, timeout)
+        failed, late = reap(pids, folder, timeout)
         for left in glob.glob('/dev/shm/deepspeed_allreduce_buffer_*_%d_*' % port_of(os.getpid())):
             os.unlink(left)
         for rank in failed:
