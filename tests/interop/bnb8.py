@@ -9,12 +9,13 @@ fp32 the moments are those of bitsandbytes' own dequantize_blockwise, bit for bi
 """
 import argparse
 import glob
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import warnings
+
+import ranks
 
 os.environ.setdefault('DS_ACCELERATOR', 'cpu')
 warnings.simplefilter('ignore')
@@ -54,14 +55,14 @@ def train(engine, torch, dist, steps):
     return losses
 
 
-def rank(out, kind, stage, folder, save):
+def rank_main(out, kind, stage, folder, save):
     import deepspeed
     import torch
     import torch.distributed as dist
     deepspeed.init_distributed('gloo')
-    config = {'train_micro_batch_size_per_gpu': BATCH // dist.get_world_size(), 'zero_optimization': {'stage': int(stage)},
+    config = {'train_micro_batch_size_per_gpu': BATCH // dist.get_world_size(), 'zero_optimization': {'stage': stage},
               'zero_allow_untested_optimizer': True, 'steps_per_print': 10**9, 'gradient_clipping': 0.}
-    if stage == '3':
+    if stage == 3:
         config['zero_optimization']['stage3_param_persistence_threshold'] = 0
     net = model(torch)
     engine = deepspeed.initialize(model=net, optimizer=optimizer(kind, list(net.parameters())), config=config)[0]
@@ -72,25 +73,15 @@ def rank(out, kind, stage, folder, save):
         engine.load_checkpoint(folder)
     losses = train(engine, torch, dist, range(BEFORE, BEFORE + AFTER))
     if dist.get_rank() == 0:
-        with open(out, 'w', encoding='utf-8') as f:
-            json.dump(losses, f)
-    dist.destroy_process_group()
+        torch.save(losses, out)
 
 
-def torchrun(tmp, world, kind, stage, folder, save=False):
+def run_ranks(world, kind, stage, folder, save=False):
     """The losses after the checkpoint."""
-    out = os.path.join(tmp, 'losses')
-    for _ in range(3):
-        cmd = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', str(world), __file__, '--rank', out, kind, str(stage), folder,
-               'save' if save else '']
-        p = subprocess.run(cmd, capture_output=True, text=True, env=dict(os.environ, GLOO_SOCKET_IFNAME='lo', OMP_NUM_THREADS='1'))
-        # gloo's threads now and then outlive the interpreter, which ends a process of torch's by SIGABRT when all is done
-        if 'SIGABRT' not in p.stderr:
-            break
-    if p.returncode:
-        sys.exit('FAIL %s: %s' % (folder, p.stderr[-3000:]))
-    with open(out, encoding='utf-8') as f:
-        return json.load(f)
+    losses, error = ranks.run_ranks(world, lambda rank, out: rank_main(out, kind, stage, folder, save), 300)
+    if error:
+        sys.exit('FAIL %s: %s' % (folder, error[-3000:]))
+    return losses
 
 
 def states(folder):
@@ -125,10 +116,9 @@ def apart(got, want):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin')
-    p.add_argument('--rank', nargs=5)
     a = p.parse_args()
-    if a.rank:
-        return rank(*a.rank)
+    ranks.prepare(builders=())
+    import bitsandbytes  # noqa: F401  before any fork
     import torch
     passed, failed = 0, 0
 
@@ -142,7 +132,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as tmp:
         run = os.path.join(tmp, 'run')
-        want = torchrun(tmp, 2, 'bnb', 2, run, save=True)
+        want = run_ranks(2, 'bnb', 2, run, save=True)
         here = bits(run)
         for name, words, world, kind, stage, limit in (
                 ('same', [], 2, 'bnb', 2, 0),
@@ -158,16 +148,16 @@ def main():
                 verdict(name + ': kept in 8 bits', all(KEY in s and s[KEY]['state1'].dtype == torch.uint8 for s in states(out)))
             if stage < 3:
                 verdict(name + ': the moments', all(torch.equal(x, y) for x, y in zip(here, bits(out))))
-            far = apart(torchrun(tmp, world, kind, stage, out), want)
+            far = apart(run_ranks(world, kind, stage, out), want)
             verdict(name + ': losses after it', far <= limit, 'differ by %.2g of the 8-bit run\'s' % far)
         # stage 3 and back is what it was, codes and all
         back = os.path.join(tmp, 'back')
         ok = reshard('-s', '2', '-w', '2', os.path.join(tmp, 'stage3_w4'), back) == 0
         verdict('stage 3 on 4 ranks and back', ok and all(torch.equal(x[KEY][k], y[KEY][k]) for x, y in zip(states(run), states(back)) for k in x[KEY]))
         lion = os.path.join(tmp, 'lion')
-        want = torchrun(tmp, 2, 'lion', 2, lion, save=True)
+        want = run_ranks(2, 'lion', 2, lion, save=True)
         ok = reshard('-s', '1', lion, lion + '1') == 0
-        verdict('Lion: losses after it', ok and torchrun(tmp, 2, 'lion', 1, lion + '1') == want)
+        verdict('Lion: losses after it', ok and run_ranks(2, 'lion', 1, lion + '1') == want)
         verdict('Lion is no Adam', reshard('--moments', 'fp32', lion, lion + '2') == 3)
     print('bnb8: %d passed, %d failed' % (passed, failed))
     return 1 if failed else 0

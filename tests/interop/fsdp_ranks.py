@@ -16,9 +16,9 @@ import sys
 import tempfile
 import warnings
 
+import ranks
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -80,9 +80,7 @@ def module(weights):
     return root
 
 
-def child(rank, folder, flat, port, out):
-    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
-    dist.init_process_group('gloo', rank=rank, world_size=RANKS)
+def child(rank, folder, flat, out):
     want = load_file(flat)
     saved, state = load(folder, 'model', rank), load(folder, 'optim', rank)
     model = module({n: t for n, t in saved.items() if isinstance(t, DTensor)})
@@ -106,16 +104,11 @@ def child(rank, folder, flat, port, out):
     if moments != sum('/' in n for n in want):
         wrong.append('%d moments of %d' % (moments, sum('/' in n for n in want)))
     if rank == 0:
-        with open(out, 'w') as f:
-            f.write('%s %s' % (wrong[:3], missing[:3]) if wrong or missing else 'ok')
-    dist.barrier()
-    dist.destroy_process_group()
+        torch.save('%s %s' % (wrong[:3], missing[:3]) if wrong or missing else '', out)
 
 
-def scattered(rank, world, folder, port):
-    """Each rank's file of DTensors whose values count from 0 on; rank 0 also says what the whole is."""
-    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
-    dist.init_process_group('gloo', rank=rank, world_size=world)
+def scattered(rank, world, folder, out):
+    """Each rank's file of DTensors whose values count from 0 on; the whole tensors go to rank 0's `out`."""
     torch.manual_seed(0)
     shape = (world // 2, 2) if world == 4 else (2, 2, 2)
     names = ('dp', 'tp') if world == 4 else ('pp', 'dp', 'tp')
@@ -146,16 +139,15 @@ def scattered(rank, world, folder, port):
         saved.update({'%d.%s' % (rows, n): p for n, p in block.state_dict().items()})
     torch.save(saved, os.path.join(folder, 'model_world_size_%d_rank_%d.pt' % (world, rank)))
     if rank == 0:
-        torch.save(whole, os.path.join(folder, 'whole'))
-    dist.barrier()
-    dist.destroy_process_group()
+        torch.save(whole, out)
 
 
 def gathered(ckpt, world, tmp):
     folder, out = os.path.join(tmp, 'ranks'), os.path.join(tmp, 'o.safetensors')
     os.mkdir(folder)
-    mp.spawn(scattered, args=(world, folder, 28600 + os.getpid() % 1000 + world), nprocs=world)
-    want = torch.load(os.path.join(folder, 'whole'))
+    want, error = ranks.run_ranks(world, lambda rank, whole: scattered(rank, world, folder, whole), 120)
+    if error:
+        return error[-400:]
     p = subprocess.run([ckpt, 'convert', '-q', folder, out], capture_output=True, text=True)
     if p.returncode:
         return p.stderr.strip()[-300:]
@@ -170,21 +162,18 @@ def main():
     p.add_argument('fixtures')
     a = p.parse_args()
     ckpt = os.path.join(a.bin, 'ckpt')
+    ranks.prepare_torch()
     for world in 4, 8:
         with tempfile.TemporaryDirectory() as tmp:
             verdict('placements of %d ranks' % world, gathered(ckpt, world, tmp))
-    for i, name in enumerate(RUNS):
+    for name in RUNS:
         source = os.path.join(a.fixtures, name, 'ckpt')
         with tempfile.TemporaryDirectory() as tmp:
-            flat, out, said = (os.path.join(tmp, n) for n in ('o.safetensors', 'out', 'said'))
+            flat, out = (os.path.join(tmp, n) for n in ('o.safetensors', 'out'))
             run(ckpt, 'convert', '-q', '--with-optimizer', source, flat)
             run(ckpt, 'reshard', '-q', '--to', 'fsdp-ranks', '--world', str(RANKS), '--to-tag', 'x', source, out)
-            try:
-                mp.spawn(child, args=(os.path.join(out, 'x'), flat, 29600 + os.getpid() % 1000 + i, said), nprocs=RANKS)
-                text = open(said).read()
-            except Exception as e:
-                text = str(e)[-400:]
-            verdict(name, '' if text == 'ok' else text)
+            problem, error = ranks.run_ranks(RANKS, lambda rank, to, folder=os.path.join(out, 'x'), flat=flat: child(rank, folder, flat, to), 120)
+            verdict(name, error[-400:] or problem)
     print('interop fsdp_ranks: %d passed, %d failed' % (passed, len(failed)))
     return 1 if failed else 0
 

@@ -13,16 +13,14 @@ import argparse
 import glob
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
 
+import ranks
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import torch.multiprocessing as mp
 from safetensors import safe_open
 from safetensors.torch import _TYPES, load_file
 from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
@@ -121,9 +119,7 @@ def module(weights):
     return root
 
 
-def child(rank, folder, flat, port, out):
-    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
-    dist.init_process_group('gloo', rank=rank, world_size=LOADERS)
+def child(rank, folder, flat, out):
     want = {n: t for n, t in wanted(flat).items() if t.dim() > 0}
     model = module(want)
     fully_shard(model, mesh=init_device_mesh('cpu', (LOADERS,)))
@@ -133,34 +129,29 @@ def child(rank, folder, flat, port, out):
     model.load_state_dict(state)
     got = {n: t.full_tensor() for n, t in model.state_dict().items()}
     if rank == 0:
-        with open(out, 'w', encoding='utf-8') as f:
-            f.write(differing(got, want))
-    dist.destroy_process_group()
+        torch.save(differing(got, want), out)
 
 
-def under_fsdp2(folder, flat, tmp):
-    out = os.path.join(tmp, 'verdict')
-    mp.spawn(child, (folder, flat, 28600 + os.getpid() % 1000, out), LOADERS)
-    with open(out, encoding='utf-8') as f:
-        return f.read()
+def under_fsdp2(folder, flat):
+    problem, error = ranks.run_ranks(LOADERS, lambda rank, out: child(rank, folder, flat, out), 120)
+    return error or problem
 
 
-def saver(rank, ranks, flat, port, out):
+def saver(rank, world, flat, real, out):
     """What torch saves of a module under FSDP2: in one file for each rank, and in two."""
-    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), OMP_NUM_THREADS='1')
-    dist.init_process_group('gloo', rank=rank, world_size=ranks)
     want = {n: t for n, t in load_file(flat).items() if t.dim() > 0}
     model = module(want)
-    fully_shard(model, mesh=init_device_mesh('cpu', (ranks,)))
+    fully_shard(model, mesh=init_device_mesh('cpu', (world,)))
     state = model.state_dict()
     with torch.no_grad():
         for n, t in state.items():
-            start = sum(len(c) for c in want[n].chunk(ranks)[:rank])
+            start = sum(len(c) for c in want[n].chunk(world)[:rank])
             t.to_local().copy_(want[n][start:start + len(t.to_local())])
     index = {n: 1 + (2 * i >= len(state)) for i, n in enumerate(state)}
-    dcp.save(state, storage_writer=HuggingFaceStorageWriter(out + '1', save_distributed=True))
-    dcp.save(state, storage_writer=HuggingFaceStorageWriter(out + '2', fqn_to_index_mapping=index, save_distributed=True))
-    dist.destroy_process_group()
+    dcp.save(state, storage_writer=HuggingFaceStorageWriter(real + '1', save_distributed=True))
+    dcp.save(state, storage_writer=HuggingFaceStorageWriter(real + '2', fqn_to_index_mapping=index, save_distributed=True))
+    if rank == 0:
+        torch.save(None, out)
 
 
 def pieces(folder):
@@ -187,22 +178,15 @@ def unlike(ours, real):
     return ''
 
 
-def as_torch(ckpt, ranks, tmp):
+def as_torch(ckpt, world, tmp):
     flat, real = os.path.join(tmp, 'flat.safetensors'), os.path.join(tmp, 'real')
     made(flat)
-    for k in range(3):
-        try:
-            mp.spawn(saver, (ranks, flat, 28600 + os.getpid() % 1000 + 7 * k, real), ranks)
-            break
-        except mp.ProcessExitedException as e:
-            # torch's own writer: gloo's threads now and then outlive the interpreter ("terminate called without ...")
-            if e.signal_name != 'SIGABRT' or k == 2:
-                raise
-            shutil.rmtree(real + '1', ignore_errors=True)
-            shutil.rmtree(real + '2', ignore_errors=True)
+    _, error = ranks.run_ranks(world, lambda rank, out: saver(rank, world, flat, real, out), 120)
+    if error:
+        raise RuntimeError(error)
     again = os.path.join(tmp, 'again')
     run(ckpt, 'convert', '-q', real + '1', again, '--to', 'hf-sharded')
-    verdict('as torch writes it, %d ranks' % ranks, unlike(pieces(again), pieces(real + '1')))
+    verdict('as torch writes it, %d ranks' % world, unlike(pieces(again), pieces(real + '1')))
     run(ckpt, 'diff', '-q', again, real + '2')
 
 
@@ -223,7 +207,7 @@ def one(ckpt, source, name, tmp):
             if all(t.is_floating_point() and t.dim() > 0 for t in want.values()):
                 verdict(what + 'consolidate_safetensors_files', consolidated(out, want, os.path.join(tmp, 'c%d_%s' % (world, size))))
     if name in ('hf_trainer_llama_z3_bf16_w2/ckpt', 'z1_bf16_w3_groups/ckpt', 'made.safetensors'):
-        verdict(name + ': FSDP2', under_fsdp2(os.path.join(tmp, '%d_0' % TAKEN), flat, tmp))
+        verdict(name + ': FSDP2', under_fsdp2(os.path.join(tmp, '%d_0' % TAKEN), flat))
 
 
 def made(path):
@@ -240,9 +224,10 @@ def main():
     p.add_argument('--bin', required=True)
     p.add_argument('fixtures')
     a = p.parse_args()
-    for ranks in 1, 2, 4:
+    ranks.prepare_torch()
+    for world in 1, 2, 4:
         with tempfile.TemporaryDirectory() as tmp:
-            as_torch(os.path.join(a.bin, 'ckpt'), ranks, tmp)
+            as_torch(os.path.join(a.bin, 'ckpt'), world, tmp)
     for name in SOURCES:
         with tempfile.TemporaryDirectory() as tmp:
             source = os.path.join(a.fixtures, name)

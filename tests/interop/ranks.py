@@ -36,6 +36,14 @@ def prepare(builders=('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder
                 get_accelerator().create_op_builder(name).load(verbose=False)
 
 
+def prepare_torch():
+    """The same for ranks that need no DeepSpeed: FSDP2 and DTensor import most of the compiler when they are first used."""
+    os.environ['TORCHINDUCTOR_COMPILE_THREADS'] = '1'
+    import torch
+    torch.set_num_threads(1)   # OpenMP's threads do not live on in a forked child
+    importlib.import_module('torch._dynamo')
+
+
 def port_of(pid):
     """DeepSpeed names its shared memory by it: two tests at once must not have the same."""
     return 10000 + pid % 50000
