@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of DeepSpeed, forked from a process that has imported everything heavy (gloo, one thread a rank)."""
 import contextlib
+import gc
 import glob
 import importlib
 import io
@@ -27,13 +28,21 @@ def prepare(builders=('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder
         import deepspeed  # noqa: F401
         import safetensors.torch  # noqa: F401
         from deepspeed.accelerator import get_accelerator
-        for name in ('torch._dynamo', 'torch._inductor.compile_fx',
-                     'deepspeed.runtime.zero.muon.muon_optimizer'):
+        for name in ('torch._dynamo', 'torch._inductor.compile_fx', 'distutils.ccompiler',
+                     'deepspeed.module_inject.auto_ep_layer', 'deepspeed.ops.op_builder.all_ops',
+                     'deepspeed.runtime.zero.muon.muon_optimizer', 'deepspeed.runtime.zero.stage3'):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         for name in builders:
             with contextlib.suppress(Exception):   # compiled once; what cannot be fails where it is needed
                 get_accelerator().create_op_builder(name).load(verbose=False)
+    share_pages()
+
+
+def share_pages():
+    """Keep the collector away from the objects that exist now: its marks would copy their pages in each forked child."""
+    gc.collect()
+    gc.freeze()
 
 
 def prepare_torch():
@@ -42,6 +51,7 @@ def prepare_torch():
     import torch
     torch.set_num_threads(1)   # OpenMP's threads do not live on in a forked child
     importlib.import_module('torch._dynamo')
+    share_pages()
 
 
 def port_of(pid):
