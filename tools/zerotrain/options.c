@@ -395,6 +395,65 @@ static int told_apart(const told *t, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Take the next component of a path other than "."; *n: its length, 0 at the end. */
+static const char *next_component(const char *path, size_t *n)
+{
+    do {
+        path += strspn(path, "/");
+        *n = strcspn(path, "/");
+        if (*n != 1 || *path != '.')
+            return path;
+        path++;
+    } while (true);
+}
+
+/* True if two paths of files that need not exist are equal but for "." and repeated slashes. */
+static bool same_path(const char *a, const char *b)
+{
+    size_t n, m;
+
+    if ((*a == '/') != (*b == '/'))
+        return false;
+    do {
+        a = next_component(a, &n);
+        b = next_component(b, &m);
+        if (n != m || memcmp(a, b, n) != 0)
+            return false;
+        a += n;
+        b += m;
+    } while (n > 0);
+    return true;
+}
+
+/* Refuse one file for two outputs: the later one would replace the earlier. */
+static int told_distinct(const told *t, ckpt_err *err)
+{
+    const char *model = t->run.save_model;
+    const char *weights = t->run.lora_rank > 0 ? "adapter_model" : "model";
+    const char *in_folder =
+        model ? ckpt_arena_printf(t->arena, "%s/%s.safetensors", model, weights) : NULL;
+    const struct {
+        const char *option, *path;
+    } to[] = {{"--metrics", t->metrics},
+              {"--plot", t->plot},
+              {"--predict", t->run.predictions},
+              {"--save-weights", t->run.save_weights},
+              {"--save-model", in_folder}};
+
+    if (model && !in_folder)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        for (size_t k = 0; to[i].path && k < i; k++) {
+            if (to[k].path && strcmp(to[i].path, "-") != 0 && same_path(to[i].path, to[k].path))
+                return ckpt_fail(err, CKPT_EUSAGE,
+                                 "%s: %s and %s would both write this file: give one of them "
+                                 "another name",
+                                 to[i].path, to[k].option, to[i].option);
+        }
+    }
+    return CKPT_OK;
+}
+
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
     cli_line line = {0};
@@ -420,6 +479,8 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
         rc = told_needs(out, err);
     if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
         rc = told_apart(out, err);
+    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
+        rc = told_distinct(out, err);
     if (rc == CKPT_OK)
         rc = told_alike(out, err);
     cli_free(&line);
