@@ -37,7 +37,8 @@ make -s B="$build" "$build/gen_zero" "$build/golden_map" "$build/ioshim.so" "$bu
 
 # part SCRIPT ARGUMENT...: run it, and say what it took
 part() {
-    local TIMEFORMAT="-- $(basename "$1"): %0R s, of a processor %0U + %0S s"
+    local TIMEFORMAT
+    TIMEFORMAT="-- $(basename "$1"): %0R s, of a processor %0U + %0S s"
     { time "$venv/bin/python" "$@" || status=1; } 2>&1
 }
 
