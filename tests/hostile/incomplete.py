@@ -22,8 +22,10 @@ import tempfile
 import zlib
 from multiprocessing import Pool
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
+for folder in ('..', '../golden'):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), folder))
 from readers import read_safetensors
+from turns import mine
 
 # Fixtures of the fast subset: one of each kind of source
 SOME = ('accel_fsdp1_full_w2', 'dcp_hf_sharded_w2', 'old_hf_bert_bin', 'map_meta_llama2_s2', 'map_neox_tp2',
@@ -358,7 +360,8 @@ def main():
     log = open(a.log, 'w') if a.log else None
     with tempfile.TemporaryDirectory() as tmp, Pool(a.jobs) as pool:
         made = [] if a.names else written(a.bin, a.fixtures, tmp)
-        jobs = [(Grid(a.bin, a.some or a.thin), name, top) for name, top in [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]]
+        tops = [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]
+        jobs = [(Grid(a.bin, a.some or a.thin), name, top) for name, top in (tops if a.names or a.some else mine(tops))]
         for grid in pool.imap(one, jobs):
             cells += grid.cells
             silent += grid.silent

@@ -4,8 +4,12 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from turns import mine  # noqa: E402,F401
 
 
 def arguments(*folders):

@@ -197,7 +197,7 @@ def main():
         print('interop muon: skipped (no torch, transformers and DeepSpeed)')
         return 0
     tally = checks.Tally(a.verbose)
-    for name in a.only or RUNS:
+    for name in a.only or checks.mine(RUNS):
         with checks.scratch() as tmp:
             check(a, tally, name, tmp)
     return tally.end('interop muon')

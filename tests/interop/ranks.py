@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of DeepSpeed, forked from a process that has imported everything heavy (gloo, one thread a rank)."""
+import atexit
 import contextlib
 import gc
 import glob
@@ -43,6 +44,7 @@ def share_pages():
     """Keep the collector away from the objects that exist now: its marks would copy their pages in each forked child."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)   # or nanobind reports at the end what was not collected
 
 
 def prepare_torch():

@@ -155,7 +155,7 @@ def main():
     assert Adafactor
     names = sorted(n for n in os.listdir(a.fixtures) if n.startswith('k_'))
     with checks.scratch() as tmp:
-        for number, name in enumerate(names):
+        for number, name in enumerate(names) if a.only else checks.mine(enumerate(names)):
             if a.only and name not in a.only:
                 continue
             if name in SKIPPED:
