@@ -141,7 +141,7 @@ static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
         rc = ckpt_fail_memory(err);
     if (rc != CKPT_OK || o->print_config)
         return rc;
-    if (!ckpt_bytes_printf(to, "first weights\t%s\n", e->init ? "of a checkpoint" : "drawn"))
+    if (!ckpt_bytes_printf(to, "first weights\t%s\n", e->init ? "of a checkpoint" : "random"))
         return ckpt_fail_memory(err);
     rc = ag_data(e->data, "--data", o->data, to, err);
     if (rc == CKPT_OK)

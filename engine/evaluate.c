@@ -31,7 +31,8 @@ static int ev_logits_new(ev_logits *l, zt_engine *e, const zt_data *data, ckpt_e
         return CKPT_OK;
     l->classes = e->model_config.labels;
     if (!ckpt_mul(l->room, l->classes, &n) || n > UINT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "too many classes in a batch");
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "a batch has too many samples and classes for its logits");
     l->device = e->device->ops->alloc(e->device, n * sizeof(float));
     l->wide = e->device->ops->alloc(e->device, n * sizeof(float));
     l->host = ckpt_alloc((size_t)n * sizeof(float));

@@ -129,19 +129,19 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
     if (holds && named)
         e->init = folder;
     else if (holds)
-        e->drawn = ckpt_arena_printf(e->arena,
-                                     "--model names a configuration alone; --model %s would "
-                                     "take the weights beside it",
-                                     folder);
+        e->drawn = ckpt_arena_printf(
+            e->arena,
+            "--model names only a configuration; --model %s would use the weights beside it",
+            folder);
     else if (odd && !fw_is_data_too(odd))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s holds no checkpoint that zerotrain recognizes, but %s: --init FILE "
-                         "takes weights from a file, --init none draws them",
+                         "%s holds no checkpoint that zerotrain recognizes, but %s: use --init "
+                         "FILE to read weights from a file, or --init none for random weights",
                          folder, odd);
     else if (odd)
         e->drawn = ckpt_arena_printf(e->arena,
                                      "%s holds no checkpoint that zerotrain recognizes; --init "
-                                     "takes weights from a file (%s)",
+                                     "reads weights from a file (%s)",
                                      folder, odd);
     else
         e->drawn = ckpt_arena_printf(e->arena, "%s holds no weights", e->opts->model);
@@ -164,8 +164,8 @@ int zt_first_choose(zt_engine *e, ckpt_err *err)
         return rc;
     if (wants)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s needs weights (%s): --load takes those of a run, --init those of any "
-                         "checkpoint",
+                         "%s needs weights (%s): use --load for the weights of a run, --init for "
+                         "those of any checkpoint",
                          wants, e->drawn);
     if (o->not_strict)
         return ckpt_fail(err, CKPT_EUSAGE,
@@ -209,12 +209,12 @@ static int fw_initial(zt_engine *e, ckpt_err *err)
     if (rc != CKPT_OK && o->init)
         return ckpt_fail(err, rc, "%s", why.text);
     if (rc != CKPT_OK)
-        return ckpt_fail(err, rc, "%.400s; %s--init none draws all weights", why.text,
-                         e->n_drawn ? "--not-strict draws those, " : "");
+        return ckpt_fail(err, rc, "%.400s; %s--init none makes all weights random", why.text,
+                         e->n_drawn ? "--not-strict makes those random, " : "");
     if (!o->not_strict && e->n_drawn > may_miss)
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: %zu parameters of the model are missing, %zu of them are adapters "
-                         "(--not-strict passes over them)",
+                         "%s: %zu parameters of the model are missing, %zu of them adapters "
+                         "(--not-strict makes them random)",
                          e->init, e->n_drawn, may_miss);
     return CKPT_OK;
 }

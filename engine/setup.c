@@ -21,7 +21,7 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
 
     if (!e->opts->config)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "--deepspeed_config is missing: the ds_config.json of the run");
+                         "--deepspeed_config is missing: give the ds_config.json of the run");
     args.total_steps = total;
     args.hidden_size = (int64_t)e->model_config.hidden;
     int rc = zt_config_read(&e->config, e->arena, e->opts->config, &args, e->comm->world, err);
@@ -111,7 +111,7 @@ static int su_steps(zt_engine *e, ckpt_err *err)
     if (o->max_steps > 0)
         return CKPT_OK;
     if (!ckpt_mul(n, (uint64_t)(o->epochs > 0 ? o->epochs : 1), &all) || all > INT64_MAX)
-        return ckpt_fail(err, CKPT_EUSAGE, "--epochs %lld: too many", (long long)o->epochs);
+        return ckpt_fail(err, CKPT_EUSAGE, "--epochs %lld is too large", (long long)o->epochs);
     e->total_steps = (int64_t)(all / each);
     if (e->total_steps < 1)
         return ckpt_fail(err, CKPT_EUSAGE,
@@ -147,7 +147,7 @@ static int su_data(zt_engine *e, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
                          e->model_config.class_name);
     if (!o->data && !(o->evaluate && o->eval_data))
-        return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: the file to %s",
+        return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: give the file to %s",
                          train ? "train on" : "read");
     // do not open data that this mode does not use
     rc = o->data && !(o->evaluate && o->eval_data) ? su_open_data(e, &e->data, o->data, !train, err)
@@ -189,10 +189,11 @@ static int su_slot(const zt_engine *e, int n, int *ordinal, ckpt_err *err)
     }
     slot = at ? strtol(at, &end, 10) : -1;
     if (!at || end == at || (*end && *end != ',') || slot < 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "--slots %.80s: no number for rank %d", e->opts->slots,
-                         e->comm->rank);
+        return ckpt_fail(err, CKPT_EUSAGE, "--slots %.80s: expected a GPU number for rank %d",
+                         e->opts->slots, e->comm->rank);
     if (slot >= n)
-        return ckpt_fail(err, CKPT_EUSAGE, "slot %ld of rank %d on %s: it has %d %s", slot,
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "slot %ld of rank %d on %s is out of range: the host has %d %s", slot,
                          e->comm->rank, e->comm->host, n, n == 1 ? "GPU" : "GPUs");
     *ordinal = (int)slot;
     return CKPT_OK;
@@ -220,7 +221,7 @@ static int su_device(zt_engine *e, ckpt_err *err)
     int rc = su_threads(e, &e->threads, err);
 
     if (rc == CKPT_OK && !automatic && !cuda && strcmp(kind, "cpu") != 0)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: cpu, cuda or auto is expected", kind);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: expected cpu, cuda or auto", kind);
     if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
         e->device = NULL;
         if (cuda)
@@ -240,8 +241,8 @@ static int su_same_device(zt_engine *e, ckpt_err *err)
 
     if (rc == CKPT_OK && most[0] != -most[1])
         rc = ckpt_fail(err, CKPT_EMISMATCH,
-                       "--device auto: some ranks have a GPU and some have none; --device cuda "
-                       "says why, --device cpu does without");
+                       "--device auto: only some ranks have a GPU; use --device cuda to see why, "
+                       "or --device cpu");
     return rc;
 }
 
@@ -323,7 +324,7 @@ static int su_zero(zt_engine *e, ckpt_err *err)
     // rotary positions have no table, so any length is possible
     if (e->model_config.arch != ZT_LLAMA && e->seq > e->model_config.positions)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "samples have %llu tokens, but the model has %llu positions only",
+                         "samples have %llu tokens, but the model has only %llu positions",
                          (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);
     rc = zt_zero_new(&e->zero, e->model, &e->config, e->comm, &z, err);
     if (rc == CKPT_OK)
@@ -337,7 +338,7 @@ static int su_local(zt_engine *e, ckpt_err *err)
     int rc;
 
     if (!e->opts->model)
-        return ckpt_fail(err, CKPT_EUSAGE, "--model is missing: a config.json or its folder");
+        return ckpt_fail(err, CKPT_EUSAGE, "--model is missing: give a config.json or its folder");
     rc = zt_model_config_read(&e->model_config, e->arena, e->opts->model, err);
     if (rc == CKPT_OK)
         rc = su_config(e, e->opts->max_steps > 0 ? e->opts->max_steps : 1, err);

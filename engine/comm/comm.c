@@ -62,13 +62,13 @@ int zt_comm_alone(bool launching, ckpt_err *err)
                 continue;
             name = t->rank;
         }
-        return ckpt_fail(
-            err, CKPT_EUSAGE,
-            "%s is %s, and %s: a launcher that is not MPI started several processes, and each "
-            "would train for itself; start them by 'mpirun -n N zerotrain ...' (or srun "
-            "--mpi=pmix, or zerotrain --num_gpus N); for a run of this many unset %s",
-            name, getenv(name), mpi > 1 ? "MPI's launcher has another number" : "MPI has one",
-            name);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s is %s, but %s: the processes were not started by MPI, so that each "
+                         "would train alone; start them by 'mpirun -n N zerotrain ...' (or srun "
+                         "--mpi=pmix, or zerotrain --num_gpus N), or unset %s",
+                         name, getenv(name),
+                         mpi > 1 ? "MPI's launcher set another number" : "MPI sees one process",
+                         name);
     }
     return CKPT_OK;
 }

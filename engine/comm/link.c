@@ -108,13 +108,13 @@ int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
 
     call->size = info->bits / 8;
     if (!known && (sum || call->dt != CKPT_U8))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s of %s: this dtype is not exchanged%s",
-                         zt_call_name(call->kind), info->name, sum ? " with a sum" : "");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: dtype %s is not supported%s",
+                         zt_call_name(call->kind), info->name, sum ? " for sums" : "");
     if (!ckpt_mul(call->n, call->size, &total) || !ckpt_mul(total, (uint64_t)c->world, &total) ||
         total > PTRDIFF_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s of %llu elements of %s on %d ranks: too many",
-                         zt_call_name(call->kind), (unsigned long long)call->n, info->name,
-                         c->world);
+        return ckpt_fail(
+            err, CKPT_ELIMIT, "%s of %llu elements of %s on %d ranks exceeds the address space",
+            zt_call_name(call->kind), (unsigned long long)call->n, info->name, c->world);
     if (call->n && (!call->to || !call->from))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: no buffer", zt_call_name(call->kind));
     return CKPT_OK;
@@ -199,8 +199,8 @@ static int lk_check_root(const zt_comm *c, const zt_call *call, ckpt_err *err)
 {
     return call->root >= 0 && call->root < c->world
                ? CKPT_OK
-               : ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
-                           call->root, c->world);
+               : ckpt_fail(err, CKPT_EUSAGE, "%s: root %d is not one of the %d ranks",
+                           zt_call_name(call->kind), call->root, c->world);
 }
 
 int zt_link_reduce(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err)
@@ -258,7 +258,8 @@ int zt_link_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
     zt_link *l = lk_of(c);
 
     if (l->n_pending == ZT_COMM_PENDING)
-        return ckpt_fail(err, CKPT_EUSAGE, "start: %d operations are under way: wait for one first",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "start: %d operations are already running: wait for one first",
                          ZT_COMM_PENDING);
     l->pending[(l->first + l->n_pending) % ZT_COMM_PENDING] = *what;
     l->n_pending++;
@@ -271,7 +272,7 @@ int zt_link_wait(zt_comm *c, ckpt_err *err)
     zt_collective w;
 
     if (l->n_pending == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is under way");
+        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is running");
     w = l->pending[l->first];
     l->first = (l->first + 1) % ZT_COMM_PENDING;
     l->n_pending--;

@@ -580,7 +580,7 @@ static int mp_begin(mp_comm *m, ckpt_err *err)
 
     MPI_Initialized(&begun);
     if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-        return ckpt_fail(err, CKPT_EIO, "MPI does not start");
+        return ckpt_fail(err, CKPT_EIO, "MPI_Init_thread failed");
     m->began = !begun;
     rc = mp_result(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->comm), "starting", err);
     if (rc != CKPT_OK)

@@ -111,7 +111,7 @@ static int nd_fail_ended(const zt_node *n, const zt_call *call, ckpt_err *err)
     bool left = atomic_load(&nd_of(n, q)->left) != 0;
 
     if (atomic_load(&nd_shared(n)->late))
-        return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s did not come (--wait-limit)",
+        return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s did not arrive in time (--wait-limit)",
                          zt_call_name(call->kind), q, n->host);
     return ckpt_fail(err, CKPT_EIO, "%s: rank %d on %s (process %lld) has %s",
                      zt_call_name(call->kind), q, n->host, (long long)n->mate[q].process.pid,

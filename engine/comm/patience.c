@@ -53,8 +53,8 @@ int zt_patience_look(zt_patience *p, const char *what, int rank, bool tells, con
     p->tell = 2 * p->waited;
     pt_name(name, sizeof name, whom);
     if (over)
-        return ckpt_fail(err, CKPT_EIO, "%s: %s has not come for %.0f s (--wait-limit)", what, name,
-                         p->waited);
+        return ckpt_fail(err, CKPT_EIO, "%s: %s has not arrived for %.0f s (--wait-limit)", what,
+                         name, p->waited);
     if (tells)
         fprintf(stderr, "zerotrain: rank %d has waited for %s for %.0f s (%s)\n", rank, name,
                 p->waited, what);

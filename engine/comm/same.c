@@ -119,10 +119,10 @@ static int sm_tell(const zt_comm *c, const uint8_t *all, const char *mine, const
     sm_ranks(c, all, ranks);
     if (!own.name || !sm_equal(own.name, own.n_name, theirs.name, theirs.n_name))
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "rank %d on %s was told other things than rank 0, from '%.*s' on (ranks "
-                         "that differ: %s)",
+                         "rank %d on %s has other settings than rank 0; the first difference is "
+                         "'%.*s' (ranks that differ: %s)",
                          c->rank, c->host, own.n_name < SM_NAME ? own.n_name : SM_NAME,
-                         own.name ? own.name : "its end", ranks);
+                         own.name ? own.name : "the end of the list", ranks);
     return ckpt_fail(err, CKPT_EMISMATCH,
                      "all ranks must have the same %.*s: it is %.*s on rank %d (%s), and %.*s on "
                      "rank 0 (ranks that differ: %s)%s",

@@ -46,8 +46,8 @@ static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t par
     int rc = zt_link_check(&s->link.base, call, sum, err);
 
     if (rc == CKPT_OK && (call->root < 0 || call->root >= s->link.base.world))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d of %d ranks", zt_call_name(call->kind),
-                       call->root, s->link.base.world);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d is not one of the %d ranks",
+                       zt_call_name(call->kind), call->root, s->link.base.world);
     cut->size = call->size;
     // pieces begin on cache lines, so that the ranks' sums run on whole vectors
     cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);

@@ -116,8 +116,8 @@ static int co_place(ds_context *x, zt_offload *o, int place, const char *key, in
     if (stage == 0) {
         o->place = ZT_ON_DEVICE;
         return ds_note(x,
-                       "zero_optimization.%s moves nothing, which needs stage 1, 2 or 3: it only "
-                       "chooses the optimizer for the processor, as in DeepSpeed",
+                       "zero_optimization.%s needs stage 1, 2 or 3 to offload state: at stage 0 it "
+                       "only selects the CPU optimizer, as in DeepSpeed",
                        key);
     }
     if (o->place == ZT_ON_NVME && stage < 3) {
@@ -159,16 +159,17 @@ static int co_scaling(ds_context *x, zt_config *c)
     bool changed = c->prescale || c->predivide != 1.0;
 
     if (c->sum_gradients && c->stage == 3)
-        return ckpt_fail(x->err, CKPT_EUSAGE,
-                         "%s: gradient_allreduce_op \"sum\" cannot be with stage 3", x->name);
+        return ckpt_fail(
+            x->err, CKPT_EUSAGE,
+            "%s: gradient_allreduce_op \"sum\" is not supported in stage 3; use \"mean\"", x->name);
     if (!changed || !c->reduce_scatter || c->stage == 0)
         return CKPT_OK;
     if (c->stage == 1 || (c->stage == 2 && c->sum_gradients))
         return ds_note(x, "prescale_gradients and gradient_predivide_factor have no effect: with "
                           "reduce_scatter, gradients are divided by the number of ranks at once");
     return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
-                     "%s: %s cannot be with stage %d and reduce_scatter; set "
-                     "zero_optimization.reduce_scatter to false, or remove it",
+                     "%s: %s is not supported in stage %d with reduce_scatter; set "
+                     "zero_optimization.reduce_scatter to false, or remove the setting",
                      x->name, c->prescale ? "prescale_gradients" : "gradient_predivide_factor",
                      c->stage);
 }
@@ -196,9 +197,9 @@ static int co_norm(ds_context *x, const zt_config *c)
     else if (c->clipping > 0)
         why = "needs gradient_clipping 0";
     else if (c->offload_optimizer.place != ZT_ON_DEVICE)
-        why = "cannot be with offload_optimizer";
+        why = "is not supported with offload_optimizer";
     else if (c->stage == 1 && c->dtype == CKPT_BF16 && c->accum_dtype == CKPT_F32)
-        why = "cannot be with bf16 and fp32 accumulation in stage 1";
+        why = "is not supported with bf16 and fp32 accumulation in stage 1";
     return !why ? CKPT_OK
                 : ckpt_fail(x->err, CKPT_EUSAGE, "%s: zero_optimization.compute_grad_norm false %s",
                             x->name, why);
@@ -262,8 +263,8 @@ static int co_tested(ds_context *x, const zt_config *c)
                          "to use it",
                          x->name, c->optim.name);
     if (t == ZT_OPT_LAMB && c->fp16.loss_scale != 0)
-        return ckpt_fail(x->err, CKPT_EUSAGE, "%s: LAMB needs a dynamic loss scale: loss_scale 0",
-                         x->name);
+        return ckpt_fail(x->err, CKPT_EUSAGE,
+                         "%s: LAMB needs a dynamic loss scale; set fp16.loss_scale to 0", x->name);
     if (t == ZT_OPT_MUON && c->stage == 3 && c->reduce_scatter)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: Muon in stage 3 needs zero_optimization.reduce_scatter false",
@@ -360,9 +361,10 @@ static int co_parse(ds_context *x, zt_config *out, ckpt_value *json)
     if (!x->note || !x->loud)
         return ckpt_fail_memory(x->err);
     if (json->kind != CKPT_V_DICT)
-        return ckpt_fail(x->err, CKPT_EUSAGE, "%s: an object of keys is expected", x->name);
+        return ckpt_fail(x->err, CKPT_EUSAGE, "%s: expected an object of settings", x->name);
     if (x->world < 1)
-        return ckpt_fail(x->err, CKPT_EUSAGE, "a run of %d ranks cannot be", x->world);
+        return ckpt_fail(x->err, CKPT_EUSAGE, "the number of ranks is %d; expected 1 or more",
+                         x->world);
     ds_draft_default(&d);
     rc = ds_fill(x, json);
     rc = rc == CKPT_OK ? ds_read(x, &ds_file, json, &d) : rc;
@@ -402,7 +404,7 @@ static int co_load(ds_context *x, ckpt_value **json, const char *path)
     rc = text ? zt_hjson_parse(json, x->arena, text, n, x->name, NULL) : CKPT_EFORMAT;
     if (rc != CKPT_OK || (*json)->kind != CKPT_V_DICT)
         return ckpt_fail(x->err, CKPT_EMISSING,
-                         "%.200s: no such file, and not a configuration in base64 either", path);
+                         "%.200s is neither an existing file nor a configuration in base64", path);
     return CKPT_OK;
 }
 

@@ -385,7 +385,7 @@ static int fd_read_block(ds_context *x, const ds_key *k, const ckpt_value *v, ds
 {
     if (k->at != 0 && v->kind == CKPT_V_BOOL) {
         *(int64_t *)((char *)d + k->at) = v->as.i;
-        return ds_note(x, "%s: true or false is its old form; give it an object with \"stage\"",
+        return ds_note(x, "%s: true and false are the old form; write an object with \"stage\"",
                        k->name);
     }
     return v->kind == CKPT_V_DICT ? ds_read(x, k->block, v, d) : fd_wrong(x, &ds_file, k, v);
@@ -400,7 +400,8 @@ static int fd_read_auto(ds_context *x, const ds_block *b, const ds_key *k)
     (void)fd_path(b, k->name, path);
     if (b->typed || strcmp(path, "gradient_clipping") == 0)
         return ds_note(x, "%s is \"auto\": the default is taken", path);
-    return ckpt_fail(x->err, CKPT_EUSAGE, "%s: %s is \"auto\", and nothing fills it; give a value",
+    return ckpt_fail(x->err, CKPT_EUSAGE,
+                     "%s: %s is \"auto\", but no option or default gives its value; write a value",
                      x->name, path);
 }
 

@@ -163,11 +163,11 @@ static int hj_unicode(hj_text *t, ckpt_bytes *to)
     if (c >= 0xd800 && c <= 0xdbff && hj_peek(t, 0) == '\\' && hj_peek(t, 1) == 'u') {
         t->at += 2;
         if (!hj_hex4(t, &low) || low < 0xdc00 || low > 0xdfff)
-            return hj_fail(t, "the second half of a surrogate pair is wrong");
+            return hj_fail(t, "the second half of a surrogate pair must be \\udc00 to \\udfff");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     if (c >= 0xd800 && c <= 0xdfff)
-        return hj_fail(t, "half a surrogate pair is not a character");
+        return hj_fail(t, "unpaired surrogate");
     return hj_utf8(to, c) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
@@ -183,7 +183,7 @@ static int hj_escape(hj_text *t, ckpt_bytes *to)
         return hj_unicode(t, to);
     }
     if (!p)
-        return hj_fail(t, "an unknown escape after a backslash");
+        return hj_fail(t, "unknown escape sequence");
     t->at++;
     return ckpt_bytes_add(to, &into[p - from], 1) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
@@ -211,7 +211,7 @@ static int hj_quoted_into(hj_text *t, char quote, ckpt_bytes *to)
             return CKPT_OK;
         if (c != '\\') {
             t->at--;
-            return hj_fail(t, "a control character or line end within a string");
+            return hj_fail(t, "a string contains a control character or a line end");
         }
         rc = hj_escape(t, to);
         if (rc != CKPT_OK)
@@ -404,7 +404,7 @@ static int hj_bare(hj_text *t, ckpt_value **out)
 
     if (c == '\0' || strchr("{}[],:", c))
         return hj_fail(t, c == '\0' ? "the text ends where a value is expected"
-                                    : "a punctuator where a value is expected");
+                                    : "a value is missing before this punctuation");
     for (;; t->at++) {
         bool eol = c == '\0' || c == '\n' || c == '\r';
 
@@ -436,15 +436,16 @@ static int hj_bare_key(hj_text *t, ckpt_value **out)
 
         if (c == '\0' || strchr("{}[],", c))
             return hj_fail(t, c == '\0' ? "the text ends within an object: a } is missing"
-                                        : "a punctuator where a key is expected");
+                                        : "a key is missing before this punctuation");
         t->at++;
     }
     n = hj_trimmed(t->s + from, t->at - from);
     if (n == 0)
-        return hj_fail(t, "a colon without a key");
+        return hj_fail(t, "a key is missing before this colon");
     for (size_t i = from; i < from + n; i++) {
         if (hj_blank(t->s[i]))
-            return hj_fail_at(t, from, "a blank within a key: a colon is missing, or quotes are");
+            return hj_fail_at(t, from,
+                              "a key contains a blank: add the missing colon, or quote the key");
     }
     *out = ckpt_value_str(t->arena, t->s + from, n);
     return *out ? CKPT_OK : ckpt_fail_memory(t->err);
@@ -506,7 +507,7 @@ static int hj_unique(hj_text *t, const ckpt_dict *map)
             twice = key[i];
     }
     if (twice)
-        rc = ckpt_fail(t->err, CKPT_EFORMAT, "%s: line %zu: key \"%.80s\" is there twice; keep one",
+        rc = ckpt_fail(t->err, CKPT_EFORMAT, "%s: line %zu: key \"%.80s\" appears twice; keep one",
                        t->name, hj_line(t, twice->mark), twice->as.text.at);
     for (uint64_t i = 0; i < map->n; i++)
         key[i]->mark = 0;
@@ -654,8 +655,8 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
 
     *out = NULL;
     if (n > HJ_TEXT)
-        return ckpt_fail(t.err, CKPT_ELIMIT, "%s: %zu bytes of text, more than %" PRIu64, name, n,
-                         HJ_TEXT);
+        return ckpt_fail(t.err, CKPT_ELIMIT, "%s: the text has %zu bytes; the limit is %" PRIu64,
+                         name, n, HJ_TEXT);
     rc = hj_check_text(&t);
     if (rc == CKPT_OK) {
         t.at = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -669,7 +670,7 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
     if (rc == CKPT_OK)
         rc = hj_skip(&t);
     if (rc == CKPT_OK && t.at < n)
-        rc = hj_fail(&t, "more text after the end of the value");
+        rc = hj_fail(&t, "more text follows the end of the value");
     if (rc != CKPT_OK)
         *out = NULL;
     return rc;

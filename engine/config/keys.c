@@ -63,11 +63,12 @@
 
 static const char host_memory[] = "the device of this engine is host memory";
 static const char no_streams[] = "it tunes the overlap of transfers on a GPU";
-static const char no_hooks[] = "it is about hooks on Python modules, which this engine has none of";
+static const char no_hooks[] =
+    "it concerns hooks on Python modules, which this engine does not have";
 static const char swapped[] = "files are always read ahead and written behind";
 static const char mapped[] = "files of weights are mapped: the kernel keeps what fits in memory";
-static const char plain_files[] = "a thread reads and writes the files with plain calls";
-static const char one_path[] = "this engine has one way to do it, with the same numbers";
+static const char plain_files[] = "a thread reads and writes the files with pread and pwrite";
+static const char one_path[] = "this engine has only one implementation, with the same results";
 
 /* ---- choices ---- */
 
@@ -99,8 +100,7 @@ static const ds_key offload_optimizer_keys[] = {
      .max = 1,
      .why = host_memory},
     OFF("super_offload", DS_BOOL,
-        "it is made for GPU superchips; leave it out: device \"cpu\" does "
-        "the same work on the host"),
+        "it is made for GPU superchips; remove it: device \"cpu\" does the same work on the host"),
     IDLE("cpuadam_cores_perc", DS_REAL, "threads are set by the command line"),
 };
 static const ds_block offload_optimizer =
@@ -118,10 +118,10 @@ static const ds_block offload_param =
     TABLE("zero_optimization.offload_param", offload_param_keys, true);
 
 static const char quantized[] =
-    "weights and gradients travel unquantized here; set it to false (communication_data_type "
+    "weights and gradients are sent unquantized here; set it to false (communication_data_type "
     "\"bf16\" or \"fp16\" halves the traffic instead)";
-static const char mics[] = "MiCS is gone from DeepSpeed 0.19 and is not in this engine; remove it "
-                           "(stage 3 shards over all ranks)";
+static const char mics[] = "MiCS was removed in DeepSpeed 0.19 and is not supported here; remove "
+                           "it (stage 3 shards over all ranks)";
 
 static const ds_key zero_keys[] = {
     INT("stage", stage, 0, 3),
@@ -137,7 +137,7 @@ static const ds_key zero_keys[] = {
      .nullable = true,
      .why = no_streams},
     BOOL("compute_grad_norm", c.compute_grad_norm),
-    IDLE("load_from_fp32_weights", DS_BOOL, "a resume always takes the fp32 masters"),
+    IDLE("load_from_fp32_weights", DS_BOOL, "a resumed run always reads the fp32 master weights"),
     BOOL("elastic_checkpoint", c.elastic_checkpoint),
     BLOCK("offload_param", offload_param),
     BLOCK("offload_optimizer", offload_optimizer),
@@ -150,7 +150,8 @@ static const ds_key zero_keys[] = {
     SIZE3("param_persistence_threshold", c.persistence),
     SIZE3("model_persistence_threshold", c.model_persistence),
     SIZE3("max_live_parameters", c.max_live),
-    KEPT3("max_reuse_distance", DS_SIZE, c.max_reuse, "stage3_max_live_parameters decides alone"),
+    KEPT3("max_reuse_distance", DS_SIZE, c.max_reuse,
+          "only stage3_max_live_parameters limits gathered parameters"),
     KEPT3("gather_16bit_weights_on_model_save", DS_BOOL, c.gather_16bit_on_save,
           "--save-model gathers in every stage"),
     BOOL("stage3_gather_fp16_weights_on_model_save", old_gather),
@@ -158,7 +159,8 @@ static const ds_key zero_keys[] = {
     IDLE3("use_all_reduce_for_fetch_params", DS_BOOL, one_path),
     IDLE3("allgather_sequential", DS_BOOL, one_path),
     IDLE("ignore_unused_parameters", DS_BOOL, "the models of this engine use all their parameters"),
-    OFF("legacy_stage1", DS_BOOL, "the first form of stage 1 is gone; set it to false"),
+    OFF("legacy_stage1", DS_BOOL,
+        "the first implementation of stage 1 was removed; set it to false"),
     BOOL("round_robin_gradients", c.round_robin),
     BOOL("parameter_alignment", c.aligned),
     OFF_ABOVE("zero_hpz_partition_size", 1,
@@ -175,14 +177,14 @@ static const ds_key zero_keys[] = {
     IDLE("leaf_module", DS_ANY, no_hooks),
     GONE("mics_shard_size", mics),
     GONE("mics_hierarchical_params_gather", mics),
-    GONE("zeropp_loco_param", "quantized gradients are not in this engine; remove it"),
+    GONE("zeropp_loco_param", "quantized gradients are not supported; remove it"),
     GONE("aio", "it belongs to the top level of the file, beside zero_optimization; move it there"),
 };
 static const ds_block zero = TABLE("zero_optimization", zero_keys, true);
 
 /* ---- precision ---- */
 
-static const char masters[] = "masters and optimizer state are fp32 here; set it to false";
+static const char masters[] = "master weights and optimizer state are fp32 here; set it to false";
 
 static const ds_key fp16_keys[] = {
     BOOL("enabled", c.fp16.enabled),
@@ -244,11 +246,13 @@ static const ds_block aio = TABLE("aio", aio_keys, false);
 
 static const ds_key checkpoint_keys[] = {
     CHOICE("tag_validation", tag_validation, tag_names, true),
-    KEPT("load_universal", DS_BOOL, c.load_universal, "--load knows what it is given"),
+    KEPT("load_universal", DS_BOOL, c.load_universal,
+         "--load detects the format of the checkpoint"),
     BOOL("use_node_local_storage", c.node_local),
-    IDLE("parallel_write", DS_TREE, "it is about pipeline stages, of which there is one"),
-    IDLE("writer", DS_ANY, "checkpoints have one writer here, which is parallel"),
-    IDLE("checkpoint_serialization", DS_ANY, "checkpoints have one form here, that of torch.save"),
+    IDLE("parallel_write", DS_TREE, "it concerns pipeline stages, and zerotrain has only one"),
+    IDLE("writer", DS_ANY, "zerotrain has a single checkpoint writer, which is parallel"),
+    IDLE("checkpoint_serialization", DS_ANY,
+         "zerotrain writes checkpoints in the format of torch.save only"),
 };
 static const ds_block checkpoint = TABLE("checkpoint", checkpoint_keys, false);
 
@@ -256,7 +260,7 @@ static const ds_key activation_keys[] = {
     IDLE("partition_activations", DS_BOOL, "zerotrain has no model parallelism to split them over"),
     IDLE("cpu_checkpointing", DS_BOOL, host_memory),
     IDLE("contiguous_memory_optimization", DS_BOOL, one_path),
-    IDLE("number_checkpoints", DS_ANY, "every layer is one"),
+    IDLE("number_checkpoints", DS_ANY, "each layer is one checkpoint"),
     IDLE("synchronize_checkpoint_boundary", DS_BOOL, no_streams),
     IDLE("profile", DS_BOOL, "wall_clock_breakdown gives the times"),
 };
@@ -298,7 +302,7 @@ static const ds_key file_keys[] = {
     {.name = "zero_optimization", .kind = DS_BLOCK, .block = &zero, .at = AT(stage)},
     KEPT("allgather_size", DS_SIZE, c.gather_bucket, "weights are gathered in place"),
     BOOL("zero_allow_untested_optimizer", c.allow_untested),
-    IDLE("zero_force_ds_cpu_optimizer", DS_BOOL, "optimizers are this engine's own"),
+    IDLE("zero_force_ds_cpu_optimizer", DS_BOOL, "this engine has its own optimizers"),
     CHOICE("communication_data_type", comm_dtype, comm_names, true),
     BOOL("prescale_gradients", c.prescale),
     REAL("gradient_predivide_factor", c.predivide, DBL_MIN, DBL_MAX),
@@ -307,19 +311,19 @@ static const ds_key file_keys[] = {
     BLOCK("checkpoint", checkpoint),
     BLOCK("activation_checkpointing", activation),
     IDLE("seq_parallel_communication_data_type", DS_ANY, "zerotrain has no sequence parallelism"),
-    IDLE("disable_allgather", DS_BOOL, "DeepSpeed reads it and does nothing with it either"),
+    IDLE("disable_allgather", DS_BOOL, "DeepSpeed ignores it, too"),
     IDLE("dump_state", DS_BOOL, "--print-config shows the configuration"),
     IDLE("memory_breakdown", DS_BOOL, "memory is reported with the steps"),
     IDLE("disable_python_gc", DS_BOOL, "zerotrain runs no Python"),
     IDLE("vocabulary_size", DS_ANY, "the model's own size is used"),
-    IDLE("dataloader_drop_last", DS_BOOL, "batches of training are always whole"),
+    IDLE("dataloader_drop_last", DS_BOOL, "training uses only complete batches"),
     IDLE("use_data_before_expert_parallelism", DS_BOOL, "zerotrain's models have no experts"),
-    IDLE("log_level", DS_ANY, "the command line sets what is printed"),
-    IDLE("timers", DS_ANY, "timers cost nothing here"),
+    IDLE("log_level", DS_ANY, "--quiet and --logging_steps control the output"),
+    IDLE("timers", DS_ANY, "timers are always on and cost nothing here"),
     IDLE("pipeline", DS_ANY, "models are not split into pipeline stages"),
     SWITCH("amp", "enabled",
-           "Apex is gone from DeepSpeed 0.19; use \"fp16\": {\"enabled\": true} or "
-           "\"bf16\": {\"enabled\": true}"),
+           "Apex was removed in DeepSpeed 0.19; use \"fp16\": {\"enabled\": true} or \"bf16\": "
+           "{\"enabled\": true}"),
     SWITCH("torch_autocast", "enabled", "use \"bf16\" or \"fp16\""),
     IDLE_SWITCH("flops_profiler", "enabled", no_profiler),
     IDLE_SWITCH("comms_logger", "enabled", no_profiler),
@@ -330,29 +334,29 @@ static const ds_key file_keys[] = {
     BLOCK("csv_monitor", csv_monitor),
     SWITCH("hybrid_engine", "enabled",
            "this engine trains and does not generate; remove the block"),
-    SWITCH("data_efficiency", "enabled", "samples are drawn plainly; remove the block"),
-    SWITCH("expert_parallel", "enabled", "mixtures of experts are not among the models"),
+    SWITCH("data_efficiency", "enabled",
+           "data sampling and routing are not supported; remove the block"),
+    SWITCH("expert_parallel", "enabled", "mixture-of-experts models are not supported"),
     SWITCH("compile", "deepcompile", "there is nothing to compile; set it to false"),
     OFF("weight_quantization", DS_TREE, "weights are not quantized in training; remove the block"),
-    OFF("tensor_parallel", DS_TREE,
-        "tensors are not split over ranks other than by ZeRO; remove it"),
-    OFF("datastates_ckpt", DS_TREE, "checkpoints have one writer; remove the block"),
-    OFF_ABOVE("sequence_parallel_size", 1, "sequences are not split over ranks; set it to 1"),
+    OFF("tensor_parallel", DS_TREE, "tensor parallelism is not supported; remove it"),
+    OFF("datastates_ckpt", DS_TREE, "zerotrain has its own checkpoint writer; remove the block"),
+    OFF_ABOVE("sequence_parallel_size", 1, "sequence parallelism is not supported; set it to 1"),
     {.name = "managed_gradient_accumulation",
      .kind = DS_BOOL,
      .fate = DS_OFF,
      .min = 1, // accept true instead of false
      .why = "the engine always counts the micro steps itself; set it to true"},
-    GONE("nebula", "the service is gone from DeepSpeed; remove it: checkpoints are local files"),
+    GONE("nebula", "DeepSpeed removed this service; remove the block: checkpoints are local files"),
     GONE("compression_training", "models are trained uncompressed; remove it"),
     GONE("quantize_training", "models are trained unquantized; remove it"),
-    GONE("sparse_gradients", "gradients of embeddings are reduced dense; remove it"),
+    GONE("sparse_gradients", "gradients of embeddings are always dense; remove it"),
     GONE("eigenvalue", "it belongs to quantized training; remove it"),
-    GONE("sparse_attention", "attention is dense; remove it"),
+    GONE("sparse_attention", "only dense attention is supported; remove it"),
     GONE("elasticity", "give train_batch_size, train_micro_batch_size_per_gpu or "
                        "gradient_accumulation_steps instead"),
     GONE("graph_harvesting", "zerotrain uses no device graphs; remove it"),
-    GONE("curriculum_learning", "samples are drawn plainly; remove it"),
+    GONE("curriculum_learning", "curriculum learning is not supported; remove it"),
     GONE("progressive_layer_drop", "all layers are trained in every step; remove it"),
 };
 const ds_block ds_file = TABLE("", file_keys, false);

@@ -346,7 +346,8 @@ bool cu_fetch(zt_device *d)
         !cu_try(d, cudaStreamSynchronize(c->stream), "an operation on the GPU"))
         return false;
     if (c->host_notes->bad & CU_BAD_INDEX)
-        zt_device_fail(d, CKPT_EUSAGE, "embed: a token or kind is not in its table");
+        zt_device_fail(d, CKPT_EUSAGE,
+                       "embed: a token or token type is outside its embedding table");
     else if (c->host_notes->bad & CU_BAD_LABEL)
         zt_device_fail(d, CKPT_EUSAGE, "loss: a label is not one of the classes");
     return c->host_notes->bad == 0;
@@ -455,8 +456,8 @@ static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
                                "for CUDA %d.%d or later",
                                built / 1000, built % 1000 / 10)
                    : ckpt_fail(err, CKPT_EUNSUPPORTED,
-                               "the NVIDIA driver is too old: it is for CUDA %d.%d, "
-                               "this build needs %d.%d or later",
+                               "the NVIDIA driver is too old: it supports CUDA %d.%d, but this "
+                               "build needs %d.%d or later",
                                driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
     if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -464,16 +465,19 @@ static int cd_check(int ordinal, cudaDeviceProp *prop, ckpt_err *err)
                          "capability %d.%d or later is needed",
                          CD_CAPABILITY / 10, CD_CAPABILITY % 10);
     if (e != cudaSuccess)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "CUDA does not start: %s", cudaGetErrorString(e));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "CUDA cannot be initialized: %s",
+                         cudaGetErrorString(e));
     if (ordinal < 0 || ordinal >= n)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "GPU number %d is asked for, this process sees %d",
-                         ordinal, n);
+        return ckpt_fail(
+            err, CKPT_EUNSUPPORTED,
+            "GPU %d was requested, but the number of GPUs visible to this process is %d", ordinal,
+            n);
     e = cudaGetDeviceProperties(prop, ordinal);
     if (e != cudaSuccess)
         return ckpt_fail(err, CKPT_EIO, "GPU %d: %s", ordinal, cudaGetErrorString(e));
     if (prop->major * 10 + prop->minor < CD_CAPABILITY)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "GPU %d (%s) has compute capability %d.%d, %d.%d or later is needed",
+                         "GPU %d (%s) has compute capability %d.%d, but %d.%d or later is needed",
                          ordinal, prop->name, prop->major, prop->minor, CD_CAPABILITY / 10,
                          CD_CAPABILITY % 10);
     return CKPT_OK;

@@ -66,11 +66,12 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
         !ckpt_plugin_find(p->handle, "zt_cuda_gpus", &p->gpus) ||
         !ckpt_plugin_find(p->handle, "zt_cuda_device_new", &p->device) ||
         !ckpt_plugin_find(p->handle, "zt_nccl_comm_new", &p->comm))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of this program", CUL_NAME);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of zerotrain", CUL_NAME);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s is of interface %d, this program of %d: build both together", CUL_NAME,
-                         p->api(), ZT_CUDA_API);
+                         "%s has plugin interface %d, but this program needs %d: build both from "
+                         "the same source",
+                         CUL_NAME, p->api(), ZT_CUDA_API);
     return CKPT_OK;
 }
 
@@ -111,7 +112,9 @@ int zt_cuda_count(int *n, ckpt_err *err)
     // opening GPU 0 shows whether the GPU, the driver or its version is missing
     rc = p->device(&d, 0, false, err);
     zt_device_free(d);
-    return rc == CKPT_OK ? ckpt_fail(err, CKPT_EUNSUPPORTED, "no GPU can be counted") : rc;
+    return rc == CKPT_OK
+               ? ckpt_fail(err, CKPT_EUNSUPPORTED, "the CUDA plugin opens GPU 0 but counts no GPUs")
+               : rc;
 }
 
 int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)

@@ -31,8 +31,8 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
     (void)device;
     *out = NULL;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "GPUs of several ranks exchange by NCCL, and the plugin was built without it: "
-                     "build it again where nccl.h is (Debian: libnccl-dev)");
+                     "several ranks on GPUs need NCCL, and the CUDA plugin was built without it: "
+                     "build it again where nccl.h is installed (Debian: libnccl-dev)");
 }
 
 #else
@@ -142,8 +142,8 @@ static int nc_type(ckpt_dtype dt, bool sum, ncclDataType_t *out, ckpt_err *err)
     default:
         break;
     }
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: this dtype is not exchanged%s",
-                     ckpt_dtype_name(dt), sum ? " with a sum" : "");
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "dtype %s is not supported by collectives%s",
+                     ckpt_dtype_name(dt), sum ? " that sum" : "");
 }
 
 /* Refuse arguments on which NCCL would crash or hang. */
@@ -151,12 +151,13 @@ static int nc_check(const nc_comm *n, uint64_t count, const void *to, const void
                     ckpt_err *err)
 {
     if (count > (UINT64_C(1) << 60) / (uint64_t)n->base.world)
-        return ckpt_fail(err, CKPT_ELIMIT, "a collective of %llu elements: too many",
+        return ckpt_fail(err, CKPT_ELIMIT, "a collective of %llu elements is too large",
                          (unsigned long long)count);
     if (count > 0 && (!to || !from))
-        return ckpt_fail(err, CKPT_EUSAGE, "a collective: no buffer");
+        return ckpt_fail(err, CKPT_EUSAGE, "a collective has no buffer");
     if (root < 0 || root >= n->base.world)
-        return ckpt_fail(err, CKPT_EUSAGE, "root %d of %d ranks", root, n->base.world);
+        return ckpt_fail(err, CKPT_EUSAGE, "root %d is not one of the %d ranks", root,
+                         n->base.world);
     return CKPT_OK;
 }
 
@@ -308,7 +309,8 @@ static int nc_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
     int rc;
 
     if (n->n_pending == ZT_COMM_PENDING)
-        return ckpt_fail(err, CKPT_EUSAGE, "start: %d operations are under way: wait for one first",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "start: %d operations are already running: wait for one first",
                          ZT_COMM_PENDING);
     rc = nc_queue(n, what, err);
     if (rc == CKPT_OK)
@@ -324,7 +326,7 @@ static int nc_wait(zt_comm *c, ckpt_err *err)
     unsigned slot = n->first;
 
     if (n->n_pending == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is under way");
+        return ckpt_fail(err, CKPT_EUSAGE, "wait: no operation is running");
     n->first = (n->first + 1) % ZT_COMM_PENDING;
     n->n_pending--;
     return nc_cuda(n, cudaStreamWaitEvent(n->compute, n->done[slot], 0), "wait", err);
@@ -370,7 +372,8 @@ static void nc_take(nc_comm *n, nc_block *b)
         char text[160];
 
         (void)cudaGetLastError();
-        (void)snprintf(text, sizeof text, "NCCL: no memory, or none registered, for %llu bytes: %s",
+        (void)snprintf(text, sizeof text,
+                       "NCCL cannot allocate or register a buffer of %llu bytes: %s",
                        (unsigned long long)b->n_bytes, ncclGetErrorString(r));
         zt_device_fail(n->d, CKPT_ELIMIT, text);
         if (b->ours)
@@ -458,11 +461,10 @@ static int nc_look_at_stream(nc_comm *n, double *since, ckpt_err *err)
     if (e != cudaSuccess && e != cudaErrorNotReady) // this rank's GPU has failed
         return nc_cuda(n, e, "a collective", err);
     if (now - *since > n->timeout)
-        return ckpt_fail(
-            err, CKPT_EIO,
-            "a collective has not ended within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a rank "
-            "hangs, or the network does",
-            n->timeout);
+        return ckpt_fail(err, CKPT_EIO,
+                         "a collective has not ended within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a "
+                         "rank or the network hangs",
+                         n->timeout);
     return CKPT_OK;
 }
 
@@ -482,8 +484,8 @@ static int nc_look(nc_comm *n, double *since, ckpt_err *err)
     }
     if (zt_process_clock() - *since > n->timeout)
         return ckpt_fail(err, CKPT_EIO,
-                         "NCCL has not started within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a rank "
-                         "does not come, or the network between them does not work",
+                         "NCCL has not started within %.0f s (ZEROTRAIN_NCCL_TIMEOUT): a rank is "
+                         "missing, or the network between the ranks does not work",
                          n->timeout);
     return CKPT_OK;
 }
@@ -629,7 +631,7 @@ static int nc_begin_watch(nc_comm *n, ckpt_err *err)
     n->locks = true;
     n->watched = pthread_create(&n->watch, NULL, nc_watch, n) == 0;
     return n->watched ? CKPT_OK
-                      : ckpt_fail(err, CKPT_ELIMIT, "no thread to watch NCCL could be started");
+                      : ckpt_fail(err, CKPT_ELIMIT, "cannot start the thread that watches NCCL");
 }
 
 /*
@@ -643,7 +645,7 @@ static int nc_join(nc_comm *n, ncclUniqueId id, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = nc_result(n, ncclCommInitRank(&comm, n->base.world, id, n->base.rank),
-                       "NCCL does not start", err);
+                       "ncclCommInitRank failed", err);
     if (rc == CKPT_OK) {
         pthread_mutex_lock(&n->lock);
         n->comm = comm;

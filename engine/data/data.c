@@ -46,14 +46,18 @@ static int dt_suits(const zt_data *d, ckpt_err *err)
 
     if (arch == ZT_BERT_CLASSIFIER && s->has.label_per_token)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "%s: a classifier wants one label a sample, found one a token", path);
+                         "%s: expected one label for each sample (the model is a classifier), "
+                         "found one for each token",
+                         path);
     if (arch != ZT_BERT_CLASSIFIER && s->has.labels && !s->has.label_per_token)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: a language model wants a label for each token",
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: expected a label for each token (the model is a language model), "
+                         "found one for each sample",
                          path);
     if (arch == ZT_BERT_CLASSIFIER && s->has.labels &&
         (d->opts.model->labels == 1 || d->opts.model->multi_label))
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "%s: has classes, but regression and several labels want numbers: "
+                         "%s: the labels are classes, but regression and multi-label models need "
                          "floating-point labels [sample, %" PRIu64 "] in a .safetensors file",
                          path, d->opts.model->labels);
     if (!zt_data_labelled(d) && !d->opts.evaluate)
@@ -62,11 +66,12 @@ static int dt_suits(const zt_data *d, ckpt_err *err)
     if (s->replay && !d->opts.evaluate && s->batch != d->opts.micro_batch)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "%s: recorded with micro batches of %" PRIu64
-                         ", the configuration has %" PRIu64,
+                         ", but the configuration has %" PRIu64,
                          path, s->batch, d->opts.micro_batch);
     if (s->replay && s->ranks < (uint64_t)d->opts.world)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: recorded for %" PRIu64 " ranks, this run has %d",
-                         path, s->ranks, d->opts.world);
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: recorded for %" PRIu64 " ranks, but this run has %d", path, s->ranks,
+                         d->opts.world);
     return CKPT_OK;
 }
 
@@ -77,7 +82,8 @@ static int dt_room(zt_data *d, ckpt_err *err)
 
     if (!ckpt_mul(d->batch, d->source->seq, &n) || n > UINT32_MAX ||
         !ckpt_mul(d->batch, d->opts.model->labels + 1, &m) || m > UINT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: a micro batch of %" PRIu64 " x %" PRIu64 " tokens",
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%s: a micro batch of %" PRIu64 " x %" PRIu64 " tokens is too large",
                          d->opts.path, d->batch, d->source->seq);
     each = (size_t)n * sizeof(int32_t);
     d->in = (zt_inputs){ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each),

@@ -95,8 +95,7 @@ static int te_axes(te_source *s, int which, ckpt_err *err)
         same = t->ndim == lead + 1 && s->width[which] == s->base.seq;
     if (!same)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "%s: the shape of %s does not go with that of input_ids", s->path,
-                         t->name);
+                         "%s: the shape of %s does not match that of input_ids", s->path, t->name);
     return CKPT_OK;
 }
 
@@ -114,13 +113,15 @@ static int te_labels(te_source *s, const zt_model_config *m, ckpt_err *err)
         return n == m->labels
                    ? CKPT_OK
                    : ckpt_fail(err, CKPT_EMISMATCH,
-                               "%s: %s has %" PRIu64 " values a sample, the model %" PRIu64,
+                               "%s: %s has %" PRIu64
+                               " values for each sample, but the model has %" PRIu64 " labels",
                                s->path, t->name, n, m->labels);
     s->base.has.label_per_token = t->ndim == lead + 1;
     if (s->base.has.label_per_token && n != s->base.seq)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "%s: %s has rows of %" PRIu64 ", input_ids of %" PRIu64, s->path, t->name,
-                         n, s->base.seq);
+                         "%s: %s has rows of %" PRIu64
+                         " elements, but input_ids has rows of %" PRIu64,
+                         s->path, t->name, n, s->base.seq);
     s->limit[TE_LABELS] = s->base.has.label_per_token ? m->vocab : m->labels;
     return CKPT_OK;
 }
@@ -176,7 +177,8 @@ static int te_shape(te_source *s, const zt_data_opts *o, ckpt_err *err)
                            t->name, ckpt_dtype_name(t->dtype));
     }
     if (rc == CKPT_OK && s->base.seq > UINT32_MAX)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: samples of %" PRIu64 " tokens", s->path, s->base.seq);
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: samples have %" PRIu64 " tokens, which is too many",
+                       s->path, s->base.seq);
     if (rc == CKPT_OK && !(s->row = ckpt_alloc((size_t)(s->base.seq + 1) * sizeof *s->row)))
         rc = ckpt_fail_memory(err);
     return rc;

@@ -164,7 +164,7 @@ static int tx_table(tx_source *s, int kind, char *text, ckpt_err *err)
             continue;
         if (n <= at_text)
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "%s: record %" PRIu64 " has %u columns, the text is column %u",
+                             "%s: record %" PRIu64 " has %u columns, but the text is in column %u",
                              s->path, line, n, at_text + 1);
         rc = tx_add(s, field[at_text], at_label < n ? field[at_label] : NULL, line, err);
     }
@@ -210,9 +210,10 @@ static int tx_no_text(const tx_source *s, const ckpt_value *v, uint64_t line, ck
     for (size_t i = 0; v->kind == CKPT_V_DICT && talk[i]; i++) {
         if (ckpt_value_get(v, talk[i]))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: line %" PRIu64 " has \"%s\": conversations are for language "
-                             "models; apply_chat_template of transformers makes text of them, "
-                             "python -m ckpt.tokens tokens of that",
+                             "%s: line %" PRIu64
+                             " has \"%s\", but a classifier cannot train on conversations; for a "
+                             "language model, write text with apply_chat_template of transformers, "
+                             "and tokens with python -m ckpt.tokens",
                              s->path, line, talk[i]);
     }
     return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is not an object with a \"text\"",
@@ -320,8 +321,8 @@ static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
     // numbering by order is unsafe here: a file with fewer classes would give other numbers
     if (rc == CKPT_OK && !ids && !numbers && s->names.n != m->labels)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "%s: has %zu classes, the model %" PRIu64
-                         "; label2id of its config.json says which is which",
+                         "%s: has %zu classes, but the model has %" PRIu64
+                         "; list them as label2id in its config.json",
                          s->path, (size_t)s->names.n, m->labels);
     for (size_t i = 0; rc == CKPT_OK && i < s->rows.n; i++) {
         tx_row *row = &s->rows.at[i];
@@ -414,24 +415,24 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     int rc;
 
     if (o->model->arch != ZT_BERT_CLASSIFIER)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: text is for classifiers; %s wants tokens (.bin, .npy, .safetensors): "
-                         "python -m ckpt.tokens --tokenizer MODEL -o train.bin FILE makes them of "
-                         "text",
-                         o->path, o->model->class_name);
-    if (!o->vocab)
         return ckpt_fail(
-            err, CKPT_EUSAGE,
-            "%s: text wants a vocabulary: no vocab.txt is beside the model; name it with --vocab",
-            o->path);
+            err, CKPT_EUNSUPPORTED,
+            "%s: only classifiers train on text; %s needs tokens (.bin, .npy, .safetensors): make "
+            "them with python -m ckpt.tokens --tokenizer MODEL -o train.bin FILE",
+            o->path, o->model->class_name);
+    if (!o->vocab)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: text needs a vocabulary, but the model's folder has no vocab.txt; "
+                         "name it with --vocab",
+                         o->path);
     rc = zt_wordpiece_read(&s->pieces, o->vocab, o->lower_case, err);
     if (rc == CKPT_OK && zt_wordpiece_size(s->pieces) > o->model->vocab)
         rc = ckpt_fail(err, CKPT_EMISMATCH,
-                       "%s: has %" PRIu32 " pieces, the model's vocabulary %" PRIu64, o->vocab,
-                       zt_wordpiece_size(s->pieces), o->model->vocab);
+                       "%s: has %" PRIu32 " tokens, but the model's vocabulary has %" PRIu64,
+                       o->vocab, zt_wordpiece_size(s->pieces), o->model->vocab);
     s->base.seq = o->seq ? o->seq : longest;
     if (rc == CKPT_OK && (s->base.seq < 2 || s->base.seq > 1 << 20))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "--seq %" PRIu64 ": text wants 2 to 1048576 tokens",
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--seq %" PRIu64 ": expected 2 to 1048576 tokens for text",
                        s->base.seq);
     return rc;
 }

@@ -41,7 +41,8 @@ static int tk_read(const tk_source *s, void *to, size_t n, uint64_t at, ckpt_err
         if (got < 0)
             return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be read", s->path);
         if (got == 0)
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: ends at byte %" PRIu64 ", while being read",
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: the file was shortened to %" PRIu64 " bytes while it was read",
                              s->path, at);
         p += got;
         at += (uint64_t)got;
@@ -71,9 +72,9 @@ static int tk_get(zt_source *base, uint64_t sample, uint64_t row, const zt_input
         uint64_t token = tk_token(s, s->row + i * s->width);
         if (token >= s->vocab)
             rc = ckpt_fail(err, CKPT_EFORMAT,
-                           "%s: token %" PRIu64 " is %" PRIu64 ", the vocabulary has %" PRIu64
-                           ": tokens of another tokenizer%s%s",
-                           s->path, first + i, token, s->vocab, s->other ? ", or of " : "",
+                           "%s: token %" PRIu64 " is %" PRIu64 ", but the vocabulary has %" PRIu64
+                           " tokens: made with another tokenizer%s%s",
+                           s->path, first + i, token, s->vocab, s->other ? ", or with " : "",
                            s->other ? s->other : "");
         out[i] = (int32_t)token;
     }
@@ -136,7 +137,7 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     if (memcmp(head, "\x93NUMPY", 6) != 0 || head[6] < 1 || head[6] > 3)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: is no .npy file of version 1 to 3", s->path);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: is not a .npy file of version 1 to 3", s->path);
     s->at = head[6] == 1 ? 10 : 12;
     n = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     n |= head[6] == 1 ? 0 : (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
@@ -160,7 +161,8 @@ static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: expected little-endian integers, found %.4s",
                          s->path, descr);
     if (two && strncmp(fortran, "True", 4) == 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is in Fortran order", s->path);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: expected an array in C order, found Fortran order", s->path);
     s->width = (unsigned)(descr[2] - '0');
     if (!ckpt_mul(one, two ? two : 1, &s->tokens) || !ckpt_mul(s->tokens, s->width, &bytes) ||
         !ckpt_within(s->at, bytes, size))
@@ -194,17 +196,19 @@ static int tk_layout(tk_source *s, const zt_data_opts *o, ckpt_err *err)
     int rc;
 
     if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return ckpt_fail(err, CKPT_EIO, "%s: not a plain file", s->path);
+        return ckpt_fail(err, CKPT_EIO, "%s: is not a regular file", s->path);
     rc = strcmp(o->path + n - 4, ".npy") == 0 ? tk_npy(s, (uint64_t)st.st_size, &row, err)
                                               : tk_bin(s, o, (uint64_t)st.st_size, err);
     if (rc != CKPT_OK)
         return rc;
     if (row && o->seq && o->seq != row)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: has rows of %" PRIu64 " tokens, --seq is %" PRIu64,
-                         s->path, row, o->seq);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: has rows of %" PRIu64 " tokens, but --seq is %" PRIu64, s->path, row,
+                         o->seq);
     s->base.seq = row ? row : o->seq ? o->seq : o->model->positions;
     if (s->base.seq == 0 || s->base.seq > UINT32_MAX)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: --seq is missing: tokens of a sample", s->path);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: give the number of tokens in a sample with --seq",
+                         s->path);
     s->base.count = s->tokens / s->base.seq;
     s->row = ckpt_alloc((size_t)(s->base.seq * s->width));
     return s->row ? CKPT_OK : ckpt_fail_memory(err);

@@ -75,13 +75,12 @@ static int wd_header(const zt_token_file *f, ckpt_err *err)
     first = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 |
             (uint32_t)head[3] << 24;
     if (memcmp(head, "\x93NUMPY", 6) == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: is a .npy file: give it a name that ends so",
-                         f->path);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: is a .npy file: rename it to end in .npy", f->path);
     for (size_t i = 0; i < sizeof llm / sizeof *llm; i++) {
         if (first == llm[i].magic)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s: begins with the header of llm.c: tail -c +1025 takes the tokens "
-                             "behind it, which are %s (--token-dtype)",
+                             "%s: begins with the header of llm.c: remove it with tail -c +1025, "
+                             "and read the rest with --token-dtype %s",
                              f->path, llm[i].dtype);
     }
     return CKPT_OK;
@@ -124,14 +123,13 @@ static int wd_doubt(const zt_token_file *f, unsigned width, ckpt_err *err)
         return rc;
     if (f->size % 8 == 0 && (used & 0x0Fu) && !(used & 0xF0u) && (width == 4 || !(used & 0x0Cu)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: of every 8 bytes the last %d are 0, as in a file of 64-bit tokens: "
-                         "write them as uint16 or uint32, or as .npy, whose header says what they "
-                         "are",
+                         "%s: the last %d of every 8 bytes are 0, as in a file of 64-bit tokens: "
+                         "write them as uint16 or uint32, or as .npy, whose header names the dtype",
                          f->path, width == 2 ? 6 : 4);
     if (!f->dtype && width == 2 && f->size % 4 == 0 && (used & 0x33u) && !(used & 0xCCu))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: every second token of 16 bits is 0, as in a file of 32-bit tokens: "
-                         "--token-dtype uint32 (or uint16, if that is right)",
+                         "%s: every second 16-bit token is 0, as in a file of 32-bit tokens: use "
+                         "--token-dtype uint32, or uint16 if these tokens are right",
                          f->path);
     return CKPT_OK;
 }
@@ -147,12 +145,12 @@ int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other,
     *width = given ? (strcmp(f->dtype, "uint16") == 0 ? 2 : 4) : f->vocab <= 65536 ? 2 : 4;
     if (code && (!told || (given && told != *width)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: the Megatron index beside it (.idx) declares tokens of another dtype "
-                         "(code %u)%s",
+                         "%s: the Megatron index (.idx) of this file declares tokens of another "
+                         "dtype (code %u)%s",
                          f->path, code,
-                         told == 2   ? ": --token-dtype uint16"
-                         : told == 4 ? ": --token-dtype uint32"
-                                     : ", which is not read");
+                         told == 2   ? ": use --token-dtype uint16"
+                         : told == 4 ? ": use --token-dtype uint32"
+                                     : ", which is not supported");
     *width = code ? told : *width;
     *other = *width == 2 ? "--token-dtype uint32" : "--token-dtype uint16";
     rc = wd_header(f, err);

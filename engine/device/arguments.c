@@ -16,8 +16,8 @@ bool zt_ready(zt_device *d, ckpt_dtype dt, bool ok, const char *operation)
     if (ok && known)
         return true;
     snprintf(text, sizeof text, "%s: %s", operation,
-             !ok ? "an argument that it needs is missing or out of range"
-                 : "dtypes are F32, BF16, F16");
+             !ok ? "a required argument is missing or out of range"
+                 : "the dtype must be F32, BF16 or F16");
     zt_device_fail(d, !ok ? CKPT_EUSAGE : CKPT_EUNSUPPORTED, text);
     return false;
 }

@@ -56,7 +56,8 @@ static void em_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker)
     float *room = zt_cpu_scratch(j->device, worker, 2 * j->a.width * sizeof(float));
     for (uint64_t row = first; room && row < last; row++) {
         if (!em_row(j, row, room, room + j->a.width)) {
-            zt_device_fail(j->device, CKPT_EUSAGE, "embed: a token or kind is not in its table");
+            zt_device_fail(j->device, CKPT_EUSAGE,
+                           "embed: a token or token type is outside its embedding table");
             return;
         }
     }
@@ -179,7 +180,8 @@ static void em_grads(zt_device *d, ckpt_dtype dt, const zt_embed_grad *a, uint64
     if (ok && a->dkind)
         em_table_grad(d, &t);
     if (!ok) {
-        zt_device_fail(d, CKPT_EUSAGE, "embed_grad: a token or kind is not in its table");
+        zt_device_fail(d, CKPT_EUSAGE,
+                       "embed_grad: a token or token type is outside its embedding table");
     } else if (a->dposition) {
         t.grad = a->dposition;
         t.add = a->position_add;

@@ -227,7 +227,8 @@ static int cp_start(zt_cpu_pool *p, ckpt_err *err)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? CKPT_OK
-                   : ckpt_fail_sys(err, CKPT_ELIMIT, rc, "thread %u of %u of the CPU device",
+                   : ckpt_fail_sys(err, CKPT_ELIMIT, rc,
+                                   "cannot start thread %u of %u of the CPU device",
                                    p->n_started + 1, p->n);
 }
 
@@ -236,7 +237,8 @@ int zt_cpu_pool_new(zt_cpu_pool **out, unsigned n_threads, ckpt_err *err)
     unsigned processors = cp_processors();
     unsigned n = n_threads ? n_threads : processors;
     if (n > CP_MAX_THREADS)
-        return ckpt_fail(err, CKPT_ELIMIT, "%u threads for the CPU device; at most %u", n,
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "cannot start %u threads for the CPU device: the limit is %u", n,
                          CP_MAX_THREADS);
     size_t bytes = sizeof(zt_cpu_pool) + n * sizeof(cp_worker);
     void *memory = ckpt_alloc(bytes + 64);

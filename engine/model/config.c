@@ -321,7 +321,8 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
         return zt_config_fail(f, "model_type", type, "a name");
     for (uint64_t i = 0; i < list.n && !*out; i++) {
         *out = cf_class_named(list.at[i]);
-        found = list.at[i]->kind == CKPT_V_STR ? list.at[i]->as.text.at : "no name";
+        found =
+            list.at[i]->kind == CKPT_V_STR ? list.at[i]->as.text.at : "an entry that is not a name";
     }
     if (list.n == 0) {
         *out = cf_class_of_type(f->json);
@@ -335,8 +336,8 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
                          "MistralForCausalLM",
                          f->name, found, of);
     if (type && !ckpt_value_is(type, (*out)->model_type))
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: %s does not go with model_type %s", f->name,
-                         (*out)->class_name, type->as.text.at);
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: architecture %s does not match model_type %s",
+                         f->name, (*out)->class_name, type->as.text.at);
     return CKPT_OK;
 }
 
@@ -379,8 +380,8 @@ static int cf_padding(const zt_config_file *f, int64_t otherwise)
     }
     if (row >= vocab)
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: pad_token_id is absent and %" PRId64
-                         " by default, beyond the vocabulary of %" PRId64,
+                         "%s: pad_token_id is absent, and its default %" PRId64
+                         " is outside the vocabulary of %" PRId64 " tokens",
                          f->name, row, vocab);
     f->out->padding = row;
     return CKPT_OK;
@@ -537,8 +538,8 @@ static int cf_check(const zt_config_file *f)
                          f->name, c->head_width);
     if (c->layers > CF_MAX_LAYERS || !cf_elems(c, &n) || n > CF_MAX_ELEMS)
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: %" PRIu64 " layers of width %" PRIu64 ", %" PRIu64
-                         " tokens: larger than any model can be",
+                         "%s: the model is too large: %" PRIu64 " layers of width %" PRIu64
+                         ", %" PRIu64 " tokens",
                          f->name, c->layers, c->hidden, c->vocab);
     return CKPT_OK;
 }
@@ -550,7 +551,7 @@ static int cf_read(const zt_config_file *f)
     int rc = CKPT_OK;
 
     if (f->json->kind != CKPT_V_DICT)
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: not an object but %s", f->name,
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: expected an object, found %s", f->name,
                          zt_config_kind(f->json));
     rc = cf_choose(f, &class);
     if (rc != CKPT_OK)

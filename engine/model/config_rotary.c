@@ -18,7 +18,7 @@ static int cr_rope_number(const zt_config_file *f, const ckpt_value *rope, const
     const ckpt_value *v = zt_config_get(rope, key);
 
     if (!v)
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type llama3 without %s", f->name, key);
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type llama3 needs %s", f->name, key);
     if (!zt_config_number(v, out) || !(*out > 0 && *out < 1e30))
         return zt_config_fail(f, key, v, "a number above 0");
     return CKPT_OK;
@@ -158,10 +158,9 @@ static int cr_layer_types(const zt_config_file *f, zt_windows kind, bool *slides
     if (!types)
         return CKPT_OK;
     if (types->kind != CKPT_V_LIST || list.n != f->out->layers)
-        return ckpt_fail(
-            f->err, CKPT_EFORMAT,
-            "%s: layer_types is not a list of as many names as there are layers (%" PRIu64 ")",
-            f->name, f->out->layers);
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: layer_types must be a list of %" PRIu64 " names, one for each layer",
+                         f->name, f->out->layers);
     for (uint64_t i = 0; i < list.n; i++) {
         const bool before = slides[i];
         const int rc = cr_layer_type(f, list.at[i], &slides[i]);
@@ -169,10 +168,11 @@ static int cr_layer_types(const zt_config_file *f, zt_windows kind, bool *slides
         if (rc != CKPT_OK)
             return rc;
         if (kind == ZT_WINDOW_ALL && slides[i] != before)
-            return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                             "%s: layer_types says %s of layer %" PRIu64
-                             ", and sliding_window otherwise; %s has one kind of layer",
-                             f->name, zt_config_kind(list.at[i]), i, f->out->class_name);
+            return ckpt_fail(
+                f->err, CKPT_EUNSUPPORTED,
+                "%s: layer_types has %s for layer %" PRIu64
+                ", which contradicts sliding_window: all layers of %s have the same attention",
+                f->name, zt_config_kind(list.at[i]), i, f->out->class_name);
     }
     return CKPT_OK;
 }

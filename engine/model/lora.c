@@ -90,7 +90,7 @@ int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "LoRA: rank %" PRIu64 " or alpha %g is out of range",
                          lora->rank, lora->alpha);
     if (!(lora->dropout >= 0.0F && lora->dropout < 1.0F))
-        return ckpt_fail(err, CKPT_EUSAGE, "LoRA: dropout %g is not in 0 to 1",
+        return ckpt_fail(err, CKPT_EUSAGE, "LoRA: dropout is %g; expected 0 to below 1",
                          (double)lora->dropout);
     if (!targets || targets[0] == '\0')
         targets = lr_default_targets(m->config.arch);
@@ -143,7 +143,7 @@ int zt_lora_finish(zt_model *m, ckpt_err *err)
 
     while (lr_next(&list, &t)) {
         if (!lr_found(m, &t))
-            return ckpt_fail(err, CKPT_EUSAGE, "LoRA: no linear map of %s is named '%.*s'",
+            return ckpt_fail(err, CKPT_EUSAGE, "LoRA: no linear layer of %s is named '%.*s'",
                              m->config.class_name, (int)t.n, t.at);
     }
     for (size_t i = 0; i < m->params.n; i++)

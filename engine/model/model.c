@@ -22,7 +22,7 @@ static int md_check_config(const zt_model_config *f, ckpt_err *err)
 
     if (f->vocab == 0 || f->hidden == 0 || f->layers == 0 || f->inner == 0 || f->head_width == 0 ||
         f->heads == 0 || f->kv_heads == 0 || f->positions == 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "model: a size is 0");
+        return ckpt_fail(err, CKPT_EFORMAT, "model: one of its sizes is 0");
     if (f->vocab > INT32_MAX || f->layers > UINT16_MAX || f->positions > INT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "model: vocabulary, layers or positions beyond any model's");
@@ -37,7 +37,7 @@ static int md_check_config(const zt_model_config *f, ckpt_err *err)
                          "model: rotary positions need an even head_dim, found %" PRIu64,
                          f->head_width);
     if (f->arch == ZT_BERT_CLASSIFIER && f->labels == 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "model: a classifier without labels");
+        return ckpt_fail(err, CKPT_EFORMAT, "model: a classifier needs at least one label");
     return CKPT_OK;
 }
 
@@ -183,7 +183,7 @@ int zt_model_freeze(zt_model *m, const char *globs, size_t *n, ckpt_err *err)
         glob[length] = '\0';
         if (md_freeze(m, glob) == 0)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "no parameter is named like '%s', which is to be frozen", glob);
+                             "no parameter matches '%s', a pattern of parameters to freeze", glob);
     }
     if (n)
         *n = md_frozen(m) - before;
@@ -210,8 +210,8 @@ static int md_check_range(const char *what, const int32_t *v, uint64_t n, uint64
     for (uint64_t i = 0; i < n; i++) {
         if ((v[i] < 0 || (uint64_t)v[i] >= limit) && !(may_ignore && v[i] == ZT_IGNORE))
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "%s: number %" PRIu64 " is %" PRId32 ", the model has 0 to %" PRIu64,
-                             what, i, v[i], limit - 1);
+                             "%s: element %" PRIu64 " is %" PRId32 "; expected 0 to %" PRIu64, what,
+                             i, v[i], limit - 1);
     }
     return CKPT_OK;
 }
@@ -233,16 +233,17 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
 
     if (b->batch == 0 || b->seq == 0 || !ckpt_mul(b->batch, b->seq, &rows) || rows > INT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "a micro batch of %" PRIu64 " samples of %" PRIu64 " tokens", b->batch,
-                         b->seq);
+                         "a micro batch of %" PRIu64 " samples of %" PRIu64
+                         " tokens is empty or too large",
+                         b->batch, b->seq);
     // rotary positions have no table, so any length is possible
     if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "samples have %" PRIu64 " tokens, but the model has %" PRIu64
-                         " positions only",
+                         "samples have %" PRIu64 " tokens, but the model has only %" PRIu64
+                         " positions",
                          b->seq, m->config.positions);
     if (!b->input_ids)
-        return ckpt_fail(err, CKPT_EMISSING, "a micro batch without input_ids");
+        return ckpt_fail(err, CKPT_EMISSING, "the micro batch has no input_ids");
     return CKPT_OK;
 }
 
@@ -260,7 +261,8 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
     if (rc == CKPT_OK && b->token_type_ids) {
         if (!bert)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "token_type_ids are for BERT, this model is %s", f->class_name);
+                             "only BERT models take token_type_ids; this model is %s",
+                             f->class_name);
         rc = md_check_range("token_type_ids", b->token_type_ids, zt_batch_rows(b), f->types, err);
     }
     return rc == CKPT_OK ? md_check_labels(m, b, err) : rc;

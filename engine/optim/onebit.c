@@ -48,7 +48,7 @@ int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, 
 
     *out = NULL;
     if (n > (UINT64_MAX >> 3) - unit)
-        return ckpt_fail(err, CKPT_ELIMIT, "OneBitAdam: a group of too many elements");
+        return ckpt_fail(err, CKPT_ELIMIT, "OneBitAdam: a parameter group has too many elements");
     b = ckpt_alloc(sizeof *b);
     if (!b)
         return ckpt_fail_memory(err);
@@ -225,7 +225,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
     int rc = CKPT_OK;
 
     if (piece->n != b->n)
-        return ckpt_fail(err, CKPT_EUSAGE, "OneBitAdam: a piece of %llu elements, made for %llu",
+        return ckpt_fail(err, CKPT_EUSAGE, "OneBitAdam: the piece has %llu elements; expected %llu",
                          (unsigned long long)piece->n, (unsigned long long)b->n);
     if (t <= 1 || b->n == 0)
         return CKPT_OK;

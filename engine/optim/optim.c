@@ -144,7 +144,7 @@ static int opt_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
     const ckpt_value *name = ckpt_value_get(block, "type");
 
     if (!name || name->kind != CKPT_V_STR)
-        return ckpt_fail(err, CKPT_EUSAGE, "optimizer: \"type\" with the name of one is missing");
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer: \"type\" must be the name of an optimizer");
     o->name = name->as.text.at;
     for (size_t i = 0; i < sizeof opt_types / sizeof *opt_types; i++) {
         const opt_type *t = &opt_types[i];
@@ -154,7 +154,7 @@ static int opt_find_type(zt_optim *o, const ckpt_value *block, ckpt_err *err)
             return !t->exact || strcmp(t->name, o->name) == 0
                        ? CKPT_OK
                        : ckpt_fail(err, CKPT_EUNSUPPORTED,
-                                   "optimizer.type \"%s\": this one is spelled \"%s\"", o->name,
+                                   "optimizer.type \"%s\" must be spelled \"%s\"", o->name,
                                    t->name);
         }
     }
@@ -170,8 +170,8 @@ static int opt_flag(const ckpt_value *params, const char *key, bool *out, ckpt_e
     const ckpt_value *v = ckpt_value_get(params, key);
 
     if (v && v->kind != CKPT_V_BOOL)
-        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: true or false, not %s", key,
-                         opt_shown(v));
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.%s: true or false expected, not %s",
+                         key, opt_shown(v));
     if (v)
         *out = v->as.i != 0;
     return CKPT_OK;
@@ -278,7 +278,7 @@ static int opt_must(const opt_setting *s, const ckpt_value *v, ckpt_err *err)
     double x = v->kind == CKPT_V_BOOL ? (double)v->as.i : 0;
 
     if (v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE && !opt_number(v, &x))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: a wrong value, %s", s->name, opt_shown(v));
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: a number expected, not %s", s->name, opt_shown(v));
     // null means "not set", as in Python
     return v->kind == CKPT_V_NONE || x == s->must
                ? CKPT_OK
@@ -339,8 +339,8 @@ static int opt_unknown(const zt_optim *o, const char *key, unsigned class, ckpt_
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "",
                                   opt_settings[i].name);
     }
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer.params.%s: not a setting of %s here (%s)",
-                     key, o->name, known);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer.params.%s is not a setting of %s (%s)", key,
+                     o->name, known);
 }
 
 /* Find the setting with that name in one of the classes; NULL: none has it. */
@@ -362,7 +362,7 @@ static int opt_one(zt_optim *o, const ckpt_pair *pair, unsigned class, ckpt_err 
     int rc;
 
     if (pair->key->kind != CKPT_V_STR)
-        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: keys are strings");
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params: keys must be strings");
     key = pair->key->as.text.at;
     if (strcmp(key, "max_grad_norm") == 0)
         return ckpt_fail(err, CKPT_EUSAGE,
@@ -382,8 +382,9 @@ static int opt_finish(zt_optim *o, ckpt_err *err)
 {
     if (o->type == ZT_OPT_SGD) {
         if (o->h.nesterov && (o->h.momentum <= 0 || o->h.dampening != 0))
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "optimizer.params.nesterov needs a momentum and no dampening");
+            return ckpt_fail(
+                err, CKPT_EUSAGE,
+                "optimizer.params.nesterov needs a momentum above 0 and a dampening of 0");
         opt_states(o, o->h.momentum > 0 ? "momentum_buffer" : NULL, NULL);
     }
     if (o->type == ZT_OPT_MUON && isnan(o->h.lr)) {
@@ -392,7 +393,7 @@ static int opt_finish(zt_optim *o, ckpt_err *err)
         o->adam_lr = isnan(o->adam_lr) ? 3e-4 : o->adam_lr;
     }
     if (o->type == ZT_OPT_MUON && o->h.momentum >= 1)
-        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.momentum: below 1 expected");
+        return ckpt_fail(err, CKPT_EUSAGE, "optimizer.params.momentum: a number below 1 expected");
     return CKPT_OK;
 }
 
@@ -476,10 +477,10 @@ static int opt_take_decoupled(const zt_optim *o, const ckpt_value *fields, ckpt_
         !opt_number(decay, &x) || !(x > 0) || (v->as.i != 0) == o->decoupled)
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "decoupled_weight_decay is %s, the configuration's optimizer %s: set "
+                     "decoupled_weight_decay is %s, but the configured optimizer %s: set "
                      "optimizer.type to \"%s\"%s",
                      v->as.i ? "True (AdamW)" : "False (Adam)",
-                     o->decoupled ? "decays apart from gradients" : "decays by gradients",
+                     o->decoupled ? "decays weights directly" : "adds decay to the gradients",
                      v->as.i ? "AdamW" : "Adam",
                      v->as.i ? "" : " and optimizer.params.adam_w_mode to false");
 }
@@ -489,9 +490,10 @@ static int opt_take_momentum(const zt_optim *o, const zt_hyper *h, ckpt_err *err
 {
     if (o->type != ZT_OPT_SGD || (h->momentum > 0) == (o->h.momentum > 0))
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "momentum is %g, the configuration's %g: set optimizer.params.momentum to %g",
-                     h->momentum, o->h.momentum, h->momentum);
+    return ckpt_fail(
+        err, CKPT_EUNSUPPORTED,
+        "momentum is %g, but the configuration has %g: set optimizer.params.momentum to %g",
+        h->momentum, o->h.momentum, h->momentum);
 }
 
 int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err)

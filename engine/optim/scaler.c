@@ -95,13 +95,15 @@ static bool sc_positive(double v)
 static int sc_limits(const zt_scaler *s, int64_t power, int64_t min, ckpt_err *err)
 {
     if (power < -1022 || power > 1023)
-        return ckpt_fail(err, CKPT_EUSAGE, "fp16.initial_scale_power: -1022 to 1023 expected");
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "fp16.initial_scale_power: an integer from -1022 to 1023 expected");
     if (s->window <= 0)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.loss_scale_window: an integer > 0 expected");
     if (min <= 0)
         return ckpt_fail(err, CKPT_EUSAGE, "fp16.min_loss_scale: an integer > 0 expected");
     if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST))
-        return ckpt_fail(err, CKPT_EUSAGE, "fp16.hysteresis: at most 2^53 either way expected");
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "fp16.hysteresis: an integer from -2^53 to 2^53 expected");
     return CKPT_OK;
 }
 
@@ -115,14 +117,13 @@ int zt_scaler_check(const zt_scaler *s, ckpt_err *err)
     if (!sc_between(s->window, 1, SC_MOST) || !sc_between(s->iter, 0, SC_MOST) ||
         !sc_between(s->last_overflow, -1, s->iter))
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "the checkpoint's loss scale has a window of %" PRId64
-                         " steps, is at step %" PRId64 " and had its last overflow at %" PRId64
-                         ": that cannot be",
+                         "the checkpoint's loss scale has impossible values: a window of %" PRId64
+                         " steps, step %" PRId64 ", and its last overflow at step %" PRId64,
                          s->window, s->iter, s->last_overflow);
     if (!sc_between(s->hysteresis, -SC_MOST, SC_MOST) || !sc_between(s->left, -SC_MOST, SC_MOST))
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "the checkpoint's loss scale has a hysteresis of %" PRId64 ", %" PRId64
-                         " left: beyond any count",
+                         "the checkpoint's loss scale has a hysteresis of %" PRId64 " with %" PRId64
+                         " left, which is out of range",
                          s->hysteresis, s->left);
     return CKPT_OK;
 }

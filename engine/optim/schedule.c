@@ -210,13 +210,13 @@ static int sd_params(zt_schedule *s, const sd_key *keys, const ckpt_value *param
         const sd_key *k = sd_find(keys, name);
 
         rc = k ? sd_set(s, k, map.at[i].value, err)
-               : ckpt_fail(err, CKPT_EUNSUPPORTED, "scheduler.params.%s: not a setting of %s", name,
-                           s->name);
+               : ckpt_fail(err, CKPT_EUNSUPPORTED, "scheduler.params.%s is not a setting of %s",
+                           name, s->name);
     }
     for (; rc == CKPT_OK && keys->name; keys++) {
         if (keys->required && !ckpt_value_get(params, keys->name))
-            rc = ckpt_fail(err, CKPT_EUSAGE, "scheduler.params.%s: %s needs it", keys->name,
-                           s->name);
+            rc = ckpt_fail(err, CKPT_EUSAGE, "scheduler.params.%s is missing: %s needs it",
+                           keys->name, s->name);
     }
     return rc;
 }
@@ -262,7 +262,7 @@ static int sd_not_here(const char *name, ckpt_err *err)
     for (size_t i = 0; i < sizeof sd_others / sizeof *sd_others; i++) {
         if (strcmp(sd_others[i].name, name) == 0)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "scheduler.type \"%s\" is not supported; nearest here: %s", name,
+                             "scheduler.type \"%s\" is not supported; the nearest choice: %s", name,
                              sd_others[i].instead);
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED,

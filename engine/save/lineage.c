@@ -303,25 +303,23 @@ static int lg_say(const zt_lineage *l, bool here, const char *dir, const lg_held
                   ckpt_err *remark, ckpt_err *err)
 {
     if (h->absent)
-        return ckpt_fail(
-            err, CKPT_EUSAGE,
-            "--save %.200s: `latest` in it names %.80s, which is not there: bring that "
-            "back and --load it, or save to another folder, or --force",
-            dir, h->name);
-    if (!here)
-        return ckpt_fail(
-            err, CKPT_EUSAGE,
-            "--save %.200s: it holds checkpoints of another run (%.80s): --load %.200s "
-            "resumes that run, --force replaces checkpoints of the same name; or "
-            "save to another folder",
-            dir, h->name, dir);
-    if (l->chosen)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "--save %.200s: it holds %.80s, which does not come from step %" PRId64
-                         ", where this run resumes: --load %.200s alone resumes from the latest, "
-                         "--force replaces checkpoints of the same name; or save this branch to "
-                         "another folder",
-                         dir, h->name, l->step, dir);
+                         "--save %.200s: its file `latest` names %.80s, which is missing: restore "
+                         "that tag and --load it, save to another folder, or use --force",
+                         dir, h->name);
+    if (!here)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--save %.200s: the folder has checkpoints of another run (%.80s): use "
+                         "--load %.200s to resume that run, --force to replace checkpoints of the "
+                         "same name, or save to another folder",
+                         dir, h->name, dir);
+    if (l->chosen)
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "--save %.200s: the folder has %.80s, which is not in the history of step %" PRId64
+            ", where this run resumes: use only --load %.200s to resume from the latest, --force "
+            "to replace checkpoints of the same name, or save this branch to another folder",
+            dir, h->name, l->step, dir);
     if (remark->code == CKPT_OK)
         (void)ckpt_fail(remark, CKPT_EUSAGE,
                         "%.200s/%.80s is later than step %" PRId64

@@ -347,7 +347,7 @@ static int lv_sources(lv_maker *k)
     uint32_t n = m->zero->n_parts;
     int rc;
 
-    other.name = "what other ranks hold";
+    other.name = "memory of other ranks";
     rc = ckpt_map_add_source(k->map, &other, &k->elsewhere, k->err);
     k->column = ckpt_alloc(((size_t)n * 3 + 1) * sizeof *k->column);
     if (rc == CKPT_OK && !k->column)
@@ -409,7 +409,8 @@ static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned 
         const zt_owned *o = &k->owned[low];
         uint32_t source = k->column[3 * o->partition + column];
         if (source == UINT32_MAX)
-            return ckpt_fail(k->err, CKPT_EUSAGE, "partition %u has no memory to save",
+            return ckpt_fail(k->err, CKPT_EUSAGE,
+                             "the memory of partition %u is not registered for saving",
                              o->partition);
         if (o->first > at)
             rc = lv_run(k, k->elsewhere, at * sizeof(float), at, o->first - at, sizeof(float));

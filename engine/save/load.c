@@ -109,7 +109,7 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
         return CKPT_OK;
     return ckpt_fail(
         err, CKPT_EMISMATCH,
-        "%s: %s is %s with %u axes and %llu elements, the model wants %u axes and %llu",
+        "%s: %s is %s with %u axes and %llu elements, but the model expects %u axes and %llu",
         l->map->path, t->name, ckpt_dtype_name(t->dtype), t->ndim, (unsigned long long)t->n_elems,
         p->ndim, (unsigned long long)p->n_elems);
 }
@@ -178,11 +178,12 @@ static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
     if (l->n_missing)
         return ckpt_fail(err, CKPT_EMISSING,
                          "%.80s: %zu parameters of the model are missing: %s%s%s", l->map->path,
-                         l->n_missing, l->missing, l->n_unknown ? "; it has others: " : "",
+                         l->n_missing, l->missing, l->n_unknown ? "; other tensors in it: " : "",
                          l->unknown);
     if (unknown && l->n_unknown)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%.80s: %zu tensors that the model does not have: %s",
-                         l->map->path, l->n_unknown, l->unknown);
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%.80s: has %zu tensors that the model does not have: %s", l->map->path,
+                         l->n_unknown, l->unknown);
     return CKPT_OK;
 }
 
@@ -360,11 +361,12 @@ static int ld_check_group(const ld_loader *l, const zt_group *g, ckpt_err *err)
                 other = t->name;
         }
         if (!found || other)
-            return ckpt_fail(err, CKPT_EMISSING,
-                             "%.200s: it has no %s%s%.100s, which the optimizer %s keeps: load the "
-                             "weights alone, or configure the optimizer that it was saved with",
-                             l->map->path, kind, other ? " of " : "", other ? other : "",
-                             o->name ? o->name : "of this run");
+            return ckpt_fail(
+                err, CKPT_EMISSING,
+                "%.200s: it has no %s%s%.100s, which the optimizer %s needs: load only the weights "
+                "(--module-only), or configure the optimizer of the saved run",
+                l->map->path, kind, other ? " of " : "", other ? other : "",
+                o->name ? o->name : "of this run");
     }
     return CKPT_OK;
 }
@@ -560,12 +562,12 @@ static int ld_check_state(const ld_loader *l, ckpt_err *err)
         return CKPT_OK;
     if (l->map->states.n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%.200s: the training state of %zu model-parallel ranks: --module-only "
-                         "begins a run with its weights",
+                         "%.200s: has training state of %zu model-parallel ranks, which zerotrain "
+                         "cannot resume: use --module-only to start a run from its weights",
                          l->map->path, l->map->states.n);
     return ckpt_fail(err, CKPT_EMISSING,
-                     "%.200s: no training state was read (%.400s): --module-only begins a run with "
-                     "its weights",
+                     "%.200s: no training state was read (%.400s): use --module-only to start a "
+                     "run from its weights",
                      l->map->path, ckpt_state_why_none(l->map));
 }
 
@@ -617,7 +619,8 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing
         rc = ld_strict(&l, false, err);
     if (rc == CKPT_OK && l.n_missing == z->model->params.n)
         rc = ckpt_fail(err, CKPT_EMISSING,
-                       "%.80s: no tensor of it has the name of a parameter (%s)", path, l.missing);
+                       "%.80s: none of its tensors has the name of a parameter of the model (%s)",
+                       path, l.missing);
     rc = zt_comm_agree(z->comm, rc, err);
     if (rc == CKPT_OK)
         rc = zt_same_checkpoint(z->comm, l.map, &(zt_loaded){.n_missing = l.n_missing}, err);

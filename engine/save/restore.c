@@ -150,9 +150,9 @@ static int rs_group(zt_zero *z, const ckpt_state *state, uint32_t group, rs_cut 
         name = rc == CKPT_OK && first != RS_NONE ? rs_apart(&g->hyper, &h) : NULL;
         if (name)
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "groups %" PRIu32 " and %" PRIu32 " of the checkpoint's optimizer "
-                             "differ in %s, and this run has parameters of both in one group: "
-                             "choose other --param-groups",
+                             "groups %" PRIu32 " and %" PRIu32
+                             " of the checkpoint's optimizer differ in %s, but this run puts "
+                             "parameters of both in one group: choose other --param-groups",
                              first, at, name);
         cut->same = cut->same && first == RS_NONE;
         g->hyper = h;
@@ -258,7 +258,9 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
         last += z->updates;
     rs_int(saved, "last_batch_iteration", &last);
     if (last < -1 || last > RS_MOST)
-        return ckpt_fail(err, CKPT_EFORMAT, "lr_scheduler: last_batch_iteration is %" PRId64, last);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "lr_scheduler: last_batch_iteration is %" PRId64 ", which is out of range",
+                         last);
     if (!groups && last >= 0)
         rc = rs_run_schedule(z, last, err);
     z->schedule.last = last;
@@ -347,11 +349,13 @@ int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *fr
     if (rc != CKPT_OK)
         return rc;
     if (__builtin_mul_overflow(z->global_steps, z->config->accumulation, &z->micro_steps))
-        return ckpt_fail(err, CKPT_EFORMAT, "global_steps is %" PRId64, z->global_steps);
+        return ckpt_fail(err, CKPT_EFORMAT, "global_steps is %" PRId64 ", which is too large",
+                         z->global_steps);
     z->plain_matrices = rs_plain_matrices(state);
     z->updates = step >= 0 ? step : z->global_steps - z->skipped;
     if (z->updates < 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "%" PRId64 " steps, %" PRId64 " of them skipped",
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "the checkpoint has %" PRId64 " steps, but %" PRId64 " skipped steps",
                          z->global_steps, z->skipped);
     rc = rs_groups(z, state, from, &groups, err);
     if (rc == CKPT_OK)

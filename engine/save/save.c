@@ -81,11 +81,12 @@ static int sv_names(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err
                    : snprintf(j->tag, sizeof j->tag, "global_step%" PRId64, z->global_steps);
 
     if (n < 0 || n >= SV_TAG - 32 || !ckpt_path_part_ok(j->tag, (size_t)n))
-        return ckpt_fail(err, CKPT_EUSAGE, "tag '%.200s' is not the plain name of a folder",
+        return ckpt_fail(err, CKPT_EUSAGE, "tag '%.200s' is not a valid folder name",
                          o->tag ? o->tag : j->tag);
     n = snprintf(j->dir, sizeof j->dir, "%s", o->dir ? o->dir : "");
     if (n <= 0 || n >= SV_PATH - 2 * SV_TAG)
-        return ckpt_fail(err, CKPT_EUSAGE, "the folder to save to: a path of 1 to %d bytes",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "the path of the folder to save to must have 1 to %d bytes",
                          SV_PATH - 2 * SV_TAG);
     return CKPT_OK;
 }

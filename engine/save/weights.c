@@ -254,7 +254,8 @@ static int wt_layout(wt_writer *w, ckpt_map **to, ckpt_err *err)
     int rc = wt_map(w, err);
 
     if (rc == CKPT_OK && (n == 0 || n >= sizeof folder))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "a path of 1 to %d bytes is needed", WT_PATH - 1);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "the path of the weights must have 1 to %d bytes",
+                       WT_PATH - 1);
     if (rc == CKPT_OK && w->opts->path[n - 1] == '/')
         rc = wt_folder(w, &target, folder, err);
     return rc == CKPT_OK ? ckpt_layout(to, w->map, &target, err) : rc;
@@ -332,11 +333,10 @@ static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
 static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
 {
     if (remark->code == CKPT_OK && w->adapter && !w->opts->base)
-        (void)ckpt_fail(
-            remark, CKPT_EUSAGE,
-            "%.200s: an adapter without the model that it belongs to, whose weights are "
-            "drawn: --save-weights keeps both",
-            w->opts->path);
+        (void)ckpt_fail(remark, CKPT_EUSAGE,
+                        "%.200s: the adapter is saved without its base model, whose weights are "
+                        "random: use --save-weights to save both",
+                        w->opts->path);
     for (size_t i = 0; remark->code == CKPT_OK && i < to->findings.n; i++) {
         if (to->findings.at[i].severity == CKPT_WARNING)
             (void)ckpt_fail(remark, CKPT_EUSAGE, "%s", to->findings.at[i].text);

@@ -115,7 +115,7 @@ static int fl_frozen(zt_zero *z, ckpt_err *err)
         if (!zr_is_trained(z, i)) {
             f->frozen_at[i] = n;
             if (!ckpt_add(n, (ps->at[i].n_elems + 31) & ~UINT64_C(31), &n))
-                return ckpt_fail(err, CKPT_ELIMIT, "frozen parameters: too many elements");
+                return ckpt_fail(err, CKPT_ELIMIT, "frozen parameters have too many elements");
         }
     }
     if (n > 0)

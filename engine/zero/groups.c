@@ -200,10 +200,10 @@ int zr_groups_new(zt_zero *z, ckpt_err *err)
     zr_own *o = zr_of(z);
 
     if (n >= ZR_NONE)
-        return ckpt_fail(err, CKPT_ELIMIT, "a model of %zu parameters", n);
+        return ckpt_fail(err, CKPT_ELIMIT, "the model has too many parameters: %zu", n);
     if (strcmp(o->opts.grouping, "single") != 0 && strcmp(o->opts.grouping, "decay") != 0)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "grouping of parameters \"%s\": \"single\" or \"decay\" is expected",
+                         "--param-groups \"%s\": expected \"single\" or \"decay\"",
                          o->opts.grouping);
     z->order = ckpt_alloc((n + 1) * sizeof *z->order);
     z->given = ckpt_alloc((n + 1) * sizeof *z->given);

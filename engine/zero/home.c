@@ -94,7 +94,7 @@ static int hm_thread(zr_home *h, ckpt_err *err)
     h->threaded = pthread_create(&h->thread, NULL, hm_worker, h) == 0;
     return h->threaded
                ? CKPT_OK
-               : ckpt_fail(err, CKPT_ELIMIT, "no thread for updates on the host could be started");
+               : ckpt_fail(err, CKPT_ELIMIT, "cannot start the thread for updates on the host");
 }
 
 int zr_home_new(zt_zero *z, ckpt_err *err)

@@ -122,8 +122,8 @@ static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *e
     if (close(fd) != 0 && sys == 0)
         sys = errno;
     if (sys != 0)
-        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: %s optimizer state", f->dir.path, name,
-                             write ? "writing" : "reading");
+        return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: error while %s optimizer state",
+                             f->dir.path, name, write ? "writing" : "reading");
     return CKPT_OK;
 }
 
@@ -320,7 +320,7 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
 
     if (!s || s->held == 0) {
         pthread_mutex_unlock(&f->lock);
-        return ckpt_fail(err, CKPT_EUSAGE, "partition %u was not held", part);
+        return ckpt_fail(err, CKPT_EUSAGE, "partition %u is released but was not in memory", part);
     }
     s->held--;
     if (changed && !s->extra) {
@@ -363,7 +363,9 @@ static int of_create(const ckpt_dir *dir, const char *name, uint64_t n, ckpt_err
     if (sys == 0 && n > 0)
         sys = posix_fallocate(fd, 0, (off_t)n);
     if (sys != 0) {
-        (void)ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s of %" PRIu64 " bytes", dir->path, name, n);
+        (void)ckpt_fail_sys(err, CKPT_EIO, sys,
+                            "%s/%s: cannot create this file of %" PRIu64 " bytes", dir->path, name,
+                            n);
         if (fd >= 0)
             (void)close(fd);
         return -1;
@@ -419,7 +421,7 @@ static int of_folder(zt_zero *z, ckpt_dir *dir, const char *base, const char *ki
                      z->comm->rank);
 
     if (n < 0 || (size_t)n >= sizeof path)
-        return ckpt_fail(err, CKPT_EUSAGE, "nvme_path of more than 4000 bytes");
+        return ckpt_fail(err, CKPT_EUSAGE, "nvme_path is longer than 4000 bytes");
     return ckpt_dir_make(dir, path, err);
 }
 
@@ -432,7 +434,7 @@ static int of_thread(zr_files *f, ckpt_err *err)
     f->locks = true;
     f->threaded = pthread_create(&f->thread, NULL, of_worker, f) == 0;
     return f->threaded ? CKPT_OK
-                       : ckpt_fail(err, CKPT_ELIMIT, "no thread for offloading could be started");
+                       : ckpt_fail(err, CKPT_ELIMIT, "cannot start the thread for offloading");
 }
 
 /* Open the folders first, so that a bad path is reported before anything else is created. */

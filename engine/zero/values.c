@@ -158,14 +158,18 @@ const zt_owned *zt_zero_owned(const zt_zero *z, size_t *n)
 int zt_zero_hold(zt_zero *z, uint32_t partition, ckpt_err *err)
 {
     if (partition >= z->n_parts)
-        return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "partition %u does not exist: the number of partitions is %u", partition,
+                         z->n_parts);
     return zr_bring(z, partition, err);
 }
 
 int zt_zero_let_go(zt_zero *z, uint32_t partition, bool changed, ckpt_err *err)
 {
     if (partition >= z->n_parts)
-        return ckpt_fail(err, CKPT_EUSAGE, "partition %u of %u", partition, z->n_parts);
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "partition %u does not exist: the number of partitions is %u", partition,
+                         z->n_parts);
     return zr_put_back(z, partition, changed, err);
 }
 

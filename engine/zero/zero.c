@@ -24,37 +24,41 @@ static int zr_check(const zt_zero *z, ckpt_err *err)
 
     if (c->stage < 0 || c->stage > 3 || c->accumulation < 1)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "zero_optimization.stage %d, gradient_accumulation_steps %" PRId64,
+                         "zero_optimization.stage %d or gradient_accumulation_steps %" PRId64
+                         " is out of range",
                          c->stage, c->accumulation);
     if (z->comm->world > 1 && (z->wire->device ? z->wire->device != z->device : !z->device->host))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "the communicator \"%s\" does not reach the memory of %s",
+                         "the communicator \"%s\" cannot access the memory of device %s",
                          z->wire->ops->name, z->device->ops->name);
     if (c->dtype != z->model->dtype)
-        return ckpt_fail(err, CKPT_EUSAGE, "the model is in %s, the configuration asks for %s",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "the dtype of the model is %s, but the configuration sets %s",
                          ckpt_dtype_name(z->model->dtype), ckpt_dtype_name(c->dtype));
     if (c->stage == 0 && c->accum_dtype != c->dtype)
-        return zr_refuse(err, "stage 0 with data_types.grad_accum_dtype other than the model's "
-                              "dtype: use stage 1, 2 or 3");
+        return zr_refuse(err, "at stage 0, data_types.grad_accum_dtype must be the model's dtype: "
+                              "change it, or use stage 1, 2 or 3");
     if (c->stage == 2 && scaled)
-        return zr_refuse(err, "stage 2 with prescale_gradients or gradient_predivide_factor: "
-                              "leave them out, gradients are divided before the sum anyway");
+        return zr_refuse(
+            err, "stage 2 does not support prescale_gradients and gradient_predivide_factor: "
+                 "remove them, gradients are divided before the sum anyway");
     if (c->stage == 3 && c->sum_gradients)
-        return zr_refuse(err, "stage 3 with gradient_allreduce_op \"sum\": use \"mean\"");
+        return zr_refuse(err,
+                         "stage 3 does not support gradient_allreduce_op \"sum\": use \"mean\"");
     if (c->stage > 0 && c->optim.type == ZT_OPT_ONEBIT_ADAM)
-        return zr_refuse(err, "OneBitAdam with ZeRO: its compressed exchange replaces the sharded "
-                              "one; set zero_optimization.stage to 0");
+        return zr_refuse(err, "OneBitAdam does not support ZeRO: its compressed exchange replaces "
+                              "the sharded one; set zero_optimization.stage to 0");
     if (c->stage == 0 && c->dtype != CKPT_F32 && c->optim.type == ZT_OPT_MUON)
-        return zr_refuse(err, "Muon with 16 bits at stage 0, whose flat copies have no matrices: "
-                              "use stage 1, 2 or 3");
+        return zr_refuse(err, "Muon does not support 16-bit training at stage 0, whose flat copies "
+                              "have no matrices: use stage 1, 2 or 3");
     if (c->stage > 0 && c->stage < 3 && c->aligned)
-        return zr_refuse(err, "zero_optimization.parameter_alignment");
+        return zr_refuse(
+            err, "zero_optimization.parameter_alignment is not supported in stages 1 and 2");
     if (c->stage != 3 && c->offload_param.place != ZT_ON_DEVICE)
         return zr_refuse(err, "offload_param needs stage 3");
     if (!z->device->host && c->offload_param.place != ZT_ON_DEVICE)
-        return zr_refuse(err,
-                         "offload_param on a GPU: weights that are not in use stay in its memory, "
-                         "cut by the number of ranks; leave it out (offload_optimizer works)");
+        return zr_refuse(err, "offload_param is not supported on a GPU, where unused weights stay "
+                              "sharded in GPU memory: remove it (offload_optimizer works)");
     if (c->stage == 0 && c->offload_optimizer.place != ZT_ON_DEVICE)
         return zr_refuse(err, "offload_optimizer needs stage 1, 2 or 3");
     return CKPT_OK;

@@ -194,9 +194,9 @@ static void failures(void)
     failure("all memory", CKPT_ELIMIT, "out of memory", ask_most);
     failure("pinned memory", CKPT_ELIMIT, "pinned memory", ask_too_much_pinned);
     failure("no argument", CKPT_EUSAGE, "scale", scale_nothing);
-    failure("dtype", CKPT_EUNSUPPORTED, "F32, BF16, F16", scale_bytes);
+    failure("dtype", CKPT_EUNSUPPORTED, "F32, BF16 or F16", scale_bytes);
     failure("foreign pointer", CKPT_EUSAGE, "release", release_wrong);
-    failure("token", CKPT_EUSAGE, "not in its table", embed_outside);
+    failure("token", CKPT_EUSAGE, "outside its embedding table", embed_outside);
     failure("label", CKPT_EUSAGE, "not one of the classes", label_outside);
     CASE("no such GPU");
     zt_device *d = NULL;

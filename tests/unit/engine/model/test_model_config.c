@@ -437,7 +437,7 @@ static void architectures(void **state)
     bad("", CKPT_EUNSUPPORTED, "model_type");
     bad(MLM ", \"model_type\": \"gpt2\"", CKPT_EFORMAT, "gpt2");
     bad("\"architectures\": \"BertForMaskedLM\"", CKPT_EFORMAT, "architectures");
-    bad("\"architectures\": [3]", CKPT_EUNSUPPORTED, "no name");
+    bad("\"architectures\": [3]", CKPT_EUNSUPPORTED, "not a name");
     bad("\"model_type\": 3", CKPT_EFORMAT, "model_type");
 }
 
@@ -465,11 +465,11 @@ static void wrong_values(void **state)
     bad(LLAMA ", \"num_key_value_heads\": 64", CKPT_EFORMAT, "num_key_value_heads");
     bad(LLAMA ", \"head_dim\": 7", CKPT_EFORMAT, "head_dim");
     bad(LLAMA ", \"hidden_size\": 4100", CKPT_EFORMAT, "attention heads");
-    bad(LLAMA ", \"num_hidden_layers\": 65537", CKPT_EFORMAT, "larger");
-    bad(LLAMA ", \"hidden_size\": 1073741824, \"head_dim\": 1073741824", CKPT_EFORMAT, "larger");
+    bad(LLAMA ", \"num_hidden_layers\": 65537", CKPT_EFORMAT, "too large");
+    bad(LLAMA ", \"hidden_size\": 1073741824, \"head_dim\": 1073741824", CKPT_EFORMAT, "too large");
     bad(LLAMA ", \"num_attention_heads\": 2147483647, \"hidden_size\": 2147483647,"
               "\"head_dim\": 2147483646, \"num_hidden_layers\": 65536",
-        CKPT_EFORMAT, "larger");
+        CKPT_EFORMAT, "too large");
 }
 
 /* The path of the file, a folder without one, and what is no object. */

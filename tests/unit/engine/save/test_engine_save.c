@@ -560,7 +560,7 @@ static void names_that_do_not_fit_are_all_told(void **state)
     folder_text(other, "config.json", text);
     save_run(&run);
     assert_int_equal(run.rc[0], CKPT_EMISMATCH);
-    assert_non_null(strstr(run.err[0].text, "wants"));
+    assert_non_null(strstr(run.err[0].text, "expects"));
     folder_remove(path);
     folder_remove(other);
 }
