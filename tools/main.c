@@ -83,7 +83,7 @@ static int main_alone(const cli_args *a, ckpt_err *err)
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,
-                      "several processes cannot do this together: start one (CKPT_MPI=no)")
+                      "this command does not support several processes: start one (CKPT_MPI=no)")
                : CKPT_OK;
 }
 
@@ -121,7 +121,7 @@ static int main_one_folder(const cli_args *a, ckpt_err *err)
     if (!ranks_shared() || !main_any_relative(a))
         return CKPT_OK;
     if (!getcwd(here, sizeof here))
-        return fail(err, CKPT_EIO, "the working folder is not known: %s", strerror(errno));
+        return fail(err, CKPT_EIO, "cannot find the working folder: %s", strerror(errno));
     return ckpt_team_same("working folder (give absolute paths, or mpirun -wdir)", here, err);
 }
 
@@ -191,7 +191,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     if (rc == CKPT_OK && !args->quiet && !args->json)
         ranks_tell();
     if (rc != CKPT_OK && sandbox_suspect(&box, err))
-        say_note("the sandbox may have refused this: --no-sandbox does without it");
+        say_note("the sandbox may have caused this error: --no-sandbox turns it off");
     sandbox_leave(&box);
     return rc;
 }

@@ -179,7 +179,7 @@ static int cat_run(cli_args *a, ckpt_err *err)
     elements r = {0};
 
     if (a->raw + a->json > 1 || a->raw + a->stats > 1)
-        return fail(err, CKPT_EUSAGE, "--raw goes with neither --json nor --stats");
+        return fail(err, CKPT_EUSAGE, "--raw cannot be combined with --json or --stats");
     int rc = elements_open(&map, &r, a, err);
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
@@ -189,10 +189,10 @@ static int cat_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         r.dtype = cat_dtype(a, &r);
     if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))
-        rc = fail(err, CKPT_EUSAGE, "--dtype: %s is %s, which is not converted to %s", r.t->name,
+        rc = fail(err, CKPT_EUSAGE, "--dtype: %s is %s, which cannot be converted to %s", r.t->name,
                   ckpt_dtype_name(r.t->dtype), ckpt_dtype_name(r.dtype));
     if (rc == CKPT_OK && !a->raw && scalar_class_of(r.dtype) == SCALAR_NONE)
-        rc = fail(err, CKPT_EUNSUPPORTED, "%s: elements of %s can only be had with --raw",
+        rc = fail(err, CKPT_EUNSUPPORTED, "%s: elements of %s can only be printed with --raw",
                   r.t->name, ckpt_dtype_name(r.dtype));
     if (rc == CKPT_OK && a->raw)
         rc = elements_each(&r, cat_raw, NULL, err);

@@ -51,16 +51,16 @@ static int convert_check_adapters(const cli_args *a, ckpt_err *err)
 {
     if (a->adapter_only && a->adapters.n)
         return fail(err, CKPT_EUSAGE,
-                    "--adapter-only takes an adapter out, --adapter merges one "
-                    "in: one of them");
+                    "--adapter-only exports an adapter, and --adapter merges one: give only one of "
+                    "these options");
     if (!a->adapter_only && !a->adapters.n && !convert_to_folder(a) &&
         (a->adapter_config || a->adapter_name))
-        return fail(err, CKPT_EUSAGE, "--%s is for --adapter-only and --adapter",
+        return fail(err, CKPT_EUSAGE, "--%s needs --adapter-only or --adapter",
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
     if (a->adapter_only && !convert_to_folder(a))
-        return fail(err, CKPT_EUSAGE, "--adapter-only writes --to hf or --to hf-bin");
+        return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf or --to hf-bin");
     return CKPT_OK;
 }
 
@@ -108,9 +108,9 @@ static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
     int rc = ckpt_map_adapter_only(map, &only, err);
     if (rc == CKPT_EUSAGE && !asked && kind == HUB_WITH_BASE && strstr(err->text, "--adapter-c")) {
         *err = (ckpt_err){0};
-        say_warning("the names are those of a model in training with PEFT, which no loader looks "
-                    "for: --adapter-config FILE, with the run's adapter_config.json, writes its "
-                    "adapter");
+        say_warning(
+            "the tensors have the names of a model in PEFT training, which no loader knows: use "
+            "--adapter-config FILE, with the run's adapter_config.json, to write its adapter");
         return CKPT_OK;
     }
     return rc;
@@ -175,12 +175,13 @@ static int convert_check_quantize(const cli_args *a, ckpt_err *err)
     if (!a->quantize)
         return CKPT_OK;
     if (strcmp(a->target.format, "hf") != 0)
-        return fail(err, CKPT_EUSAGE, "--quantize writes --to hf (of gguf, --dtype q8_0 ...)");
+        return fail(err, CKPT_EUSAGE, "--quantize needs --to hf (for gguf, use --dtype q8_0 ...)");
     if (a->no_side_files)
         return fail(err, CKPT_EUSAGE,
                     "--quantize needs the config.json that --no-side-files leaves out");
     if (a->target.dtypes || a->target.mixture)
-        return fail(err, CKPT_EUSAGE, "--quantize takes one --dtype, of the floats that stay");
+        return fail(err, CKPT_EUSAGE,
+                    "--quantize takes one --dtype, for the tensors that stay floats");
     return CKPT_OK;
 }
 
@@ -342,8 +343,8 @@ static int convert_output(cli_args *a, ckpt_err *err)
         a->target.format = ckpt_format_of(a->target.path);
     if (rc == CKPT_OK && !a->target.format)
         rc = fail(err, CKPT_EUSAGE,
-                  "%s: say --to FORMAT (its suffix names none); ckpt formats lists those that are "
-                  "written",
+                  "%s: the suffix does not name a format: use --to FORMAT (`ckpt formats` lists "
+                  "the formats to write)",
                   a->target.path);
     return rc;
 }

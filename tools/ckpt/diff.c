@@ -129,7 +129,7 @@ static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
     int rc = a == b ? CKPT_OK : ckpt_map_dequantize(a ? ma : mb, true, err);
 
     if (rc == CKPT_OK && a != b && !quiet)
-        say_note("%s: quantized, and compared as the floats that it means",
+        say_note("%s: is quantized, and was dequantized for this comparison",
                  ckpt_map_path(a ? ma : mb));
     return rc;
 }
@@ -150,7 +150,7 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
     if (folder != diff_is_folder(mb))
         rc = hub_rename_like(folder ? ma : mb, other, a, &did, err);
     if (rc == CKPT_OK && did && !a->quiet && !a->json)
-        say_note("%s: compared under the names that the hub has for this model",
+        say_note("%s: names were mapped to the hub's names of this model for this comparison",
                  ckpt_map_path(other));
     return rc;
 }

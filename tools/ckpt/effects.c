@@ -39,12 +39,12 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
 
         if (!given || (caps & option[k].needs))
             continue;
-        return fail(err, CKPT_EUSAGE, "--%s means nothing to format %s, only to %s", given,
+        return fail(err, CKPT_EUSAGE, "--%s does not apply to format %s, only to %s", given,
                     a->target.format, cli_formats(list, option[k].needs));
     }
     // a target with training state needs all ranks, and a shard has the state of one
     if ((caps & CKPT_MAKES_TENSORS) && cli_given(&a->line, AT(as_file)))
-        return fail(err, CKPT_EUSAGE, "--as-file: format %s is made of whole checkpoints",
+        return fail(err, CKPT_EUSAGE, "--as-file: format %s needs a whole checkpoint",
                     a->target.format);
     return CKPT_OK;
 }
@@ -91,7 +91,8 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
         {AT(join), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
         {AT(slice_rules), CKPT_TOOK_RULES, "no slices are joined"},
         {AT(as_file), CKPT_TOOK_WHOLE, "the source is not a shard of several files"},
-        {AT(open.ignore_copies), CKPT_TOOK_COPIES, "no copies are kept beside fp32 masters"},
+        {AT(open.ignore_copies), CKPT_TOOK_COPIES,
+         "the source has no 16-bit copies of its fp32 masters"},
         {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
         {AT(keep_names), CKPT_TOOK_NAMES, "the names have no wrapper prefix to keep"},
         {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
@@ -100,16 +101,18 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
 
     effects_say(a, option, map, ckpt_map_effects(map));
     if (a->open.weights_only && !map_fact(map, "weights"))
-        say_warning("%s: --weights-only has no effect: only runs of DeepSpeed keep weights apart "
-                    "from the optimizer's",
+        say_warning("%s: --weights-only has no effect: only runs of DeepSpeed store weights and "
+                    "optimizer state in separate files",
                     ckpt_map_path(map));
 }
 
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
 {
     static const effect option[] = {
-        {AT(target.objects_kept), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
-        {AT(target.objects_dropped), CKPT_TOOK_OBJECTS, "it holds no objects of unknown classes"},
+        {AT(target.objects_kept), CKPT_TOOK_OBJECTS,
+         "the source has no objects of unknown classes"},
+        {AT(target.objects_dropped), CKPT_TOOK_OBJECTS,
+         "the source has no objects of unknown classes"},
         {AT(target.sub_group_size), CKPT_TOOK_SUB_GROUPS, "only stage 3 has sub-groups"},
         {0},
     };

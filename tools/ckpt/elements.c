@@ -58,7 +58,7 @@ static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err
         return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu; did you mean '%s'?",
                     ckpt_map_path(map), name, ckpt_map_count(map), near.best);
     return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu%s%s", ckpt_map_path(map), name,
-                ckpt_map_count(map), n ? "; there are: " : " (ckpt ls lists them)", hints);
+                ckpt_map_count(map), n ? "; similar names: " : " (ckpt ls lists them)", hints);
 }
 
 int elements_open(ckpt_map **map, elements *r, cli_args *a, ckpt_err *err)

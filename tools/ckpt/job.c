@@ -35,8 +35,8 @@ int job_prepare(convert_job *j, ckpt_err *err)
 {
     if (strcmp(j->target.path, "-") == 0)
         return fail(err, CKPT_EUSAGE,
-                    "'-': an output is a file or folder, which gets its name when it is complete; "
-                    "nothing is written to standard output (./- is a file of that name)");
+                    "'-': standard output is not supported here: the output is a file or folder, "
+                    "renamed when it is complete (./- is a file of that name)");
     int rc = job_lay_out(j, err);
 
     if (rc == CKPT_OK)
@@ -65,8 +65,8 @@ static void job_say_leftovers(const char *folder)
     char size[HUMAN_ROOM], count[COUNT_ROOM];
 
     if (ckpt_clean(folder, &look, NULL) == CKPT_OK && sum.n_files)
-        say_note("%s: killed runs have left %s hidden there, %s: ckpt clean removes them", folder,
-                 count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
+        say_note("%s: interrupted runs left %s hidden there, %s: remove them with ckpt clean",
+                 folder, count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
 }
 
 /* Maximum number of printed findings, because after a diverged run every tensor has one. */
@@ -116,7 +116,7 @@ void job_warn_values(const convert_job *j)
     if (r->n_over)
         say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
     if (r->n_records_no_crc && map_has_records(j->from))
-        say_warning("%" PRIu64 " records carry no CRC-32: damage in them cannot be seen",
+        say_warning("%" PRIu64 " records have no CRC-32: damage in them cannot be detected",
                     r->n_records_no_crc);
 }
 

@@ -106,10 +106,10 @@ static int merge_one_model(const merge_models *m, ckpt_err *err)
             bool same = m->step[i] >= 0 && m->step[i] == m->step[k];
             if (same || (merge_of_model(m->at[i].path) && merge_of_model(m->at[k].path)))
                 return fail(err, CKPT_EMISMATCH,
-                            "%s and %s %s: --last averages tags of one model; name the tags to "
-                            "merge (ckpt merge A B) where they are",
+                            "%s and %s %s: --last averages tags of one model; give the paths of "
+                            "the tags to merge (ckpt merge A B)",
                             m->at[k].path, m->at[i].path,
-                            same ? "are of one step, so of two models or two saves"
+                            same ? "have the same step, so they are of two models or two saves"
                                  : "are two models of one save");
         }
     }
@@ -123,20 +123,20 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
     ckpt_err ignored = {0};
 
     if (a->n_operands != 1)
-        return fail(err, CKPT_EUSAGE, "--last takes one run, not %d", a->n_operands);
+        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->n_operands);
     // a bad `latest` does not matter, because whole tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
     if (models->n == 0 && rc != CKPT_OK)
         return fail(err, rc, "%s", ignored.text);
     if (models->n < a->last)
-        return fail(err, CKPT_EMISSING, "%s: %zu whole tags, and the last %u were asked for%s",
+        return fail(err, CKPT_EMISSING, "%s: found %zu whole tags, expected at least %u (--last)%s",
                     run.path, models->n, a->last,
-                    models->n_broken ? "; ckpt doctor says what is wrong with the others" : "");
+                    models->n_broken ? "; ckpt doctor shows the problems of the others" : "");
     merge_drop(models, models->n - a->last);
     if (models->n_broken)
-        say_warning("%s: tags that are not whole, passed over: %zu; ckpt doctor says why", run.path,
-                    models->n_broken);
+        say_warning("%s: skipped tags that are not whole: %zu; ckpt doctor shows their problems",
+                    run.path, models->n_broken);
     rc = merge_one_model(models, err);
     for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->n; i++)
         say_note("averaged: %s", models->at[i].path);
@@ -163,11 +163,12 @@ static int merge_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->output;
     if (!a->output)
-        return fail(err, CKPT_EUSAGE, "say -o DST");
+        return fail(err, CKPT_EUSAGE, "the output is missing: use -o DST");
     if (!a->target.format)
         a->target.format = ckpt_format_of(a->output) ? ckpt_format_of(a->output) : "hf";
     if (training_format(a->target.format))
-        return fail(err, CKPT_EUSAGE, "weights are merged, and %s is of training state",
+        return fail(err, CKPT_EUSAGE,
+                    "ckpt merge writes weights, but format %s is for training state",
                     a->target.format);
     int rc = effects_of_target(a, err);
     if (rc != CKPT_OK)
@@ -181,12 +182,13 @@ static int merge_check(const cli_args *a, ckpt_err *err)
 {
     if (a->recipe && (a->n_operands || a->method || a->base || a->last))
         return fail(err, CKPT_EUSAGE,
-                    "--config says which models are merged how: no models, --method, --base or "
-                    "--last beside it");
+                    "--config names the models and the method: do not give models, --method, "
+                    "--base or --last as well");
     if (!a->recipe && !a->n_operands)
-        return fail(err, CKPT_EUSAGE, "which models? A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
+        return fail(err, CKPT_EUSAGE,
+                    "the models are missing: give A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
     if (a->last && a->method && strcmp(a->method, "linear") != 0)
-        return fail(err, CKPT_EUSAGE, "--last is the mean of tags: no --method beside it");
+        return fail(err, CKPT_EUSAGE, "--last averages tags: it cannot be combined with --method");
     return CKPT_OK;
 }
 
@@ -198,7 +200,7 @@ static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *e
     int rc = a->keep_names ? CKPT_OK : hub_meet(models, n, a, &n_did, err);
 
     if (rc == CKPT_OK && n_did > 0 && !a->quiet)
-        say_note("%zu of %zu models get the names that the hub has for this model", n_did, n);
+        say_note("%zu of %zu models are renamed to the hub's names of this model", n_did, n);
     return rc;
 }
 

@@ -14,25 +14,26 @@
 int pipe_check(cli_args *a, ckpt_err *err)
 {
     if (!a->target.format)
-        return fail(err, CKPT_EUSAGE, "say --to FORMAT: standard output has no suffix");
+        return fail(err, CKPT_EUSAGE, "standard output has no suffix: use --to FORMAT");
     if (ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER)
         return fail(err, CKPT_EUSAGE,
-                    "--to %s writes a folder; one file goes to standard output: safetensors, "
-                    "torch, gguf, npz",
+                    "--to %s writes a folder, but standard output takes one file: use safetensors, "
+                    "torch, gguf or npz",
                     a->target.format);
     if (!a->dry_run && isatty(STDOUT_FILENO))
         return fail(err, CKPT_EUSAGE,
                     "standard output is a terminal: redirect it to a file or a program");
     if (a->target.deflate)
         return fail(err, CKPT_EUSAGE,
-                    "--compress: what is deflated is only known when it was written, and standard "
-                    "output gets a file from its first byte on");
+                    "--compress: compressed sizes are known only after writing, but standard "
+                    "output is written in order: write to a file");
     if (a->json && !a->dry_run)
-        return fail(err, CKPT_EUSAGE, "--json has no place: the file goes to standard output");
+        return fail(err, CKPT_EUSAGE,
+                    "--json cannot be combined with '-': the file goes to standard output");
     if (a->run.force)
-        say_warning("--force has no effect: nothing is replaced");
+        say_warning("--force has no effect: standard output replaces no file");
     if (a->run.no_fsync)
-        say_warning("--no-fsync has no effect: nothing is written to a disk");
+        say_warning("--no-fsync has no effect: standard output is not synced to disk");
     // torch names the archive's folder after the file; the output has no name
     a->target.path = "archive";
     return CKPT_OK;
@@ -79,8 +80,7 @@ static int pipe_pour(convert_job *job, ckpt_err *err)
 
     if (rc == CKPT_OK && ckpt_view_n_files(view) != 1)
         rc = fail(err, CKPT_EUSAGE,
-                  "the model takes %zu files, and standard output is one: leave out "
-                  "--max-shard-size",
+                  "the model takes %zu files, but standard output takes one: omit --max-shard-size",
                   ckpt_view_n_files(view));
     pipe_widen();
     if (rc == CKPT_OK)
@@ -106,7 +106,7 @@ int pipe_run(convert_job *job, ckpt_err *err)
     if (rc != CKPT_OK) {
         job_explain(job, rc, err);
         if (job->report.n_written > 0 && !out_broken())
-            say_warning("what went to standard output is not complete, or damaged");
+            say_warning("the data on standard output is incomplete or damaged");
         return rc;
     }
     job_warn_values(job);

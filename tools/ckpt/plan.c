@@ -357,7 +357,7 @@ static void plan_disk_text(const convert_job *job)
         return;
     out_printf("disk: %s needed, %s free\n", human_bytes(a, n), human_bytes(b, n_free));
     if (n > n_free)
-        say_warning("%s: the disk has not enough room", job->target.path);
+        say_warning("%s: the disk does not have enough free space", job->target.path);
 }
 
 /* Print files or their kinds, changes, sums. */
@@ -386,7 +386,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
     out_printf("%s, read %s, write %s, with %s of buffers; nothing was written\n",
                count_text(n, ckpt_map_n_files(job->to), "file"), human_bytes(a, n_read),
                human_bytes(b, n_write), human_bytes(c, job->run.memory));
-    out_printf("not checked without a run: values, checksums, existing outputs%s\n",
+    out_printf("not checked by --dry-run: values, checksums, existing outputs%s\n",
                ckpt_map_folder(job->to) ? ", reading the output back" : "");
 }
 
@@ -452,7 +452,7 @@ static void outcome_show(convert_job *job, const cli_args *a)
     } else if (!a->quiet) {
         out_printf("%s\n", job_closing(closing, job));
         if (job->report.n_files_kept)
-            out_printf("continued: %s had been finished before\n",
+            out_printf("resumed: %s had already been written\n",
                        count_text(kept, job->report.n_files_kept, "file"));
         plan_values_text(job->to);
     }

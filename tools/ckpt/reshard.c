@@ -17,7 +17,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     char list[CLI_HELP_ROOM];
 
     if (a->target.format && !(ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS))
-        return fail(err, CKPT_EUSAGE, "reshard writes %s only; use ckpt convert for '%s'",
+        return fail(err, CKPT_EUSAGE, "ckpt reshard writes only %s; use ckpt convert for '%s'",
                     cli_formats(list, CKPT_MAKES_TENSORS), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];

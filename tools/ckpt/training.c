@@ -20,24 +20,25 @@ int training_check(const cli_args *a, ckpt_err *err)
     ckpt_target target = a->target;
 
     if (a->include.n || a->exclude.n || a->rename)
-        return fail(
-            err, CKPT_EUSAGE,
-            "--include, --exclude and --rename are for weights alone: training state is written "
-            "whole");
+        return fail(err, CKPT_EUSAGE,
+                    "--include, --exclude and --rename apply to weights only: training state is "
+                    "written whole");
     if (a->adapters.n || a->adapter_only)
         return fail(err, CKPT_EUSAGE,
-                    "--adapter and --adapter-only are for weights alone: merge into weights first");
+                    "--adapter and --adapter-only apply to weights only: merge the adapter into "
+                    "weights first");
     if (a->target.objects_kept && a->target.objects_dropped)
         return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
     if (a->moments != CKPT_DTYPE_NONE && a->moments != CKPT_F32)
-        return fail(err, CKPT_EUSAGE, "--moments: %s is not fp32, which Adam's moments have",
+        return fail(err, CKPT_EUSAGE,
+                    "--moments: expected fp32, the dtype of Adam's moments, found %s",
                     ckpt_dtype_name(a->moments));
     if (a->moments != CKPT_DTYPE_NONE && a->target.fresh_optimizer)
         return fail(err, CKPT_EUSAGE, "--moments and --drop-optimizer exclude each other");
     if (a->join && a->open.keep_slices)
         return fail(err, CKPT_EUSAGE, "--join and --keep-slices exclude each other");
     if (a->target.stage > 3)
-        return fail(err, CKPT_EUSAGE, "--stage: %d is not 1, 2 or 3", a->target.stage);
+        return fail(err, CKPT_EUSAGE, "--stage: expected 1, 2 or 3, found %d", a->target.stage);
     job_settle(&target);
     return ckpt_target_check(&target, err);
 }
@@ -66,8 +67,9 @@ static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
     rc = ckpt_map_plain_moments(map, &n, err);
     // those that are not understood are refused by the writer, with the reason
     if (rc == CKPT_OK && n == 0 && !map_fact(map, "moments"))
-        say_warning("%s: --moments has no effect: no optimizer keeps 8-bit moments of bitsandbytes",
-                    ckpt_map_path(map));
+        say_warning(
+            "%s: --moments has no effect: the optimizer state has no 8-bit moments of bitsandbytes",
+            ckpt_map_path(map));
     return rc;
 }
 

@@ -28,8 +28,8 @@ static int args_cache(ckpt_cache *out, ckpt_err *err)
     else if (strcmp(said, "let-go") == 0)
         *out = CKPT_CACHE_LET_GO;
     else
-        return fail(err, CKPT_EUSAGE, "CKPT_CACHE=%.100s in the environment: auto, keep or let-go",
-                    said);
+        return fail(err, CKPT_EUSAGE,
+                    "CKPT_CACHE=%.100s in the environment: expected auto, keep or let-go", said);
     return CKPT_OK;
 }
 
@@ -99,7 +99,7 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->hub_layout = NULL;
     }
     if (rc == CKPT_OK && a->hub_layout && strcmp(a->hub_layout, "hub") != 0 && !args_native(a))
-        rc = fail(err, CKPT_EUSAGE, "--layout: '%s' is neither hub nor native", a->hub_layout);
+        rc = fail(err, CKPT_EUSAGE, "--layout: expected hub or native, found '%s'", a->hub_layout);
     if (!a->map && !args_native(a) && a->n_operands == 2 && strpbrk(a->line.verb->uses, "om"))
         a->map = a->own_map = maps_default(a->target.format, a->operand[1]);
     if (a->map && strcmp(a->map, "none") == 0)

@@ -239,8 +239,8 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
         return fail(err, CKPT_EUSAGE, "unknown layout map %s:%s; `ckpt maps` lists the known ones",
                     from, to);
     return fail(err, CKPT_EUSAGE,
-                "%s: none of the maps %s:%s is for this architecture (%s); --config names its "
-                "config.json, --map FILE one's own map",
+                "%s: none of the maps %s:%s is for this architecture (%s); name its config.json "
+                "with --config, or your own map with --map FILE",
                 ckpt_map_path(map), from, to, names);
 }
 

@@ -33,6 +33,6 @@ int text_read(char **out, const char *path, const char *what, ckpt_err *err)
         return fail(err, CKPT_EIO, "%s: cannot be read", path);
     if (n > TEXT_BYTES)
         return fail(err, CKPT_ELIMIT, "%s: %s may take at most 16 MiB", path, what);
-    return n ? fail(err, CKPT_EUSAGE, "%s: not a text", path)
+    return n ? fail(err, CKPT_EUSAGE, "%s: is not a text file", path)
              : fail(err, CKPT_ELIMIT, "%s: out of memory", path);
 }

@@ -225,18 +225,18 @@ const char *word_expected(cli_kind kind)
 {
     switch (kind) {
     case CLI_SIZE:
-        return "a size such as 500MB, 1.5GiB, 4G, or 1000000 and more bytes";
+        return "a size such as 500MB, 1.5GiB, 4G, or at least 1000000 bytes";
     case CLI_COUNT:
     case CLI_COUNT64:
-        return "a whole number from 1 on";
+        return "a whole number of at least 1";
     case CLI_WHOLE:
-        return "a whole number from 0 on";
+        return "a whole number of at least 0";
     case CLI_INTEGER:
         return "a whole number";
     case CLI_MANY:
-        return "a number from 1 on, such as 7B, 7e9, 124439808";
+        return "a number of at least 1, such as 7B, 7e9, 124439808";
     case CLI_NUMBER:
-        return "a number from 0 on, such as 1e-6";
+        return "a number of at least 0, such as 1e-6";
     case CLI_REAL:
         return "a number, such as 1e-6";
     case CLI_DTYPE:
@@ -244,8 +244,8 @@ const char *word_expected(cli_kind kind)
     case CLI_DTYPES:
         return "a dtype such as fp32, bf16, fp16, q8_0, or for gguf q4_k_m";
     case CLI_RESULT:
-        return "a file or folder: it gets its name when it is complete, so that nothing is written "
-               "to standard output (./- is one of that name)";
+        return "a file or folder: standard output is not supported here, because the output is "
+               "renamed when it is complete (./- is a file of that name)";
     case CLI_FLAG:
     case CLI_TEXT:
     case CLI_FILE:

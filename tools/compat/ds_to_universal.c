@@ -48,8 +48,8 @@ static int uni_split(const char *path, char **folder, char **name, ckpt_err *err
         return fail(err, CKPT_ELIMIT, "out of memory");
     if (strcmp(path, "-") == 0)
         return fail(err, CKPT_EUSAGE,
-                    "--output_folder -: it is a folder, nothing is written to standard output "
-                    "(./- is one of that name)");
+                    "--output_folder -: the output is a folder, not standard output (./- is a "
+                    "folder of that name)");
     if (**name == '\0' || strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0)
         return fail(err, CKPT_EUSAGE, "--output_folder: '%s' does not name a folder to make", path);
     return CKPT_OK;
@@ -63,14 +63,14 @@ static int uni_check(cli_args *a, ckpt_err *err)
                     a->input ? "output_folder" : "input_folder");
     if (uni_length(a->input) == uni_length(a->output) &&
         strncmp(a->input, a->output, uni_length(a->input)) == 0)
-        return fail(err, CKPT_EUSAGE, "--output_folder: it is the input folder");
+        return fail(err, CKPT_EUSAGE, "--output_folder must not be the input folder");
     a->n_extract = a->n_extract ? a->n_extract : UNI_EXTRACT;
     a->n_merge = a->n_merge ? a->n_merge : UNI_MERGE;
     a->target.format = "universal";
     // the script overwrites the output; ckpt does so only when the new one is complete
     a->run.force = true;
     if (a->keep_temp && !a->quiet)
-        say_note("--keep_temp_folder: nothing is kept: no temporary folder exists");
+        say_note("--keep_temp_folder has no effect: no temporary folder exists");
     return CKPT_OK;
 }
 
@@ -95,8 +95,8 @@ static int uni_replaceable(const char *path, ckpt_err *err)
     if (empty || ours)
         return CKPT_OK;
     return fail(err, CKPT_EUSAGE,
-                "%s: holds something else than a universal checkpoint, and would be replaced as a "
-                "whole; choose another output",
+                "%s: has files that do not belong to a universal checkpoint, and would be replaced "
+                "as a whole; choose another output",
                 path);
 }
 

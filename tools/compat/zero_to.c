@@ -135,8 +135,7 @@ static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
     if (older && !a->run.force) {
         bool same = ckpt_open(&there, older, &whole, &local) == CKPT_OK &&
                     (zero_within(there, map) || zero_within(map, there));
-        const char *what =
-            there ? "it holds another model" : "it is not a checkpoint that can be read";
+        const char *what = there ? "it holds another model" : "it is not a readable checkpoint";
         ckpt_map_free(there);
         if (!same)
             return fail(err, CKPT_EUSAGE, "%s: exists already, and %s; use --force to replace it",

@@ -32,8 +32,8 @@ int acts_check(const acts_job *job, ckpt_err *err)
                     "--sequence-parallel has no effect without --tensor-parallel");
     if (job->sequence && c->tokens % c->tensor)
         return fail(err, CKPT_EUSAGE,
-                    "--sequence-parallel: %" PRIu64 " ranks cannot share samples of %" PRIu64
-                    " tokens",
+                    "--sequence-parallel: %" PRIu64 " ranks cannot split samples of %" PRIu64
+                    " tokens evenly",
                     c->tensor, c->tokens);
     if (c->interleave > 1 && c->accumulation % c->pipeline)
         return fail(err, CKPT_EUSAGE,
@@ -72,7 +72,7 @@ int acts_layer(const acts_job *job, acts_mode mode, uint64_t *out, ckpt_err *err
             fits = fits && aw_add(&sum, tokens, rows, job->heads, t);
     }
     *out = (uint64_t)sum;
-    return fits ? CKPT_OK : fail(err, CKPT_ELIMIT, "activations of a layer are beyond 64 bits");
+    return fits ? CKPT_OK : fail(err, CKPT_ELIMIT, "activations of a layer exceed 64 bits");
 }
 
 bool acts_applies(const acts_job *job, acts_schedule schedule)
@@ -123,7 +123,7 @@ int acts_bytes(const acts_job *job, acts_schedule schedule, acts_mode mode, uint
         rc = acts_layer(job, ACTS_WHOLE, &whole, err);
     if (rc == CKPT_OK && (__builtin_mul_overflow(each, acts_under_way(job, schedule), out) ||
                           __builtin_add_overflow(*out, whole, out)))
-        rc = fail(err, CKPT_ELIMIT, "activations are beyond 64 bits");
+        rc = fail(err, CKPT_ELIMIT, "activations exceed 64 bits");
     return rc;
 }
 

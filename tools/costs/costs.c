@@ -78,8 +78,8 @@ static int cw_check_cut(const costs_job *job, ckpt_err *err)
                     job->pipeline, all, job->tensor > 1 ? " (groups of --tensor-parallel)" : "");
     if (!cw_fills(job->tensor, job->gpus))
         return fail(err, CKPT_EUSAGE,
-                    "--tensor-parallel %" PRIu64 ": such groups do not fill nodes of %" PRIu64
-                    " GPUs: a divisor or a multiple of that does",
+                    "--tensor-parallel %" PRIu64 ": these groups do not fill nodes of %" PRIu64
+                    " GPUs: use a divisor or a multiple of that number",
                     job->tensor, job->gpus);
     if (!cw_fills(job->tensor * costs_data_ranks(job), job->gpus))
         return fail(err, CKPT_EUSAGE,
@@ -103,15 +103,15 @@ static int cw_check_links(const costs_job *job, ckpt_err *err)
 
     if (job->link > 0 && !inside)
         return fail(err, CKPT_EUSAGE,
-                    "--link has no effect: a node has one GPU (--gpus), so that nothing goes "
-                    "between GPUs of a node%s",
-                    between ? "; --node-link is the way to the others" : "");
+                    "--link has no effect: a node has one GPU (--gpus), so GPUs of one node "
+                    "exchange nothing%s",
+                    between ? "; use --node-link for traffic between nodes" : "");
     if (job->node_link > 0 && !between)
         return fail(err, CKPT_EUSAGE, "--node-link has no effect: there is one node (--nodes)");
     if (job->link > 0 && between && !(job->node_link > 0))
-        return fail(err, CKPT_EUSAGE, "--link alone gives no time: --node-link is needed, too");
+        return fail(err, CKPT_EUSAGE, "--link needs --node-link, too, to compute times");
     if (job->node_link > 0 && inside && !(job->link > 0))
-        return fail(err, CKPT_EUSAGE, "--node-link alone gives no time: --link is needed, too");
+        return fail(err, CKPT_EUSAGE, "--node-link needs --link, too, to compute times");
     return CKPT_OK;
 }
 
@@ -291,7 +291,7 @@ int costs_flow_of(const costs_job *job, costs_scheme scheme, costs_flow *out, ck
     else
         fits = cw_rings(job, volume, scheme == COSTS_TENSOR ? &tensor : &data, out);
     if (!fits)
-        return fail(err, CKPT_ELIMIT, "%s: what travels is beyond 64 bits", cw_names[scheme]);
+        return fail(err, CKPT_ELIMIT, "%s: the traffic exceeds 64 bits", cw_names[scheme]);
     if (job->gpus * job->nodes > 1)
         out->seconds = cw_seconds(job, out);
     return CKPT_OK;

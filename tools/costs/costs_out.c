@@ -56,7 +56,7 @@ int costs_print(const costs_job *job, ckpt_err *err)
     costs_flow f;
 
     if (job->gpus * job->nodes == 1) {
-        out_printf("\nOne rank: nothing travels.\n");
+        out_printf("\nOne rank sends nothing.\n");
         return CKPT_OK;
     }
     ct_head(job);
@@ -78,7 +78,7 @@ int costs_print(const costs_job *job, ckpt_err *err)
         out_printf("\n");
     }
     if (job->tensor * job->pipeline > 1 && !job->tokens)
-        out_printf("  (--seq-length tells what activations take, and what they send)\n");
+        out_printf("  (use --seq-length to estimate the memory and traffic of activations)\n");
     if (job->pipeline > 1)
         out_printf("  (ZeRO-2 and 3 do not go with pipelines; of %" PRIu64 " stages with %" PRIu64
                    " micro batches each\n  is idle for %.1f %% of a step)\n",

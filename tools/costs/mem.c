@@ -232,17 +232,16 @@ static int mem_check(const cli_args *a, ckpt_err *err)
     bool cut = a->tensor > 1 || a->pipeline > 1;
 
     if (a->n_operands ? a->params || a->largest : !a->params)
-        return fail(err, CKPT_EUSAGE, "name either a model or its --params (and --largest-layer)");
+        return fail(err, CKPT_EUSAGE, "give either a model or --params (and --largest-layer)");
     if (a->stage && a->stage != 2 && a->stage != 3)
-        return fail(err, CKPT_EUSAGE, "--stage %" PRIu64 ": there are estimates for stages 2 and 3",
-                    a->stage);
+        return fail(err, CKPT_EUSAGE,
+                    "--stage %" PRIu64 ": expected 2 or 3, the stages with estimates", a->stage);
     if (a->stage && (a->train_dtype == CKPT_F32 || cut))
         return fail(err, CKPT_EUSAGE, "--stage: DeepSpeed's estimates %s",
-                    cut ? "know neither --tensor-parallel nor --pipeline"
-                        : "are for 16-bit training, not --dtype fp32");
+                    cut ? "do not support --tensor-parallel or --pipeline"
+                        : "support 16-bit training only, not --dtype fp32");
     if (a->stage == 3 && !a->n_operands && !a->largest)
-        return fail(err, CKPT_EUSAGE,
-                    "--stage 3 of a model known by --params needs --largest-layer");
+        return fail(err, CKPT_EUSAGE, "--stage 3 with --params needs --largest-layer");
     if (a->stage == 2 && a->largest)
         say_warning("--largest-layer has no effect with --stage 2: only stage 3 gathers layers");
     if ((a->train_dtype == CKPT_F32 || cut) && a->largest)
@@ -251,9 +250,11 @@ static int mem_check(const cli_args *a, ckpt_err *err)
                     : a->pipeline > 1 ? "pipeline"
                                       : "dtype fp32");
     if (cli_has(&a->line, "gpus") && cli_has(&a->line, "num-gpus"))
-        return fail(err, CKPT_EUSAGE, "--gpus and --num-gpus are one option by two names");
+        return fail(err, CKPT_EUSAGE,
+                    "--gpus and --num-gpus are the same option: give only one of them");
     if (cli_has(&a->line, "nodes") && cli_has(&a->line, "num-nodes"))
-        return fail(err, CKPT_EUSAGE, "--nodes and --num-nodes are one option by two names");
+        return fail(err, CKPT_EUSAGE,
+                    "--nodes and --num-nodes are the same option: give only one of them");
     if (a->gpus > 1 << 24 || a->nodes > 1 << 24 || a->params > UINT64_C(1) << 50)
         return fail(err, CKPT_ELIMIT, "the numbers are too large");
     return CKPT_OK;
@@ -273,12 +274,11 @@ static int mem_alone(const cli_args *a, ckpt_err *err)
     if (a->interleave > 1 && a->pipeline < 2)
         return fail(err, CKPT_EUSAGE, "--interleave has no effect without --pipeline");
     if (a->gpus * a->nodes == 1 && (a->comm_dtype || a->accumulation))
-        return fail(err, CKPT_EUSAGE, "--%s has no effect: one GPU exchanges nothing",
+        return fail(err, CKPT_EUSAGE, "--%s has no effect: one GPU sends nothing",
                     a->comm_dtype ? "comm-dtype" : "accumulation");
     if ((cli_has(&a->line, "link") && !(a->link > 0)) ||
         (cli_has(&a->line, "node-link") && !(a->node_link > 0)))
-        return fail(err, CKPT_EUSAGE,
-                    "--link and --node-link: a speed above 0 is expected, in GB/s");
+        return fail(err, CKPT_EUSAGE, "--link and --node-link: expected a speed above 0, in GB/s");
     return CKPT_OK;
 }
 
@@ -286,7 +286,7 @@ static int mem_alone(const cli_args *a, ckpt_err *err)
 static int mem_width(uint64_t *out, const char *option, ckpt_dtype dtype, ckpt_err *err)
 {
     if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16)
-        return fail(err, CKPT_EUSAGE, "--%s %s: fp32, bf16 or fp16 is expected", option,
+        return fail(err, CKPT_EUSAGE, "--%s %s: expected fp32, bf16 or fp16", option,
                     ckpt_dtype_name(dtype));
     *out = dtype == CKPT_F32 ? 4 : 2;
     return CKPT_OK;
@@ -331,12 +331,12 @@ static int mem_number(uint64_t *out, const char *option, uint64_t given, uint64_
                       ckpt_err *err)
 {
     if (given && found && given != found)
-        return fail(err, CKPT_EMISMATCH, "--%s %" PRIu64 ": the model says %" PRIu64, option, given,
+        return fail(err, CKPT_EMISMATCH, "--%s %" PRIu64 ": the model has %" PRIu64, option, given,
                     found);
     *out = mem_or(given, found);
     if (!*out)
         return fail(err, CKPT_EUSAGE, "--seq-length needs --%s: %s", option,
-                    "the model's number of them is not known");
+                    "the model does not state this number");
     return CKPT_OK;
 }
 

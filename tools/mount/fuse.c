@@ -349,7 +349,7 @@ static int fs_attach(const char *dir, const char *from, bool allow_other, char *
     if (s && fuse_session_mount(s, dir) == 0)
         fd = fcntl(fuse_session_fd(s), F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
-        fs_why(why, room, s ? "fusermount3 has said why" : "libfuse makes no session");
+        fs_why(why, room, s ? "see the message of fusermount3" : "libfuse cannot create a session");
     if (s)
         fuse_session_destroy(s);
     return fd;
@@ -400,7 +400,7 @@ static int fs_serve(int fd, const mount_served *served, void (*ending)(void *ctx
         fuse_remove_signal_handlers(s);
     }
     if (rc != 0)
-        fs_why(why, room, "the device fails");
+        fs_why(why, room, "the FUSE device failed");
     ending(served->ctx);
     atomic_store(&fs_session, NULL);
     if (s)

@@ -73,9 +73,10 @@ static int mtr_empty(const char *dir, ckpt_err *err)
     bool empty = true;
 
     if (!d && errno == ENOTCONN)
-        return fail(err, CKPT_EIO,
-                    "%s: is the mount of a process that is gone: fusermount3 -u '%s' clears it",
-                    dir, dir);
+        return fail(
+            err, CKPT_EIO,
+            "%s: is the mount of a process that has ended: unmount it with fusermount3 -u '%s'",
+            dir, dir);
     if (!d)
         return fail(err, errno == ENOTDIR ? CKPT_EUSAGE : CKPT_EIO, "%s: %s", dir,
                     errno == ENOTDIR ? "is not a folder" : strerror(errno));
@@ -83,7 +84,7 @@ static int mtr_empty(const char *dir, ckpt_err *err)
         empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
     (void)closedir(d);
     return empty ? CKPT_OK
-                 : fail(err, CKPT_EUSAGE, "%s: is not empty: what is in it would be hidden", dir);
+                 : fail(err, CKPT_EUSAGE, "%s: is not empty: the mount would hide its files", dir);
 }
 
 static int mtr_send(const mtr_state *s, const ckpt_err *answer, int fd)
@@ -164,7 +165,7 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
     s->mounted = fd >= 0 && mtr_device(s);
     if (s->mounted || fd < 0)
         return fd;
-    (void)fail(err, CKPT_EIO, "%s: is gone as soon as it is mounted", o->dir);
+    (void)fail(err, CKPT_EIO, "%s: the mount disappeared immediately", o->dir);
     (void)close(fd);
     return -1;
 }
@@ -367,7 +368,7 @@ static int mtr_parent(const char *dir, ckpt_err *err)
 static int mtr_check(const char *dir, ckpt_err *err)
 {
     if (!*dir || strncmp(dir, "/dev/fd/", 8) == 0 || ckpt_path_is_remote(dir))
-        return fail(err, CKPT_EUSAGE, "'%s': files are shown in a folder", dir);
+        return fail(err, CKPT_EUSAGE, "'%s': expected a local folder to mount on", dir);
     return access(dir, F_OK) == 0 || errno != ENOENT ? mtr_empty(dir, err) : mtr_parent(dir, err);
 }
 
@@ -376,8 +377,8 @@ static int mtr_fuse(ckpt_err *err)
     return access("/dev/fuse", R_OK | W_OK) == 0
                ? CKPT_OK
                : fail(err, CKPT_EIO,
-                      "/dev/fuse: %s: nothing can be mounted here (a container needs that device, "
-                      "and the right to mount)",
+                      "/dev/fuse: %s: ckpt cannot mount here (a container needs this device, and "
+                      "permission to mount)",
                       strerror(errno));
 }
 
@@ -392,9 +393,9 @@ static int mtr_load(mounter *m, ckpt_err *err)
     const mount_plugin *p = NULL;
 
     if (!lib)
-        return fail(err, CKPT_EUNSUPPORTED, "nothing can be mounted: %s", why);
+        return fail(err, CKPT_EUNSUPPORTED, "ckpt cannot mount: %s", why);
     if (!ckpt_plugin_find(lib, MOUNT_TABLE, &p) || p->version != MOUNT_VERSION)
-        return fail(err, CKPT_EUNSUPPORTED, "%s is of another version than this program",
+        return fail(err, CKPT_EUNSUPPORTED, "%s does not have the version of this program",
                     MOUNT_PLUGIN);
     m->plugin = p;
     return CKPT_OK;
@@ -589,10 +590,11 @@ int mounter_attach(const mounter *m, int *fd, ckpt_err *err)
     ckpt_err answer;
 
     if (!mtr_ask(m, MTR_ATTACH) || !mtr_receive(m, &answer, fd))
-        return fail(err, CKPT_EIO, "%s: the process that mounts is gone", m->opts.dir);
+        return fail(err, CKPT_EIO, "%s: the mounting process has ended", m->opts.dir);
     if (answer.code != CKPT_OK)
         return fail(err, answer.code, "%s", answer.text);
-    return *fd >= 0 ? CKPT_OK : fail(err, CKPT_EIO, "%s: no device came", m->opts.dir);
+    return *fd >= 0 ? CKPT_OK
+                    : fail(err, CKPT_EIO, "%s: the mounting process sent no device", m->opts.dir);
 }
 
 int mounter_serving(const mounter *m, ckpt_err *err)
@@ -606,7 +608,7 @@ int mounter_serving(const mounter *m, ckpt_err *err)
     }
     return mtr_ask(m, MTR_SERVING)
                ? CKPT_OK
-               : fail(err, CKPT_EIO, "%s: the process that unmounts is gone", m->opts.dir);
+               : fail(err, CKPT_EIO, "%s: the unmounting process has ended", m->opts.dir);
 }
 
 int mounter_unmount(const mounter *m, ckpt_err *err)
@@ -616,8 +618,8 @@ int mounter_unmount(const mounter *m, ckpt_err *err)
 
     if (!mtr_ask(m, MTR_UNMOUNT) || !mtr_receive(m, &answer, &none))
         return fail(err, CKPT_EIO,
-                    "%s: the process that unmounts is gone: where it is still mounted, fusermount3 "
-                    "-u '%s' unmounts it",
+                    "%s: the unmounting process has ended: if the folder is still mounted, unmount "
+                    "it with fusermount3 -u '%s'",
                     m->opts.dir, m->opts.dir);
     return answer.code == CKPT_OK ? CKPT_OK : fail(err, answer.code, "%s", answer.text);
 }

@@ -168,7 +168,7 @@ static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
     int sys;
 
     if (!tbl_leads(path, device)) {
-        (void)snprintf(why, room, "%s: cannot be unmounted: something else hides it", path);
+        (void)snprintf(why, room, "%s: cannot be unmounted: another mount hides it", path);
         return false;
     }
     if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
@@ -195,8 +195,8 @@ static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_
     for (size_t i = 0; i < p->n; i++) {
         if (p->at[i].covered)
             (void)snprintf(why, room,
-                           "%s: something else is mounted over it: unmount that, then this "
-                           "(fusermount3 -u)",
+                           "%s: another file system is mounted over it: unmount that one first, "
+                           "then this one (fusermount3 -u)",
                            p->at[i].path);
     }
     return false;
@@ -213,7 +213,8 @@ int mount_table_clear(dev_t device, char *why, size_t room)
         ok = tbl_next(&p, device, &next, why, room);
         left = p.n;
         if (ok && left >= before) {
-            (void)snprintf(why, room, "%s: is mounted again and again", p.at[next].path);
+            (void)snprintf(why, room, "%s: another process mounts it again after each unmount",
+                           p.at[next].path);
             ok = false;
         }
         if (ok && left > 0)

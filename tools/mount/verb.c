@@ -47,12 +47,12 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
     const ckpt_format_info *f;
 
     if (!a->target.format)
-        return fail(err, CKPT_EUSAGE, "say --to FORMAT: what the files are to be");
+        return fail(err, CKPT_EUSAGE, "the format of the files is missing: use --to FORMAT");
     f = ckpt_format_named(a->target.format);
     a->target.path = a->operand[1];
     if (!f || args_into_folder(&a->target))
         return a->name ? fail(err, CKPT_EUSAGE,
-                              "--name is for one file: format %s is a folder of several",
+                              "--name is only for formats of one file, but format %s is a folder",
                               a->target.format)
                        : CKPT_OK;
     if (a->name &&
@@ -138,7 +138,8 @@ static int mnt_tree(mount_job *m, ckpt_err *err)
 
     if (rc == 0)
         return CKPT_OK;
-    return fail(err, rc == ENOMEM ? CKPT_ELIMIT : CKPT_EUNSUPPORTED, "%s: no file of that name: %s",
+    return fail(err, rc == ENOMEM ? CKPT_ELIMIT : CKPT_EUNSUPPORTED,
+                "%s: cannot be shown under this name: %s",
                 n > bad ? ckpt_view_path(m->view, bad) : "", strerror(rc));
 }
 
@@ -190,7 +191,8 @@ static void mnt_say(const mount_job *m, const cli_args *a)
 
     say_note("%s: %s, %s, as %s; %s", m->dir, count_text(files, m->tree.n_files, "file"),
              human_bytes(bytes, m->tree.n_bytes), a->target.format,
-             a->daemon ? "fusermount3 -u ends it" : "Ctrl-C or fusermount3 -u ends it");
+             a->daemon ? "unmount it with fusermount3 -u"
+                       : "unmount it with Ctrl-C or fusermount3 -u");
 }
 
 static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
@@ -230,13 +232,13 @@ static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
     job_take_counts(&m->convert, &n);
     job_warn_values(&m->convert);
     if (m->n_failed > 0)
-        return fail(err, m->first.code, "%s: %s failed; the first: %s", m->dir,
+        return fail(err, m->first.code, "%s: %s failed; the first error: %s", m->dir,
                     count_text(reads, m->n_failed, "read"), m->first.text);
     if (!a->quiet && n.n_held + n.n_partly > 0)
-        say_note("%s: ended; CRC-32 of %" PRIu64 " records held; %" PRIu64
-                 " were read in part, and not compared%s",
+        say_note("%s: unmounted; CRC-32 of %" PRIu64 " records held; %" PRIu64
+                 " records were read in part, so their CRC-32 was not checked%s",
                  m->dir, n.n_held, n.n_partly,
-                 n.n_partly > 0 ? " (--verify reads them whole)" : "");
+                 n.n_partly > 0 ? " (use --verify to read them whole)" : "");
     return CKPT_OK;
 }
 

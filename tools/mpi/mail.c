@@ -115,12 +115,12 @@ int ckpt_mpi_open(ckpt_mail *out, char *why, size_t room)
     char host[MPI_MAX_PROCESSOR_NAME + 1] = "";
 
     m->said = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-    (void)snprintf(why, room, "MPI cannot be started");
+    (void)snprintf(why, room, "MPI_Init_thread failed");
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return -1;
     (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_SERIALIZED) {
-        (void)snprintf(why, room, "this MPI does not let a thread other than the first call it");
+        (void)snprintf(why, room, "this MPI does not support MPI_THREAD_SERIALIZED");
         return -1;
     }
     if (!mail_ok(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->comm), "MPI_Comm_dup") ||

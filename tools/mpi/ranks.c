@@ -178,7 +178,8 @@ static int ranks_limit(unsigned *limit, ckpt_err *err)
         return CKPT_OK;
     if (*end || n < 1 || n > 1000000)
         return fail(err, CKPT_EUSAGE,
-                    "CKPT_MPI_LIMIT is '%.40s': not a number of seconds from 1 to 1000000", said);
+                    "CKPT_MPI_LIMIT is '%.40s': expected a number of seconds from 1 to 1000000",
+                    said);
     *limit = (unsigned)n;
     return CKPT_OK;
 }
@@ -203,7 +204,7 @@ static int ranks_alike(int argc, char **argv, ckpt_err *err)
         n += strlen(argv[i]) + 1;
     text = malloc(n + strlen(out_program()));
     if (!text)
-        return fail(err, CKPT_ELIMIT, "not enough memory for the words of the command");
+        return fail(err, CKPT_ELIMIT, "out of memory for the arguments of the command");
     end = ranks_word(text, "", out_program());
     for (int i = 1; i < argc; i++)
         end = ranks_word(end, " ", argv[i]);
@@ -235,7 +236,7 @@ static int ranks_plugin(int (**start)(ckpt_mail *, char *, size_t), ckpt_err *er
                     why);
     if (!ckpt_plugin_find(plugin, MAIL_OPEN, start) ||
         !ckpt_plugin_find(plugin, MAIL_CLOSE, &ranks_it.close))
-        return fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of this program", MAIL_PLUGIN);
+        return fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of ckpt", MAIL_PLUGIN);
     return CKPT_OK;
 }
 
@@ -268,8 +269,8 @@ static int ranks_start(long n, int argc, char **argv, ckpt_err *err)
         rc = ranks_mail(&mail, err);
     if (rc == CKPT_OK && mail.n_ranks < 2)
         return fail(err, CKPT_EUSAGE,
-                    "the launcher has started %ld processes, of which MPI sees one: each would do "
-                    "the whole work; use the launcher of the MPI that ckpt was built with (srun "
+                    "the launcher started %ld processes, but MPI sees only one, so each would do "
+                    "the whole work: use the launcher of the MPI that ckpt was built with (srun "
                     "--mpi=pmix), or CKPT_MPI=no",
                     n);
     if (rc == CKPT_OK)
@@ -302,11 +303,10 @@ void ranks_tell(void)
         most = m.n_sent > most ? m.n_sent : most;
     }
     if (n_letters > 0)
-        say_note(
-            "%u processes sent %s in %llu letters, at most %s each; %s of what was read lay on "
-            "other machines",
-            n, human_bytes(a, n_sent), (unsigned long long)n_letters, human_bytes(b, most),
-            human_bytes(c, n_far));
+        say_note("%u processes sent %s in %llu messages, at most %s each; %s of the input came "
+                 "from other machines",
+                 n, human_bytes(a, n_sent), (unsigned long long)n_letters, human_bytes(b, most),
+                 human_bytes(c, n_far));
 }
 
 int ranks_leave(int rc, ckpt_err *err)

@@ -194,8 +194,8 @@ int curves_read(curves *out, const char *path, ckpt_err *err)
         if (rc != CKPT_OK || s.is == SCAN_END)
             break;
         if (s.is != SCAN_OBJECT)
-            rc = fail(err, CKPT_EFORMAT, "%s: line %zu: %s, where an object is expected", path,
-                      s.line, scan_name(s.is));
+            rc = fail(err, CKPT_EFORMAT, "%s: line %zu: expected an object, found %s", path, s.line,
+                      scan_name(s.is));
         else
             rc = curves_object(out, &s, true, err);
     }

@@ -39,9 +39,9 @@ static int scan_bad(const scan *s, int c, const char *wanted, ckpt_err *err)
     if (c == EOF && ferror(s->file))
         return fail(err, CKPT_EIO, "%s: cannot be read", s->path);
     if (c == EOF)
-        return fail(err, CKPT_EFORMAT, "%s: line %zu: ends where %s is expected", s->path, s->line,
+        return fail(err, CKPT_EFORMAT, "%s: line %zu: the file ends, expected %s", s->path, s->line,
                     wanted);
-    return fail(err, CKPT_EFORMAT, "%s: line %zu: not JSON: byte 0x%02x, where %s is expected",
+    return fail(err, CKPT_EFORMAT, "%s: line %zu: not JSON: found byte 0x%02x, expected %s",
                 s->path, s->line, (unsigned)c, wanted);
 }
 
@@ -144,8 +144,9 @@ static int scan_value(scan *s, int c, ckpt_err *err)
     if (c != '{' && c != '[')
         return scan_word(s, c, err);
     if (s->depth == SCAN_DEPTH)
-        return fail(err, CKPT_ELIMIT, "%s: line %zu: more than %d objects and lists in each other",
-                    s->path, s->line, SCAN_DEPTH);
+        return fail(err, CKPT_ELIMIT,
+                    "%s: line %zu: more than %d levels of nested objects and lists", s->path,
+                    s->line, SCAN_DEPTH);
     s->open[s->depth++] = (char)c;
     s->member = false;
     s->is = c == '{' ? SCAN_OBJECT : SCAN_LIST;

@@ -76,9 +76,9 @@ static int verb_check(const cli_args *a, ckpt_err *err)
 
     if (!a->output)
         return fail(err, CKPT_EUSAGE,
-                    "--output is missing: the file to write, such as report.html");
+                    "--output is missing: give the file to write, such as report.html");
     if (a->picture && !verb_is_picture(a->picture))
-        return fail(err, CKPT_EUSAGE, "--svg: '%s' is none of %s", a->picture, PICTURES);
+        return fail(err, CKPT_EUSAGE, "--svg: '%s' is not one of %s", a->picture, PICTURES);
     const unsigned shows = verb_shows(a->picture);
     for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
         if (!(shows & needs[k].of) && cli_has(&a->line, needs[k].option))
@@ -150,7 +150,7 @@ static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
         first = r->again;
     }
     if (rc == CKPT_OK && qa != qb && !a->quiet)
-        say_note("%s: quantized, and compared as the floats that it means",
+        say_note("%s: is quantized, and was dequantized for this comparison",
                  ckpt_map_path(qa ? r->map : r->other));
     return rc == CKPT_OK ? differ_make(&r->differ, first, r->other, &a->run, err) : rc;
 }
@@ -165,10 +165,10 @@ static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
         rc = curves_read(&r->curves, a->metrics ? a->metrics : found, err);
     free(found);
     if (a->picture && !r->curves.path)
-        return fail(err, CKPT_EMISSING,
-                    "%s: neither trainer_state.json nor metrics.jsonl is here: name one with "
-                    "--metrics",
-                    a->operand[0]);
+        return fail(
+            err, CKPT_EMISSING,
+            "%s: has neither trainer_state.json nor metrics.jsonl: name a file with --metrics",
+            a->operand[0]);
     // the user did not name the file, so a failure is only a warning
     if (rc != CKPT_OK && !a->metrics && !a->picture && rc != CKPT_ELIMIT) {
         say_warning("%s; no curves are shown", err->text);

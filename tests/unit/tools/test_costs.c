@@ -234,10 +234,10 @@ static void test_refusals(void **state)
     j.node_link = 10;
     refused(&j, CKPT_EUSAGE, "one node");
     j.nodes = 2;
-    refused(&j, CKPT_EUSAGE, "--link is needed");
+    refused(&j, CKPT_EUSAGE, "--node-link needs --link");
     j.link = 10;
     j.node_link = 0;
-    refused(&j, CKPT_EUSAGE, "--node-link is needed");
+    refused(&j, CKPT_EUSAGE, "--link needs --node-link");
     j.gpus = 1;
     refused(&j, CKPT_EUSAGE, "--link has no effect");
     j = plain();

@@ -90,9 +90,9 @@ static void test_refused(void **state)
     refused("--max-steps 1e3", "whole number");
     refused("--max-steps 99999999999999999999", "whole number");
     refused("--max-steps -2", "not a number of updates");
-    refused("--save-every -1", "from 0 on");
+    refused("--save-every -1", "of at least 0");
     refused("--epochs 1 --num_train_epochs 2", "one setting");
-    refused("--keep=-2 --save d", "from 0 on");
+    refused("--keep=-2 --save d", "of at least 0");
     refused("--lora-alpha x", "is not a number");
     refused("--lora-alpha inf", "is not a number");
     refused("--profile=1", "takes no value");
