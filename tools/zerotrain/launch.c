@@ -156,7 +156,7 @@ int launch(const told *t, int argc, char **argv, ckpt_err *err)
         ln_environment();
         execvp("mpirun", cmd);
         rc = ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
-                           "mpirun cannot be started (Debian: openmpi-bin)");
+                           "cannot start mpirun (Debian: openmpi-bin)");
     }
     ckpt_arena_free(arena);
     return rc;

@@ -20,8 +20,7 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
     else if (asked->completion)
         *rc = cli_complete(asked->completion, NULL, programs, err);
     else if (argc == 1)
-        *rc = ckpt_fail(err, CKPT_EUSAGE,
-                        "nothing was asked for: zerotrain --help shows the options");
+        *rc = ckpt_fail(err, CKPT_EUSAGE, "options are missing: zerotrain --help shows them");
     else
         return false;
     closed = out_close(*rc == CKPT_OK ? err : NULL);

@@ -176,12 +176,12 @@ static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair,
     if (v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && !v->as.i && flag))
         return CKPT_OK;
     if (flag ? v->kind != CKPT_V_BOOL : v->kind == CKPT_V_BOOL)
-        return ckpt_fail(err, CKPT_EUSAGE, "option '%s' wants %s", o->name,
+        return ckpt_fail(err, CKPT_EUSAGE, "option '%s' needs %s", o->name,
                          flag ? "true or false" : "a value, not true or false");
     if (v->kind != CKPT_V_BOOL)
         text = told_text(arena, v);
     if (!text && !flag)
-        return ckpt_fail(err, CKPT_EUSAGE, "option '%s' wants a plain value", o->name);
+        return ckpt_fail(err, CKPT_EUSAGE, "option '%s' needs a string or a number", o->name);
     return text || flag ? cli_take(line, o, text, err) : ckpt_fail_memory(err);
 }
 
@@ -263,9 +263,9 @@ static int told_needs(const told *t, ckpt_err *err)
         {o->eval_every > 0, o->eval_data, "eval-every", "--eval-data"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
         {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
-        {o->predictions, !o->evaluate, "predict", "to be given without --evaluate"},
+        {o->predictions, !o->evaluate, "predict", "a run without --evaluate"},
         {t->plot, trains, "plot", "a run that trains"},
-        {t->tensorboard, !o->predictions, "tensorboard", "to be given without --predict"},
+        {t->tensorboard, !o->predictions, "tensorboard", "a run without --predict"},
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
          "a run that trains and is not --quiet"},
         {o->max_samples > 0, trains, "max_train_samples", "a run that trains"},
@@ -386,10 +386,10 @@ static int told_apart(const told *t, ckpt_err *err)
             continue;
         for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
             if (from[k] && stat(from[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-                return ckpt_fail(err, CKPT_EUSAGE,
-                                 "%s: the run reads this file, and would write to it: give the "
-                                 "output another name",
-                                 to[i]);
+                return ckpt_fail(
+                    err, CKPT_EUSAGE,
+                    "%s: the run reads this file and would overwrite it: choose another output",
+                    to[i]);
         }
     }
     return CKPT_OK;

@@ -28,14 +28,16 @@ typedef struct ow_name {
     const char *text;    /* reason; for refusals also the alternative; NULL: no note */
 } ow_name;
 
-#define OW_EVAL "--eval_steps N says after how many updates; at the end it is evaluated in any case"
-#define OW_SAVE "--save_steps N says after how many updates; the end is saved in any case"
+#define OW_EVAL                                                                                    \
+    "use --eval_steps N to evaluate after every N updates; a run always evaluates at its end"
+#define OW_SAVE "use --save_steps N to save after every N updates; a run always saves at its end"
 #define OW_BEST                                                                                    \
-    "no best one is kept: --save_steps and --eval_steps of one number, and --metrics, tell which"
+    "zerotrain does not track the best checkpoint: set --save_steps and --eval_steps to one "      \
+    "number, and read --metrics"
 #define OW_SCHEDULE                                                                                \
-    "the scheduler block of the configuration says it: WarmupDecayLR decays linearly, "            \
-    "WarmupCosineLR by cosine, without a block the rate stays"
-#define OW_RANKS "ranks are started by mpirun -n N, or --num_gpus, --num_nodes, --hostfile"
+    "set it in the scheduler block of the configuration: WarmupDecayLR decays linearly, "          \
+    "WarmupCosineLR by cosine, and without a block the rate is constant"
+#define OW_RANKS "start ranks with mpirun -n N, or with --num_gpus, --num_nodes, --hostfile"
 #define OW_FOUND "ranks find each other by MPI"
 
 static const ow_name ow_names[] = {
@@ -47,38 +49,40 @@ static const ow_name ow_names[] = {
     {"bf16", OW_FLAG, NULL, NULL},
     {"gradient_checkpointing", OW_FLAG, NULL, NULL},
     {"overwrite_output_dir", OW_TRUE, NULL,
-     "checkpoints of another run in --output_dir are refused as ever; --force replaces them"},
+     "checkpoints of another run in --output_dir are still refused; use --force to replace them"},
     {"per_device_eval_batch_size", OW_VALUE, NULL,
-     "evaluation has the micro batches of training, and the same result"},
-    {"eval_accumulation_steps", OW_VALUE, NULL, "nothing is accumulated in an evaluation"},
+     "evaluation uses the micro batches of training, with the same result"},
+    {"eval_accumulation_steps", OW_VALUE, NULL, "evaluation accumulates nothing"},
     {"save_strategy", OW_SOME, "|no|steps|", OW_SAVE},
     {"eval_strategy", OW_SOME, "|no|steps|", OW_EVAL},
     {"evaluation_strategy", OW_SOME, "|no|steps|", OW_EVAL},
     {"logging_strategy", OW_SOME, "|steps|",
-     "--logging_steps N says after how many updates, --quiet that there are none"},
+     "use --logging_steps N to log after every N updates, or --quiet to log nothing"},
     {"load_best_model_at_end", OW_NO_TRUE, NULL, OW_BEST},
     {"metric_for_best_model", OW_NO, NULL, OW_BEST},
     {"predict_with_generate", OW_NO_TRUE, NULL,
-     "no text is generated: transformers does, from the folder of --save-model"},
+     "zerotrain generates no text: use transformers with the folder of --save-model"},
     {"lr_scheduler_type", OW_NO, NULL, OW_SCHEDULE},
-    {"label_smoothing_factor", OW_SOME, "|0|0.0|", "losses are not smoothed"},
-    {"group_by_length", OW_NO_TRUE, NULL, "samples come in the order of --seed, or of the file"},
-    {"optim", OW_NO, NULL, "the optimizer block of the configuration says it"},
-    {"push_to_hub", OW_NO_TRUE, NULL, "the folder of --save-model is what `hf upload` takes"},
+    {"label_smoothing_factor", OW_SOME, "|0|0.0|", "label smoothing is not supported"},
+    {"group_by_length", OW_NO_TRUE, NULL,
+     "the order of samples depends on --seed, or is that of the file"},
+    {"optim", OW_NO, NULL, "set it in the optimizer block of the configuration"},
+    {"push_to_hub", OW_NO_TRUE, NULL, "upload the folder of --save-model with `hf upload`"},
     {"report_to", OW_SOME, "|none|",
-     "--tensorboard DIR writes event files, --metrics FILE JSON lines"},
-    {"logging_dir", OW_VALUE, NULL, "--tensorboard DIR writes event files"},
+     "use --tensorboard DIR to write event files, --metrics FILE to write JSON lines"},
+    {"logging_dir", OW_VALUE, NULL, "use --tensorboard DIR to write event files"},
     // transformers: number formats and devices
-    {"tf32", OW_TRUE, NULL, "products of fp32 are computed in fp32, on GPUs too"},
+    {"tf32", OW_TRUE, NULL, "fp32 products are computed in fp32, on GPUs too"},
     {"bf16_full_eval", OW_TRUE, NULL, "evaluation computes in the dtype of the run"},
     {"fp16_full_eval", OW_TRUE, NULL, "evaluation computes in the dtype of the run"},
-    {"fp16_backend", OW_SOME, "|auto|", "the fp16 block of the configuration says it; no Apex"},
+    {"fp16_backend", OW_SOME, "|auto|",
+     "Apex is not used; set it in the fp16 block of the configuration"},
     {"half_precision_backend", OW_SOME, "|auto|",
-     "the fp16 block of the configuration says it; no Apex"},
+     "Apex is not used; set it in the fp16 block of the configuration"},
     {"fp16_opt_level", OW_VALUE, NULL,
-     "it is Apex's, which is not used; the fp16 block of the configuration says how"},
+     "Apex is not used; set it in the fp16 block of the configuration"},
     {"save_on_each_node", OW_NO_TRUE, NULL,
-     "checkpoint.use_node_local_storage of the configuration says it"},
+     "set checkpoint.use_node_local_storage in the configuration"},
     {"use_cpu", OW_TRUE, NULL, NULL},
     {"no_cuda", OW_TRUE, NULL, NULL},
     {"torch_compile", OW_TRUE, NULL, "zerotrain does not use torch"},
@@ -88,8 +92,8 @@ static const ow_name ow_names[] = {
     {"overwrite_cache", OW_TRUE, NULL, NULL},
     {"remove_unused_columns", OW_TRUE, NULL, NULL},
     {"ddp_find_unused_parameters", OW_TRUE, NULL, NULL},
-    {"ddp_timeout", OW_VALUE, NULL, "--wait-limit N ends a wait"},
-    {"disable_tqdm", OW_TRUE, NULL, "--quiet says nothing of progress"},
+    {"ddp_timeout", OW_VALUE, NULL, "use --wait-limit N to limit the wait for other ranks"},
+    {"disable_tqdm", OW_TRUE, NULL, "use --quiet to hide the progress"},
     {"logging_first_step", OW_TRUE, NULL, NULL},
     {"run_name", OW_VALUE, NULL, NULL},
     // launchers
@@ -99,7 +103,7 @@ static const ow_name ow_names[] = {
     {"nproc_per_node", OW_NO, NULL, OW_RANKS},
     {"nnodes", OW_NO, NULL, OW_RANKS},
     {"node_rank", OW_NO, NULL, OW_RANKS},
-    {"autotuning", OW_NO, NULL, "`ckpt mem` tells beforehand what fits"},
+    {"autotuning", OW_NO, NULL, "use `ckpt mem` to estimate in advance what fits in memory"},
 };
 
 static char ow_plain(char c)
@@ -174,7 +178,7 @@ static int ow_meet(told *t, const ow_name *o, const char *value, ckpt_err *err)
         break;
     case OW_TRUE:
         if (truth < 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s %.60s: true or false is expected", o->name,
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s %.60s: expected true or false", o->name,
                              value);
         return truth ? ow_note(t, o, err) : CKPT_OK;
     case OW_VALUE:
@@ -224,8 +228,7 @@ int others_words(told *t, int *argc, char ***argv, ckpt_err *err)
         if (!o || (o->kind == OW_FLAG && !value))
             out[n++] = word;
         else if (o->kind == OW_FLAG && ow_truth(value) < 0)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "--%s %.60s: true or false is expected", o->name,
-                           value);
+            rc = ckpt_fail(err, CKPT_EUSAGE, "--%s %.60s: expected true or false", o->name, value);
         else if (o->kind == OW_FLAG && ow_truth(value) > 0)
             out[n++] = ckpt_arena_printf(t->arena, "--%s", o->name);
         else

@@ -36,9 +36,10 @@ static int rp_spare(const report *r, const char *path, const char *what, ckpt_er
     if (r->told->run.force || rp_resumes(r) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
         st.st_size == 0)
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: holds %s of another run; another name keeps them, --force replaces them",
-                     path, what);
+    return ckpt_fail(
+        err, CKPT_EUSAGE,
+        "%s: holds %s of another run; choose another name, or use --force to replace them", path,
+        what);
 }
 
 /* Open the outputs beside --metrics. */
@@ -263,7 +264,8 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
             fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
         fprintf(out, ", %" PRIu64 " samples\n", s->samples);
         if (o->evaluate && fflush(out) != 0)
-            return ckpt_fail_sys(err, CKPT_EIO, errno, "the score cannot be written");
+            return ckpt_fail_sys(err, CKPT_EIO, errno,
+                                 "the result of the evaluation cannot be written");
     }
     rc = rp_monitor_score(r, &now, s, err);
     if (rc != CKPT_OK || !r->metrics)
@@ -296,11 +298,11 @@ static void rp_lacking(const report *r, size_t n, const char *init)
 {
     if (n == 0)
         return;
-    fprintf(stderr, ", but for %zu parameters that it lacks: ", n);
+    fprintf(stderr, ", except %zu parameters that it does not have: ", n);
     if (init)
         fprintf(stderr, "from %s", init);
     else
-        fprintf(stderr, "drawn by --seed %" PRId64, r->told->run.seed);
+        fprintf(stderr, "random, from --seed %" PRId64, r->told->run.seed);
 }
 
 /* Print the source of the weights; with --quiet too, if the user may have meant others. */
@@ -326,7 +328,7 @@ static void rp_weights(const report *r)
         fprintf(stderr, "weights: from %s", a->init);
         rp_lacking(r, a->n_drawn, NULL);
     } else {
-        fprintf(stderr, "weights: drawn by --seed %" PRId64 " (%s)", o->seed, a->drawn);
+        fprintf(stderr, "weights: random, from --seed %" PRId64 " (%s)", o->seed, a->drawn);
     }
     fputc('\n', stderr);
 }
@@ -365,12 +367,12 @@ void report_start(const report *r)
             a->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
             a->world);
     if (a->device)
-        fprintf(stderr, "note: on %s%s%s\n", a->device, a->wire ? ", exchanging by " : "",
+        fprintf(stderr, "note: on %s%s%s\n", a->device, a->wire ? ", communicating by " : "",
                 a->wire ? a->wire : "");
     rp_weights(r);
     zt_engine_standing(r->engine, &now);
     if (now.steps >= a->total_steps)
-        fprintf(stderr, "note: all %" PRId64 " updates are made already\n", a->total_steps);
+        fprintf(stderr, "note: all %" PRId64 " updates are already done\n", a->total_steps);
 }
 
 void report_profile(const report *r)
@@ -410,7 +412,7 @@ static void rp_traffic(const zt_traffic *t, uint64_t world, int64_t steps)
             fprintf(stderr,
                     "profile: rank %" PRIu64 " in %" PRId64 " updates: sent %" PRIu64
                     ", received %" PRIu64 " bytes of tensors; %" PRIu64 ", %" PRIu64
-                    " bytes of words\n",
+                    " bytes of control messages\n",
                     i, steps, t[i].sent, t[i].received, t[i].words_sent, t[i].words_received);
     }
 }

@@ -20,8 +20,7 @@ typedef struct nt_line {
 static int nt_clash(const nt_line *l, const char *ours, const char *theirs)
 {
     return ckpt_fail(l->err, CKPT_EUSAGE,
-                     "--%s and --%s are one setting, and were given different values", ours,
-                     theirs);
+                     "--%s and --%s are the same setting, but have different values", ours, theirs);
 }
 
 static int nt_text(const nt_line *l, const char *ours, const char **to, const char *theirs,
@@ -55,8 +54,8 @@ static int nt_epochs(const nt_line *l)
         return CKPT_OK;
     if (!(n >= 1 && n < 1e15) || n != floor(n))
         return ckpt_fail(l->err, CKPT_EUSAGE,
-                         "--num_train_epochs %g: only whole epochs are made; --max_steps says how "
-                         "many updates",
+                         "--num_train_epochs %g: expected a whole number of epochs; use "
+                         "--max_steps for a number of updates",
                          n);
     return nt_whole(l, "epochs", &l->t->run.epochs, "num_train_epochs", (int64_t)n);
 }
@@ -67,9 +66,10 @@ static int nt_steps(const nt_line *l)
     int64_t *n = &l->t->run.max_steps;
 
     if (*n < -1)
-        return ckpt_fail(l->err, CKPT_EUSAGE,
-                         "--max-steps: %lld is not a number of updates, or -1 (as the epochs say)",
-                         (long long)*n);
+        return ckpt_fail(
+            l->err, CKPT_EUSAGE,
+            "--max-steps: expected a number of updates, or -1 (then the epochs decide), found %lld",
+            (long long)*n);
     *n = *n == -1 ? 0 : *n;
     return CKPT_OK;
 }
@@ -88,8 +88,8 @@ static int nt_resume(const nt_line *l)
         from = l->t->run.save;
         if (!from)
             return ckpt_fail(l->err, CKPT_EUSAGE,
-                             "--resume_from_checkpoint true needs --output_dir (--save): the run "
-                             "folder to go on from");
+                             "--resume_from_checkpoint true needs --output_dir (--save), the "
+                             "folder of the run to resume");
     }
     return nt_text(l, "load", &l->t->run.load, "resume_from_checkpoint", from);
 }
@@ -103,14 +103,14 @@ static int nt_what(const nt_line *l)
     if (n->do_predict && (!o->predictions || n->do_train || n->do_eval))
         return ckpt_fail(
             l->err, CKPT_EUSAGE,
-            "--do_predict: --predict FILE says where to, in a run of its own after the "
-            "one that trains");
+            "--do_predict needs --predict FILE for its output, and a separate run after training");
     if (n->do_train && (o->evaluate || o->predictions))
-        return ckpt_fail(l->err, CKPT_EUSAGE, "--do_train and --%s: a run does one of them",
+        return ckpt_fail(l->err, CKPT_EUSAGE, "--do_train and --%s exclude each other",
                          o->evaluate ? "evaluate" : "predict");
     if (n->do_train && n->do_eval && !o->eval_data)
-        return ckpt_fail(l->err, CKPT_EUSAGE,
-                         "--do_eval beside --do_train needs --eval-data (--validation_file)");
+        return ckpt_fail(
+            l->err, CKPT_EUSAGE,
+            "--do_eval together with --do_train needs --eval-data (--validation_file)");
     o->evaluate = o->evaluate || (n->do_eval && !n->do_train);
     return CKPT_OK;
 }
@@ -124,7 +124,7 @@ static int nt_warmup(const nt_line *l)
     if (!cli_has(l->line, "warmup_ratio"))
         return CKPT_OK;
     if (!(share >= 0 && share < 1))
-        return ckpt_fail(l->err, CKPT_EUSAGE, "--warmup_ratio %g is not in 0 to 1", share);
+        return ckpt_fail(l->err, CKPT_EUSAGE, "--warmup_ratio is %g; expected 0 to below 1", share);
     if (cli_has(l->line, "warmup_steps") && a->warmup_steps != share)
         return nt_clash(l, "warmup_steps", "warmup_ratio");
     a->warmup_steps = share;

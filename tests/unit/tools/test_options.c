@@ -89,9 +89,9 @@ static void test_refused(void **state)
     refused("--max-steps", "needs a value");
     refused("--max-steps 1e3", "whole number");
     refused("--max-steps 99999999999999999999", "whole number");
-    refused("--max-steps -2", "not a number of updates");
+    refused("--max-steps -2", "a number of updates, or -1");
     refused("--save-every -1", "of at least 0");
-    refused("--epochs 1 --num_train_epochs 2", "one setting");
+    refused("--epochs 1 --num_train_epochs 2", "the same setting");
     refused("--keep=-2 --save d", "of at least 0");
     refused("--lora-alpha x", "is not a number");
     refused("--lora-alpha inf", "is not a number");
