@@ -138,7 +138,7 @@ class Parts(Case):
         for index in ('a', 1.0, True, None, [1, 2]):
             with self.assertRaises(TypeError):
                 t[index]
-        with self.assertRaisesRegex(ckpt.UsageError, 'forward'):
+        with self.assertRaisesRegex(ckpt.UsageError, 'step above 0'):
             t[::-1]
         self.assertEqual((len(t), t[5:3].shape, t[5:3].tobytes()), (23, (0, 7), b''))
 

@@ -57,7 +57,7 @@ class Tokens(Case):
         self.run_it('-o', self.path('wide.bin'), '--model', config, one)
         self.assertEqual(self.tokens('wide.bin', 'I'), [2, 3, 1])
         self.put('config.json', '{"vocab_size": 3}')
-        self.assertIn('token 3 is beyond', self.run_it('-o', self.path('few.bin'), '--model', config, one, code=2))
+        self.assertIn('token 3 is outside', self.run_it('-o', self.path('few.bin'), '--model', config, one, code=2))
 
     @needs_numpy
     def test_npy(self):
@@ -70,9 +70,9 @@ class Tokens(Case):
         one = self.put('one.txt', 'a')
         for args, said in ((['-o', 'x.txt', one], '.bin or .npy'), (['-o', self.path('o.bin'), '--eos', 'zebra', one], "no token 'zebra'"),
                            (['-o', self.path('o.bin'), self.path('gone')], 'No such file'),
-                           (['-o', self.path('o.bin'), self.put('bad.jsonl', '[1]\n')], 'line 1 is no JSON object'),
+                           (['-o', self.path('o.bin'), self.put('bad.jsonl', '[1]\n')], 'line 1 is not a JSON object'),
                            (['-o', self.path('o.bin'), self.put('bad2.jsonl', '{"x": 1}\n')], '--field'),
-                           (['-o', self.path('o.bin'), self.put('empty.txt', '')], 'no tokens')):
+                           (['-o', self.path('o.bin'), self.put('empty.txt', '')], 'has no text')):
             self.assertIn(said, self.run_it(*args, code=2))
         self.assertEqual([n for n in os.listdir(self.folder) if n.startswith('o.')], [])
 

@@ -67,7 +67,7 @@ class Views(Case):
                 v.read_into('m.safetensors', b'read-only')
 
     def test_refusals(self):
-        with self.assertRaisesRegex(ckpt.UsageError, 'no format'):
+        with self.assertRaisesRegex(ckpt.UsageError, 'not a known format'):
             ckpt.view(Z3, 'nonsense')
         with self.assertRaisesRegex(ckpt.UsageError, "did you mean 'world'"):
             ckpt.view(Z3, 'zero', wordl=2)

@@ -41,7 +41,7 @@ class Elf:
         kind, = struct.unpack_from('<H', self.data, 18)
         self.machine = {62: 'x86_64', 183: 'aarch64'}.get(kind)
         if self.machine is None:
-            raise SystemExit('%s: neither of x86-64 nor of aarch64' % path)
+            raise SystemExit('%s: expected x86-64 or aarch64' % path)
         phoff, = struct.unpack_from('<Q', self.data, 32)
         size, n = struct.unpack_from('<HH', self.data, 54)
         self.load, dynamic = [], None
@@ -99,7 +99,7 @@ def libraries(path, found):
             if where == 'not':
                 raise SystemExit('%s: %s is not installed' % (path, name))
             if not name.startswith('lib'):
-                raise SystemExit('%s: no other name for %s' % (path, name))
+                raise SystemExit('%s: cannot rename %s: its name does not start with lib' % (path, name))
             found[name] = os.path.realpath(where)
 
 
@@ -130,7 +130,7 @@ def machine_code(library, program, strip):
                 if OF_GLIBC.match(of) and m:
                     glibc.add((int(m[1]), int(m[2])))
                 elif OF_GLIBC.match(of):
-                    raise SystemExit('%s: asks for %s of %s, of which no tag speaks' % (name, version, of))
+                    raise SystemExit('%s: needs %s of %s, for which no wheel tag exists' % (name, version, of))
             out[name] = bytes(elf.data)
     return out, 'py3-none-manylinux_%d_%d_%s' % (*max(glibc), elf.machine), found
 

@@ -195,6 +195,6 @@ def open(path: 'os.PathLike[str] | str', *, tag: Optional[str] = None, optimizer
     training       read a torch file with a model and its optimizer as a run
     """
     if check not in CHECKS:
-        raise UsageError("check=%r: 'whole', 'all' or 'none' were expected" % (check,))
+        raise UsageError("check=%r: expected 'whole', 'all' or 'none'" % (check,))
     opts = open_opts(tag, optimizer, frozen, as_file, keep_slices, slice_rules, ignore_copies, require_crc, training)
     return Checkpoint(Handle.open(path, opts), check)

@@ -194,14 +194,14 @@ class CkptReader(StorageReader):
             found = names.resolve(item.storage_index.fqn)
             if item.type == LoadItemType.BYTE_IO:
                 if not isinstance(found, _Value):
-                    raise UsageError('%s: %s is no value' % (names.checkpoint.path, item.storage_index.fqn))
+                    raise UsageError('%s: %s is not a value' % (names.checkpoint.path, item.storage_index.fqn))
                 held = io.BytesIO()
                 torch.save(found.value, held)
                 held.seek(0)
                 planner.load_bytes(item, held)
                 continue
             if not isinstance(found, Tensor):
-                raise UsageError('%s: %s is no tensor' % (names.checkpoint.path, item.storage_index.fqn))
+                raise UsageError('%s: %s is not a tensor' % (names.checkpoint.path, item.storage_index.fqn))
             target = planner.resolve_tensor(item).detach()
             part = found[tuple(slice(o, o + n) for o, n in zip(item.storage_offsets, item.lengths))]
             _read(part, target)
@@ -219,7 +219,7 @@ class CkptReader(StorageReader):
 def _read(part: Tensor, target: Any) -> None:
     """Read a box into a tensor: directly if it is dense and in host memory, else through a temporary one."""
     if tuple(target.shape) != part.shape:
-        raise MismatchError('tensor %s: %s elements were asked for as %s' % (part.name, list(part.shape), list(target.shape)),
+        raise MismatchError('tensor %s: the selection has shape %s, the target has %s' % (part.name, list(part.shape), list(target.shape)),
                             tensor=part.name, code=-7)
     code, wide = _dtype.torch_code(target.dtype), part._code
     converts = code == wide or bool(lib().ckpt_dtype_converts(code, wide))

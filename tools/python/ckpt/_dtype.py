@@ -59,7 +59,7 @@ def parse(dtype: Any) -> int:
     text = text.split('.')[-1]
     found = int(lib().ckpt_dtype_parse(ALIASES.get(text.lower(), text).encode()))
     if found == 0:
-        raise UsageError('%r is no dtype that is known' % (dtype,))
+        raise UsageError('%r is not a known dtype' % (dtype,))
     return found
 
 
@@ -74,10 +74,10 @@ def numpy_dtype(code: int, tensor: str) -> Any:
             import ml_dtypes
             return numpy.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
         except (ImportError, AttributeError):
-            raise DtypeError("tensor '%s' is %s, which numpy has no type for: install ml_dtypes, take .numpy('f32'), .torch(), or "
+            raise DtypeError("tensor '%s' is %s, which numpy does not support: install ml_dtypes, or use .numpy('f32'), .torch(), or "
                              "the bits with .bits()" % (tensor, name), tensor=tensor) from None
     ways = ".numpy('f32') or " if lib().ckpt_dtype_converts(lib().ckpt_dtype_parse(b'F32'), code) else ''
-    raise DtypeError("tensor '%s' is %s, which numpy has no type for: take %sthe bits with .bits()" % (tensor, name, ways), tensor=tensor)
+    raise DtypeError("tensor '%s' is %s, which numpy does not support: use %sthe bits with .bits()" % (tensor, name, ways), tensor=tensor)
 
 
 def torch_dtype(code: int, tensor: str) -> Any:
@@ -86,7 +86,7 @@ def torch_dtype(code: int, tensor: str) -> Any:
     name = name_of(code)
     found = getattr(torch, TORCH.get(name, '-'), None)
     if found is None:
-        raise DtypeError("tensor '%s' is %s, which torch %s has no type for: take .torch('f32') or the bytes with .bits()" %
+        raise DtypeError("tensor '%s' is %s, which torch %s does not support: use .torch('f32') or the bytes with .bits()" %
                          (tensor, name, torch.__version__), tensor=tensor)
     return found
 

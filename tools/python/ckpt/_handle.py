@@ -43,7 +43,7 @@ class Handle:
     def use(self) -> Iterator[int]:
         """Return the map and keep it open until the block ends."""
         if self._pid != os.getpid():
-            raise ClosedError('%s: was opened by process %d, which this one was forked from: open it again here' %
+            raise ClosedError('%s: was opened by process %d before a fork: open it again in this process' %
                               (self.path, self._pid), path=self.path)
         with self._lock:
             if self._closed or self.pointer is None:

@@ -268,16 +268,16 @@ def _load() -> c.CDLL:
     try:
         lib = c.CDLL(tried[0])
     except OSError as x:
-        raise CkptError('libckpt cannot be loaded: %s; CKPT_LIBRARY names the file' % x) from x
+        raise CkptError('libckpt cannot be loaded: %s; set CKPT_LIBRARY to its path' % x) from x
     for name, (result, arguments) in PROTOTYPES.items():
         try:
             function = getattr(lib, name)
         except AttributeError as x:
-            raise CkptError('%s is not the libckpt that this package wants: it has no %s' % (tried[0], name)) from x
+            raise CkptError('%s does not match this package: it has no function %s' % (tried[0], name)) from x
         function.restype, function.argtypes = result, arguments
     found = lib.ckpt_version().decode()
     if found.rsplit('.', 1)[0] != VERSION:
-        raise CkptError('%s is libckpt %s, and this package wants %s' % (tried[0], found, VERSION))
+        raise CkptError('%s is libckpt %s, but this package needs %s' % (tried[0], found, VERSION))
     return lib
 
 
@@ -312,5 +312,5 @@ def path_bytes(path: Any) -> bytes:
     """Convert a path to the library's form."""
     raw = os.fsencode(path)
     if b'\0' in raw:
-        raise ValueError('a path cannot hold a zero byte: %r' % (path,))
+        raise ValueError('a path cannot contain a zero byte: %r' % (path,))
     return raw

@@ -74,7 +74,7 @@ def _json_safe(path: Any) -> str:
     """A path for the program, which accepts a leading dash only after "--"."""
     found = os.fspath(path)
     if not isinstance(found, str):
-        raise UsageError('a path is text or os.PathLike, not %r' % (path,))
+        raise UsageError('a path must be a string or os.PathLike, not %r' % (path,))
     return found
 
 
@@ -171,7 +171,7 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
     def opened(x: Union[Path, Checkpoint]) -> Checkpoint:
         if isinstance(x, Checkpoint):
             if include or exclude:
-                raise UsageError('include and exclude change what is compared: give paths, not open checkpoints')
+                raise UsageError('include and exclude need paths, not open checkpoints')
             return x
         made = _open_side(x, tag, optimizer)
         _select(made, include, exclude)

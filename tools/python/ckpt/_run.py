@@ -121,7 +121,7 @@ def program() -> str:
     import shutil
     found = shutil.which('ckpt')
     if not found:
-        raise CkptError('the ckpt program was not found; CKPT_PROGRAM names it')
+        raise CkptError('the ckpt program was not found; set CKPT_PROGRAM to its path')
     return found
 
 
@@ -174,7 +174,7 @@ def _child(command: List[str], bar: Bar) -> Tuple[int, bytes, List[str]]:
     try:
         p = subprocess.Popen(command, executable=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     except OSError as x:
-        raise MissingError('%s: %s; CKPT_PROGRAM names the ckpt program' % (path, x.strerror), path=path) from x
+        raise MissingError('%s: %s; set CKPT_PROGRAM to the path of the ckpt program' % (path, x.strerror), path=path) from x
     pieces: List[bytes] = []
     reading = threading.Thread(target=lambda: pieces.append(p.stdout.read() if p.stdout else b''), daemon=True)
     reading.start()

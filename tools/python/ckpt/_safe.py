@@ -39,9 +39,9 @@ class safe_open:  # noqa: N801  safetensors' name
     def __init__(self, filename: 'Union[str, os.PathLike[str]]', framework: str = 'pt', device: Any = 'cpu', **options: Any) -> None:
         kind = {'pt': 'pt', 'torch': 'pt', 'pytorch': 'pt', 'np': 'np', 'numpy': 'np'}.get(framework)
         if kind is None:
-            raise UsageError("framework=%r: 'pt' or 'np' were expected" % (framework,))
+            raise UsageError("framework=%r: expected 'pt' or 'np'" % (framework,))
         if kind == 'np' and device not in ('cpu', None):
-            raise UsageError('device=%r: numpy has memory of the processor only' % (device,))
+            raise UsageError('device=%r: numpy supports only the device cpu' % (device,))
         self._kind, self._device = kind, 'cuda:%d' % device if isinstance(device, int) else device
         self._checkpoint = open(filename, **options)
 

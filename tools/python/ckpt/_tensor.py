@@ -39,17 +39,17 @@ def _pick(axis: Axis, index: Any, name: str) -> Axis:
     if isinstance(index, slice):
         start, stop, step = index.indices(axis.count)
         if step < 0:
-            raise UsageError("tensor '%s': slices go forward: step %d" % (name, step), tensor=name)
+            raise UsageError("tensor '%s': expected a slice with a step above 0, found %d" % (name, step), tensor=name)
         n = max(0, (stop - start + step - 1) // step)
         return Axis(axis.start + start * axis.step if n else axis.start, n, axis.step * step if n > 1 else 1)
     try:
         i = operator.index(index)
     except TypeError:
-        raise TypeError("tensor '%s': an index is an integer, a slice or ..., not %s" % (name, type(index).__name__)) from None
+        raise TypeError("tensor '%s': an index must be an integer, a slice or ..., not %s" % (name, type(index).__name__)) from None
     if isinstance(index, bool):
-        raise TypeError("tensor '%s': an index is an integer, a slice or ..., not bool" % name)
+        raise TypeError("tensor '%s': an index must be an integer, a slice or ..., not bool" % name)
     if not -axis.count <= i < axis.count:
-        raise IndexError("tensor '%s': index %d of an axis of %d elements" % (name, i, axis.count))
+        raise IndexError("tensor '%s': index %d is out of range for an axis of %d elements" % (name, i, axis.count))
     return Axis(axis.start + (i % axis.count) * axis.step, 1, 1, False)
 
 
@@ -187,7 +187,7 @@ class Tensor:
         """Read into an existing numpy array of the same shape, in its dtype, with any strides; returns `out`."""
         import numpy
         if not isinstance(out, numpy.ndarray) or out.shape != self.shape or not out.flags.writeable:
-            raise UsageError("tensor '%s': %s is no writable numpy array of shape %s" %
+            raise UsageError("tensor '%s': %s is not a writable numpy array of shape %s" %
                              (self.name, getattr(out, 'shape', type(out).__name__), list(self.shape)), tensor=self.name)
         code = self._code_for(out.dtype)
         apart = all(s >= out.itemsize for s, n in zip(out.strides, out.shape) if n > 1)
@@ -217,7 +217,7 @@ class Tensor:
         if kind is None:  # two elements per byte along the last axis
             kind, shape = getattr(torch, 'float4_e2m1fn_x2', None), self.shape[:-1] + (self.shape[-1] // 2 if self.shape else 1,)
             if kind is None or not self.shape or self.shape[-1] % 2:
-                raise DtypeError("tensor '%s' is F4, which torch has no type for: take .torch('f32') or .bits()" % self.name,
+                raise DtypeError("tensor '%s' is F4, which torch does not support: use .torch('f32') or .bits()" % self.name,
                                  tensor=self.name)
         out = torch.empty(shape, dtype=kind)
         self.read_into(out.data_ptr(), code)
@@ -244,7 +244,7 @@ class Tensor:
     def item(self) -> Any:
         """Return the only element as a Python number."""
         if self.size != 1:
-            raise UsageError("tensor '%s' has %d elements, and item() wants one" % (self.name, self.size), tensor=self.name)
+            raise UsageError("tensor '%s' has %d elements, but item() needs one" % (self.name, self.size), tensor=self.name)
         name = self.dtype
         if name.startswith(('I', 'U')) and not name.startswith('IQ'):
             return int.from_bytes(self.tobytes(), 'little', signed=name[0] == 'I')
@@ -294,4 +294,4 @@ def _extents(t: Any) -> Any:
 
 
 if sys.byteorder != 'little':
-    raise ImportError('ckpt works on little-endian machines')
+    raise ImportError('ckpt works only on little-endian machines')

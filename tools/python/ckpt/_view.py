@@ -79,10 +79,10 @@ class ViewFile(io.RawIOBase):
         """Set the offset; beyond the end reads return no bytes."""
         self._check()
         if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
-            raise ValueError('whence=%r' % (whence,))
+            raise ValueError('whence=%r: expected 0, 1 or 2' % (whence,))
         at = offset + (self._at if whence == os.SEEK_CUR else self._size if whence == os.SEEK_END else 0)
         if at < 0:
-            raise ValueError('%s: a place before the first byte: %d' % (self.name, at))
+            raise ValueError('%s: offset %d is before the first byte' % (self.name, at))
         self._at = at
         return at
 
@@ -178,7 +178,7 @@ class View:
         """Fill a writable buffer from offset `at` on; returns the bytes read, fewer than its size only at the file's end."""
         name, i = self._file(path)
         if at < 0:
-            raise UsageError('%s: a place before the first byte: %d' % (name, at), path=name)
+            raise UsageError('%s: offset %d is before the first byte' % (name, at), path=name)
         room, err = memoryview(buffer).cast('B'), _lib.Err()
         n = min(len(room), max(0, self._sizes[name] - at))
         if n > 0:
@@ -204,7 +204,7 @@ class View:
 def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], objects: str, options: Dict[str, Any]) -> Any:
     """Make ckpt_target from this package's arguments."""
     if objects not in OBJECTS:
-        raise UsageError("objects=%r: 'refuse', 'keep' or 'drop' were expected" % (objects,))
+        raise UsageError("objects=%r: expected 'refuse', 'keep' or 'drop'" % (objects,))
     for option in options:
         if option not in TEXTS + NUMBERS + FLAGS:
             import difflib
@@ -250,7 +250,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     """
     info = lib().ckpt_format_named(format.encode())
     if not info:
-        raise UsageError("'%s' is no format that is known" % format)
+        raise UsageError("'%s' is not a known format" % format)
     caps = info.contents.caps
     target, err = _target(info.contents, name, dtype, to_tag, objects, options), _lib.Err()
     check(lib().ckpt_target_check(c.byref(target), c.byref(err)), err)
@@ -258,7 +258,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
         model = source if isinstance(source, Checkpoint) else \
             open_checkpoint(source, tag=tag, optimizer=bool(caps & MAKES_TENSORS), keep_slices=bool(caps & HAS_RANKS))
         if isinstance(source, Checkpoint) and tag is not None:
-            raise UsageError('tag chooses what is opened: give a path, not an open checkpoint')
+            raise UsageError('tag needs a path, not an open checkpoint')
         keep = undo.enter_context(contextlib.ExitStack())
         if model is not source:
             keep.callback(model.close)
@@ -266,7 +266,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
         # checkpoints without a layout of their own have the hub's names
         have = (own and own.contents.layout) or b'hf'
         if info.contents.layout and info.contents.layout != have:
-            raise UnsupportedError("%s: '%s' has names of its own, which a layout map leads to: ckpt.convert finds it, a view does not" %
+            raise UnsupportedError("%s: '%s' needs a layout map, which a view does not support: use ckpt.convert" %
                                    (model.path, format), path=model.path)
         pointer = keep.enter_context(model._handle.use())
         if model is not source and caps & MAKES_TENSORS:

@@ -130,7 +130,7 @@ def _private_folder() -> str:
             st = os.lstat(folder)
             if stat.S_ISDIR(st.st_mode) and st.st_uid == os.getuid() and not st.st_mode & 0o077:
                 return folder
-    raise InputOutputError('ranks take turns by a lock in a folder that is private to this user, and none was found: tried %s; '
+    raise InputOutputError('the lock of the ranks needs a folder that is private to this user: tried %s; '
                     'set XDG_RUNTIME_DIR to a folder of mode 0700' % ', '.join(filter(None, tried)))
 
 
@@ -168,7 +168,7 @@ def install() -> None:
         return
     old = {name: vars(theirs)[name] for name in FUNCTIONS if name in vars(theirs)}
     if 'get_fp32_state_dict_from_zero_checkpoint' not in old:
-        raise UsageError('deepspeed.utils.zero_to_fp32 has no get_fp32_state_dict_from_zero_checkpoint: a DeepSpeed that is not known')
+        raise UsageError('deepspeed.utils.zero_to_fp32 has no get_fp32_state_dict_from_zero_checkpoint: this DeepSpeed is not supported')
     for module in [m for m in list(sys.modules.values()) if m is not None and m.__name__ != __name__]:
         for name, was in old.items():
             if getattr(module, '__dict__', {}).get(name) is was:

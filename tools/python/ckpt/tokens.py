@@ -34,14 +34,14 @@ def read_json(path: str) -> Any:
     except OSError as x:
         raise Wrong('%s: %s' % (path, x.strerror)) from None
     except ValueError as x:
-        raise Wrong('%s: is no JSON: %s' % (path, x)) from None
+        raise Wrong('%s: is not JSON: %s' % (path, x)) from None
 
 
 def load_tokenizer(path: str) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise Wrong('the library that reads tokenizer.json is not here: pip install tokenizers') from None
+        raise Wrong('the package that reads tokenizer.json is missing: pip install tokenizers') from None
     try:
         return Tokenizer.from_file(path)
     except Exception as x:   # the library raises plain Exception
@@ -55,7 +55,7 @@ def end_token(tokenizer: Any, path: str, named: Optional[str]) -> int:
         found = read_json(beside).get('eos_token') if os.path.exists(beside) else None
         named = found.get('content') if isinstance(found, dict) else found
         if not named:
-            raise Wrong('which token ends a document is not said beside %s: --eos TOKEN, or --no-eos' % path)
+            raise Wrong('the folder of %s does not name the token that ends a document: use --eos TOKEN, or --no-eos' % path)
     number = tokenizer.token_to_id(named)
     if number is None:
         raise Wrong('%s: has no token %r' % (path, named))
@@ -88,13 +88,13 @@ def member(path: str, number: int, line: str, field: str) -> str:
         row = json.loads(line)
         text = row.get(field)
     except (ValueError, AttributeError):
-        raise Wrong('%s: line %d is no JSON object' % (path, number)) from None
+        raise Wrong('%s: line %d is not a JSON object' % (path, number)) from None
     talk = [x for x in ('messages', 'conversations', 'conversation', 'instruction', 'prompt') if x in row]
     if not isinstance(text, str) and talk:
-        raise Wrong('%s: line %d has no text %r, but %r: apply_chat_template(..., tokenize=False) of transformers makes text of a '
-                    'conversation; write it as %r, or name another member with --field' % (path, number, field, talk[0], field))
+        raise Wrong('%s: line %d has no text in %r, but has %r: convert the conversation to text with apply_chat_template(..., '
+                    'tokenize=False) of transformers and write it as %r, or use --field' % (path, number, field, talk[0], field))
     if not isinstance(text, str):
-        raise Wrong('%s: line %d has no text %r (--field NAME)' % (path, number, field))
+        raise Wrong('%s: line %d has no text in %r (use --field NAME)' % (path, number, field))
     return text
 
 
@@ -122,7 +122,7 @@ def write(f: BinaryIO, tokenizer: Any, texts: Iterable[str], eos: Optional[int],
         for piece in tokenizer.encode_batch(batch, add_special_tokens=False):
             ids = piece.ids + ([] if eos is None else [eos])
             if ids and max(ids) >= vocab:
-                raise Wrong('token %d is beyond the vocabulary of the model, %d' % (max(ids), vocab))
+                raise Wrong('token %d is outside the vocabulary of the model, which has %d tokens' % (max(ids), vocab))
             row = array.array('H' if width == 2 else 'I', ids)
             if sys.byteorder == 'big':
                 row.byteswap()
@@ -145,7 +145,7 @@ def convert(a: argparse.Namespace) -> str:
     width = 2 if vocab <= 65536 else 4
     npy = a.output.endswith('.npy')
     if not npy and not a.output.endswith('.bin'):
-        raise Wrong('%s: the name of a token file ends in .bin or .npy' % a.output)
+        raise Wrong('%s: the name of the output must end in .bin or .npy' % a.output)
     temporary = a.output + '.ckpt-tokens.tmp'
     try:
         with open(temporary, 'wb') as f:
@@ -153,7 +153,7 @@ def convert(a: argparse.Namespace) -> str:
             texts = (text for name in a.text for text in documents(name, a.field, a.lines))
             count = write(f, tokenizer, texts, eos, vocab, width)
             if count == 0:
-                raise Wrong('no text, no tokens')
+                raise Wrong('the input has no text')
             if npy:
                 f.seek(0)
                 f.write(npy_header(count, width))
