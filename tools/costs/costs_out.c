@@ -35,11 +35,10 @@ static void ct_head(const costs_job *job)
 {
     uint64_t ranks = job->gpus * job->nodes;
 
-    out_printf("\nWhat each of %" PRIu64 " ranks (%" PRIu64 " x %" PRIu64
-               ") sends in an update, and receives as much,\n"
-               "gradients in %s, weights in %s",
-               ranks, job->nodes, job->gpus, ct_dtype(job->gradient_bytes),
-               ct_dtype(job->weight_bytes));
+    out_printf(
+        "\nData that each of %" PRIu64 " ranks (%" PRIu64 " x %" PRIu64
+        ") sends in an update (and receives the same amount),\ngradients in %s, weights in %s",
+        ranks, job->nodes, job->gpus, ct_dtype(job->gradient_bytes), ct_dtype(job->weight_bytes));
     if (job->accumulation > 1)
         out_printf(", %" PRIu64 " micro batches", job->accumulation);
     if (job->tensor * job->pipeline > 1)
@@ -80,8 +79,8 @@ int costs_print(const costs_job *job, ckpt_err *err)
     if (job->tensor * job->pipeline > 1 && !job->tokens)
         out_printf("  (use --seq-length to estimate the memory and traffic of activations)\n");
     if (job->pipeline > 1)
-        out_printf("  (ZeRO-2 and 3 do not go with pipelines; of %" PRIu64 " stages with %" PRIu64
-                   " micro batches each\n  is idle for %.1f %% of a step)\n",
+        out_printf("  (ZeRO-2 and 3 do not support pipelines; each of %" PRIu64
+                   " stages with %" PRIu64 " micro batches\n  is idle for %.1f %% of a step)\n",
                    job->pipeline, job->accumulation, 100 * acts_idle(job));
     return CKPT_OK;
 }

@@ -140,10 +140,10 @@ static void mem_engine(const cli_args *a, const costs_job *job)
                mem_cut(job) ? "" : "zerotrain: ", job->gpus * job->nodes,
                a->train_dtype == CKPT_F32 ? "fp32" : "bf16 or fp16");
     if (mem_cut(job))
-        out_printf("(layers in equal parts; communication buffers and activations come on top):\n");
+        out_printf("(layers in equal parts; without communication buffers and activations):\n");
     else
-        out_printf("(communication buffers and activations come on top; --profile tells what a run "
-                   "holds):\n");
+        out_printf("(without communication buffers and activations; zerotrain --profile measures a "
+                   "run):\n");
     for (int s = 0; s < mem_stages(job); s++) {
         mem_states here = mem_rank(a, job, s, false), apart = mem_rank(a, job, s, true);
 

@@ -220,16 +220,15 @@ static void page_map(sheet *s, const parts *p)
         s,
         "<p id=\"map-help\" class=\"faint\">Elements of all tensors to the right, %zu files "
         "downwards. With the map in focus: arrows move it, + and - zoom, Home shows all, n and p "
-        "go from tensor to tensor, Enter tells of the one in the middle. Mouse: drag, and turn the "
-        "wheel after a click. The table of tensors tells the same in words.</p>\n"
-        "<div class=\"bar-row\" role=\"group\" aria-label=\"View of the map\">"
-        "<button type=\"button\" id=\"in\">Zoom in</button><button type=\"button\" id=\"out\">Zoom "
-        "out</button><button type=\"button\" id=\"fit\">Show all</button><label><input "
-        "type=\"checkbox\" id=\"equal\"> tensors of equal width</label></div>\n"
-        "<canvas id=\"canvas\" tabindex=\"0\" role=\"application\" aria-roledescription=\"zoomable "
-        "map\" aria-label=\"Map of files and tensors\" aria-describedby=\"map-help "
-        "where\"></canvas>\n"
-        "<p id=\"where\" role=\"status\" aria-live=\"polite\"></p></section>\n",
+        "go from tensor to tensor, Enter shows the tensor in the middle. Mouse: drag to move, "
+        "click and turn the wheel to zoom. The table of tensors lists the same as text.</p>\n<div "
+        "class=\"bar-row\" role=\"group\" aria-label=\"View of the map\"><button type=\"button\" "
+        "id=\"in\">Zoom in</button><button type=\"button\" id=\"out\">Zoom out</button><button "
+        "type=\"button\" id=\"fit\">Show all</button><label><input type=\"checkbox\" id=\"equal\"> "
+        "tensors of equal width</label></div>\n<canvas id=\"canvas\" tabindex=\"0\" "
+        "role=\"application\" aria-roledescription=\"zoomable map\" aria-label=\"Map of files and "
+        "tensors\" aria-describedby=\"map-help where\"></canvas>\n<p id=\"where\" role=\"status\" "
+        "aria-live=\"polite\"></p></section>\n",
         p->n_used);
 }
 

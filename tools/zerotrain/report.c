@@ -322,7 +322,7 @@ static void rp_weights(const report *r)
         rp_loaded(r, stderr);
         if (trains)
             fprintf(stderr, " at step %" PRId64 "%s", a->loaded_steps,
-                    a->with_optimizer ? "" : ", weights alone");
+                    a->with_optimizer ? "" : ", weights only");
         rp_lacking(r, a->n_missing, a->init);
     } else if (a->init) {
         fprintf(stderr, "weights: from %s", a->init);
