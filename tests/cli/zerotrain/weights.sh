@@ -32,8 +32,8 @@ same --model wrapped
 same --model hf --load run
 same --model hf --init none --load run
 echo "--- drawn, and said"
-run --model only --max-steps 1 2>&1 | grep -e '^weights' -e drawn
-run --model hf --init none --max-steps 1 2>&1 | grep -e '^weights' -e drawn
+run --model only --max-steps 1 2>&1 | grep -e '^weights' -e 'weights: random'
+run --model hf --init none --max-steps 1 2>&1 | grep -e '^weights' -e 'weights: random'
 run --model hf/config.json --quiet --max-steps 1
 cp hf/model.safetensors only/my.fp16.safetensors
 run --model only --quiet --max-steps 1
