@@ -20,12 +20,14 @@ Q        := $(if $(V),,@)
 
 # ---- flags -----------------------------------------------------------------------------------
 # Results must equal the frameworks' bit for bit: no -ffast-math, no contraction.
-WARN     := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wstrict-prototypes \
+WARN     := -Wall -Wextra -Wpedantic $(if $(WERROR),-Werror) -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wcast-qual -Wvla -Wformat=2 -Wundef -Wwrite-strings \
             -Wswitch-enum -Wpointer-arith -Wdouble-promotion
-CPPFLAGS += -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base
+# CPPFLAGS, CFLAGS and LDFLAGS are the caller's, from the environment or the command line; ALL_* add what the build needs.
+# The caller's come before OWN_CPPFLAGS, because a distribution's -D_FORTIFY_SOURCE must not redefine ours.
+ALL_CPPFLAGS = -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base $(if $(RELEASE),-DNDEBUG) \
+             $(CPPFLAGS) $(OWN_CPPFLAGS)
 CFLAGS   ?= -O2 -g
-CPPFLAGS += $(if $(RELEASE),-DNDEBUG)
 # A release does not know in which folder it was built: the same source makes the same bytes.
 REPRO    := $(if $(RELEASE),-ffile-prefix-map=$(CURDIR)=.)
 ALL_CFLAGS = -std=c11 $(CFLAGS) $(REPRO) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
@@ -35,13 +37,14 @@ known    = $(foreach f,$(1),$(shell printf '\043include <stdio.h>\n' | $(CC) -O2
 ifeq ($(SAN),)
 FORTIFY  := $(lastword $(call known,-D_FORTIFY_SOURCE=2 -D_FORTIFY_SOURCE=3))
 HARDEN   := $(call known,-fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)
-CPPFLAGS += -U_FORTIFY_SOURCE $(FORTIFY)
+OWN_CPPFLAGS += -U_FORTIFY_SOURCE $(FORTIFY)
 ALL_CFLAGS += $(HARDEN)
-LDFLAGS  += -Wl,-z,relro,-z,now,-z,noexecstack
+OWN_LDFLAGS := -Wl,-z,relro,-z,now,-z,noexecstack
 else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
-LDFLAGS  += -fsanitize=$(SAN)
+OWN_LDFLAGS := -fsanitize=$(SAN)
 endif
+ALL_LDFLAGS = $(OWN_LDFLAGS) $(LDFLAGS)
 LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl -lm
 
 # ---- sources ---------------------------------------------------------------------------------
@@ -69,7 +72,7 @@ LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
 # the engine: matrix products by oneDNN where Debian's has code for the processor, else by OpenBLAS
 SGEMM    ?= $(if $(filter x86_64,$(shell uname -m)),dnnl,openblas)
 SGEMM_LIBS := $(if $(filter dnnl,$(SGEMM)),-ldnnl -lgomp,-lopenblas)
-CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
+OWN_CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
 # MPI where it is installed (without it `zerotrain` trains on one process and says so,
 ENGINE   := $(B)/lib/libzerotrain.a
 MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
@@ -169,7 +172,7 @@ $(filter-out $(MODEL_OBJ),$(ENG_OBJ)): | $(B)/needs.build
 $(B)/obj/%.o: %.c | $(B)/needs.ckpt
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # the page of `ckpt report`: its style and program as strings
 REPORT_PAGE := picture.css page.css page.js
@@ -177,16 +180,16 @@ $(B)/gen/tools/report/style.inc: tools/report/style.sh $(REPORT_PAGE:%=tools/rep
 	@mkdir -p $(@D)
 	$(Q)sh tools/report/style.sh tools/report > $@.part && mv $@.part $@
 $(B)/obj/tools/report/style.o: $(B)/gen/tools/report/style.inc
-$(B)/obj/tools/report/style.o: CPPFLAGS += -I$(B)/gen
+$(B)/obj/tools/report/style.o: OWN_CPPFLAGS += -I$(B)/gen
 
 # The kernels' loops are written to be vectorised: roots and choices too, for which nobody may look at errno or traps.
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 # arithmetic on whole tensors: loops that are worth wide registers
 $(B)/obj/libckpt/blend/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
-$(B)/obj/engine/comm/mpi.o: CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
+$(B)/obj/engine/comm/mpi.o: OWN_CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 
-$(B)/obj/engine/cuda/load.o: CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
+$(B)/obj/engine/cuda/load.o: OWN_CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
 
 # ---- the GPU plugin --------------------------------------------------------------------------
 # Code for compute capability 8.0 and 9.0, and for later ones what the driver translates.  No fast-math: results are
@@ -207,7 +210,7 @@ $(B)/gpu/%.o: %.cu
 $(B)/gpu/engine/cuda/nccl.o: engine/cuda/nccl.c | $(B)/needs.build
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(if $(NCCL),-DZT_HAVE_NCCL) -isystem $(CUDA_DIR)/include -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(NCCL),-DZT_HAVE_NCCL) -isystem $(CUDA_DIR)/include -MMD -MP -c -o $@ $<
 
 $(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(B)/gpu/engine/cuda/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/cuda/plugin.map
 	@mkdir -p $(@D)
@@ -234,7 +237,7 @@ $(B)/emulated/%.o: %.cpp
 
 $(B)/emulated/nccl.o: engine/cuda/nccl.c | $(B)/needs.build
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/emulated/libzerotrain-cuda.so: $(EMU_OBJ) $(B)/emulated/nccl.o $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/cuda/plugin.map
 	@echo "  LINK  $@"
@@ -246,7 +249,7 @@ gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
 $(B)/far_device.so: tests/gpu/far_device.c $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/cuda/plugin.map $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -shared -o $@ $< -Wl,--version-script=engine/cuda/plugin.map $(ENG_LIBS) $(LDLIBS)
 
 # Tests of a plugin take its path: the real and the emulated one alike.
 $(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
@@ -260,7 +263,7 @@ $(ENGINE): $(ENG_OBJ)
 $(B)/bin/zerotrain: $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie -o $@ $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 $(B)/lib/libckpt.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -270,7 +273,7 @@ $(B)/lib/libckpt.a: $(LIB_OBJ)
 $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libckpt.so.$(SOVER) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -Wl,-soname,libckpt.so.$(SOVER) \
 	    -Wl,--version-script=libckpt/libckpt.map -Wl,--no-undefined -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
@@ -279,18 +282,18 @@ $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 $(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $(MPI_MARK)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(MPI_LIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(MPI_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(MPI_LIBS)
 
 $(B)/lib/libckpt-remote.so: libckpt/remote/curl/curl.c libckpt/remote/wire.h | $(B)/needs.ckpt
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -lcurl
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $< $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -lcurl
 
 # libfuse ends its threads by pthread_cancel, for which the C library would load libgcc_s when nothing can be opened any more
 $(B)/lib/libckpt-mount.so: tools/mount/fuse.c tools/mount/tree.c tools/mount/plugin.h tools/mount/tree.h | $(B)/needs.ckpt
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(FUSE_CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.c,$^) $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(FUSE_LIBS) -Wl$(comma)--no-as-needed -lgcc_s
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(FUSE_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(filter %.c,$^) $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(FUSE_LIBS) -Wl$(comma)--no-as-needed -lgcc_s
 
 # The layout maps are part of the program: it needs no files beside it.
 MAPS     := $(sort $(wildcard tools/share/maps/*.map))
@@ -300,7 +303,7 @@ $(B)/gen/maps.c: tools/embed.sh $(MAPS)
 
 # a string may be longer than what ISO C promises
 $(B)/gen/maps.o: $(B)/gen/maps.c tools/cli/maps.h | $(B)/needs.ckpt
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-overlength-strings -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -Wno-overlength-strings -c -o $@ $<
 
 $(TRAIN): $(filter-out $(TRAIN_MAIN),$(filter $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)))
 $(TOOLS): $(filter-out $(CKPT_MAIN) $(B)/obj/tools/zerotrain/%,$(TOOL_OBJ)) $(B)/gen/maps.o
@@ -313,7 +316,7 @@ $(TRAIN) $(TOOLS) $(MODELS):
 $(B)/bin/ckpt: $(CKPT_MAIN) $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie -o $@ $^ $(LDLIBS)
 
 $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/ds_to_universal: $(B)/bin/ckpt
 	$(Q)ln -sf ckpt $@
@@ -324,13 +327,13 @@ WHEEL    := $(B)/wheel/libckpt.so.$(SOVER) $(B)/wheel/ckpt
 $(B)/wheel/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -shared -Wl,-soname,libckpt.so.$(SOVER) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WHEEL_LD) -shared -Wl,-soname,libckpt.so.$(SOVER) \
 	    -Wl,--version-script=libckpt/libckpt.map -Wl,--no-undefined -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $(B)/wheel/ckpt: $(CKPT_MAIN) $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WHEEL_LD) -pie -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WHEEL_LD) -pie -o $@ $^ $(LDLIBS)
 
 .PHONY: wheel
 wheel: $(WHEEL)
@@ -349,13 +352,13 @@ include tools/packaging/packages.mk
 # ---- tests -----------------------------------------------------------------------------------
 # Tests of one unit are compiled plainly: the compiler's time is most of theirs.
 $(UNIT_BIN): private CFLAGS := -O0 -g
-$(UNIT_BIN): private CPPFLAGS := $(filter-out -D_FORTIFY_SOURCE=%,$(CPPFLAGS))
+$(UNIT_BIN): private OWN_CPPFLAGS := $(filter-out -D_FORTIFY_SOURCE=%,$(OWN_CPPFLAGS))
 $(B)/unit/%: tests/unit/%.c $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< -lcmocka $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< -lcmocka $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS)
 
 # and those that want several processes, or recorded models
-TEST_PROGRAM = $(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
+TEST_PROGRAM = $(Q)mkdir -p $(@D) && $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(ENG_LIBS) $(LDLIBS)
 $(B)/comm/%: tests/comm/%.c $(ENGINE) $(B)/lib/libckpt.a
 	$(TEST_PROGRAM)
 
@@ -379,12 +382,12 @@ check-sandbox: programs $(B)/plant.so
 # prints every tensor of a checkpoint with its SHA-256, optimizer state and 16-bit copies too
 $(B)/golden_map: tests/golden/golden_map.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
 # holds the files of a view against written ones
 $(B)/view_files: tests/view/view_files.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
 # ../shared holds all the fixtures, and those here are taken from it
 SHARED   := $(wildcard ../shared)
@@ -524,7 +527,7 @@ gpu-tests: $(GPU_TESTS)
 # compiler's.  They find these by their own path, so that python3 there keeps its own.  Without NCCL, whose library is larger
 # than all else: on one GPU nobody needs it.  Open MPI comes along, moved (tests/gpu/mpirun), without what wants the libraries of a
 # network, a batch system or ssh; its libraries look for each other where Debian has them, so the program names them all.
-BUNDLE_LINK = $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
+BUNDLE_LINK = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
 	$(Q)$(BUNDLE_LINK) -o $(B)/bundle/bin/zerotrain $(TRAIN_MAIN) $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS) \
@@ -559,7 +562,7 @@ $(B)/plant.so: tests/hostile/plant.c
 
 $(B)/fault_alloc: tests/fault/alloc.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
 check-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
 	@python3 tests/fault/run.py --some --bin $(B)/bin --shim $(B)/ioshim.so --alloc $(B)/fault_alloc --gen $(B)/gen_zero tests/fixtures
@@ -573,17 +576,17 @@ rest-fault: programs $(B)/ioshim.so $(B)/fault_alloc $(B)/gen_zero
 # writes valid ZeRO checkpoints of any size and world, for benchmarks and interop tests
 $(B)/gen_zero: tests/bench/gen_zero.c $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(B)/lib/libckpt.a $(LDLIBS)
 
 # a mounted file whose bytes cost nothing
 $(B)/null_mount: tests/bench/null_mount.c tools/mount/tree.c tools/mount/tree.h tools/mount/plugin.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 
 # many machines on a clock, with the real plans
 $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h $(B)/lib/libckpt.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(B)/lib/libckpt.a $(LDLIBS)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(B)/lib/libckpt.a $(LDLIBS)
 
 # the Python package: what needs python3 alone, and numpy, torch, DeepSpeed where this python3 has them
 check-python: programs $(LIBS) $(B)/gen_zero $(WHEEL)
@@ -713,7 +716,8 @@ help:
 	@echo "make lint | fmt    static checks | clang-format"
 	@echo "make install       build in build/release, without asserts, and install to DESTDIR and PREFIX ($(PREFIX))"
 	@echo "make clean         remove build/"
-	@echo "variables          CC, CFLAGS, SAN=address,undefined or thread, CUDA=no, REMOTE=no, MOUNT=no, RELEASE=1 (no asserts), B=build folder"
+	@echo "variables          CC, CPPFLAGS, CFLAGS, LDFLAGS, WERROR=1 (warnings are errors), NO_DEPS=1 (install no packages, name what is missing)"
+	@echo "                   SAN=address,undefined or thread, CUDA=no, REMOTE=no, MOUNT=no, RELEASE=1 (no asserts), B=build folder"
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d $(GPU_TESTS:=.d)
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d) $(UNIT_BIN:=.d)

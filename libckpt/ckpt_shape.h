@@ -3,10 +3,17 @@
  * ckpt_shape.h: changes a map's tensors between opening and writing.
  *
  * Selecting and renaming, layout maps, quantized weights, vocabularies and ties, adapters, merges.
- * Programs include ckpt.h, which includes this header; it is installed beside it.
+ * ckpt.h includes this header, which is installed beside it and compiles alone, too.
  */
+#ifndef CKPT_H
+#include "ckpt.h" /* which includes this header behind the types that it needs */
+#endif
 #ifndef CKPT_SHAPE_H
 #define CKPT_SHAPE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* ---- selecting and renaming ---- */
 
@@ -317,4 +324,7 @@ typedef int (*ckpt_merge_path_fn)(void *ctx, const char *path);
 CKPT_API int ckpt_merge_paths(const ckpt_merge *merge, ckpt_merge_path_fn fn, void *ctx,
                               ckpt_err *err);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

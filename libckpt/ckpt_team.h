@@ -5,8 +5,8 @@
  * After ckpt_team_join every process calls the same functions of ckpt.h with the same arguments.
  * One process reads headers and sends them to the others; ckpt_plan_run, ckpt_verify and ckpt_diff
  * divide their work; outputs get their final names once, after every process has written its part.
- * All processes return the same result: the code and text of the first failure. Programs include
- * ckpt.h, which includes this header; it is installed beside it.
+ * All processes return the same result: the code and text of the first failure. ckpt.h
+ * includes this header, which is installed beside it and compiles alone, too.
  */
 #ifndef CKPT_TEAM_H
 #define CKPT_TEAM_H
@@ -15,6 +15,10 @@
 #include <stddef.h>
 
 #include "ckpt_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /*
  * The transport of messages between the processes: MPI, or another of the program's. One thread,
@@ -119,4 +123,7 @@ CKPT_API bool ckpt_team_look(unsigned rank, ckpt_team_member *out);
  */
 CKPT_API int ckpt_team_leave(int rc, ckpt_err *err);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -37,11 +37,23 @@ have() {
     }
 }
 
-# shellcheck disable=SC2086
+# Each installed header compiles alone; those for C in C++ too, where their functions must have C's names.
 headers() {
-    printf '#include "ckpt.h"\nint main(void) { return ckpt_version() == 0; }\n' >build/header_test.c
-    cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c &&
-        { ! command -v g++ >/dev/null || g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c; }
+    for h in ckpt ckpt_shape ckpt_team ckpt_types; do
+        printf '#include "%s.h"\nint main(void) { return sizeof(ckpt_err) == 0; }\n' $h >build/header_test.c
+        cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c || return 1
+        command -v g++ >/dev/null || continue
+        g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c || return 1
+        for f in $(sed -n 's/^CKPT_API .*[ *]\(ckpt_[a-z0-9_]*\)(.*/\1/p' libckpt/$h.h libckpt/base/$h.h 2>/dev/null); do
+            echo "void *p_$f = (void *)&$f;"
+        done | { printf '#include "%s.h"\n' $h && cat; } >build/header_names.cpp
+        g++ -std=c++17 -w -Ilibckpt -Ilibckpt/base -c -o build/header_names.o build/header_names.cpp || return 1
+        ! nm -u build/header_names.o | grep ' _Z' || return 1
+    done
+    for h in ckpt ckpt_map ckpt_shape ckpt_types; do
+        printf '#include "%s.hpp"\nint main() {}\n' $h >build/header_test.cpp
+        ! command -v g++ >/dev/null || g++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.cpp || return 1
+    done
 }
 
 symbols() {
@@ -109,7 +121,7 @@ abi() {
 }
 
 mkdir -p build
-check "ckpt.h alone, as C11 and C++17" headers
+check "each public header alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 if [ -f build/lib/libckpt.so.0 ]; then
     check "the library's ABI" abi
