@@ -455,10 +455,10 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
     if (rc == CKPT_OK && ckpt_listing_find(r->list, CKPT_DCP_METADATA))
         rc = dcp_surplus(r);
     if (rc == CKPT_OK && r->meta.n_loose > 0)
-        rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                           "left out: %zu entr%s of storage_data (%.200s) that nothing in "
-                           "state_dict_metadata has",
-                           r->meta.n_loose, r->meta.n_loose == 1 ? "y" : "ies", r->meta.loose);
+        rc = ckpt_map_note(
+            r->map, CKPT_WARNING, r->err,
+            "left out: %zu entr%s of storage_data (%.200s) that state_dict_metadata does not list",
+            r->meta.n_loose, r->meta.n_loose == 1 ? "y" : "ies", r->meta.loose);
     if (rc == CKPT_OK)
         rc = dcp_files(r);
     if (rc != CKPT_OK || r->lost)

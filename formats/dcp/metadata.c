@@ -173,7 +173,7 @@ static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_valu
     own = (dmd_key){.name = key->text, .offset = key->as.box.start, .n = key->n};
     hash = dmd_hash(&own);
     if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &own) != CKPT_INDEX_NONE)
-        return dmd_fail(r, "storage_data has one chunk twice", &r->parts.text.at[key->text]);
+        return dmd_fail(r, "storage_data repeats a chunk", &r->parts.text.at[key->text]);
     to = ckpt_vec_push(&r->entry);
     if (!to || !ckpt_index_add(&r->by_key, hash, (uint32_t)(r->entry.n - 1)))
         return ckpt_fail_memory(r->err);
@@ -455,7 +455,7 @@ static int dmd_unknown(dmd_reader *r, const ckpt_dict *map)
     if (at == map->n)
         return CKPT_OK;
     return ckpt_fail(r->err, CKPT_EMISMATCH,
-                     "%s: planner_data has %.200s, which state_dict_metadata has not", r->path,
+                     "%s: planner_data lists %.200s, but state_dict_metadata does not", r->path,
                      map->at[at].key->as.text.at);
 }
 

@@ -94,8 +94,9 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
         rc = job->to->folder ? CKPT_OK : ckpt_fail_memory(job->err);
     }
     if (rc == CKPT_OK && !dpg_has(job->state, "train_state", "ntokens_seen"))
-        rc = ckpt_map_note(job->to, CKPT_INFO, job->err,
-                           "train_state.ntokens_seen: the source does not count tokens: 0");
+        rc = ckpt_map_note(
+            job->to, CKPT_INFO, job->err,
+            "train_state.ntokens_seen: written as 0, because the source does not count tokens");
     if (rc == CKPT_OK && !ckpt_value_get(job->state->model, "dataloader"))
         rc = ckpt_map_note(job->to, CKPT_WARNING, job->err,
                            "dataloader: the source has no position of torchtitan's: load with "
@@ -109,8 +110,9 @@ int ckpt_dcp_program_folder(ckpt_dsw_job *job, const ckpt_dcp_layout *layout)
         return dpg_titan_folder(job);
     if (job->state && layout->of_optimizer)
         return ckpt_map_note(job->to, CKPT_INFO, job->err,
-                             "scheduler.bin, random_states_*.pkl: not made here: values of the run "
-                             "stand in " CKPT_DCP_OPTIMIZER "0, where accelerate does not look");
+                             "scheduler.bin, random_states_*.pkl: not written: values of the run "
+                             "are stored in " CKPT_DCP_OPTIMIZER
+                             "0, where accelerate does not look for them");
     return CKPT_OK;
 }
 

@@ -49,7 +49,8 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
                                            : NULL;
 
     if (what)
-        return ckpt_fail(job->err, CKPT_EUSAGE, "FSDP has not %s", what);
+        return ckpt_fail(job->err, CKPT_EUSAGE, "FSDP does not have %s: leave the option out",
+                         what);
     if (t->fresh_optimizer)
         return ckpt_fail(job->err, CKPT_EUSAGE,
                          "moments of zero are what FSDP makes where there are none: write the "

@@ -186,9 +186,10 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
     *out = best.name;
     if (late.number <= best.number)
         return CKPT_OK;
-    return ckpt_map_note(map, CKPT_WARNING, err, "%s/%s: its save did not finish%s: %s is taken",
-                         run->list.folder, late.name,
-                         run->kind->is_done == ckpt_dcp_done ? " (no .metadata)" : "", best.name);
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s/%s: its save did not finish%s: %s is used instead", run->list.folder,
+                         late.name, run->kind->is_done == ckpt_dcp_done ? " (no .metadata)" : "",
+                         best.name);
 }
 
 /* Find the caller's tag: the name of a folder, or the number at the end of a single one's name. */

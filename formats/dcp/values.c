@@ -136,7 +136,8 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
         ok = at && key && dvl_below(&t, at, key, leaf[i]);
         if (t.clash)
             rc = ckpt_fail(err, CKPT_EMISMATCH,
-                           "%.200s stands where another item does, by planner_data", item->name.at);
+                           "planner_data places %.200s where it also places another item",
+                           item->name.at);
     }
     for (size_t i = 0; ok && i < t.node.n; i++)
         ok = t.node.at[i].is_leaf || dvl_list(arena, t.node.at[i].v);

@@ -209,7 +209,7 @@ static int rpt_mesh_read(const rpt_reader *r, const ckpt_value *v, rpt_mesh *mes
     if (!at || at->kind == CKPT_V_NONE)
         return rpt_mesh_find(v, r->where->rank, mesh)
                    ? CKPT_OK
-                   : rpt_bad(r, "a DTensor whose mesh has not the rank that saved it");
+                   : rpt_bad(r, "a DTensor whose mesh lacks the rank that saved it");
     if (!rpt_u64s(at, mesh->at, &n_at) || n_at != mesh->ndim)
         return rpt_bad(r, "a DTensor whose mesh does not tell this rank's place");
     for (uint32_t k = 0; k < mesh->ndim; k++) {

@@ -47,7 +47,7 @@ static uint64_t grd_left(const grd_reader *r)
 static int grd_cut(const grd_reader *r, const char *what)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT,
-                     "%s: %s at byte %" PRIu64 " would end behind the file of %" PRIu64
+                     "%s: %s at byte %" PRIu64 " would end beyond the file of %" PRIu64
                      " bytes: cut or damaged",
                      r->io->name, what, r->at, r->io->size);
 }
@@ -155,7 +155,7 @@ static int grd_number(grd_reader *r, unsigned type, ckpt_value **out)
     case CKPT_KEY_BOOL:
         if (v > 1)
             return ckpt_fail(r->err, CKPT_EFORMAT,
-                             "%s: a truth value before byte %" PRIu64 " is %" PRIu64
+                             "%s: a boolean before byte %" PRIu64 " is %" PRIu64
                              ", neither 0 nor 1",
                              r->io->name, r->at, v);
         *out = ckpt_value_bool(a, v);
@@ -350,7 +350,8 @@ static int grd_shape(grd_reader *r, const char *name, ckpt_tensor *like, uint64_
     if (rc != CKPT_OK)
         return rc;
     if (n_dims > CKPT_GGUF_DIMS)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: tensor %.200s: %" PRIu64 " axes, at most %d",
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: tensor %.200s has %" PRIu64 " axes, at most %d are supported",
                          r->io->name, name, n_dims, (int)CKPT_GGUF_DIMS);
     like->ndim = (uint32_t)n_dims;
     like->shape = shape;
@@ -360,8 +361,9 @@ static int grd_shape(grd_reader *r, const char *name, ckpt_tensor *like, uint64_
     for (uint32_t i = 0; rc == CKPT_OK && i < like->ndim; i++) {
         if (shape[i] > INT64_MAX)
             rc = ckpt_fail(r->err, CKPT_EFORMAT,
-                           "%s: tensor %.200s: an axis of %" PRIu64 " elements", r->io->name, name,
-                           shape[i]);
+                           "%s: tensor %.200s has an axis of %" PRIu64
+                           " elements, which is too large",
+                           r->io->name, name, shape[i]);
     }
     return rc;
 }
@@ -382,7 +384,8 @@ static int grd_type(grd_reader *r, const char *name, ckpt_tensor *like)
     row = like->ndim ? like->shape[like->ndim - 1] : 1;
     if (row % ckpt_dtype_get(like->dtype)->per != 0)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: tensor %.200s: rows of %" PRIu64 " elements, %s has blocks of %u",
+                         "%s: tensor %.200s: its rows of %" PRIu64
+                         " elements cannot be divided into %s's blocks of %u",
                          r->io->name, name, row, ckpt_dtype_name(like->dtype),
                          (unsigned)ckpt_dtype_get(like->dtype)->per);
     if (r->swap && ckpt_dtype_packed(like->dtype))
@@ -433,7 +436,7 @@ static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t 
                          r->io->name, g->t->name, g->offset, *next);
     if (!ckpt_add(data, g->offset, &s.at) || !ckpt_add(s.at, s.n_bytes, &end) || end > r->io->size)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: tensor %.200s of %" PRIu64 " bytes ends behind the file of %" PRIu64
+                         "%s: tensor %.200s of %" PRIu64 " bytes ends beyond the file of %" PRIu64
                          ": cut or damaged",
                          r->io->name, g->t->name, s.n_bytes, r->io->size);
     *next += s.n_bytes;

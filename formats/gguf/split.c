@@ -219,7 +219,7 @@ static int gs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     for (size_t i = 0; !name && i < list->n; i++)
         name = gs_is_gguf(&list->entry[i]) ? list->entry[i].name : NULL;
     if (!name)
-        return ckpt_fail(err, CKPT_EMISSING, "%s: no GGUF file", list->folder);
+        return ckpt_fail(err, CKPT_EMISSING, "%s: holds no GGUF file", list->folder);
     if (!gs_parse(name, &stem, &no, &count))
         return gs_read_one(map, list, name, 0, 1, err);
     for (unsigned i = 0; rc == CKPT_OK && i < count; i++) {

@@ -100,7 +100,8 @@ int ckpt_gguf_spm(ckpt_gguf_tokens *out, const char *name, const char *bytes, ui
         ckpt_gguf_token *t;
 
         if (!spm_field(&s, &tag, &value, &body))
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: no SentencePiece model: byte %" PRIu64, name,
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: not a SentencePiece model: invalid field at byte %" PRIu64, name,
                              where);
         if (tag != (1 << 3 | SPM_BYTES))
             continue;

@@ -255,9 +255,11 @@ static int gtk_spm(ckpt_gguf_tokenizer_work *w)
         char *stop = NULL;
         long long number = strtoll(key.at, &stop, 10);
 
-        rc = *key.at && !*stop ? gtk_add(w, decoder.at[i].value, number)
-                               : ckpt_fail(w->err, CKPT_EFORMAT,
-                                           "tokenizer_config.json: token number '%.40s'", key.at);
+        rc = *key.at && !*stop
+                 ? gtk_add(w, decoder.at[i].value, number)
+                 : ckpt_fail(w->err, CKPT_EFORMAT,
+                             "tokenizer_config.json: token number '%.40s' is not an integer",
+                             key.at);
     }
     return rc;
 }

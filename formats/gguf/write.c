@@ -141,7 +141,8 @@ static int gw_check(const gw_writer *w, const ckpt_tensor *t)
                          t->ndim, (int)CKPT_GGUF_DIMS);
     if (row % type->per != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s: rows of %" PRIu64 " elements, %s has blocks of %u",
+                         "tensor %.200s: its rows of %" PRIu64
+                         " elements cannot be divided into %s's blocks of %u",
                          t->name, row, type->name, (unsigned)type->per);
     return CKPT_OK;
 }
@@ -246,8 +247,7 @@ int ckpt_gguf_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     (void)ckpt_gguf_number(to, CKPT_GGUF_ALIGNMENT, &w.align);
     if (w.align == 0 || (w.align & (w.align - 1)) != 0 || w.align > GW_ALIGN)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         CKPT_GGUF_ALIGNMENT " is %" PRIu64 ", and a power of two up to %d is "
-                                             "written",
+                         CKPT_GGUF_ALIGNMENT " is %" PRIu64 ", expected a power of two up to %d",
                          w.align, (int)GW_ALIGN);
     for (size_t i = 0; i < to->tensors.n; i++)
         n_tensors += to->tensors.at[i]->file == file;

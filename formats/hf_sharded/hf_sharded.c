@@ -145,7 +145,7 @@ static int hfs_find_files(hfs_reader *r)
         *slot = f;
     }
     if (r->files.n == 0)
-        return ckpt_fail(r->err, CKPT_EMISSING, "%s: no shard-*-model-*.safetensors in it",
+        return ckpt_fail(r->err, CKPT_EMISSING, "%s: holds no shard-*-model-*.safetensors",
                          r->list->folder);
     qsort(r->files.at, r->files.n, sizeof *r->files.at, hfs_file_order);
     return hfs_check_files(r);
@@ -313,8 +313,10 @@ static int hfs_read_file(hfs_reader *r, const char *name)
                        sub->files.at[0].format->is.name);
     for (size_t i = 0; rc == CKPT_OK && i < sub->tensors.n; i++) {
         if (sub->tensors.at[i]->owner)
-            rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\" is tied by metadata", path,
-                           sub->tensors.at[i]->name);
+            rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                           "%s: the metadata ties \"%.200s\" to another tensor, which this format "
+                           "does not support",
+                           path, sub->tensors.at[i]->name);
     }
     if (rc == CKPT_OK)
         rc = ckpt_map_merge_files(r->map, sub, &file_base, &source_base, r->err);

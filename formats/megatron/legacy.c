@@ -47,7 +47,8 @@ static int mgl_read_rank(ckpt_meg_job *job, ckpt_meg_rank *rank)
     if (rc == CKPT_OK)
         rc = job->list->read(&map, path, NULL, job->err);
     if (rc == CKPT_OK && (!map->values || map->values->kind != CKPT_V_DICT)) {
-        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: no dict, as Megatron-LM saves", path);
+        rc =
+            ckpt_fail(job->err, CKPT_EFORMAT, "%s: expected a dict, as Megatron-LM saves it", path);
     }
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(job->map, map, NULL, job->err);

@@ -201,8 +201,9 @@ static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, const char *inn
         if (key->kind != CKPT_V_STR || v->kind != CKPT_V_TENSOR)
             continue;
         if (strcmp(key->as.text.at, "step") != 0) {
-            rc = mgo_kind(r, key->as.text.at) ? CKPT_OK
-                                              : mgo_none(r, "more kinds of state than known", NULL);
+            rc = mgo_kind(r, key->as.text.at)
+                     ? CKPT_OK
+                     : mgo_none(r, "it has too many kinds of optimizer state", NULL);
             continue;
         }
         const char *name = ckpt_arena_printf(r->map->arena, "%s.state.0.step", inner);
@@ -294,7 +295,7 @@ static int mgo_flat_cut(mgo_reader *r, const ckpt_meg_rank *rank, const char *ki
             rc = ckpt_fail_memory(r->err);
     }
     if (rc == CKPT_OK && !ckpt_meg_layout(all.at, all.n, &flat->n_elems, 1))
-        rc = mgo_none(r, CKPT_MEG_FLAT " has not the parameters of its rank in one bucket",
+        rc = mgo_none(r, CKPT_MEG_FLAT " does not hold the parameters of its rank in one bucket",
                       rank->path);
     for (size_t i = 0; rc == CKPT_OK && !r->map->no_state && i < all.n; i++)
         rc = ckpt_meg_cut(r->map, flat, &all.at[i], &to[all.at[i].layer], r->err);
@@ -339,7 +340,7 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     for (uint64_t i = 0; rank == r->grid->rank.at && i < map.n; i++) {
         if (map.at[i].key->kind == CKPT_V_STR && map.at[i].value->kind == CKPT_V_TENSOR &&
             !mgo_kind(r, map.at[i].key->as.text.at))
-            return mgo_none(r, "more kinds of state than known", NULL);
+            return mgo_none(r, "it has too many kinds of optimizer state", NULL);
     }
     if (rc == CKPT_OK && rank == r->grid->rank.at)
         rc = mgo_room(r);
@@ -423,11 +424,11 @@ static int mgo_read(mgo_reader *r)
     r->listed = all->kind == CKPT_V_LIST;
     r->n_optimizers = r->listed ? (size_t)all->as.seq.n : 1;
     if (r->n_optimizers > MGO_OPTIMIZERS)
-        return mgo_none(r, "more optimizers than known", NULL);
+        return mgo_none(r, "it has too many optimizers", NULL);
     for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
         rc = mgo_add(r, o, &flat);
     if (rc == CKPT_OK && !r->map->no_state && flat && r->n_optimizers > 1)
-        return mgo_none(r, CKPT_MEG_FLAT " of several optimizers", NULL);
+        return mgo_none(r, CKPT_MEG_FLAT " holds the state of several optimizers", NULL);
     if (rc == CKPT_OK && !r->map->no_state)
         rc = flat ? mgo_flat(r) : mgo_numbered(r);
     if (rc == CKPT_OK && !r->map->no_state)

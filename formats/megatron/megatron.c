@@ -93,7 +93,8 @@ static int mgc_common(ckpt_meg_job *job)
     if (rc != CKPT_OK)
         return rc;
     if (!common->values || common->values->kind != CKPT_V_DICT)
-        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: no dict, as Megatron-Core saves", path);
+        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: expected a dict, as Megatron-Core saves it",
+                       path);
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(job->map, common, NULL, job->err);
     if (rc != CKPT_OK) {

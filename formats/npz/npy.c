@@ -52,8 +52,8 @@ int ckpt_npy_length(uint64_t *out, const uint8_t *head, size_t n, const char *na
     uint64_t length, lead;
 
     if (n < 10 || memcmp(head, npy_magic, sizeof npy_magic) != 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: no numpy array: it does not begin with its magic",
-                         name);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: not a numpy array: it does not begin with numpy's magic", name);
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a numpy array of format version %u.%u; 1.0, 2.0 and 3.0 are known",
@@ -99,7 +99,7 @@ static int npy_string(npy_text *t, ckpt_text *out)
     while (t->at < t->end && *t->at != quote && *t->at != '\\')
         t->at++;
     if (t->at == t->end || *t->at != quote)
-        return npy_bad(t, "has a string that does not end, or with an escape");
+        return npy_bad(t, "has a string that does not end or has an escape");
     *out = (ckpt_text){from, (uint64_t)(t->at - from)};
     t->at++;
     return CKPT_OK;
@@ -203,7 +203,7 @@ static int npy_entry(npy_text *t, ckpt_npy *out, unsigned *seen)
     while (k < 3 && (strlen(keys[k]) != key.n || memcmp(keys[k], key.at, (size_t)key.n) != 0))
         k++;
     if (k == 3 || (*seen & 1u << k))
-        return npy_bad(t, "has a key twice, or another than descr, fortran_order, shape");
+        return npy_bad(t, "has a key twice, or a key other than descr, fortran_order, shape");
     *seen |= 1u << k;
     if (!npy_take(t, ':'))
         return npy_bad(t, "is not a dict");

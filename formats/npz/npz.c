@@ -210,8 +210,9 @@ static int npz_back(npz_file *f, ckpt_tensor *t, ckpt_source s, const ckpt_npy *
     if (!ckpt_dtype_bytes(a->dtype, t->n_elems, &n) || !ckpt_add(n, a->n_header, &all) ||
         all != s.n_bytes)
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: array %.200s: shape and type need %" PRIu64 " bytes of data, there "
-                         "are %" PRIu64 ": cut, or something follows",
+                         "%s: array %.200s: shape and type need %" PRIu64
+                         " bytes of data, but there are %" PRIu64
+                         ": the file is cut or has extra data",
                          f->io->name, t->name, n, s.n_bytes - a->n_header);
     s.swap = a->swap ? ckpt_dtype_get(a->dtype)->swap : 0;
     int rc = ckpt_map_add_source(f->map, &s, &index, f->err);

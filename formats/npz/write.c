@@ -69,8 +69,8 @@ static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip
                                                             : "--exclude leaves it out");
     if (!nw_name_ok(t->name))
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s: its name cannot be a member's of an archive; --rename "
-                         "gives it another",
+                         "tensor %.200s: its name cannot be the name of an archive member; "
+                         "--rename gives it another",
                          t->name);
     w->n_bits += as_bits;
     w->first_bits = as_bits && !w->first_bits ? t->name : w->first_bits;

@@ -258,8 +258,8 @@ static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
 
     if (rc == CKPT_OK && o->a && rank != o->rank)
         return ckpt_fail(a->err, CKPT_EMISMATCH,
-                         "%s: %.200s has rank %" PRIu64 ", and %" PRIu64 " by %s", a->opts.path,
-                         module, o->rank, rank, a->config.path);
+                         "%s: %.200s has rank %" PRIu64 ", but rank %" PRIu64 " in %s",
+                         a->opts.path, module, o->rank, rank, a->config.path);
     o->scale = scale * a->opts.weight;
     return rc;
 }

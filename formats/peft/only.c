@@ -34,10 +34,10 @@ static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
         return ckpt_fail_memory(j->err);
     *yes = strlen(j->adapter) == n && memcmp(j->adapter, name, n) == 0;
     if (!*yes && !j->opts.name)
-        return ckpt_fail(j->err, CKPT_EUSAGE,
-                         "%s holds several adapters, %.60s and %.*s among them: say which with "
-                         "--adapter-name",
-                         j->map->path, j->adapter, n > 60 ? 60 : (int)n, name);
+        return ckpt_fail(
+            j->err, CKPT_EUSAGE,
+            "%s holds several adapters, such as %.60s and %.*s: choose one with --adapter-name",
+            j->map->path, j->adapter, n > 60 ? 60 : (int)n, name);
     return CKPT_OK;
 }
 
@@ -79,7 +79,7 @@ static int only_check(const only_job *j, const ckpt_tensor *t)
                 : ckpt_fail_memory(j->err);
     if (rc == CKPT_OK && (t->ndim < 2 || t->shape[0] != rank))
         rc = ckpt_fail(j->err, CKPT_EMISMATCH,
-                       "%s: %.200s has rank %" PRIu64 " by this configuration, and %" PRIu64
+                       "%s: %.200s has rank %" PRIu64 " in this configuration, but %" PRIu64
                        " in the checkpoint",
                        j->config.path, module, rank, t->ndim > 0 ? t->shape[0] : 0);
     return rc;
@@ -130,11 +130,13 @@ static int only_all(only_job *j)
     if (rc != CKPT_OK)
         return rc;
     if (!j->adapter || n == 0)
-        return ckpt_fail(j->err, CKPT_EMISSING, "%s: no tensors of an adapter%s%.60s", map->path,
-                         j->opts.name ? " named " : "", j->opts.name ? j->opts.name : "");
-    rc = ckpt_map_note(map, CKPT_INFO, j->err,
-                       "adapter '%.60s': %zu tensors; the %zu of its base stay", j->adapter, n,
-                       map->tensors.n - n);
+        return ckpt_fail(j->err, CKPT_EMISSING, "%s: holds no tensors of an adapter%s%.60s",
+                         map->path, j->opts.name ? " named " : "",
+                         j->opts.name ? j->opts.name : "");
+    rc = ckpt_map_note(
+        map, CKPT_INFO, j->err,
+        "adapter '%.60s': %zu tensors are taken; the %zu tensors of its base are left out",
+        j->adapter, n, map->tensors.n - n);
     map->tensors.n = n;
     return rc == CKPT_OK ? ckpt_map_reindex(map, j->err) : rc;
 }

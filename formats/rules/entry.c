@@ -205,7 +205,7 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
     ckpt_dict map = ckpt_value_map(ranks);
 
     if (map.n == 0 || map.n > CKPT_SLICES_MAX_RANKS)
-        return ue_bad(a, "no ranks, or too many");
+        return ue_bad(a, "it has no ranks, or too many");
     a->pieces = ckpt_arena_array(a->arena, map.n, sizeof *a->pieces);
     if (!a->pieces)
         return ckpt_fail_memory(a->err);
@@ -235,10 +235,10 @@ static int ue_side(const ue_affine *a, const ckpt_value *v, uint32_t ndim, uint6
     int64_t x;
 
     if (!v || !ue_is_list(v) || seq.n != 2 || !ckpt_value_as_int(seq.at[0], &x) || x < 0)
-        return ue_bad(a, "a piece without its offset");
+        return ue_bad(a, "a piece has no offset");
     *at = (uint64_t)x;
     if (!ue_read_counts(&strides, a->arena, seq.at[1]) || strides.n != ndim)
-        return ue_bad(a, strides.at ? "a piece without its strides" : NULL);
+        return ue_bad(a, strides.at ? "a piece has no strides" : NULL);
     *by = strides.at;
     return CKPT_OK;
 }
@@ -263,7 +263,7 @@ static int ue_piece(ue_affine *a, uint32_t rank, const ckpt_value *v)
 
     p->rank = rank;
     if (!ue_read_counts(&shape, a->arena, ckpt_value_get(v, "shape")) || shape.n > CKPT_MAX_DIM)
-        return ue_bad(a, shape.at ? "a piece without its shape" : NULL);
+        return ue_bad(a, shape.at ? "a piece has no shape" : NULL);
     p->count = shape.at;
     p->ndim = (uint32_t)shape.n;
     if (!ue_unscaled(ckpt_value_get(v, "scale")))
@@ -290,7 +290,7 @@ int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_
         return ckpt_fail_memory(err);
     if (!ue_read_counts(&shape, arena, ckpt_value_get(v, "logical_shape")) ||
         shape.n > CKPT_MAX_DIM)
-        return ue_bad(&a, shape.at ? "no logical_shape" : NULL);
+        return ue_bad(&a, shape.at ? "it has no logical_shape" : NULL);
     map->shape = shape.at;
     map->ndim = (uint32_t)shape.n;
     rc = ue_ranks(&a, ckpt_value_get(v, "ranks"));

@@ -176,7 +176,7 @@ static int pat_compile(ckpt_uni_patterns *p, pat_text *t, ckpt_err *err)
 
     if (foreign)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "pattern '%.100s': at byte %zu it would not mean what it means to Python",
+                         "pattern '%.100s': the syntax at byte %zu has another meaning in Python",
                          t->text, (size_t)(foreign - t->text));
     if (++p->n_regex > PAT_MAX_REGEX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d patterns that are not plain names",
@@ -297,7 +297,7 @@ int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *n
     if (found == PCRE2_ERROR_NOMEMORY)
         return ckpt_fail_memory(err);
     return ckpt_fail(err, CKPT_ELIMIT,
-                     "pattern '%.100s' on the name '%.*s': stopped (PCRE2 error %d): it needs "
+                     "pattern '%.100s' on the name '%.*s' was stopped (PCRE2 error %d): it needs "
                      "more than %d steps",
                      t->text, (int)(n < 100 ? n : 100), name, found, PAT_MAX_STEPS);
 }

@@ -178,7 +178,7 @@ static int ru_read_affine(ckpt_uni_rules *r, const ckpt_value *v, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT, "affine_map: its version is not an integer");
     if (n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "affine_map: version %" PRId64 "; this program knows version 1", n);
+                         "affine_map: version %" PRId64 " is not supported: expected version 1", n);
     return ru_read_dict(r, RU_AFFINE, ckpt_value_get(v, "params"), err);
 }
 
@@ -434,8 +434,8 @@ static int ru_sub(ckpt_uni_rules *r, ru_entry *e, ckpt_slice_rule *rule, ckpt_er
 
     if (!e->rule && r->version >= 0.4 && !e->width)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "sub_param_shard_widths: nothing about '%.150s', which "
-                         "universal_checkpoint_version %g wants",
+                         "sub_param_shard_widths has no entry for '%.150s', which "
+                         "universal_checkpoint_version %g requires",
                          text, r->version);
     if (!e->rule) {
         made = ckpt_arena_alloc(r->arena, sizeof *made);

@@ -180,8 +180,8 @@ static int st_range(st_reader *r, const st_entry *e, ckpt_tensor *like)
         return st_bad(r, e, "its elements do not fill whole bytes, or are too many");
     if (e->end < e->begin || e->end > r->n_data)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: tensor \"%.200s\": bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64
-                         " bytes of data: cut or damaged",
+                         "%s: tensor \"%.200s\": bytes %" PRIu64 " to %" PRIu64
+                         " are not within the %" PRIu64 " bytes of data: cut or damaged",
                          r->io->name, e->name->as.text.at, e->begin, e->end, r->n_data);
     if (e->end - e->begin != n_bytes)
         return ckpt_fail(r->err, CKPT_EFORMAT,
@@ -243,8 +243,8 @@ static int st_tiling(st_reader *r)
     }
     if (at != r->n_data)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: %" PRIu64 " bytes of data, its tensors take %" PRIu64
-                         ": cut, or something follows",
+                         "%s: %" PRIu64 " bytes of data, but its tensors take %" PRIu64
+                         ": the file is cut or has extra data",
                          r->io->name, r->n_data, at);
     return CKPT_OK;
 }

@@ -424,8 +424,8 @@ static int leg_bind_one(leg_file *f, ckpt_storage *const *sorted, size_t n, cons
     int rc;
 
     if (!s || s->source != UINT32_MAX)
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: the list of storages names one %s", f->io->name,
-                         !s ? "that no tensor uses" : "twice");
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: the list of storages names a storage %s",
+                         f->io->name, !s ? "that no tensor uses" : "twice");
     rc = leg_check_count(f, s);
     if (rc != CKPT_OK)
         return rc;

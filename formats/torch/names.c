@@ -267,7 +267,7 @@ static int tn_check_expanded(tn_walk *w, const ckpt_tensor *t, const ckpt_storag
     if (n_bytes > TN_MAX_EXPANDED - w->expanded)
         return ckpt_fail(w->err, CKPT_ELIMIT,
                          "%s: tensor %.200s: %" PRIu64 " bytes expanded from a storage of %" PRIu64
-                         ": over the limit",
+                         " exceed the limit",
                          w->io->name, t->name, n_bytes, s->n_bytes);
     w->expanded += n_bytes;
     return CKPT_OK;

@@ -139,7 +139,7 @@ static int torch_version(torch_file *f)
         version = version * 10 + (unsigned)(*p - '0');
     if (*p != '\0' || version < 1 || version > TORCH_MAX_VERSION)
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: format version \"%s\"; versions 1 to %d are known", f->io->name, text,
+                         "%s: unknown format version \"%s\": expected 1 to %d", f->io->name, text,
                          TORCH_MAX_VERSION);
     return f->inner ? CKPT_OK
                     : ckpt_map_fact_int(f->map, "format version", (int64_t)version, f->err);
@@ -155,8 +155,8 @@ static int torch_byteorder(torch_file *f)
     f->swap = strcmp(text, "big") == 0;
     if (!f->swap && strcmp(text, "little") != 0)
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: byte order \"%s\"; \"little\" and \"big\" are known", f->io->name,
-                         text);
+                         "%s: unknown byte order \"%s\": expected \"little\" or \"big\"",
+                         f->io->name, text);
     return f->inner ? CKPT_OK : ckpt_map_fact(f->map, f->err, "byte order", "%s", text);
 }
 

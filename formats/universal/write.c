@@ -28,11 +28,10 @@ static int uw_state(ckpt_uni_write *w)
     if (from->states.n == 0)
         return ckpt_state_none(from, w->job.err);
     if (from->states.n > 1)
-        return ckpt_fail(
-            w->job.err, CKPT_EUNSUPPORTED,
-            "%s: %zu model-parallel ranks kept apart: a universal checkpoint holds whole "
-            "parameters; let them be joined",
-            from->path, from->states.n);
+        return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
+                         "%s: %zu model-parallel ranks are kept apart, but a universal checkpoint "
+                         "holds whole parameters; let ckpt join them",
+                         from->path, from->states.n);
     w->job.state = from->states.at[0];
     for (size_t g = 0; !w->job.target->fresh_optimizer && g < w->job.state->group.n; g++) {
         int rc = ckpt_state_refuse_8bit(from, &w->job.state->group.at[g],

@@ -210,7 +210,7 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
                                  "was not looked at",
                                  list->folder, best->name, passed->name)
                  : ckpt_map_note(job->map, CKPT_INFO, job->err,
-                                 "%s: taken %s, the highest of its checkpoints", list->folder,
+                                 "%s: %s is used, the highest of its checkpoints", list->folder,
                                  best->name);
     return rc == CKPT_OK ? dsf_enter(job, list, best->name) : rc;
 }

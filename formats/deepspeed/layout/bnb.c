@@ -174,7 +174,7 @@ int ckpt_ds_bnb_flat(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, u
     if (out->dtype == (b->bits == 8 ? CKPT_U8 : CKPT_F32))
         return b->bits == 8 ? dbn_made(job, s, b, i, group, out) : CKPT_OK;
     rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
-                         "%s: state%u of group %zu is %s, and state1 has %" PRIu32 " bits", s->path,
+                         "%s: state%u of group %zu is %s, but state1 has %" PRIu32 " bits", s->path,
                          i + 1, group, ckpt_dtype_name((ckpt_dtype)out->dtype), b->bits);
     out->dtype = CKPT_DTYPE_NONE;
     return rc;

@@ -101,9 +101,10 @@ static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
         size_t n = 0;
         local[i] = (dsx_local){.name = layout->params.at[g->first + i].name, .param = i};
         if (!ckpt_ds_expert_number(local[i].name, &local[i].n_prefix, &n, &local[i].number))
-            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                             "%s: %.200s is in a parameter group of experts, but names none",
-                             job->map->path, local[i].name);
+            return ckpt_fail(
+                job->err, CKPT_EUNSUPPORTED,
+                "%s: %.200s is in a parameter group of experts, but its name has no expert number",
+                job->map->path, local[i].name);
     }
     qsort(local, g->n, sizeof *local, dsx_by_prefix);
     for (size_t i = 0, end; i < g->n; i = end) {

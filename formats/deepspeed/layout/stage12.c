@@ -404,7 +404,7 @@ static int dsl_note_shuffled(const ckpt_ds_job *job)
 {
     return ckpt_map_note(job->map, CKPT_INFO, job->err,
                          "%s: param_slice_mappings follow the order before round_robin_gradients; "
-                         "laid out by param_shapes, which follow the data",
+                         "ckpt uses param_shapes, which follow the data",
                          job->map->path);
 }
 
@@ -444,11 +444,11 @@ int ckpt_ds_stage12_mappings(ckpt_ds_job *job, const ckpt_ds_head *head,
     if (head->legacy || job->broken)
         return CKPT_OK;
     if (!all != !ckpt_value_get(head->optim.optim, "param_slice_mappings"))
-        return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: rank %" PRIu32
-                               " and rank 0: one has param_slice_mappings, the other has not: the "
-                               "shards are from different runs",
-                               s->path, s->rank);
+        return ckpt_ds_problem(
+            job, CKPT_EMISMATCH,
+            "%s: only one of rank %" PRIu32
+            " and rank 0 has param_slice_mappings: the shards are from different runs",
+            s->path, s->rank);
     if (!all)
         return CKPT_OK;
     for (size_t i = 0; rc == CKPT_OK && i < layout->group.n; i++)

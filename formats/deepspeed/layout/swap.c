@@ -64,7 +64,7 @@ static int dsw_file(const ckpt_ds_job *job, const char *path, ckpt_ds_flat *flat
     if (!ckpt_dtype_bytes((ckpt_dtype)flat->dtype, flat->n, &n_bytes) || size < n_bytes ||
         size - n_bytes >= DSW_MAX_PAD)
         rc = ckpt_fail(job->err, CKPT_EMISMATCH,
-                       "%s: %" PRIu64 " bytes, expected %" PRIu64
+                       "%s: has %" PRIu64 " bytes, expected %" PRIu64
                        " and a little padding for %" PRIu64 " elements",
                        path, size, n_bytes, flat->n);
     if (rc == CKPT_OK)

@@ -37,8 +37,8 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
 static int dsv_not_read(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
                         const char *why)
 {
-    const char *text = ckpt_arena_printf(job->map->arena,
-                                         "is bitsandbytes' and is not listed as tensors: %s", why);
+    const char *text = ckpt_arena_printf(
+        job->map->arena, "belongs to bitsandbytes and is not listed as tensors: %s", why);
 
     return text ? dsv_note(job, group, key, text, CKPT_INFO) : ckpt_fail_memory(job->err);
 }

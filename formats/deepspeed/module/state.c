@@ -310,7 +310,8 @@ static int dsr_in_file(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tens
     if (rc == CKPT_OK &&
         (!ckpt_mul(t->offset, sizeof(float), &out->at) ||
          !ckpt_within(out->at, sizeof(float), job->map->sources.at[out->source].n_bytes)))
-        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: a number's tensor leaves its record", s->path);
+        rc = ckpt_fail(job->err, CKPT_EFORMAT,
+                       "%s: the tensor of a number extends beyond its record", s->path);
     out->has = rc == CKPT_OK;
     return rc;
 }

@@ -289,7 +289,8 @@ int ckpt_ds_shard_flat(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_valu
                          what);
     int rc = ckpt_ds_shard_source(job, s, t->storage->source, &out->source);
     if (rc == CKPT_OK && !ckpt_within(out->at, n_bytes, job->map->sources.at[out->source].n_bytes))
-        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s: leaves its record", s->path, what);
+        rc = ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s: the tensor extends beyond its record",
+                       s->path, what);
     return rc;
 }
 

@@ -87,7 +87,7 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
     if (*bits == 8 && (how->lean || how->legacy || how->ep))
         return dwq_refuse(job, how, NULL, "this form of checkpoint has no place for them");
     if (*bits == 8 && !ckpt_value_get(b.dict, "qmap1"))
-        return dwq_refuse(job, how, NULL, "the first sub-group has no table of codes");
+        return dwq_refuse(job, how, NULL, "the first sub-group has no quantization table (qmap1)");
     return CKPT_OK;
 }
 
@@ -185,7 +185,8 @@ static int dwq_scale(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64
     bool again = to < r->blocks;
 
     if (again && (r->last != of || r->block != block))
-        return dwq_refuse(w->job, w->how, w->param, "a block would have elements of two");
+        return dwq_refuse(w->job, w->how, w->param,
+                          "a block would have elements of two source blocks");
     r->last = of;
     r->block = block;
     r->blocks = to + 1;
@@ -216,7 +217,8 @@ static int dwq_put(dwq_work *w, uint32_t rank, const dwq_run *run)
     int rc = dwq_table(w, run->of);
 
     if (rc == CKPT_OK && !even && first != last)
-        rc = dwq_refuse(w->job, w->how, w->param, "a block would have elements of two");
+        rc = dwq_refuse(w->job, w->how, w->param,
+                        "a block would have elements of two source blocks");
     if (rc == CKPT_OK && run->at > w->rank[rank].end)
         rc = dwq_pad(w, rank, run->of, run->at);
     for (uint64_t i = to; rc == CKPT_OK && i <= end; i++)

@@ -69,7 +69,8 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
         if (k->since <= f->how->release && (k->until == 0 || f->how->release < k->until))
             rel_put(f, dict, ckpt_tt_str(&f->t, k->key), k, v);
         else if (v && v->kind != CKPT_V_NONE && f->t.rc == CKPT_OK)
-            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO, "%s: the release written for has none",
+            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO,
+                                        "%s: the DeepSpeed release of the output does not have it",
                                         k->key);
     }
     for (uint64_t i = 0; i < from.n && f->t.rc == CKPT_OK; i++) {

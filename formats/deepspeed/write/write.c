@@ -93,7 +93,8 @@ static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
                          "%s: a ZeRO checkpoint cannot be written without ZeRO", job->from->path);
     if (how->stage < 0 || how->stage > 3)
         return ckpt_fail(job->err, dw_wrong(t->stage != 0),
-                         "stage %d: ZeRO directories have stage 1, 2 or 3", how->stage);
+                         "stage %d is not valid: ZeRO directories have stage 1, 2 or 3",
+                         how->stage);
     if (how->world > DW_MAX_WORLD)
         return ckpt_fail(job->err, dw_wrong(t->world > 0),
                          "a world of %" PRIu32 " ranks: at most %d", how->world, DW_MAX_WORLD);
