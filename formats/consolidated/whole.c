@@ -156,7 +156,7 @@ static int conw_params(conw_model *m, ckpt_arena *arena)
                    : CKPT_OK;
     if (ckpt_json_read(&v, arena, path, CONW_PARAMS, &local) != CKPT_OK)
         return ckpt_map_note(m->map, CKPT_WARNING, m->err,
-                             "%s: so ckpt cannot tell whether files are missing", local.text);
+                             "%s; ckpt cannot tell whether files are missing", local.text);
     m->params = v;
     return CKPT_OK;
 }

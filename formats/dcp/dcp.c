@@ -144,8 +144,8 @@ static int dcp_surplus(dcp_reader *r)
     if (rc != CKPT_OK || n == 0)
         return rc;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                         "%s%s: %zu file%s that .metadata does not name, of another save: not read",
-                         first, n > 1 ? " ..." : "", n, n == 1 ? "" : "s");
+                         "%s%s: ignored %zu file%s of another save, not listed in .metadata", first,
+                         n > 1 ? " ..." : "", n, n == 1 ? "" : "s");
 }
 
 static int dcp_files(dcp_reader *r)
@@ -474,9 +474,9 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
         rc = dcp_values(r);
     if (rc == CKPT_OK && r->map->tensors.n == 0 && r->n_inside > 0)
         rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                           "%s: its tensors lie inside objects (flatten_state_dict=False), of "
-                           "which one rank's parts alone are kept: none is listed; save it "
-                           "flattened, as torch.distributed.checkpoint does by itself",
+                           "%s: its tensors are inside pickled objects (flatten_state_dict=False), "
+                           "which hold one rank's parts only, so none is listed; save it "
+                           "flattened, the default of torch.distributed.checkpoint",
                            r->list->folder);
     return rc == CKPT_OK ? ckpt_map_check(r->map, r->err) : rc;
 }

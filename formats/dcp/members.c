@@ -54,10 +54,11 @@ static int dmb_put(const dmb_maker *m, ckpt_group *g, const char *key, ckpt_valu
 /* Record why there is no state: values differ within one group. */
 static int dmb_differ(const dmb_maker *m, const char *key, const char *name)
 {
-    m->map->no_state = ckpt_arena_printf(m->map->arena,
-                                         "the optimizer keeps another '%s' for %s than for others "
-                                         "of its group, where a training format has one for all",
-                                         key, name);
+    m->map->no_state =
+        ckpt_arena_printf(m->map->arena,
+                          "the optimizer's '%s' of %s differs from that of other parameters of its "
+                          "group, but a training format stores one value per group",
+                          key, name);
     return m->map->no_state ? CKPT_OK : ckpt_fail_memory(m->err);
 }
 

@@ -146,8 +146,8 @@ static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckp
     if (list.n == 0)
         return dmd_fail(r, "storage_data does not say where the bytes lie", name);
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                     "%s: %.200s is stored by way of an extension (%.100s), which is not "
-                     "supported; save without extensions",
+                     "%s: %.200s is stored with an extension (%.100s), which is not supported; "
+                     "save without extensions",
                      r->path, name->at,
                      list.at[0]->kind == CKPT_V_STR ? list.at[0]->as.text.at : "?");
 }

@@ -37,8 +37,8 @@ int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err
         if (!name || strcmp((*out)->name, name) == 0)
             return CKPT_OK;
     }
-    return ckpt_fail(err, CKPT_EUSAGE, "layout '%s' is none of torch, torchtitan, accelerate",
-                     name);
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "unknown layout '%s': expected torch, torchtitan or accelerate", name);
 }
 
 /* Only torchtitan's layout is flat. */
@@ -81,7 +81,7 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
         if (rc == CKPT_OK && job->state->group.at[g].n > 0 && ckpt_value_map(settings).n == 0)
             return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                              "%s: keeps no settings of its parameter groups, and torchtitan's "
-                             "layout knows groups by their settings: write --layout torch",
+                             "layout identifies groups by their settings: use --layout torch",
                              job->from->path);
         if (rc == CKPT_OK && job->state->group.at[g].n == 0)
             rc = ckpt_dsw_left_out(job, CKPT_INFO,
@@ -99,8 +99,8 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
             "train_state.ntokens_seen: written as 0, because the source does not count tokens");
     if (rc == CKPT_OK && !ckpt_value_get(job->state->model, "dataloader"))
         rc = ckpt_map_note(job->to, CKPT_WARNING, job->err,
-                           "dataloader: the source has no position of torchtitan's: load with "
-                           "exclude_from_loading = [\"dataloader\"]");
+                           "dataloader: the source has no state of torchtitan's dataloader: load "
+                           "with exclude_from_loading = [\"dataloader\"]");
     return rc;
 }
 

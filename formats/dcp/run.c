@@ -53,8 +53,8 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
                          what);
     if (t->fresh_optimizer)
         return ckpt_fail(job->err, CKPT_EUSAGE,
-                         "moments of zero are what FSDP makes where there are none: write the "
-                         "weights alone (ckpt convert)");
+                         "FSDP itself starts with moments of zero if a checkpoint has none: write "
+                         "the weights alone (ckpt convert)");
     if (job->from->states.n > 1)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",

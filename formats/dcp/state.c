@@ -209,10 +209,10 @@ static int dps_number(dps_maker *m, ckpt_pair *p)
     if (rc != CKPT_OK || m->told || p->key->kind != CKPT_V_STR)
         return rc;
     m->told = true;
-    return ckpt_map_note(m->map, CKPT_INFO, m->err,
-                         "%s: the optimizer keeps %.100s as a tensor: training states have it as a "
-                         "number",
-                         m->map->path, p->key->as.text.at);
+    return ckpt_map_note(
+        m->map, CKPT_INFO, m->err,
+        "%s: the optimizer stores %.100s as a tensor; training states hold it as a number",
+        m->map->path, p->key->as.text.at);
 }
 
 static int dps_numbers(dps_maker *m, ckpt_value *settings)
@@ -244,9 +244,9 @@ static int dps_group(dps_maker *m, const ckpt_value *settings)
         rc = params.at[i]->kind == CKPT_V_STR
                  ? dps_param(m, params.at[i]->as.text.at)
                  : dps_none(m,
-                            "the optimizer names its parameters by number: save what torch's "
-                            "get_state_dict gives, or make one file of it (dcp_to_torch), where "
-                            "shapes may tell the names",
+                            "the optimizer names its parameters by number: save the result of "
+                            "torch's get_state_dict, or make one file of the checkpoint "
+                            "(dcp_to_torch), where ckpt may find the names by shape",
                             NULL);
     return rc;
 }
@@ -517,8 +517,8 @@ static int dps_make(dps_maker *m)
     if (rc != CKPT_OK || odd)
         return rc != CKPT_OK ? rc
                              : dps_none(m,
-                                        "a group of experts has not the parameters of as many "
-                                        "ranks as its name says",
+                                        "a group of experts does not have the parameters of the "
+                                        "number of ranks in its name",
                                         odd);
     m->state->dtype = ckpt_dcp_dtype(m->state);
     rc = dps_values(m);

@@ -379,8 +379,8 @@ static int rnm_find(rnm_finder *f)
     }
     rc = rnm_units(f, &found);
     if (rc == CKPT_OK && !found)
-        f->out->why = "its optimizer has flat parameters (FSDP1), whose wrapping is not one unit "
-                      "for each layer and one for the rest";
+        f->out->why = "its optimizer has flat parameters (FSDP1) that were not wrapped as one unit "
+                      "per layer and one for the rest";
     return rc;
 }
 

@@ -192,7 +192,7 @@ static int rpt_mesh_read(const rpt_reader *r, const ckpt_value *v, rpt_mesh *mes
     uint32_t n_at;
 
     if (!rpt_is(v, "DeviceMesh") || !rpt_mesh_sizes(v, mesh))
-        return rpt_bad(r, "a DTensor whose mesh of ranks is of no form that is known");
+        return rpt_bad(r, "a DTensor whose device mesh has an unknown form");
     for (uint32_t k = 0; k < mesh->ndim; k++) {
         if (mesh->size[k] == 0 || !ckpt_mul(n, mesh->size[k], &n) || n > r->where->world)
             return ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -204,17 +204,17 @@ static int rpt_mesh_read(const rpt_reader *r, const ckpt_value *v, rpt_mesh *mes
     if (rank != r->where->rank)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
                          "%s: %.200s was saved by rank %" PRIu64
-                         ": the file has another rank's name",
+                         ", but the file is named after another rank",
                          r->where->file, r->where->key, rank);
     if (!at || at->kind == CKPT_V_NONE)
         return rpt_mesh_find(v, r->where->rank, mesh)
                    ? CKPT_OK
                    : rpt_bad(r, "a DTensor whose mesh lacks the rank that saved it");
     if (!rpt_u64s(at, mesh->at, &n_at) || n_at != mesh->ndim)
-        return rpt_bad(r, "a DTensor whose mesh does not tell this rank's place");
+        return rpt_bad(r, "a DTensor whose mesh does not give this rank's coordinates");
     for (uint32_t k = 0; k < mesh->ndim; k++) {
         if (mesh->at[k] >= mesh->size[k])
-            return rpt_bad(r, "a DTensor whose rank stands outside its mesh");
+            return rpt_bad(r, "a DTensor whose rank is outside its mesh");
     }
     return CKPT_OK;
 }
@@ -233,8 +233,7 @@ static int rpt_mesh_agrees(const rpt_reader *r, const ckpt_value *v, const rpt_m
     if (i < s.n && rpt_u64(s.at[i], &number) && number == r->where->rank)
         return CKPT_OK;
     return ckpt_fail(r->err, CKPT_EMISMATCH,
-                     "%s: %.200s was saved by another rank than %" PRIu32
-                     ", whose name the file has",
+                     "%s: %.200s was not saved by rank %" PRIu32 ", after which the file is named",
                      r->where->file, r->where->key, r->where->rank);
 }
 
@@ -265,7 +264,7 @@ static int rpt_placement_read(const rpt_reader *r, const ckpt_value *v, uint32_t
                          "(Partial?): its values are not in the files",
                          r->where->file, r->where->key);
     if (!dim || !ckpt_value_as_int(dim, &i) || i < -(int64_t)ndim || i >= (int64_t)ndim)
-        return rpt_bad(r, "a DTensor that is cut along an axis that it has not");
+        return rpt_bad(r, "a DTensor that is sharded along an axis that it does not have");
     out->shards = true;
     out->dim = (uint32_t)(i < 0 ? i + (int64_t)ndim : i);
     if (strided && (!rpt_u64(rpt_get(v, "split_factor"), &out->factor) || out->factor == 0))
@@ -299,9 +298,10 @@ static int rpt_order_strided(const rpt_reader *r, const rpt_mesh *mesh, const rp
         while (at < *n && before != p[k].factor)
             before *= mesh->size[order[at++]]; // at most CKPT_RANKS_MAX, the ranks of the mesh
         if (before != p[k].factor)
-            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: %.200s: strided shards that no order of cuts makes",
-                             r->where->file, r->where->key);
+            return ckpt_fail(
+                r->err, CKPT_EUNSUPPORTED,
+                "%s: %.200s: the split factors of its strided shards match no order of mesh axes",
+                r->where->file, r->where->key);
         memmove(&order[at + 1], &order[at], (*n - at) * sizeof *order);
         order[at] = k;
         ++*n;

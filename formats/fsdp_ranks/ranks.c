@@ -79,7 +79,8 @@ static int rdr_count(rdr_reader *r)
                              " ranks: remove those of one of them",
                              r->list->folder, r->run.world, name.world);
         if (name.world && name.rank >= name.world)
-            return ckpt_fail(r->run.err, CKPT_EMISMATCH, "%s/%s: no rank of %" PRIu32,
+            return ckpt_fail(r->run.err, CKPT_EMISMATCH,
+                             "%s/%s: its rank is not below the world size %" PRIu32,
                              r->list->folder, r->list->entry[i].name, name.world);
         first = false;
         r->run.world = name.world;

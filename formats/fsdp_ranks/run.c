@@ -224,7 +224,8 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
     // the groups decide, because a parameter's name may consist of digits
     r->by_name |= key->kind == CKPT_V_STR && !rru_is_number(key);
     if (key->kind != CKPT_V_STR && (key->kind != CKPT_V_INT || key->as.i < 0))
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: state of what is neither number nor name",
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: the optimizer's state has a key that is neither a number nor a name",
                          file->where.file);
     for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
         const ckpt_value *kind = dict.at[i].key, *v = dict.at[i].value;
@@ -517,8 +518,10 @@ static int rru_named(ckpt_ranks_run *r)
         for (uint64_t i = 0; i < params.n; i++) {
             ckpt_ranks_param *slot = NULL;
             if (params.at[i]->kind != CKPT_V_STR)
-                return ckpt_fail(r->err, CKPT_EFORMAT,
-                                 "%s: the optimizer has parameters by name and by number", r->path);
+                return ckpt_fail(
+                    r->err, CKPT_EFORMAT,
+                    "%s: the optimizer names some parameters by name and others by number",
+                    r->path);
             slot = ckpt_vec_push(&r->numbers.param);
             if (!slot)
                 return ckpt_fail_memory(r->err);

@@ -116,8 +116,8 @@ static int rrn_role(ckpt_map *map, ckpt_listing *list, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     if (roles.n == 0)
-        return ckpt_fail(err, CKPT_EMISSING, "%s: a step without files of FSDP's ranks in a folder",
-                         list->folder);
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s: no folder of this step holds files of FSDP's ranks", list->folder);
     if (roles.n > 1)
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: holds several models (%s): name the folder of one, %s/%s",
@@ -222,7 +222,8 @@ static int rrn_choose(ckpt_map *map, const ckpt_listing *run, const char *asked,
     if (rc != CKPT_OK || *out)
         return rc;
     *out = rrn_newest(run);
-    return ckpt_map_note(map, CKPT_INFO, err, "%s: no tracker file: the newest step is taken, %s",
+    return ckpt_map_note(map, CKPT_INFO, err,
+                         "%s: the tracker file is missing: ckpt uses the newest step, %s",
                          run->folder, (*out)->name);
 }
 

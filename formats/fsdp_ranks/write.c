@@ -487,7 +487,8 @@ static int rwr_tell(const rwr_writer *w)
         // tensors with one chunk are among the values of the run
         if (t->role == CKPT_ROLE_OTHER && !(w->job->state && t->n_extents <= 1))
             rc = ckpt_dsw_left_out(w->job, CKPT_WARNING,
-                                   "%.200s: neither of the model nor of its optimizer", t->name);
+                                   "%.200s: belongs neither to the model nor to its optimizer",
+                                   t->name);
     }
     return rc;
 }

@@ -197,7 +197,8 @@ static int grd_text(grd_reader *r, ckpt_value **out)
 static int grd_bad_type(const grd_reader *r, uint64_t type)
 {
     return ckpt_fail(r->err, CKPT_EFORMAT,
-                     "%s: a value of type %" PRIu64 " before byte %" PRIu64 ", known are 0 to 12",
+                     "%s: unknown type %" PRIu64 " of a value before byte %" PRIu64
+                     ": expected 0 to 12",
                      r->io->name, type, r->at);
 }
 
@@ -300,9 +301,10 @@ static int grd_key(grd_reader *r)
     if (!ckpt_dict_add_cstr(a, &r->map->values->as.map, key.name, value))
         return ckpt_fail_memory(r->err);
     if (nested)
-        return ckpt_map_note(r->map, CKPT_INFO, r->err,
-                             "%s: key %.200s is an array of arrays, which is not written again",
-                             r->io->name, key.name);
+        return ckpt_map_note(
+            r->map, CKPT_INFO, r->err,
+            "%s: key %.200s is an array of arrays, which ckpt does not write to GGUF", r->io->name,
+            key.name);
     key.list = type == CKPT_GGUF_ARRAY;
     key.type = key.list ? of : (uint8_t)type;
     key.value = value;
@@ -501,7 +503,8 @@ static int grd_header(grd_reader *r)
         return rc;
     if (version != 2 && version != 3)
         return ckpt_fail(r->err, version == 1 ? CKPT_EUNSUPPORTED : CKPT_EFORMAT,
-                         "%s: GGUF of version %" PRIu64 ", 2 and 3 are read", r->io->name, version);
+                         "%s: GGUF version %" PRIu64 " is not supported: expected 2 or 3",
+                         r->io->name, version);
     rc = ckpt_map_fact_int(r->map, "version", (int64_t)version, r->err);
     if (rc == CKPT_OK && r->swap)
         rc = ckpt_map_fact(r->map, r->err, "byte order", "big-endian");

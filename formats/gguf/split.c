@@ -170,8 +170,8 @@ static int gs_check_blocks(ckpt_map *map, const char *name, ckpt_err *err)
     if (rc != CKPT_OK || here == 0 || here >= known)
         return rc;
     return ckpt_map_problem(map, CKPT_EMISSING, err,
-                            "%s: tensors of %" PRIu64 " blocks are here, its keys say %" PRIu64
-                            ": a piece of a model",
+                            "%s: tensors of %" PRIu64 " blocks are here, but its keys say %" PRIu64
+                            ": the file is a piece of a model",
                             name, here, known);
 }
 

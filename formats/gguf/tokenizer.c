@@ -80,7 +80,7 @@ static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 {
     if (i >= GTK_TOKENS)
         return ckpt_fail(w->err, CKPT_EFORMAT,
-                         "%s: a token of number %" PRIu64 ": at most %d are written",
+                         "%s: token number %" PRIu64 " is too large: at most %d tokens are written",
                          w->list.folder, i, GTK_TOKENS);
     while (w->token.n <= i) {
         ckpt_gguf_token *t = ckpt_vec_push(&w->token);
@@ -529,7 +529,7 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "tokenizer.json", &w.tokenizer);
     if (rc == CKPT_OK && w.tokenizer && w.tokenizer->kind != CKPT_V_DICT)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s/tokenizer.json: no dict", w.list.folder);
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s/tokenizer.json: not a JSON object", w.list.folder);
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "tokenizer_config.json", &w.config);
     if (rc == CKPT_OK)

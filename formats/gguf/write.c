@@ -110,7 +110,8 @@ static int gw_key(gw_writer *w, const ckpt_key *k)
         ok = gw_value(w, k->type, k->value);
     return ok ? CKPT_OK
               : ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                          "key %.200s: its value is not of its type, or memory is out", k->name);
+                          "key %.200s: its value does not match its type, or memory is exhausted",
+                          k->name);
 }
 
 /* ---- tensors ---- */

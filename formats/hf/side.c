@@ -270,11 +270,10 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
         rc = ckpt_hf_add_literal(w->to, name, changed.at, changed.n, w->err);
         break;
     case CKPT_EFORMAT:
-        rc = ckpt_map_note(
-            w->to, CKPT_WARNING, w->err,
-            "%s/%s: no JSON object that names its dtype, so it cannot say that the weights are %s: "
-            "copied as it is",
-            w->list.folder, name, w->dtype);
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "%s/%s: copied as it is: it is not a JSON object that names its dtype, "
+                           "so it cannot say that the weights are %s",
+                           w->list.folder, name, w->dtype);
         if (rc == CKPT_OK)
             rc = ckpt_hf_add_literal(w->to, name, text, n, w->err);
         break;
@@ -338,7 +337,7 @@ static int side_plain(side_work *w, const char *text, uint64_t n)
     if (rc == CKPT_OK)
         rc = side_members(w, (const char *)older.at, older.n);
     else
-        rc = ckpt_fail(w->err, rc, "%s/config.json: no JSON object", w->list.folder);
+        rc = ckpt_fail(w->err, rc, "%s/config.json: not a JSON object", w->list.folder);
     ckpt_vec_free(&plain);
     ckpt_vec_free(&older);
     return rc;
@@ -366,8 +365,9 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
     if (rc == CKPT_OK && side_ends(name, ".json") && !ckpt_json_closed(bytes, n))
-        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                           "%s: cut or damaged: no whole JSON value: copied as it is", path);
+        rc = ckpt_map_note(
+            w->to, CKPT_WARNING, w->err,
+            "%s: copied as it is, but it is not a complete JSON value: cut or damaged", path);
     ckpt_free(bytes);
     return rc;
 }
@@ -511,8 +511,8 @@ int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, con
         return ckpt_bytes_add(out, c->text, strlen(c->text)) ? CKPT_OK : ckpt_fail_memory(err);
     if (c->missing)
         return ckpt_map_note(to, CKPT_WARNING, err,
-                             "no %s is written, since nothing says %s: --size NAME=VALUE gives "
-                             "each of them, --config FILE all",
+                             "no %s is written, because these values are unknown: %s; --size "
+                             "NAME=VALUE gives each of them, --config FILE all",
                              file, c->missing);
     rc = ckpt_json_write(out, c->value, &style, err);
     return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
@@ -598,8 +598,8 @@ static int side_lacks(const side_work *w)
             "give one with --config PATH");
     if (rc == CKPT_OK && gguf && !side_has_tokenizer(w->to))
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                           "no tokenizer is written: that of a GGUF file is not converted; "
-                           "--config FOLDER copies the files of the model's own folder");
+                           "no tokenizer is written: ckpt does not convert the tokenizer of a GGUF "
+                           "file; --config FOLDER copies the files of the model's own folder");
     return rc;
 }
 

@@ -164,8 +164,8 @@ static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said,
         // only a warning for parts like a vision tower: some models omit a tower's last layers
         rc = hfc_parts[p].config
                  ? ckpt_map_note(map, CKPT_WARNING, err,
-                                 "%s: tensors of %" PRIu64 " %slayers are here, config.json says "
-                                 "%" PRIu64,
+                                 "%s: tensors of %" PRIu64
+                                 " %slayers are here, but config.json says %" PRIu64,
                                  name, most[p], hfc_parts[p].text, said[p])
                  : ckpt_map_problem(map, CKPT_EMISSING, err,
                                     "%s: tensors of %" PRIu64 " %slayers are here, config.json "

@@ -327,8 +327,8 @@ static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
     }
     return n == 0 ? CKPT_OK
                   : ckpt_map_note(w->to, CKPT_INFO, w->err,
-                                  "config.json states %s, the dtype of most elements: from it "
-                                  "transformers loads all weights in that, also %" PRIu64
+                                  "config.json states %s, the dtype of most elements: transformers "
+                                  "loads all weights in that dtype, also %" PRIu64
                                   " tensor%s of other dtypes",
                                   w->dtype, n, n == 1 ? "" : "s");
 }

@@ -114,8 +114,8 @@ static int hfs_check_files(hfs_reader *r)
     }
     if (seen != of)
         return ckpt_fail(r->err, CKPT_EMISSING,
-                         "%s: %" PRIu32 " of %" PRIu32 " files are there of a rank: copy all of "
-                         "them",
+                         "%s: only %" PRIu32 " of the %" PRIu32
+                         " files of a rank are here: copy all of them",
                          r->list->folder, seen, of);
     for (uint32_t rank = 1; rank < ranks; rank++) {
         bool there = false;
@@ -501,8 +501,8 @@ static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, u
                                 "and \"%.200s\" is not whole without it; copy it",
                                 r->list->folder, rank, file, r->files.at[0].is.of, c->most, sign);
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                         "%s: no shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
-                         ".safetensors: \"%.200s\" may not be whole without it",
+                         "%s: shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
+                         ".safetensors may be missing: \"%.200s\" may be incomplete without it",
                          r->list->folder, rank, file, r->files.at[0].is.of, sign);
 }
 
@@ -591,7 +591,7 @@ static const char *hfs_no_order(const hfs_reader *r)
             ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT)
             return "each rank has an order of its own";
     }
-    return hfs_by_size(r) ? "they stand by size, as torch saves from GPUs" : NULL;
+    return hfs_by_size(r) ? "they are ordered by size, as torch saves them from GPUs" : NULL;
 }
 
 /* ---- the driver ---- */

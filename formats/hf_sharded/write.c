@@ -60,7 +60,8 @@ static int hsw_weights(hsw_writer *w, const ckpt_map *from)
     }
     if (n_tied > 0)
         rc = ckpt_map_note(w->to, CKPT_INFO, w->err,
-                           "%" PRIu64 " tied name%s written in full: these files know no ties",
+                           "%" PRIu64
+                           " tied name%s written in full, because these files cannot record ties",
                            n_tied, n_tied == 1 ? " is" : "s are");
     if (rc == CKPT_OK && from->known.training)
         rc = ckpt_map_note(w->to, CKPT_INFO, w->err,

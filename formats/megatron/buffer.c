@@ -579,7 +579,7 @@ static int mgb_read(mgb_reader *r)
     for (unsigned order = 0; rc == CKPT_OK && !r->why && !fit && order < 4; order++)
         rc = mgb_try(r, order, &fit);
     if (rc == CKPT_OK && !fit && !r->why)
-        r->why = "parameters do not fill them by any order that is known";
+        r->why = "no known order of the parameters fills them";
     for (uint32_t o = 0; rc == CKPT_OK && fit && o < mgb_optimizers(r); o++) {
         mgb_grid(r, o);
         for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++)

@@ -236,8 +236,8 @@ static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_sl
         return rc;
     if (!ckpt_meg_rule(rule, first->map, s->local, 0))
         return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
-                         "%s: how tensor-parallel slices of '%.200s' join is not known here; say "
-                         "it with --slice-rules",
+                         "%s: ckpt does not know how to join the tensor-parallel slices of "
+                         "'%.200s'; give the rule with --slice-rules",
                          j->job->map->path, s->name);
     if (v && (v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT))
         version = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;

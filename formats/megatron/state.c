@@ -60,7 +60,7 @@ static int mgs_groups_fill(mgs_maker *m)
             ckpt_meg_group_of(m->group, t->name, t->ndim) == m->group->n)
             return ckpt_meg_none(m->map,
                                  "parameter groups are saved without their parameters, and nothing "
-                                 "says in which this one is",
+                                 "says which group this one is in",
                                  t->name, m->err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < m->group->n; i++)

@@ -162,11 +162,12 @@ int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = nw_arrays(&w);
     if (rc == CKPT_OK && w.n_bits)
-        rc = ckpt_map_note(to, CKPT_WARNING, err,
-                           "%" PRIu64 " arrays are of types that numpy lacks (%.200s) and written "
-                           "as unsigned integers of the same bits: view them as those of "
-                           "ml_dtypes, or convert with --dtype",
-                           w.n_bits, w.first_bits);
+        rc = ckpt_map_note(
+            to, CKPT_WARNING, err,
+            "%" PRIu64
+            " arrays have types that numpy lacks (%.200s) and are written as unsigned integers of "
+            "the same bits: view them as types of ml_dtypes, or convert with --dtype",
+            w.n_bits, w.first_bits);
     ckpt_vec_free(&w.header);
     return rc;
 }

@@ -104,8 +104,8 @@ static int ad_put_whole(adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
     if (t->n_elems != by->n_elems || t->ndim != by->ndim ||
         memcmp(t->shape, by->shape, t->ndim * sizeof *t->shape) != 0)
         return ckpt_fail(a->err, CKPT_EMISMATCH,
-                         "%s: %.200s is %s, but %s in the base: tokens were added, or it is of "
-                         "another base; resize the base's embeddings first",
+                         "%s: %.200s is %s, but %s in the base: tokens were added, or the adapter "
+                         "belongs to another base; resize the base's embeddings first",
                          a->opts.path, by->name, ad_shape(theirs, by), ad_shape(mine, t));
     if (t->export_dtype == CKPT_DTYPE_NONE)
         t->export_dtype = t->dtype;
@@ -153,8 +153,8 @@ static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
 
     if (a->opts.weight != 1)
         return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
-                         "%s: %.200s is a whole tensor of the adapter, which has no weight: leave "
-                         "the weight 1",
+                         "%s: %.200s is a whole tensor, which a weight of the adapter cannot "
+                         "scale: leave the weight at 1",
                          a->opts.path, by->name);
     if (t && (saved || is_bias || is_table))
         return ad_put_whole(a, t, by);
@@ -375,8 +375,8 @@ static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor 
         return ckpt_fail_memory(a->err);
     if (many)
         return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
-                         "%s: %.200s fits several of the parameters that target_parameters names, "
-                         "and the file does not say which",
+                         "%s: %.200s matches several of the parameters in target_parameters, and "
+                         "the file does not say which",
                          a->opts.path, m->name);
     // peft rounds a parameter's update to the parameter's dtype
     if (t && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
@@ -437,7 +437,8 @@ static int ad_update_bias(adapting *a, const ad_module *m)
 
     if (!t || t->n_elems != o.b->n_elems || t->n_elems == 0)
         return ckpt_fail(a->err, CKPT_EMISSING,
-                         "%s: %.200s has a bias of B, and the base none of %" PRIu64 " elements",
+                         "%s: %.200s has a bias for B, but the base has no bias of %" PRIu64
+                         " elements",
                          a->opts.path, m->name, o.b->n_elems);
     o.rows = t->n_elems;
     rc = ad_scale(a, &o, m->name);

@@ -106,8 +106,8 @@ static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
             k++;
         if (!aj_known[k] && aj_is_set(all.at[i].value))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: %.60s is set, and what it does to the weights is not known "
-                             "here: merge with peft's merge_and_unload",
+                             "%s: %.60s is set, and ckpt does not know what it does to the "
+                             "weights: merge with peft's merge_and_unload",
                              path, key);
     }
     return CKPT_OK;

@@ -268,7 +268,7 @@ static int ue_piece(ue_affine *a, uint32_t rank, const ckpt_value *v)
     p->ndim = (uint32_t)shape.n;
     if (!ue_unscaled(ckpt_value_get(v, "scale")))
         return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
-                         "affine_map: '%.150s': a piece with a scale: its optimizer state cannot "
+                         "affine_map: '%.150s': a piece has a scale, so its optimizer state cannot "
                          "be carried over",
                          a->pattern);
     rc = ue_side(a, ckpt_value_get(v, "source"), p->ndim, &p->whole_at, &p->whole_by);

@@ -251,8 +251,8 @@ static int pat_spend(ckpt_uni_patterns *p, const pat_text *t, uint64_t n, ckpt_e
     if (p->spent <= PAT_ALL_STEPS)
         return CKPT_OK;
     return ckpt_fail(err, CKPT_ELIMIT,
-                     "pattern '%.100s': %zu patterns and the names they are tried on need more "
-                     "than %d steps together",
+                     "pattern '%.100s': the %zu patterns together need more than %d steps on the "
+                     "names that they are tried on",
                      t->text, p->text.n, PAT_ALL_STEPS);
 }
 

@@ -249,7 +249,7 @@ static int tn_set_swap(tn_walk *w, const ckpt_tensor *t, uint32_t source)
         return CKPT_OK;
     if (s->swap != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s: tensor %.200s: a big-endian storage that is read as two dtypes",
+                         "%s: tensor %.200s: its big-endian storage is read as two dtypes",
                          w->io->name, t->name);
     s->swap = unit;
     return CKPT_OK;
@@ -457,9 +457,8 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
     if (pickle->n_special > 0)
         rc =
             ckpt_map_note(map, CKPT_WARNING, err,
-                          "%s: %" PRIu64
-                          " tensors of a kind that is not listed or exported (sparse, nested ...): "
-                          "their values stay in the tree",
+                          "%s: %" PRIu64 " tensors are of a kind that ckpt does not list or export "
+                                         "(sparse, nested ...): their values stay in the tree",
                           io->name, pickle->n_special);
     if (rc == CKPT_OK && pickle->n_objects > 0)
         rc = ckpt_map_note(map, CKPT_WARNING, err,

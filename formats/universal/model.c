@@ -78,10 +78,10 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
         return um_tensor(m, *at);
     if (v->kind != CKPT_V_TENSOR)
         return ckpt_tt_copy(&m->f.t, v);
-    m->f.t.rc = ckpt_dsw_left_out(&m->w->job, CKPT_WARNING,
-                                  "module.%.300s: it is neither listed, as a parameter or buffer, "
-                                  "nor another name of one that is",
-                                  key->kind == CKPT_V_STR ? key->as.text.at : "?");
+    m->f.t.rc = ckpt_dsw_left_out(
+        &m->w->job, CKPT_WARNING,
+        "module.%.300s: it is not listed as a parameter or buffer, and is not another name of one",
+        key->kind == CKPT_V_STR ? key->as.text.at : "?");
     return NULL;
 }
 

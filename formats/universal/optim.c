@@ -56,7 +56,7 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
                          ckpt_value_is(p->key, "name");
             if (named && t->rc == CKPT_OK)
                 t->rc = ckpt_dsw_left_out(&w->job, CKPT_INFO,
-                                          "param_groups[%zu].name: a run has its own", g);
+                                          "param_groups[%zu].name: a resumed run sets its own", g);
             if (!ckpt_value_is(p->key, "params") && !named)
                 ckpt_tt_put_at(t, entry, ckpt_tt_copy(t, p->key),
                                step ? ckpt_tt_int(t, 0) : ckpt_tt_copy(t, p->value));

@@ -473,8 +473,8 @@ static int ur_add_experts(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value
     if (v->ndim != p->ndim + 1 || v->shape[0] != p->fused)
         return ckpt_ds_problem(
             &u->job, CKPT_EMISMATCH,
-            "%s: the tensor has %" PRIu32 " axes, the first of %" PRIu64 "; expected %" PRIu32
-            ", the first of all %" PRIu32 " experts: the file is of another run",
+            "%s: the tensor has %" PRIu32 " axes, the first of size %" PRIu64 "; expected %" PRIu32
+            " axes, the first of size %" PRIu32 " (all experts): the file is from another run",
             f->want->path, v->ndim, v->ndim ? v->shape[0] : 0, p->ndim + 1, p->fused);
     for (uint32_t i = 0; rc == CKPT_OK && i < p->fused; i++) {
         ckpt_tensor_value one = *v;
@@ -587,7 +587,7 @@ static int ur_say_narrow(ckpt_uni *u)
         return CKPT_OK;
     return ckpt_map_note(
         u->job.map, CKPT_WARNING, u->job.err,
-        "%s/zero: %zu masters are not float32 (%.300s): they are taken as they are",
+        "%s/zero: %zu master weights are not float32 (%.300s): they are used as they are",
         u->job.map->path, u->n_narrow, u->narrow);
 }
 

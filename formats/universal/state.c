@@ -203,9 +203,9 @@ static int us_lost(ckpt_uni *u, const ckpt_group *g)
         bool off = !v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && v->as.i == 0);
         if (!off && !ckpt_value_get(g->entry, wants[i].kind))
             rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
-                               "%s/zero: the optimizer of a group keeps %s (%s is set), which is "
-                               "not here: DeepSpeed's converter leaves it out, and the next step "
-                               "of a run fails without it; convert the original with ckpt",
+                               "%s/zero: the optimizer of a group needs %s (%s is set), which is "
+                               "missing: DeepSpeed's converter leaves it out, and the next step of "
+                               "a run fails without it; convert the original with ckpt",
                                u->job.map->path, wants[i].kind, wants[i].setting);
     }
     return rc;

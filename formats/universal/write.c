@@ -368,7 +368,7 @@ static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
             continue;
         rc = ckpt_dsw_left_out(&w->job, CKPT_WARNING,
                                "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
-                               "have no place for it: a run begins it anew",
+                               "cannot store it: a resumed run starts it anew",
                                (size_t)(g - w->job.state->group.at), key->as.text.at);
     }
     return rc;

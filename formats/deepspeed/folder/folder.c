@@ -333,8 +333,8 @@ static int dsf_take(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *l
 
     if (!e->is_dir && name.kind == CKPT_DS_OTHER && dsf_like_shard(e->name))
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s/%s: named like an optimizer file, but of no known rank: move it "
-                               "away",
+                               "%s/%s: the name is like that of an optimizer file, but gives no "
+                               "known rank: move it away",
                                list->folder, e->name);
     if (e->is_dir || !parts)
         return CKPT_OK;

@@ -309,8 +309,8 @@ static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
     if (grid->job->map->collect)
         return ckpt_map_note(grid->job->map, CKPT_INFO, grid->job->err,
                              "%s: %" PRIu32
-                             " tensor-parallel ranks, and no universal_checkpoint_info "
-                             "says how to join them: looked at one by one",
+                             " tensor-parallel ranks are checked one by one, because no "
+                             "universal_checkpoint_info says how to join them",
                              grid->job->map->path, grid->tp);
     return ckpt_fail(
         grid->job->err, CKPT_EUNSUPPORTED,
@@ -387,15 +387,14 @@ static int dsg_whole(ckpt_ds_grid *grid)
     if (rc == CKPT_OK && grid->dir->offloaded && grid->dir->n_mp > 1)
         return ckpt_fail(
             grid->job->err, CKPT_EUNSUPPORTED,
-            "%s: swap files of NVMe offload (offloaded_tensors) of several model-parallel "
-            "ranks: which file is whose is not known",
+            "%s: several model-parallel ranks have swap files of NVMe offload (offloaded_tensors), "
+            "and ckpt cannot tell which file belongs to which rank",
             grid->job->map->path);
     if (rc == CKPT_OK && expps->n && (grid->dir->n_mp > 1 || grid->dir->layers.n))
-        return ckpt_fail(
-            grid->job->err, CKPT_EUNSUPPORTED,
-            "%s: experts without ZeRO on several model-parallel ranks: which optimizer "
-            "file is whose is not known",
-            grid->job->map->path);
+        return ckpt_fail(grid->job->err, CKPT_EUNSUPPORTED,
+                         "%s: a run without ZeRO has experts on several model-parallel ranks, and "
+                         "ckpt cannot tell which optimizer file belongs to which rank",
+                         grid->job->map->path);
     if (rc == CKPT_OK && expps->n && grid->dir->optims.n)
         rc = ckpt_ds_problem(
             grid->job, CKPT_EMISMATCH,

@@ -58,7 +58,7 @@ static int one_find_stage(const ckpt_ds_job *job, ckpt_ds_head *head)
 
     head->stage = ckpt_value_get(head->optim.optim, "fp32_flat_groups") ? 3 : 1;
     if (stage && !ckpt_ds_stage(stage, &head->stage))
-        return ckpt_fail(job->err, CKPT_EUNSUPPORTED, "%s: zero_stage is none of 0 to 3",
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED, "%s: zero_stage is not 0, 1, 2 or 3",
                          head->optim.path);
     if (head->stage == 0)
         head->stage = 1;
@@ -429,8 +429,8 @@ static int one_read_full(one *o)
 
     if (!dir->model && job->opts->weights_only)
         return ckpt_fail(job->err, CKPT_EMISSING,
-                         "%s: no model file holds the weights whole: stage 3 keeps them in the "
-                         "optimizer files, without which there are none",
+                         "%s: no model file holds whole weights: stage 3 keeps them in the "
+                         "optimizer files, which --weights-only does not read",
                          job->map->path);
     if (!dir->model)
         return ckpt_fail(job->err, CKPT_EMISSING,
@@ -486,8 +486,8 @@ static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
         if (layout->group.at[g].has_step && layout->group.at[g].own_step && !(fabs(more) < 1.5))
             return ckpt_map_note(
                 job->map, CKPT_WARNING, job->err,
-                "%s: the optimizer of group %zu counts %.0f steps, the run %" PRId64
-                " less %" PRId64 " skipped: it was resumed with a fresh optimizer, perhaps",
+                "%s: the optimizer of group %zu counts %.0f steps, but the run %" PRId64
+                " less %" PRId64 " skipped: it may have been resumed with a fresh optimizer",
                 job->map->path, g, layout->group.at[g].step, global, skipped);
     }
     return CKPT_OK;

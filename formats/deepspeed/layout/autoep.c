@@ -130,8 +130,8 @@ int ckpt_ds_autoep_read(ckpt_ds_job *job, ckpt_ds_head *head)
                             &data_first);
     if (data_first && head->autoep.at[0].ep > 1)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP with use_data_before_expert_parallelism: which ranks have "
-                         "which experts is not known here",
+                         "%s: with use_data_before_expert_parallelism, ckpt does not know which "
+                         "ranks have which experts of AutoEP",
                          head->model.path);
     return CKPT_OK;
 }
@@ -263,8 +263,8 @@ int ckpt_ds_autoep_check_optim(ckpt_ds_job *job, const ckpt_ds_head *head,
         if (g >= list.n || !aep_is_partition(list.at[g], &layout->group.at[g], s->rank))
             return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: ds_zero_partition_groups does not say that rank %" PRIu32
-                                   " has its part of sub-group %zu: this is not the shard of that "
-                                   "rank, or of another run",
+                                   " has its part of sub-group %zu: this is the shard of another "
+                                   "rank or of another run",
                                    s->path, s->rank, g);
     }
     return CKPT_OK;
@@ -283,7 +283,7 @@ int ckpt_ds_autoep_check_model(ckpt_ds_job *job, const ckpt_ds_head *head, const
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: ds_autoep_layers does not say that rank %" PRIu32
                                " is expert-parallel rank %" PRIu32
-                               ": this is not the file of that rank, or of another run",
+                               ": this is the file of another rank or of another run",
                                s->path, s->rank, s->rank % head->autoep.at[i].ep);
     }
     return CKPT_OK;

@@ -321,7 +321,7 @@ static int dso_check_stage(ckpt_ds_job *job, const ckpt_ds_head *head, const ckp
 
     if (v && !ckpt_ds_stage(v, &stage))
         return ckpt_ds_problem(job, CKPT_EFORMAT,
-                               "%s: zero_stage of rank %" PRIu32 " is none of 0 to 3", s->path,
+                               "%s: zero_stage of rank %" PRIu32 " is not 0, 1, 2 or 3", s->path,
                                s->rank);
     if (v && stage != head->stage)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,

@@ -244,12 +244,11 @@ int ckpt_ds_params_read(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_inde
     bool one = ckpt_value_map(shapes).n > 0 || shapes->kind != CKPT_V_LIST;
     if (head->stage == 3 && one && dsp_optimizer_groups(head) > 1 &&
         !ckpt_ds_version_at_least(ckpt_ds_version(&head->optim), 0, 4, 3))
-        return ckpt_fail(
-            job->err, CKPT_EUNSUPPORTED,
-            "%s: stage 3 of a release before 0.4.3 with %" PRIu64
-            " parameter groups: its files list the "
-            "parameters in another order than they are stored, and nothing says which is which",
-            job->map->path, dsp_optimizer_groups(head));
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: stage 3 of a release before 0.4.3 with %" PRIu64
+                         " parameter groups: its files list the parameters in another order than "
+                         "they store them, and ckpt cannot match the two",
+                         job->map->path, dsp_optimizer_groups(head));
     int rc = dsp_groups(job, head, names, layout, shapes);
     if (rc == CKPT_OK)
         rc = ckpt_ds_autoep_expand(job, head, &layout->params, false);

@@ -91,8 +91,8 @@ int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_s
     if (!text)
         return ckpt_fail_memory(job->err);
     return *text ? ckpt_map_note(job->map, CKPT_INFO, job->err,
-                                 "%s: each rank has its own value, as its optimizer makes it of "
-                                 "the rank's partition",
+                                 "%s: each rank has its own value, because its optimizer computes "
+                                 "it from the rank's partition",
                                  text)
                  : CKPT_OK;
 }

@@ -107,7 +107,7 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
             rc = v == bnb.dict
                      ? dsv_not_read(job, of, key, bnb.why)
-                     : dsv_note(job, of, key, "is of no known form: it is left out of the tensors",
+                     : dsv_note(job, of, key, "has an unknown form and is left out of the tensors",
                                 CKPT_WARNING);
         if (!dsv_is_value(head, layout, s, group, v))
             continue;

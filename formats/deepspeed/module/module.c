@@ -206,10 +206,11 @@ static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_
                            "come from the module, as it stores them (%s)",
                            file, more->n, more->names);
     if (rc == CKPT_OK && lost->n && head->stage == 3)
-        rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                           "%s: %zu names of the module are left out, having no values here: tied "
-                           "within one layer, or never given to the optimizer (%s)",
-                           file, lost->n, lost->names);
+        rc = ckpt_map_note(
+            job->map, CKPT_WARNING, job->err,
+            "%s: %zu names of the module are left out, because they have no values here: they are "
+            "tied within one layer, or were never given to the optimizer (%s)",
+            file, lost->n, lost->names);
     else if (rc == CKPT_OK && lost->n)
         rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
                            "%s: %zu tensors of the module are left out, because this release does "
@@ -650,8 +651,7 @@ int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head)
     if (head->stage == 3 || !dsm_lags(head))
         return CKPT_OK;
     return ckpt_map_note(job->map, CKPT_INFO, job->err,
-                         "%s: a ZenFlow run, whose 16-bit copies are updated before the fp32 "
-                         "masters: they differ by design, and the masters are taken, as by "
-                         "DeepSpeed's scripts",
+                         "%s: ZenFlow updates the 16-bit copies before the fp32 masters, so they "
+                         "differ by design: ckpt takes the masters, as DeepSpeed's scripts do",
                          head->model.path);
 }

@@ -376,11 +376,10 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
             "%s: the optimizers have %zu tensors, the layers' files %zu: unless stages share "
             "layers, a layer_*-model_states.pt is missing",
             job->map->path, trained, pipe->entry.n);
-    return ckpt_map_note(
-        job->map, CKPT_INFO, job->err,
-        "%s: pipeline stages without ZeRO: the optimizers' tensors do not show which "
-        "layers are whose; weights are taken from the layers' files",
-        job->map->path);
+    return ckpt_map_note(job->map, CKPT_INFO, job->err,
+                         "%s: pipeline stages without ZeRO: the optimizers' tensors do not show to "
+                         "which layers they belong; weights are taken from the layers' files",
+                         job->map->path);
 }
 
 static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)

@@ -169,9 +169,8 @@ static int dsr_sub_group_size(const ckpt_ds_job *job, const ckpt_ds_head *head,
         return CKPT_OK;
     return ckpt_map_note(
         job->map, CKPT_WARNING, job->err,
-        "%s: no sub_group_size gives the sub-groups that the flat groups have (one "
-        "of %" PRIu64 " elements was closed, one of %" PRIu64 " was not): written "
-        "anew, sub-groups will differ",
+        "%s: no sub_group_size yields the stored sub-groups (one was closed at %" PRIu64
+        " elements, another was not at %" PRIu64 "): a new checkpoint will have other sub-groups",
         job->map->path, high, low);
 }
 

@@ -289,8 +289,7 @@ int ckpt_dsu_name(ckpt_dsu *u)
     if (rc != CKPT_OK || u->named || u->masters.n == 0)
         return rc;
     return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
-                         "%s: stage 0 writes its fp32 master weights without names, and here they "
-                         "cannot be told apart "
-                         "with certainty: the module's own, rounded values are taken",
+                         "%s: stage 0 writes its fp32 master weights without names, and ckpt "
+                         "cannot match them with certainty: it takes the module's rounded values",
                          u->head->model.path);
 }

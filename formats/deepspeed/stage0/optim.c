@@ -206,8 +206,8 @@ static int dsuo_add_states(dsuo *f)
         rc = dsuo_add_key(f, key);
         if (rc == CKPT_OK && key->n_unknown)
             rc = ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
-                               "%s: optimizer state '%.100s' of %zu parameters is of no known form "
-                               "and left out of the tensors",
+                               "%s: optimizer state '%.100s' of %zu parameters has an unknown form "
+                               "and is left out of the tensors",
                                f->u->head->model.path, key->name->as.text.at, key->n_unknown);
     }
     return rc;
@@ -384,10 +384,11 @@ static int dsuo_same_value(dsuo *f, const ckpt_value *a, const ckpt_value *b, bo
 /* Warns that parameters of a group differ in a value that ZeRO stores once per group. */
 static int dsuo_note_value(dsuo *f, const ckpt_dsu_entry *e, const ckpt_value *key)
 {
-    return ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
-                         "%s: optimizer state '%.100s' differs between the parameters of group "
-                         "%" PRIu32 ": a ZeRO stage keeps one value, which is the first's",
-                         f->u->head->model.path, key->as.text.at, e->group);
+    return ckpt_map_note(
+        f->u->job->map, CKPT_WARNING, f->u->job->err,
+        "%s: optimizer state '%.100s' differs between the parameters of group %" PRIu32
+        ": a ZeRO stage keeps one value, that of the first parameter",
+        f->u->head->model.path, key->as.text.at, e->group);
 }
 
 /* Checks that every parameter of a group has the same value as the first. */

@@ -158,7 +158,7 @@ int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how)
 
     if (rc == CKPT_OK && how->release < CKPT_DS_RELEASE(0, 19, 2))
         rc = ckpt_fail(job->err, job->target->version ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
-                       "AutoEP is of DeepSpeed 0.19.2 and later");
+                       "AutoEP needs DeepSpeed 0.19.2 or later");
     if (rc == CKPT_OK)
         rc = dwa_size(job, how);
     if (rc == CKPT_OK)

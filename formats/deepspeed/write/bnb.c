@@ -81,7 +81,7 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
         if (p->param[i]->n_elems == 0)
             continue;
         if (own == 0 || (*bits && own != *bits))
-            return dwq_refuse(job, how, p->param[i], "a slice has moments of one kind");
+            return dwq_refuse(job, how, p->param[i], "a slice would hold moments of two kinds");
         *bits = own;
     }
     if (*bits == 8 && (how->lean || how->legacy || how->ep))
@@ -256,7 +256,7 @@ static int dwq_take(dwq_work *w, const ckpt_tensor *m, const ckpt_zero_run *run,
         const ckpt_extent *e = ckpt_tensor_extent(m, *next, &room);
         uint64_t from = e->axis[0].start, to = from + e->axis[0].count;
         if (!ckpt_extent_is_flat(m, e) || from > done)
-            return dwq_refuse(w->job, w->how, w->param, "its elements do not follow each other");
+            return dwq_refuse(w->job, w->how, w->param, "its elements are not contiguous");
         if (to <= done)
             continue;
         to = to < end ? to : end;
@@ -284,7 +284,7 @@ static int dwq_param(dwq_work *w, size_t i)
     if (n == 0)
         return CKPT_OK;
     if (!m || dwq_bits_of(w->job->from, m) != 8)
-        return dwq_refuse(w->job, w->how, w->param, "a slice has moments of one kind");
+        return dwq_refuse(w->job, w->how, w->param, "a slice would hold moments of two kinds");
     while (rc == CKPT_OK &&
            (w->how->stage == 3 ? ckpt_zero_param_next(n, w->p->world, &cursor, &run)
                                : ckpt_zero_flat_next(&w->p->flat, i, &cursor, &run)))

@@ -58,12 +58,12 @@ static bool dwg_is_adam(const ckpt_value *type)
  * now. */
 static int dwg_say(ckpt_map *to, bool configured, ckpt_err *err)
 {
-    const char *text = configured
-                           ? "rewritten: param_groups -> as configured: elastic checkpoints keep "
-                             "no hyper-parameters; groups that the program gave others differ"
-                           : "rewritten: param_groups -> Adam's defaults (lr 0.001): neither the "
-                             "elastic checkpoint nor a configuration in it says them; set them "
-                             "after loading";
+    const char *text =
+        configured
+            ? "rewritten: param_groups -> as configured: elastic checkpoints keep no "
+              "hyper-parameters; groups to which the program gave other settings differ"
+            : "rewritten: param_groups -> Adam's defaults (lr 0.001): neither the elastic "
+              "checkpoint nor a configuration in it holds the settings; set them after loading";
 
     for (size_t i = 0; i < to->findings.n; i++) {
         if (strcmp(to->findings.at[i].text, text) == 0)

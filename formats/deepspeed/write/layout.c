@@ -70,11 +70,11 @@ static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_l
 /* Fail for state that is neither per element nor a single value, because it cannot be cut. */
 static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key)
 {
-    return ckpt_fail(
-        job->err, CKPT_EUNSUPPORTED,
-        "%s: optimizer state '%s' of group %" PRIu32 " has neither the parameters' shape nor is it "
-        "one value: it cannot be cut for another world; --drop-optimizer leaves the state out",
-        job->from->path, key, p->group);
+    return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                     "%s: optimizer state '%s' of group %" PRIu32
+                     " has neither the parameters' shape nor a single value: it cannot be cut for "
+                     "another world; --drop-optimizer leaves the state out",
+                     job->from->path, key, p->group);
 }
 
 /* Handle one entry of the optimizer's state: add a column, or ignore a value for the whole
@@ -297,7 +297,7 @@ static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
     if (how->world % lanes)
         return ckpt_fail(job->err, job->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "experts are cut over %" PRIu32 " ranks, and %" PRIu32
-                         " is not a multiple of that: choose a world size that is",
+                         " is not a multiple of that: choose a multiple as the world size",
                          lanes, how->world);
     if (how->round_robin && !order)
         return ckpt_fail_memory(job->err);

@@ -650,9 +650,10 @@ static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckp
         if (kept)
             ckpt_tt_put_at(&f->t, dict, from.at[i].key, from.at[i].value);
         else if (dwo_is_value(from.at[i].key) && f->t.rc == CKPT_OK)
-            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO,
-                                        "%s: DeepSpeed keeps none there; its configuration has it",
-                                        from.at[i].key->as.text.at);
+            f->t.rc = ckpt_dsw_left_out(
+                f->job, CKPT_INFO,
+                "%s: DeepSpeed does not store it there, but reads it from its configuration",
+                from.at[i].key->as.text.at);
     }
     return dict;
 }

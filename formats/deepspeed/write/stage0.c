@@ -217,7 +217,7 @@ int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, b
     }
     if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
         rc = ckpt_dsw_left_out(job, CKPT_INFO,
-                               "optimizer.clip_grad: DeepSpeed keeps none there; its configuration "
-                               "has it");
+                               "optimizer.clip_grad: DeepSpeed does not store it there, but reads "
+                               "it from its configuration");
     return rc;
 }

@@ -99,11 +99,10 @@ static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
         return ckpt_fail(job->err, dw_wrong(t->world > 0),
                          "a world of %" PRIu32 " ranks: at most %d", how->world, DW_MAX_WORLD);
     if (how->release < 0)
-        return ckpt_fail(
-            job->err, dw_wrong(t->version != NULL),
-            "'%.80s' is not a release of DeepSpeed, such as 0.15.4: name the one to write "
-            "for (--deepspeed-version)",
-            t->version ? t->version : s->version);
+        return ckpt_fail(job->err, dw_wrong(t->version != NULL),
+                         "'%.80s' is not a release of DeepSpeed, such as 0.15.4: choose the "
+                         "release to write for with --deepspeed-version",
+                         t->version ? t->version : s->version);
     if (how->dtype != CKPT_F32 && how->dtype != CKPT_F16 && how->dtype != CKPT_BF16)
         return ckpt_fail(job->err, dw_wrong(t->dtype != CKPT_DTYPE_NONE),
                          "DeepSpeed trains in fp32, fp16 or bf16, not in %s",
@@ -377,7 +376,7 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
                              from->path);
         if (target->dtype != CKPT_DTYPE_NONE && target->dtype != state->dtype)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: is passed on as it is, in %s: the dtype cannot be changed", name,
+                             "%s: is copied as it is, in %s: its dtype cannot be changed", name,
                              ckpt_dtype_name(state->dtype));
         rc = dw_whole_file(to, &from->files.at[from->sources.at[i].file], name, i, err);
     }
