@@ -86,7 +86,8 @@ static int con_ranks(const char ***out, uint32_t *n, ckpt_map *map, const ckpt_l
             continue;
         if (rank >= count || name[rank])
             return ckpt_fail(err, CKPT_EMISSING,
-                             "%s: %s, and %" PRIu32 " such files: copy those of all ranks",
+                             "%s: found %s, but only %" PRIu32
+                             " such files: copy the files of all ranks",
                              list->folder, list->entry[i].name, count);
         name[rank] = list->entry[i].name;
     }

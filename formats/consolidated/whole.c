@@ -70,7 +70,7 @@ static int conw_slices(const conw_model *m, const char *name, uint64_t each, uin
         return CKPT_OK; // no error, because attention heads may be wider or narrower than the model
     return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                             "%s: %s has %" PRIu64 " in each of %" PRIu32 " files, %s says %" PRIu64
-                            " in all: files of two models?",
+                            " in all: the files may be from two models",
                             m->list->folder, name, each, m->n, says, all);
 }
 
@@ -133,8 +133,9 @@ static int conw_layers(const conw_model *m)
     if (said == 0 || most == 0 || seen == said)
         return CKPT_OK;
     return ckpt_map_problem(m->map, CKPT_EMISSING, m->err,
-                            "%s: tensors of %" PRIu64 " layers are here, params.json says %" PRIu64
-                            ": a file is not of this model, or not whole",
+                            "%s: the files hold tensors of %" PRIu64
+                            " layers, but params.json says %" PRIu64
+                            ": a file is incomplete or from another model",
                             m->list->folder, seen, said);
 }
 
@@ -149,10 +150,11 @@ static int conw_params(conw_model *m, ckpt_arena *arena)
         return ckpt_fail_memory(m->err);
     if (!ckpt_listing_has(m->list, "params.json", false))
         return m->map->collect
-                   ? ckpt_map_note(m->map, CKPT_WARNING, m->err,
-                                   "%s: params.json is missing: nothing else says how large the "
-                                   "model is, and Meta's code does not load it without; copy it",
-                                   m->list->folder)
+                   ? ckpt_map_note(
+                         m->map, CKPT_WARNING, m->err,
+                         "%s: params.json is missing: no other file says how large the model is, "
+                         "and Meta's code cannot load the model without it; copy it",
+                         m->list->folder)
                    : CKPT_OK;
     if (ckpt_json_read(&v, arena, path, CONW_PARAMS, &local) != CKPT_OK)
         return ckpt_map_note(m->map, CKPT_WARNING, m->err,
@@ -171,8 +173,9 @@ int ckpt_con_whole(ckpt_map *map, const ckpt_listing *list, uint32_t n, ckpt_err
 
     if (rc == CKPT_OK && norm && conw_said(&m, "dim") && conw_said(&m, "dim") != dim)
         rc = ckpt_map_problem(map, CKPT_EMISMATCH, err,
-                              "%s: norm.weight has %" PRIu64 " elements, dim in params.json is "
-                              "%" PRIu64 ": params.json of another model?",
+                              "%s: norm.weight has %" PRIu64
+                              " elements, dim in params.json is %" PRIu64
+                              ": params.json may be from another model",
                               list->folder, dim, conw_said(&m, "dim"));
     if (rc == CKPT_OK)
         rc = conw_heads(&m, dim);

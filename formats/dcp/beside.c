@@ -149,7 +149,7 @@ int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *er
     else if (own > run)
         rc = ckpt_map_note(map, CKPT_WARNING, err,
                            "%s: the run is at step %" PRId64 ", but its optimizer has made %" PRId64
-                           " steps: the files are of different saves; copy both from one",
+                           " steps: the files are from different saves; copy both from one save",
                            path, run, own);
     ckpt_arena_free(arena);
     return rc;
@@ -174,7 +174,7 @@ static int dcb_lightning_steps(ckpt_map *map, const ckpt_value *meta, const char
         return CKPT_OK;
     return ckpt_map_note(map, CKPT_WARNING, err,
                          "%s: the run is at step %" PRId64 ", but its optimizer has made %" PRId64
-                         " steps: the files are of different saves; copy both from one",
+                         " steps: the files are from different saves; copy both from one save",
                          path, run, own);
 }
 
@@ -227,7 +227,7 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
     ckpt_dict all = rc == CKPT_OK ? ckpt_value_map(meta) : (ckpt_dict){0};
 
     if (rc == CKPT_OK && !ckpt_value_get(meta, CKPT_DCP_LIGHTNING))
-        return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: it is not Lightning's", path);
+        return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: Lightning did not write it", path);
     if (rc == CKPT_OK)
         rc = dcb_lightning_steps(map, meta, path, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
@@ -255,9 +255,9 @@ int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 
     if (rc == CKPT_OK && !meta && dcb_is_lightning(map->values))
         rc = ckpt_map_note(map, CKPT_WARNING, err,
-                           "%s: Lightning's meta.pt is missing: its tensors are named as Lightning "
-                           "names them (" CKPT_DCP_OPTIMIZER "0), and Lightning does not load them "
-                           "without it; copy it",
+                           "%s: Lightning's meta.pt is missing: its tensors have Lightning's names "
+                           "(" CKPT_DCP_OPTIMIZER
+                           "0), and Lightning cannot load them without that file; copy it",
                            list->folder);
     if (rc == CKPT_OK)
         rc = ckpt_dcp_trainer_steps(map, list, err);

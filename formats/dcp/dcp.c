@@ -72,19 +72,21 @@ static int dcp_check_file(dcp_reader *r, ckpt_io *io, const dcp_span *span)
     if (span->end > io->size)
         return ckpt_map_problem(r->map, CKPT_EFORMAT, r->err,
                                 "%s: has %" PRIu64 " bytes, but its entries take %" PRIu64
-                                ": cut short, or of another save",
+                                ": the file was cut short or is from another save",
                                 io->name, io->size, span->end);
     if (span->end - span->last >= sizeof head &&
         ckpt_io_read(io, head, sizeof head, span->last, r->err) != CKPT_OK)
         return r->err->code;
     if (memcmp(head, "PK\3\4", sizeof head) != 0)
-        return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
-                                "%s: no archive begins at offset %" PRIu64
-                                ", where .metadata has one: of another save, or damaged",
-                                io->name, span->last);
+        return ckpt_map_problem(
+            r->map, CKPT_EMISMATCH, r->err,
+            "%s: no archive begins at offset %" PRIu64
+            ", where .metadata expects one: the file is damaged or from another save",
+            io->name, span->last);
     if (io->size > span->end)
         return ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                             "%s: %" PRIu64 " bytes behind its last entry: of another save?",
+                             "%s: %" PRIu64
+                             " bytes follow its last entry: the file may be from another save",
                              io->name, io->size - span->end);
     return CKPT_OK;
 }

@@ -67,8 +67,8 @@ static int den_take(ckpt_source *s, const ckpt_source *found, const ckpt_io *io,
                     const ckpt_dcp_inner *inner, ckpt_err *err)
 {
     if (found->n_bytes != s->n_bytes)
-        return den_mismatch(io, s, inner, "a tensor whose storage has other bytes than its own",
-                            err);
+        return den_mismatch(io, s, inner,
+                            "a tensor whose storage has another size than .metadata says", err);
     s->coding = found->coding;
     s->swap = found->swap;
     s->has_crc = found->has_crc;
@@ -89,9 +89,9 @@ static int den_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value
     int rc;
 
     if (!differs && v->as.tensor->offset != 0)
-        differs = "a tensor that does not begin where its storage does";
+        differs = "a tensor that does not start at the first element of its storage";
     if (!differs && !den_strides(v->as.tensor, source->n_bytes, stride))
-        differs = "a tensor whose elements are not those of its storage";
+        differs = "a tensor whose elements extend beyond its storage";
     if (differs)
         return den_mismatch(io, source, inner, differs, err);
     rc = den_take(source, &map->sources.at[v->as.tensor->storage->source], io, inner, err);

@@ -396,10 +396,11 @@ int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64
         return CKPT_OK;
     (void)ckpt_value_as_int(ckpt_value_get(kept, "steps"), &then);
     if (then != steps)
-        return ckpt_map_note(map, CKPT_WARNING, err,
-                             "left out: what it keeps of a run of DeepSpeed: its optimizer had "
-                             "made %" PRId64 " steps then, and has made %" PRId64,
-                             then, steps);
+        return ckpt_map_note(
+            map, CKPT_WARNING, err,
+            "left out: the values kept from a DeepSpeed run: its optimizer had made %" PRId64
+            " steps when they were stored, and has now made %" PRId64,
+            then, steps);
     whole = dkp_back(map->arena, kept, DKP_DEPTH + 3);
     if (ckpt_value_get(whole, "optimizer"))
         state->optim = dkp_optim(map->arena, whole);

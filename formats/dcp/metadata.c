@@ -144,7 +144,7 @@ static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckp
     if (!key)
         return dmd_fail(r, "an offset is not a number", name);
     if (list.n == 0)
-        return dmd_fail(r, "storage_data does not say where the bytes lie", name);
+        return dmd_fail(r, "storage_data does not give the location", name);
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                      "%s: %.200s is stored with an extension (%.100s), which is not supported; "
                      "save without extensions",
@@ -187,7 +187,8 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
     int rc = CKPT_OK;
 
     if (!storage || storage->kind != CKPT_V_DICT)
-        return dmd_fail(r, "no storage_data: nothing says where the bytes lie", NULL);
+        return dmd_fail(
+            r, "storage_data is missing, so the location of the tensors' bytes is unknown", NULL);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++)
         rc = dmd_add_entry(r, map.at[i].key, map.at[i].value);
     return rc;
@@ -295,7 +296,7 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ck
     int rc;
 
     if (!box || box->n != item->ndim)
-        return dmd_fail(r, "a chunk without offsets and sizes for each axis", &item->name);
+        return dmd_fail(r, "an offset or a size is missing in a chunk", &item->name);
     c.start = box->as.box.start;
     c.count = box->as.box.count;
     rc = dmd_inside(r, item, &c);
@@ -352,7 +353,7 @@ static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
         return dmd_fail(r, "state_dict_metadata has a member that is not a description", NULL);
     item.name = key->as.text;
     if (!ckpt_name_ok(item.name.at, item.name.n))
-        return dmd_fail(r, "a name that no tensor can have", NULL);
+        return dmd_fail(r, "state_dict_metadata has an invalid name of a tensor", NULL);
     if (!dmd_keep(r, &item.name))
         return ckpt_fail_memory(r->err);
     item.is_tensor = dmd_attr(v, "size") != NULL;
@@ -401,7 +402,7 @@ static int dmd_path(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *
     const ckpt_value_copier copier = {.arena = r->arena, .whole = true};
 
     if (!dmd_is_path(path))
-        return dmd_fail(r, "planner_data has no path of keys", &item->name);
+        return dmd_fail(r, "planner_data lacks the path", &item->name);
     item->path = ckpt_value_copy(&copier, path);
     return item->path ? CKPT_OK : ckpt_fail_memory(r->err);
 }

@@ -85,8 +85,8 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
                              job->from->path);
         if (rc == CKPT_OK && job->state->group.at[g].n == 0)
             rc = ckpt_dsw_left_out(job, CKPT_INFO,
-                                   "param_groups[%zu]: settings stand beside parameters, and it "
-                                   "has none",
+                                   "param_groups[%zu]: torchtitan stores settings with the "
+                                   "parameters of a group, and this group has none",
                                    g);
     }
     if (rc == CKPT_OK && !job->target->tag) {

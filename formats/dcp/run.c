@@ -67,11 +67,12 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
     }
     if (job->state && ckpt_dsw_autoep(job->state))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: a run with AutoEP, whose layers of experts are DeepSpeed's own: no "
-                         "FSDP model has such parameters; write the weights (ckpt convert --to hf)",
+                         "%s: the run used AutoEP, and no FSDP model has the parameters of "
+                         "DeepSpeed's layers of experts; write the weights (ckpt convert --to hf)",
                          job->from->path);
     if (ranks > CKPT_DCP_RANKS)
-        return ckpt_fail(job->err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", ranks,
+        return ckpt_fail(job->err, CKPT_EUSAGE,
+                         "%" PRIu32 " ranks are too many: at most %d are supported", ranks,
                          CKPT_DCP_RANKS);
     return CKPT_OK;
 }

@@ -37,16 +37,16 @@ typedef struct dps_maker {
 } dps_maker;
 
 static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
-                  dps_without[] = "the optimizer has a parameter that the model is saved without";
+                  dps_without[] = "the optimizer has a parameter that is not in the saved model";
 
 /* Hints for splitting a fused parameter; maps exist for torchtitan's. */
 static const char dps_waits[] =
-    "the optimizer has a parameter that the model is saved without, and only a layout map can make "
-    "the model's of it (--map, and --size where it asks)";
+    "the optimizer has a parameter that is not in the saved model, and only a layout map can "
+    "convert it to parameters of the model (--map, and --size where the map needs it)";
 static const char dps_fused[] = ".wqkv.";
 static const char dps_parts[] =
-    "the optimizer has a parameter that the model is saved without; --map fused-qkv:torchtitan (or "
-    "torchtitan:hf) --size heads=N --size kv=N parts it";
+    "the optimizer has a parameter that is not in the saved model; --map fused-qkv:torchtitan (or "
+    "torchtitan:hf) --size heads=N --size kv=N splits it";
 
 /* ---- the optimizer ---- */
 
@@ -291,10 +291,10 @@ static int dps_flat_groups(dps_maker *m)
         }
         settings = dps_flat_settings(m, all, &i, &name);
         if (!settings || settings->as.map.n == 0)
-            return settings
-                       ? ckpt_fail(m->err, CKPT_EFORMAT, "%s: %.200s is not a setting of a group",
-                                   m->map->path, key->as.text.at)
-                       : ckpt_fail_memory(m->err);
+            return settings ? ckpt_fail(m->err, CKPT_EFORMAT,
+                                        "%s: %.200s is not a setting of a parameter group",
+                                        m->map->path, key->as.text.at)
+                            : ckpt_fail_memory(m->err);
         rc = dps_numbers(m, settings);
         if (rc != CKPT_OK)
             return rc;
@@ -347,7 +347,7 @@ static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *s
         if (rc == CKPT_OK && (copy < *step || copy > *step))
             rc = ckpt_fail(m->err, CKPT_EMISMATCH,
                            "%s: %.100s was stepped %.0f times in one rank's file and %.0f times in "
-                           "another's: files of several saves",
+                           "another's: the files are from different saves",
                            m->map->path, param->name, *step, copy);
     }
     return rc;

@@ -173,7 +173,7 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
         if (s.done && (n_done++ == 0 || s.number > best.number))
             best = s;
         else if (s.done && s.number == best.number)
-            return drn_none(map, run, "no name here ends in a number of its own", err);
+            return drn_none(map, run, "the folder names do not end in different numbers", err);
         if (!s.done && s.number > late.number)
             late = s;
     }
@@ -232,7 +232,8 @@ int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind
         return CKPT_OK;
     if (!drn_find_run(map, list, kind, &run.list))
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: no run: no folder in it is a checkpoint of such files", list->folder);
+                         "%s: not a run: no folder in it is a checkpoint of this format",
+                         list->folder);
     rc = asked ? drn_asked(map, &run, asked, &tag, err) : drn_newest(map, &run, &tag, err);
     if (rc != CKPT_OK)
         return rc;

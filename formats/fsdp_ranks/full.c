@@ -177,12 +177,11 @@ static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *
     if (rc == CKPT_OK &&
         (whole.n_optimizers != 1 || whole.model == SIZE_MAX || whole.n_models != 1)) {
         const char *text = ckpt_whole_text(&whole, r->map->arena);
-        rc = text
-                 ? ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: holds %s: the state of a run is one model and its one optimizer; "
-                             "ckpt convert takes a model alone",
-                             file->where.file, *text ? text : "neither a model nor an optimizer")
-                 : ckpt_fail_memory(r->err);
+        rc = text ? ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                              "%s: holds %s: the state of a run must be one model and its one "
+                              "optimizer; ckpt convert takes a model alone",
+                              file->where.file, *text ? text : "neither a model nor an optimizer")
+                  : ckpt_fail_memory(r->err);
     }
     if (rc == CKPT_OK)
         rc = rfu_members(r, file, &whole, root);
@@ -217,7 +216,7 @@ static int rfu_look(ckpt_ranks_run *r, const ckpt_listing *list)
     ckpt_map_free(sub);
     return rc == CKPT_OK ? CKPT_OK
                          : ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                                         "%s; the run is in " RFU_MODEL " too", local.text);
+                                         "%s; the run is also in " RFU_MODEL, local.text);
 }
 
 static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list, const ckpt_open_opts *opts)

@@ -131,7 +131,7 @@ static int rjn_agrees(const ckpt_ranks_file *file, ckpt_ranks_item *item,
         (!same && part->kind != CKPT_RANKS_PLAIN))
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "%s: %.200s is a tensor of another shape, dtype or kind than in the files "
-                         "of lower ranks: files of another save?",
+                         "of lower ranks: the files may be from different saves",
                          file->where.file, file->where.key);
     item->uneven |= !same;
     if (!same && (item->ndim != 1 || part->ndim != 1))

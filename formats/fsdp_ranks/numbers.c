@@ -81,7 +81,8 @@ static int rnm_groups(rnm_finder *f)
                 (uint64_t)number >= f->out->n || f->at[number] == SIZE_MAX)
                 return ckpt_fail(
                     f->err, CKPT_EFORMAT,
-                    "%s: the optimizer's groups do not number its parameters from 0 on", f->path);
+                    "%s: the optimizer's groups do not number its parameters consecutively from 0",
+                    f->path);
             f->group[number] = (uint32_t)g;
             f->at[number] = SIZE_MAX; // until a parameter is assigned: the number is taken
             f->by_model |= (uint64_t)number != n;
@@ -151,8 +152,8 @@ static bool rnm_in_order(rnm_finder *f)
         only &= f->at[number] == k;
     }
     if (!only)
-        f->out->why = "the optimizer names its parameters by number, and shapes do not tell which "
-                      "of the model's it has";
+        f->out->why = "the optimizer names its parameters by number, and shapes do not show which "
+                      "of the model's parameters it has";
     return true;
 }
 
@@ -348,13 +349,12 @@ static bool rnm_has_all(const rnm_finder *f)
 static const char *rnm_unordered(const rnm_finder *f)
 {
     if (rnm_reversed(f))
-        return "the optimizer names its parameters by number, and their shapes are those of the "
-               "model's in reverse order: it was not given them as the model has them";
+        return "the optimizer names its parameters by number, and their shapes are the model's in "
+               "reverse order: the optimizer was given them in another order than the model has";
     if (rnm_has_all(f))
-        return "the optimizer names its parameters by number, and their shapes are those of the "
-               "model's, but in another order";
-    return "the optimizer names its parameters by number, and their shapes are not those of the "
-           "model's";
+        return "the optimizer names its parameters by number, and their shapes are the model's, "
+               "but in another order";
+    return "the optimizer names its parameters by number, and their shapes differ from the model's";
 }
 
 static int rnm_find(rnm_finder *f)
@@ -373,7 +373,7 @@ static int rnm_find(rnm_finder *f)
         return rnm_keep(f);
     if (several || f->out->form == CKPT_RANKS_WHOLE) {
         f->out->why = several ? "the optimizer names its parameters by number, and shapes do not "
-                                "tell which of them are in which of its groups"
+                                "show which parameters are in which group"
                               : rnm_unordered(f);
         return CKPT_OK;
     }

@@ -260,7 +260,7 @@ static int rpt_placement_read(const rpt_reader *r, const ckpt_value *v, uint32_t
         return CKPT_OK;
     if (!strided && !rpt_is(v, "Shard"))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "%s: %.200s: a DTensor that is placed otherwise than in shards or copies "
+                         "%s: %.200s is a DTensor with a placement other than Shard or Replicate "
                          "(Partial?): its values are not in the files",
                          r->where->file, r->where->key);
     if (!dim || !ckpt_value_as_int(dim, &i) || i < -(int64_t)ndim || i >= (int64_t)ndim)
@@ -350,12 +350,12 @@ static int rpt_cut_dim(const rpt_reader *r, const ckpt_value *spec, const rpt_me
     for (uint32_t i = 0; rc == CKPT_OK && i < n; i++) {
         if (order[i] >= mesh->ndim || !p[order[i]].shards || p[order[i]].dim != dim ||
             seen[order[i]])
-            return rpt_bad(r, "a DTensor whose order of cuts is not that of its placements");
+            return rpt_bad(r, "a DTensor whose shard order does not match its placements");
         seen[order[i]] = true;
         rpt_cut(box, mesh, &p[order[i]], order[i]);
     }
     return rc == CKPT_OK && n != n_shards
-               ? rpt_bad(r, "a DTensor whose order of cuts leaves some out")
+               ? rpt_bad(r, "a DTensor whose shard order leaves some placements out")
                : rc;
 }
 

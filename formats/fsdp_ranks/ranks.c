@@ -75,8 +75,8 @@ static int rdr_count(rdr_reader *r)
             continue;
         if (!first && name.world != r->run.world)
             return ckpt_fail(r->run.err, CKPT_EMISMATCH,
-                             "%s: files of several saves, of %" PRIu32 " and of %" PRIu32
-                             " ranks: remove those of one of them",
+                             "%s: holds files of several saves, of %" PRIu32 " and of %" PRIu32
+                             " ranks: remove the files of one save",
                              r->list->folder, r->run.world, name.world);
         if (name.world && name.rank >= name.world)
             return ckpt_fail(r->run.err, CKPT_EMISMATCH,
@@ -92,7 +92,8 @@ static int rdr_count(rdr_reader *r)
         r->run.world = most + 1;
     return r->run.world <= CKPT_RANKS_MAX
                ? CKPT_OK
-               : ckpt_fail(r->run.err, CKPT_ELIMIT, "%s: %" PRIu32 " ranks: at most %d",
+               : ckpt_fail(r->run.err, CKPT_ELIMIT,
+                           "%s: %" PRIu32 " ranks are too many: at most %d are supported",
                            r->list->folder, r->run.world, CKPT_RANKS_MAX);
 }
 
@@ -173,8 +174,8 @@ static int rdr_same_save(rdr_reader *r)
         rc = ckpt_map_problem(r->run.map, found, r->run.err, "%s", local.text);
     else if (found != CKPT_OK)
         rc = ckpt_map_note(r->run.map, CKPT_WARNING, r->run.err,
-                           "whether all files are of one save is not known, as the optimizer's "
-                           "cannot be read: %s",
+                           "ckpt cannot tell whether all files are from one save, because the "
+                           "optimizer's files cannot be read: %s",
                            local.text);
     ckpt_ranks_run_free(&again.run);
     ckpt_map_free(map);

@@ -95,9 +95,9 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
         one.where.key = dict.at[i].key->as.text.at;
         if (strstr(one.where.key, "_flat_param"))
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: %.200s is a flat parameter (FSDP1, LOCAL_STATE_DICT): which "
-                             "parameters are in it, and their shapes, is not in the files; save "
-                             "with SHARDED_STATE_DICT or FULL_STATE_DICT",
+                             "%s: %.200s is a flat parameter (FSDP1, LOCAL_STATE_DICT), and the "
+                             "files do not say which parameters are in it and with which shapes; "
+                             "save with SHARDED_STATE_DICT or FULL_STATE_DICT",
                              file->where.file, one.where.key);
         if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT)
             continue; // a module's extra state is no tensor: keep it as a value
@@ -113,8 +113,8 @@ static int rru_check_model(ckpt_ranks_run *r)
         const ckpt_ranks_item *item = &r->model.item.at[i];
         if (item->n_held != r->world)
             return ckpt_fail(r->err, CKPT_EMISMATCH,
-                             "%s: %.200s is in the files of %" PRIu32 " of %" PRIu32
-                             " ranks: files of another save?",
+                             "%s: %.200s is in the files of only %" PRIu32 " of %" PRIu32
+                             " ranks: the files may be from different saves",
                              r->path, item->name, item->n_held, r->world);
         if (item->uneven)
             return ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -209,8 +209,8 @@ static int rru_check_plain(ckpt_ranks_run *r, const ckpt_ranks_file *file, const
     if (file->where.rank == 0 || (had && ckpt_value_equal(had, p->value, 1)))
         return CKPT_OK;
     return ckpt_fail(r->err, CKPT_EMISMATCH,
-                     "%s: the optimizer's %.100s of a parameter is not that of rank 0: files of "
-                     "another save?",
+                     "%s: the optimizer's %.100s of a parameter differs from rank 0's: the files "
+                     "may be from different saves",
                      file->where.file, p->key->as.text.at);
 }
 
@@ -241,11 +241,11 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
             continue;
         }
         if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
-            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "%s: the optimizer's %.100s is neither a tensor nor a number, and "
-                             "files of each rank are read with those alone; save with "
-                             "torch.distributed.checkpoint",
-                             file->where.file, kind->as.text.at);
+            return ckpt_fail(
+                r->err, CKPT_EUNSUPPORTED,
+                "%s: the optimizer's %.100s is neither a tensor nor a number, and ckpt reads only "
+                "those from files of each rank; save with torch.distributed.checkpoint",
+                file->where.file, kind->as.text.at);
         one.where.key =
             key->kind == CKPT_V_STR
                 ? ckpt_arena_printf(r->map->arena, "%s/%s", kind->as.text.at, key->as.text.at)
@@ -270,8 +270,8 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                          file->where.file);
     if (file->where.rank > 0 && (!first || !ckpt_value_equal(groups, first, RRU_NODES)))
         return ckpt_fail(r->err, CKPT_EMISMATCH,
-                         "%s: the optimizer's groups are not those of rank 0: files of another "
-                         "save?",
+                         "%s: the optimizer's groups differ from rank 0's: the files may be from "
+                         "different saves",
                          file->where.file);
     for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++)
         rc = rru_take_state(r, file, state.at[i].key, state.at[i].value);
@@ -491,7 +491,8 @@ int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     return mine && first && ckpt_value_equal(mine, first, RRU_NODES)
                ? CKPT_OK
                : ckpt_fail(r->err, CKPT_EMISMATCH,
-                           "%s: its schedule is not that of rank 0: files of another save?",
+                           "%s: its lr_scheduler differs from rank 0's: the files may be from "
+                           "different saves",
                            file->where.file);
 }
 
@@ -569,8 +570,8 @@ static int rru_same_steps(ckpt_ranks_run *r)
             rc = ckpt_reader_read(reader, c, 0, 1, CKPT_F64, &copy, r->err);
             if (rc == CKPT_OK && (copy < step || copy > step))
                 rc = ckpt_fail(r->err, CKPT_EMISMATCH,
-                               "%s: %s is %.0f in one rank's file and %.0f in another's: files of "
-                               "several saves",
+                               "%s: %s is %.0f in one rank's file and %.0f in another's: the files "
+                               "are from different saves",
                                r->path, t->name, step, copy);
         }
     }
@@ -606,8 +607,8 @@ static int rru_facts(ckpt_ranks_run *r)
     r->map->known.world = r->world;
     if (rc == CKPT_OK && r->rngs)
         rc = ckpt_map_note(r->map, CKPT_INFO, r->err,
-                           "%s: 'rng' is that of rank 0: the other ranks' generators of random "
-                           "numbers are left out",
+                           "%s: 'rng' is kept from rank 0 only: the random number generators of "
+                           "other ranks are left out",
                            r->path);
     return rc;
 }

@@ -239,7 +239,7 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
     if (!ckpt_ranks_is_run(list) && !asked && ckpt_ranks_is_step(list))
         return rrn_role(map, list, err);
     if (!ckpt_ranks_is_run(list))
-        return ckpt_fail(err, CKPT_EMISSING, "%s: no run: no folder in it is named %sN, for --tag",
+        return ckpt_fail(err, CKPT_EMISSING, "%s: not a run: --tag needs folders named %sN",
                          list->folder, rrn_step);
     rc = rrn_choose(map, list, asked, &step, err);
     if (rc != CKPT_OK)

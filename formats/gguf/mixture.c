@@ -237,8 +237,8 @@ static int gmx_set(gmx_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
                          t->name);
     if (type != from->dtype && ckpt_dtype_packed(type) && ckpt_dtype_packed(from->dtype))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s is %s already, and would be quantized again to %s, which "
-                         "loses more than either: convert the weights that it was made of",
+                         "tensor %.200s is already %s: quantizing it again to %s loses more "
+                         "precision than either; convert the original weights",
                          t->name, ckpt_dtype_name(from->dtype), ckpt_dtype_name(type));
     if (!ckpt_cast_find(type, from->dtype) && type != from->dtype)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "tensor %.200s: %s cannot be converted to %s",
@@ -301,7 +301,7 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
     int rc = CKPT_OK;
 
     if (!gmx_find(&r, target->mixture, target->dtype))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s is not a type of a model in GGUF",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is not a type that a GGUF model can have",
                          target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
     *number = (uint64_t)r.mix;
     gmx_facts(&r);

@@ -287,7 +287,7 @@ static int grd_key(grd_reader *r)
         return rc;
     if (n == 0 || memchr(key.name, 0, (size_t)n) || !ckpt_utf8_ok(key.name, n))
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: a key before byte %" PRIu64 " is empty or no UTF-8", r->io->name,
+                         "%s: a key before byte %" PRIu64 " is empty or not UTF-8", r->io->name,
                          r->at);
     rc = grd_index(r, key.name);
     if (rc == CKPT_OK)
@@ -380,8 +380,8 @@ static int grd_type(grd_reader *r, const char *name, ckpt_tensor *like)
     like->dtype = type <= UINT32_MAX ? ckpt_gguf_dtype((uint32_t)type) : CKPT_DTYPE_NONE;
     if (like->dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: tensor %.200s: type %" PRIu64 ", which ggml does not have, or has "
-                         "no more",
+                         "%s: tensor %.200s has type %" PRIu64
+                         ", which ggml does not have or has removed",
                          r->io->name, name, type);
     row = like->ndim ? like->shape[like->ndim - 1] : 1;
     if (row % ckpt_dtype_get(like->dtype)->per != 0)
@@ -480,7 +480,7 @@ static int grd_tensors(grd_reader *r)
         rc = grd_back(r, &list[i], data, &next);
     if (rc == CKPT_OK && r->n_tensors > 0 && r->io->size - data > next)
         rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                           "%s: %" PRIu64 " bytes behind the last tensor are not read", r->io->name,
+                           "%s: %" PRIu64 " bytes after the last tensor are not read", r->io->name,
                            r->io->size - data - next);
     ckpt_free(list);
     return rc;

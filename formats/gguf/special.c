@@ -204,7 +204,7 @@ static int gsp_put_template(ckpt_gguf_tokenizer_work *w)
     rc = path ? ckpt_io_slurp(&text, &n, path, UINT64_C(16) << 20, w->err)
               : ckpt_fail_memory(w->err);
     if (rc == CKPT_OK && !ckpt_utf8_ok(text, n))
-        rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: no UTF-8", path);
+        rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: not UTF-8", path);
     if (rc == CKPT_OK)
         rc = ckpt_gguf_add(w->to, "tokenizer.chat_template", CKPT_KEY_STRING, false,
                            ckpt_value_str(w->to->arena, text, n), w->err);

@@ -187,11 +187,12 @@ int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
     if (!ckpt_gguf_number(map, CKPT_GGUF_COUNT, &said) || said <= 1)
         return gs_check_blocks(map, path, err);
     (void)ckpt_gguf_number(map, CKPT_GGUF_NO, &no);
-    return ckpt_map_problem(map, CKPT_EMISSING, err,
-                            "%s: file %" PRIu64 " of %" PRIu64
-                            " of a model, under a name that does not say so: give all of them "
-                            "their names, NAME-%05" PRIu64 "-of-%05" PRIu64 ".gguf, in one folder",
-                            path, no + 1, said, no + 1, said);
+    return ckpt_map_problem(
+        map, CKPT_EMISSING, err,
+        "%s: this is file %" PRIu64 " of %" PRIu64
+        " of a model, but its name does not say so: name all files NAME-%05" PRIu64 "-of-%05" PRIu64
+        ".gguf, in one folder",
+        path, no + 1, said, no + 1, said);
 }
 
 /* Check the number of tensors against the first file's key. */
@@ -203,8 +204,8 @@ static int gs_check_count(ckpt_map *map, const char *name, ckpt_err *err)
     if (!said || !ckpt_value_as_int(said, &n) || (uint64_t)n == map->tensors.n)
         return CKPT_OK;
     return ckpt_map_problem(map, CKPT_EMISMATCH, err,
-                            "%s: %" PRId64 " tensors in all by its keys, %zu are there", name, n,
-                            map->tensors.n);
+                            "%s: its keys say %" PRId64 " tensors in all, but %zu are here", name,
+                            n, map->tensors.n);
 }
 
 static int gs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,

@@ -255,11 +255,11 @@ static int gtk_spm(ckpt_gguf_tokenizer_work *w)
         char *stop = NULL;
         long long number = strtoll(key.at, &stop, 10);
 
-        rc = *key.at && !*stop
-                 ? gtk_add(w, decoder.at[i].value, number)
-                 : ckpt_fail(w->err, CKPT_EFORMAT,
-                             "tokenizer_config.json: token number '%.40s' is not an integer",
-                             key.at);
+        rc = *key.at && !*stop ? gtk_add(w, decoder.at[i].value, number)
+                               : ckpt_fail(w->err, CKPT_EFORMAT,
+                                           "tokenizer_config.json: token number '%.40s' is not an "
+                                           "integer is not an integer",
+                                           key.at);
     }
     return rc;
 }
@@ -399,8 +399,8 @@ static int gtk_read(ckpt_gguf_tokenizer_work *w)
         return gtk_word_piece(w, model);
     if (type)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s/tokenizer.json: a tokenizer of type %.40s, which is not written to "
-                         "GGUF; --no-side-files leaves it out",
+                         "%s/tokenizer.json: a tokenizer of type %.40s cannot be written to GGUF; "
+                         "--no-side-files leaves it out",
                          w->list.folder, type->kind == CKPT_V_STR ? type->as.text.at : "?");
     if (ckpt_listing_has(&w->list, "vocab.txt", false))
         return gtk_word_piece(w, NULL);
@@ -426,8 +426,8 @@ static int gtk_fill(ckpt_gguf_tokenizer_work *w)
     }
     if (rows && w->token.n > rows)
         return ckpt_fail(w->err, CKPT_EFORMAT,
-                         "%s: %zu tokens, and a model of %" PRIu64 ": another model's tokenizer; "
-                         "--no-side-files leaves it out",
+                         "%s: the tokenizer has %zu tokens, but the model only %" PRIu64
+                         ": it belongs to another model; --no-side-files leaves it out",
                          w->list.folder, w->token.n, rows);
     if (rows > w->token.n && gtk_grow(w, rows - 1) != CKPT_OK)
         return CKPT_ELIMIT;
@@ -543,7 +543,7 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     if (rc == CKPT_OK && !w.model)
         rc = ckpt_map_note(to, CKPT_WARNING, err,
                            "%s has no tokenizer (tokenizer.model, tokenizer.json, vocab.txt): "
-                           "llama.cpp loads the file without one only to be given token numbers",
+                           "without one, llama.cpp accepts only token numbers as input",
                            w.list.folder);
     else if (rc == CKPT_OK)
         rc = gtk_put(&w);

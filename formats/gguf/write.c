@@ -138,7 +138,7 @@ static int gw_check(const gw_writer *w, const ckpt_tensor *t)
                          t->name, (int)CKPT_GGUF_NAME - 1);
     if (t->ndim > CKPT_GGUF_DIMS)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s: %" PRIu32 " axes, ggml's have at most %d", t->name,
+                         "tensor %.200s has %" PRIu32 " axes, ggml allows at most %d", t->name,
                          t->ndim, (int)CKPT_GGUF_DIMS);
     if (row % type->per != 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,

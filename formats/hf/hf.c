@@ -204,10 +204,10 @@ static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
     }
     if (listed)
         return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
-                                "%s/%s: tensor \"%.200s\" is in it, but %s places it in %s",
+                                "%s/%s: holds tensor \"%.200s\", but %s places it in %s",
                                 r->list->folder, file, t->name, r->name, listed->file);
     return ckpt_map_problem(r->map, CKPT_EMISMATCH, r->err,
-                            "%s/%s: tensor \"%.200s\" is in it, but not listed in %s",
+                            "%s/%s: holds tensor \"%.200s\", which is not listed in %s",
                             r->list->folder, file, t->name, r->name);
 }
 
@@ -285,8 +285,8 @@ static int hf_list(hf_reader *r, const ckpt_pair *p)
     const ckpt_text file = p->value->as.text;
     if (!ckpt_name_ok(name.at, name.n))
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s/%s: a tensor name of %" PRIu64 " bytes is not valid", r->list->folder,
-                         r->name, name.n);
+                         "%s/%s: a tensor name of %" PRIu64 " bytes is not valid is not valid",
+                         r->list->folder, r->name, name.n);
     if (!ckpt_path_part_ok(file.at, file.n))
         return ckpt_fail(
             r->err, CKPT_EUNSAFE,

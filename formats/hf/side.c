@@ -297,7 +297,8 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
     if (rc == CKPT_OK)
         rc = side_add_config(w, (const char *)changed.at, changed.n, m + 1, n_members - 1);
     else
-        rc = ckpt_fail(w->err, rc, "%s/config.json: no JSON object that can say that %s is %s",
+        rc = ckpt_fail(w->err, rc,
+                       "%s/config.json: not a JSON object, so ckpt cannot set %s to %s in it",
                        w->list.folder, m->key, m->value);
     ckpt_vec_free(&changed);
     return rc;
@@ -622,14 +623,14 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
         rc = side_lacks(&w);
     if (rc == CKPT_OK && from->quantization && !ckpt_hf_has_config(to))
         rc = ckpt_fail(err, CKPT_EMISSING,
-                       "%s: has no config.json, which is to say how the weights are quantized "
-                       "(--config FOLDER)",
+                       "%s: config.json is missing, but it must say how the weights are quantized; "
+                       "give it with --config FOLDER",
                        w.list.folder);
     if (rc == CKPT_OK && w.n_left > SIDE_MAX_LISTED)
-        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s and %zu more", w.list.folder,
+        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: not copied: %s and %zu more", w.list.folder,
                            w.left, w.n_left - SIDE_MAX_LISTED);
     else if (rc == CKPT_OK && w.n_left)
-        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: left behind: %s", w.list.folder, w.left);
+        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: not copied: %s", w.list.folder, w.left);
     ckpt_map_free(w.scratch);
     return rc;
 }

@@ -168,9 +168,10 @@ static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said,
                                  " %slayers are here, but config.json says %" PRIu64,
                                  name, most[p], hfc_parts[p].text, said[p])
                  : ckpt_map_problem(map, CKPT_EMISSING, err,
-                                    "%s: tensors of %" PRIu64 " %slayers are here, config.json "
-                                    "says %" PRIu64 ": a piece of a model, or the config.json of "
-                                    "another one (a file that is named itself is read as it is)",
+                                    "%s: tensors of %" PRIu64
+                                    " %slayers are here, but config.json says %" PRIu64
+                                    ": a part of the model is missing, or config.json is from "
+                                    "another model (name a single file to read it as it is)",
                                     name, most[p], hfc_parts[p].text, said[p]);
     }
     return rc;
@@ -232,8 +233,9 @@ static int hfc_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const ch
     if (said == 0 || n == 0 || n >= said || said % n != 0)
         return CKPT_OK;
     return ckpt_map_problem(map, CKPT_EMISSING, err,
-                            "%s: %.200s has %" PRIu64 " of %" PRIu64 " by %s in config.json: the "
-                            "slice of one of %" PRIu64 " ranks, not the model",
+                            "%s: %.200s has %" PRIu64 " of %" PRIu64
+                            " by %s in config.json: it is the slice of one of %" PRIu64
+                            " ranks, not the whole tensor",
                             name, t->name, n, said, key, said / n);
 }
 

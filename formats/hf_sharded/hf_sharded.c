@@ -106,7 +106,7 @@ static int hfs_check_files(hfs_reader *r)
         if (f[i].is.of != of)
             return ckpt_fail(r->err, CKPT_EMISMATCH,
                              "%s: %s is one of %" PRIu32 " files for each rank, %s one of %" PRIu32
-                             ": two saves in one folder?",
+                             ": the folder may hold two saves",
                              r->list->folder, f[0].name, of, f[i].name, f[i].is.of);
         ranks = f[i].is.rank > ranks ? f[i].is.rank : ranks;
         seen += f[i].is.file != last;
@@ -124,8 +124,8 @@ static int hfs_check_files(hfs_reader *r)
         // numbers are untrusted and may be huge: stop at the first missing one
         if (!there)
             return ckpt_fail(r->err, CKPT_EMISSING,
-                             "%s: no file of rank %" PRIu32 " (shard-%05" PRIu32
-                             "-...), but one of rank %" PRIu32,
+                             "%s: the file of rank %" PRIu32 " (shard-%05" PRIu32
+                             "-...) is missing, but rank %" PRIu32 " has one",
                              r->list->folder, rank - 1, rank, ranks - 1);
     }
     return ckpt_map_fact_int(r->map, "world size", ranks, r->err);
@@ -172,7 +172,7 @@ static int hfs_item_of(hfs_reader *r, const ckpt_tensor *t, const char *file, ui
             return CKPT_OK;
         return ckpt_fail(r->err, CKPT_EMISMATCH,
                          "%s/%s: \"%.200s\" is %s of %" PRIu32 " axes, in %s it is %s of %" PRIu32
-                         ": files of another save?",
+                         ": the files may be from different saves",
                          r->list->folder, file, t->name, ckpt_dtype_name(t->dtype), t->ndim,
                          had->file, ckpt_dtype_name(had->dtype), had->ndim);
     }
@@ -380,8 +380,9 @@ static int hfs_tensor(hfs_reader *r, const hfs_item *item, const hfs_box *box, s
     if (rc == CKPT_OK)
         rc = ckpt_map_add(r->map, item->name, strlen(item->name), &like, &t, r->err);
     if (rc == CKPT_OK && t->n_elems > 0 && n > 1 && ckpt_dtype_packed(item->dtype))
-        rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: \"%.200s\": pieces of %s", r->list->folder,
-                       item->name, ckpt_dtype_name(item->dtype));
+        rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                       "%s: cannot join the pieces of \"%.200s\", because its dtype %s is packed",
+                       r->list->folder, item->name, ckpt_dtype_name(item->dtype));
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         hfs_extent(item, &box[i], axis + i * (item->ndim + 1), &extent[i]);
     if (rc == CKPT_OK && n > 0)
@@ -497,8 +498,8 @@ static int hfs_file_missing(hfs_reader *r, const hfs_census *c, uint32_t rank, u
     if (wide)
         return ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
                                 "%s: shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
-                                ".safetensors is not there: other tensors are cut over %zu ranks, "
-                                "and \"%.200s\" is not whole without it; copy it",
+                                ".safetensors is missing: other tensors are cut over %zu ranks, "
+                                "and \"%.200s\" is incomplete without it; copy it",
                                 r->list->folder, rank, file, r->files.at[0].is.of, c->most, sign);
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
                          "%s: shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32
@@ -536,8 +537,8 @@ static int hfs_missing(hfs_reader *r)
     if (rc != CKPT_OK || c.sure)
         return rc;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                         "%s: tensors end where the pieces of rank %" PRIu32
-                         " do, and nothing says that no rank is missing behind it: see that the "
+                         "%s: tensors end with the pieces of rank %" PRIu32
+                         ", and nothing shows whether higher ranks are missing: check that the "
                          "files of all ranks are here",
                          r->list->folder, c.ranks - 1);
 }

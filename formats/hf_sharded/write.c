@@ -352,7 +352,8 @@ int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     if (!w.shard || !w.cut || !w.order)
         rc = ckpt_fail_memory(err);
     else if (w.ranks > CKPT_DCP_RANKS)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%" PRIu32 " ranks: at most %d", w.ranks, CKPT_DCP_RANKS);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%" PRIu32 " ranks are too many: at most %d are supported",
+                       w.ranks, CKPT_DCP_RANKS);
     if (rc == CKPT_OK)
         rc = hsw_weights(&w, from);
     if (rc == CKPT_OK)

@@ -56,9 +56,10 @@ int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
         rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
     if (rc == CKPT_OK && map->known.step >= 0 && ckpt_meg_is_iter(map->known.tag) &&
         strtoll(map->known.tag + 5, NULL, 10) != map->known.step)
-        rc = ckpt_map_note(map, CKPT_WARNING, job->err,
-                           "%s: holds iteration %" PRId64 ", which is not the folder's own",
-                           map->path, map->known.step);
+        rc =
+            ckpt_map_note(map, CKPT_WARNING, job->err,
+                          "%s: holds iteration %" PRId64 ", which does not match the folder's name",
+                          map->path, map->known.step);
     for (size_t i = 0; rc == CKPT_OK && i < sizeof key / sizeof *key; i++) {
         int64_t n = ckpt_meg_arg(job, key[i][0]);
         if (n > 0)

@@ -135,7 +135,7 @@ static int mgl_complete(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     if (i < grid->rank.n)
         return ckpt_map_problem(
             job->map, CKPT_EMISMATCH, job->err,
-            "%s: %s is of another run: this one had %" PRIu32 " tensor-parallel ranks, %" PRIu32
+            "%s: %s is from another run: this one had %" PRIu32 " tensor-parallel ranks, %" PRIu32
             " pipeline stages and %" PRIu32 " expert-parallel ranks; move it away",
             job->map->path, grid->rank.at[i].name, grid->tp, grid->pp, grid->ep);
     grid->whole = true;
@@ -153,9 +153,10 @@ static int mgl_same_save(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
                              *b = ckpt_value_get(grid->rank.at[i].root, key[k]);
             if ((a == NULL) == (b == NULL) && (!a || ckpt_value_equal(a, b, 4)))
                 continue;
-            int rc = ckpt_map_problem(job->map, CKPT_EMISMATCH, job->err,
-                                      "%s: another %s than in %s: they are of different saves",
-                                      grid->rank.at[i].path, key[k], grid->rank.at[0].name);
+            int rc = ckpt_map_problem(
+                job->map, CKPT_EMISMATCH, job->err,
+                "%s: its %s differs from that in %s: they are from different saves",
+                grid->rank.at[i].path, key[k], grid->rank.at[0].name);
             if (rc != CKPT_OK)
                 return rc;
         }

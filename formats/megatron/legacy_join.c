@@ -155,7 +155,7 @@ static int mgj_same_names(const mgj_lister *l, const ckpt_meg_rank *a, const ckp
             differs = b->slice.at[i].local;
     }
     return differs ? ckpt_fail(l->err, CKPT_EMISMATCH,
-                               "%s: other tensors than in %s, which is of the same stage: %.200s",
+                               "%s: its tensors differ from those in %s of the same stage: %.200s",
                                b->path, a->name, differs)
                    : CKPT_OK;
 }
@@ -166,8 +166,8 @@ static int mgj_tell_extra(const mgj_lister *l)
     if (l->n_extra == 0)
         return CKPT_OK;
     return ckpt_map_note(l->job->map, CKPT_WARNING, l->err,
-                         "%s: %zu tensors of Transformer Engine's own state (_extra_state) are no "
-                         "weights and are left out, the first is %.200s",
+                         "%s: %zu tensors of Transformer Engine's own state (_extra_state) are not "
+                         "weights and are left out; the first is %.200s",
                          l->job->map->path, l->n_extra, l->extra);
 }
 
@@ -191,7 +191,7 @@ int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
     int64_t known = ckpt_meg_arg(job, "num_layers");
     if (rc == CKPT_OK && known > 0 && (uint64_t)known != all)
         rc = ckpt_fail(job->err, CKPT_EMISMATCH,
-                       "%s: its ranks have %" PRIu64 " layers, and the run had %" PRId64,
+                       "%s: its ranks have %" PRIu64 " layers, but the run had %" PRId64,
                        job->map->path, all, known);
     for (size_t i = 0; rc == CKPT_OK && i < grid->rank.n; i++) {
         ckpt_meg_rank *r = &grid->rank.at[i];

@@ -179,7 +179,7 @@ static int mgo_take(mgo_reader *r, const ckpt_meg_rank *rank, const char *kind, 
                 return ckpt_fail_memory(r->err);
             to[of[n]] = mgo_find(rank, name, s->tensor, &fits);
             if (!fits || !to[of[n]])
-                rc = mgo_none(r, "it has no state of the shape of a parameter", s->name);
+                rc = mgo_none(r, "it has no state with the shape of this parameter", s->name);
         }
     }
     return rc;
@@ -328,14 +328,13 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     // this run has an optimizer, because a run saved without one has no groups
     if (rc == CKPT_OK && !rank->flat)
         rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
-                              "%s/" CKPT_MEG_FLAT " is not there: the optimizer's state is in it; "
-                              "the rank's other file has the groups alone",
+                              "%s/" CKPT_MEG_FLAT " is missing: it holds the optimizer's state; "
+                                                  "the rank's other file holds only the groups",
                               rank->path);
     if (rc == CKPT_OK && !dict)
-        return mgo_none(r,
-                        rank->flat ? CKPT_MEG_FLAT " is of a form that is not known"
-                                   : CKPT_MEG_FLAT " is not there",
-                        rank->path);
+        return mgo_none(
+            r, rank->flat ? CKPT_MEG_FLAT " has an unknown form" : CKPT_MEG_FLAT " is not there",
+            rank->path);
     ckpt_dict map = ckpt_value_map(dict);
     for (uint64_t i = 0; rank == r->grid->rank.at && i < map.n; i++) {
         if (map.at[i].key->kind == CKPT_V_STR && map.at[i].value->kind == CKPT_V_TENSOR &&
@@ -394,7 +393,7 @@ static int mgo_add(mgo_reader *r, size_t o, bool *flat)
     int rc = CKPT_OK;
 
     if (!list)
-        return mgo_none(r, "its optimizer is of a form that is not known", NULL);
+        return mgo_none(r, "its optimizer has an unknown form", NULL);
     one->path = r->listed ? ckpt_arena_printf(r->map->arena, "optimizer.%zu", o) : "optimizer";
     if (one->path)
         one->inner =
@@ -428,7 +427,8 @@ static int mgo_read(mgo_reader *r)
     for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
         rc = mgo_add(r, o, &flat);
     if (rc == CKPT_OK && !r->map->no_state && flat && r->n_optimizers > 1)
-        return mgo_none(r, CKPT_MEG_FLAT " holds the state of several optimizers", NULL);
+        return mgo_none(r, CKPT_MEG_FLAT " holds the state holds the state of several optimizers",
+                        NULL);
     if (rc == CKPT_OK && !r->map->no_state)
         rc = flat ? mgo_flat(r) : mgo_numbered(r);
     if (rc == CKPT_OK && !r->map->no_state)

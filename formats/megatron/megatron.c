@@ -69,7 +69,8 @@ static int mgc_done(const ckpt_meg_job *job)
             return CKPT_OK;
     }
     if (!backend || backend->kind != CKPT_V_STR)
-        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: no text \"sharded_backend\"", path);
+        return ckpt_fail(job->err, CKPT_EFORMAT,
+                         "%s: \"sharded_backend\" is missing or not a string", path);
     return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                      "%s: a checkpoint of the backend \"%.100s\", which is not read here: load it "
                      "in Megatron and save it with --ckpt-format torch_dist",
@@ -87,7 +88,7 @@ static int mgc_common(ckpt_meg_job *job)
 
     if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON))
         return ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                             "%s is not there: nothing is known of the run but its tensors", path);
+                             "%s is missing: ckpt knows only the tensors of the run", path);
     if (rc == CKPT_OK)
         rc = job->list->read(&common, path, NULL, job->err);
     if (rc != CKPT_OK)
@@ -131,8 +132,8 @@ static int mgc_dist(ckpt_meg_job *job)
 
     if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_DCP_METADATA))
         rc = ckpt_fail(job->err, CKPT_EMISSING,
-                       "%s: " CKPT_DCP_METADATA " is not there, and nothing else says where the "
-                       "tensors lie",
+                       "%s: " CKPT_DCP_METADATA
+                       " is missing, and no other file says where the tensors are",
                        job->list->folder);
     if (rc == CKPT_OK)
         rc = ckpt_dcp_read(job->map, job->list, job->opts, ckpt_meg_roles, job->err);

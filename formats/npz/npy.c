@@ -66,8 +66,9 @@ int ckpt_npy_length(uint64_t *out, const uint8_t *head, size_t n, const char *na
         length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     *out = lead + length;
     if (*out > CKPT_NPY_HEADER)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: a header of %" PRIu64 " bytes; at most %d are read",
-                         name, *out, CKPT_NPY_HEADER);
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%s: a header of %" PRIu64 " bytes is too long; at most %d are read", name,
+                         *out, CKPT_NPY_HEADER);
     return CKPT_OK;
 }
 

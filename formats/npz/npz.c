@@ -237,8 +237,8 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
     f->err = err;
     if (rc == CKPT_OK && a.dtype == CKPT_DTYPE_NONE)
         rc = ckpt_fail(&own, CKPT_EUNSAFE,
-                       "%s: %.*s: Python objects, kept as a pickle, which is not read", f->io->name,
-                       (int)n, name);
+                       "%s: %.*s holds Python objects as a pickle, which ckpt does not read",
+                       f->io->name, (int)n, name);
     // The other members of an archive can be read without this one.
     if ((rc == CKPT_EUNSUPPORTED || rc == CKPT_EUNSAFE) && s->name) {
         const char *why = ckpt_arena_printf(f->map->arena, "left out: %s", own.text);
@@ -253,8 +253,8 @@ static int npz_array(npz_file *f, const ckpt_source *s, const char *name, uint64
         rc = npz_back(f, t, *s, &a);
     if (rc == CKPT_OK && a.raw)
         rc = ckpt_map_note(f->map, CKPT_INFO, f->err,
-                           "%s: %s: bytes without a type ('|V%u'), as numpy keeps types that it "
-                           "does not know, bfloat16 above all",
+                           "%s: %s: bytes without a type ('|V%u'), which numpy writes for types "
+                           "that it does not know, such as bfloat16",
                            f->io->name, t->name, ckpt_dtype_get(a.dtype)->bits / 8u);
     return rc;
 }

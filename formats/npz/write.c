@@ -264,8 +264,8 @@ static int nw_check_packed(const ckpt_map *to, const nw_plan *p, ckpt_io *packed
         if (r->n_name != item->n_name || memcmp(r->name, item->name, (size_t)r->n_name) != 0 ||
             r->n_bytes != item->n_bytes || r->crc != item->crc)
             rc = ckpt_fail(err, CKPT_EIO,
-                           "%s: member %.200s became another one when it was deflated (CRC-32 "
-                           "%08" PRIx32 ", was %08" PRIx32 "): run again",
+                           "%s: member %.200s changed while it was deflated (CRC-32 %08" PRIx32
+                           ", was %08" PRIx32 "): run again",
                            packed->name, item->name, r->crc, item->crc);
     }
     ckpt_zip_close(&zip);

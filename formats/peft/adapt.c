@@ -135,8 +135,8 @@ static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
     if (strstr(name, "lm_head") == name) {
         a->map->untied = true;
         return ckpt_map_note(a->map, CKPT_INFO, a->err,
-                             "%.200s is the adapter's own: config.json says of the model that its "
-                             "head is not tied",
+                             "%.200s comes from the adapter: the output's config.json says that "
+                             "the head is not tied",
                              name);
     }
     return CKPT_OK;
@@ -196,8 +196,8 @@ static int ad_misfit(adapting *a, const ad_module *m, const ckpt_tensor *t)
     char base[120], na[120], nb[120];
 
     return ckpt_fail(a->err, CKPT_EMISMATCH,
-                     "%s: %.200s: A %s and B %s do not fit the base's %.200s %s: an adapter of "
-                     "another base?",
+                     "%s: %.200s: A %s and B %s do not fit the base's %.200s %s: the adapter may "
+                     "belong to another base",
                      a->opts.path, m->name, ad_shape(na, pa), ad_shape(nb, pb), t->name,
                      ad_shape(base, t));
 }
@@ -387,8 +387,8 @@ static int ad_target(adapting *a, const ad_module *m, ckpt_lora *o, ckpt_tensor 
     if (!t)
         return ckpt_fail(a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s", a->opts.path,
                          name,
-                         strstr(name, "lm_head") ? "its head is tied; --untie writes one of its own"
-                                                 : "an adapter of another base?");
+                         strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
+                                                 : "the adapter may belong to another base");
     return ad_fits(a, o, m->name, t) ? CKPT_OK : ad_misfit(a, m, t);
 }
 
@@ -404,8 +404,8 @@ static int ad_update(adapting *a, const ad_module *m)
 
     if (!o.a || !o.b)
         return ckpt_fail(a->err, CKPT_EMISSING,
-                         "%s: %.200s has one of lora_A and lora_B: the file "
-                         "is cut, or a part of an adapter",
+                         "%s: %.200s has only one of lora_A and lora_B: the file is cut, or is "
+                         "only a part of an adapter",
                          a->opts.path, m->name);
     rc = ad_target(a, m, &o, &t);
     if (rc == CKPT_OK && table) {
@@ -498,8 +498,8 @@ static int ad_module_whole(adapting *a, const ad_module *m)
     if (rc == CKPT_OK && m->part[CKPT_PEFT_B_BIAS])
         rc = ad_update_bias(a, m);
     if (rc == CKPT_OK && !pair && (m->part[CKPT_PEFT_MAGNITUDE] || m->part[CKPT_PEFT_BASE_WEIGHT]))
-        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has no lora_A and lora_B", a->opts.path,
-                       m->name);
+        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has neither lora_A nor lora_B",
+                       a->opts.path, m->name);
     return rc;
 }
 
@@ -590,11 +590,11 @@ static int ad_say(adapting *a)
     int rc = CKPT_OK;
 
     if (tied == a->table && tied && !a->opts.untie)
-        rc = ckpt_map_note(a->map, CKPT_WARNING, a->err,
-                           "%.200s changes, and a head that is tied to it with it, which the "
-                           "adapter was trained without: as peft merges, but not what was trained; "
-                           "--untie writes the head as it was",
-                           tied->name);
+        rc = ckpt_map_note(
+            a->map, CKPT_WARNING, a->err,
+            "%.200s changes, and the head that is tied to it changes too, unlike in training; peft "
+            "merges in the same way; --untie writes the head as it was",
+            tied->name);
     return rc == CKPT_OK ? ckpt_map_note(a->map, CKPT_INFO, a->err,
                                          "%s: %" PRIu64 " weights merged, %" PRIu64
                                          " replaced; all of its %zu tensors are used",

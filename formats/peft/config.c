@@ -185,7 +185,7 @@ static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const ch
         int n = snprintf(text, sizeof text, "(.*\\.)?(%s)$", all.at[i].key->as.text.at);
 
         if (n < 0 || (size_t)n >= sizeof text)
-            return ckpt_fail(err, CKPT_ELIMIT, "%s: a pattern of over %zu bytes", c->path,
+            return ckpt_fail(err, CKPT_ELIMIT, "%s: a pattern is longer than %zu bytes", c->path,
                              sizeof text);
         int rc = ckpt_uni_patterns_add(c->patterns, text, (uint64_t)n, &number, err);
         if (rc == CKPT_OK)
@@ -193,8 +193,8 @@ static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const ch
         if (rc != CKPT_OK)
             return rc;
         if (yes && !aj_number(all.at[i].value, out))
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: pattern '%.200s' has no number", c->path,
-                             all.at[i].key->as.text.at);
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: the value of pattern '%.200s' is not a number",
+                             c->path, all.at[i].key->as.text.at);
         if (yes)
             return CKPT_OK;
     }
@@ -211,9 +211,10 @@ int ckpt_peft_scale(const ckpt_peft_config *c, const char *module, uint64_t *ran
     if (rc == CKPT_OK && c->alphas)
         rc = aj_lookup(c, c->alphas, module, &alpha, err);
     if (rc == CKPT_OK && !(r >= 1 && r <= 1e9))
-        rc = ckpt_fail(err, CKPT_EFORMAT,
-                       "%s: rank_pattern gives %.200s a rank of %g, expected at least 1", c->path,
-                       module, r);
+        rc = ckpt_fail(
+            err, CKPT_EFORMAT,
+            "%s: rank_pattern gives %.200s a rank of %g, expected at least 1, expected at least 1",
+            c->path, module, r);
     if (rc != CKPT_OK)
         return rc;
     *rank = (uint64_t)r;

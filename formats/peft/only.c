@@ -169,11 +169,11 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     ckpt_map_free(scratch);
     if (rc != CKPT_OK || *out)
         return rc;
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: a run that trained an adapter, whose rank, scale and targets no "
-                     "checkpoint holds, and no adapter_config.json beside it: --adapter-config "
-                     "FILE names it",
-                     map->path);
+    return ckpt_fail(
+        err, CKPT_EUSAGE,
+        "%s: the run trained an adapter, but no checkpoint holds its rank, scale and targets, and "
+        "adapter_config.json is not beside it: give it with --adapter-config FILE",
+        map->path);
 }
 
 int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)

@@ -94,7 +94,7 @@ static int ue_sub_shape(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
         return ckpt_fail_memory(err);
     for (uint64_t i = 0; i < seq.n; i++) {
         if (!ue_view_entry(seq.at[i], &view[i]))
-            return ue_bad_sub(rule, "its shape holds something else than sizes", err);
+            return ue_bad_sub(rule, "its shape has an entry that is not a size", err);
     }
     cut = seq.at[axis];
     n_subs = (uint64_t)view[axis];
@@ -124,8 +124,7 @@ static int ue_sub_width(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
     uint64_t n_ranks = seq.n > 0 ? ckpt_value_seq(seq.at[0]).n : 0, *all;
 
     if (seq.n != rule->n_subs || n_ranks == 0 || n_ranks > CKPT_SLICES_MAX_RANKS)
-        return ue_bad_sub(rule, "sub_param_shard_widths is of another number of sub-parameters",
-                          err);
+        return ue_bad_sub(rule, "sub_param_shard_widths has another number of sub-parameters", err);
     all = ckpt_arena_array(arena, n_ranks * rule->n_subs, sizeof *all);
     if (!all)
         return ckpt_fail_memory(err);
@@ -205,7 +204,7 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
     ckpt_dict map = ckpt_value_map(ranks);
 
     if (map.n == 0 || map.n > CKPT_SLICES_MAX_RANKS)
-        return ue_bad(a, "it has no ranks, or too many");
+        return ue_bad(a, "it has it has no ranks, or too many");
     a->pieces = ckpt_arena_array(a->arena, map.n, sizeof *a->pieces);
     if (!a->pieces)
         return ckpt_fail_memory(a->err);
@@ -290,7 +289,7 @@ int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_
         return ckpt_fail_memory(err);
     if (!ue_read_counts(&shape, arena, ckpt_value_get(v, "logical_shape")) ||
         shape.n > CKPT_MAX_DIM)
-        return ue_bad(&a, shape.at ? "it has no logical_shape" : NULL);
+        return ue_bad(&a, shape.at ? "it has it has no logical_shape" : NULL);
     map->shape = shape.at;
     map->ndim = (uint32_t)shape.n;
     rc = ue_ranks(&a, ckpt_value_get(v, "ranks"));

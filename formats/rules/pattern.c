@@ -226,8 +226,8 @@ int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, ui
         return CKPT_OK;
     if (n > PAT_MAX_TEXT || p->text.n >= PAT_MAX_TEXTS)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "pattern '%.60s...': %" PRIu64 " bytes, and the %zuth; the limits are %d "
-                         "and %d",
+                         "pattern '%.60s...' has %" PRIu64
+                         " bytes and is the %zuth pattern; the limits are %d bytes and %d patterns",
                          text, n, p->text.n + 1, PAT_MAX_TEXT, PAT_MAX_TEXTS);
     *number = (uint32_t)p->text.n;
     t = ckpt_vec_push(&p->text);

@@ -103,7 +103,7 @@ static int ru_add(ckpt_uni_rules *r, ru_list which, const ckpt_value *text, cons
     int rc;
 
     if (text->kind != CKPT_V_STR)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern that is not a string", ru_keys[which]);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: a pattern is not a string", ru_keys[which]);
     rc = ckpt_uni_patterns_add(r->patterns, text->as.text.at, text->as.text.n, &pattern, err);
     if (rc != CKPT_OK)
         return rc;

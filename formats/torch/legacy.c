@@ -302,16 +302,15 @@ static int leg_plain(leg_file *f, const ckpt_pickle *pickle)
     int rc;
 
     if (pickle->storages.n > 0)
-        return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: a pickle that names %zu storages, in a file without any: no file of "
-                         "torch.save",
-                         f->io->name, pickle->storages.n);
-    if (f->at != f->io->size)
         return ckpt_fail(
             f->err, CKPT_EFORMAT,
-            "%s: a pickle, but neither torch's magic number nor the whole file: %" PRIu64
-            " bytes follow it",
-            f->io->name, f->io->size - f->at);
+            "%s: the pickle names %zu storages, but the file has none: torch.save did not write it",
+            f->io->name, pickle->storages.n);
+    if (f->at != f->io->size)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: a pickle without torch's magic number, and %" PRIu64
+                         " bytes follow it: torch.save did not write the file",
+                         f->io->name, f->io->size - f->at);
     rc = ckpt_map_fact(f->map, f->err, "container", "pickle");
     if (rc == CKPT_OK)
         rc = ckpt_torch_list(f->map, f->io, pickle->root, false, f->err);
@@ -333,7 +332,8 @@ static int leg_read_system(leg_file *f)
     int rc = leg_pickle(f, &version);
 
     if (rc == CKPT_OK && (!ckpt_value_as_int(version.root, &number) || number != LEG_PROTOCOL))
-        rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: protocol version %" PRId64 "; only %d is known",
+        rc = ckpt_fail(f->err, CKPT_EFORMAT,
+                       "%s: protocol version %" PRId64 " is not supported: expected %d",
                        f->io->name, number, LEG_PROTOCOL);
     if (rc == CKPT_OK)
         rc = leg_pickle(f, &system);
@@ -409,8 +409,8 @@ static int leg_check_count(leg_file *f, const ckpt_storage *s)
     }
     if (little != s->n_elems || (s->n_elems > 0 && f->swap))
         return ckpt_fail(f->err, CKPT_EFORMAT,
-                         "%s: offset %" PRIu64 ": storage %.100s is said to have %" PRIu64
-                         " elements there, and %" PRIu64 " in the pickle",
+                         "%s: offset %" PRIu64 ": storage %.100s has %" PRIu64
+                         " elements there, but %" PRIu64 " in the pickle",
                          f->io->name, f->at, s->key.at, little, s->n_elems);
     f->big = f->big && s->n_elems == 0; // one little-endian count decides for all
     return CKPT_OK;
@@ -457,7 +457,7 @@ static int leg_bind(leg_file *f, const ckpt_storages *storages)
         list = ckpt_value_seq(keys.root);
         if (keys.root->kind != CKPT_V_LIST || list.n != n)
             rc = ckpt_fail(f->err, CKPT_EFORMAT,
-                           "%s: a list of %" PRIu64 " storages, but the pickle names %zu",
+                           "%s: the list has %" PRIu64 " storages, but the pickle names %zu",
                            f->io->name, list.n, n);
     }
     if (rc == CKPT_OK && n > 0) {

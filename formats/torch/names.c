@@ -458,12 +458,12 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
         rc =
             ckpt_map_note(map, CKPT_WARNING, err,
                           "%s: %" PRIu64 " tensors are of a kind that ckpt does not list or export "
-                                         "(sparse, nested ...): their values stay in the tree",
+                          "(sparse, nested ...): their values stay in the tree",
                           io->name, pickle->n_special);
     if (rc == CKPT_OK && pickle->n_objects > 0)
         rc = ckpt_map_note(map, CKPT_WARNING, err,
-                           "%s: %" PRIu64 " objects of classes that are unknown here: kept as they "
-                           "are, never run",
+                           "%s: %" PRIu64
+                           " objects have unknown classes: they are kept as they are and never run",
                            io->name, pickle->n_objects);
     if (rc == CKPT_OK && !tn_join_names(&names, &pickle->globals))
         rc = ckpt_fail_memory(err);

@@ -110,7 +110,7 @@ static int torch_text(torch_file *f, char text[TORCH_MAX_TEXT + 1], const char *
          n > 0 && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' || bytes[n - 1] == ' ');)
         n--;
     if (n == 0 || memchr(bytes, 0, (size_t)n))
-        rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: record %s is empty or no text", f->io->name,
+        rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: record %s is empty or not text", f->io->name,
                        r->name);
     else
         memcpy(text, bytes, (size_t)n);
@@ -353,10 +353,10 @@ static int torch_adopt(torch_file *f, const ckpt_pickle *pickle)
     if (rc == CKPT_OK)
         rc = ckpt_torch_remark(f->map, f->io, pickle, f->err);
     if (rc == CKPT_OK && f->zip.n_case_twins > 0)
-        rc = ckpt_map_note(f->map, CKPT_WARNING, f->err,
-                           "%s: records whose names differ by case only: torch itself may read the "
-                           "wrong one",
-                           f->io->name);
+        rc = ckpt_map_note(
+            f->map, CKPT_WARNING, f->err,
+            "%s: names of records differ by case only: torch itself may read the wrong one",
+            f->io->name);
     if (rc == CKPT_OK)
         f->map->values = pickle->root;
     return rc;

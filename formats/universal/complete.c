@@ -169,8 +169,8 @@ int ckpt_uni_same_save(ckpt_uni *u, const ckpt_ds_shard *s)
         rc = ckpt_ds_same(&u->job, first, own, &same);
         if (rc == CKPT_OK && !same)
             rc = ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
-                                 "%s: %s differs from that of %s: the files are of different "
-                                 "saves; copy both from one",
+                                 "%s: %s differs from that of %s: the files are from different "
+                                 "saves; copy both from one save",
                                  s->path, key[i], u->head.model.path);
     }
     return rc;

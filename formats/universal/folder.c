@@ -109,10 +109,10 @@ static int uf_no_tag(ckpt_uni *u, const ckpt_listing *list, const char *tag)
 
     if (rc != CKPT_OK)
         return rc;
-    return ckpt_fail(u->job.err, CKPT_EMISSING,
-                     "%s: no folder %s with a universal checkpoint; there are here: %s; choose one "
-                     "with -t/--tag",
-                     list->folder, tag, tags);
+    return ckpt_fail(
+        u->job.err, CKPT_EMISSING,
+        "%s: no folder %s with a universal checkpoint; found here: %s; choose one with -t/--tag",
+        list->folder, tag, tags);
 }
 
 /* Read `latest_universal`: the name of one folder, without trailing white space. */
@@ -298,11 +298,10 @@ static int uf_walk(ckpt_uni *u, const char *zero)
     }
     ckpt_vec_free(&todo);
     if (rc == CKPT_OK && u->dir.entry.n == 0)
-        rc = ckpt_fail(
-            u->job.err, CKPT_EMISSING,
-            "%s: no parameter here (folders with fp32.pt, exp_avg.pt ...): the conversion "
-            "did not finish, or they were not copied",
-            zero);
+        rc = ckpt_fail(u->job.err, CKPT_EMISSING,
+                       "%s: holds no parameters (folders with fp32.pt, exp_avg.pt ...): the "
+                       "conversion did not finish, or they were not copied",
+                       zero);
     if (rc == CKPT_OK)
         qsort(u->dir.entry.at, u->dir.entry.n, sizeof *u->dir.entry.at, uf_by_name);
     return rc;

@@ -214,11 +214,10 @@ static int ur_tell(ckpt_uni *u, size_t n_strange, const char *strange, size_t n_
     int rc = CKPT_OK;
 
     if (n_strange)
-        rc = ckpt_map_note(
-            u->job.map, CKPT_WARNING, u->job.err,
-            "%s/zero: %zu folders are of parameters that the model file does not list "
-            "(%.200s): left behind by an earlier conversion; left out",
-            u->job.map->path, n_strange, strange);
+        rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
+                           "%s/zero: left out %zu folders of parameters that the model file does "
+                           "not list (%.200s): an earlier conversion left them behind",
+                           u->job.map->path, n_strange, strange);
     if (rc == CKPT_OK && n_cut)
         rc = ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                            "%s/zero: %zu tensors that are not trained (%.200s) are left out: the "
@@ -413,8 +412,8 @@ static int ur_fits(ckpt_uni *u, const ckpt_uni_file *f, const ckpt_tensor_value 
     if (*fits)
         return CKPT_OK;
     return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
-                           "%s: the tensor has %" PRIu32 " axes of other sizes than %s says: the "
-                           "file is of another parameter or run",
+                           "%s: the shape of the tensor (%" PRIu32
+                           " axes) differs from %s: the file is from another parameter or run",
                            f->want->path, v->ndim,
                            f->want->state && strcmp(f->want->state, "fp32") == 0 ? "param_shapes"
                                                                                  : "fp32.pt");
@@ -430,8 +429,8 @@ static int ur_add_tensor(ckpt_uni *u, ckpt_uni_file *f, size_t at, const ckpt_te
 
     if (p->trained && ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
-                               "%s: a tensor of %s; masters and moments are float32", f->want->path,
-                               ckpt_dtype_name(v->dtype));
+                               "%s: the tensor is %s, expected float32 masters or moments",
+                               f->want->path, ckpt_dtype_name(v->dtype));
     if (p->trained && master && v->dtype != CKPT_F32 && u->n_narrow++ == 0)
         u->narrow = f->want->path;
     like.dtype = v->dtype;
@@ -608,7 +607,7 @@ static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
     if (v->ndim != t->ndim ||
         (v->ndim && memcmp(v->shape, t->shape, v->ndim * sizeof *v->shape) != 0))
         return ckpt_ds_problem(&u->job, CKPT_EMISMATCH,
-                               "%s: the tensor has other sizes than %.200s in the model file",
+                               "%s: the tensor has another shape than %.200s in the model file",
                                f->want->path, t->name);
     // Add the file as a source, so that verify checks its record too.
     return v->storage ? ckpt_ds_shard_source(&u->job, f->shard, v->storage->source, &source)

@@ -365,8 +365,8 @@ int ckpt_uni_state_make(ckpt_uni *u)
                              u->job.map->no_state);
     }
     if (u->head.autoep.n && us_is_on(u, "round_robin_gradients")) {
-        u->job.map->no_state = "AutoEP with round_robin_gradients: the order in which the "
-                               "optimizer had the parameters is not known here";
+        u->job.map->no_state = "AutoEP with round_robin_gradients: ckpt does not know in which "
+                               "order the optimizer had the parameters";
         return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err, "%s: %s", u->job.map->path,
                              u->job.map->no_state);
     }

@@ -41,9 +41,9 @@ static int uw_state(ckpt_uni_write *w)
     }
     if (ckpt_dsw_autoep(w->job.state) && w->job.state->round_robin)
         return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
-                         "%s: a run with AutoEP and round_robin_gradients: universal checkpoints "
-                         "of such are not written here, and DeepSpeed (0.19.8) puts their values "
-                         "into wrong places; reshard to a stage and world",
+                         "%s: ckpt does not write universal checkpoints of runs with AutoEP and "
+                         "round_robin_gradients, and DeepSpeed (0.19.8) misplaces their values; "
+                         "reshard to a stage and world",
                          from->path);
     if (ckpt_dsw_autoep(w->job.state))
         return ckpt_dsw_autoep_whole(&w->job);
@@ -156,7 +156,7 @@ static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kin
 
     if (!safe || !ckpt_path_part_ok(kind, strlen(kind))) {
         ckpt_fail(w->job.err, CKPT_EUNSAFE,
-                  "%s: '%.200s' cannot be the name of a %s in a universal checkpoint: it is no "
+                  "%s: '%.200s' cannot be the name of a %s in a universal checkpoint: it is not a "
                   "plain file name of 1 to 255 bytes; rename the parameter",
                   w->job.from->path, safe ? kind : param, safe ? "file" : "folder");
         return NULL;

@@ -199,15 +199,15 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
     *found = best != NULL;
     if (!best && passed && !job->opts->tag)
         return ckpt_fail(job->err, CKPT_EMISSING,
-                         "%s: neither it nor %s has a file `latest`, which a run of DeepSpeed has: "
-                         "for what else is in a folder, name that folder (%s/%s)",
+                         "%s: neither this folder nor %s has a file `latest`, as a DeepSpeed run "
+                         "has: to read a checkpoint of another kind, name its folder (%s/%s)",
                          list->folder, passed->name, list->folder, passed->name);
     if (!best)
         return CKPT_OK;
     int rc = passed && highest_passed > highest
                  ? ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                                 "%s: taken %s, the highest that has a `latest`: %s has none, and "
-                                 "was not looked at",
+                                 "%s: %s is used, the highest checkpoint that has a `latest`: %s "
+                                 "has none and was ignored",
                                  list->folder, best->name, passed->name)
                  : ckpt_map_note(job->map, CKPT_INFO, job->err,
                                  "%s: %s is used, the highest of its checkpoints", list->folder,

@@ -396,11 +396,10 @@ static int dsg_whole(ckpt_ds_grid *grid)
                          "ckpt cannot tell which optimizer file belongs to which rank",
                          grid->job->map->path);
     if (rc == CKPT_OK && expps->n && grid->dir->optims.n)
-        rc = ckpt_ds_problem(
-            grid->job, CKPT_EMISMATCH,
-            "%s: of a run without ZeRO, beside optimizer files of ZeRO such as %s: one "
-            "of them was left behind by another run",
-            expps->at[0].path, grid->dir->optims.at[0].path);
+        rc = ckpt_ds_problem(grid->job, CKPT_EMISMATCH,
+                             "%s: is from a run without ZeRO, but beside it are optimizer files of "
+                             "ZeRO such as %s: one of them was left behind by another run",
+                             expps->at[0].path, grid->dir->optims.at[0].path);
     for (uint32_t i = 0; rc == CKPT_OK && i < expps->n; i++) {
         if (expps->at[i].rank != i)
             return ckpt_ds_problem(

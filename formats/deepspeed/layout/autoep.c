@@ -64,7 +64,7 @@ static int aep_check_format(ckpt_ds_job *job, const ckpt_ds_head *head, const ck
     if (version != AEP_FORMAT)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: AutoEP's checkpoint_format_version is %" PRId64
-                         ", of a later release of DeepSpeed; %d is known here",
+                         ", from a later release of DeepSpeed; ckpt supports %d",
                          head->model.path, version, AEP_FORMAT);
     // A universal checkpoint keeps its source's entries, but stores experts like other parameters.
     if (format && head->optim.optim &&
@@ -101,10 +101,11 @@ static int aep_layer(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_value *ent
     l->n_module -= l->n_module > 0;
     if ((uint64_t)l->n_local * l->ep != l->n_experts ||
         !aep_is_even(ckpt_value_get(entry, "expert_placement"), l))
-        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: %.200s: AutoEP has placed %" PRIu32 " experts on %" PRIu32
-                         " expert-parallel ranks unevenly or out of order, which is not read here",
-                         head->model.path, l->prefix, l->n_experts, l->ep);
+        return ckpt_fail(
+            job->err, CKPT_EUNSUPPORTED,
+            "%s: %.200s: AutoEP has placed %" PRIu32 " experts on %" PRIu32
+            " expert-parallel ranks unevenly or out of order, which ckpt does not read",
+            head->model.path, l->prefix, l->n_experts, l->ep);
     if (l->ep != head->autoep.at[0].ep)
         return ckpt_ds_problem(
             job, CKPT_EMISMATCH,

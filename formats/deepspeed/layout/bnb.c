@@ -118,7 +118,7 @@ static int dbn_tensor(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v, c
     *out = NULL;
     if (!v)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: %s: 8-bit moments of bitsandbytes, but no tensor of this name",
+                               "%s: %s is missing, a tensor of bitsandbytes' 8-bit moments",
                                s->path, what);
     rc = ckpt_ds_shard_flat(job, s, v, what, &flat);
     if (rc != CKPT_OK)

@@ -125,7 +125,7 @@ int ckpt_ds_optim_begin(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
     ckpt_ds_column *masters = NULL;
 
     if (!flats || flats->kind != CKPT_V_LIST || list.n > DSO_MAX_GROUPS)
-        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: no list %s of at most %d groups",
+        return ckpt_fail(job->err, CKPT_EFORMAT, "%s: %s is not a list of at most %d groups",
                          head->optim.path, dso_key(head), DSO_MAX_GROUPS);
     for (uint64_t g = 0; g < list.n; g++) {
         ckpt_ds_group *group = ckpt_vec_push(&layout->group);

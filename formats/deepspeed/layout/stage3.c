@@ -42,7 +42,8 @@ static int dsz_swapped_lengths(const ckpt_ds_job *job, const ckpt_ds_folder *dir
         // param_shapes may belong to another file
         if (p->group >= layout->group.n)
             return ckpt_fail(job->err, CKPT_EMISMATCH,
-                             "%s: %.200s is said to be in sub-group %" PRIu32 " of %zu",
+                             "%s: %.200s is listed in sub-group %" PRIu32
+                             ", but there are only %zu",
                              head->optim.path, p->name, p->group, layout->group.n);
         const ckpt_ds_group *g = &layout->group.at[p->group];
         uint64_t *n = &flat[g->part].n;

@@ -12,9 +12,8 @@
 #include "formats/deepspeed/layout/bnb.h"
 #include "libckpt/map/state.h"
 
-static const char DSV_8BIT[] =
-    "is 8-bit moments of bitsandbytes in blocks of 256: they are listed as "
-    "the F32 values that they stand for";
+static const char DSV_8BIT[] = "holds 8-bit moments of bitsandbytes in blocks of 256: they are "
+                               "listed as the F32 values that they encode";
 
 /* Add a note once for all ranks. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,

@@ -33,13 +33,12 @@ static int dse_wrong(ckpt_ds_job *job, const ckpt_ds_part *near, uint64_t want, 
 {
     if (expected && want >= expected)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: expert %" PRIu32 " of a layer that has %" PRIu64
+                               "%s: holds expert %" PRIu32 " of a layer with only %" PRIu64
                                " experts: left behind by another run; move it away",
                                near->path, near->rank, expected);
     return ckpt_ds_problem(job, CKPT_EMISSING,
                            "%s: missing: the file of expert %" PRIu64
-                           " of the layer that %s is of: a "
-                           "process did not save, or it was not copied",
+                           " of the layer of %s: a process did not save, or it was not copied",
                            job->map->path, want, near->path);
 }
 
@@ -117,11 +116,10 @@ int ckpt_ds_moe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
     ckpt_ds_parts mine = {0};
 
     if (!num || num->kind == CKPT_V_NONE)
-        return ckpt_ds_problem(
-            job, CKPT_EMISMATCH,
-            "%s: beside a model file without num_experts, that is, without experts: "
-            "left behind by another run; move it away",
-            dir->experts.at[0].path);
+        return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                               "%s: the model file beside it has no num_experts, so the run has no "
+                               "experts: left behind by another run; move it away",
+                               dir->experts.at[0].path);
     int rc = dse_check_files(job, dir, head);
     for (size_t i = 0; rc == CKPT_OK && i < dir->experts.n; i++) {
         bool is_mine = dse_is_mine(dir, &dir->experts.at[i]);
@@ -173,7 +171,7 @@ int ckpt_ds_moe_optimizer(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_h
         rc = ckpt_ds_problem(job, CKPT_EFORMAT, "%s: holds no optimizer", s.path);
     else if (size && size != dir->ep)
         rc = ckpt_ds_problem(job, size > dir->ep ? CKPT_EMISSING : CKPT_EMISMATCH,
-                             "%s: of a run of %" PRIu64 " expert-parallel ranks, but %" PRIu32
+                             "%s: the run had %" PRIu64 " expert-parallel ranks, but %" PRIu32
                              " have files here (expp_rank_*): %s",
                              s.path, size, dir->ep,
                              size > dir->ep

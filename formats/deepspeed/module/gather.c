@@ -30,8 +30,8 @@ static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head 
         return rc;
     if (head->stage == 0 || dir->n_mp > 1 || dir->layers.n)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP %s is not read here: its experts can be read of ZeRO stages "
-                         "1, 2 and 3 without model parallelism",
+                         "%s: AutoEP %s is not supported: ckpt reads its experts only from ZeRO "
+                         "stages 1, 2 and 3 without model parallelism",
                          head->model.path,
                          head->stage == 0 ? "without ZeRO" : "with tensor or pipeline parallelism");
     if (head->stage == 3 && dir->experts.n)
@@ -58,7 +58,7 @@ static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_hea
     if (dsb_several(ckpt_ds_head_get(head, "num_experts")) && dir->experts.n == 0 &&
         !(head->autoep.n && head->stage == 3))
         return ckpt_ds_problem(job, CKPT_EMISSING,
-                               "%s: missing: a mixture of experts without the files of its experts "
+                               "%s: missing: a mixture of experts needs the files of its experts "
                                "(layer_*_expert_*_model_states.pt): they were not copied",
                                job->map->path);
     (void)ckpt_value_as_int(ckpt_value_get(degrees, "tp_degree"), &tp);
@@ -69,13 +69,14 @@ static int dsb_complete(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_hea
         n = tp * pp;
     if (n == dir->n_mp)
         return CKPT_OK;
-    return ckpt_ds_problem(job, n > dir->n_mp ? CKPT_EMISSING : CKPT_EMISMATCH,
-                           "%s: of a run of %" PRId64 " model-parallel (tensor x pipeline) ranks, "
-                           "but there are files of %" PRIu32 ": %s",
-                           head->model.path, n, dir->n_mp,
-                           n > dir->n_mp ? "missing: a process did not save, or its files were "
-                                           "not copied"
-                                         : "those of an earlier, larger run were left behind");
+    return ckpt_ds_problem(
+        job, n > dir->n_mp ? CKPT_EMISSING : CKPT_EMISMATCH,
+        "%s: the run had %" PRId64
+        " model-parallel (tensor x pipeline) ranks, but there are files of %" PRIu32 ": %s",
+        head->model.path, n, dir->n_mp,
+        n > dir->n_mp ? "missing: a process did not save, or its files were "
+                        "not copied"
+                      : "those of an earlier, larger run were left behind");
 }
 
 int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,

@@ -625,9 +625,10 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
                                "%s: %.200s has another shape in module than in param_shapes",
                                head->model.path, t->name);
     if (ckpt_dtype_get(v->dtype)->kind != CKPT_IS_FLOAT)
-        return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: %.200s is %s in module, but a trained parameter is floating",
-                               head->model.path, t->name, ckpt_dtype_name(v->dtype));
+        return ckpt_ds_problem(
+            job, CKPT_EMISMATCH,
+            "%s: %.200s is %s in module, but a trained parameter must be floating-point",
+            head->model.path, t->name, ckpt_dtype_name(v->dtype));
     if (!ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;

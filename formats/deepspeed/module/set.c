@@ -15,8 +15,8 @@ static int dsa_twice(ckpt_ds_job *job, ckpt_dict dict)
         const ckpt_text *a = &names.at[i - 1]->key->as.text, *b = &names.at[i]->key->as.text;
         if (a->n == b->n && memcmp(a->at, b->at, a->n) == 0)
             rc = ckpt_ds_problem(job, CKPT_EMISMATCH,
-                                 "%s: %.200s is in two of the files beside each other: one of them "
-                                 "was left behind by another run",
+                                 "%s: %.200s appears in two of the module files: one of them is "
+                                 "left over from another run",
                                  job->map->path, a->at);
     }
     ckpt_ds_index_free(&names);

@@ -550,11 +550,11 @@ static int dsuo_note_doubt(dsuo *f)
 
     if (u->param_groups.n == 0 || u->named)
         return CKPT_OK;
-    u->job->map->no_state = ckpt_arena_printf(
-        u->job->map->arena,
-        "stage 0 writes its optimizer state under numbers, and for %s%zu parameters it is not "
-        "certain which are which",
-        u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
+    u->job->map->no_state =
+        ckpt_arena_printf(u->job->map->arena,
+                          "stage 0 writes its optimizer state under numbers, and ckpt cannot match "
+                          "it with certainty for %s%zu parameters",
+                          u->doubt ? "" : "all ", u->doubt ? u->doubt : u->entry.n);
     if (!u->job->map->no_state)
         return ckpt_fail_memory(u->job->err);
     return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,

@@ -69,9 +69,9 @@ static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
     if (how->ep == was)
         return CKPT_OK;
     return ckpt_map_note(job->to, CKPT_INFO, job->err,
-                         "experts are dealt out to %" PRIu32 " expert-parallel rank%s instead of "
-                         "%" PRIu32 ", as a world of %" PRIu32 " allows: set "
-                         "expert_parallel.autoep_size to that",
+                         "experts are distributed over %" PRIu32
+                         " expert-parallel rank%s instead of %" PRIu32 ", as a world of %" PRIu32
+                         " allows: set expert_parallel.autoep_size to that",
                          how->ep, how->ep == 1 ? "" : "s", was, how->world);
 }
 

@@ -85,7 +85,7 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
         *bits = own;
     }
     if (*bits == 8 && (how->lean || how->legacy || how->ep))
-        return dwq_refuse(job, how, NULL, "this form of checkpoint has no place for them");
+        return dwq_refuse(job, how, NULL, "this form of checkpoint cannot store them");
     if (*bits == 8 && !ckpt_value_get(b.dict, "qmap1"))
         return dwq_refuse(job, how, NULL, "the first sub-group has no quantization table (qmap1)");
     return CKPT_OK;
@@ -133,7 +133,7 @@ static int dwq_fill(dwq_work *w, uint32_t rank, size_t column, const ckpt_tensor
                            .axis = &axis};
 
     if (of->n_extents != 1)
-        return dwq_refuse(w->job, w->how, w->param, "a record of the source is not whole");
+        return dwq_refuse(w->job, w->how, w->param, "a record of the source is split");
     const ckpt_tensor *donor = dwq_donor(w, of, run, repeat);
     return donor ? ckpt_tt_fill(w->job->to, &(ckpt_torch_fill){"bnb", donor, of->dtype}, &e, 1,
                                 w->job->err)
@@ -186,7 +186,7 @@ static int dwq_scale(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64
 
     if (again && (r->last != of || r->block != block))
         return dwq_refuse(w->job, w->how, w->param,
-                          "a block would have elements of two source blocks");
+                          "a block would have elements of two source blocks source blocks");
     r->last = of;
     r->block = block;
     r->blocks = to + 1;
@@ -218,7 +218,7 @@ static int dwq_put(dwq_work *w, uint32_t rank, const dwq_run *run)
 
     if (rc == CKPT_OK && !even && first != last)
         rc = dwq_refuse(w->job, w->how, w->param,
-                        "a block would have elements of two source blocks");
+                        "a block would have elements of two source blocks source blocks");
     if (rc == CKPT_OK && run->at > w->rank[rank].end)
         rc = dwq_pad(w, rank, run->of, run->at);
     for (uint64_t i = to; rc == CKPT_OK && i <= end; i++)

@@ -203,11 +203,11 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
     // An alias of a frozen parameter that was not saved (exclude_frozen_parameters): stage 3 stores
     // values under the owner only.
     if (m->f->how->stage == 3 && n > 0 && dwm_is_alias(m->f->job, &from.at[self].key->as.text)) {
-        m->f->t.rc = ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
-                                       "module.%.300s: its owner, a frozen parameter, was not "
-                                       "saved, and stage 3 keeps values of owners alone: a run has "
-                                       "to bring them",
-                                       from.at[self].key->as.text.at);
+        m->f->t.rc =
+            ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
+                              "module.%.300s: its owner, a frozen parameter, was not saved, and "
+                              "stage 3 stores values of owners only: a run must supply them",
+                              from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
     if (m->f->how->stage < 3 && m->f->job->state->stage == 3 &&

@@ -368,7 +368,7 @@ static int dwo_left_fields(const ckpt_dsw_file *f)
         if (state->group.at[g].fields)
             return ckpt_dsw_left_out(f->job, CKPT_WARNING,
                                      "param_groups: elastic checkpoints keep no hyper-parameters: "
-                                     "a run goes on with those of its configuration");
+                                     "a resumed run uses those of its configuration");
     }
     return CKPT_OK;
 }

@@ -97,7 +97,8 @@ static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
                          how->stage);
     if (how->world > DW_MAX_WORLD)
         return ckpt_fail(job->err, dw_wrong(t->world > 0),
-                         "a world of %" PRIu32 " ranks: at most %d", how->world, DW_MAX_WORLD);
+                         "a world of %" PRIu32 " ranks is too large: at most %d are supported",
+                         how->world, DW_MAX_WORLD);
     if (how->release < 0)
         return ckpt_fail(job->err, dw_wrong(t->version != NULL),
                          "'%.80s' is not a release of DeepSpeed, such as 0.15.4: choose the "
