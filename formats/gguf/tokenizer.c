@@ -258,7 +258,7 @@ static int gtk_spm(ckpt_gguf_tokenizer_work *w)
         rc = *key.at && !*stop ? gtk_add(w, decoder.at[i].value, number)
                                : ckpt_fail(w->err, CKPT_EFORMAT,
                                            "tokenizer_config.json: token number '%.40s' is not an "
-                                           "integer is not an integer",
+                                           "integer",
                                            key.at);
     }
     return rc;

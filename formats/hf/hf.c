@@ -285,8 +285,8 @@ static int hf_list(hf_reader *r, const ckpt_pair *p)
     const ckpt_text file = p->value->as.text;
     if (!ckpt_name_ok(name.at, name.n))
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s/%s: a tensor name of %" PRIu64 " bytes is not valid is not valid",
-                         r->list->folder, r->name, name.n);
+                         "%s/%s: a tensor name of %" PRIu64 " bytes is not valid", r->list->folder,
+                         r->name, name.n);
     if (!ckpt_path_part_ok(file.at, file.n))
         return ckpt_fail(
             r->err, CKPT_EUNSAFE,

@@ -329,7 +329,7 @@ static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
     if (rc == CKPT_OK && !rank->flat)
         rc = ckpt_map_problem(r->map, CKPT_EMISSING, r->err,
                               "%s/" CKPT_MEG_FLAT " is missing: it holds the optimizer's state; "
-                                                  "the rank's other file holds only the groups",
+                              "the rank's other file holds only the groups",
                               rank->path);
     if (rc == CKPT_OK && !dict)
         return mgo_none(
@@ -427,8 +427,7 @@ static int mgo_read(mgo_reader *r)
     for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
         rc = mgo_add(r, o, &flat);
     if (rc == CKPT_OK && !r->map->no_state && flat && r->n_optimizers > 1)
-        return mgo_none(r, CKPT_MEG_FLAT " holds the state holds the state of several optimizers",
-                        NULL);
+        return mgo_none(r, CKPT_MEG_FLAT " holds the state of several optimizers", NULL);
     if (rc == CKPT_OK && !r->map->no_state)
         rc = flat ? mgo_flat(r) : mgo_numbered(r);
     if (rc == CKPT_OK && !r->map->no_state)

@@ -211,10 +211,9 @@ int ckpt_peft_scale(const ckpt_peft_config *c, const char *module, uint64_t *ran
     if (rc == CKPT_OK && c->alphas)
         rc = aj_lookup(c, c->alphas, module, &alpha, err);
     if (rc == CKPT_OK && !(r >= 1 && r <= 1e9))
-        rc = ckpt_fail(
-            err, CKPT_EFORMAT,
-            "%s: rank_pattern gives %.200s a rank of %g, expected at least 1, expected at least 1",
-            c->path, module, r);
+        rc = ckpt_fail(err, CKPT_EFORMAT,
+                       "%s: rank_pattern gives %.200s a rank of %g, expected at least 1", c->path,
+                       module, r);
     if (rc != CKPT_OK)
         return rc;
     *rank = (uint64_t)r;

@@ -204,7 +204,7 @@ static int ue_ranks(ue_affine *a, const ckpt_value *ranks)
     ckpt_dict map = ckpt_value_map(ranks);
 
     if (map.n == 0 || map.n > CKPT_SLICES_MAX_RANKS)
-        return ue_bad(a, "it has it has no ranks, or too many");
+        return ue_bad(a, "it has no ranks, or too many");
     a->pieces = ckpt_arena_array(a->arena, map.n, sizeof *a->pieces);
     if (!a->pieces)
         return ckpt_fail_memory(a->err);
@@ -289,7 +289,7 @@ int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_
         return ckpt_fail_memory(err);
     if (!ue_read_counts(&shape, arena, ckpt_value_get(v, "logical_shape")) ||
         shape.n > CKPT_MAX_DIM)
-        return ue_bad(&a, shape.at ? "it has it has no logical_shape" : NULL);
+        return ue_bad(&a, shape.at ? "it has no logical_shape" : NULL);
     map->shape = shape.at;
     map->ndim = (uint32_t)shape.n;
     rc = ue_ranks(&a, ckpt_value_get(v, "ranks"));

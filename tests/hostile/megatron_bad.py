@@ -105,7 +105,7 @@ CASES = (
     ('a data file is gone', DIST, lambda: os.unlink(at('__0_1.distcp')), 5, '__0_1.distcp'),
     ('a data file is cut', DIST, lambda: os.truncate(at('__0_1.distcp'), 40000), 3, '__0_1.distcp'),
     ('common.pt runs code', DIST, lambda: code(at('common.pt')), 4, 'os.system'),
-    ('common.pt is gone', DIST, lambda: os.unlink(at('common.pt')), 9, 'common.pt is not there', '--strict'),
+    ('common.pt is gone', DIST, lambda: os.unlink(at('common.pt')), 9, 'common.pt is missing', '--strict'),
     ('common.pt is a text', DIST, lambda: text(at('common.pt'), b'hello'), 3, 'common.pt'),
     ('another iteration', DIST, lambda: number(at('common.pt'), 'iteration', 9), 9, 'holds iteration 9', '--strict'),
     ('flat buffers of other ranks', FLAT, lambda: number(at('common.pt'), 'pipeline_model_parallel_size', 2), 9, 'no effect',
@@ -115,7 +115,7 @@ CASES = (
     ('a stage is gone', GRID, lambda: [shutil.rmtree(at('mp_rank_%02d_001' % t)) for t in (0, 1)], 5, 'is not there'),
     ('a file of a rank is gone', GRID, lambda: os.unlink(at('mp_rank_01_001', MODEL)), 5, 'did not save'),
     ('a rank too many', GRID, lambda: move(at('mp_rank_00_000'), at('mp_rank_02_000')), 5, 'mp_rank_02_000'),
-    ('a stage in the place of another', GRID, lambda: move(at('mp_rank_01_001'), at('mp_rank_01_000')), 5, 'other tensors'),
+    ('a stage in the place of another', GRID, lambda: move(at('mp_rank_01_001'), at('mp_rank_01_000')), 5, 'tensors differ'),
     ('a stage twice', GRID, lambda: [move(at('mp_rank_%02d_000' % t), at('mp_rank_%02d_001' % t)) for t in (0, 1)], 3, 'two tensors'),
     ('layers that the run had not', GRID, each_rank('num_layers', 3), 5, 'the run had 3'),
     ('ranks that the run had not', GRID, each_rank('tensor_model_parallel_size', 1), 5, 'is not there'),
@@ -128,7 +128,7 @@ CASES = (
     ('flat state is cut', ONE, lambda: os.truncate(at('mp_rank_00', 'distrib_optim.pt'), 30000), 3, 'distrib_optim.pt',
      '--with-optimizer'),
     ('flat state runs code', ONE, lambda: code(at('mp_rank_00', 'distrib_optim.pt')), 4, 'os.system', '--with-optimizer'),
-    ('flat state is gone', ONE, lambda: os.unlink(at('mp_rank_00', 'distrib_optim.pt')), 5, 'is not there', '--with-optimizer'),
+    ('flat state is gone', ONE, lambda: os.unlink(at('mp_rank_00', 'distrib_optim.pt')), 5, 'is missing', '--with-optimizer'),
     ('a master is not its weight', ONE, lambda: flip(at('mp_rank_00', 'distrib_optim.pt'), 4 * 5184), 5, 'should be equal', '--with-optimizer'),
 )
 

@@ -186,7 +186,7 @@ static int dwq_scale(dwq_work *w, uint32_t rank, const ckpt_moments8 *of, uint64
 
     if (again && (r->last != of || r->block != block))
         return dwq_refuse(w->job, w->how, w->param,
-                          "a block would have elements of two source blocks source blocks");
+                          "a block would have elements of two source blocks");
     r->last = of;
     r->block = block;
     r->blocks = to + 1;
@@ -218,7 +218,7 @@ static int dwq_put(dwq_work *w, uint32_t rank, const dwq_run *run)
 
     if (rc == CKPT_OK && !even && first != last)
         rc = dwq_refuse(w->job, w->how, w->param,
-                        "a block would have elements of two source blocks source blocks");
+                        "a block would have elements of two source blocks");
     if (rc == CKPT_OK && run->at > w->rank[rank].end)
         rc = dwq_pad(w, rank, run->of, run->at);
     for (uint64_t i = to; rc == CKPT_OK && i <= end; i++)

@@ -265,7 +265,7 @@ static void test_rules(void **state)
 static void test_missing_mp(void **state)
 {
     link_tag(*state, tp, "mp_rank_01");
-    fails(*state, CKPT_EMISSING, "of a run of 2 model-parallel");
+    fails(*state, CKPT_EMISSING, "the run had 2 model-parallel");
 }
 
 static void test_gap(void **state)
@@ -447,7 +447,7 @@ static void test_no_layers(void **state)
 static void test_missing_stage(void **state)
 {
     link_tag(*state, pipe0, "mp_rank_01");
-    fails(*state, CKPT_EMISSING, "of a run of 2 model-parallel");
+    fails(*state, CKPT_EMISSING, "the run had 2 model-parallel");
 }
 
 /* Files of layers beside a model file that holds everything. */
@@ -571,13 +571,13 @@ static void test_surplus_expert(void **state)
     link_tag(s, moe2, NULL);
     link_as(s, "layer_0_expert_4_mp_rank_00_model_states.pt", moe2,
             "layer_0_expert_3_mp_rank_00_model_states.pt");
-    fails(s, CKPT_EMISMATCH, "expert 4 of a layer that has 4 experts");
+    fails(s, CKPT_EMISMATCH, "expert 4 of a layer with only 4 experts");
 }
 
 static void test_no_experts(void **state)
 {
     link_tag(*state, moe2, "_expert_");
-    fails(*state, CKPT_EMISSING, "without the files of its experts");
+    fails(*state, CKPT_EMISSING, "needs the files of its experts");
 }
 
 /* An expert under another's number. */
@@ -615,7 +615,7 @@ static void test_missing_last_expp(void **state)
     scratch *s = *state;
 
     link_tag(s, moe0, "expp_rank_1");
-    fails(s, CKPT_EMISSING, "run of 2 expert-parallel ranks");
+    fails(s, CKPT_EMISSING, "the run had 2 expert-parallel ranks");
 }
 
 static void test_stale_expp(void **state)
@@ -625,7 +625,7 @@ static void test_stale_expp(void **state)
     link_tag(s, moe2, NULL);
     link_as(s, "expp_rank_0_mp_rank_00_optim_states.pt", moe0,
             "expp_rank_0_mp_rank_00_optim_states.pt");
-    fails(s, CKPT_EMISMATCH, "beside optimizer files of ZeRO");
+    fails(s, CKPT_EMISMATCH, "beside it are optimizer files of ZeRO");
 }
 
 /* ---- memory ---- */

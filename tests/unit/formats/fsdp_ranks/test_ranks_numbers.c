@@ -154,10 +154,12 @@ static void other_orders(void **state)
         {{.model = {7, 3, 5, 4}, .optim = {5, 3, 7}}, "in reverse order"}, // the head is frozen
         {{.model = {7, 3, 5, 4}, .optim = {3, 7, 5, 4}}, "but in another order"},
         {{.model = {7, 3, 5, 3}, .optim = {3, 7, 3, 5}}, "but in another order"},
-        {{.model = {7, 3, 5, 4}, .optim = {7, 3, 5, 9}}, "are not those of the model's"},
-        {{.model = {7, 3, 5}, .optim = {3, 3, 7}}, "are not those of the model's"},
-        {{.model = {7, 3, 3}, .optim = {7, 3}}, "shapes do not tell which of the model's it has"},
-        {{.model = {7, 3, 3}, .optim = {7, 3, 3}, .several = true}, "which of its groups"},
+        {{.model = {7, 3, 5, 4}, .optim = {7, 3, 5, 9}}, "differ from the model's"},
+        {{.model = {7, 3, 5}, .optim = {3, 3, 7}}, "differ from the model's"},
+        {{.model = {7, 3, 3}, .optim = {7, 3}},
+         "shapes do not show which of the model's parameters it has"},
+        {{.model = {7, 3, 3}, .optim = {7, 3, 3}, .several = true},
+         "which parameters are in which group"},
     };
 
     (void)state;

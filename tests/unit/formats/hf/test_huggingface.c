@@ -287,7 +287,7 @@ static void collects_problems(void **state)
                                 ", \"q\": \"absent.safetensors\""));
     assert_int_equal(gather(&map, f.path, NULL, true, &err), CKPT_OK);
     assert_true(has_finding(map, CKPT_ERROR, "absent.safetensors"));
-    assert_true(has_finding(map, CKPT_ERROR, "\"b\" is in it, but not listed"));
+    assert_true(has_finding(map, CKPT_ERROR, "holds tensor \"b\", which is not listed"));
     assert_true(has_finding(map, CKPT_ERROR, "\"zz\""));
     assert_true(has_finding(map, CKPT_ERROR, "\"ccc\""));
     assert_false(has_finding(map, CKPT_ERROR, "\"q\"")); // its shard's absence is said once

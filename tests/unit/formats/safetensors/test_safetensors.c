@@ -116,9 +116,9 @@ static void accepts(void **state)
 static void refuses_ranges(void **state)
 {
     static const st_case cases[] = {
-        {"{}", 1, CKPT_EFORMAT, "something follows"},
+        {"{}", 1, CKPT_EFORMAT, "the file is cut or has extra data"},
         {"{" T("a", "U8", "4", 0, 4) "}", 3, CKPT_EFORMAT, "\"a\""},
-        {"{" T("a", "U8", "4", 0, 4) "}", 5, CKPT_EFORMAT, "something follows"},
+        {"{" T("a", "U8", "4", 0, 4) "}", 5, CKPT_EFORMAT, "the file is cut or has extra data"},
         {"{" T("a", "U8", "4", 1, 5) "}", 5, CKPT_EFORMAT, "hole"},
         {"{" T("a", "U8", "4", 0, 4) "," T("b", "U8", "2", 5, 7) "}", 7, CKPT_EFORMAT, "hole"},
         {"{" T("a", "U8", "4", 0, 4) "," T("b", "U8", "4", 2, 6) "}", 6, CKPT_EFORMAT, "overlap"},

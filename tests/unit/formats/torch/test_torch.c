@@ -245,7 +245,7 @@ static void versions(void **state)
                    CKPT_EFORMAT, "\"99\"");
     expect_records((const record[]){PICKLE, DATA, TEXT(".data/version", "3"), {0}}, CKPT_OK, NULL);
     expect_records((const record[]){PICKLE, DATA, {"version", "3\0", 2}, {0}}, CKPT_EFORMAT,
-                   "no text");
+                   "not text");
 }
 
 static void byte_order(void **state)

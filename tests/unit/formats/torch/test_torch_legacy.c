@@ -166,7 +166,7 @@ static void wrong_storages(void **state)
 {
     (void)state;
     expect(TEXT(MAGIC VERSION LITTLE OBJECT KEYS DATA_7 DATA_3), CKPT_EFORMAT,
-           "2 elements there, and 1");
+           "2 elements there, but 1");
     expect(TEXT(MAGIC VERSION LITTLE OBJECT KEYS DATA_3), CKPT_EFORMAT, "ends before storage 7");
     expect(TEXT(MAGIC VERSION LITTLE OBJECT KEYS DATA_3 "\2\0\0\0\0\0\0\0efghijk"), CKPT_EFORMAT,
            "beyond the end");
@@ -179,8 +179,8 @@ static void wrong_storages(void **state)
            CKPT_EFORMAT, "no tensor uses");
     expect(TEXT(MAGIC VERSION LITTLE OBJECT
                 "\x80\2](X\1\0\0\0003X\1\0\0\0007X\1\0\0\0008e." DATA_3 DATA_7),
-           CKPT_EFORMAT, "list of 3 storages");
-    expect(TEXT(MAGIC VERSION LITTLE OBJECT "\x80\2}." DATA_3 DATA_7), CKPT_EFORMAT, "list of 0");
+           CKPT_EFORMAT, "list has 3 storages");
+    expect(TEXT(MAGIC VERSION LITTLE OBJECT "\x80\2}." DATA_3 DATA_7), CKPT_EFORMAT, "list has 0");
     expect(TEXT(MAGIC VERSION LITTLE "\x80\2]."
                                      "\x80\2]."),
            CKPT_OK, NULL); // no storages at all
@@ -252,8 +252,8 @@ static void plain_pickles(void **state)
     expect(TEXT("\x80\2}X\1\0\0\0aK\1s."), CKPT_OK, NULL);
     expect(TEXT("(lp0\nI1\na."), CKPT_OK, NULL);
     expect(TEXT("\x80\2}X\1\0\0\0aK\1s.x"), CKPT_EFORMAT, "1 bytes follow");
-    expect(TEXT("\x80\2}X\1\0\0\0aK\1s.\x80\2}."), CKPT_EFORMAT, "neither torch's magic number");
-    expect(TEXT(OBJECT), CKPT_EFORMAT, "without any");
+    expect(TEXT("\x80\2}X\1\0\0\0aK\1s.\x80\2}."), CKPT_EFORMAT, "without torch's magic number");
+    expect(TEXT(OBJECT), CKPT_EFORMAT, "but the file has none");
     expect(TEXT("(S'x'\nios\nsystem\n."), CKPT_EUNSAFE, "os.system");
     expect(TEXT("\x80\2cos\nsystem\nX\1\0\0\0x\x85R\xFF\xFF"), CKPT_EUNSAFE, "os.system");
     expect(TEXT("\x80\2\xFF\xFF."), CKPT_EFORMAT, NULL);

@@ -357,7 +357,7 @@ static void remarks(void **state)
     }
     assert_int_equal(ckpt_torch_remark(t.map, t.io, &pickle, NULL), CKPT_OK);
     assert_int_equal(t.map->findings.n, 2);
-    assert_true(noted(t.map, CKPT_WARNING, "2 objects of classes"));
+    assert_true(noted(t.map, CKPT_WARNING, "2 objects have unknown classes"));
     assert_true(noted(t.map, CKPT_INFO, "names: argparse.Namespace, my.package.Config"));
     ckpt_vec_free(&pickle.globals);
     done(t.map, t.io);

@@ -230,7 +230,7 @@ static void folder_itself_and_tag_are_taken(void **state)
     ckpt_map_free(map);
     opts.tag = "other";
     assert_int_equal(ckpt_open(&map, r->dir.path, &opts, &r->err), CKPT_EMISSING);
-    assert_non_null(strstr(r->err.text, "there are here: out"));
+    assert_non_null(strstr(r->err.text, "found here: out"));
 }
 
 static void bad_pointers_are_refused(void **state)
@@ -307,7 +307,7 @@ static void files_of_other_parameters_do_not_fit(void **state)
     uni_run *r = *state;
 
     copy_file(r, "out/zero/b/exp_avg.pt", "out/zero/a/exp_avg.pt");
-    refused(r, CKPT_EMISMATCH, "other sizes");
+    refused(r, CKPT_EMISMATCH, "differs from");
 }
 
 static void masters_are_float32(void **state)
@@ -316,10 +316,10 @@ static void masters_are_float32(void **state)
 
     tensor_file(r, "out/zero/b/fp32.pt", CKPT_BF16, 4);
     ckpt_map *map = opened(r);
-    assert_true(found(map, "1 masters are not float32"));
+    assert_true(found(map, "1 master weights are not float32"));
     ckpt_map_free(map);
     tensor_file(r, "out/zero/b/fp32.pt", CKPT_I64, 4);
-    refused(r, CKPT_EFORMAT, "a tensor of I64");
+    refused(r, CKPT_EFORMAT, "the tensor is I64");
 }
 
 /* Files of buffers and second names are looked at by verify alone: the model file counts. */
@@ -365,7 +365,7 @@ static void leftovers_of_an_earlier_run_are_left_out(void **state)
     ckpt_map *map = opened(r);
     assert_null(ckpt_map_find(map, "old"));
     assert_null(ckpt_map_find(map, "exp_avg/old"));
-    assert_true(found(map, "left behind"));
+    assert_true(found(map, "an earlier conversion left them behind"));
     ckpt_map_free(map);
 }
 
@@ -388,7 +388,7 @@ static void collecting_reports_all(void **state)
     remove_file(r, "out/zero/b/exp_avg.pt");
     assert_int_equal(ckpt_open(&map, r->dir.path, &opts, &r->err), CKPT_OK);
     assert_true(found(map, "zero/c/exp_avg_sq.pt"));
-    assert_true(found(map, "other sizes"));
+    assert_true(found(map, "differs from"));
     ckpt_map_free(map);
 }
 
@@ -400,7 +400,7 @@ static void empty_folder_is_no_checkpoint(void **state)
     assert_int_equal(mkdir(help_join(&r->dir, "out/zero"), 0777), 0);
     refused(r, CKPT_EMISSING, "no folder out");
     help_write(help_join(&r->dir, "out/zero/optimizer_state.pt"), "x", 1);
-    refused(r, CKPT_EMISSING, "no parameter here");
+    refused(r, CKPT_EMISSING, "holds no parameters");
 }
 
 static void every_failed_allocation_is_a_limit(void **state)
