@@ -110,7 +110,7 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     }
     if (rc == CKPT_OK)
         rc = ckpt_con_whole(map, list, n, err);
-    // verify checks the slices of each rank, for which it needs no rule that joins them
+    // verify checks each rank's slices separately, so it needs no rule for joining them
     if (rc == CKPT_OK && n > 1 && !opts->keep_slices && !map->collect)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: the files of %" PRIu32 " tensor-parallel ranks do not say how their "

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: checks that the files of all ranks are there.
+ * whole.c: checks that no rank's file is missing.
  *
  * No file records the number of ranks.  The size of the whole model comes from params.json;
- * otherwise from the norms, because no rank cuts them.  Source: model.py of Meta's llama and llama3
- * repositories: wq, wk, wv and output are cut by rows, wo by columns, the embedding by columns
- * (Llama 2) or rows (Llama 3).
+ * otherwise from the norms, because every rank has them complete.  Source: model.py of Meta's llama
+ * and llama3 repositories: wq, wk, wv and output are split by rows, wo by columns, the embedding by
+ * columns (Llama 2) or rows (Llama 3).
  */
 #include "formats/consolidated/whole.h"
 
@@ -67,14 +67,14 @@ static int conw_slices(const conw_model *m, const char *name, uint64_t each, uin
             m->list->folder, m->n, all / each, name, each, all, says, all / each - 1,
             m->params ? "" : ", and params.json, which says how large the model is");
     if (!m->params)
-        return CKPT_OK; // no error, because attention heads may be wider or narrower than the model
+        return CKPT_OK; // not an error: attention heads may be wider or narrower than the model
     return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                             "%s: %s has %" PRIu64 " in each of %" PRIu32 " files, %s says %" PRIu64
                             " in all: the files may be from two models",
                             m->list->folder, name, each, m->n, says, all);
 }
 
-/* Count the ranks by wq, because every Llama cuts it by rows. */
+/* Count the ranks by wq, because every Llama splits it by rows. */
 static int conw_heads(const conw_model *m, uint64_t dim)
 {
     static const char name[] = "layers.0.attention.wq.weight";
@@ -89,7 +89,7 @@ static int conw_heads(const conw_model *m, uint64_t dim)
                        m->params ? "n_heads and dim in params.json" : "the size of its input");
 }
 
-/* Count the ranks by the embedding, cut along one of its axes, and by the output layer. */
+/* Count the ranks by the embedding, split along one of its axes, and by the output layer. */
 static int conw_table(const conw_model *m, uint64_t dim)
 {
     static const char name[] = "tok_embeddings.weight";
@@ -107,7 +107,7 @@ static int conw_table(const conw_model *m, uint64_t dim)
                : rc;
 }
 
-/* Report layers of the first rank that are missing, also inside the stack. */
+/* Report layers that the first rank lacks, also those between other layers. */
 static int conw_layers(const conw_model *m)
 {
     uint64_t said = conw_said(m, "n_layers"), most = 0, seen = 0;

@@ -8,7 +8,7 @@
 #include "libckpt/format.h"
 
 /*
- * Compare the tensors of a map with the size of the whole model, to find missing ranks.
+ * Compare the sizes of a map's tensors with those of the whole model, to find missing ranks.
  *
  * map     tensors of n ranks; with several ranks under "mp_rank_RR/"
  * list    the folder; its params.json is used if present
