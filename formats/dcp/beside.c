@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c: reads the files that accelerate, Lightning and the Trainer of transformers put beside
- * the state of model and optimizer: the schedule and Lightning's meta.pt become values of the run,
- * other files are reported as not read.  It also tells what such files say of the others: that one
- * is missing, or is of another save.
+ * beside.c: reads the files that accelerate, Lightning and the Trainer of transformers put next to
+ * the state of model and optimizer. The schedule and Lightning's meta.pt become values of the run;
+ * the reader reports other files as not read.  It also reports what such files show about the
+ * others: that one is missing, or belongs to another save.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "libckpt/codec/json/json.h"
 
 #define DCB_STATE     "trainer_state.json"
-#define DCB_STATE_MAX (UINT64_C(256) << 20) /* bytes: it logs every step */
+#define DCB_STATE_MAX (UINT64_C(256) << 20) /* limit in bytes; the file logs every step */
 
 const char *ckpt_dcp_schedule(const ckpt_listing *list)
 {
@@ -79,7 +79,7 @@ int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *o
                          list->folder, optimizer, of);
 }
 
-/* A key that Lightning gives the state of an optimizer. */
+/* True for a key under which Lightning stores the state of an optimizer. */
 static bool dcb_is_optimizer(const ckpt_value *key)
 {
     static const char begin[] = CKPT_DCP_OPTIMIZER;
@@ -139,7 +139,7 @@ int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *er
     ckpt_arena *arena = path ? ckpt_arena_new(0) : NULL;
     if (!arena)
         return ckpt_fail_memory(err);
-    // a file with Python's NaN is not valid JSON; it is not compared
+    // do not compare a file with Python's NaN, because it is not valid JSON
     int rc = ckpt_json_read(&root, arena, path, DCB_STATE_MAX, &local);
     if (rc == CKPT_EIO)
         rc = ckpt_fail(err, rc, "%s", local.text);
@@ -216,7 +216,7 @@ bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root)
 }
 
 /*
- * Read Lightning's meta.pt, which is the dict of a whole Lightning checkpoint without model and
+ * Read Lightning's meta.pt, which is the dict of a complete Lightning checkpoint without model and
  * optimizers.
  */
 static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckpt_err *err)

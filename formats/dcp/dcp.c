@@ -21,7 +21,7 @@ typedef struct dcp_reader {
     ckpt_dcp_metadata meta;
     ckpt_dcp_role *role; /* roles of meta.item */
     bool has_optimizer;
-    size_t n_inside;  /* tensor storages inside objects */
+    size_t n_inside;  /* number of tensor storages inside objects */
     bool lost;        /* a data file is missing, and is recorded as a finding */
     uint32_t *file;   /* by index in meta.file: number of the file in the map */
     ckpt_io *io;      /* the data file read last */
@@ -29,7 +29,7 @@ typedef struct dcp_reader {
     ckpt_err *err;
 } dcp_reader;
 
-/* No file names the checkpoint to resume from, so that the newest finished one is used. */
+/* No file names the checkpoint to resume from, so the newest finished one is used. */
 static const ckpt_run_layout dcp_run = {
     .is_tag = ckpt_dcp_is_one,
     .is_done = ckpt_dcp_done,
@@ -384,7 +384,7 @@ static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
 
 /*
  * True if planner_data lists the weights in the order of the model's dict.  torch merges the dicts
- * of all ranks beginning with the last rank, so that pipeline stages are listed backwards.
+ * of all ranks beginning with the last rank, so pipeline stages are listed backwards.
  */
 static bool dcp_in_order(const dcp_reader *r)
 {

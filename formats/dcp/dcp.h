@@ -5,11 +5,12 @@
  *
  *     metadata.c  reads .metadata: items, their chunks, and the entry of each chunk
  *     parts.c     reads the small objects of .metadata, one set per chunk
- *     entry.c     reads one entry of a data file: a whole torch archive at an offset
+ *     entry.c reads one entry of a data file: a complete torch archive at an offset
  *     layout.c    decides which items are weights, moments, settings
  *     dcp.c       the reader: files, tensors with their extents
  *     steps.c     finds the checkpoint of a run
- *     lanes.c     joins experts of several expert-parallel ranks into one group, and back
+ *     lanes.c joins experts of several expert-parallel ranks into one group, and splits such a
+ *     group
  *     values.c    builds the tree of values from objects and tensors
  *     state.c     builds the training state: groups, settings, step counts
  *     members.c   finds kinds of moments, and single values per parameter
@@ -63,7 +64,9 @@ typedef struct ckpt_dcp_item {
 
 CKPT_VEC(ckpt_dcp_items, ckpt_dcp_item);
 CKPT_VEC(ckpt_dcp_chunks, ckpt_dcp_chunk);
-/* A data file: its name beside its .metadata, and its path below the checkpoint's folder. */
+/*
+ * A data file: its name in the folder of its .metadata, and its path below the checkpoint's folder.
+ */
 typedef struct ckpt_dcp_file {
     ckpt_text name;
     const char *path;
@@ -76,7 +79,7 @@ typedef struct ckpt_dcp_metadata {
     ckpt_dcp_items item; /* in the order of the program's dicts */
     ckpt_dcp_chunks chunk;
     ckpt_dcp_files file; /* data files in the order of first use */
-    size_t n_loose;      /* entries of storage_data that belong to no item */
+    size_t n_loose;      /* number of entries of storage_data that belong to no item */
     const char *loose;   /* name of the first such entry */
 } ckpt_dcp_metadata;
 
@@ -119,15 +122,18 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 
 /* ---- lanes.c ---- */
 
-/* A copy of the state, in the arena, with the parameters of all lanes in each group; s itself if no
- * group has several lanes. */
+/*
+ * Copy the state into the arena so that each group has the parameters of all expert-parallel ranks
+ * (lanes); *out is s itself if no group has several lanes.
+ */
 int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                         ckpt_err *err);
 
 /*
- * Split groups into lanes again if their name has a number of lanes; parameters get sorted by lane.
+ * Split groups into lanes again if their name gives the number of lanes; the group's parameters are
+ * sorted by lane.
  *
- * odd     set: the name of a group whose parameters do not fit its lanes, or NULL
+ * odd     out: the name of a group whose parameters do not fit its lanes, or NULL
  */
 int ckpt_dcp_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err);
 
@@ -137,7 +143,7 @@ int ckpt_dcp_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err);
 #define CKPT_DCP_MODEL     "pytorch_model_fsdp_"
 #define CKPT_DCP_OPTIMIZER "optimizer_"
 
-/* True if a folder is one checkpoint, finished or not; ckpt_dcp_done: if its save finished. */
+/* True if a folder is one checkpoint, finished or not. ckpt_dcp_done: true if its save finished. */
 bool ckpt_dcp_is_one(const ckpt_listing *list);
 bool ckpt_dcp_done(const ckpt_listing *list);
 
@@ -185,8 +191,8 @@ int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err
 int ckpt_dcp_program_folder(struct ckpt_dsw_job *job, const ckpt_dcp_layout *layout);
 
 /*
- * Make the DICT of values beside model and optimizer: the source's values that FSDP can store, and
- * values that the program requires.
+ * Make the DICT of values other than model and optimizer: the source's values that FSDP can store,
+ * and values that the program requires.
  *
  * Errors  CKPT_ELIMIT
  */
@@ -214,8 +220,8 @@ int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
 enum { CKPT_DCP_RANKS = 65536 }; /* largest number of output ranks */
 
 /*
- * Compute a rank's rows of a tensor under FSDP2 (torch.chunk): ceil(rows / ranks) per rank, so that
- * the last ranks may have fewer rows or none.
+ * Compute a rank's rows of a tensor under FSDP2 (torch.chunk): ceil(rows / ranks) per rank, so the
+ * last ranks may have fewer rows or none.
  *
  * start    out: the first row; `rows` if the rank has none
  * Returns  the number of rows
@@ -245,7 +251,7 @@ typedef struct ckpt_dcp_role {
 /*
  * Decide the role of each item.
  *
- * out     room for m->item.n roles
+ * out     array of m->item.n roles
  * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
@@ -316,10 +322,10 @@ bool ckpt_dcp_is_layout(const ckpt_pair *p);
 bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p);
 
 /*
- * Add "deepspeed" to the DICT of values beside model and optimizer, with the run's values that FSDP
- * cannot store.  Does nothing for runs of other frameworks.
+ * Add "deepspeed" to the DICT of values other than model and optimizer, with the run's values that
+ * FSDP cannot store.  Does nothing for runs of other frameworks.
  *
- * from    the map that has the state
+ * from    the map whose state has these values
  * Errors  CKPT_ELIMIT; those of reading the step counts
  */
 int ckpt_dcp_keep(ckpt_value *values, ckpt_arena *arena, const ckpt_map *from,
@@ -332,8 +338,7 @@ bool ckpt_dcp_is_kept(const ckpt_pair *p);
  * Restore the state of the DeepSpeed run whose values the map keeps, if there are any.
  *
  * root    the state's model, a DICT; kept members are added to it
- * steps   the optimizer's step count; if the kept values are of another step, they are dropped with
- *         a warning
+ * steps   the optimizer's step count; kept values of another step are dropped with a warning
  * Errors  CKPT_ELIMIT
  */
 int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
@@ -346,8 +351,8 @@ int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64
  * moments ("<kind>/<parameter>" of the map), and single values per parameter.  The caller sets step
  * counts, unless they are objects.
  *
- * orphans    parameters that have moments but are not in the map; `file` is the number of the group
- *            that trains one, + 1, or 0; NULL: none
+ * orphans    parameters that have moments but are not in the map, or NULL; the `file` of each is 1
+ *            + the number of the group that trains it, or 0
  * optimizer  the dict whose "state" has values by parameter name, or NULL
  * Errors     those of reading values.  If parameters of one group differ, no_state is set
  */
@@ -373,10 +378,10 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
  */
 bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root);
 
-/* The name of the schedule's file beside a run's state, or NULL. */
+/* The name of the schedule's file in a run's folder, or NULL. */
 const char *ckpt_dcp_schedule(const ckpt_listing *list);
 
-/* Report the files beside a run's state that no reader uses. */
+/* Report the other files in a run's folder that no reader uses. */
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /*
@@ -386,7 +391,7 @@ int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 const char *ckpt_dcp_of_run(const ckpt_listing *list);
 
 /*
- * The folder has no optimizer: warn if another file belongs to a run.
+ * Handle a folder without an optimizer: warn if another file belongs to a run.
  *
  * optimizer  the name that it would have
  * Errors     CKPT_EMISSING: the caller asks for the run
@@ -395,13 +400,12 @@ int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *o
                           const ckpt_open_opts *opts, ckpt_err *err);
 
 /* Warn if the optimizer of the map's run has made more steps than trainer_state.json of the Trainer
- * counts, if it is there. */
+ * counts, if that file exists. */
 int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /*
- * Read the files beside a run's state: the schedule becomes lr_scheduler, and Lightning's meta.pt
- * becomes values of the run.  Warn if meta.pt is missing, or is of
- * another save.
+ * Read the other files in a run's folder: the schedule becomes lr_scheduler, and Lightning's
+ * meta.pt becomes values of the run.  Warn if meta.pt is missing or belongs to another save.
  *
  * Errors  those of torch files
  */
@@ -424,7 +428,7 @@ typedef struct ckpt_dcp_inner {
     ckpt_dtype dtype;
     uint32_t ndim;
     const uint64_t *count; /* elements of the chunk */
-    /* axes of the extent; strides as of a row-major chunk */
+    /* axes of the extent, with the strides of a row-major chunk */
     ckpt_axis *axis;
 } ckpt_dcp_inner;
 

@@ -13,7 +13,7 @@
 
 #define DDS_CHECKPOINT "torch.distributed.checkpoint.metadata"
 
-/* Nodes shared by all objects, so that the pickle holds each once. */
+/* Nodes shared by all objects, so the pickle holds each once. */
 typedef struct dds_maker {
     ckpt_arena *a;
     ckpt_value *metadata, *tensor, *properties, *chunk, *bytes, *index, *info; /* classes */

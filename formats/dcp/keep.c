@@ -3,8 +3,7 @@
  * keep.c: keeps a DeepSpeed run's own values in an FSDP folder, and restores them on the way back.
  *
  * FSDP cannot store the loss scale, the counters and the configuration.  A program loads only the
- * keys that it knows, so that an additional dict "deepspeed" beside model and optimizer does no
- * harm.
+ * keys that it knows, so an additional dict "deepspeed" next to model and optimizer does no harm.
  *
  *     deepspeed / dtype      the training dtype: "BF16"
  *               / steps      the optimizer's step count when the folder was written
@@ -13,8 +12,8 @@
  *               / optimizer  members of its optimizer_state_dict
  *
  * The names of buffers are among them, because FSDP's files do not distinguish buffers from frozen
- * parameters.  torch turns every dict key into a string, so that a dict with numbers as keys is
- * stored as {"(items)": [[0, ...], ...]}.
+ * parameters.  torch turns every dict key into a string, so a dict with numbers as keys is stored
+ * as {"(items)": [[0, ...], ...]}.
  *
  * torch unpickles all values when it converts a folder into a single file; objects of DeepSpeed's
  * classes would fail there.  They are stored as dicts instead: {"(class)":
@@ -29,7 +28,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 
-enum { DKP_DEPTH = 16 }; /* nesting of a kept value */
+enum { DKP_DEPTH = 16 }; /* limit of nesting in a kept value */
 
 static const char dkp_root[] = "deepspeed", dkp_class[] = "(class)", dkp_state[] = "(state)",
                   dkp_items[] = "(items)";
@@ -162,7 +161,7 @@ static ckpt_value *dkp_plain(ckpt_arena *arena, ckpt_value *v, unsigned depth)
 /* Convert a member of a file; NULL if it is not kept. */
 static ckpt_value *dkp_member(ckpt_arena *arena, const ckpt_pair *p)
 {
-    // without ZeRO the loss scale is beside moments and masters in `optimizer`
+    // without ZeRO the loss scale is in `optimizer`, next to moments and masters
     bool full = ckpt_value_is(p->key, "optimizer") && p->value->kind == CKPT_V_DICT;
     ckpt_dict all = ckpt_value_map(full ? p->value : NULL);
     ckpt_value *out = full ? ckpt_value_new(arena, CKPT_V_DICT) : NULL;

@@ -2,7 +2,7 @@
 /*
  * lanes.c: joins experts of several expert-parallel ranks (lanes) for FSDP, and splits them again.
  *
- * Each expert is a whole parameter on the ranks of its lane.  FSDP has no expert parallelism: a
+ * Each expert is a complete parameter on the ranks of its lane.  FSDP has no expert parallelism: a
  * group there has the parameters of all lanes, one lane after another.  The group keeps DeepSpeed's
  * name ("ep_size_2"), because on the way back it gives the number of lanes.
  */
@@ -72,7 +72,7 @@ static uint64_t dln_apart(const char *a, const char *b, uint64_t *number)
     return of[1] > of[0] ? of[1] - of[0] : 0;
 }
 
-/* True if the group's parameters are those of so many lanes, each with its own expert numbers. */
+/* True if the group's parameters are those of this many lanes, each with its own expert numbers. */
 static bool dln_fits(const ckpt_state *s, const ckpt_group *g, uint32_t lanes)
 {
     size_t n = g->n / lanes;

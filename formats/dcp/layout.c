@@ -251,7 +251,7 @@ static int dly_optimizers(dly_reader *r)
  * parameter of the optimizer; the first such item decides.  Without an optimizer, look for usual
  * names.
  *
- * flat  set: parameters are single keys below it, so that a nested dict there is not the model's
+ * flat  out: parameters are single keys below it, so a nested dict there is not the model's
  */
 static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, bool *flat)
 {

@@ -20,7 +20,7 @@ typedef struct dmb_maker {
     ckpt_map *map;
     ckpt_state *state;
     uint32_t *group;         /* by tensor of the map: its group's number + 1; 0: none */
-    const ckpt_map *orphans; /* parameters not in the map, with `file` used likewise; or NULL */
+    const ckpt_map *orphans; /* parameters that are not in the map; or NULL */
     ckpt_reader *reader;
     ckpt_err *err;
 } dmb_maker;
@@ -213,7 +213,7 @@ int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
     return rc;
 }
 
-/* A member with tensors in the map is not one, because the writer takes it from there. */
+/* Returns false for a member with tensors in the map, because the writer takes it from there. */
 bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
                      const ckpt_pair *p)
 {

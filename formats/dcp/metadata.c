@@ -20,7 +20,10 @@
 /* Largest .metadata in bytes: 1024 ranks with 1000 tensors make about 200 MB. */
 #define DMD_MAX_BYTES (UINT64_C(2) << 30)
 
-/* Memory limit for its values: a constant, and a multiple of its size; real files need 9 times. */
+/*
+ * Memory limit for its values: a constant, and a multiple of its size; real files need 9 times
+ * their size.
+ */
 #define DMD_ARENA_FREE (UINT64_C(512) << 20)
 #define DMD_ARENA_RATE 16u
 
@@ -246,8 +249,10 @@ static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ck
 
 /* ---- state_dict_metadata ---- */
 
-/* Read dtype and requires_grad; the state of TensorProperties is a tuple, the two at index 0 and
- * 2. */
+/*
+ * Read dtype and requires_grad; the state of TensorProperties is a tuple that has them at index 0
+ * and 2.
+ */
 static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     const ckpt_value *state = v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL;
@@ -484,7 +489,7 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
             n_known++;
         }
     }
-    // keys are unique, so that more keys than known items means an unknown name
+    // keys are unique, so more keys than known items means an unknown name
     if (rc == CKPT_OK && n_known < map.n)
         rc = dmd_unknown(r, &map);
     ckpt_index_free(&ix);

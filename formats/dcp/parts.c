@@ -107,7 +107,10 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
     return to->text != CKPT_INDEX_NONE;
 }
 
-/* Transforms change an entry's bytes, so that the entry is not a torch archive. */
+/*
+ * Read a _StorageInfo; false if it has transforms, because these change an entry's bytes: the entry
+ * is then not a torch archive.
+ */
 static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
                      ckpt_dcp_part *to)
 {

@@ -2,8 +2,8 @@
 /*
  * parts.h: declares compact forms of the small objects that .metadata has for each chunk.
  *
- * There can be millions of them, so that they are converted while the pickle is read, to about 50
- * bytes each instead of 1800.
+ * There can be millions of them, so they are converted while the pickle is read, to about 50 bytes
+ * each instead of 1800.
  */
 #ifndef CKPT_FORMATS_DCP_PARTS_H
 #define CKPT_FORMATS_DCP_PARTS_H

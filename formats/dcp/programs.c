@@ -41,7 +41,7 @@ int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err
                      "unknown layout '%s': expected torch, torchtitan or accelerate", name);
 }
 
-/* Only torchtitan's layout is flat. */
+/* True for torchtitan's layout, the only flat one. */
 static bool dpg_is_titan(const ckpt_dcp_layout *layout)
 {
     return layout->flat;

@@ -26,7 +26,7 @@ ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
     return converts ? target->dtype : t->dtype;
 }
 
-/* Name the folder, which is published as a whole beside others of its run. */
+/* Name the folder, which is published as a whole next to other checkpoints of its run. */
 static int dru_folder(const ckpt_dsw_job *job)
 {
     const char *tag = job->target->tag ? job->target->tag : job->from->known.tag;

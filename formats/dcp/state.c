@@ -25,7 +25,7 @@ typedef struct dps_maker {
     ckpt_state *state;
     const ckpt_value *optimizer;
     const ckpt_value *more;     /* a second optimizer, or NULL */
-    const ckpt_value *schedule; /* the schedule beside the optimizer, or NULL */
+    const ckpt_value *schedule; /* the schedule found with the optimizer, or NULL */
     ckpt_reader *reader;
     ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
     bool in_order;     /* the map's tensors have the order of the model's dict */
@@ -39,7 +39,10 @@ typedef struct dps_maker {
 static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
                   dps_without[] = "the optimizer has a parameter that is not in the saved model";
 
-/* Hints for splitting a fused parameter; maps exist for torchtitan's. */
+/*
+ * Reasons for having no state: the optimizer has a fused parameter, the model only its parts. ckpt
+ * has a layout map that splits torchtitan's.
+ */
 static const char dps_waits[] =
     "the optimizer has a parameter that is not in the saved model, and only a layout map can "
     "convert it to parameters of the model (--map, and --size where the map needs it)";
@@ -63,7 +66,7 @@ static bool dps_is_flat(const ckpt_value *v)
 }
 
 /*
- * Find the first two optimizers below a dict, and the schedule beside one.
+ * Find the first two optimizers below a dict, and the schedule next to one.
  *
  * beside  the dict that contains v
  */
@@ -141,7 +144,7 @@ static int dps_waiting(dps_maker *m, const char *name, ckpt_tensor **out)
     return ckpt_map_add_hidden(m->map, name, strlen(name), m->orphans->tensors.at[at], out, m->err);
 }
 
-/* Add a parameter to the last group; an unknown name means that there is no state. */
+/* Add a parameter to the last group; if the map has no such parameter, there is no state. */
 static int dps_param(dps_maker *m, const char *name)
 {
     size_t at = ckpt_map_index(m->map, name, strlen(name));
@@ -422,7 +425,7 @@ static bool dps_is_model(const ckpt_value *v)
 
 /*
  * Copy a dict without model and optimizer.  A tensor of several chunks has no single storage for
- * the tree to refer to, so that it is left out and reported.
+ * the tree to refer to, so it is left out and reported.
  */
 static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned depth)
 {

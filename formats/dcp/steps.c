@@ -4,7 +4,7 @@
  * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) lay it out.
  *
  * The driver decides which folder is a checkpoint and whether its save finished (ckpt_run_layout),
- * so that formats with one file per rank or one for all use this too.  No file names the current
+ * so formats with one file per rank or one for all use this too.  No file names the current
  * checkpoint: the finished one with the highest number at the end of its name is read.  Newer ones
  * whose save did not finish are skipped with a note.
  */
@@ -17,7 +17,7 @@
 
 enum {
     DST_MAX_LOOKED = 256, /* subfolders that a probe reads, the newest first */
-    DST_MAX_LISTED = 12,  /* names in a message */
+    DST_MAX_LISTED = 12,  /* limit of names in a message */
     DST_MAX_DIGITS = 18
 };
 

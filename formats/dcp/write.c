@@ -10,7 +10,7 @@
  *
  * Other layouts use other names and have additional values (programs.c).
  *
- * Tensors are cut along their first axis as by FSDP2: ceil(rows / ranks) per rank.
+ * Tensors are sharded along their first axis as by FSDP2: ceil(rows / ranks) per rank.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -174,7 +174,7 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
     return true;
 }
 
-/* Write a tensor of the source, cut over the ranks. */
+/* Write a tensor of the source, sharded over the ranks. */
 static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     const ckpt_tensor *donor = t->owner ? t->owner : t;
@@ -418,7 +418,10 @@ static int dpw_group(dpw_writer *w, size_t number)
     return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
 }
 
-/* Write the values beside model and optimizer at the root, like the source's program. */
+/*
+ * Write the other values of the run at the root, next to model and optimizer, like the source's
+ * program.
+ */
 static int dpw_values(dpw_writer *w)
 {
     ckpt_value *more = NULL;
