@@ -12,7 +12,7 @@
  *     layout/  reads rank 0's two files (ckpt_ds_head), groups, parameters
  *              and flat tensors; maps stages 1 to 3 to extents           ckpt_ds_layout
  *     module/  reads the model's state_dict, with layer and expert files ckpt_ds_module
- *     stage0/  reads masters and moments that no rank partitions
+ *     stage0/  reads masters and moments that are not partitioned
  *     join/    combines these for a model-parallel rank, then the ranks in one map
  *     write/   writes such a folder
  * A ckpt_ds_job has the output map and the options. Several model-parallel ranks, pipeline stages
@@ -28,9 +28,9 @@
 
 enum {
     DS_SURE = 95,       /* the folder has `latest` or shards */
-    DS_TAGS = 80,       /* tags without `latest`: above a model, so that the user chooses */
+    DS_TAGS = 80,       /* no `latest`, but tags: above a model folder, so the user picks a tag */
     DS_MAYBE = 40,      /* the folder has a checkpoint-N */
-    DS_MAX_LOOKED = 256 /* sub-folders that a probe opens */
+    DS_MAX_LOOKED = 256 /* limit of sub-folders that a probe opens */
 };
 
 /* ---- probing ---- */
@@ -88,8 +88,8 @@ static int ds_part(const char *file_name)
 /* ---- reading ---- */
 
 /*
- * Adds each layer and expert file as a whole source, because these files do not depend on the
- * data-parallel ranks, so that a writer can copy them.
+ * Adds each layer and expert file as one source that covers the whole file, so that a writer can
+ * copy it: these files do not depend on the data-parallel ranks.
  */
 static int ds_whole_files(ckpt_map *map, ckpt_err *err)
 {
@@ -126,7 +126,7 @@ static int ds_read(ckpt_ds_job *job, const ckpt_listing *list)
     return rc;
 }
 
-/* Decides whether the weights are complete without the optimizer files by reading them that way. */
+/* Tries to read the weights without the optimizer files, and returns whether they are complete. */
 static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
 {
     ckpt_open_opts opts = *job->opts;
@@ -164,7 +164,7 @@ static int ds_offer_weights(ckpt_ds_job *job, const ckpt_listing *list, int rc)
 
 /*
  * Entry of the driver. When the caller collects findings (verify), inconsistencies become findings
- * and the gather continues as far as it is safe, so that a map without tensors is a valid result.
+ * and the gather continues as far as it is safe, so a map without tensors is a valid result.
  */
 static int ds_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)

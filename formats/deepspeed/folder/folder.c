@@ -13,12 +13,12 @@
 #include "formats/deepspeed/folder/folder.h"
 
 enum {
-    DSF_MAX_LATEST = 4096, /* bytes of the file `latest` */
-    DSF_MAX_DEPTH = 4,     /* folders entered: runs, run, tag */
-    DSF_MAX_LISTED = 12    /* names in a message */
+    DSF_MAX_LATEST = 4096, /* limit of the file `latest` in bytes */
+    DSF_MAX_DEPTH = 4,     /* limit of folders entered one below another: runs, run, tag */
+    DSF_MAX_LISTED = 12    /* limit of names in a message */
 };
 
-/* The folder is a tag folder, complete or not. */
+/* Returns whether the folder is a tag folder, complete or not. */
 static bool dsf_has_shards(const ckpt_listing *list)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -71,7 +71,7 @@ static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const ch
                      list->folder, reason, tag ? " " : "", tag ? tag : "", tags);
 }
 
-/* The tag is accelerate's: pytorch_model, pytorch_model_1 ..., one for each model of a save. */
+/* Returns whether accelerate chose the tag: pytorch_model, pytorch_model_1 ..., one per model. */
 static bool dsf_of_model(const char *tag)
 {
     static const char first[] = "pytorch_model";
@@ -81,7 +81,7 @@ static bool dsf_of_model(const char *tag)
            (*rest == '_' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1));
 }
 
-/* Two tags differ in more than their numbers. */
+/* Returns whether two tags differ in more than their numbers. */
 static bool dsf_other_stem(const char *a, const char *b)
 {
     static const char digits[] = "0123456789";
@@ -315,7 +315,10 @@ static ckpt_ds_parts *dsf_list(ckpt_ds_folder *dir, ckpt_ds_kind kind)
     return NULL;
 }
 
-/* DeepSpeed's own scripts would take this file for an optimizer file by the end of its name. */
+/*
+ * Returns whether DeepSpeed's own scripts would take this file for an optimizer file, because of
+ * the end of its name.
+ */
 static bool dsf_like_shard(const char *name)
 {
     static const char end[] = "_optim_states.pt";
@@ -379,7 +382,9 @@ static int dsf_whole(ckpt_ds_job *job, ckpt_ds_folder *dir)
     return CKPT_OK;
 }
 
-/* Returns the expected number of model-parallel ranks by the highest rank with a file. */
+/*
+ * Returns the expected number of model-parallel ranks: one more than the highest rank with a file.
+ */
 static uint32_t dsf_ranks(const ckpt_ds_folder *dir)
 {
     uint32_t most = 0;
@@ -392,7 +397,7 @@ static uint32_t dsf_ranks(const ckpt_ds_folder *dir)
     return most + 1;
 }
 
-/* Appends the files of one rank. */
+/* Appends the files of one model-parallel rank; false if memory runs out. */
 static bool dsf_pick(const ckpt_ds_parts *from, uint32_t mp, ckpt_ds_parts *out)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -456,7 +461,9 @@ void ckpt_ds_folder_free(ckpt_ds_folder *dir)
     ckpt_vec_free(&dir->expps);
 }
 
-/* Lists the first ranks missing from a sorted list; NULL if none is missing, or without memory. */
+/*
+ * Lists the first ranks missing from a sorted list; NULL if none is missing, or if memory runs out.
+ */
 static const char *dsf_missing(ckpt_map *map, const ckpt_ds_parts *parts, uint32_t *first)
 {
     const char *text = NULL;

@@ -24,15 +24,17 @@ typedef struct ckpt_ds_folder {
     uint32_t mp;          /* the model-parallel rank, if the list is for one */
     uint32_t n_mp;        /* number of model-parallel ranks in the tag folder */
     const char *model;    /* mp_rank_00_model_states.pt, or NULL */
-    ckpt_ds_parts wholes; /* these files of all model-parallel ranks */
+    ckpt_ds_parts wholes; /* mp_rank_XX_model_states.pt of all ranks */
     ckpt_ds_parts models; /* stage 3: model file of each data-parallel rank */
     ckpt_ds_parts optims;
     ckpt_ds_parts experts, layers; /* more files of the model */
     /* stage 0 with experts: optimizer file of each expert-parallel rank */
     ckpt_ds_parts expps;
     bool offloaded; /* has offloaded_tensors/ */
-    /* stage 0 with experts, read as expert-parallel rank ep_rank of ep, with this rank's optimizer
-     * file; otherwise 0 and NULL */
+    /*
+     * stage 0 with experts: the degree, the expert-parallel rank to read, and this rank's optimizer
+     * file; otherwise 0 and NULL
+     */
     uint32_t ep, ep_rank;
     const char *optimizer;
 } ckpt_ds_folder;

@@ -9,11 +9,11 @@
 
 /* Output map, options, file reader and error of one gather. */
 typedef struct ckpt_ds_job {
-    ckpt_map *map; /* its path is the tag folder's */
+    ckpt_map *map; /* the output map; its path is the tag folder */
     const ckpt_open_opts *opts;
     ckpt_read_file *read;
     ckpt_err *err;
-    bool broken; /* collecting: the layout is unreliable, so that no tensors are added */
+    bool broken; /* when collecting findings: the layout is unreliable, so no tensors are added */
 } ckpt_ds_job;
 
 /*

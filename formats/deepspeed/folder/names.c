@@ -9,7 +9,7 @@
 
 #include "formats/deepspeed/folder/names.h"
 
-enum { DS_MAX_DIGITS = 9 }; /* digits of a rank, so that it fits uint32_t */
+enum { DS_MAX_DIGITS = 9 }; /* limit of a rank's digits, so that it fits uint32_t */
 
 /* Moves *p past a literal; false, with *p unmoved, if it is absent. */
 static bool dsn_skip(const char **p, const char *literal)

@@ -31,7 +31,7 @@ typedef struct ckpt_ds_name {
 /* Parses a file name; kind OTHER for every name that DeepSpeed does not write. */
 ckpt_ds_name ckpt_ds_name_parse(const char *name);
 
-/* The name is that of a model or optimizer shard of any kind. */
+/* Returns whether a name is that of a model or optimizer shard of any kind. */
 bool ckpt_ds_name_is_shard(const char *name);
 
 /* Sets *out to N of "checkpoint-N"; false for any other name. */

@@ -27,7 +27,7 @@ bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir)
 
 /* ---- ranks of the folder ---- */
 
-/* Marks those of the first n ranks that have a file in the list. */
+/* Sets seen[r] for each rank r < n that has a file in the list. */
 static void dsg_mark(const ckpt_ds_parts *parts, uint8_t *seen, size_t n)
 {
     for (size_t i = 0; i < parts->n; i++) {
@@ -135,7 +135,7 @@ static int dsg_degrees(ckpt_ds_grid *grid)
 
 /* ---- reading ---- */
 
-/* Returns the model-parallel rank of part i: with expert-parallel parts all have rank 0. */
+/* Returns the model-parallel rank of part i, which is 0 for all expert-parallel parts. */
 static uint32_t dsg_mp(const ckpt_ds_grid *grid, uint32_t i)
 {
     return grid->ep ? 0 : i;
@@ -219,7 +219,7 @@ static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, const ckpt_ds_pipe *pip
     return rc == CKPT_OK && i > 0 ? dsg_same_run(grid, i) : rc;
 }
 
-/* Reads all parts; a pipeline's layers are assigned to stages before. */
+/* Assigns a pipeline's layers to stages, then reads all parts. */
 static int dsg_read_parts(ckpt_ds_grid *grid)
 {
     ckpt_ds_job *job = grid->job;
@@ -339,7 +339,7 @@ static int dsg_adopt(ckpt_ds_grid *grid, bool keep)
     return rc;
 }
 
-/* File `number` of the map is the file at key. */
+/* Hash index callback: returns whether file `number` of the map is the same file as key. */
 static bool dsg_same_file(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_map *map = ctx;
@@ -376,7 +376,7 @@ static int dsg_unite_files(ckpt_map *map, ckpt_err *err)
     return fits ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* Checks that all parts are present, because otherwise none is read. */
+/* Checks that all parts are present; if one is missing, none is read. */
 static int dsg_whole(ckpt_ds_grid *grid)
 {
     const ckpt_ds_parts *expps = &grid->dir->expps;

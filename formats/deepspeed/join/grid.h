@@ -10,7 +10,7 @@
 
 #include "formats/deepspeed/folder/folder.h"
 
-/* The folder's files must be read in several parts. */
+/* Returns whether the folder's files must be read in several parts. */
 bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir);
 
 /* Reads all parts, each into its own map, and puts them into job->map, joined or separately
@@ -23,7 +23,7 @@ typedef struct ckpt_ds_slice {
     ckpt_map *map;  /* adopted by the output map */
     uint32_t stage; /* pipeline stage */
     uint32_t tp;    /* tensor-parallel rank in the stage */
-    bool broken;    /* collecting: the part has no tensors */
+    bool broken;    /* when collecting findings: the part has no tensors */
     bool adopted;
 } ckpt_ds_slice;
 
@@ -36,7 +36,7 @@ typedef struct ckpt_ds_grid {
     uint32_t ep; /* stage 0 with experts: number of expert-parallel parts; else 0 */
 } ckpt_ds_grid;
 
-/* Returns universal_checkpoint_info from the release's place for it, or NULL. */
+/* Returns universal_checkpoint_info from the model file or the optimizer file, or NULL. */
 const ckpt_value *ckpt_ds_join_info(const ckpt_ds_grid *grid);
 
 /* Adds the joined tensors and the single training state to the output map. */

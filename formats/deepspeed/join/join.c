@@ -161,8 +161,9 @@ static int dsj_copy(dsj *j, ckpt_tensor *first, uint32_t stage, const ckpt_tenso
 }
 
 /*
- * Both tensors come from the same bytes of the same file. Expert-parallel parts of stage 0 share
- * all tensors except experts and optimizer state, because each part has read the one model file.
+ * Returns whether both tensors come from the same bytes of the same file. Expert-parallel parts of
+ * stage 0 share all tensors except experts and optimizer state, because each part has read the one
+ * model file.
  */
 static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_tensor *b)
 {
@@ -309,7 +310,7 @@ static int dsj_add_params(dsj *j, ckpt_state *to, const ckpt_state *from, size_t
     return CKPT_OK;
 }
 
-/* A group is expert-parallel if its parameters differ between the parts. */
+/* Returns whether a group is expert-parallel, that is its parameters differ between the parts. */
 static bool dsj_is_expert(const dsj *j, size_t g)
 {
     const ckpt_state *a = dsj_state_of(j, 0), *b = dsj_state_of(j, 1);
@@ -393,7 +394,10 @@ static int dsj_state(dsj *j)
 
 /* ---- joining ---- */
 
-/* Warns of patterns that match no parameter, because they are misspelt or for another model. */
+/*
+ * Warns about patterns that match no parameter, because they are misspelt or meant for another
+ * model.
+ */
 static int dsj_unused(dsj *j)
 {
     size_t cursor = 0;

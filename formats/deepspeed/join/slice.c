@@ -28,7 +28,7 @@ typedef struct one {
     ckpt_ds_head head;
     ckpt_ds_module module;
     ckpt_ds_layout layout;
-    bool placed; /* rank 0's layout is known, so that other ranks can be compared */
+    bool placed; /* rank 0's layout is known, so other ranks can be compared */
     /* a tree that passed the checks: ranks that share it need no second check */
     const ckpt_value *passed;
     /* stage 3: flat tensors of the preceding parameter, and their parts */
@@ -112,7 +112,7 @@ static int one_check_run(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
                                "they are from different runs",
                                head->model.path, model->as.text.at, optim->as.text.at);
     (void)ckpt_value_as_int(ckpt_value_get(head->model.root, "dp_world_size"), &n);
-    // stage 3 has no partition_count, so that only this check detects a missing last rank
+    // stage 3 has no partition_count, so only this check detects a missing last rank
     if (rc == CKPT_OK && head->stage == 3 && n > head->world)
         return ckpt_ds_problem(
             job, CKPT_EMISSING,
@@ -128,7 +128,7 @@ static int one_check_run(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
     return rc;
 }
 
-/* Reads parameters, groups and their places from rank 0's files. */
+/* Reads parameters, groups and the layout of the flat tensors from rank 0's files. */
 static int one_read_first(one *o)
 {
     int rc = ckpt_ds_module_gather(o->job, o->dir, &o->head, o->pipe);
@@ -287,8 +287,7 @@ static int one_read_all(one *o)
     if (rc == CKPT_OK && o->placed)
         rc = one_read_first(o);
     o->placed = o->placed && !o->job->broken;
-    // Files without a place in the layout are opened too, so that their damage becomes a
-    // finding.
+    // Also open files that the layout does not need: damage in them becomes a finding.
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_RANKS, one_read_optim, o);
     if (rc == CKPT_OK && o->head.stage == 3)
@@ -335,9 +334,9 @@ static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckp
 }
 
 /*
- * Adds a trained parameter: its masters from all ranks' files, with the module's 16-bit copy as the
- * twin for comparison. (Rounded masters equal the copy bit for bit in every release and dtype;
- * overflows change neither. Stage 3 has no copy.)
+ * Adds a trained parameter: its masters from all ranks' files, and attaches the module's 16-bit
+ * copy as its twin, to be compared with it. (Rounded masters equal the copy bit for bit in every
+ * release and dtype; overflows change neither. Stage 3 has no copy.)
  */
 static int one_add_param(one *o, const ckpt_ds_param *p)
 {
@@ -470,7 +469,7 @@ static int one_fact_int(const ckpt_ds_job *job, const ckpt_ds_head *head, const 
     return ckpt_map_fact_int(job->map, fact, n, job->err);
 }
 
-/* Warns of optimizer steps that neither the run's counter nor a wrapper's extra first step
+/* Warns about optimizer steps that neither the run's counter nor a wrapper's extra first step
  * explains. */
 static int one_note_steps(const ckpt_ds_job *job, const ckpt_ds_head *head,
                           const ckpt_ds_layout *layout)

@@ -28,13 +28,13 @@ int ckpt_ds_autoep_read(ckpt_ds_job *job, ckpt_ds_head *head);
 const ckpt_ds_moe_layer *ckpt_ds_autoep_of(const ckpt_ds_head *head, const char *name, uint64_t n);
 
 /*
- * Split each such parameter into the experts on one rank, numbered from 0, or into all of the
- * layer.
+ * Split each fused parameter into one parameter per expert: for the experts of one rank, numbered
+ * from 0, or with `all` for those of the whole layer.
  */
 int ckpt_ds_autoep_expand(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_params *params,
                           bool all);
 
-/* Stage 3: compute the place of every sub-group's parameters in a rank's flat tensor. */
+/* Stage 3: compute where each sub-group's parameters are in a rank's flat tensor. */
 int ckpt_ds_autoep_place(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout);
 
 /* Stage 3: check that a rank's optimizer file belongs to its expert-parallel rank. */

@@ -40,7 +40,7 @@ int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_
 
 int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tensor *t)
 {
-    // the list of axes is complete, so that its address no longer changes
+    // the list of axes is complete, so its address no longer changes
     for (size_t i = 0; i < boxes->extent.n; i++)
         boxes->extent.at[i].axis = &boxes->axis.at[i];
     if (boxes->extent.n > UINT32_MAX)

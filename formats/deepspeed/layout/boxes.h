@@ -10,7 +10,7 @@
 CKPT_VEC(ckpt_ds_extents, ckpt_extent);
 CKPT_VEC(ckpt_ds_axes, ckpt_axis);
 
-/* The extents of one tensor so far. */
+/* The extents collected for one tensor. */
 typedef struct ckpt_ds_boxes {
     ckpt_ds_extents extent;
     ckpt_ds_axes axis; /* one per extent */
@@ -27,7 +27,7 @@ int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tenso
 /* Free both lists; tensors have copies. */
 void ckpt_ds_boxes_free(ckpt_ds_boxes *boxes);
 
-/* Back a tensor by a flat tensor from element `at` on. */
+/* Make a tensor view the elements of a flat tensor from `at` on. */
 int ckpt_ds_flat_back(const ckpt_ds_job *job, const ckpt_ds_flat *from, uint64_t at,
                       ckpt_tensor *t);
 

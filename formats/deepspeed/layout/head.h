@@ -10,7 +10,7 @@
 
 /* A layer with experts distributed by AutoEP (autoep.h). */
 typedef struct ckpt_ds_moe_layer {
-    const char *prefix; /* of its experts' names: "model.layers.0.mlp.experts", n_prefix bytes */
+    const char *prefix; /* n_prefix bytes of its experts' names: "model.layers.0.mlp.experts" */
     size_t n_prefix;
     size_t n_module; /* bytes of the prefix that are the layer's path: "model.layers.0.mlp" */
     uint32_t n_experts, n_local; /* experts in the layer, and per expert-parallel rank */
@@ -24,7 +24,7 @@ typedef struct ckpt_ds_head {
     ckpt_ds_shard model, optim;
     int stage;
     uint32_t world;                /* data-parallel ranks */
-    bool legacy;                   /* stage 1 of 0.3.x: local_sub_partitions_of_fp32_groups */
+    bool legacy;                   /* stage 1 of 0.3.x: has local_sub_partitions_of_fp32_groups */
     ckpt_ds_moe_layers autoep;     /* layers with AutoEP; names point into the model file */
     struct ckpt_ds_ranked *ranked; /* values that differ by rank (ranked.c) */
 } ckpt_ds_head;

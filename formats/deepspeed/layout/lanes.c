@@ -3,9 +3,10 @@
  * lanes.c: finds the experts of all expert-parallel ranks under ZeRO.
  *
  * The optimizer files and param_shapes number experts per expert-parallel rank: with k such ranks
- * (lanes) and m experts in each, "...deepspeed_experts.2..." of lane e is expert e * m + 2.  A
- * parameter group of experts is cut only over the data-parallel ranks of its lane: e, e + k, e + 2k
- * ... (deepspeed/utils/groups.py, stage_1_and_2.py); partition_count has their number.
+ * (lanes) and m experts in each, "...deepspeed_experts.2..." of lane e is expert e * m + 2.
+ * DeepSpeed partitions a parameter group of experts only over the data-parallel ranks of its lane:
+ * e, e + k, e + 2k ... (deepspeed/utils/groups.py, stage_1_and_2.py); partition_count is the number
+ * of these ranks.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 #include "formats/deepspeed/layout/autoep.h"
 
-/* The text behind the last "experts.w1." (w2, w3) of a name, or NULL. */
+/* The text after the last "experts.w1." (w2, w3) of a name, or NULL. */
 static const char *dsx_autoep(const char *name)
 {
     static const char mark[] = "experts.w";
@@ -93,7 +94,7 @@ static int dsx_by_param(const void *a, const void *b)
     return x->param == y->param ? 0 : x->param < y->param ? -1 : 1;
 }
 
-/* Find the expert numbers of a group; local has room for its parameters. */
+/* Find the expert numbers of a group; `local` has one entry per parameter. */
 static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_group *g,
                       dsx_local *local)
 {
@@ -118,7 +119,7 @@ static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
     return CKPT_OK;
 }
 
-/* Append the parameters of lanes 1 and above: rank 0's with other expert numbers. */
+/* Append the parameters of lanes 1 and above: those of lane 0 with other expert numbers. */
 static int dsx_lanes(const ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_group *g,
                      const dsx_local *local, ckpt_ds_params *out)
 {

@@ -31,7 +31,7 @@ typedef struct ckpt_ds_group {
     size_t first, n;  /* range of its parameters (stage 3: set by the walk over flat sizes) */
     size_t part;      /* index of its first flat tensor in a column */
     uint32_t of;      /* index of the parameter group (stages 1, 2: its own number) */
-    uint32_t n_parts; /* ranks of a lane, each with one flat tensor, in layout order */
+    uint32_t n_parts; /* number of ranks of a lane, each with one flat tensor */
     /*
      * experts: number of expert-parallel ranks, each with its own parameters; else 1.  Parameters
      * and flat tensors of lane e follow those of lane e - 1
@@ -63,7 +63,7 @@ typedef struct ckpt_ds_layout {
     ckpt_ds_params params;
     ckpt_ds_groups group;
     size_t n_groups;        /* parameter groups */
-    size_t n_parts;         /* number of parts of each column */
+    size_t n_parts;         /* number of flat tensors in each column */
     ckpt_ds_columns column; /* [0] masters */
 } ckpt_ds_layout;
 
@@ -96,8 +96,8 @@ ckpt_value *ckpt_ds_optim_entry(const ckpt_ds_head *head, const ckpt_ds_layout *
                                 const ckpt_value *optim, size_t group);
 
 /*
- * The step count of a flat group, whose place depends on the release; *own: it is in the group's
- * state.
+ * Find the step count of a flat group, which releases store in different dicts. *own: true if it is
+ * in the group's own state.
  */
 const ckpt_value *ckpt_ds_optim_step(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                                      const ckpt_value *optim, size_t group, bool *own);
@@ -116,15 +116,15 @@ const char *ckpt_ds_optim_steps(const ckpt_ds_job *job, const ckpt_ds_layout *la
 
 /* ---- ranked.c ---- */
 
-/* A value of the optimizer in two ranks' files; NULL: that rank has none. */
+/* A value of the optimizer in the files of two ranks. */
 typedef struct ckpt_ds_pair {
     size_t group;                  /* parameter group */
     const ckpt_value *key;         /* STR */
     bool in_entry;                 /* the value is in the group's state, not in its settings */
-    const ckpt_value *first, *own; /* rank 0's, and the rank's own */
+    const ckpt_value *first, *own; /* value on rank 0 and on the other rank; NULL: none */
 } ckpt_ds_pair;
 
-/* Record a rank's value that differs from rank 0's, if the optimizer is read. */
+/* Record a rank's value that differs from rank 0's, if the caller reads the optimizer. */
 int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
                         const ckpt_ds_pair *p);
 
@@ -132,8 +132,8 @@ int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shar
 int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_pair *p);
 
 /*
- * Move the recorded values to the groups of a state, whose parameters are complete, and report
- * them.
+ * Move the recorded values to the groups of a state and report them.  The groups must have all
+ * their parameters.
  */
 int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_state *state);
 
@@ -164,8 +164,8 @@ bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *nu
 uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group);
 
 /*
- * Append the parameters of the other expert-parallel ranks behind rank 0's, with numbers within the
- * whole layer.
+ * Append the parameters of the other expert-parallel ranks after rank 0's.  Expert numbers count
+ * all experts of the layer.
  */
 int ckpt_ds_lanes_params(const ckpt_ds_job *job, ckpt_ds_layout *layout);
 

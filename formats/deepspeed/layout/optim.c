@@ -303,7 +303,7 @@ static int dso_check_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
                                    "%s: partition_count of rank %" PRIu32
                                    " is not a number of ranks",
                                    s->path, s->rank);
-        // experts are cut over the ranks of their lane only
+        // experts are partitioned over the ranks of their lane only
         if (i < layout->group.n && layout->group.at[i].lanes > 1 &&
             ranks == layout->group.at[i].n_parts)
             continue;
@@ -331,7 +331,7 @@ static int dso_check_stage(ckpt_ds_job *job, const ckpt_ds_head *head, const ckp
     return dso_check_presence(job, head, s, "zero_stage");
 }
 
-/* Check ds_version, which is below optimizer_state_dict and beside it. */
+/* Check ds_version, which is both in optimizer_state_dict and next to it. */
 static int dso_check_release(ckpt_ds_job *job, const ckpt_ds_shard *s, const ckpt_value *first,
                              const ckpt_value *own)
 {
@@ -450,7 +450,7 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
         rc = dso_check_version(job, head, s);
     if (rc == CKPT_OK)
         rc = dso_check_groups(job, head, layout, s, list);
-    // With another number of groups this rank's tensors cannot be placed.
+    // If the number of groups differs, this rank's tensors cannot be assigned to groups.
     bool fits = list.n == layout->group.n && !job->broken;
     for (size_t g = 0; rc == CKPT_OK && fits && g < layout->group.n; g++)
         rc = dso_take(job, head, layout, s, list, g);

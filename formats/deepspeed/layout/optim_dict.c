@@ -33,7 +33,7 @@ ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *opti
         return ckpt_ds_optim_flat(head, list, group, interval);
     ckpt_dict state = ckpt_value_map(ckpt_value_get(base, "state"));
     for (uint64_t i = 0; i < state.n; i++) {
-        // keys ascend, so that the first look usually finds it
+        // keys ascend, so the first look usually finds it
         const ckpt_pair *p = &state.at[(group + i) % state.n];
         if (p->key->kind == CKPT_V_INT && p->key->as.i >= 0 && (uint64_t)p->key->as.i == group)
             return p->value;

@@ -74,14 +74,14 @@ int ckpt_ds_params_add(const ckpt_ds_job *job, ckpt_ds_params *out, const ckpt_v
 
 /* ---- one dict for several groups ---- */
 
-/* A parameter, and the place of its 16-bit copy. */
+/* A parameter, and where its 16-bit copy is stored. */
 typedef struct dsp_place {
     const ckpt_storage *storage;
     uint64_t offset; /* elements */
     ckpt_ds_param param;
 } dsp_place;
 
-/* Sort by group, then by place in its flat buffer. */
+/* Sort by group, then by offset in the group's flat buffer. */
 static int dsp_by_place(const void *a, const void *b)
 {
     const dsp_place *x = a, *y = b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranked.c: ZeRO: values of an optimizer's groups that each rank has for itself, noted while the
- * ranks' files are compared with rank 0's.
+ * ranked.c: records the values of an optimizer's groups that differ by rank (ZeRO), while the
+ * reader compares the ranks' files with rank 0's.
  */
 #include "formats/deepspeed/layout/layout.h"
 

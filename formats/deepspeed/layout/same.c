@@ -76,7 +76,7 @@ typedef struct same_ranks {
     /* set for data-parallel ranks, to read tensors with one element; else NULL */
     ckpt_ds_head *head;
     ckpt_ds_shard *shard;
-    ckpt_group *group; /* else the groups of the first model-parallel rank */
+    ckpt_group *group; /* model-parallel ranks: the groups of the first rank */
 } same_ranks;
 
 static same_ranks same_data_ranks(const ckpt_ds_shard *s)

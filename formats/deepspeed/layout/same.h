@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same.h: declares the comparison of values that ranks must have in common beside their tensors.
+ * same.h: declares the comparison of the values, other than tensors, that all ranks must have in
+ * common.
  */
 #ifndef CKPT_FORMATS_DS_SAME_H
 #define CKPT_FORMATS_DS_SAME_H
@@ -12,7 +13,7 @@ int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *
 
 /*
  * Compare settings of the optimizer, loss scale, schedule and configuration of a rank with rank
- * 0's. Numbers that an optimizer estimates may differ, which is noted.
+ * 0's. Numbers that an optimizer estimates may differ; a note reports them.
  *
  * Errors  CKPT_EMISMATCH with the rank and both values
  */

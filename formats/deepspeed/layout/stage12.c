@@ -3,9 +3,9 @@
  * stage12.c: computes the extents of parameters from the ranks' slices of a flat buffer (stages 1
  * and 2).
  *
- * A slice may be saved shorter than its place, because releases cut padding in three different
- * ways. Only padding is ever cut: a slice is valid if it has at least the elements of parameters,
- * and at most the length of its place.
+ * A slice may be saved shorter than the partition that it fills, because releases cut padding in
+ * three different ways.  Only padding is ever cut: a slice is valid if it has at least the elements
+ * of parameters, and at most the length of its partition.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 /* ---- layout ---- */
 
-/* The elements of slice p that parameters, or the pads between them, use. */
+/* The number of elements of slice p that parameters, or the pads between them, occupy. */
 static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
 {
     uint64_t from = p * z->slice;
@@ -127,13 +127,13 @@ static bool dsl_config(const ckpt_ds_head *head, const char *key)
 
 /*
  * Undo round_robin_gradients: original parameter k is parameter g->order[k] of the layout.  Fused
- * parameters move together.  room: twice as many numbers as the group has parameters.
+ * parameters move together.  `room` has two elements per parameter of the group.
  */
 static void dsl_unshuffle(const ckpt_ds_layout *layout, const ckpt_ds_group *g, uint32_t world,
                           uint64_t *room)
 {
     size_t n = dsl_stored(layout, g);
-    uint64_t *first = room + n; // by original parameter: its first place in the layout
+    uint64_t *first = room + n; // by original parameter: its first position in the layout
 
     // stored parameter i is original parameter room[i]
     ckpt_zero_round_robin(n, world, room);
@@ -237,7 +237,7 @@ int ckpt_ds_stage12_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckp
     return rc;
 }
 
-/* True if the optimizer is offloaded to the CPU, because DeepSpeed then cuts all state. */
+/* True if the optimizer is offloaded to the CPU, because DeepSpeed then partitions all state. */
 static bool dsl_offloads(const ckpt_ds_head *head)
 {
     const ckpt_value *config = ckpt_value_get(head->model.root, "ds_config");
@@ -249,8 +249,10 @@ static bool dsl_offloads(const ckpt_ds_head *head)
     return device && !ckpt_value_is(device, "none");
 }
 
-/* The number of ranks whose tensor in a column does not fit a form: a slice, or whole
- * parameters. */
+/*
+ * How many ranks' tensors in a column are absent, or do not have the length of one of the two
+ * forms: a slice, or whole parameters.
+ */
 typedef struct dsl_fit {
     uint32_t absent, not_cut, not_whole;
     uint32_t one;     /* ranks whose tensor has one element */

@@ -23,7 +23,7 @@ int ckpt_ds_stage12_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckp
 /* The form of a kind of state in a group. */
 typedef enum ckpt_ds_form {
     CKPT_DS_ABSENT, /* no rank has it, or it has another form */
-    CKPT_DS_CUT,    /* cut like the masters */
+    CKPT_DS_CUT,    /* partitioned like the masters */
     CKPT_DS_WHOLE   /* a rank has all elements of each parameter that its slice touches (Muon) */
 } ckpt_ds_form;
 

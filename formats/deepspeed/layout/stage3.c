@@ -3,8 +3,8 @@
  * stage3.c: computes the extents of parameters from the ranks' partitions (stage 3).
  *
  * A rank's flat tensor of a sub-group is the concatenation of its partitions of the sub-group's
- * parameters.  The padding behind the last rank's partition is uninitialised memory, so that no
- * extent may include it.
+ * parameters.  The padding after the last rank's partition is uninitialised memory, so no extent
+ * may include it.
  */
 #include <inttypes.h>
 #include <string.h>

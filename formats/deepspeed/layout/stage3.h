@@ -16,7 +16,8 @@
 /*
  * Assign the parameters to rank 0's flat tensors in order.
  *
- * Errors   CKPT_EMISMATCH: they do not fill them; CKPT_EFORMAT: sizes overflow
+ * Errors   CKPT_EMISMATCH: the parameters do not fill the flat tensors; CKPT_EFORMAT: sizes
+ *          overflow
  */
 int ckpt_ds_stage3_begin(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_head *head,
                          ckpt_ds_layout *layout);
@@ -30,13 +31,13 @@ int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
 int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, bool *holds);
 
-/* Make the parts for tensors that are cut over all ranks' flat tensors. */
+/* Make the list of parts for tensors that are partitioned over all ranks' flat tensors. */
 int ckpt_ds_stage3_parts(const ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_flat *flat,
                          const ckpt_parts **out);
 
 /*
- * Back a tensor by the ranks' partitions, which begin at element `at` of each flat tensor; parts:
- * from ckpt_ds_stage3_parts.
+ * Make a tensor view the ranks' partitions, which begin at element `at` of each flat tensor.
+ * `parts` comes from ckpt_ds_stage3_parts.
  */
 int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const ckpt_parts *parts,
                         uint64_t at, ckpt_tensor *t);
@@ -49,8 +50,8 @@ int ckpt_ds_swap_bind(const ckpt_ds_job *job, const ckpt_ds_head *head,
                       const ckpt_ds_layout *layout, ckpt_ds_column *c);
 
 /*
- * AutoEP: collect the extents of one expert in a fused parameter that is cut over the ranks of its
- * lane.
+ * AutoEP: collect the extents of one expert in a fused parameter that is partitioned over the ranks
+ * of its lane.
  */
 int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
                            ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p);

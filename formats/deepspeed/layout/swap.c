@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap.c: stage 3 with NVMe offload: finds groups in swap files beside the shards.
+ * swap.c: stage 3 with NVMe offload: finds groups in swap files next to the shards.
  *
  * The optimizer file then holds an empty tensor with the attribute ds_id, "<first>_<last>" (0.13.0
  * and later).  <tag>/offloaded_tensors/rankNN/<ds_id>.tensor.swp has the elements, raw, in the

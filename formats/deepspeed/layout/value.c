@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * value.c: checks values of the optimizer's state beside flat tensors and step (ZeRO).
+ * value.c: checks the optimizer's state other than flat tensors and step counts (ZeRO).
  *
  * A single value (a number, a tensor of one element) is valid for the whole group, or each rank has
- * its own, which is recorded (ranked.c).  State of a form that ckpt cannot cut (lists, dicts,
- * objects) is reported.
+ * its own; ranked.c records those.  ckpt reports state that it cannot split (lists, dicts,
+ * objects).
  */
 #include <inttypes.h>
 #include <string.h>

@@ -87,8 +87,10 @@ int ckpt_ds_autoep_ties(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 /* Naming of the experts in a model family on the hub. */
 typedef enum aem_style { AEM_PROJ, AEM_W } aem_style;
 
-/* All families that name experts w1, w2, w3 below block_sparse_moe begin with one of these
- * words. */
+/*
+ * Returns whether a model type names its experts w1, w2, w3 below block_sparse_moe: all such types
+ * begin with one of these words.
+ */
 static bool aem_is_w(const char *type)
 {
     return aem_begins(type, "mixtral") || aem_begins(type, "phimoe") || aem_begins(type, "minimax");
@@ -140,8 +142,10 @@ static aem_style aem_by_names(const ckpt_map *map)
     return AEM_W;
 }
 
-/* Reads the style from config.json beside the tag, then from the preset in ds_config, and otherwise
- * decides by parameter names. */
+/*
+ * Reads the style from the config.json next to the tag folder, else from the preset in ds_config,
+ * else decides by parameter names.
+ */
 static aem_style aem_find_style(const ckpt_ds_job *job, const ckpt_ds_head *head)
 {
     const ckpt_value *parallel =
@@ -195,7 +199,7 @@ static const char *aem_part(ckpt_arena *arena, const char *rest, aem_style style
     return rest;
 }
 
-/* Some layer has a gate for its shared experts. */
+/* Returns whether some layer has a gate for its shared experts. */
 static bool aem_is_gated(const ckpt_map *map)
 {
     bool gated = false;

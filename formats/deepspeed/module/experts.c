@@ -55,7 +55,7 @@ static int dse_check_files(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
                       parts->at[end].has_layer == first->has_layer;
              end++) {
             const ckpt_ds_part *p = &parts->at[end];
-            // The first gap is enough, because every later file is then out of place.
+            // The first gap is enough, because every later file then has the wrong number.
             if (p->rank != end - i || (expected && p->rank >= expected))
                 return dse_wrong(job, p, end - i, expected);
         }
@@ -96,7 +96,10 @@ static int dse_take(void *ctx, ckpt_ds_shard *s)
     return ckpt_ds_shard_merge(t->job, &t->head->model, s);
 }
 
-/* Stage 0 is read one expert-parallel rank at a time: does this file belong to the current rank? */
+/*
+ * Returns whether a file belongs to the current expert-parallel rank; stage 0 is read one such rank
+ * at a time.
+ */
 static bool dse_is_mine(const ckpt_ds_folder *dir, const ckpt_ds_part *part)
 {
     const ckpt_ds_parts *all = &dir->experts;

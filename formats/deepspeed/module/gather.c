@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather.c: completes the model file's `module` dict from the layer and expert files beside it.
+ * gather.c: completes the model file's `module` dict from the layer and expert files next to it.
  */
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 #include "formats/deepspeed/module/module.h"
 #include "formats/deepspeed/module/pipe.h"
 
-/* The value, or an item of the list, is greater than one. */
+/* Returns whether a number, or an item of a list, is greater than one. */
 static bool dsb_several(const ckpt_value *v)
 {
     ckpt_seq list = ckpt_value_seq(v);

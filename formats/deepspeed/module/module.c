@@ -17,15 +17,15 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 
-enum { DSM_MAX_LISTED = 5 }; /* names in a message */
+enum { DSM_MAX_LISTED = 5 }; /* limit of names in a message */
 
-/* The suite can convert this dtype to float32. */
+/* Returns whether ckpt can convert this dtype to float32. */
 static bool dsm_has_float(ckpt_dtype d)
 {
     return ckpt_cast_find(CKPT_F32, d) != NULL;
 }
 
-/* A floating dtype that has a conversion to float32. */
+/* Returns whether a dtype is floating and can be converted to float32. */
 static bool dsm_is_float(ckpt_dtype d)
 {
     return ckpt_dtype_get(d)->kind == CKPT_IS_FLOAT && dsm_has_float(d);
@@ -45,9 +45,9 @@ static bool dsm_is_empty(const ckpt_tensor_value *v)
     return empty;
 }
 
-/* The module has a tensor without elements under this name. All such tensors have address 0, so
- * that shared_params ties each to the first one, whatever their shapes. Placeholders of stage 3 do
- * not count. */
+/* Returns whether the module has a tensor without elements under this name. All such tensors have
+ * address 0, so shared_params ties each to the first one, whatever their shapes. Placeholders of
+ * stage 3 do not count. */
 static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
                        const ckpt_text *name)
 {
@@ -57,8 +57,10 @@ static bool dsm_hollow(const ckpt_ds_head *head, const ckpt_ds_module *module,
            dsm_is_empty(e->value->as.tensor);
 }
 
-/* Both names of a pair are empty, so that only their address 0 ties them. An empty name tied to a
- * tensor with elements is a real tie. */
+/*
+ * Returns whether both tensors of a pair are empty, so only their address 0 ties them. An empty
+ * tensor that is tied to one with elements is a real tie.
+ */
 static bool dsm_no_tie(const ckpt_ds_head *head, const ckpt_ds_module *module,
                        const ckpt_pair *pair)
 {
@@ -82,8 +84,10 @@ static const ckpt_tensor_value *dsm_mark(ckpt_ds_module *module, const char *nam
     return e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
 }
 
-/* A tied layer's parameter in a pipeline: only the first stage that uses it has it in a layer
- * file. */
+/*
+ * Returns whether another stage's layer file may have a parameter: that of a tied layer in a
+ * pipeline is only in a file of the first stage that uses it.
+ */
 static bool dsm_is_elsewhere(const ckpt_ds_module *module, const char *name)
 {
     return module->layered && strncmp(name, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
@@ -198,7 +202,7 @@ static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_
                            "%s: %zu tied names share the elements of another parameter or buffer "
                            "and are not listed by this release (%s)",
                            file, tied->n, tied->names);
-    // Stage 1 and releases before 0.9.1 never list frozen parameters, so that a note would say
+    // Stage 1 and releases before 0.9.1 never list frozen parameters, so a note would tell the user
     // nothing.
     if (rc == CKPT_OK && more->n && ckpt_ds_head_get(head, "frozen_param_shapes"))
         rc = ckpt_map_note(job->map, CKPT_INFO, job->err,
@@ -220,10 +224,10 @@ static int dsm_tell(const ckpt_ds_job *job, const ckpt_ds_head *head, const dsm_
 }
 
 /*
- * Returns whether an entry shares its place with a listed entry and so is a tied name. Each
- * placeholder of stage 3 normally has its own storage, so that two names of one storage are tied; a
- * storage shared by more listed names proves nothing, because some writers gave all placeholders
- * the same.
+ * Returns whether an entry is a tied name, because it shares storage and offset with a listed
+ * entry. Each placeholder of stage 3 normally has its own storage, so two names of one storage are
+ * tied; a storage shared by more listed names proves nothing, because some writers gave all
+ * placeholders the same.
  */
 static bool dsm_is_second(const ckpt_ds_head *head, const ckpt_tensor_value *v,
                           const dsm_place *place, size_t n)
@@ -262,8 +266,8 @@ static int dsm_leftovers(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_
     return fits ? dsm_tell(job, head, &tied, &more, &lost) : ckpt_fail_memory(job->err);
 }
 
-/* Collects the places of all listed entries. Empty tensors are skipped, because they share address
- * 0; placeholders of stage 3 are kept. */
+/* Collects storage and offset of all listed entries. Empty tensors are skipped, because they share
+ * address 0; placeholders of stage 3 are kept. */
 static size_t dsm_places(const ckpt_ds_head *head, const ckpt_ds_module *module, dsm_place *place)
 {
     size_t n = 0;
@@ -371,7 +375,7 @@ int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
     return rc;
 }
 
-/* Adds a frozen parameter of stage 2, which rank 0's file has whole. */
+/* Adds a frozen parameter of stage 2, of which rank 0's file has all elements. */
 static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_param *p,
                          const ckpt_ds_index *fragments)
 {
@@ -427,8 +431,8 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
         rc = head->stage == 3 ? dsm_add_parts(job, head, module, i)
                               : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
-    // Stage 1 and releases before 0.9.1 list no frozen parameters, so that the unlisted entries
-    // are taken as frozen.
+    // Stage 1 and releases before 0.9.1 list no frozen parameters, so the unlisted entries are
+    // taken as frozen.
     for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
         const ckpt_pair *e = &module->dict.at[i];
         if (module->seen[i] == DSM_UNLISTED)
@@ -441,8 +445,10 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
 
 /* ---- tied names ---- */
 
-/* The owner of a tied pair may be absent, because it is frozen and the caller asked for no frozen
- * parameters. */
+/*
+ * Returns whether the owner of a tied pair may be absent, because it is frozen and the caller asked
+ * for no frozen parameters.
+ */
 static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
                          const ckpt_ds_module *module, const ckpt_value *kept)
 {
@@ -458,8 +464,10 @@ static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
     return false;
 }
 
-/* ZenFlow updates the important columns of the 16-bit copies at each step but the masters later, so
- * that both differ. */
+/*
+ * Returns whether the run uses ZenFlow, which updates the important columns of the 16-bit copies at
+ * each step but the masters later, so both differ.
+ */
 static bool dsm_lags(const ckpt_ds_head *head)
 {
     const ckpt_value *config = ckpt_ds_head_get(head, "ds_config");
@@ -469,7 +477,7 @@ static bool dsm_lags(const ckpt_ds_head *head)
                .n > 0;
 }
 
-/* Two entries of the module share the same elements. */
+/* Returns whether two entries of the module share the same elements. */
 static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
 {
     return a->storage && a->storage == b->storage && a->offset == b->offset &&

@@ -30,8 +30,10 @@ typedef struct ckpt_ds_module {
 int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_pairs *more,
                        bool keep);
 
-/* Completes the model file's `module` from the layer and expert files beside it, all of which must
- * be present. */
+/*
+ * Completes the model file's `module` from the layer and expert files next to it, all of which must
+ * be present.
+ */
 int ckpt_ds_module_gather(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
                           const ckpt_ds_pipe *pipe);
 
@@ -44,8 +46,8 @@ int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 
 /*
  * Returns the run's training dtype: the dtype of the module's first trained floating parameter,
- * because frozen parameters may have another. Without a trained entry it is the first floating
- * tensor that is no buffer. NONE if none exists.
+ * because frozen parameters may have another. Without a trained entry it is the dtype of the first
+ * floating tensor that is not a buffer. NONE if none exists.
  */
 ckpt_dtype ckpt_ds_module_dtype(const ckpt_ds_module *module);
 
@@ -56,7 +58,7 @@ void ckpt_ds_module_free(ckpt_ds_module *module);
 int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
                                const ckpt_ds_module *module);
 
-/* Adds frozen parameters, listed or unlisted, except with no_frozen. */
+/* Adds frozen parameters, listed or unlisted, unless the caller set no_frozen. */
 int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
 
 /* Adds tied names; the map must have their owners already. */
@@ -69,7 +71,7 @@ int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head);
 int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text *name,
                        const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out);
 
-/* Attaches the module's 16-bit copy to a parameter as its twin. */
+/* Attaches the module's 16-bit copy to a parameter as its twin, to be compared with it. */
 int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                         ckpt_tensor *t);
 

@@ -6,7 +6,7 @@
  * (deepspeed/runtime/pipe/module.py, save_state_dict) and their names there lack the layer number,
  * which all other files prepend: "weight" of layer 3 is "3.weight". Stages hold layers in ascending
  * order. With ZeRO, param_shapes show the first layer of each stage. Without ZeRO, masters and
- * moments have no names, so that their shapes are matched to the layers in order; a note reports a
+ * moments have no names, so their shapes are matched to the layers in order; a note reports a
  * mismatch. Every stage that uses a tied layer has its parameters ("tied_modules.KEY.weight"), but
  * only the first stage has them in a layer file.
  */
@@ -98,7 +98,7 @@ static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *
 static const ckpt_value *dsi_moment(ckpt_dict states, int64_t number)
 {
     for (uint64_t i = 0; i < states.n; i++) {
-        // States are written in ascending order, so that the first look usually succeeds.
+        // States are written in ascending order, so the first look usually succeeds.
         const ckpt_pair *p = &states.at[((uint64_t)number + i) % states.n];
         ckpt_dict state = ckpt_value_map(p->value);
         if (p->key->kind != CKPT_V_INT || p->key->as.i != number)
@@ -239,8 +239,10 @@ static int dsi_lowest(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
     return rc;
 }
 
-/* A stage ends at the first layer of the next; a layer that no stage names joins the preceding
- * stage. */
+/*
+ * Ends each stage at the first layer of the next; a layer that no stage names joins the preceding
+ * stage.
+ */
 static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds_job *job)
 {
     uint64_t next = UINT64_MAX;
@@ -348,7 +350,7 @@ static int dsi_borrow(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < tied; i++, at++) {
-        // dsi_fits() has found it, so that this cannot fail.
+        // dsi_fits() has found it, so this cannot fail.
         (void)dsi_only(pipe, pipe->stage[stage].master.at[i], begin, &at);
         const dsi_entry *e = &pipe->entry.at[at];
         rc = dsi_lend(pipe, job, &(dsi_loan){*e->name, e->layer, stage});
@@ -368,8 +370,7 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
     size_t trained = 0;
     for (uint32_t s = 0; s < pipe->n; s++)
         trained += pipe->stage[s].master.n;
-    // Tied layers occur in two stages' optimizers, so that the count alone proves no missing
-    // file.
+    // Tied layers occur in two stages' optimizers, so the count alone proves no missing file.
     if (trained > pipe->entry.n)
         return ckpt_map_note(
             job->map, CKPT_WARNING, job->err,
@@ -449,7 +450,7 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
 
 /* ---- the module of a stage ---- */
 
-/* The stage needs this entry of a layer file. */
+/* Returns whether the stage needs this entry of a layer file. */
 static bool dsi_wants(const ckpt_ds_pipe *pipe, uint32_t stage, uint64_t layer,
                       const ckpt_text *name)
 {
@@ -508,7 +509,7 @@ static const ckpt_value *dsi_shape(const ckpt_ds_head *head, const ckpt_text *na
     return found;
 }
 
-/* A tensor has the shape given as a list of ints in param_shapes. */
+/* Returns whether a tensor has the shape that param_shapes gives as a list of ints. */
 static bool dsi_is_of(const ckpt_value *v, const ckpt_value *shape)
 {
     ckpt_seq sizes = ckpt_value_seq(shape);
@@ -521,7 +522,7 @@ static bool dsi_is_of(const ckpt_value *v, const ckpt_value *shape)
     return same;
 }
 
-/* The name is in buffer_names. */
+/* Returns whether the name is in buffer_names. */
 static bool dsi_is_buffer(const ckpt_ds_head *head, const ckpt_text *name)
 {
     ckpt_seq list = ckpt_value_seq(ckpt_value_get(head->model.root, "buffer_names"));

@@ -90,7 +90,7 @@ int ckpt_ds_state_new(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_
     return rc;
 }
 
-/* The flat groups have padding between parameters, or the run enables it. */
+/* Returns whether the flat groups have padding between parameters, or the run enables it. */
 static bool dsr_aligned(const ckpt_ds_head *head)
 {
     ckpt_seq all = ckpt_value_seq(ckpt_value_get(head->optim.optim, "param_alignment_paddings"));
@@ -136,8 +136,8 @@ static uint64_t dsr_configured_size(const ckpt_ds_head *head)
 /*
  * Bounds the values of sub_group_size that yield the file's sub-groups: more than *low, at most
  * *high elements. DeepSpeed closes a sub-group after the parameter that makes its count reach the
- * size, so that the count before each parameter is below the size, and the total of a sub-group is
- * not, except for a group's last.
+ * size, so the count before each parameter is below the size, and the total of a sub-group is not,
+ * except for a group's last.
  */
 static void dsr_size_bounds(const ckpt_ds_layout *layout, uint64_t *low, uint64_t *high)
 {
@@ -292,7 +292,7 @@ static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
 
 /* ---- step counts ---- */
 
-/* A scalar F32 tensor with stored bytes. */
+/* Returns whether a value is a scalar F32 tensor with stored bytes. */
 static bool dsr_is_f32(const ckpt_value *v)
 {
     return v && v->kind == CKPT_V_TENSOR && v->as.tensor->dtype == CKPT_F32 &&

@@ -4,8 +4,8 @@
  *
  * The reader copies the needed parts of a shard's own map to the output map and closes the shard,
  * so that a folder of a thousand ranks never has more than a few trees in memory. The first file of
- * the other ranks remains open until the last is read, because ranks mostly write the same pickle
- * with other tensor bytes and then share its tree (ckpt_read_beside).
+ * the other ranks remains open until the last is read, because most ranks write the same pickle
+ * with other tensor bytes and can share its tree (ckpt_read_beside).
  *
  * The shard's map lists every tensor of the file, although layouts use only the tree. The list is
  * needed because it checks each tensor against its record, bounds expanded tensors, and sets the
@@ -31,15 +31,17 @@
 /* Files read ahead per thread. */
 enum { DSS_AHEAD = 4, DSS_AHEAD_SMALL = 16 };
 
-/* The failure concerns one file only, so that a reader that collects findings may continue with the
- * next. */
+/*
+ * Returns whether a failure concerns one file only, so a reader that collects findings may continue
+ * with the next.
+ */
 static bool dss_about_file(int code)
 {
     return code == CKPT_EFORMAT || code == CKPT_EUNSAFE || code == CKPT_EUNSUPPORTED ||
            code == CKPT_EMISSING;
 }
 
-/* The files have one value each instead of a shard's dict. */
+/* Returns whether the files have one value each instead of a shard's dict. */
 static bool dss_small(ckpt_ds_content kind)
 {
     return kind == CKPT_DS_VALUES || kind == CKPT_DS_STEPS;
@@ -72,7 +74,7 @@ static int dss_take(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_d
         return f->rc;
     }
     s->root = s->map->values;
-    // The file of a layer without parameters has no entries, so that an empty dict is valid.
+    // The file of a layer without parameters has no entries, so an empty dict is valid.
     if (s->map->files.n == 1 && s->root &&
         (small || s->root->kind == CKPT_V_DICT || s->root->kind == CKPT_V_ODICT))
         return CKPT_OK;

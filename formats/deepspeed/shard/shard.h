@@ -41,8 +41,10 @@ typedef int (*ckpt_ds_shard_fn)(void *ctx, ckpt_ds_shard *s);
 /* Content of files read one after another. */
 typedef enum ckpt_ds_content {
     CKPT_DS_SHARDS, /* a dict */
-    /* a dict per rank, mostly equal except for tensor bytes, so that several ranks may share one
-     * tree: fn must neither change nor keep it */
+    /*
+     * one dict per rank; most differ only in tensor bytes, so several ranks may share one tree,
+     * which fn must neither change nor keep
+     */
     CKPT_DS_RANKS,
     CKPT_DS_VALUES, /* one value of any kind, in many small files */
     CKPT_DS_STEPS   /* the same; the threads read the step count */
@@ -56,7 +58,7 @@ int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t firs
 /* Frees the file's map and indices; a shard that was never opened is allowed. */
 void ckpt_ds_shard_close(ckpt_ds_shard *s);
 
-/* Moves the map of `from` into `into`, so that one tree can hold values of both. */
+/* Moves the map of `from` into `into`, so one tree can hold values of both. */
 int ckpt_ds_shard_merge(const ckpt_ds_job *job, ckpt_ds_shard *into, ckpt_ds_shard *from);
 
 /* Returns the output map's index of a shard's source, copying the source on first use. */
@@ -81,14 +83,14 @@ bool ckpt_ds_stage(const ckpt_value *v, int *out);
 /* Returns ds_version of a shard, or NULL before 0.4.0. */
 const ckpt_value *ckpt_ds_version(const ckpt_ds_shard *s);
 
-/* The version is at least a.b.c. */
+/* Returns whether the version is at least a.b.c. */
 bool ckpt_ds_version_at_least(const ckpt_value *version, int a, int b, int c);
 
 /* Copies a shard's tree into the output map's arena once; its storages refer to the output map's
  * sources. */
 int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out);
 
-/* The same of one value of it; NULL stays NULL. */
+/* Copies one value of a shard's tree in the same way; NULL stays NULL. */
 int ckpt_ds_value_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
                        ckpt_value **out);
 

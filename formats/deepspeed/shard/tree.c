@@ -25,8 +25,7 @@ static bool dst_text(ckpt_arena *arena, const ckpt_text *from, ckpt_text *to)
     return to->at != NULL;
 }
 
-/* Copies a storage once, so that shared storages remain shared; its source becomes the output
- * map's. */
+/* Copies a storage once, so shared storages remain shared; its source becomes the output map's. */
 static bool dst_storage_copy(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 {
     dst_copy *c = ctx;

@@ -51,19 +51,19 @@ typedef struct ckpt_dsu {
     size_t n_groups;
     bool fused;
     bool named;   /* group and slot of every parameter are certain */
-    size_t doubt; /* entries without a certain group and slot */
+    size_t doubt; /* number of entries without a certain group and slot */
 } ckpt_dsu;
 
 /* ---- entry.c ---- */
 
-/* Both tensors have the same shape. */
+/* Returns whether both tensors have the same shape. */
 bool ckpt_dsu_same_shape(const ckpt_tensor_value *a, const ckpt_tensor_value *b);
 
 /* Returns a tensor value's number of elements; overflow cannot occur, because the file's reader has
  * checked the shape. */
 uint64_t ckpt_dsu_elems(const ckpt_tensor_value *t);
 
-/* The entry is a parameter of a known group. */
+/* Returns whether the entry is a parameter of a known group. */
 bool ckpt_dsu_is_trained(const ckpt_dsu *u, const ckpt_dsu_entry *e);
 
 /* Returns the dict with 'state' and 'param_groups', in the model file or in a copy of its tree. */
@@ -83,10 +83,10 @@ int ckpt_dsu_name(ckpt_dsu *u);
 
 /* ---- muon.c ---- */
 
-/* The group's list is sorted by matrix size. */
+/* Returns whether the group's list is sorted by matrix size. */
 bool ckpt_dsu_is_muon(const ckpt_dsu *u, size_t group);
 
-/* False if the group is one half of Muon and the parameter belongs to the other. */
+/* Returns false if the group is one half of Muon and the parameter belongs to the other half. */
 bool ckpt_dsu_muon_takes(const ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e);
 
 /*

@@ -30,7 +30,7 @@ bool ckpt_dsu_is_muon(const ckpt_dsu *u, size_t group)
     return u->masters.n == 0 && dsum_says(u, group, &muon) && muon;
 }
 
-/* The name contains the word in any case. */
+/* Returns whether the name contains the word, in upper or lower case. */
 static bool dsum_has(const ckpt_text *name, const char *word)
 {
     uint64_t n = strlen(word);

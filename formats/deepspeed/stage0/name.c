@@ -4,8 +4,8 @@
  * 0).
  *
  * A fused group's flat tensor is recognised by the module's storages, which are views of it.
- * Otherwise every group lists its parameters in the module's order, so that the lists are matched
- * with the module once from the front and once from the end: a place that both passes find is the
+ * Otherwise every group lists its parameters in the module's order, so the lists are matched with
+ * the module once from the front and once from the end: an assignment that both passes make is the
  * only possible one. A parameter without any gradient so far has no state and therefore no shape;
  * factored states (Adafactor) have the shape without one axis.
  */
@@ -20,7 +20,7 @@
 
 /* ---- fused ---- */
 
-/* An entry's storage has the length of a group's flat tensor. */
+/* Returns whether an entry's storage has the length of a group's flat tensor. */
 static bool dsun_is_flat(const ckpt_dsu *u, uint32_t g, const ckpt_dsu_entry *e)
 {
     const ckpt_value *v = u->masters.at[g];
@@ -31,8 +31,8 @@ static bool dsun_is_flat(const ckpt_dsu *u, uint32_t g, const ckpt_dsu_entry *e)
 
 /*
  * Matches each group's flat tensor to the storage of equal length, because the group's parameters
- * are views of it. If another storage (a frozen parameter beside a single trained one) or another
- * group's tensor has the same length, the match is uncertain.
+ * are views of it. If another storage (e.g. a frozen parameter, if only one parameter is trained)
+ * or another group's tensor has the same length, the match is uncertain.
  */
 static int dsun_fused(ckpt_dsu *u)
 {
@@ -62,7 +62,7 @@ static int dsun_fused(ckpt_dsu *u)
 /* Quality of a match between a list item and a parameter. */
 typedef enum dsun_fit { DSUN_NO, DSUN_MAYBE, DSUN_YES } dsun_fit;
 
-/* `t` has the shape of `of` without one axis, like a factored state. */
+/* Returns whether `t` has the shape of `of` without one axis, like a factored state. */
 static bool dsun_is_reduced(const ckpt_tensor_value *t, const ckpt_tensor_value *of)
 {
     if (t->ndim + 1 != of->ndim)
@@ -106,7 +106,7 @@ typedef struct dsun_pass {
         *run; /* per item that starts a run of equal sizes (Muon): number of assigned items in it */
     uint32_t *group; /* per entry: its group, or CKPT_DSU_NONE */
     uint64_t *slot;
-    uint64_t spare; /* parameters outside all groups */
+    uint64_t spare; /* number of parameters outside all groups */
     bool back;      /* assign items from the end */
 } dsun_pass;
 
@@ -217,7 +217,7 @@ static bool dsun_lengths(dsun_pass *p)
     return items > 0 && items <= owners && (p->spare == 0 || !u->module->layered);
 }
 
-/* Accepts the places on which both passes agree. */
+/* Accepts the assignments on which both passes agree. */
 static void dsun_both(dsun_pass *front, dsun_pass *back)
 {
     ckpt_dsu *u = front->u;

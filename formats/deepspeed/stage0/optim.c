@@ -18,8 +18,8 @@
 #include "libckpt/base/dtype.h"
 
 enum {
-    DSUO_MAX_KEYS = 64, /* kinds of state; optimizers have only a few */
-    DSUO_MAX_LISTED = 5 /* names in a message */
+    DSUO_MAX_KEYS = 64, /* limit of kinds of state; optimizers have only a few */
+    DSUO_MAX_LISTED = 5 /* limit of names in a message */
 };
 
 typedef enum dsuo_kind { DSUO_STEP, DSUO_MOMENT, DSUO_SHAPED, DSUO_VALUE, DSUO_UNKNOWN } dsuo_kind;
@@ -196,7 +196,7 @@ static int dsuo_add_key(dsuo *f, dsuo_key *key)
     return rc;
 }
 
-/* Adds all kinds of state, and warns of entries with an unknown form. */
+/* Adds all kinds of state, and warns about entries with an unknown form. */
 static int dsuo_add_states(dsuo *f)
 {
     int rc = CKPT_OK;
@@ -266,7 +266,7 @@ static dsuo_range dsuo_range_of(const dsuo *f, size_t first)
 
 /*
  * Checks the steps of a group. DeepSpeed's FusedAdam increments and reads only the count of a
- * group's last parameter, so that a single nonzero count holds for the group. Other differences are
+ * group's last parameter, so a single nonzero count holds for the group. Other differences are
  * kept, because the run itself made them.
  */
 static int dsuo_agree(dsuo *f, dsuo_range *r)

@@ -34,7 +34,10 @@ static int dsu_by_place(const void *a, const void *b)
     return x == y ? 0 : x < y ? -1 : 1;
 }
 
-/* A tensor without elements ties nothing, because its storage and offset are arbitrary. */
+/*
+ * Returns whether a tensor has no elements: its storage and offset are then arbitrary and tie
+ * nothing.
+ */
 static bool dsu_empty(const ckpt_tensor_value *t)
 {
     for (uint32_t i = 0; i < t->ndim; i++) {
@@ -87,7 +90,7 @@ static int dsu_collect(ckpt_dsu *u)
 
 /* ---- adding ---- */
 
-/* Adds an entry's master to the map, with the module's entry as its twin. */
+/* Adds an entry's master to the map, and the module's entry as its twin, to be compared with it. */
 static int dsu_add_master(ckpt_dsu *u, const ckpt_dsu_entry *e)
 {
     const ckpt_value *group = u->masters.at[e->group];
@@ -124,7 +127,7 @@ static int dsu_by_group(const void *a, const void *b)
     return x == y ? 0 : x < y ? -1 : 1;
 }
 
-/* An entry without a group is frozen only if every parameter's group is certain. */
+/* Returns whether an entry is frozen: it has no group, and every parameter's group is certain. */
 static bool dsu_is_frozen(const ckpt_dsu *u, const ckpt_dsu_entry *e)
 {
     return u->named && e->group == CKPT_DSU_NONE;

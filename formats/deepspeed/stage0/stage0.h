@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.h: reads masters and optimizer state of stage 0 from the model file, which has them whole.
+ * stage0.h: reads masters and optimizer state of stage 0 from the model file, where they are not
+ * partitioned.
  */
 #ifndef CKPT_FORMATS_DS_STAGE0_H
 #define CKPT_FORMATS_DS_STAGE0_H

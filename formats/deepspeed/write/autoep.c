@@ -4,9 +4,9 @@
  * ranks, and writes the entries of the files that describe it.
  *
  * In the map each expert is a separate parameter ("<prefix>.w1.5").  DeepSpeed fuses the experts of
- * one expert-parallel rank into one parameter ("<prefix>.w1"), and cuts, pads and names that
- * (layout/autoep.h).  Keys are those of deepspeed/runtime/engine.py (_save_moe_checkpoint) and
- * runtime/zero/stage3.py (_zero3_partition_group_metadata), 0.19.8.
+ * one expert-parallel rank into one parameter ("<prefix>.w1"), and partitions, pads and names the
+ * fused parameter (layout/autoep.h).  Keys are those of deepspeed/runtime/engine.py
+ * (_save_moe_checkpoint) and runtime/zero/stage3.py (_zero3_partition_group_metadata), 0.19.8.
  */
 #include <inttypes.h>
 #include <stdio.h>

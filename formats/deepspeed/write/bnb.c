@@ -244,7 +244,10 @@ static int dwq_tail(dwq_work *w, uint32_t rank)
 
 /* ---- a column ---- */
 
-/* Fill a run of the target from the moment's extents; *next: the first that may have elements. */
+/*
+ * Fill a run of the target from the moment's extents; *next: the first extent that may have
+ * elements.
+ */
 static int dwq_take(dwq_work *w, const ckpt_tensor *m, const ckpt_zero_run *run, uint64_t at,
                     uint32_t *next)
 {

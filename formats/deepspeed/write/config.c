@@ -223,8 +223,8 @@ ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old)
                                                        : "0.19.8");
 }
 
-/* The numbers of the loss scale that stage 0 keeps beside its optimizer; NULL if the source has
- * none or did not train in fp16. */
+/* The model file's `optimizer` dict, in which stage 0 also stores the loss scale's numbers; NULL if
+ * the source has none or did not train in fp16. */
 static const ckpt_value *dwc_numbers(const ckpt_dsw_file *f)
 {
     const ckpt_value *numbers = ckpt_value_get(f->job->state->model, "optimizer");

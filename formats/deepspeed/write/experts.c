@@ -147,7 +147,7 @@ ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f)
     for (size_t i = 0, end; f->t.rc == CKPT_OK && i < all.n; i = end) {
         for (end = i + 1; end < all.n && all.at[end].layer == all.at[i].layer;)
             end++;
-        // numbers begin at 0, so that the last one is the highest
+        // numbers begin at 0, so the last one is the highest
         ckpt_tt_add(&f->t, list, ckpt_tt_int(&f->t, (int64_t)all.at[end - 1].number + 1));
     }
     ckpt_vec_free(&all);

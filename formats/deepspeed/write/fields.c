@@ -54,8 +54,9 @@ static bool dwg_is_adam(const ckpt_value *type)
             strcasecmp(type->as.text.at, "adamw") == 0);
 }
 
-/* Warn that the source has no settings: groups with different settings in the program are equal
- * now. */
+/*
+ * Warn that the source has no settings: all groups get equal ones, even if the program's differed.
+ */
 static int dwg_say(ckpt_map *to, bool configured, ckpt_err *err)
 {
     const char *text =
@@ -89,7 +90,7 @@ int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
                         const ckpt_group *g, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_dsw_config_get(state, "optimizer", "type");
-    // before 0.4.0 files have no ds_config, so that exp_avg_sq is the only sign of Adam
+    // before 0.4.0 files have no ds_config, so exp_avg_sq is the only sign of Adam
     bool adam = type ? dwg_is_adam(type) : ckpt_value_get(g->entry, "exp_avg_sq") != NULL;
 
     *out = ckpt_value_new(to->arena, CKPT_V_DICT);

@@ -43,8 +43,10 @@ static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *
     return how->new_dtype && d != CKPT_DTYPE_NONE ? CKPT_F32 : d;
 }
 
-/* Warn about missing moments; they become zeros, because a flat tensor has a place for each
- * parameter. */
+/*
+ * Warn about missing moments; they become zeros, because a flat tensor has elements for every
+ * parameter.
+ */
 static int dwl_note_lacking(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key,
                             size_t lacking)
 {
@@ -67,7 +69,9 @@ static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_l
     return CKPT_OK;
 }
 
-/* Fail for state that is neither per element nor a single value, because it cannot be cut. */
+/*
+ * Fail for state that is neither per element nor a single value, because it cannot be partitioned.
+ */
 static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key)
 {
     return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
@@ -108,7 +112,7 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
 
 /*
  * If bitsandbytes saved a part's moments in 8 bits, add a column of codes and one of scales for
- * each moment; *done: added.
+ * each moment. *done: true if they were added.
  */
 static int dwl_stored(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                       ckpt_dsw_part *p, bool *done)
@@ -447,7 +451,7 @@ static bool dwl_ids(const ckpt_value *flat, long long id[2])
 /*
  * Check the numbers against a stage 3 source, which has the numbers of its sub-groups' first and
  * last parameters.  If they differ (frozen parameters were not saved, or modules were built in
- * another order), the count is wrong for the others too, so that these get no number.
+ * another order), the count is wrong for the others too, so these get no number.
  */
 static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 {
@@ -615,7 +619,7 @@ static int dwl_fill(dwl_runs *r, const char *kind, const ckpt_tensor *donor, ckp
     return rc;
 }
 
-/* Fill a parameter on each rank that keeps it whole. */
+/* Fill a parameter on each rank that keeps all of it. */
 static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
     const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
@@ -635,7 +639,7 @@ static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
     return rc;
 }
 
-/* Stage 3: fill a column of one parameter, cut over all ranks' records. */
+/* Stage 3: fill a column of one parameter, which is partitioned over all ranks' records. */
 static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
                         const ckpt_tensor *donor)
 {
@@ -664,8 +668,10 @@ static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t co
     return rc == CKPT_OK ? ckpt_tt_fill_cut(r->job->to, &fill, &cut, r->job->err) : rc;
 }
 
-/* Stage 3, AutoEP: fill an expert's part of a fused parameter that is cut over the ranks of its
- * lane. */
+/*
+ * Stage 3, AutoEP: fill an expert's part of a fused parameter that is partitioned over the ranks of
+ * its lane.
+ */
 static int dwl_fill_expert(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
                            const ckpt_tensor *donor)
 {

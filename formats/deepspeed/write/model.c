@@ -39,7 +39,7 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
 
 /*
  * The dtype of a parameter in the module: the template's, or the run's new dtype.  Placeholders of
- * stage 3 up to 0.5.10 are F32 in every run, so that they do not show it.
+ * stage 3 up to 0.5.10 are F32 in every run, so they do not show it.
  */
 static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *old)
 {
@@ -173,7 +173,7 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
 
 /*
  * True for a placeholder of stage 3 without values.  Up to 0.5.10 placeholders have one element, so
- * that an empty tensor is a buffer; later they have none, and buffer_names lists the empty buffers.
+ * an empty tensor is a buffer; later they have none, and buffer_names lists the empty buffers.
  */
 static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const ckpt_tensor_value *v)
 {
@@ -274,8 +274,10 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
         m->dict->state = ckpt_tt_copy(t, old->state);
 }
 
-/* Enter the map's tensors that are not entered yet, except moments.  Needed without a template, or
- * with the template of the first rank. */
+/*
+ * Enter the map's tensors that are not entered yet, except moments.  This is needed if there is no
+ * template, or only that of the first rank.
+ */
 static void dwm_rest(dwm_module *m)
 {
     const ckpt_map *from = m->f->job->from;
@@ -370,8 +372,9 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 
 /*
  * True if the output must list frozen parameters.  Stage 1 does not list them, and runs may leave
- * them out.  A source of stage 0 or 1 without them may still have had some: DeepSpeed leaves the
- * model's frozen parameters alone without a list, but fails with an empty list at the first one.
+ * them out.  A source of stage 0 or 1 without them may still have had some: without a list
+ * DeepSpeed does not touch the model's frozen parameters, but with an empty list it fails at the
+ * first one.
  */
 static bool dwm_lists_frozen(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                              const ckpt_dsw_layout *layout, const ckpt_value *old)
@@ -404,7 +407,10 @@ static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* Stage 2: the whole parameter, as in the module.  Stage 3: this rank's padded partition of it. */
+/*
+ * Make the fragment of a frozen parameter.  Stage 2: all elements, as in the module.  Stage 3: this
+ * rank's padded partition.
+ */
 static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
 {
     const ckpt_tensor *t = f->layout->frozen.at[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: reproduces the parameter order of DeepSpeed's MuonWithAuxAdam, and its momentum that is
- * not cut.
+ * muon.c: reproduces the parameter order of DeepSpeed's MuonWithAuxAdam, and its momentum, which is
+ * not partitioned.
  *
  * Source: deepspeed/runtime/zero/muon/original_muon.py (the order), stage_1_and_2.py
  * (_muon_momentum_buffer, _apply_muon_updates_cpu_offload) and bf16_optimizer.py of 0.19.8.
@@ -58,7 +58,7 @@ static int dwu_by_size(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* Sort one lane of a group. */
+/* Sort the n parameters of one lane of a group by size. */
 static int dwu_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
 {
     dwu_place *place = ckpt_alloc((n + 1) * sizeof *place);

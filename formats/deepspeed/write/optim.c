@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * optim.c: makes the tree of an optimizer file: this rank's slices of masters and moments, and the
- * values beside them.
+ * other values of the optimizer.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,8 +17,10 @@ typedef struct dwo_at {
     uint32_t index, interval;
 } dwo_at;
 
-/* Make the record of a column on this rank, and a view of its first n elements; uncut state is
- * viewed whole. */
+/*
+ * Make the record of a column on this rank, and a view of its first n elements, or of all elements
+ * if the state is not partitioned.
+ */
 static ckpt_value *dwo_flat(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t column, dwo_at at,
                             uint64_t n)
 {
@@ -237,7 +239,7 @@ static ckpt_value *dwo_entry(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_t 
         ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, e->key), v);
     }
     dwo_rank_alone(f, g, dict, true);
-    // Legacy stage 1 saves no groups, so that their step moves into the state.
+    // Legacy stage 1 saves no groups, so their step moves into the state.
     const ckpt_value *step = ckpt_value_get(g->fields, "step");
     if (f->how->legacy && step && !ckpt_value_get(old, "step"))
         ckpt_tt_put(&f->t, dict, "step",
@@ -414,7 +416,7 @@ static ckpt_value *dwo_stage(ckpt_dsw_file *f, const ckpt_value *old)
                           args, NULL);
 }
 
-/* One int for all groups in stage 3 and before 0.4.0, else one per group. */
+/* Make partition_count: one int for all groups in stage 3 and before 0.4.0, else one per group. */
 static ckpt_value *dwo_partition_count(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *list;
@@ -451,7 +453,7 @@ static ckpt_value *dwo_alignments(ckpt_dsw_file *f, const ckpt_value *old)
     (void)old;
     for (size_t at = 0; (p = dwo_next(f, &at, &index));) {
         one = ckpt_tt_new(&f->t, CKPT_V_LIST);
-        // only the last of fused parameters has a pad behind it
+        // of fused parameters only the last has a pad after it
         for (size_t i = 0; i < p->n; i++) {
             if (i + 1 == p->n || ckpt_dsw_one(p, i + 1))
                 ckpt_tt_add(&f->t, one, ckpt_tt_int(&f->t, (int64_t)p->pad[i]));
@@ -494,7 +496,7 @@ static ckpt_value *dwo_mapping(ckpt_dsw_file *f, const ckpt_dsw_part *p, uint32_
     const ckpt_zero_flat *z = f->how->aligned ? &p->flat : &p->plain;
     ckpt_value *dict = ckpt_tt_new(&f->t, CKPT_V_ODICT);
     uint64_t from = (uint64_t)index * p->slice, to = from + p->slice;
-    size_t *place = ckpt_arena_array(f->t.scratch, p->n, sizeof *place); // by place in the group
+    size_t *place = ckpt_arena_array(f->t.scratch, p->n, sizeof *place); // by position in the group
 
     for (size_t i = 0; place && i < p->n; i++)
         place[p->origin[i]] = i;
@@ -630,14 +632,14 @@ static bool dwo_is_layout(const ckpt_value *key)
     return false;
 }
 
-/* True for such a key with a value of the run instead of a description of the layout. */
+/* True if such a key has a value of the run instead of a description of the layout. */
 static bool dwo_is_value(const ckpt_value *key)
 {
     return ckpt_value_is(key, "clip_grad") || ckpt_value_is(key, "overflow") ||
            ckpt_value_is(key, "loss_scaler") || ckpt_value_is(key, "dynamic_loss_scale");
 }
 
-/* Copy the template without keys of the source's stage that the target's lacks. */
+/* Copy the template without those keys of the source's stage that the target's stage lacks. */
 static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_dsw_key *table)
 {
     ckpt_dict from = ckpt_value_map(old);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage0.c: writes stage 0: the whole optimizer inside the model file, in DeepSpeed's three forms.
+ * stage0.c: writes stage 0: the complete optimizer inside the model file, in DeepSpeed's three
+ * forms.
  *
  *     plain    fp32: the optimizer's own dict, by parameter number
  *     listed   16 bits: fp32_groups, lists of masters shaped like their parameters

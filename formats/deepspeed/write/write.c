@@ -24,7 +24,7 @@ enum {
 
 /* ---- settings ---- */
 
-/* True if some state is not cut; no release loads that from an elastic checkpoint. */
+/* True if some state is not partitioned; no release loads that from an elastic checkpoint. */
 static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     bool any = false;
@@ -36,7 +36,7 @@ static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 
 /*
  * True for an elastic checkpoint (state without padding): like the source, or if the source cannot
- * show it, like ds_config.  Releases 0.3.3 to 0.5.9 load nothing else, so that it is their default.
+ * show it, like ds_config.  Releases 0.3.3 to 0.5.9 load nothing else, so it is their default.
  */
 static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
@@ -179,7 +179,7 @@ int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
                          all->param.n - job->state->param.n);
 }
 
-/* Every rank of the target has the partition that the same rank of the source had. */
+/* True if every rank of the target has the partition that the same rank of the source had. */
 static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;

@@ -3,7 +3,7 @@
  * write.h: the interface between the files of the ZeRO writer (private to it).
  *
  *     write.c    the driver's scatter: settings, files of every rank, `latest`
- *     release.c  keys of each DeepSpeed release, and its way to cut padding
+ *     release.c  keys of each DeepSpeed release, and how it cuts padding
  *     layout.c   distributes parameters over groups (stages 1, 2) or sub-groups (3)
  *     form.c     the form of stage 0's optimizer; frozen parameters
  *     model.c    makes the tree of a model file
@@ -12,14 +12,14 @@
  *     experts.c  files of experts, if the source has none to copy
  *     stored.c   finds AutoEP's experts that are fused into one DeepSpeed parameter
  *     autoep.c   distributes experts under AutoEP
- *     bnb.c      8-bit moments of bitsandbytes, cut at their blocks
- *     muon.c     the order of Muon's matrices, and momentum that is not cut
+ *     bnb.c      8-bit moments of bitsandbytes, split at block bounds
+ *     muon.c     the order of Muon's matrices; momentum that is not partitioned
  *     config.c   values that depend on the world: ds_config, counters
  *     fields.c   settings of groups from ds_config
  *
- * Job and settings (how) are fixed first and only read afterwards.  The layout is pure arithmetic.
- * Each file is a tree made from these three, and records its storages.  The target's tensors fill
- * the storages at the end.
+ * The writer fixes job and settings (how) first; later steps only read them.  The layout is pure
+ * arithmetic.  Each file is a tree made from these three, and records its storages.  The target's
+ * tensors fill the storages at the end.
  *
  * The arithmetic is the inverse of the reader's (libckpt/map/zero_*.h).  The source's trees are the
  * templates: values that depend on world, stage or dtype are made anew, others are copied.
@@ -47,14 +47,17 @@ typedef enum ckpt_dsw_of {
 typedef struct ckpt_dsw_column {
     const char *key;  /* "exp_avg"; NULL: the masters */
     ckpt_dtype dtype; /* dtype in the file */
-    bool zeros;       /* the source has no values to copy, so that zeros are written */
+    bool zeros;       /* the source has no values to copy, so zeros are written */
     ckpt_dsw_of of;   /* content of the column */
     bool whole;       /* a rank has all of each parameter that its slice touches, as Muon does */
 } ckpt_dsw_column;
 
 CKPT_VEC(ckpt_dsw_columns, ckpt_dsw_column);
 
-/* A flat group (stages 1, 2), or a sub-group (stage 3); with expert parallelism of one lane. */
+/*
+ * A flat group (stages 1, 2), or a sub-group (stage 3).  With expert parallelism there is one part
+ * per expert-parallel rank (lane).
+ */
 typedef struct ckpt_dsw_part {
     uint32_t group;            /* index of the parameter group */
     uint32_t lane;             /* ranks lane, lane + n_lanes ... hold the part */
@@ -67,7 +70,7 @@ typedef struct ckpt_dsw_part {
      * for the others of them.  NULL: none are fused
      */
     uint32_t *one;
-    uint64_t *pad;            /* elements behind each parameter (parameter_alignment) */
+    uint64_t *pad;            /* padding elements after each parameter (parameter_alignment) */
     uint64_t *at;             /* stage 3: element offset in the sub-group */
     uint64_t slice;           /* elements per rank */
     ckpt_zero_flat flat;      /* stages 1, 2 */
@@ -96,9 +99,9 @@ typedef struct ckpt_dsw_how {
     ckpt_dtype dtype;     /* training dtype */
     bool new_dtype;       /* differs from the source's */
     bool fresh;           /* moments become zero */
-    bool ranked;          /* partitions are the source's, and values that differ by rank stay */
+    bool ranked;          /* partitions equal the source's, so per-rank values are kept */
     bool layers, experts; /* parts of the module are separate files, which are copied */
-    bool made;            /* files of experts are made, because the source has none */
+    bool made;            /* the writer makes files of experts, because the source has none */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;
     uint64_t sub_group_size, interval;
     uint32_t ep; /* AutoEP: expert-parallel size; 0 without AutoEP */
@@ -111,8 +114,8 @@ typedef struct ckpt_dsw_layout {
     ckpt_dsw_parts part;
     ckpt_dsw_columns column;
     size_t n_slots;      /* flat tensors in one rank's optimizer file */
-    ckpt_tensors frozen; /* stage 3: parameters cut over the model files */
-    /* by tensor of the map: 1 + its part as a trained parameter, or 0 */
+    ckpt_tensors frozen; /* stage 3: parameters partitioned over the model files */
+    /* by tensor of the map: 1 + the part with it as a parameter, or 0 */
     uint32_t *home;
     size_t *home_at; /* and its index in that part */
     /* by tensor of the map: DeepSpeed's number (named_parameters order), or -1 */
@@ -179,8 +182,8 @@ typedef struct ckpt_dsw_key {
 } ckpt_dsw_key;
 
 /*
- * True if the source's files have the target's release, so that their keys can be copied.  Values
- * from another framework have no DeepSpeed layout.
+ * True if the source's files have the target's release, so their keys can be copied.  Values from
+ * another framework have no DeepSpeed layout.
  */
 bool ckpt_dsw_follows(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
 
@@ -237,7 +240,10 @@ static inline uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_
     return &records->record[rank * records->per_rank + p->slot + interval * p->n_columns + column];
 }
 
-/* Elements of a column's record on rank `index` of the part; for an uncut column all are saved. */
+/*
+ * Elements of a column's record on rank `index` of the part; all are saved if the column is not
+ * partitioned.
+ */
 uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
                        uint32_t index);
 
@@ -250,19 +256,18 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
 
 /*
  * Make layout->given.  Below stage 3 MuonWithAuxAdam sorts its matrices by size.  In stage 3 it
- * does too, but under zero.Init parameters have no shape to sort by, so that the source's order is
- * kept.
+ * does too, but under zero.Init parameters have no shape to sort by, so the source's order is kept.
  */
 int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
 /*
  * True for a group's state that cannot be zeroed key by key: lists, dicts, and 8-bit moments,
- * because the code of zero differs between bitsandbytes' maps.  It is left out whole, and the
- * optimizer creates it.
+ * because the code of zero differs between bitsandbytes' maps.  The writer leaves all of it out,
+ * and the optimizer creates it.
  */
 bool ckpt_dsw_begins_whole(const ckpt_group *g);
 
-/* True if the state of this key is not cut. */
+/* True if the state of this key is not partitioned. */
 bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key);
 
@@ -272,7 +277,8 @@ bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const c
  * How many bits the moments of a part have, of a group that bitsandbytes saved (group->stored): 8,
  * 32; 0: the part has no elements.
  *
- * Errors  CKPT_EUNSUPPORTED: some of each, or a form of the target that keeps no such state
+ * Errors  CKPT_EUNSUPPORTED: some moments have 8 bits and others 32, or the target's form cannot
+ *         keep such state
  */
 int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
                       uint32_t *bits);
@@ -280,7 +286,7 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
 /*
  * Fill the records of all ranks with the codes and scales of a part.
  *
- * Errors  CKPT_EUNSUPPORTED: a block of the target would have elements of two of the source
+ * Errors  CKPT_EUNSUPPORTED: a block of the target would have elements of two blocks of the source
  */
 int ckpt_dsw_bnb_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                       const ckpt_dsw_layout *layout, const ckpt_dsw_records *records,
@@ -309,7 +315,7 @@ uint32_t ckpt_dsw_autoep(const ckpt_state *state);
 /* Bytes of an AutoEP expert's name before its number; 0 for other names. */
 size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t);
 
-/* Number of parameters, from place i of a group's first lane on, that are fused into one. */
+/* Number of parameters, from index i of a group's first lane on, that are fused into one. */
 size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t i);
 
 /* Set p->one: find the fused parameters of a part. */
@@ -335,10 +341,10 @@ const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name);
 bool ckpt_dsw_autoep_fits(const ckpt_state *state, uint32_t world, uint32_t ep);
 
 /*
- * Deal out a group of experts to `ep` lanes.  Experts keep their order in the layer: lane e gets
- * those from e * experts / ep on of every parameter.
+ * Distribute a group of experts over `ep` expert-parallel ranks (lanes).  Experts keep their order
+ * in the layer: lane e gets those from e * experts / ep on of every parameter.
  *
- * to      the group with its new lanes; `first` stays
+ * to      the group with its new lanes; `first` does not change
  * param   [from->n * from->n_lanes] its parameters, lane by lane
  */
 void ckpt_dsw_autoep_lanes(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
@@ -404,8 +410,8 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 /* ---- stage0.c ---- */
 
 /*
- * Report values beside stage 0's optimizer that a ZeRO stage cannot store (ckpt_dsw_left_out).
- * clip: the target stores clip_grad.
+ * Report values that stage 0 stores with its optimizer but a ZeRO stage cannot store
+ * (ckpt_dsw_left_out). clip: the target stores clip_grad.
  */
 int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip);
 
@@ -423,8 +429,8 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
 /* ---- write.c ---- */
 
 /*
- * Check objects of unknown classes: the user must decide if they are copied or dropped.  Sets the
- * target's effects.
+ * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
+ * are any, sets CKPT_TOOK_OBJECTS in the target's effects.
  *
  * Errors   CKPT_EUNSAFE: there are such objects, and the target's options do not decide
  */
