@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.c: extracts parameters from FSDP1's flat parameters, which have one axis and are cut over
- * the ranks without regard to parameter bounds.
+ * flat.c: extracts parameters from FSDP1's flat parameters, which have one axis and are sharded
+ * over the ranks without regard to parameter bounds.
  */
 #include <string.h>
 

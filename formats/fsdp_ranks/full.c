@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * full.c: reads whole dicts of a model and its optimizer, as torch.save writes them for a
+ * full.c: reads unsharded dicts of a model and its optimizer, as torch.save writes them for a
  * FULL_STATE_DICT, for DDP or for a single process.
  *
  *     pytorch_model_fsdp.bin, optimizer.bin    accelerate and the Trainer of transformers, with
@@ -45,7 +45,10 @@ static const char *rfu_alone(const ckpt_listing *list)
     return e && !e->is_dir && rfu_single(e->name) ? e->name : NULL;
 }
 
-/* No file marks a finished save, so that missing files are found only when they are opened. */
+/*
+ * True for a folder with a model's file. No file marks a finished save, so missing files are found
+ * only when they are opened.
+ */
 static bool rfu_is_one(const ckpt_listing *list)
 {
     return ckpt_listing_has(list, RFU_MODEL, false);
@@ -58,7 +61,7 @@ static const ckpt_run_layout rfu_run = {
     .text = ckpt_dcp_number_of,
 };
 
-/* Score above a model folder, because the Trainer writes model.safetensors beside these files. */
+/* Score above a model folder, because the Trainer writes model.safetensors next to these files. */
 static int rfu_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_has(list, RFU_MODEL, false))
@@ -87,7 +90,9 @@ static bool rfu_holds(const ckpt_value *values)
 
 enum { RFU_DEPTH = 6 }; /* ckpt_whole_of finds models and optimizers in up to 6 nested containers */
 
-/* True for the model or an optimizer that this run uses, and for containers with only that. */
+/*
+ * True for the model or an optimizer that this run uses, and for containers that hold nothing else.
+ */
 static bool rfu_is_taken(const ckpt_whole *whole, const ckpt_value *v, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);

@@ -39,7 +39,7 @@ static bool rnm_tied(const rnm_finder *f, const ckpt_ranks_item *item)
     return false;
 }
 
-/* Collect the parameters; plain tensors beside sharded ones are buffers. */
+/* Collect the parameters; if some tensors are sharded, plain ones are buffers. */
 static int rnm_params(rnm_finder *f)
 {
     const ckpt_ranks_items *all = &f->out->model->item;

@@ -42,7 +42,7 @@ static bool rdr_done(const ckpt_listing *list)
     return done;
 }
 
-/* No file names the checkpoint to resume from, so that the newest finished one is used. */
+/* No file names the checkpoint to resume from, so the newest finished one is used. */
 static const ckpt_run_layout rdr_run = {
     .is_tag = ckpt_ranks_is_one,
     .is_done = rdr_done,
@@ -154,8 +154,8 @@ static int rdr_read(rdr_reader *r)
 
 /*
  * Check that all files belong to one save.  Only the optimizer files show it, by their groups and
- * by the ranks' step counts, so that they are read into a separate map even if only weights are
- * wanted. Other errors in them do not affect the weights.
+ * by the ranks' step counts, so they are read into a separate map even if only weights are wanted.
+ * Other errors in them do not affect the weights.
  */
 static int rdr_same_save(rdr_reader *r)
 {
@@ -206,7 +206,7 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 static const ckpt_run_layout *const rdr_runs[] = {&rdr_run, &ckpt_ranks_skyrl, &ckpt_ranks_verl,
                                                   NULL};
 
-/* A single rank's file is incomplete, so that its folder is opened. */
+/* A single rank's file is incomplete, so its folder is opened. */
 static int rdr_part(const char *file_name)
 {
     ckpt_ranks_file_name name;

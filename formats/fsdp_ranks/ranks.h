@@ -3,14 +3,14 @@
  * ranks.h: the interface between the files of the driver for per-rank FSDP files (private to it).
  *
  *     part.c     reads a DTensor or ShardedTensor: boxes of the whole tensor
- *     join.c     joins the ranks' boxes into a tensor of the map, copies into its twins
+ *     join.c     joins the ranks' boxes into a tensor of the map; copies become its twins
  *     numbers.c  maps the optimizer's numbers to parameters
  *     flat.c     extracts parameters from FSDP1's flat parameters
  *     run.c      makes weights, state and the tree of values from the files
  *     ranks.c    the driver for folders with a file per rank
  *     names.c    parses file names
  *     runs.c     finds the folder in a run of verl or SkyRL
- *     full.c     the driver for whole model and optimizer dicts
+ *     full.c     the driver for unsharded model and optimizer dicts
  *     write.c    the writer of per-rank files
  *
  * A checkpoint of verl, SkyRL and similar programs, with one file of each kind per rank:
@@ -61,7 +61,7 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
 
 /* ---- part.c ---- */
 
-/* The file that is read. */
+/* The tensor that is read, and the rank whose file it is in. */
 typedef struct ckpt_ranks_where {
     const char *file; /* prefix of messages */
     const char *key;  /* name of the tensor, for messages */
@@ -88,7 +88,7 @@ typedef struct ckpt_ranks_part {
     ckpt_dtype dtype;
     uint32_t ndim;
     uint64_t shape[CKPT_MAX_DIM]; /* shape of the whole tensor */
-    uint32_t copies;              /* number of ranks that have the same box, by its description */
+    uint32_t copies;              /* number of ranks that have the same box, as the tensor states */
     ckpt_ranks_boxes box;         /* without empty boxes */
     const char *device;           /* device type of the parts: "cuda"; NULL: unknown */
 } ckpt_ranks_part;
@@ -180,7 +180,7 @@ typedef struct ckpt_ranks_name {
 int ckpt_ranks_emit(ckpt_tensor **out, ckpt_map *map, ckpt_ranks_item *item,
                     const ckpt_ranks_name *as, ckpt_err *err);
 
-/* True if both items have the same bytes of the same files, so that their names are tied. */
+/* True if both items have the same bytes of the same files, so their names are tied. */
 bool ckpt_ranks_same(const ckpt_ranks_item *a, const ckpt_ranks_item *b);
 
 /* ---- flat.c ---- */
@@ -189,13 +189,13 @@ bool ckpt_ranks_same(const ckpt_ranks_item *a, const ckpt_ranks_item *b);
  * Make an item of elements first..first+n-1 of a flat parameter: plain tensors with one axis,
  * concatenated in rank order.
  *
- * group   number of ranks with one copy; the others repeat it
+ * group   number of ranks that together hold one copy; the other ranks repeat it
  * Errors  CKPT_ELIMIT
  */
 int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_arena *arena,
                     uint64_t first, uint64_t n, uint32_t group, ckpt_err *err);
 
-/* The number of elements of the flat parameter. */
+/* The number of elements of the flat parameter, which `group` ranks hold together. */
 uint64_t ckpt_ranks_flat_n(const ckpt_ranks_item *item, uint32_t group);
 
 /* ---- numbers.c ---- */
@@ -220,7 +220,7 @@ typedef enum ckpt_ranks_form {
 typedef struct ckpt_ranks_numbers {
     const ckpt_ranks_set *model, *optim; /* optim: names "<kind>/<number>" */
     const ckpt_value *groups;            /* param_groups of the first rank */
-    uint32_t group;                      /* number of ranks with one copy */
+    uint32_t group;                      /* number of ranks that together hold one copy */
     ckpt_ranks_params param;             /* result, in the order of the numbers */
     ckpt_ranks_form form;
     size_t n;        /* number of parameters in the optimizer */
@@ -290,7 +290,7 @@ typedef int ckpt_ranks_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt
 int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
                     ckpt_ranks_take *take);
 
-/* Take a model's dict, an optimizer's, or other values; to be called in rank order. */
+/* Take a model's dict, an optimizer's, or other values; the caller calls these in rank order. */
 ckpt_ranks_take ckpt_ranks_take_model, ckpt_ranks_take_optim, ckpt_ranks_take_extra;
 
 /*

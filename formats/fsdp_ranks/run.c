@@ -137,8 +137,10 @@ static const ckpt_tensor *rru_owner(const ckpt_ranks_run *r, size_t item)
     return NULL;
 }
 
-/* Plain tensors beside sharded ones are buffers; of the sharded ones, those in the optimizer are
- * trained. */
+/*
+ * If some tensors are sharded, plain ones are buffers; of the sharded ones, those in the optimizer
+ * are trained.
+ */
 static uint32_t rru_role(const ckpt_ranks_run *r, const ckpt_ranks_item *item, bool parts)
 {
     bool known = r->numbers.groups && !r->numbers.why;
@@ -498,7 +500,7 @@ int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
 
 /* ---- all together ---- */
 
-/* The number of ranks with one copy: all, except in HSDP. */
+/* The number of ranks that together hold one copy: all, except in HSDP. */
 static uint32_t rru_group_size(const ckpt_ranks_run *r)
 {
     for (size_t i = 0; i < r->model.item.n; i++) {

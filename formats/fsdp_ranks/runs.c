@@ -20,7 +20,7 @@
 
 enum {
     RRN_MAX_TRACKER = 4096, /* bytes */
-    RRN_MAX_LISTED = 12,    /* names in a message */
+    RRN_MAX_LISTED = 12,    /* limit of names in a message */
     RRN_MAX_DIGITS = 18
 };
 

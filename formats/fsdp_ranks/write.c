@@ -2,7 +2,7 @@
 /*
  * write.c: writes the per-rank files that verl loads under FSDP2.
  *
- * Tensors are DTensors on a mesh with one axis, "fsdp", cut along their first axis: ceil(rows /
+ * Tensors are DTensors on a mesh with one axis, "fsdp", sharded along their first axis: ceil(rows /
  * ranks) per rank.  Pickles have the form of torch 2.15.  The optimizer's groups have `param_names`
  * (torch 2.6 and later), so that its numbers are unambiguous.
  */
