@@ -12,7 +12,7 @@ static int gg_probe(const uint8_t *head, size_t n, uint64_t size)
     return n >= 4 && memcmp(head, "GGUF", 4) == 0 ? 100 : 0;
 }
 
-/* Read a file; it must be a whole model unless its name marks it as one of several. */
+/* Read a file; it must be a complete model unless its name marks it as one of several. */
 static int gg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
     int rc = ckpt_gguf_read(map, io, file, err);

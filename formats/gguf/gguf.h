@@ -54,8 +54,8 @@ const ckpt_key *ckpt_gguf_key(const ckpt_map *map, const char *name);
 bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out);
 
 /*
- * Check by its keys that a file which is not named as one of several is a whole model.  A file of
- * several is checked when they are joined.
+ * Check by its keys that a file is a complete model, unless its name marks it as one of several.
+ * The reader checks such files when it joins them.
  *
  * Errors  CKPT_EMISSING, recorded as a finding if the map collects them
  */

@@ -216,7 +216,7 @@ static int grd_value(grd_reader *r, uint64_t type, unsigned depth, ckpt_value **
     return grd_number(r, (unsigned)type, out);
 }
 
-/* CKPT_ELIMIT if arrays are nested more than GRD_DEPTH deep. */
+/* Read an array; fail with CKPT_ELIMIT if arrays are nested more than GRD_DEPTH deep. */
 static int grd_array(grd_reader *r, unsigned depth, ckpt_value **out, uint8_t *type)
 {
     uint64_t of, n, least;
@@ -421,8 +421,10 @@ static int grd_tensor_info(grd_reader *r, grd_tensor *out)
     return rc == CKPT_OK ? ckpt_map_add(r->map, name, n, &like, &out->t, r->err) : rc;
 }
 
-/* Back a tensor by the common source, or by its own if bytes are swapped, because the unit
- * differs. */
+/*
+ * Map a tensor to the common source, or to its own source if bytes are swapped, because the size of
+ * the swapped units depends on the dtype.
+ */
 static int grd_back(grd_reader *r, const grd_tensor *g, uint64_t data, uint64_t *next)
 {
     ckpt_source s = {.kind = CKPT_SOURCE_FILE, .file = r->file, .name = g->t->name};

@@ -2,9 +2,9 @@
 /*
  * special.c: writes the special tokens, the flags to add them to a text, and the chat template.
  *
- * Found as by gguf's SpecialVocab: token numbers from the texts in tokenizer_config.json by the
- * added tokens of tokenizer.json, else from config.json; the flags from the post-processor, else
- * from tokenizer_config.json.
+ * They are found as in gguf's SpecialVocab: token numbers from the texts in tokenizer_config.json
+ * by the added tokens of tokenizer.json, else from config.json; the flags from the post-processor,
+ * else from tokenizer_config.json.
  */
 #include <stdio.h>
 #include <string.h>

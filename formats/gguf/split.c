@@ -84,7 +84,7 @@ static int gs_probe(const ckpt_listing *list)
     return first ? 40 : 0;
 }
 
-/* Copy the first file's keys, except its place in the split. */
+/* Copy the first file's keys, except those that describe its position in the split. */
 static int gs_keys(ckpt_map *map, const ckpt_map *first, ckpt_err *err)
 {
     for (size_t i = 0; i < first->keys.n; i++) {
@@ -101,7 +101,7 @@ static int gs_keys(ckpt_map *map, const ckpt_map *first, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Read file number `no` (from 0) of `count`, and check its place in its keys. */
+/* Read file number `no` (from 0) of `count`, and check that its keys state this number. */
 static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name, unsigned no,
                        unsigned count, ckpt_err *err)
 {
@@ -280,8 +280,7 @@ static ckpt_set_name gs_look(const char *name)
     return (ckpt_set_name){.what = CKPT_SET_OTHER};
 }
 
-/* Lay out the first file last, because readers open it first; it takes the place of the only
- * file. */
+/* Add the files to the target, the first one last, because readers open it first. */
 static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *err)
 {
     size_t n = strlen(path);
@@ -330,7 +329,7 @@ int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err)
         *set = (ckpt_set){.name = to->set->name, .look = gs_look, .keep_others = true};
         to->set = set;
         rc = gs_files(to, to->files.at[0].path, count, err);
-        // the first file is the last of the map's files, because it is laid out last
+        // the model's first file is the last in the map's list, because it is laid out last
         for (size_t i = 0; i < to->tensors.n; i++)
             to->tensors.at[i]->file = file[i] > 0 ? file[i] - 1 : count - 1;
     }

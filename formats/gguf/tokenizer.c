@@ -75,7 +75,7 @@ static uint64_t gtk_rows(const ckpt_map *to)
     return at == SIZE_MAX || to->tensors.at[at]->ndim != 2 ? 0 : to->tensors.at[at]->shape[0];
 }
 
-/* Make room for token number i. */
+/* Grow the list of tokens so that it has number i. */
 static int gtk_grow(ckpt_gguf_tokenizer_work *w, uint64_t i)
 {
     if (i >= GTK_TOKENS)

@@ -200,7 +200,10 @@ static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
 
 /* ---- the file ---- */
 
-/* Write the keys: all of them, or with several files all in the first, and each file's place. */
+/*
+ * Write the keys: all of them, or with several files all in the first, and in each file its
+ * position.
+ */
 static int gw_keys(gw_writer *w)
 {
     const ckpt_gguf_place_in *in = w->to->files.at[w->file].state;
