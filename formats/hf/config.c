@@ -3,7 +3,7 @@
  * config.c: changes the dtype and other members of a config.json in place.
  *
  * transformers creates a model in the dtype of config.json ("dtype", before 4.56 "torch_dtype") and
- * casts the weights to it while loading, so that a conversion must change the dtype there too, as
+ * casts the weights to it while loading, so a conversion must change the dtype there too, as
  * save_pretrained does.  The text is edited instead of parsed and rewritten, so that everything
  * else stays byte for byte, NaN and Infinity included, which Python writes although JSON has no
  * such values.  Checked against transformers 5.23 (configuration_utils.py, dict_dtype_to_str;
@@ -34,7 +34,7 @@ typedef struct hc_scan {
     ckpt_bytes *out;
     hc_frame frame[HC_DEPTH];
     unsigned depth;
-    uint64_t opened;  /* offset behind the outermost brace; 0: not yet reached */
+    uint64_t opened;  /* offset after the outermost brace; 0: not yet reached */
     const char *key;  /* the member to set to the JSON value `dtype`; NULL: change dtypes */
     const char *old;  /* change only this value; NULL: change any */
     const char *drop; /* the member to remove; NULL: none */
@@ -179,7 +179,7 @@ static bool hc_bracket(hc_scan *s, char c)
     return true;
 }
 
-/* Move s->i behind the string or word at s->i; false if a string does not end. */
+/* Move s->i past the string or word at s->i; false if a string does not end. */
 static bool hc_skip(hc_scan *s)
 {
     bool quoted = s->at[s->i] == '"';
@@ -267,7 +267,7 @@ static bool hc_walk(hc_scan *s)
     return s->opened > 0 && s->depth == 0;
 }
 
-/* The separator behind a member inserted as the first: a comma unless the object is empty. */
+/* The separator after a member inserted as the first: a comma unless the object is empty. */
 static const char *hc_comma(const hc_scan *s)
 {
     uint64_t i = s->opened;
@@ -332,7 +332,7 @@ int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt
 
 int ckpt_hf_config_drop(ckpt_bytes *out, const char *text, uint64_t n, const char *key)
 {
-    // the walk must not set a member, so that it gets a key that no file has
+    // the walk must not set a member, so it gets a key that no file has
     hc_scan s = {.at = text, .n = n, .dtype = "", .key = " ", .old = " ", .drop = key, .out = out};
 
     if (!hc_walk(&s) || s.failed)

@@ -25,7 +25,7 @@
 typedef struct hf_listed {
     const char *name, *file;
     uint32_t shard; /* index in hf_reader.shards */
-    bool found;     /* its shard holds it */
+    bool found;     /* the shard has the tensor */
 } hf_listed;
 
 typedef struct hf_shard {
@@ -297,7 +297,7 @@ static int hf_list(hf_reader *r, const ckpt_pair *p)
     return CKPT_OK;
 }
 
-/* For qsort: by shard, so that entries of a shard are neighbours. */
+/* For qsort: by shard, so entries of a shard are neighbours. */
 static int hf_file_order(const void *pa, const void *pb)
 {
     return strcmp(((const hf_listed *)pa)->file, ((const hf_listed *)pb)->file);
@@ -360,7 +360,9 @@ static int hf_check_found(hf_reader *r)
     return rc;
 }
 
-/* Warn about shards of the same set that the index does not name, mostly of an older save. */
+/*
+ * Warn about shards of the same set that the index does not name, which an older save usually left.
+ */
 static int hf_check_unlisted(hf_reader *r)
 {
     const char *first = NULL;
@@ -571,7 +573,7 @@ static bool hf_has_run(const ckpt_listing *list)
 
 /*
  * With map->collect, read the headers of an optimizer file, so that verify checks its records too.
- * An unknown file is no error, because another program may have written it so.
+ * A file of an unknown kind is not an error, because other programs use such names too.
  */
 static int hf_look(hf_reader *r, const char *name)
 {
@@ -621,7 +623,7 @@ static int hf_run(hf_reader *r, bool optimizer)
     return CKPT_OK;
 }
 
-/* Note optimizer files that a trainer put beside the weights. */
+/* Note optimizer files that a trainer put next to the weights. */
 static int hf_optimizer(hf_reader *r)
 {
     bool found = false;
@@ -640,7 +642,10 @@ static int hf_optimizer(hf_reader *r)
     return rc == CKPT_OK ? hf_run(r, found) : rc;
 }
 
-/* Warn of adapter weights without adapter_config.json: no program can apply them to a model. */
+/*
+ * Warn about adapter weights without adapter_config.json, because no program can apply them to a
+ * model.
+ */
 static int hf_adapter(hf_reader *r)
 {
     if (strncmp(r->name, "adapter_model.", 14) != 0 ||

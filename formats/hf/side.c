@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * side.c: chooses and copies the files beside the weights, and lists those it leaves out.
+ * side.c: chooses and copies the files next to the weights, and lists those it leaves out.
  */
 #define _POSIX_C_SOURCE 200809L // readlink
 #include "formats/hf/side.h"
@@ -18,7 +18,7 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/address.h"
 
-enum { SIDE_MAX_LISTED = 12 /* names in a message */ };
+enum { SIDE_MAX_LISTED = 12 /* limit of names in a message */ };
 
 #define SIDE_MAX   (UINT64_C(64) << 20) /* largest file with a name that models use, in bytes */
 #define SIDE_SMALL (UINT64_C(4) << 20)  /* largest file with another name */
@@ -519,7 +519,7 @@ int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, con
     return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
 }
 
-/* Write config.json from the layout map, if no configuration is beside the source. */
+/* Write config.json from the layout map, if the source's folder has no configuration. */
 static int side_made(side_work *w)
 {
     ckpt_bytes text = {0};
@@ -546,7 +546,7 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     ckpt_value *config = NULL;
     bool is = false;
 
-    // a configuration given with --config has priority over the one beside the source
+    // a configuration given with --config has priority over the one in the source's folder
     if (from->config.value)
         return side_of_diffusers(from->config.value);
     if (ckpt_map_new(&scratch, 0, NULL) != CKPT_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * side.h: declares copying of the files beside a model's weights: configuration, tokenizer, code.
+ * side.h: declares copying of the other files in a model's folder: configuration, tokenizer, code.
  *
  * If a folder declares a model (config.json, adapter_config.json, modules.json), every small file
  * is copied except weights and the state of a training run.  From any other folder only files with
@@ -18,7 +18,7 @@ int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint6
                         ckpt_err *err);
 
 /*
- * Add the files beside the source to a target map.
+ * Add the other files in the source's folder to a target map.
  *
  * dtype    new dtype of config.json, as torch spells it; NULL: unchanged
  * adapter  the output is an adapter and keeps its adapter_config.json
@@ -45,8 +45,8 @@ int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, con
                         ckpt_err *err);
 
 /*
- * True if the configuration beside the source belongs to diffusers (`_class_name`), because its
- * loaders look for diffusion_pytorch_model.*.
+ * True if the configuration in the source's folder belongs to diffusers (`_class_name`), because
+ * its loaders look for diffusion_pytorch_model.*.
  */
 bool ckpt_hf_is_diffusers(const ckpt_map *from);
 

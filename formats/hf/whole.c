@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: checks that a folder's tensors make the whole model that its config.json describes.
+ * whole.c: checks that a folder's tensors are all of the model that its config.json describes.
  *
  * Only cases that every loader rejects are errors: fewer layers than num_hidden_layers, and an
  * embedding that is 1/n of vocab_size x hidden_size.  Configurations whose layers share tensors, or

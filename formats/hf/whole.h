@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.h: declares the check that a folder holds the whole model of its config.json.
+ * whole.h: declares the check that a folder has all of the model that its config.json describes.
  */
 #ifndef CKPT_FORMATS_HF_WHOLE_H
 #define CKPT_FORMATS_HF_WHOLE_H
