@@ -3,10 +3,10 @@
  * hf_sharded.c: reads folders of sharded safetensors and joins the boxes of all ranks into whole
  * tensors.
  *
- * Only headers are read.  A rank writes a file only if it has boxes for it, so that a missing file
- * can be detected only by the way other tensors are cut.  If all files of the last rank are
- * missing, every tensor is shorter; only a smaller last piece of an uneven cut excludes that,
- * otherwise ckpt warns.
+ * Only headers are read.  A rank writes a file only if it has boxes for it, so a missing file can
+ * be detected only by the way other tensors are cut.  If all files of the last rank are missing,
+ * every tensor is shorter; only a smaller last piece of an uneven cut excludes that, otherwise ckpt
+ * warns.
  */
 #include "formats/hf_sharded/hf_sharded.h"
 
@@ -56,7 +56,7 @@ typedef struct hfs_reader {
     hfs_items item;
     ckpt_index index; /* of items, by name */
     hfs_boxes box;
-    bool sorted; /* a file has no sharding info, so that its tensors are in safetensors' order */
+    bool sorted; /* a file has no sharding info, so its tensors are in safetensors' order */
     ckpt_err *err;
 } hfs_reader;
 
@@ -83,7 +83,7 @@ static int hfs_part(const char *file_name)
 
 /* ---- files ---- */
 
-/* For qsort: by file, then rank, so that tensors appear in the model's order. */
+/* For qsort: by file, then rank, so tensors appear in the model's order. */
 static int hfs_file_order(const void *pa, const void *pb)
 {
     const hfs_file *a = pa, *b = pb;
@@ -94,8 +94,8 @@ static int hfs_file_order(const void *pa, const void *pb)
 }
 
 /*
- * Check that file names are complete.  A rank without a box in some file does not write it, so that
- * only a rank or file number that no file name has is an error.
+ * Check that file names are complete.  A rank without a box in some file does not write it, so only
+ * a rank or file number that no file name has is an error.
  */
 static int hfs_check_files(hfs_reader *r)
 {
@@ -415,8 +415,10 @@ typedef struct hfs_cut {
     uint64_t each, rows; /* along the cut axis: elements of the first box, and of all */
 } hfs_cut;
 
-/* Derive a tensor's cut from its sorted boxes.  The cut axis is the one along which the last box
- * begins behind the first, or else axis 0. */
+/*
+ * Derive a tensor's cut from its sorted boxes.  The cut axis is the one along which the last box
+ * begins after the first, or else axis 0.
+ */
 static hfs_cut hfs_cut_of(const hfs_item *item, const hfs_box *box, size_t n)
 {
     hfs_cut cut = {.n = n};

@@ -3,9 +3,9 @@
  * write.c: writes, for each rank, the files that HuggingFaceStorageWriter makes of a model under
  * FSDP2.
  *
- * Tensors are cut along their first axis (ckpt_dcp_rows).  A rank without rows of a tensor does not
- * store it, and without tensors of a file it does not write the file.  The first rank has a piece
- * of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
+ * Tensors are sharded along their first axis (ckpt_dcp_rows).  A rank without rows of a tensor does
+ * not store it, and without tensors of a file it does not write the file.  The first rank has a
+ * piece of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
  * tensors, so that torch's consolidation makes shards of the requested size.
  */
 #include <inttypes.h>
@@ -20,10 +20,10 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 
-/* The pieces of a tensor.  Files are laid out from the last rank down, so that extents fill from
- * the end. */
+/* The pieces of a tensor.  Files are laid out from the last rank down, so extents fill from the
+ * end. */
 typedef struct hsw_cut {
-    ckpt_extent *extent; /* room for one extent per rank */
+    ckpt_extent *extent; /* array with one extent per rank */
     uint32_t n;          /* the last n extents are filled */
 } hsw_cut;
 
@@ -54,7 +54,7 @@ static int hsw_weights(hsw_writer *w, const ckpt_map *from)
                              "%.200s: hf-sharded holds a model alone: leave its optimizer state "
                              "out, or write dcp",
                              t->name);
-        // torch's loader looks up every name of the model, so that tied names are written in full
+        // torch's loader looks up every name of the model, so tied names are written in full
         n_tied += t->owner != NULL;
         t->owner = NULL;
     }
