@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * buffer.c: reads the flat buffers of the distributed optimizer: computes each parameter's place in
- * the buffers of its model-parallel rank, and makes tensors of the model from the state in them.
+ * buffer.c: reads the flat buffers of the distributed optimizer: computes each parameter's position
+ * in the buffers of its model-parallel rank, and makes tensors of the model from the state in them.
  *
  *     optimizer.distributed.dp_group_idx_<g>.gbuf_idx_0.dtype_(...).bucket_idx_<k>.<kind>
  *
@@ -213,7 +213,7 @@ static size_t mgb_of(const mgb_reader *r, uint32_t group, const char *kind, size
 
 enum { MGB_PLACES = 32 }; /* larger than the number of known names */
 
-/* The place of a parameter in its layer, by its name; 0 if unknown. */
+/* The position of a parameter in its layer, by its name; 0 if unknown. */
 static unsigned mgb_place(const char *name, bool engine)
 {
     static const char *const known[] = {
@@ -252,7 +252,7 @@ static unsigned mgb_place(const char *name, bool engine)
     return 0;
 }
 
-/* The part of a stacked name behind "decoder.layers."; NULL for other names. */
+/* The part of a stacked name after "decoder.layers."; NULL for other names. */
 static const char *mgb_in_layer(const char *name)
 {
     static const char layers[] = "decoder.layers.";
@@ -301,7 +301,7 @@ static int mgb_push_named(mgb_reader *r, const char *name)
     return at == SIZE_MAX ? CKPT_OK : mgb_push(r, r->map->tensors.at[at], 0, 0);
 }
 
-/* The weight at a place in a layer; NULL: the model has none. */
+/* The weight at a position in a layer; NULL: the model has none. */
 static const ckpt_tensor *mgb_at(const mgb_reader *r, unsigned place)
 {
     for (size_t i = 0; i < r->map->tensors.n; i++) {
@@ -371,7 +371,7 @@ static int mgb_stage(mgb_reader *r, uint32_t stage, uint32_t ep)
     return rc;
 }
 
-/* Check that every weight has a known place and all stacks have the same height. */
+/* Check that every weight has a known position and all stacks have the same number of layers. */
 static void mgb_known(mgb_reader *r)
 {
     static const char *const outside[] = {

@@ -33,7 +33,7 @@ static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *s
     *has = at != SIZE_MAX && common->tensors.at[at]->n_elems == 1;
     if (!*has)
         return CKPT_OK;
-    // the map has adopted common.pt, so that it can read its bytes
+    // the map has adopted common.pt, so it can read its bytes
     rc = ckpt_reader_new(&reader, m->map, m->err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_read(reader, common->tensors.at[at], 0, 1, CKPT_F64, step, m->err);
@@ -41,8 +41,10 @@ static int mgd_common_step(mgd_reader *m, const char *path, bool *has, double *s
     return rc;
 }
 
-/* Find the groups that were saved beside flat buffers; those of the first rank are valid for
- * all. */
+/*
+ * Find the groups that were saved together with flat buffers; those of the first rank are valid for
+ * all.
+ */
 static const ckpt_value *mgd_beside(const mgd_reader *m, int64_t number)
 {
     static const char name[] = "optimizer.distributed.dp_group_idx_0.optimizer/";

@@ -13,8 +13,8 @@
 #include "formats/megatron/legacy.h"
 
 enum {
-    MGF_MAX_TRACKER = 4096, /* bytes of the tracker file */
-    MGF_MAX_LISTED = 12     /* names in a message */
+    MGF_MAX_TRACKER = 4096, /* limit of the tracker file in bytes */
+    MGF_MAX_LISTED = 12     /* limit of names in a message */
 };
 
 /* True for a folder with one checkpoint, complete or not. */

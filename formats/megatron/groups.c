@@ -2,11 +2,11 @@
 /*
  * groups.c: assigns parameters to the groups of an optimizer.
  *
- * param_groups are saved without the names of their parameters, so that Megatron-LM's rules are
- * applied: parameters with one axis and those named ".bias" have no weight decay (wd_mult 0);
- * experts that are spread over ranks have their own groups, and so have embedding and output layer
- * with their own learning rate (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and
- * keys have weight decay if the run sets apply_wd_to_qk_layernorm.
+ * param_groups are saved without the names of their parameters, so Megatron-LM's rules are applied:
+ * parameters with one axis and those named ".bias" have no weight decay (wd_mult 0); experts that
+ * are spread over ranks have their own groups, and so have embedding and output layer with their
+ * own learning rate (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and keys have
+ * weight decay if the run sets apply_wd_to_qk_layernorm.
  */
 #include <string.h>
 

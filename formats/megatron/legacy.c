@@ -110,7 +110,7 @@ static void mgl_sizes(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     grid->ep = grid->ep ? grid->ep : most.ep;
 }
 
-/* Check that the grid has exactly one rank at each place. */
+/* Check that the grid has exactly one rank for each combination of coordinates. */
 static int mgl_complete(const ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
     size_t i = 0;

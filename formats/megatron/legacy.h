@@ -43,7 +43,7 @@ typedef struct ckpt_meg_grid {
     bool whole; /* no rank is missing */
 } ckpt_meg_grid;
 
-/* The rank at a place of a complete grid. */
+/* The rank at the given coordinates of a complete grid. */
 static inline ckpt_meg_rank *ckpt_meg_at(const ckpt_meg_grid *g, uint32_t tp, uint32_t pp,
                                          uint32_t ep)
 {
@@ -74,8 +74,8 @@ int ckpt_meg_legacy(ckpt_meg_job *job);
 int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid);
 
 /*
- * Join one kind of tensors.  Slices become whole tensors of the map; tensors that several ranks
- * hold whole become twins, which must be equal.
+ * Join one kind of tensors.  Slices become whole tensors of the map; if several ranks hold the
+ * complete tensor, their copies become twins, which must be equal.
  *
  * kind    NULL: the weights; else "<kind>/<name>"
  * Errors  CKPT_EMISMATCH: shapes do not fit; CKPT_EUNSUPPORTED: no rule for a name

@@ -26,7 +26,7 @@ typedef struct mgj_lister {
 
 /* ---- numbers in names ---- */
 
-/* Find the number behind a word of a name ("layers."); returns its position, or NULL. */
+/* Find the number after a word of a name ("layers."); returns its position, or NULL. */
 static const char *mgj_number(const char *name, const char *word, uint64_t *n)
 {
     const char *at = strstr(name, word);
@@ -42,7 +42,9 @@ static const char *mgj_number(const char *name, const char *word, uint64_t *n)
     return at;
 }
 
-/* Find the number of an expert: of its module, or behind the name of grouped experts. */
+/*
+ * Find the number of an expert: that of its module, or the one after the name of grouped experts.
+ */
 static const char *mgj_expert(const char *name, uint64_t *n)
 {
     static const char *const words[] = {
@@ -241,7 +243,7 @@ static int mgj_rule(mgj_joiner *j, const ckpt_meg_rank *first, const ckpt_meg_sl
                          j->job->map->path, s->name);
     if (v && (v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_INT))
         version = v->kind == CKPT_V_FLOAT ? v->as.f : (double)v->as.i;
-    // before version 1 a rank's rows are its queries, then its keys, then its values, so that these
+    // before version 1 a rank's rows are its queries, then its keys, then its values, so these
     // three are joined separately
     if (version < 1 && strstr(s->name, "query_key_value."))
         *rule = (ckpt_slice_rule){.kind = CKPT_SLICE_SUB, .n_subs = 3};
@@ -325,7 +327,7 @@ static ckpt_meg_slice *mgj_table(const mgj_joiner *j, uint32_t tp, const char *n
 
 /*
  * Check for a shared embedding, which the first and the last stage both store.  *shared: this
- * tensor is the last stage's copy, so that it needs no joining.
+ * tensor is the last stage's copy, so it needs no joining.
  */
 static void mgj_shared(const mgj_joiner *j, uint32_t pp, size_t i, bool *shared)
 {

@@ -5,7 +5,7 @@
  *     optimizer  a list of several (experts have their own), or one:
  *                {state: {number: {step, exp_avg ...}}, param_groups}            of fp32 runs
  *                {optimizer: as above, fp32_from_fp16_params: [masters by group]} of 16-bit runs
- *                {optimizer: {param_groups}}, and distrib_optim.pt beside it:
+ *                {optimizer: {param_groups}}, and distrib_optim.pt next to it:
  *                {0: {(dtypes): {param, exp_avg ..., numel_unpadded}}}           distributed
  *
  * Numbers count the parameters of the first group, then of the second, each in the order of
@@ -381,8 +381,10 @@ static int mgo_join(mgo_reader *r)
     return rc;
 }
 
-/* Add one optimizer of the first rank: its groups and kinds of state; *flat: state is in flat
- * tensors. */
+/*
+ * Add one optimizer of the first rank: its groups and kinds of state. *flat: true if its state is
+ * in flat tensors.
+ */
 static int mgo_add(mgo_reader *r, size_t o, bool *flat)
 {
     mgo_optimizer *one = &r->one[o];

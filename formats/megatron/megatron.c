@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * megatron.c: reads Megatron-LM's checkpoints: runs and iterations, and common.pt beside the
+ * megatron.c: reads Megatron-LM's checkpoints: runs and iterations, and the common.pt next to a
  * distributed checkpoint.
  *
  * Checked against Megatron-Core 0.16.
@@ -25,8 +25,7 @@ static int mgc_probe(const ckpt_listing *list)
 
     if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list))
         return MGC_SURE;
-    // A tracker alone proves little, because Megatron-DeepSpeed writes one beside DeepSpeed's
-    // folders.
+    // Do not rely on a tracker only: Megatron-DeepSpeed writes one next to DeepSpeed's folders.
     for (size_t i = 0; i < list->n; i++) {
         if (list->entry[i].is_dir && ckpt_meg_is_iter(list->entry[i].name))
             return tracker && !tracker->is_dir ? MGC_SURE : MGC_TAGS;
@@ -37,7 +36,7 @@ static int mgc_probe(const ckpt_listing *list)
     return tracker && !tracker->is_dir ? MGC_TAGS : 0;
 }
 
-/* A path to the tracker stands for its run. */
+/* If the path is a run's tracker file, open the run. */
 static int mgc_part(const char *file_name)
 {
     return strcmp(file_name, CKPT_MEG_TRACKER) == 0 ? 2 : 0;

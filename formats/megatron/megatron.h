@@ -43,7 +43,7 @@ typedef struct ckpt_meg_job {
     const ckpt_open_opts *opts;
     const ckpt_map *common; /* common.pt, owned by the map; NULL: absent */
     const ckpt_value *root; /* its tree, a DICT, or NULL */
-    const ckpt_value *rest; /* the run's values beside model and optimizer; NULL: use the map's */
+    const ckpt_value *rest; /* the run's other values; NULL: use the map's */
     ckpt_err *err;
 } ckpt_meg_job;
 
@@ -69,7 +69,7 @@ bool ckpt_meg_text(char out[CKPT_RUN_NAME], const char *folder);
  *
  * list    in: the user's folder; out: the iteration's
  * Errors  CKPT_EMISSING: no folder of that name, or neither tag nor tracker; CKPT_EFORMAT: the
- *         tracker does not name an iteration; CKPT_EUNSAFE: it names another place
+ *         tracker does not name an iteration; CKPT_EUNSAFE: it names a path outside the run
  */
 int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err);
 
@@ -111,7 +111,7 @@ CKPT_VEC(ckpt_meg_parts, ckpt_meg_part);
 
 /*
  * Join slices and stack layers: adds "<kind>/<weight>" to the map for every weight with parts.  If
- * the slices are whole on every rank, they become twins of the first.
+ * every rank has the whole weight, the ranks' copies become twins of the first.
  *
  * parts   in: any order; out: sorted
  * Errors  CKPT_EMISMATCH: some parts are missing, or do not fit; those of ckpt_slices_join
@@ -121,7 +121,7 @@ int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint3
 
 /* ---- buffer.c ---- */
 
-/* A parameter of a model-parallel rank, and its place in the rank's flat buffers. */
+/* A parameter of a model-parallel rank, and its position in the rank's flat buffers. */
 typedef struct ckpt_meg_param {
     const char *name;
     const ckpt_tensor *weight; /* the weight whose part it is; NULL: unknown */
@@ -136,13 +136,13 @@ typedef struct ckpt_meg_param {
 CKPT_VEC(ckpt_meg_params, ckpt_meg_param);
 
 /*
- * Compute the place of each parameter: bucket and at.
+ * Compute the position of each parameter: bucket and at.
  *
  * param    n parameters in the order of named_parameters()
  * size     elements of each of n_buckets buckets, up to the end of the last parameter
  * Returns  false: the parameters do not fill the buckets exactly
  * Source   megatron/core/distributed/param_and_grad_buffer.py of Megatron-Core 0.16.  It closes
- *          buckets at a size that is not saved, so that the bucket sizes are used instead.  Checked
+ *          buckets at a size that is not saved, so the bucket sizes are used instead.  Checked
  *          against the layouts that the fixtures recorded (tests/golden/megatron.py)
  */
 bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size_t n_buckets);

@@ -114,8 +114,8 @@ static bool mgn_same_shape(const ckpt_dcp_item *a, const ckpt_dcp_item *b)
 }
 
 /*
- * Mark an item as the state of a weight with the same shape.  Older releases stored state flat, cut
- * over data-parallel ranks; it stays FLAT.
+ * Mark an item as the state of a weight with the same shape.  Older releases stored state flat and
+ * sharded over data-parallel ranks; such state stays FLAT.
  */
 static int mgn_moment(mgn_reader *r, size_t i)
 {

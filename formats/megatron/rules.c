@@ -3,10 +3,10 @@
  * rules.c: joins tensor-parallel slices of Megatron's parameters, and stacks layers.
  *
  *     by rows     linear_qkv, linear_fc1, word_embeddings, output_layer
- *     by columns  linear_proj, linear_fc2: their biases are whole on every rank
+ *     by columns  linear_proj, linear_fc2: every rank has their complete biases
  *     whole       norms, positions, routers
  *
- * On every rank, linear_fc1 of a gated MLP has the gate's rows before the others, so that gates and
+ * On every rank, linear_fc1 of a gated MLP has the gate's rows before the others, so gates and
  * other rows are joined separately.  An MLP is gated if linear_fc1 has twice as many rows as
  * linear_fc2 has columns.  The names of Megatron-LM before Core follow the same rules.
  */

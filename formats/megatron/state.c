@@ -70,8 +70,10 @@ static int mgs_groups_fill(mgs_maker *m)
 
 /* ---- masters ---- */
 
-/* Make the fp32 master the weight, because training continues from it, with the model's weight as
- * its twin. */
+/*
+ * Make the fp32 master the weight, because training continues from it; the model's weight becomes
+ * its twin, to be compared with it.
+ */
 static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *master)
 {
     ckpt_tensor *copy = ckpt_arena_copy(m->map->arena, weight, sizeof *weight);
@@ -167,8 +169,8 @@ static bool mgs_is_empty(const ckpt_value *v)
 }
 
 /*
- * Collect an optimizer's values beside groups and state (grad_scaler), in their dicts; NULL:
- * nothing, or no memory (*ok is false).
+ * Collect an optimizer's values other than groups and state (e.g. grad_scaler), in their dicts;
+ * NULL: nothing, or no memory (*ok is false).
  */
 static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, unsigned depth,
                               bool *ok)
