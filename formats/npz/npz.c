@@ -109,7 +109,7 @@ static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
 
 /* ---- members left out ---- */
 
-/* A running CRC-32 over a member's decoded bytes, `most` of them by the zip directory. */
+/* A running CRC-32 over a member's decoded bytes; the zip directory says that there are `most`. */
 typedef struct npz_sums {
     ckpt_inflater *z; /* NULL for a stored member */
     uint32_t crc;
@@ -157,8 +157,10 @@ static int npz_sum(npz_file *f, const ckpt_source *s, uint32_t *crc)
     return rc;
 }
 
-/* Check the CRC of a member whose header was rejected: the copy never reads it, so that nothing
- * else would notice damage. */
+/*
+ * Check the CRC of a member whose header was rejected: ckpt never copies its data, so nothing else
+ * would notice damage.
+ */
 static int npz_held(npz_file *f, const ckpt_source *s)
 {
     uint32_t crc = 0;
@@ -188,7 +190,7 @@ static int npz_leave_out(npz_file *f, const ckpt_source *s, const char *why)
 
 /* ---- arrays ---- */
 
-/* Back a column-major array by one box; its first axis has the smallest stride. */
+/* Map a column-major array with one extent, in which the first axis has the smallest stride. */
 static int npz_back_columns(npz_file *f, ckpt_tensor *t, uint32_t source, const ckpt_npy *a)
 {
     int64_t stride = ckpt_dtype_get(a->dtype)->bits / 8;

@@ -16,19 +16,19 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
 
-/* One array between place and seal; lives in the map's arena. */
+/* An array that is placed but not sealed yet; lives in the map's arena. */
 typedef struct nw_array {
     const char *header;
     uint64_t n_header, n_data;
     uint32_t source; /* index in the map; undefined if n_data is 0 */
 } nw_array;
 
-/* The state of an output file between place and seal. */
+/* The state of an output file that is placed but not sealed yet. */
 typedef struct nw_plan {
     ckpt_zip_item *item;
     nw_array *array;
     uint64_t n, directory_at;
-    uint64_t n_begun; /* arrays whose headers are literals already */
+    uint64_t n_begun; /* number of arrays with their headers in literals */
     bool sealed;      /* all literals are made */
 } nw_plan;
 
@@ -196,7 +196,7 @@ static bool nw_put_descriptor(const ckpt_map *to, const nw_plan *p, uint64_t k, 
 }
 
 /*
- * Append the bytes between two arrays' data, or behind the last: the descriptor of the previous
+ * Append the bytes between two arrays' data, or after the last: the descriptor of the previous
  * array, and headers up to the next array with data.
  */
 static bool nw_put_gap(const ckpt_map *to, nw_plan *p, ckpt_bytes *out)
