@@ -28,7 +28,7 @@ typedef struct adapting {
     ckpt_map *child; /* map of the adapter; owned by the base's map once adopted */
     ckpt_adapter opts;
     ckpt_peft_config config;
-    const char *model_type; /* the base's, from its config.json; or NULL */
+    const char *model_type; /* the base's model_type, from its config.json; or NULL */
     bool headed;            /* the base may have an lm_head tied to its embedding */
     ad_item *item;          /* sorted by module */
     size_t n_items;
@@ -470,7 +470,7 @@ static ckpt_tensor *ad_tied_table(const adapting *a)
     return NULL;
 }
 
-/* Replace a tensor that was saved whole (modules_to_save). */
+/* Replace a tensor of which the adapter saved all elements (modules_to_save). */
 static int ad_saved(adapting *a, const char *name, const ckpt_tensor *by)
 {
     const ckpt_tensor *tied = ad_tied_table(a);
@@ -653,7 +653,7 @@ static int ad_open(adapting *a)
         rc = ad_list(a);
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, a->child, NULL, a->err);
-    // names of its tensors are borrowed, so that it must live as long as the map
+    // names of its tensors are borrowed, so it must live as long as the map
     if (rc != CKPT_OK)
         ckpt_map_free(a->child);
     return rc;

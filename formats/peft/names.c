@@ -53,7 +53,7 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
 
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n)
 {
-    // mark: the text before the adapter's name; stays: keep it; bare: drop the text behind the name
+    // mark: the text before the adapter's name; stays: keep it; bare: drop the text after the name
     static const struct {
         const char *mark;
         bool stays, bare;

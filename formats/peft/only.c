@@ -147,7 +147,7 @@ bool ckpt_peft_is_live(const ckpt_map *map)
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
 
         at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
-        // in a file the name ends so; in training the adapter's name precedes "weight"
+        // names in a file end like this; in training the adapter's name precedes "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;
     }
@@ -161,7 +161,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     int rc = given ? CKPT_OK : ckpt_map_new(&scratch, 0, err);
 
     *out = given;
-    // look beside the run: the base's folder is not where the run keeps its configuration
+    // look in the run's folder, because the base model's folder does not have its configuration
     own.model_folder = NULL;
     if (rc == CKPT_OK && !given && ckpt_hf_beside(&list, scratch, &own, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "adapter_config.json"))

@@ -50,8 +50,8 @@ void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, siz
 bool ckpt_peft_is_live(const ckpt_map *map);
 
 /*
- * The path of a run's adapter_config.json, in the map's arena: the given one, or the one beside the
- * run.
+ * The path of a run's adapter_config.json, in the map's arena: the given one, or the one in the
+ * run's folder.
  *
  * Errors   CKPT_EUSAGE: there is none; CKPT_ELIMIT
  */
