@@ -4,7 +4,7 @@
  * of re.match.
  *
  * Most patterns are plain names ("^model\.norm\.weight$") and are compared as text.  PCRE2 matches
- * the others.  Patterns are untrusted, so that length, depth, memory and steps are limited for each
+ * the others.  Patterns are untrusted, so length, depth, memory and steps are limited for each
  * match and for all together.
  */
 #ifndef CKPT_FORMATS_UNI_PATTERN_H

@@ -43,7 +43,7 @@ static const char *const ru_keys[RU_N_LISTS] = {
 /* One pattern of a list, with the list's data for it. */
 typedef struct ru_entry {
     uint32_t pattern;
-    bool twice; /* the list has the same text again */
+    bool twice; /* the list has the same text more than once */
     /* REFUSED: reason; AFFINE: the parameter's map; SUB: the list's entry */
     const ckpt_value *value;
     const ckpt_value *width;     /* SUB: its sub_param_shard_widths, or NULL */
@@ -403,8 +403,7 @@ static int ru_refuse(ru_name name, const ru_entry *e, ckpt_err *err)
         said ? e->value->as.text.at : "");
 }
 
-/* Apply an affine map.  It replaces the other lists, so that their matching patterns count as
- * used. */
+/* Apply an affine map.  It replaces the other lists, so their matching patterns count as used. */
 static int ru_affine(ckpt_uni_rules *r, ru_name name, ru_entry *e, ckpt_slice_rule *rule,
                      ckpt_err *err)
 {
