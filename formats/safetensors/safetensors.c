@@ -47,7 +47,7 @@ static uint64_t st_u64(const uint8_t *p)
 }
 
 /*
- * Score 95 if the header's length fits the file and it begins with '{'.  One of the two alone means
+ * Score 95 if the header's length fits the file and it begins with '{'.  Only one of the two means
  * a damaged file; a low score lets other drivers take it first.
  */
 static int st_probe(const uint8_t *head, size_t n, uint64_t size)
@@ -283,7 +283,7 @@ static int st_entries(st_reader *r)
 
 /*
  * Add a tied tensor for a pair "removed name": "kept name", which huggingface_hub writes for a
- * tensor stored once.  *done: the pair was one.
+ * tensor stored once.  *done: true if the pair was such an entry.
  */
 static int st_alias(st_reader *r, const ckpt_pair *p, bool *done)
 {

@@ -25,7 +25,7 @@ typedef struct stw_writer {
     ckpt_map *to;
     uint32_t file;
     ckpt_err *err;
-    ckpt_tensors tensors; /* of this file, in the order of the data */
+    ckpt_tensors tensors; /* tensors of this file, in the order of their data */
     stw_pairs pairs;
     ckpt_bytes header; /* 8 bytes of length, then the JSON */
 } stw_writer;
