@@ -2,8 +2,8 @@
 /*
  * copy.c: copies trees of another map into an output file.
  *
- * Storages stay shared between several copies into one file.  Every record that a tensor in the
- * tree views is copied whole, through the plan, like any other tensor.
+ * Storages stay shared between several copies into one file.  If a tensor in the tree views a
+ * record, the plan copies the complete record, like any other tensor.
  */
 #include <string.h>
 
@@ -12,13 +12,13 @@
 #include "libckpt/codec/pickle/trust.h"
 #include "libckpt/map/value_copy.h"
 
-#define TC_DEPTH 16u   /* nesting of arguments that are searched */
+#define TC_DEPTH 16u   /* limit of nesting in the arguments that are searched */
 #define TC_PARTS 4096u /* limit of values searched; with more, an object counts as unknown */
 
 /*
- * True for a value with an unknown class, as its own or in the arguments of its constructor: a
- * functools.partial of a function, typing.Optional of a class, a member of an Enum.  A defaultdict
- * is kept although its factory may be unknown, because the copy keeps only its items.
+ * True for a value whose class is unknown, or that has an unknown class in the arguments of its
+ * constructor: a functools.partial of a function, typing.Optional of a class, a member of an Enum.
+ * A defaultdict is kept although its factory may be unknown, because the copy keeps only its items.
  */
 static bool tc_is_strange(const ckpt_value *v, unsigned depth, unsigned *n_left)
 {

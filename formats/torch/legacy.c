@@ -65,8 +65,8 @@ static int leg_probe(const uint8_t *head, size_t n, uint64_t size)
 
 /*
  * The form of each opcode's argument.  Digits: number of bytes; 'a', 'b', 'd': a length of 1, 4 or
- * 8 bytes, then so many bytes; 'l', 'm': one line, two lines; '.': the end; 0: unknown opcode. Only
- * lengths are checked here; the pickle reader checks everything else.
+ * 8 bytes, then that many bytes; 'l', 'm': one line, two lines; '.': the end; 0: unknown opcode.
+ * Only lengths are checked here; the pickle reader checks everything else.
  */
 static const char leg_argument[256] = {
     ['('] = '0',  ['0'] = '0',  ['1'] = '0',  ['2'] = '0',  ['N'] = '0',  ['Q'] = '0',
@@ -121,7 +121,7 @@ static int leg_skip_line(leg_file *f, uint64_t *at)
     return CKPT_OK;
 }
 
-/* Move *at past a length of `width` bytes and so many bytes; UINT64_MAX if these do not fit. */
+/* Move *at past a length of `width` bytes and that many bytes; UINT64_MAX if these do not fit. */
 static int leg_skip_counted(leg_file *f, uint64_t *at, unsigned width)
 {
     const uint8_t *p;
@@ -167,9 +167,9 @@ static int leg_skip_argument(leg_file *f, uint64_t *at, char kind)
 }
 
 /*
- * Find the end of the pickle at f->at, so that the storages behind it are not read.  For a
- * malformed pickle the end is just behind the bad opcode, so that the pickle reader fails there
- * with the reason.
+ * Find the end of the pickle at f->at, so the storages after it are not read.  For a malformed
+ * pickle the end is just after the bad opcode, so that the pickle reader fails there with the
+ * reason.
  */
 static int leg_find_end(leg_file *f, uint64_t *end)
 {
@@ -203,7 +203,7 @@ static int leg_find_end(leg_file *f, uint64_t *end)
     return CKPT_OK;
 }
 
-/* Read the pickle at f->at, and move behind it. */
+/* Read the pickle at f->at, and move past it. */
 static int leg_pickle(leg_file *f, ckpt_pickle *out)
 {
     ckpt_pickle_opts opts = {.legacy_storages = true};

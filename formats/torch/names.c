@@ -62,7 +62,7 @@ typedef struct tn_walk {
     ckpt_index same;   /* index of seen */
     ckpt_slots suffix; /* by tensor of the map: last number appended to a copy of its name */
     uint64_t n_meta;   /* tensors without bytes */
-    uint64_t n_parts;  /* tensors of which the file has one rank's part */
+    uint64_t n_parts;  /* number of tensors of which the file has only one rank's part */
     uint64_t expanded; /* bytes */
 } tn_walk;
 

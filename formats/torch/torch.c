@@ -22,9 +22,9 @@
 #include "libckpt/format.h"
 
 /*
- * Limits of data.pkl in bytes, stored and inflated.  Its values take up to 64 times its size, so
- * that a small file must not inflate to a large pickle: above 4 MiB at most 16 times the stored
- * size is accepted (pickles of real checkpoints compress to a fifth or sixth).
+ * Limits of data.pkl in bytes, stored and inflated.  Its values take up to 64 times its size, so a
+ * small file must not inflate to a large pickle: above 4 MiB at most 16 times the stored size is
+ * accepted (pickles of real checkpoints compress to a fifth or sixth).
  */
 #define TORCH_MAX_PICKLE    (UINT64_C(1) << 30)
 #define TORCH_MAX_INFLATED  (UINT64_C(256) << 20)
@@ -45,7 +45,7 @@ typedef struct torch_file {
     uint64_t n_top;                  /* length of the top folder's name */
     ckpt_bytes name;                 /* scratch for a record's name */
     bool swap;                       /* byteorder is "big" */
-    uint64_t n_no_crc;               /* storages whose record has no CRC */
+    uint64_t n_no_crc;               /* number of storages whose record has no CRC */
     const struct torch_header *like; /* header of an archive with perhaps the same pickle; NULL */
 } torch_file;
 
@@ -225,7 +225,7 @@ static int torch_record(torch_file *f, const ckpt_storage *s, const ckpt_zip_rec
     const ckpt_zip_record *r = NULL;
     int rc;
 
-    // The key is part of a record's name, so that it must not lead out of the folder.
+    // The key is part of a record's name, so it must not lead out of the folder.
     if (!ckpt_path_part_ok(s->key.at, s->key.n))
         return ckpt_fail(f->err, CKPT_EUNSAFE,
                          "%s: storage key \"%.200s\" could leave the archive's folder", f->io->name,

@@ -60,7 +60,7 @@ int ckpt_tt_end(ckpt_torch_tree *t, ckpt_value *root)
         t->rc = file->format->place(t->to, t->file, t->err);
         file->placed = true;
     }
-    // The pickle is made, so that the tree and its storages are no longer needed.
+    // The pickle is made, so the tree and its storages are no longer needed.
     if (file) {
         file->tree = NULL;
         ckpt_vec_free(&file->storages);
@@ -186,7 +186,7 @@ ckpt_storage *ckpt_tt_storage(ckpt_torch_tree *t, ckpt_dtype dtype, uint64_t n)
     if (t->rc == CKPT_OK && !ckpt_dtype_bytes(dtype, n, &s.n_bytes))
         return tt_failed(t, ckpt_fail(t->err, CKPT_ELIMIT, "%s: a record of more than 2^64 bytes",
                                       t->to->files.at[t->file].path));
-    // Newer dtypes have no storage class, so that their storages count bytes.
+    // Newer dtypes have no storage class, so their storages count bytes.
     if (!ckpt_dtype_get(dtype)->torch_storage) {
         s.dtype = CKPT_DTYPE_NONE;
         s.n_elems = s.n_bytes;
@@ -254,7 +254,7 @@ static int tt_taker(ckpt_map *to, const ckpt_torch_fill *fill, ckpt_tensor **out
     const ckpt_tensor *donor = fill->donor;
     ckpt_tensor like = {
         .dtype = fill->dtype, .ndim = donor->ndim, .shape = donor->shape, .donor = donor};
-    // A parameter goes into many files and records, so that each copy needs its own name.
+    // A parameter goes into many files and records, so each copy needs its own name.
     const char *name =
         ckpt_arena_printf(to->arena, "%zu/%s/%.200s", to->tensors.n, fill->kind, donor->name);
 

@@ -37,7 +37,7 @@ typedef struct ckpt_torch_tree {
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err);
 
-/* Begin another archive in a torch file, behind its last one. */
+/* Begin another archive in a torch file, after its last one. */
 int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_t file,
                  ckpt_err *err);
 
@@ -103,12 +103,12 @@ typedef struct ckpt_torch_fill {
 int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *extent, uint32_t n,
                  ckpt_err *err);
 
-/* The same, with extents given by a rule. */
+/* Add such a tensor with extents given by a rule. */
 int ckpt_tt_fill_cut(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_cut *cut, ckpt_err *err);
 
 /* ---- trees of the other map ---- */
 
-/* Copy a tree of t->from.  Shared values stay shared; records of tensors are copied whole. */
+/* Copy a tree of t->from. Shared values stay shared; records of tensors are copied completely. */
 ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v);
 
 /* Append the full names of all unknown classes in a tree to a LIST, each once. */

@@ -5,7 +5,7 @@
  *
  * Records, in this order: data.pkl, .format_version, .storage_alignment, byteorder, data/0 ...,
  * version, .data/serialization_id.  The bytes up to byteorder follow from names, dtypes and shapes.
- * The other headers need the checksums of the data, so that they are made last.
+ * The other headers need the checksums of the data, so they are made last.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -39,9 +39,9 @@ static const tw_text tw_back[TW_BACK] = {
 };
 
 /*
- * One archive between place and seal, in the file's `state`; lives in the map's arena.  Usually it
- * is the whole file, but a data file of a distributed checkpoint has many.  Offsets in it count
- * from its begin.
+ * An archive that is placed but not sealed yet.  The file's `state` points to it; it lives in the
+ * map's arena.  Usually it is the whole file, but a data file of a distributed checkpoint has many.
+ * Offsets in it count from its beginning.
  */
 typedef struct tw_plan {
     struct tw_plan *next; /* the next archive in the file, or NULL */
@@ -51,7 +51,7 @@ typedef struct tw_plan {
     uint32_t *source;     /* per storage: its index in the map's sources */
     uint64_t n_items, n_storages;
     uint64_t directory_at;
-    uint64_t n_begun;     /* storages whose headers are literals already */
+    uint64_t n_begun;     /* number of storages with their headers in literals */
     bool sealed;          /* all its literals are made */
     struct tw_plan *open; /* in the first archive: the first unsealed one */
 } tw_plan;
@@ -137,7 +137,7 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
     if (!s->key.at)
         return ckpt_fail_memory(f->err);
     s->key.n = strlen(s->key.at);
-    // Newer dtypes have no storage class, so that their storages count bytes.
+    // Newer dtypes have no storage class, so their storages count bytes.
     s->dtype = d->torch_storage ? like->dtype : CKPT_DTYPE_NONE;
     s->n_elems = d->torch_storage ? like->n_elems : s->n_bytes;
     s->source = UINT32_MAX;
@@ -581,7 +581,7 @@ static bool tw_is_known(const tw_plan *plan, uint64_t known)
     return plan->n_begun == 0 || plan->base + item->at + item->n_bytes <= known;
 }
 
-/* Add the records behind the storages, and the directory. */
+/* Add the records after the storages, and the directory. */
 static int tw_put_back(tw_seal *s)
 {
     tw_plan *plan = s->plan;
@@ -599,7 +599,7 @@ static int tw_put_back(tw_seal *s)
 }
 
 /*
- * Add the bytes between two payloads, or behind the last: the descriptor of the previous storage,
+ * Add the bytes between two payloads, or after the last: the descriptor of the previous storage,
  * and headers up to the next storage with bytes.
  */
 static int tw_put_gap(tw_seal *s)
