@@ -3,9 +3,9 @@
  * complete.c: reports state files that zero/ should hold but does not.
  *
  * A universal checkpoint has no list of its files. Parameters of one optimizer all have the same
- * kinds of state, so that a parameter with a proper subset of another parameter's kinds has lost
- * files in a copy. Parameters of two optimizers (Muon and AdamW) do not count as damaged, because
- * each has a kind that the other lacks.
+ * kinds of state, so a parameter with a proper subset of another parameter's kinds has lost files
+ * in a copy. Parameters of two optimizers (Muon and AdamW) do not count as damaged, because each
+ * has a kind that the other lacks.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 #include "formats/deepspeed/layout/same.h"
 
-enum { UCM_KINDS = 64 }; /* kinds of state; far above any optimizer's number */
+enum { UCM_KINDS = 64 }; /* limit of kinds of state; far above that of any optimizer */
 
 typedef struct ucm {
     ckpt_uni *u;
@@ -69,7 +69,7 @@ static int ucm_say(const ucm *c, size_t param, uint64_t lacks)
 
     while (!(lacks >> k & 1))
         k++;
-    // a warning, because the weights are whole without this file
+    // only a warning, because the weights are complete without this file
     if (!u->job.opts->with_optimizer)
         return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
                              "%s/%s.pt is not there, though other parameters have it: the run "
@@ -109,7 +109,9 @@ int ckpt_uni_complete(ckpt_uni *u)
 
 /* ---- model files ---- */
 
-/* Model files are numbered from 0 on, one for each tensor-parallel rank. */
+/*
+ * Check the model files of stages 1 and 2: one for each tensor-parallel rank, numbered from 0 on.
+ */
 static int ucm_whole(ckpt_uni *u)
 {
     if (u->dir.whole.n == 0 || u->dir.whole.n >= u->dir.n_mp)

@@ -6,7 +6,7 @@
 
 #include "formats/universal/universal.h"
 
-enum { UC_MAX_LISTED = 5 }; /* steps in one fact */
+enum { UC_MAX_LISTED = 5 }; /* limit of step counts in one fact */
 
 static int uc_fact_int(ckpt_uni *u, const char *fact, const char *key)
 {

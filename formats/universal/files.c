@@ -13,7 +13,7 @@ typedef struct ux_hand {
     ckpt_uni_file_fn fn;
 } ux_hand;
 
-/* The shard's rank is the index of its file in the list. */
+/* Pass a file to the callback; the shard's rank is the index of the file in the list. */
 static int ux_take(void *ctx, ckpt_ds_shard *s)
 {
     const ux_hand *h = ctx;

@@ -15,9 +15,9 @@
 
 enum {
     UF_SURE = 98,         /* above the deepspeed driver, which accepts the same model files */
-    UF_MAX_LATEST = 4096, /* bytes of the file `latest_universal` */
+    UF_MAX_LATEST = 4096, /* limit of the file `latest_universal` in bytes */
     UF_MAX_DEPTH = 16,    /* folders below zero/ */
-    UF_MAX_LISTED = 12    /* names in a message */
+    UF_MAX_LISTED = 12    /* limit of names in a message */
 };
 
 /* The length of a .pt file's name without its suffix; 0 for other files. */
@@ -244,7 +244,7 @@ static int uf_later(ckpt_uni *u, uf_todos *todo, const uf_todo *in, const char *
     return t->path && t->name ? CKPT_OK : ckpt_fail_memory(u->job.err);
 }
 
-/* List one folder: its .pt files form an entry, its folders are queued. */
+/* List one folder: make an entry of its .pt files, and queue its sub-folders. */
 static int uf_look(ckpt_uni *u, uf_todos *todo, const uf_todo *at)
 {
     ckpt_uni_entry *entry = NULL;

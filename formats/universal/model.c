@@ -85,7 +85,7 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
     return NULL;
 }
 
-/* Experts of AutoEP, which no module contains. */
+/* True for experts of AutoEP, which no module contains. */
 static bool um_is_expert(const um_file *m, const ckpt_tensor *t)
 {
     return ckpt_dsw_autoep(m->w->job.state) && ckpt_dsw_autoep_prefix(m->w->job.state, t) > 0;
@@ -215,8 +215,8 @@ static ckpt_value *um_shared(um_file *m)
     return dict;
 }
 
-/* A whole frozen parameter.  Stage 3 stores fragments, so that it becomes the flat fragment of a
- * run with one rank. */
+/* Make the value of a frozen parameter with all its elements.  Stage 3 stores fragments, so it
+ * becomes the flat fragment of a run with one rank. */
 static ckpt_value *um_fragment(um_file *m, size_t at)
 {
     const ckpt_tensor *t = m->w->job.from->tensors.at[at];

@@ -35,7 +35,7 @@ static int ur_stage(const ckpt_uni *u)
 
     if (u->dir.whole.n == 0)
         return u->dir.parts.n ? 3 : 0;
-    // ckpt writes model files of both kinds: prefer the one with the whole module.
+    // ckpt writes model files of both kinds: prefer the one with a complete module.
     if (!ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) || stage == 3 ||
         stage == 0)
         return 1;
@@ -63,7 +63,7 @@ static int ur_open(ckpt_uni *u)
                            "%s: no model file (*_model_states.pt): the order of the parameters and "
                            "the buffers are not known, and DeepSpeed will not resume from it",
                            u->job.map->path);
-    // stages 1 and 2 cannot resume without the whole module
+    // stages 1 and 2 cannot resume without a complete module
     int stage = 0;
     bool lost = u->dir.whole.n == 0 && u->dir.parts.n > 0 && u->head.optim.map &&
                 ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &stage) &&
@@ -150,7 +150,7 @@ static int ur_shapes_of(ckpt_uni *u, ckpt_ds_params *out, const ckpt_value *shap
 
 /*
  * Append the parameters of later pipeline stages; tensor-parallel ranks add no new names.  Each
- * rank's file must be of the save of the first.
+ * rank's file must belong to the same save as the first.
  */
 static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
 {
@@ -184,7 +184,7 @@ static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
     u->n_part = ckpt_alloc((u->n_parts + 1) * sizeof *u->n_part);
     if (!u->n_part)
         return ckpt_fail_memory(u->job.err);
-    // A single model file lists them in order already, so that one pass is enough.
+    // A single model file lists them in order already, so one pass is enough.
     for (size_t g = 0, from = 0; rc == CKPT_OK && g < u->n_parts; g++) {
         bool sorted = u->dir.whole.n <= 1;
         size_t before = u->param.n;
@@ -201,7 +201,7 @@ static int ur_shapes(ckpt_uni *u, ckpt_index *ix, const ckpt_ds_params *all)
     return rc;
 }
 
-/* True if an entry has files besides the master, which only a trained parameter has. */
+/* True if an entry has files besides fp32.pt; only trained parameters have such files. */
 static bool ur_has_states(const ckpt_uni *u, const ckpt_uni_entry *e)
 {
     return e->n > 1 || (e->n == 1 && strcmp(u->dir.file.at[e->first], "fp32") != 0);
@@ -265,8 +265,7 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
             strange = e->name;
             n_strange++;
         } else if (!trained && held && u->head.stage != 3) {
-            // The module of stage 3 has placeholders for parameters, so that zero/ is their only
-            // source.
+            // The module of stage 3 has placeholders for parameters, so zero/ is their only source.
             cut = u->shapes_whole ? cut : e->name;
             n_cut += !u->shapes_whole;
         } else {
@@ -384,8 +383,7 @@ static bool ur_shape_is(const ckpt_tensor_value *v, const uint64_t *shape, uint3
     return v->ndim == ndim && (ndim == 0 || memcmp(v->shape, shape, ndim * sizeof *shape) == 0);
 }
 
-/* Back a tensor of the map by a file's tensor of the same shape, or by a flat one as stage 3 writes
- * it. */
+/* Map a tensor to a file's tensor of the same shape, or to a flat one as stage 3 writes it. */
 static int ur_back(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value *v, ckpt_tensor *t)
 {
     ckpt_value wrapped = {.kind = CKPT_V_TENSOR};
@@ -513,7 +511,7 @@ static int ur_step(ckpt_uni *u, ckpt_uni_file *f)
                                f->want->path);
     p->has_step = true;
     p->step = f->shard->step;
-    // Step counts are nearly always equal, so that equal neighbours share one tree.
+    // Step counts are nearly always equal, so equal neighbours share one tree.
     ckpt_uni_param *last = &u->param.at[u->last_step];
     if (last->step_tree && last->has_step && !(last->step < p->step) && !(last->step > p->step)) {
         copy = last->step_tree;
@@ -591,8 +589,9 @@ static int ur_say_narrow(ckpt_uni *u)
 }
 
 /*
- * Check fp32.pt of a buffer or of a tied name.  The model file's value is used, because float32
- * cannot hold every buffer exactly; but the file must be readable and of the right shape.
+ * Check the redundant fp32.pt of a buffer or of a tied name.  The model file's value is used,
+ * because float32 cannot hold every buffer exactly; but the file must be readable and of the right
+ * shape.
  */
 static int ur_again(ckpt_uni *u, ckpt_uni_file *f)
 {
@@ -671,7 +670,7 @@ static int ur_values(ckpt_uni *u)
         rc = ckpt_ds_module_add_aliases(&u->job, &u->head, &u->module);
     if (rc == CKPT_OK)
         rc = ur_say_narrow(u);
-    // Redundant files give no values, so that only a check of the whole checkpoint reads them.
+    // Redundant files give no values, so only a check of the whole checkpoint reads them.
     if (rc == CKPT_OK && u->job.map->collect && !u->job.broken)
         rc = ur_redundant(u, &wants);
     if (rc == CKPT_OK)
@@ -757,7 +756,7 @@ static int ur_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     return rc;
 }
 
-/* A path to `latest_universal` stands for its folder. */
+/* If the path is a `latest_universal`, open its folder. */
 static int ur_part(const char *file_name)
 {
     return strcmp(file_name, "latest_universal") == 0 ? 2 : 0;

@@ -79,7 +79,7 @@ static int us_check_steps(ckpt_uni *u, const ckpt_group *g, const ckpt_uni_param
     return CKPT_OK;
 }
 
-/* Make the flat tensor that represents one kind of state for a whole group. */
+/* Make the flat tensor that represents one kind of state of a group. */
 static ckpt_value *us_flat(ckpt_map *map, const ckpt_tensor *t)
 {
     ckpt_value *v = ckpt_value_new(map->arena, CKPT_V_TENSOR);
@@ -188,7 +188,7 @@ static int us_params(ckpt_uni *u, ckpt_state *state, const ckpt_group *g)
 }
 
 /*
- * Report lost state.  DeepSpeed's converter writes exp_avg, exp_avg_sq and step only, so that an
+ * Report lost state.  DeepSpeed's converter writes exp_avg, exp_avg_sq and step only, so an
  * optimizer whose settings need more state fails at its next step.
  */
 static int us_lost(ckpt_uni *u, const ckpt_group *g)
@@ -271,7 +271,7 @@ static ckpt_value *us_optim(ckpt_uni *u)
     return fits ? root : NULL;
 }
 
-/* {pp_degree: 1, tp_degree: 1}. */
+/* Make {pp_degree: 1, tp_degree: 1}. */
 static ckpt_value *us_degrees(ckpt_arena *arena)
 {
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_DICT), *one = ckpt_value_int(arena, 1);
@@ -373,7 +373,7 @@ int ckpt_uni_state_make(ckpt_uni *u)
     rc = ckpt_ds_state_new(&u->job, &u->head, &u->module, &state);
     if (rc != CKPT_OK)
         return rc;
-    // Universal files have no stage and no world size, so that the source run's are only defaults.
+    // Universal files have no stage and no world size, so the source run's are only defaults.
     if (!ckpt_value_as_int(ckpt_value_get(u->head.model.root, "dp_world_size"), &world) ||
         world < 0 || world > UINT32_MAX)
         world = 0;

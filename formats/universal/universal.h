@@ -22,7 +22,7 @@
  *                                exp_avg.pt ...     the same, one file per kind of state
  *                                step.pt            a number or a tensor of one element
  *
- * The model files are DeepSpeed's native ones, so that this driver reads them with the functions of
+ * The model files are DeepSpeed's native ones, so this driver reads them with the functions of
  * formats/deepspeed/module.
  */
 #ifndef CKPT_FORMATS_UNIVERSAL_H
@@ -89,7 +89,7 @@ typedef struct ckpt_uni {
     uint64_t *n_part;      /* number of parameters in each dict of param_shapes */
     size_t n_parts;
     size_t last_step; /* index of the parameter whose step_tree was copied last */
-    size_t n_narrow;  /* masters that are not float32 */
+    size_t n_narrow;  /* number of masters that are not float32 */
     const char *narrow;
 } ckpt_uni;
 
@@ -120,21 +120,23 @@ int ckpt_uni_complete(ckpt_uni *u);
 /*
  * Check that each rank of the run has its model file.
  *
- * Errors  CKPT_EMISSING, a finding where they are collected: a tensor-parallel rank's, or rank 0's
- *         of stage 3, is not there; a warning where those of others are not
+ * Errors  CKPT_EMISSING, recorded as a finding if the map collects them: the file of a
+ *         tensor-parallel rank, or of rank 0 at stage 3, is missing; for other ranks that is only a
+ *         warning
  */
 int ckpt_uni_ranks(ckpt_uni *u);
 
 /*
  * Compare the counters, the version and the schedule of a model file with those of the first.
  *
- * Errors  CKPT_EMISMATCH, a finding where they are collected: the files are of different saves
+ * Errors  CKPT_EMISMATCH, recorded as a finding if the map collects them: the files belong to
+ *         different saves
  */
 int ckpt_uni_same_save(ckpt_uni *u, const ckpt_ds_shard *s);
 
 /*
- * Open the stage 3 model files whose values are not used, because damage or another save in them
- * is worth a finding.
+ * Open the stage 3 model files whose values are not used, to report damage in them, or files of
+ * another save.
  */
 int ckpt_uni_models(ckpt_uni *u);
 

@@ -3,11 +3,10 @@
  * write.c: writes a universal checkpoint: a folder per parameter, one or two model files, and
  * optimizer_state.pt.
  *
- * From 0.19.3 on DeepSpeed's stage 3 also reads the dicts of stages 1 and 2, so that one folder
- * serves all three stages: full shapes, both model files, and an optimizer_state.pt with the keys
- * of both. Earlier releases get the form of one stage.  The layout follows from names and shapes
- * alone; the source's param_slice_mappings is never used, because it is wrong for
- * round_robin_gradients.
+ * From 0.19.3 on DeepSpeed's stage 3 also reads the dicts of stages 1 and 2, so one folder serves
+ * all three stages: full shapes, both model files, and an optimizer_state.pt with the keys of both.
+ * Earlier releases get the form of one stage.  The layout follows from names and shapes alone; the
+ * source's param_slice_mappings is never used, because it is wrong for round_robin_gradients.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 
-enum { UW_MAX_LISTED = 5 }; /* names in a message */
+enum { UW_MAX_LISTED = 5 }; /* limit of names in a message */
 
 /* ---- the request ---- */
 
@@ -147,7 +146,7 @@ static int uw_rules(ckpt_uni_write *w)
 
 /* ---- one parameter ---- */
 
-/* A path below zero/.  Names become folders, so that an unsafe name must be refused. */
+/* A path below zero/.  Names become folders, so an unsafe name must be refused. */
 static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kind)
 {
     // a folder of this name would collide with the file of the same name
@@ -451,7 +450,7 @@ static int uw_others(ckpt_uni_write *w)
         const ckpt_tensor *t = w->job.from->tensors.at[i], *of = t->owner ? t->owner : t;
         if (!uw_adds(w, t))
             continue;
-        // The module's value of a second name is rounded, so that the master is written instead.
+        // The module's value of a second name is rounded, so the master is written instead.
         rc = uw_tensor_file(w, t, "fp32", t->owner && of->twin ? of->twin : of);
     }
     return rc;
@@ -505,7 +504,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     ckpt_uni_write w = {.job = {.from = from, .to = to, .target = target}};
     ckpt_dtype d = target->dtype;
 
-    // uw_* functions return err->code, so that err must not be NULL
+    // uw_* functions return err->code, so err must not be NULL
     w.job.err = err ? err : &own;
     int rc = uw_state(&w);
     if (rc == CKPT_OK) {
