@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c: lists the format drivers.  A new format is one line here and one file beside this one.
+ * table.c: lists the format drivers.  A new format is one line here and one folder in formats/.
  */
 #include "formats/gguf/gguf.h"
 #include "formats/npz/npz.h"
