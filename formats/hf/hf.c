@@ -18,7 +18,7 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/merge.h"
 
-#define HF_INDEX_MAX  (UINT64_C(128) << 20) /* bytes of an index: over a million names */
+#define HF_INDEX_MAX  (UINT64_C(128) << 20) /* limit of an index in bytes: over a million names */
 #define HF_CONFIG_MAX (UINT64_C(16) << 20)  /* largest config.json, in bytes */
 
 /* A tensor as the index lists it. */
@@ -116,7 +116,7 @@ static int hf_part(const char *file_name)
     return n.role == CKPT_HF_INDEX ? 2 : n.role == CKPT_HF_SHARD ? 1 : 0;
 }
 
-/* The index of the shard or index that the caller named. */
+/* Find the index for the shard or index that the caller named. */
 static const ckpt_entry *hf_best_of_part(const hf_reader *r, ckpt_hf_name *kind)
 {
     ckpt_hf_name asked = ckpt_hf_parse_name(r->list->part);

@@ -125,7 +125,7 @@ int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint3
 typedef struct ckpt_meg_param {
     const char *name;
     const ckpt_tensor *weight; /* the weight whose part it is; NULL: unknown */
-    uint64_t layer;            /* layer of the weight */
+    uint64_t layer;            /* index of the layer in the stacked weight */
     uint32_t ndim;
     const uint64_t *shape; /* shape of this rank's slice */
     uint64_t n;            /* elements */
@@ -200,7 +200,7 @@ size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32
 
 /* ---- state.c ---- */
 
-/* Record why there is no training state; `name` is appended unless NULL.  Errors: memory. */
+/* Record why there is no training state; `name` is appended unless NULL.  Errors: CKPT_ELIMIT. */
 int ckpt_meg_none(ckpt_map *map, const char *why, const char *name, ckpt_err *err);
 
 /*

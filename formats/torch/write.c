@@ -539,7 +539,7 @@ typedef struct tw_seal {
     uint32_t file;
     tw_plan *plan;  /* the current archive */
     ckpt_bytes out; /* bytes between two payloads */
-    uint64_t at;    /* their offset in the archive */
+    uint64_t at;    /* offset of `out` in the archive */
     ckpt_err *err;
 } tw_seal;
 

@@ -166,7 +166,7 @@ static const char *uw_path(ckpt_uni_write *w, const char *param, const char *kin
     return path;
 }
 
-/* SubparamShape(patterns, shape, partition_dim), with every size along partition_dim given. */
+/* Make SubparamShape(patterns, shape, partition_dim) with every size along partition_dim. */
 static ckpt_value *uw_sub_shape(ckpt_torch_tree *t, const ckpt_slice_rule *rule,
                                 const ckpt_tensor *of)
 {

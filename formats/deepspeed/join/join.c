@@ -231,7 +231,7 @@ static int dsj_alias(dsj *j, const ckpt_tensor *t)
     return rc;
 }
 
-/* Order of insertion over all stages, because weights of all stages precede any state. */
+/* The passes over all stages, in order: a map has the weights of all stages before any state. */
 typedef enum dsj_pass { DSJ_WEIGHTS, DSJ_ALIASES, DSJ_STATES, DSJ_END } dsj_pass;
 
 static dsj_pass dsj_pass_of(const ckpt_tensor *t)

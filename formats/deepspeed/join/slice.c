@@ -314,7 +314,10 @@ static int one_cut(one *o, const ckpt_ds_flat *flat, uint64_t at, ckpt_tensor *t
     return rc == CKPT_OK ? ckpt_ds_stage3_back(o->job, flat, o->parts, at, t) : rc;
 }
 
-/* Maps a tensor to a parameter's elements in a column, by the stage's layout. */
+/*
+ * Maps a tensor to a parameter's elements in a column (masters, or one kind of state), by the
+ * stage's layout.
+ */
 static int one_back(one *o, const ckpt_ds_column *c, const ckpt_ds_param *p, ckpt_ds_form form,
                     ckpt_tensor *t)
 {

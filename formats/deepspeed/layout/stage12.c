@@ -27,8 +27,8 @@ static uint64_t dsl_owned(const ckpt_zero_flat *z, uint32_t p)
 }
 
 /*
- * Lay out one group.  Its alignment is not stored: it is the first known one that gives rank 0 a
- * slice of the actual length.
+ * Lay out one group.  Files do not store its alignment; it is the first known one that gives rank
+ * 0's slice its actual length.
  */
 static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout,
                       size_t index, const uint64_t *numel, const uint64_t *pad)

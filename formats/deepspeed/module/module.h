@@ -81,8 +81,8 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
 int ckpt_ds_autoep_ties(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module);
 
 /*
- * Renames tensors of AutoEP's layers to the hub's names and drops second names of routers. Only for
- * weights, because a training state needs DeepSpeed's names.
+ * Renames tensors of AutoEP's layers to the hub's names and drops second names of routers. The
+ * reader calls this only for weights, because a training state needs DeepSpeed's names.
  */
 int ckpt_ds_autoep_hub(const ckpt_ds_job *job, const ckpt_ds_head *head,
                        const ckpt_ds_module *module);

@@ -4,8 +4,9 @@
  * scales.
  *
  * Each block of 256 elements of a rank's flat tensor, counted from its beginning, has one scale.
- * The moments can be cut exactly if each block of the target takes its elements from one block of
- * the source.  Otherwise this file refuses, because it would have to quantize them again.
+ * The moments can be split exactly if each block of the target takes its elements from one block of
+ * the source.  Otherwise ckpt refuses the target, because it would have to quantize the moments
+ * again.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -423,7 +423,7 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
     return rc == CKPT_OK ? dw_whole_files(to, from, target, err) : rc;
 }
 
-/* Never detected: the driver "deepspeed" reads the output. */
+/* Accept no folder: the driver "deepspeed" reads what this driver writes. */
 static int dw_probe(const ckpt_listing *list)
 {
     (void)list;

@@ -208,7 +208,7 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint3
  */
 int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
-/* Free it, also after a failure. */
+/* Free a layout, also after ckpt_dsw_layout_new has failed. */
 void ckpt_dsw_layout_free(ckpt_dsw_layout *layout);
 
 /* Allocate the records of all ranks. */
