@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.c: checks before training that all ranks got the same inputs.
+ * agree.c: checks before training that all ranks have the same inputs.
  *
  * Ranks on several nodes read their own files.  With a different configuration, model, seed or text
  * on one of them, the run would train and save wrong weights.  Paths may differ, but not the
@@ -65,7 +65,7 @@ static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 
 /* ---- model and data ---- */
 
-/* Add the width of windows, and the layers that have one. */
+/* Add the width of attention windows, and the layers that have one. */
 static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 {
     bool ok = ckpt_bytes_printf(to, "windows of the model\t%" PRIu64, m->window);

@@ -3,9 +3,9 @@
  * engine.h: declares a training run as a library; tools/zerotrain is the program around it.
  *
  *     setup.c     configuration, model, runtime, data, in the order of their dependencies
- *     first.c     first weights: the model's, a checkpoint's, random
+ *     first.c     initial weights: the model folder's, a checkpoint's, or random
  *     agree.c     the check that all ranks got the same inputs
- *     train.c     updates, saves, and the outputs at the end
+ *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
  *
  * All ranks must call every function here, except as noted.  If one rank fails, all ranks fail,
@@ -68,12 +68,12 @@ typedef struct zt_about {
     const zt_config *config;
     const char *class_name; /* class name of the model */
     uint64_t n_params, n_trained;
-    const char *init;     /* source of the first weights; NULL: none except options.load */
+    const char *init;     /* source of the initial weights; NULL: none except options.load */
     const char *drawn;    /* reason for random weights; NULL: they are not random */
     bool drawn_warns;     /* the user may have meant other weights */
     size_t n_drawn;       /* parameters that init lacks */
     size_t n_missing;     /* parameters that the checkpoint of options.load lacks */
-    int64_t total_steps;  /* updates of the whole run */
+    int64_t total_steps;  /* updates of the complete run */
     const char *device;   /* NULL: the processor */
     const char *wire;     /* transport between GPUs; NULL: none */
     const char *tag;      /* tag of options.load; "": the path names it */
@@ -87,13 +87,14 @@ void zt_engine_about(const zt_engine *e, zt_about *out);
 /* Progress of a run, and its resources. */
 typedef struct zt_standing {
     int64_t steps;    /* updates, skipped ones included */
-    int64_t made;     /* updates of this process */
+    int64_t made;     /* updates that this process made */
     int64_t samples;  /* samples of all ranks in these updates */
     zt_scaler scaler; /* loss scaler for the next update */
     zt_memory memory; /* memory of this rank */
     double seconds[ZT_T_COUNT];
     zt_traffic traffic; /* traffic of this rank's updates, without start, saves, evaluations */
-    bool counted;       /* false: traffic has only words, because tensors use another way */
+    /* false: traffic counts only words, because another library sends the tensors */
+    bool counted;
 } zt_standing;
 
 /* Needs no other rank. */
@@ -110,8 +111,8 @@ int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err);
 int zt_engine_agree(const zt_engine *e, int rc, ckpt_err *err);
 
 /*
- * Check at the start whether the files of the end can be written, so that a run does not fail after
- * its training: the folders exist, and no earlier run has left a file there.
+ * Check at the start whether the final outputs can be written, so a run does not fail after its
+ * training: the folders exist, and no earlier run has left a file there.
  */
 int zt_engine_try_outputs(zt_engine *e, ckpt_err *err);
 
@@ -125,25 +126,30 @@ typedef struct zt_progress {
 } zt_progress;
 
 /*
- * Run the micro steps of one update, and the update.  *stop: it was the last one, or a rank
- * requested an end.
+ * Run the micro steps of one update, then the update itself.  *stop: it was the last one, or a rank
+ * requested to stop.
  */
 int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err);
 
 /* Save a checkpoint in opts->save; zt_engine_finish waits for an asynchronous one. */
 int zt_engine_save(zt_engine *e, ckpt_err *err);
 
-/* Get a failure beside a successful save; true once for each, on the rank where it happened. */
+/*
+ * Get a failure that did not prevent a save.  Returns true once for each, on the rank where it
+ * happened.
+ */
 bool zt_engine_remark(zt_engine *e, ckpt_err *out);
 
 /* Get the names of checkpoints removed by opts->keep since the last call; true: there are some. */
 bool zt_engine_gone(zt_engine *e, char out[ZT_SAVE_NAMES]);
 
-/* Write the outputs at the end: opts->save_weights, opts->save_model. */
+/* Write the final outputs: opts->save_weights, opts->save_model. */
 int zt_engine_finish(zt_engine *e, ckpt_err *err);
 
-/* Mean loss, and for classifiers the fraction of right answers (else NaN), over opts->eval_data or
- * data. */
+/*
+ * Mean loss, and for classifiers the fraction of correct answers (else NaN), over opts->eval_data
+ * or data.
+ */
 typedef struct zt_score {
     double loss, accuracy;
     uint64_t samples;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evaluate.c: evaluates and predicts over shards: stage 3 gathers layer by layer, without
- * consolidating.
+ * evaluate.c: evaluates and predicts with sharded weights: stage 3 gathers them layer by layer,
+ * without consolidating the model.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static uint64_t ev_best(const float *x, uint64_t n)
     return best;
 }
 
-/* Number of samples in a batch with the right class. */
+/* Number of samples in a batch whose class is predicted correctly. */
 static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
 {
     uint64_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * first.c: chooses the source of first weights, and fills them in.
+ * first.c: chooses the source of the initial weights, and loads them.
  *
  * If the folder of --model has weights, they are used, as transformers does; random weights must be
  * requested.
@@ -103,7 +103,7 @@ static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **o
 
 /* ---- the choice ---- */
 
-/* True if all these names end in .bin: they may be files of tokens instead of weights. */
+/* True if all these names end in .bin, so they may be files of tokens instead of weights. */
 static bool fw_is_data_too(const char *names)
 {
     while (names && *names) {

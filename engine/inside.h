@@ -12,7 +12,8 @@ struct zt_engine {
     ckpt_arena *arena;
     zt_comm *comm;
     zt_device *device;
-    zt_comm *wire;         /* for GPU memory; NULL: the device is the host, or this rank is alone */
+    /* communicator for GPU memory; NULL: the device is the host, or there is one rank */
+    zt_comm *wire;
     unsigned char gpu[16]; /* identity of the GPU */
     unsigned threads;      /* threads of the CPU device on this rank */
     zt_config config;
@@ -24,20 +25,20 @@ struct zt_engine {
     zt_loaded loaded;
     const char *vocab; /* path of the vocabulary of text data; NULL: none */
     bool lower_case;
-    const char *init;         /* source of first weights; NULL: random, or only --load */
+    const char *init;         /* source of initial weights; NULL: random, or only --load */
     const char *drawn;        /* reason for random weights; NULL: they are not random */
     bool drawn_warns;         /* the user may have meant other weights */
     size_t n_drawn;           /* parameters that init lacks */
     uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
-    int64_t total_steps;      /* updates of the whole run */
+    int64_t total_steps;      /* updates of the complete run */
     double seconds[ZT_T_COUNT];
     zt_traffic traffic; /* traffic of zt_engine_step */
     int64_t made;       /* successful calls of zt_engine_step */
 };
 
 /*
- * first.c: choose the source of first weights (e->init, e->drawn); fill them in, and those of
- * --load over them.  All ranks must call zt_first_fill.
+ * first.c: choose the source of the initial weights (e->init, e->drawn); load them, then those of
+ * --load, which replace them.  All ranks must call zt_first_fill.
  *
  * Errors  CKPT_EUSAGE: --evaluate or --predict without weights; those of zt_load_initial, zt_load
  */

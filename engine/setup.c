@@ -12,8 +12,8 @@
 #include "libckpt/copy/listing.h"
 
 /*
- * Read the configuration.  It is read again after the data, because some "auto" values depend on
- * the data.
+ * Read the configuration.  It is read again once the data is open, because some "auto" values
+ * depend on the data.
  */
 static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
 {
@@ -99,7 +99,7 @@ static void su_grow(zt_engine *e, const zt_data *d)
     e->seq = seq > e->seq ? seq : e->seq;
 }
 
-/* Set the number of updates from --max-steps, or from the size of the data. */
+/* Compute the number of updates from --max-steps, or from the size of the data. */
 static int su_steps(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * train.c: runs one update after another: micro steps, the update, saves, and the outputs at the
- * end.
- */
+/* train.c: runs one update after another: micro steps, the update, saves, and the final outputs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

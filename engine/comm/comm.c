@@ -22,11 +22,14 @@ bool zt_comm_launched(void)
     return ckpt_launch_size() > 1;
 }
 
-/* The variables in which a launcher passes its number of processes and this process' rank. */
+/*
+ * The environment variables in which a launcher passes the number of processes and this process'
+ * rank.
+ */
 typedef struct cm_told {
     const char *size, *rank;
     bool torch; /* scripts that use torch.distributed set these for MPI ranks, too */
-    bool job;   /* set for every process of a cluster job, so that mpirun may start in one */
+    bool job;   /* set for every process of a cluster job, so mpirun may start in one */
 } cm_told;
 
 static const cm_told cm_launchers[] = {
@@ -91,7 +94,7 @@ int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err)
     if (bad == CKPT_OK)
         bad = c->ops->broadcast(c, &told, sizeof told, lowest, &failed);
     if (bad != CKPT_OK) {
-        // if the broadcast failed, this rank's own failure explains more
+        // if the broadcast failed, this rank's own failure is the better explanation
         told = rc != CKPT_OK ? told : failed;
     }
     told.text[sizeof told.text - 1] = 0;

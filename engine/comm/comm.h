@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm.h: declares communicators, one table of collective operations per kind of network.
+ * comm.h: declares communicators: one table of collective operations for each kind of network.
  *
  * All ranks must call the same operations in the same order.  Buffers are device pointers if the
  * communicator has a `device`, otherwise host memory.  Operations on device pointers are queued:
  * they run after the work that the device already has and before later work, so the host does not
  * wait, and the results are ready for the device's next operation, not for the host.  Counts are
  * elements.  16-bit sums add the values of all ranks in fp32, in rank order, and round once, so
- * that results depend neither on timing nor on the size of a message.  NCCL alone differs: it adds
- * along its own path and rounds 16-bit sums at every hop (cuda/nccl.c).
+ * results depend neither on timing nor on the size of a message.  NCCL alone differs: it adds in
+ * the order of its own ring or tree, and rounds 16-bit sums at every hop (cuda/nccl.c).
  *
  * Failures are return values: CKPT_EIO with the rank and the operation.  A rank that fails calls
  * abort, which ends all ranks within seconds and prints its text.  The other ranks notice a rank
- * that died within 30 s and name it; mpi.c lists which process notices it.  Wrong arguments
+ * that died within 30 s and name it; mpi.c explains which processes notice this.  Wrong arguments
  * (CKPT_EUSAGE, EUNSUPPORTED, ELIMIT) are refused before any byte is sent.
  */
 #ifndef ZT_COMM_COMM_H
@@ -67,7 +67,8 @@ typedef struct zt_comm_ops {
     int (*reduce)(zt_comm *c, void *x, uint64_t n, ckpt_dtype dt, int root, ckpt_err *err);
     int (*broadcast)(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_err *err);
     /*
-     * Bytes.  Part r of `to` [world * n] is the part of rank r's `from` [world * n] for this rank.
+     * Exchange bytes: part r of `to` [world * n] becomes the part of rank r's `from` [world * n]
+     * that is for this rank.
      */
     int (*all_to_all)(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err);
     int (*barrier)(zt_comm *c, ckpt_err *err);
@@ -81,7 +82,7 @@ typedef struct zt_comm_ops {
     int (*wait)(zt_comm *c, ckpt_err *err);
 
     /*
-     * Memory that this communicator moves fastest (device memory registered with NCCL), 64-byte
+     * Memory that this communicator can send fastest (device memory registered with NCCL), 64-byte
      * aligned, or NULL. The call is local: other ranks need not allocate at the same time, nor the
      * same amount.
      */
@@ -140,8 +141,8 @@ void zt_comm_free(zt_comm *c); /* NULL is fine */
 
 /*
  * Agree on an outcome.  Every rank passes its own code; if any rank failed, all get the code and
- * text of the lowest rank that failed.  Every step that can fail on one rank alone (opening files,
- * allocating) must end with it, because otherwise the other ranks wait in the next collective.
+ * text of the lowest rank that failed.  Call it after every step that can fail on one rank alone
+ * (opening files, allocating), because otherwise the other ranks wait in the next collective.
  */
 int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err);
 

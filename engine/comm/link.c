@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link.c: implements comm.h's operations for host memory: checks, the cases of one rank or no
- * elements, all_reduce from its two halves, and the ring of begun operations.
+ * elements, all_reduce as its two halves, and the ring of started operations.
  *
- * wait does the work of begun operations.  There is no helper thread, because ranks usually fill
- * the cores of their node already (one rank per core): a thread that sums would take its time from
- * the computation behind which it should hide, and sums are bound by memory, not by latency.
+ * wait does the work of started operations.  There is no helper thread, because ranks usually fill
+ * the cores of their node already (one rank per core): a thread that sums would slow down the
+ * computation with which it should overlap, and sums are bound by memory, not by latency.
  */
 #define _GNU_SOURCE
 #include "engine/comm/link.h"
@@ -46,7 +46,10 @@ void zt_link_name_host(zt_link *l)
     l->base.host = l->host;
 }
 
-/* Request huge pages for the whole ones inside.  It is only advice, so failures do not matter. */
+/*
+ * Ask the kernel for huge pages where the block contains complete ones.  It is only advice, so
+ * failures do not matter.
+ */
 static void lk_advise(unsigned char *p, uint64_t n_bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -120,7 +123,7 @@ int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* One rank has all parts: its part is the result. */
+/* With one rank, its own part is the result. */
 static int lk_alone(const zt_call *call)
 {
     if (call->to != call->from)

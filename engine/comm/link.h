@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.h: declares the part that all communicators over host memory share, whichever way bytes
- * travel.
+ * link.h: declares the part that all communicators over host memory share, however they transport
+ * bytes.
  *
  * link.c checks the arguments of comm.h's operations, handles the cases that need no other rank,
  * and composes the rest from seven primitives, implemented in shm.c (one node) and mpi.c (several).
- * All_reduce is reduce_scatter and all_gather in place, so that the rank that owns a slice forms
+ * all_reduce is a reduce_scatter and an all_gather in place, so the rank that owns a slice computes
  * its sums once, in rank order.
  */
 #ifndef ZT_COMM_LINK_H
@@ -44,7 +44,7 @@ typedef struct zt_call {
     int root;
 } zt_call;
 
-/* Callers have checked the arguments; world > 1, n > 0. */
+/* The operations of a transport.  Callers have checked the arguments; world > 1, n > 0. */
 typedef struct zt_link_ops {
     /* to [n] = from[rank * n ..) of all ranks; to may be from + rank * n. */
     int (*reduce_scatter)(void *way, const zt_call *call, ckpt_err *err);
@@ -60,15 +60,15 @@ typedef struct zt_link_ops {
     int (*barrier)(void *way, const zt_call *call, ckpt_err *err);
 } zt_link_ops;
 
-/* A communicator over host memory; base is first, so that a zt_comm * can be cast to it. */
+/* A communicator over host memory; base is first, so a zt_comm * can be cast to it. */
 typedef struct zt_link {
     zt_comm base;
-    zt_traffic traffic;     /* base.traffic is this */
+    zt_traffic traffic;     /* base.traffic points to this */
     const zt_link_ops *ops; /* NULL: one rank, no transport */
     void *way;
     char host[256];
     const void **pointers;                  /* [world]: scratch for the pointers of a sum */
-    zt_collective pending[ZT_COMM_PENDING]; /* ring of begun operations, the oldest at `first` */
+    zt_collective pending[ZT_COMM_PENDING]; /* ring of started operations, the oldest at `first` */
     unsigned first, n_pending;
 } zt_link;
 

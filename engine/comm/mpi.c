@@ -56,7 +56,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 
 /* link.way is the node, or this struct if bytes travel by MPI. */
 typedef struct mp_comm {
-    zt_link link; /* first, so that a zt_comm * can be cast to mp_comm * */
+    zt_link link; /* first, so a zt_comm * can be cast to mp_comm * */
     MPI_Comm comm, local;
     bool began;         /* MPI_Init was called here */
     MPI_Win window;     /* the node's memory */
@@ -66,7 +66,7 @@ typedef struct mp_comm {
     MPI_Request *req; /* [2][2 * world], one set per half */
     int *peer;        /* rank that each request waits for; -1: all */
     zt_mate *mate;    /* [local_world] */
-    ckpt_err broken;  /* first failure of MPI: messages may stay under way for ever */
+    ckpt_err broken;  /* first failure of MPI: messages may never complete after it */
 } mp_comm;
 
 /* ---- errors and waiting ---- */
@@ -141,13 +141,13 @@ static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const c
     if (rc != CKPT_OK)
         return rc;
     who = mp_missing(m, req, n);
-    // two ranks of a node print, because one of them may be the missing one
+    // the two lowest ranks of a node print, because one of them may be the missing one
     rc =
         zt_patience_look(p, what, m->link.base.rank, m->link.base.local_rank < 2, &who, &m->broken);
     return rc == CKPT_OK ? rc : mp_broken(m, err);
 }
 
-/* Note which rank a request waits for (-1: all), and return the request. */
+/* Record which rank a request waits for (-1: all), and return the request. */
 static MPI_Request *mp_at(mp_comm *m, MPI_Request *req, int peer)
 {
     m->peer[req - m->req] = peer;
@@ -184,7 +184,7 @@ static int mp_wait(mp_comm *m, MPI_Request *req, int n, const zt_call *call, ckp
 
 /* ---- operations by messages ---- */
 
-/* A part of a buffer: element `at` of part q. */
+/* Address of element `at` of part q of the destination. */
 static unsigned char *mp_to(const zt_call *call, int q, uint64_t at)
 {
     return (unsigned char *)call->to + ((uint64_t)q * call->n + at) * call->size;
@@ -241,8 +241,7 @@ static void mp_add(mp_comm *m, const mp_swap *s)
 }
 
 /*
- * The next chunk's messages are under way while this chunk is summed, so that the network is not
- * idle.
+ * The next chunk's messages are under way while this chunk is summed, so the network is not idle.
  */
 static int mp_reduce_scatter(void *way, const zt_call *call, ckpt_err *err)
 {
@@ -483,8 +482,8 @@ static void mp_sleep(long milliseconds)
 }
 
 /*
- * After a shared failure all ranks come here, but its text should appear once.  On one node the
- * first rank prints; otherwise the lowest rank gets a moment to end the others.
+ * After a shared failure all ranks call this, but its text should appear once.  On one node the
+ * first rank prints; otherwise higher ranks wait, so the lowest one can end them first.
  */
 static void mp_abort(zt_comm *c, int status, const char *text)
 {
@@ -497,7 +496,7 @@ static void mp_abort(zt_comm *c, int status, const char *text)
     if (first) {
         fprintf(stderr, "rank %d on %s: %s\n", c->rank, c->host, text);
     } else {
-        mp_sleep(500); // wait, so that the abort does not cut the first rank's message
+        mp_sleep(500); // wait, so the abort does not cut the first rank's message
     }
     // if the launcher does not answer, SIGALRM ends this process
     signal(SIGALRM, SIG_DFL);
@@ -516,7 +515,10 @@ static void mp_release(mp_comm *m)
     ckpt_free(m);
 }
 
-/* Meet first, because MPI_Finalize returns on no rank before all ranks have called it. */
+/*
+ * Wait for all ranks first, because MPI_Finalize returns on no rank before all ranks have called
+ * it.
+ */
 static void mp_free(zt_comm *c)
 {
     mp_comm *m = (mp_comm *)(void *)c;
@@ -562,7 +564,10 @@ static const zt_comm_ops mp_ops = {
 
 /* ---- joining the job ---- */
 
-/* Find the lowest rank that is not well: -1 if none, `world` if the ranks cannot be asked. */
+/*
+ * Find the lowest rank that has failed (well is false): -1: none; `world`: the ranks cannot be
+ * asked.
+ */
 static int mp_poll(mp_comm *m, bool well)
 {
     int world = m->link.base.world, mine = well ? world : m->link.base.rank, lowest;
@@ -629,8 +634,8 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
 
 /*
  * Open MPI makes a window as a file in /dev/shm.  If that is too small, rank 0 gets an error and
- * the others wait for ever (4.1.4; containers have 64 MiB there), so check for twice the room
- * first.
+ * the others wait for ever (4.1.4; containers have 64 MiB there), so check first that twice the
+ * space is free.
  */
 static bool mp_room(uint64_t n_bytes)
 {
@@ -641,7 +646,10 @@ static bool mp_room(uint64_t n_bytes)
            (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur / 2 >= n_bytes);
 }
 
-/* Share memory if all ranks are on this node, no rank has ZT_COMM_SHARED=0, and there is room. */
+/*
+ * Share memory if all ranks are on this node, no rank has ZT_COMM_SHARED=0, and there is enough
+ * space.
+ */
 static int mp_share(mp_comm *m, ckpt_err *err)
 {
     const zt_comm *c = &m->link.base;
@@ -702,7 +710,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
     m->window = MPI_WIN_NULL;
     rc = mp_connect(m, err);
     if (rc != CKPT_OK) {
-        // leave MPI as it is: the program ends now, and the launcher with it
+        // do not finalize MPI: the program ends now, and the launcher with it
         mp_release(m);
         return rc;
     }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * node.c: owns the meeting point of a node's ranks, in memory that they share.
- */
+/* node.c: owns the barrier of a node's ranks, in memory that they share. */
 #define _GNU_SOURCE
 #include "engine/comm/node.h"
 
@@ -23,10 +21,7 @@
 #define ND_CACHE  64
 #define ND_RANK   (ND_PAGE + 2 * (uint64_t)ZT_NODE_HALF) /* bytes of one rank */
 
-/*
- * Each word on which ranks wait has a cache line of its own, so that other writes do not disturb
- * it.
- */
+/* Each word on which ranks wait has a cache line of its own, so other writes do not disturb it. */
 typedef struct nd_meeting {
     _Alignas(ND_CACHE) _Atomic uint32_t arrived; /* number of ranks in the current meeting */
     _Alignas(ND_CACHE) _Atomic uint32_t met; /* number of meetings, modulo 2^32; the futex word */
@@ -206,7 +201,8 @@ static int nd_wait(zt_node *n, uint32_t before, const zt_call *call, ckpt_err *e
         atomic_fetch_sub(&nd_shared(n)->asleep, 1);
         if (zt_process_clock() - patience.looked >= ND_LOOK)
             rc = nd_watch(n, &patience, call, err);
-        // check it last: a rank may have met all others and then ended, which is no failure here
+        // check this last: a rank may have met all others and then ended normally, which is no
+        // failure
         if (atomic_load(met) != before)
             return CKPT_OK;
         if (rc != CKPT_OK || atomic_load(&nd_shared(n)->ended))

@@ -11,7 +11,7 @@
 
 /* One wait.  Time in which this process was suspended does not count. */
 typedef struct zt_patience {
-    double looked, waited, tell; /* seconds; tell: time of the next message */
+    double looked, waited, tell; /* seconds; tell: when the next message is due */
 } zt_patience;
 
 /* The rank that others wait for, as far as it is known. */

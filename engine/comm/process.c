@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process.c: reads /proc, by which a rank learns that another one has ended. */
+/* process.c: reads /proc to find out whether another rank has ended. */
 #include "engine/comm/process.h"
 
 #include <errno.h>

@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The start time is needed because Linux may reuse a pid once its process has ended. */
+/*
+ * A process of this node.  The start time is needed, because Linux may reuse a pid once its process
+ * has ended.
+ */
 typedef struct zt_process {
     int64_t pid;
     uint64_t start; /* clock ticks since the machine's start; 0: unknown */

@@ -3,9 +3,9 @@
  * shm.c: implements the collective operations among the ranks of one node.
  *
  * All bytes go through the staging halves, in chunks: each rank puts its chunk into its half, all
- * ranks meet, and each takes from all halves.  The halves take turns, so that one meeting per chunk
- * is enough: before a rank writes a half again, the others have come to the meeting of the chunk
- * between, and have therefore taken the old bytes.
+ * ranks meet, and each takes from all halves.  The halves take turns, so one meeting per chunk is
+ * enough: before a rank writes a half again, the others have arrived at the meeting for the chunk
+ * in between, so they have taken the old bytes.
  *
  * The callers' buffers are not shared, because most kernels give huge pages to plain memory only,
  * and matrix products on 4 KiB pages lose more time than a copy through the cache costs.
@@ -27,7 +27,7 @@ typedef struct sy_chunk {
  * How one operation moves its bytes.
  *
  * parts    that a rank puts for others: 1 (the same for all), or 0 for one per rank
- * put      from the caller's memory into the own half
+ * put      from the caller's memory into this rank's half
  * take     from all halves into the caller's memory
  */
 typedef struct sy_way {
@@ -94,7 +94,7 @@ static void sy_put_parts(const sy_chunk *k)
     int me = k->node->rank;
 
     for (int q = 0; q < k->node->world; q++) {
-        if (q != me) { // the own part needs no staging
+        if (q != me) { // this rank's own part needs no staging
             memcpy(sy_half(k, me) + (uint64_t)q * sy_bytes(k), sy_from(k->call, q, k->at),
                    (size_t)sy_bytes(k));
             sy_sent(k, 1);
@@ -138,8 +138,8 @@ static void sy_take_all(const sy_chunk *k)
 {
     int me = k->node->rank, world = k->node->world;
 
-    for (int d = 1; d < world; d++) { // start at different ranks, so that not all read the same
-                                      // half at once
+    // start at different ranks, so they do not all read the same half at once
+    for (int d = 1; d < world; d++) {
         int q = (me + d) % world;
 
         memcpy(sy_to(k->call, q, k->at), sy_half(k, q), (size_t)sy_bytes(k));

@@ -3,11 +3,11 @@
  * staged.c: exchanges a device's memory through the host in bounded pieces: get, operate, put.
  *
  * Several ranks on one GPU need it, because NCCL refuses them, and NCCL's sums are compared with
- * it.  The communicator below forms the sums: in fp32, in rank order, rounded once.  Every
- * operation here works element by element, so cutting it into pieces changes no bit.  wait does the
- * work of begun operations.
+ * it.  The communicator below computes the sums: in fp32, in rank order, rounded once.  Every
+ * operation here works element by element, so processing it in pieces changes no bit.  wait does
+ * the work of started operations.
  *
- * ZT_STAGE_BYTES in the environment sets the size of the buffer, so that tests can cut small
+ * ZT_STAGE_BYTES in the environment sets the size of the buffer, so tests can divide small
  * messages.
  */
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t par
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: root %d is not one of the %d ranks",
                        zt_call_name(call->kind), call->root, s->link.base.world);
     cut->size = call->size;
-    // pieces begin on cache lines, so that the ranks' sums run on whole vectors
+    // pieces begin on cache lines, so the ranks' sums run on whole vectors
     cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);
     return rc;
 }

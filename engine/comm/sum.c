@@ -2,10 +2,10 @@
 /*
  * sum.c: implements the loops that reduce the values of several ranks.
  *
- * Blocks that fit the first-level cache are summed in a local array and then stored, so that `to`
- * may be one of the sources and the compiler still sees loops without aliases, which it vectorises
- * (-O3).  There is one body per type for all machines, because the loops wait for memory: wider
- * vectors gained nothing in measurements.
+ * Blocks that fit the first-level cache are summed in a local array and then stored, so `to` may be
+ * one of the sources and the compiler still sees loops without aliases, which it vectorises (-O3).
+ * There is one body per type for all machines, because the loops wait for memory: wider vectors
+ * gained nothing in measurements.
  */
 #include "engine/comm/sum.h"
 
@@ -16,7 +16,7 @@
 enum { SUM_BLOCK = 2048 }; /* elements: at most 16 KiB */
 
 /*
- * A block's running result, and room for a converted source.  Aligned to 64, so that vectors never
+ * A block's running result, and room for a converted source.  Aligned to 64, so vectors never
  * straddle cache lines.
  */
 typedef struct sum_block {
@@ -57,7 +57,7 @@ typedef struct sum_block {
 // a NaN in b is taken; a NaN in a stays, because no comparison with it holds
 SUM_FOLD(sum_fold_f32, float, a + b, b > a || b != b, b < a || b != b)
 SUM_FOLD(sum_fold_f64, double, a + b, b > a || b != b, b < a || b != b)
-// unsigned, so that sums wrap; flipping the sign bit gives the order of signed numbers
+// unsigned, so sums wrap; flipping the sign bit gives the order of signed numbers
 SUM_FOLD(sum_fold_i32, uint32_t, a + b, (b ^ 0x80000000u) > (a ^ 0x80000000u),
          (b ^ 0x80000000u) < (a ^ 0x80000000u))
 SUM_FOLD(sum_fold_i64, uint64_t, a + b, (b ^ 1ull << 63) > (a ^ 1ull << 63),

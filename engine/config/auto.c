@@ -34,7 +34,7 @@ typedef struct au_source {
         *unknown; /* if the value is unknown: the setting that the user must give; else NULL */
 } au_source;
 
-/* All disagreements so far, in one text, because one error reports them. */
+/* All disagreements so far, in one text, because one error reports all of them. */
 typedef struct au_list {
     char text[400];
     size_t n;
@@ -278,7 +278,7 @@ void ds_fill_missing(const ds_context *x, const ckpt_value *json, ds_draft *d)
         d->c.fp16.enabled = a->fp16;
     if (au_alone(x, ZT_ARG_BF16, json, "bf16.enabled") && !ds_find(json, "bfloat16"))
         d->bf16 = a->bf16;
-    // Without any batch size in the file, the arguments' defaults count as well, as in the Trainer.
+    // If the file has no batch size, use the arguments' defaults too, as the Trainer does.
     if (d->c.train_batch == DS_MISSING && d->c.micro_batch == DS_MISSING) {
         d->c.micro_batch = a->per_device_train_batch_size;
         d->c.accumulation =

@@ -3,7 +3,7 @@
  * config.c: owns the rules over several keys of a configuration, and refuses combinations that the
  * engine does not support.
  *
- * The order is: arguments into "auto" values, the tables, then precision, batch sizes, offload,
+ * It processes, in this order: "auto" values, the tables, precision, batch sizes, offload,
  * gradients, and last the optimizer and scheduler blocks, which optim/ reads.  The rules are those
  * of DeepSpeed 0.19.8 (runtime/config.py, runtime/engine.py, runtime/zero/config.py,
  * stage_1_and_2.py, stage3.py), but they apply when the file is read instead of when training
@@ -20,8 +20,8 @@
 /* ---- precision ---- */
 
 /*
- * fp16, bf16 or neither.  The window and the minimum are checked only for dynamic scales, because
- * static ones ignore them.
+ * Choose fp16, bf16 or fp32.  The window and the minimum are checked only for dynamic scales,
+ * because static ones ignore them.
  */
 static int co_precision(ds_context *x, ds_draft *d)
 {
@@ -41,10 +41,11 @@ static int co_precision(ds_context *x, ds_draft *d)
     return CKPT_OK;
 }
 
-/* Dtypes in which gradients are accumulated and sent: by default the model's dtype. */
+/* Set the dtypes in which gradients are accumulated and sent: by default the model's dtype. */
 static int co_gradient_dtypes(ds_context *x, ds_draft *d)
 {
-    static const ckpt_dtype comm[] = {CKPT_F32, CKPT_F16, CKPT_BF16}; // as comm_names in keys.c
+    // in the order of comm_names in keys.c
+    static const ckpt_dtype comm[] = {CKPT_F32, CKPT_F16, CKPT_BF16};
     zt_config *c = &d->c;
 
     c->comm_dtype = d->comm_dtype < 0 ? c->dtype : comm[d->comm_dtype];
@@ -70,7 +71,7 @@ static int co_gradient_dtypes(ds_context *x, ds_draft *d)
 
 /* ---- offload ---- */
 
-/* Deprecated booleans that place the optimizer or the weights on the host. */
+/* Read the deprecated booleans that move the optimizer or the weights to the host. */
 static int co_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
 {
     static const char *const both[][2] = {
@@ -99,8 +100,8 @@ static int co_old_keys(ds_context *x, const ckpt_value *json, ds_draft *d)
 }
 
 /*
- * Place the optimizer state or the weights.  If the stage cannot offload them, they stay on the
- * device, as in DeepSpeed; here a note reports it.
+ * Choose where the optimizer state or the weights are.  If the stage cannot offload them, they stay
+ * on the device, as in DeepSpeed; a note reports that.
  */
 static int co_place(ds_context *x, zt_offload *o, int place, const char *key, int stage)
 {
@@ -151,8 +152,8 @@ static int co_offload(ds_context *x, const ckpt_value *json, ds_draft *d)
 /* ---- gradients ---- */
 
 /*
- * Scaling before the sum needs gradients that are summed whole, so with reduce_scatter it is
- * refused, or ignored with a note.
+ * Scaling before the sum needs an all-reduce of complete gradients: with reduce_scatter, refuse it,
+ * or ignore it and add a note.
  */
 static int co_scaling(ds_context *x, zt_config *c)
 {
@@ -185,7 +186,7 @@ bool zt_config_is_bf16_optimizer(const zt_config *c)
            c->offload_optimizer.place == ZT_ON_DEVICE;
 }
 
-/* Skipping the gradient norm is refused if a setting needs the norm. */
+/* Refuse to skip the gradient norm if a setting needs it. */
 static int co_norm(ds_context *x, const zt_config *c)
 {
     const char *why = NULL;
@@ -251,7 +252,10 @@ static void co_given_params(const ds_context *x, const ckpt_value *block, zt_opt
         o->h.weight_decay = a->weight_decay;
 }
 
-/* Optimizers that DeepSpeed has not tested with ZeRO need zero_allow_untested_optimizer. */
+/*
+ * Refuse optimizers that DeepSpeed has not tested with ZeRO, unless zero_allow_untested_optimizer
+ * is set.
+ */
 static int co_tested(ds_context *x, const zt_config *c)
 {
     zt_optim_type t = c->optim.type;
@@ -294,7 +298,10 @@ static int co_optimizer(ds_context *x, ds_draft *d)
     return rc;
 }
 
-/* The fp16 block as numbers, because "auto" and other spellings are settled by now. */
+/*
+ * Read the scaler from the fp16 block's numbers, in which "auto" and other spellings have been
+ * resolved.
+ */
 static int co_scaler(ds_context *x, zt_config *c)
 {
     ckpt_arena *m = x->arena;
@@ -316,7 +323,7 @@ static int co_scaler(ds_context *x, zt_config *c)
 
 /* ---- the whole configuration ---- */
 
-/* Values that depend on one key each. */
+/* Set the values that depend on one key each. */
 static void co_simple(const ckpt_value *json, ds_draft *d)
 {
     zt_config *c = &d->c;
@@ -326,7 +333,7 @@ static void co_simple(const ckpt_value *json, ds_draft *d)
     c->stage = (int)d->stage;
     if (!overlap || overlap->kind == CKPT_V_NONE || ds_is_auto(overlap))
         c->overlap = c->stage == 3;
-    c->sum_gradients = d->allreduce_op == 1; // index in op_names of keys.c: 1 is the sum
+    c->sum_gradients = d->allreduce_op == 1; // index in op_names of keys.c; 1: sum
     c->tag_validation = (zt_tag_check)d->tag_validation;
     c->activation_checkpointing = block && block->kind == CKPT_V_DICT;
 }

@@ -38,8 +38,8 @@ int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_er
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;
 
 typedef struct zt_offload {
-    zt_place place;   /* effective place at this stage */
-    zt_place asked;   /* place given in the file */
+    zt_place place;   /* effective at this stage */
+    zt_place asked;   /* as given in the file */
     const char *path; /* nvme_path */
     int64_t buffer_count;
     uint64_t buffer_size, max_in_cpu; /* elements */
@@ -69,7 +69,7 @@ typedef struct zt_config {
     int64_t train_batch, micro_batch, accumulation;
     double clipping;        /* 0: none */
     ckpt_dtype dtype;       /* F32, F16, BF16 */
-    ckpt_dtype accum_dtype; /* of accumulated gradients */
+    ckpt_dtype accum_dtype; /* dtype of accumulated gradients */
     ckpt_dtype comm_dtype;  /* dtype of gradients in collectives */
     bool check_grad_overflow;
     bool prescale;
@@ -101,8 +101,8 @@ typedef struct zt_config {
     zt_monitor tensorboard, csv_monitor;
 
     /*
-     * Notes for the user, one line each: keys that have no effect here, tolerated spellings.
-     * NULL-terminated.
+     * Notes for the user, one line each: keys that have no effect here, old spellings that are
+     * still accepted.  NULL-terminated.
      */
     const char *const *notes;
     /* true: the note names an unknown key (no effect); printed even by quiet runs */
@@ -173,9 +173,9 @@ bool zt_config_is_cpu_optimizer(const zt_config *c);
 bool zt_config_is_bf16_optimizer(const zt_config *c);
 
 /*
- * The resolved configuration in the shape of ds_config.json, so that the output can be read again
- * with the same meaning.  It has every setting of the optimizer and the schedule.  NULL: out of
- * memory.  Texts are borrowed from c.
+ * The resolved configuration in the shape of ds_config.json, so the output can be read again with
+ * the same meaning.  It has every setting of the optimizer and the schedule.  NULL: out of memory.
+ * Texts are borrowed from c.
  */
 const ckpt_value *zt_config_tree(const zt_config *c, ckpt_arena *arena);
 

@@ -144,7 +144,8 @@ static int fd_unknown(ds_context *x, const ds_block *b, const char *key)
     char path[FD_PATH];
     const char *near;
 
-    // A text with very many wrong keys must not cost more time than its notes.
+    // Do not search for similar keys once no more notes are kept: a text may have very many wrong
+    // keys.
     if (!b->typed && x->n_notes == DS_NOTES)
         return CKPT_OK;
     near = fd_nearest(b, key);

@@ -28,7 +28,7 @@ typedef struct ds_context {
 
 enum { DS_NOTES = 200 };
 
-/* Values as the tables parse them; config.c then checks some and converts them into c. */
+/* The values that the tables parse; config.c then checks some of them and converts them into c. */
 typedef struct ds_draft {
     zt_config c;
     int64_t stage;
@@ -104,7 +104,7 @@ int ds_read(ds_context *x, const ds_block *b, const ckpt_value *object, ds_draft
 /* Add a note for the user.  Drops it if there are DS_NOTES already. */
 int ds_note(ds_context *x, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
-/* Print a value for a message, cut to fit. */
+/* Print a value for a message, truncated if it is long. */
 enum { DS_SHOWN = 64 };
 const char *ds_show(const ckpt_value *v, char out[DS_SHOWN]);
 

@@ -6,7 +6,7 @@
  * Two differences serve plain JSON: NaN, Infinity and -Infinity, as Python writes them, are
  * numbers; and 1.0 stays a FLOAT (the package turns it into an integer).
  *
- * HJ_DEPTH bounds the recursion; every other step passes over the text once.
+ * HJ_DEPTH bounds the recursion, and each byte is read a bounded number of times.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -274,8 +274,8 @@ static int hj_lines_into(hj_text *t, size_t indent, ckpt_bytes *to)
 }
 
 /*
- * Column of the current position.  Remembers the last line start, so that each byte is examined
- * once, however many strings a line has.
+ * Column of the current position.  Remembers the last line start, so each byte is examined once,
+ * however many strings a line has.
  */
 static size_t hj_column(hj_text *t)
 {
@@ -475,7 +475,7 @@ static int hj_pair(hj_text *t, ckpt_dict *map)
     return ckpt_dict_add(t->arena, map, key, value) ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 
-/* Order by bytes, then by offset, so that equal keys become neighbours in the order of the text. */
+/* Order by bytes, then by offset, so equal keys become neighbours in the order of the text. */
 static int hj_by_key(const void *a, const void *b)
 {
     const ckpt_value *x = *(ckpt_value *const *)a, *y = *(ckpt_value *const *)b;
@@ -676,9 +676,7 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
     return rc;
 }
 
-/*
- * Read a file into *text, up to one byte more than the limit, so that the caller sees the excess.
- */
+/* Read a file into *text, up to one byte more than the limit, so the caller sees the excess. */
 static int hj_slurp(ckpt_bytes *text, FILE *f, const char *path, ckpt_err *err)
 {
     char block[16384];

@@ -393,7 +393,7 @@ void ds_draft_default(ds_draft *d)
     d->c.train_batch = DS_MISSING;
     d->c.micro_batch = DS_MISSING;
     d->c.accumulation = DS_MISSING;
-    d->c.clipping = 1.0; // since 0.19; 0 before
+    d->c.clipping = 1.0; // DeepSpeed's default since 0.19; 0 before
     d->c.predivide = 1.0;
     d->c.fp16 = (zt_fp16){.power = 16, .window = 1000, .hysteresis = 2, .min_scale = 1};
     d->c.tensorboard = d->c.csv_monitor = (zt_monitor){.path = "", .job = "DeepSpeedJobName"};

@@ -2,7 +2,7 @@
 /*
  * print.c: prints the resolved configuration as JSON.
  *
- * The shape is that of ds_config.json, so that the output can be read again with the same meaning.
+ * The shape is that of ds_config.json, so the output can be read again with the same meaning.
  * Tables list every setting of the optimizer and the schedule.
  */
 #include <assert.h>

@@ -3,10 +3,10 @@
  * api.h: declares the interface of the plugin libzerotrain-cuda.so: devices, and the NCCL
  * communicator.
  *
- * load.c opens the plugin when a run asks for a GPU, so that the program itself starts on machines
+ * load.c opens the plugin when a run asks for a GPU, so the program itself starts on machines
  * without CUDA libraries.  Program and plugin share the structs of device.h and comm.h, so both
- * must come from one build; zt_cuda_api() tests this.  Memory and errors do not cross: each side
- * frees its own allocations, through the tables.
+ * must come from one build; zt_cuda_api() tests this.  Memory and error states are not shared: each
+ * side frees its own allocations, through the tables.
  */
 #ifndef ZT_CUDA_API_H
 #define ZT_CUDA_API_H

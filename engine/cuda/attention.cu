@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.cu: computes attention on the GPU, forward, and has the host code of both directions.
+ * attention.cu: computes the forward pass of attention on the GPU; also has the host code that both
+ * passes share.
  *
  * A block takes some queries of one head and passes over the keys tile by tile.  It keeps a running
  * maximum and sum per query, and scales the sums down when the maximum grows (Milakov & Gimelshein
- * 2018).  The next tile loads while one is used.
+ * 2018).  The next tile loads while the current one is used.
  *
  *     s = scale q k'      top' = max(top, max s)     shrink = exp(top - top')
  *     sum' = sum shrink + sum of exp(s - top')       o' = o shrink + exp(s - top') v
@@ -227,7 +228,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
         // with `causal`, a block's first warps need not see its last tile
         if (ck_at_meets(a, h, w.q0, 16 * M, k0, K))
             ck_fw_step<T, W, M, K>(a, h, &w, ck_fw_view<T, W, K>(room, l, at, k0), o);
-        __syncthreads(); // until then threads may read this tile
+        __syncthreads(); // until here other threads may still read this tile
         if (stages == 1 && more)
             ck_fw_load<T, W, K>(a, h, ck_fw_view<T, W, K>(room, l, 0, k0 + K));
     }
@@ -296,7 +297,7 @@ static __device__ __forceinline__ void ck_fw_plain_keys(const cu_at_call &a, con
         ck_at_valid(a, h, k0, 64, r.valid);
         if (a.drop)
             ck_at_keep(a, h, q0, 64, k0, 64, r.keep);
-        // its barriers also separate the writes of valid and keep from their reads
+        // the barriers in this function also order the writes of valid and keep before their reads
         ck_at_plain_scores(s, q, ck_at_keys_of<T>(a, a.k, at, a.ldk), a.width, r);
         ck_fw_plain_softmax(a, h, r, make_int2(q0, k0), s, m);
 #pragma unroll
@@ -428,7 +429,7 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
     ZT_LAUNCH(kernel, grid, AT_PLAIN, AT_PLAIN_BYTES, cu_stream(d), c);
 }
 
-/* Choose tiles by head width, so that sums and scores fit into registers (255 per thread). */
+/* Choose tiles by head width, so sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32)

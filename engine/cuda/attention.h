@@ -8,7 +8,7 @@
  * families of kernels, each forward and backward:
  *
  *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
- *              each warp with 16 or 32 rows of its own, so that warps meet only at the loads
+ *              each warp with 16 or 32 rows of its own, so warps synchronize only when they load
  *     plain    fp32 and wider heads: fused multiply-adds, 256 threads a block with 4 x 4 products
  *              each
  *
@@ -18,8 +18,8 @@
  * times the largest |v|, dv by e times the sum of p |dout|, dq and dk by e times the sums of |ds k|
  * and |ds q|; sums themselves are fp32.  A gradient of a score beyond dt's range (fp16: 65504,
  * before `scale`) becomes infinite, and the loss scaler then sees it.  If a row of scores is not
- * finite, dv of later keys of its tile becomes NaN too, as dk does on both.  The plain family
- * rounds its outputs only, as the CPU does.
+ * finite, dv of later keys of its tile becomes NaN too, as dk does on CPU and GPU.  The plain
+ * family rounds its outputs only, as the CPU does.
  */
 #ifndef ZT_CUDA_ATTENTION_H
 #define ZT_CUDA_ATTENTION_H
@@ -47,7 +47,7 @@ typedef struct cu_at_call {
     bool vector; /* all rows start at multiples of 16 bytes, and width is a multiple of 16 bytes */
     bool drop;
     uint64_t seed;
-    int least; /* threshold of zt_keep, as factor is its factor */
+    int least; /* zt_keep's threshold, as `factor` is its factor */
     float factor;
     int window; /* keys that a query sees, itself the last; at most seq (no window) */
     const int32_t *mask;
@@ -154,7 +154,7 @@ static __device__ __forceinline__ ck_at_rows<T> ck_at_queries_of(const cu_at_cal
 }
 
 /* The head of a block of queries; *q0: the block's first query.  Late queries come first: with
- * `causal` they see the most keys, so that short blocks fill the end. */
+ * `causal` they see the most keys, so short blocks fill the end. */
 static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &a, int rows,
                                                               int *q0)
 {
@@ -169,8 +169,8 @@ static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &
 /* ---- keys that count --------------------------------------------------------------------- */
 
 /*
- * Find the head's first and last key in its sequence's mask; all threads must call it.  room: 2
- * ints per warp.
+ * Find the head's first and last key in its sequence's mask; all threads must call it.  room:
+ * scratch space, 2 ints per warp.
  */
 static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_at_head *h,
                                                        int *room)
@@ -341,7 +341,7 @@ static __device__ __forceinline__ void ck_at_copy16(void *to, const void *from, 
 #endif
 }
 
-/* Close a batch: it has all copies since the last one. */
+/* Close a batch, which contains all copies since the previous batch. */
 static __device__ __forceinline__ void ck_at_batch(void)
 {
 #ifdef ZT_EMULATED
@@ -445,7 +445,7 @@ static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_
 
 /*
  * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows.  They pass through shared
- * memory, so that a row is written in pieces of 16 bytes.
+ * memory, so a row is written in pieces of 16 bytes.
  *
  * factor  multipliers of the rows m * 16 + half * 8 + lane / 4
  * room    16 M rows of W + CK_TC_PAD in shared memory, used by this warp alone, without copies

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention_grad.cu: computes attention on the GPU, backward.
+ * attention_grad.cu: computes the backward pass of attention on the GPU.
  *
  * Probabilities are recomputed from the stored log of the sum (Dao et al. 2022).  Two passes
  * compute them: in one, a block has some queries and loops over keys (dq); in the other, a block
@@ -12,7 +12,7 @@
  *     dv = (p keep)' dout             dp = dout v'
  *     ds = p (dp keep - delta)        dq = scale ds k,  dk = scale ds' q
  *
- * Of the seven products, two are computed twice: the price of sums without atomic additions.
+ * Of the seven products, two are computed twice, because the sums then need no atomic additions.
  * Factors common to all elements (scale, 1 / (1 - p_drop) of dv) are applied once, to the sums.
  *
  * In the tensor family p and ds stay in the registers in which the products leave scores and their
@@ -78,8 +78,10 @@ static __device__ __forceinline__ ck_at_head ck_dkv_of(const cu_at_call &a, ck_a
     return h;
 }
 
-/* Find the first pair from `p` on in which a query sees a key of the tile at k0.  rows_cols: keys
- * and queries per tile. */
+/*
+ * Find the first pair, from `p` on, in which a query sees a key of the tile at k0.  rows_cols: keys
+ * and queries per tile.
+ */
 static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, const ck_at_head &h,
                                                           int k0, const int2 &rows_cols,
                                                           ck_dkv_pair p)
@@ -102,7 +104,7 @@ static __device__ __forceinline__ ck_dkv_pair ck_dkv_next(const cu_at_call &a, c
 /*
  * Layout of shared memory in bytes: first the block's 16 M AT_WARPS rows (of q and dout, or of k
  * and v), then the stages, each with 16 N rows of the operand of the loop.  Offsets are constants,
- * so that the compiler needs few registers for them.
+ * so the compiler needs few registers for them.
  */
 typedef struct ck_bw_lay {
     int mine_1;
@@ -139,7 +141,7 @@ template <typename T> struct ck_bw_tile {
 };
 
 /*
- * State of a warp: its rows of both operands, whose memory is at the end the room for its results.
+ * State of a warp: its rows of both operands.  At the end, their memory holds the warp's results.
  * Row m * 16 + half * 8 + lane / 4 has index [m][half].
  */
 template <typename T, int M> struct ck_bw_warp {
@@ -151,8 +153,7 @@ template <typename T, int M> struct ck_bw_warp {
 };
 
 /*
- * lse (times log2 e) and delta of a query; beyond the last query lse is infinite, so that p becomes
- * 0.
+ * lse (times log2 e) and delta of a query; beyond the last query lse is infinite, so p becomes 0.
  */
 static __device__ __forceinline__ float2 ck_bw_stat(const cu_at_call &a, const ck_at_head &h, int q)
 {
@@ -416,7 +417,7 @@ template <int W, int M> struct ck_dkv_sums {
 
 /*
  * Process one tile of queries for the warp's keys.
- * LIMIT: five parameters; the commas of their templates are counted along
+ * LIMIT: five parameters; the checker also counts the commas in their template arguments
  */
 template <typename T, int W, int M, int N>
 static __device__ __forceinline__ void ck_dkv_step(const cu_at_call &a, const ck_at_head &h,
@@ -658,7 +659,7 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
               cu_stream(d), c, lanes);
 }
 
-/* Choose tiles by head width, so that sums fit into registers (255 per thread). */
+/* Choose tiles by head width, so sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
     if (c.width <= 32)

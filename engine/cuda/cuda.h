@@ -99,7 +99,7 @@ typedef struct cu_table cu_table; /* live allocations and their sizes */
 typedef struct cu_blas cu_blas;   /* private to matmul.cu */
 
 typedef struct zt_cuda {
-    zt_device device; /* first, so that a zt_device * can be cast to zt_cuda * */
+    zt_device device; /* first, so a zt_device * can be cast to zt_cuda * */
     int ordinal;
     unsigned multiprocessors;
     size_t max_shared; /* bytes of shared memory that a block may request */

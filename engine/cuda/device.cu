@@ -72,8 +72,7 @@ static bool cd_enter(cu_table *t, void *p, uint64_t n_bytes)
 
 /*
  * The driver's pool keeps freed blocks (see cd_keep_pool) and reuses them in the order of the
- * stream, so that neither call waits for the GPU.  It also remaps pages if free memory is
- * fragmented.
+ * stream, so neither call waits for the GPU.  It also remaps pages if free memory is fragmented.
  */
 static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
 {
@@ -88,8 +87,8 @@ static cudaError_t cd_take(zt_cuda *c, void **p, uint64_t n_bytes)
         cudaDeviceGetDefaultMemPool(&pool, c->ordinal) == cudaSuccess &&
         cudaMemPoolTrimTo(pool, 0) == cudaSuccess) {
         (void)cudaGetLastError();
-        e = cudaMallocAsync(p, (size_t)n, c->stream); // again, because freed memory has gone back
-                                                      // now
+        // retry, because freed memory has been returned to the driver now
+        e = cudaMallocAsync(p, (size_t)n, c->stream);
     }
     return e;
 }
@@ -210,8 +209,8 @@ static bool cd_is_pinned(const void *p)
 }
 
 /*
- * True if a copy needs no slot: it is large enough to be worth the query, and the host memory is
- * pinned.
+ * True if a copy needs no slot: the host memory is pinned, and the copy is so large that asking
+ * costs little.
  */
 static bool cd_is_direct(const void *host, uint64_t n_bytes)
 {
@@ -228,8 +227,8 @@ static void cd_direct(zt_device *d, void *to, const void *from, uint64_t n_bytes
 }
 
 /*
- * Copy the host's bytes to slots before returning, so that the caller may reuse them; the GPU gets
- * them in the order of the stream.
+ * Copy the host's bytes to slots before returning, so the caller may reuse them; the GPU gets them
+ * in the order of the stream.
  */
 static void cd_put(zt_device *d, void *to, const void *host, uint64_t n_bytes)
 {
@@ -273,7 +272,7 @@ static bool cd_arrive(zt_device *d, cd_coming *k)
 }
 
 /*
- * Half of the slots are filled by the GPU while the host empties the others, so that both copies
+ * Half of the slots are filled by the GPU while the host empties the others, so the two copies
  * overlap.
  */
 static void cd_get_pieces(zt_device *d, char *host, const char *from, uint64_t n_bytes)

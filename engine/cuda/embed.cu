@@ -264,7 +264,7 @@ typedef struct em_call {
     uint64_t n_keys; /* a power of two */
 } em_call;
 
-/* Start a table; without `add` its gradients begin as 0. */
+/* Start a table; without `add`, set its gradients to 0. */
 static void em_begin(const em_call *c, em_table *t, void *grad, uint64_t n_rows, bool add)
 {
     t->grad = grad;

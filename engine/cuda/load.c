@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c: opens the CUDA plugin, and explains its absence.
+ * load.c: opens the CUDA plugin, or reports why it cannot be opened.
  *
- * It tries the path in ZEROTRAIN_CUDA_PLUGIN, if set, and no other.  Otherwise it tries ../lib
- * beside the program (a build folder, or an installation under any prefix), then the paths of the
- * system's loader.
+ * If ZEROTRAIN_CUDA_PLUGIN is set, it tries only that path.  Otherwise it tries ../lib beside the
+ * program (a build folder, or an installation under any prefix), then the paths of the system's
+ * loader.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -32,8 +32,10 @@ typedef struct cul_plugin {
 static cul_plugin cul_it;
 static pthread_mutex_t cul_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Open the first plugin that is found.  A file that exists but does not open is an error, and is
- * not passed over. */
+/*
+ * Open the first plugin that is found.  A file that exists but cannot be opened is an error; no
+ * other path is tried then.
+ */
 static int cul_open(cul_plugin *p, ckpt_err *err)
 {
     static const ckpt_plugin_want want = {.file = CUL_NAME,

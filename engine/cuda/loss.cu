@@ -2,9 +2,9 @@
 /*
  * loss.cu: computes losses on the GPU, and writes their gradients over the logits.
  *
- * A block takes a row: one pass finds its maximum and sum of exponents, a second pass, which finds
- * the row in the second-level cache, the gradient.  One block adds up the losses of rows in fp64,
- * in a fixed order.
+ * A block processes a row in two passes: the first finds its maximum and sum of exponents, the
+ * second computes the gradient while the row is still in the second-level cache.  One block adds up
+ * the losses of rows in fp64, in a fixed order.
  */
 #include <math.h>
 

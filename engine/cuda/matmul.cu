@@ -7,15 +7,15 @@
  * TF32).  Activations run separately, because they must see the rounded value (device.h), while the
  * library's fused ones see the unrounded one (and its GELU is the tanh form only).
  *
- * A bias, and the old values of a result that is added to, are rounded once together with the
- * product or once more: the library's kernels differ.  On an H100 (cuBLASLt 13.0) kernels for
- * Hopper that do not split k round product and bias, then add the old value and round again; others
- * round product and old value, then add the bias.  PyTorch calls the same kernels, so its results
- * vary in the same way; tests/gpu/test_device.c accepts these orders and no other.
+ * The library's kernels differ in whether they round once, after adding a bias or old values to the
+ * product, or once more in between.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not
+ * split k round product and bias, then add the old value and round again; others round product and
+ * old value, then add the bias.  PyTorch calls the same kernels, so its results vary in the same
+ * way; tests/gpu/test_device.c accepts these orders and no other.
  *
  * The library chooses a kernel once per shape.  Kernels that sum parts of k in dt, or in an order
- * that varies, are excluded; with `deterministic` all that split k.  If the library has no kernel
- * (odd strides, for example), a plain one here computes the product.
+ * that varies, are excluded; with `deterministic`, all kernels that split k.  If the library has no
+ * kernel (odd strides, for example), a plain one here computes the product.
  *
  * The CPU rounds a weight's gradient before it adds it to the old one (w_add), so results differ by
  * at most one rounding of the product.
@@ -140,7 +140,7 @@ static bool mm_describe(zt_device *d, ckpt_dtype dt, const zt_product *p, mm_pla
     cudaDataType_t type = dt == CKPT_F32 ? CUDA_R_32F : dt == CKPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
     bool at = p->a_transposed, bt = p->b_transposed;
     return mm_try(d, cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
-           // aligned as little as a bias, because the library's choice may depend on it
+           // an address with a bias' least alignment, because the library's choice may depend on it
            mm_set_bias(d, plan, p->bias ? (char *)cu_of(d)->blas->workspace + 16 : NULL) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSA, bt ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            mm_set(d, plan, CUBLASLT_MATMUL_DESC_TRANSB, at ? CUBLAS_OP_T : CUBLAS_OP_N) &&
@@ -405,7 +405,7 @@ static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a,
     if (!s.part)
         return;
     uint64_t packs = (a->out + CK_PACK - 1) / CK_PACK;
-    // few columns: smaller blocks, so that more of the GPU reads rows
+    // few columns: smaller blocks, so more of the GPU reads rows
     unsigned threads = packs < MM_THREADS ? (unsigned)(packs + 31) / 32 * 32 : MM_THREADS;
     dim3 grid((unsigned)((packs + threads - 1) / threads), s.chunks);
     unsigned side = MM_THREADS / MM_LANES, total = (unsigned)((a->out + side - 1) / side);

@@ -4,12 +4,11 @@
  * of the CUDA plugin.
  *
  * Operations run on a stream of their own.  One event makes it wait for the device's earlier work,
- * another makes the device's stream wait for the result, so the host never waits.  A begun
- * operation (start) therefore runs while the device computes, until wait puts the device's stream
- * behind it.
+ * another makes the device's stream wait for the result, so the host never waits.  So a started
+ * operation runs while the device computes; wait then makes the device's stream wait for it.
  *
  * Sums are NCCL's: their order depends on the algorithm and the path between the GPUs that NCCL
- * chooses, and 16-bit sums are rounded at every hop, while the other communicators form them in
+ * chooses, and 16-bit sums are rounded at every hop, while the other communicators compute them in
  * fp32 and round once.  They do not depend on timing: equal runs on equal machines have equal bits
  * (NCCL_ALGO=Ring, NCCL_PROTO=Simple pin the choice).
  *
@@ -76,7 +75,7 @@ typedef struct nc_comm {
     ncclComm_t comm;
     cudaStream_t compute, stream;
     cudaEvent_t ready;                 /* follows the device's work before an operation */
-    cudaEvent_t done[ZT_COMM_PENDING]; /* ring of begun operations, the oldest at `first` */
+    cudaEvent_t done[ZT_COMM_PENDING]; /* ring of started operations, the oldest at `first` */
     unsigned first, n_pending;
     nc_block *block;
     size_t n_blocks, room;
@@ -209,7 +208,7 @@ static int nc_all_reduce(zt_comm *c, void *x, uint64_t count, ckpt_dtype dt, zt_
                      err);
 }
 
-/* Queue a reduce_scatter or all_gather, the two operations that can be begun. */
+/* Queue a reduce_scatter or all_gather, the two operations that can be started ahead of use. */
 static int nc_queue(nc_comm *n, const zt_collective *w, ckpt_err *err)
 {
     bool sum = w->kind == ZT_REDUCE_SCATTER;
@@ -274,7 +273,7 @@ static int nc_broadcast(zt_comm *c, void *x, uint64_t n_bytes, int root, ckpt_er
                      "broadcast", err);
 }
 
-/* One send and one receive per rank, in one group, so that none waits for another. */
+/* One send and one receive per rank, in one group, so none waits for another. */
 static int nc_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_bytes, ckpt_err *err)
 {
     nc_comm *n = nc_of(c);
@@ -296,7 +295,7 @@ static int nc_all_to_all(zt_comm *c, void *to, const void *from, uint64_t n_byte
     return nc_queued(n, r == ncclSuccess ? end : r, "all_to_all", err);
 }
 
-/* Only the processes meet; their queued work may still be under way. */
+/* Wait only for the processes; their queued work may still be under way. */
 static int nc_barrier(zt_comm *c, ckpt_err *err)
 {
     return nc_of(c)->below->ops->barrier(nc_of(c)->below, err);
@@ -353,8 +352,8 @@ static ncclResult_t nc_take_large(nc_comm *n, nc_block *b)
 }
 
 /*
- * Large blocks come from NCCL and are registered, so that it moves them without copies.  NCCL's
- * manual requires this on all ranks or none, so a rank on which it fails has failed.
+ * Large blocks come from NCCL and are registered, so it moves them without copies.  NCCL's manual
+ * requires this on all ranks or none, so a rank on which it fails has failed.
  */
 static void nc_take(nc_comm *n, nc_block *b)
 {
@@ -576,8 +575,10 @@ static const zt_comm_ops nc_ops = {
     .free = nc_free,
 };
 
-/* Make stream, events and tables.  The stream has high priority, so that messages leave while
- * kernels are still queued. */
+/*
+ * Make stream, events and tables.  The stream has high priority, so messages leave while kernels
+ * are still queued.
+ */
 static int nc_prepare(nc_comm *n, ckpt_err *err)
 {
     int low = 0, high = 0;
@@ -599,7 +600,7 @@ static int nc_prepare(nc_comm *n, ckpt_err *err)
     return nc_cuda(n, e, "NCCL's stream", err);
 }
 
-/* Give all ranks NCCL's id and each other's identities. */
+/* Exchange NCCL's id and the identities of all ranks. */
 static int nc_meet(nc_comm *n, ncclUniqueId *id, ckpt_err *err)
 {
     nc_mate me = {.process = zt_process_self()};

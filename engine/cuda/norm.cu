@@ -4,18 +4,17 @@
  *
  * A block works on one row at a time and keeps it in registers, in turns of 8 elements per thread.
  * Backward, a fixed number of blocks share the rows.  Each sums its rows' contributions to the
- * weights' gradients, and a second kernel adds those partial sums in order, so that data is read
- * once and the order depends on sizes alone.
+ * weights' gradients, and a second kernel adds those partial sums in order, so data is read once
+ * and the order depends on sizes alone.
  */
 #include <math.h>
 
 #include "engine/cuda/cuda.h"
 
-#define NM_MOST                                                                                    \
-    512u /* threads per block: half of the maximum, so that each has twice the registers */
+#define NM_MOST    512u /* threads per block: half the maximum, so each has twice the registers */
 #define NM_BLOCKS  1024u  /* maximum of blocks, and so of partial sums of weights' gradients */
 #define NM_LEAST   256u   /* minimum of blocks */
-#define NM_WORK    98304u /* wanted threads of all blocks, within both limits */
+#define NM_WORK    98304u /* preferred number of threads in all blocks, within both limits */
 #define NM_TURNS   8u     /* packs per thread in rows above 8192 elements; some registers spill */
 #define NM_COLUMNS 64u    /* columns per block in the second kernel, with NM_LANES threads each */
 #define NM_LANES   8u
@@ -100,7 +99,7 @@ static __device__ __forceinline__ void ck_nm_output(const zt_norm &a, uint64_t a
         for (unsigned i = 0; i < CK_PACK; i++) {
             float v = zt_norm_hat(x[i], m.x, m.y);
             v = (a.rms ? ck_round<T>(v) : v) *
-                w[i]; // RMS rounds before the weight, as LlamaRMSNorm does
+                w[i]; // RMS norm rounds before it multiplies by the weight, as LlamaRMSNorm does
             x[i] = a.b ? v + b[i] : v;
         }
         ck_write((T *)a.y + at, ck_nm_at(t), a.width, wide, x);

@@ -14,7 +14,8 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
 {
     int n = 0;
 
-    // no driver and no GPU give the same answer here, but zt_cuda_device_new distinguishes them
+    // a missing driver and a missing GPU give the same answer here, but zt_cuda_device_new
+    // distinguishes them
     if (cudaGetDeviceCount(&n) != cudaSuccess) {
         (void)cudaGetLastError();
         return 0;

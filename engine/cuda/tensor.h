@@ -14,8 +14,8 @@
  * factor of the next product without passing through shared memory (Dao 2023), and an operation on
  * one row concerns only four neighbouring lanes.
  *
- * Matrices in shared memory have CK_TC_PAD elements more per row than columns, so that eight rows
- * start in eight different groups of banks, and loads do not wait for each other.
+ * Matrices in shared memory have CK_TC_PAD elements more per row than columns, so eight rows start
+ * in eight different groups of banks, and loads do not wait for each other.
  */
 #ifndef ZT_CUDA_TENSOR_H
 #define ZT_CUDA_TENSOR_H

@@ -4,9 +4,9 @@
  * rows, optimizer steps.
  *
  * Every element is computed on its own, by operations that round once each and in the order of
- * formulas.h and cpu_elementwise.c, so that the results equal theirs bit for bit.  Therefore the
- * file is compiled without fused multiply-add (-fmad=false), which costs nothing, because memory
- * bounds these kernels.  NaNs stay NaN but get the hardware's pattern.
+ * formulas.h and cpu_elementwise.c, so the results equal theirs bit for bit.  Therefore the file is
+ * compiled without fused multiply-add (-fmad=false), which costs nothing, because memory bounds
+ * these kernels.  NaNs stay NaN but get the hardware's bit pattern.
  */
 #include <math.h>
 
@@ -14,7 +14,7 @@
 
 #define VE_THREADS 256u
 
-/* Blocks that make partial sums: a constant, so that the sums' bits do not depend on the GPU. */
+/* Blocks that make partial sums: a constant, so the sums' bits do not depend on the GPU. */
 #define VE_SUMS 512u
 
 /* Elements that a grid of one pack per thread covers. */
@@ -56,7 +56,7 @@ static void ve_accumulate(zt_device *d, const zt_accumulate *a, const char *oper
     }
 }
 
-/* Between F32, BF16 and F16. */
+/* Convert between F32, BF16 and F16. */
 void cu_cast(zt_device *d, uint64_t n, void *to, ckpt_dtype to_dtype, const void *from,
              ckpt_dtype from_dtype)
 {
@@ -220,7 +220,7 @@ static __device__ __forceinline__ void ck_store_state(const ve_update &j, uint64
         ck_write(j.a.v, at, j.a.n, j.wide, k.v);
 }
 
-/* Any optimizer except LAMB. */
+/* The step of any optimizer except LAMB. */
 static __device__ __forceinline__ void ck_step(const ve_update &j, zt_cell *c)
 {
     switch (j.a.kind) {

@@ -97,8 +97,8 @@ static int dt_room(zt_data *d, ckpt_err *err)
 }
 
 /*
- * Check every sample before the first update, so that zerotrain reports a token beyond the
- * vocabulary at once and not when training reaches it.  Ranks share the work.
+ * Check every sample before the first update, so zerotrain reports a token beyond the vocabulary at
+ * once and not when training reaches it.  Ranks share the work.
  */
 static int dt_check(zt_data *d, ckpt_err *err)
 {
@@ -217,7 +217,7 @@ static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample
         *sample = place;
         return place < s->count;
     }
-    // epochs follow without a gap, so that the order does not depend on world or accumulation
+    // epochs follow without a gap, so the order does not depend on world or accumulation
     *sample =
         zt_sample_at(s->count, place % s->count, d->opts.seed, place / s->count, d->opts.shuffle);
     return true;

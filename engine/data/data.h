@@ -55,16 +55,16 @@ uint64_t zt_data_batches(const zt_data *d);
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 
-/* True for recorded inputs: micro step i is then that of the record. */
+/* True for recorded inputs: micro step i of the run then gets micro step i of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
 /* True if a loss can be computed: there are labels, or the model learns the text itself. */
 bool zt_data_labelled(const zt_data *d);
 
 /*
- * Get micro batch i of the whole run (epochs follow without a gap), in host memory that is valid
- * until the next call.  The order of samples depends neither on world nor accumulation nor on
- * earlier calls, so that a resumed run continues at its position.
+ * Get micro batch i, counted over all epochs of the run, in host memory that is valid until the
+ * next call.  The order of samples depends neither on world nor accumulation nor on earlier calls,
+ * so a resumed run continues at its position.
  */
 int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err);
 

@@ -296,7 +296,10 @@ static bool tx_class(const tx_source *s, const ckpt_value *ids, bool numbers, co
     return at != NULL;
 }
 
-/* Get label2id if it really names classes, because transformers writes LABEL_0 ... by default. */
+/*
+ * Get label2id if it has real names of classes, not the LABEL_0 ... that transformers writes by
+ * default.
+ */
 static const ckpt_value *tx_ids(const tx_source *s, const zt_model_config *m)
 {
     const ckpt_value *ids = ckpt_value_get(m->json, "label2id");

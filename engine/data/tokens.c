@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokens.c: reads a long row of tokens from a file and cuts it into samples: .bin (uint16 or
- * uint32, no header) and .npy.
+ * tokens.c: reads one long sequence of tokens from a file and divides it into samples: .bin (uint16
+ * or uint32, no header) and .npy.
  *
  * .npy: "\x93NUMPY", version, length of a header that is a Python dict of descr, fortran_order and
  * shape (numpy/lib/format.py, versions 1 to 3).  One axis is cut into samples; two are [sample,

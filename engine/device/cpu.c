@@ -29,8 +29,8 @@ typedef struct cc_head {
 } cc_head;
 
 /*
- * Request huge pages for the whole ones inside the block.  It is only advice, so failures do not
- * matter.
+ * Ask the kernel for huge pages where the block contains complete ones.  It is only advice, so
+ * failures do not matter.
  */
 static void cc_advise(void *p, uint64_t n)
 {

@@ -3,7 +3,7 @@
  * cpu_elementwise.c: computes vector operations on the CPU: cast, accumulate, scale, add, sum of
  * squares, rows.
  *
- * 16-bit vectors are processed in blocks, so that their fp32 form stays in the first-level cache.
+ * 16-bit vectors are processed in blocks, so their fp32 form stays in the first-level cache.
  */
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * cpu_embed.c: computes embeddings on the CPU, forward and backward.
  *
  * Backward, rows of dy for the same row of a table are summed in their order, then rounded once.
- * Workers get different columns, so that no two workers write the same element, and the order does
- * not depend on them.
+ * Workers get different columns, so no two workers write the same element, and the order does not
+ * depend on them.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * products.
  *
  * A product is split into tiles of its result by sizes alone, never along k, and one thread
- * computes each tile, so that results do not depend on the number of threads.  Activation and
- * rounding follow each tile at once, while it is in the cache.  16-bit operands become fp32 in the
+ * computes each tile, so results do not depend on the number of threads.  Activation and rounding
+ * are applied to each tile at once, while it is in the cache.  16-bit operands become fp32 in the
  * worker's scratch, in panels of at most BL_TILE x BL_DEPTH.
  */
 #include <limits.h>
@@ -72,8 +72,8 @@ static uint64_t bl_parts(uint64_t n)
 }
 
 /*
- * Choose tiles.  If there are few, their number is even, so that two or four threads get the same
- * share; a single one is cut along the longer side.
+ * Choose tiles.  If there are few, their number is even, so two or four threads get the same share;
+ * a single one is cut along the longer side.
  */
 static void bl_plan(bl_product *p)
 {

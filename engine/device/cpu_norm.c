@@ -285,7 +285,7 @@ void zt_cpu_norm_grad(zt_device *d, ckpt_dtype dt, const zt_norm_grad *a)
     if (!zt_ready(d, dt, zt_ok_norm_grad(a), "norm_grad"))
         return;
     nm_job j = {.device = d, .dt = dt, .bw = *a};
-    // before dx, because dx may overwrite dy or x
+    // compute these before dx, because dx may overwrite dy or x
     if (a->dw || a->db)
         zt_cpu_parallel(d, a->width, NM_COLUMNS, nm_sums_columns, &j);
     if (a->dx)

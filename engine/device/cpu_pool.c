@@ -3,8 +3,8 @@
  * cpu_pool.c: runs a fixed set of threads that wait for jobs, first spinning, then asleep.
  *
  * A job is open until all its ranges have been taken; a worker enters it by raising the count in
- * `state`.  The caller closes the job and waits only for the workers inside, so that a thread which
- * the kernel wakes late delays no other.
+ * `state`.  The caller closes the job and waits only for the workers inside, so a thread which the
+ * kernel wakes late delays no other.
  *
  * OpenMP (oneDNN brings libgomp along) is not used here, because its teams wait for every member at
  * the end of a loop, and spin.  That costs most of the time if other programs use the CPUs too.
@@ -35,7 +35,7 @@
 #define CP_RANGES 32u
 
 typedef struct cp_worker {
-    _Alignas(64) atomic_uint_fast64_t next; /* first range of its share not yet taken */
+    _Alignas(64) atomic_uint_fast64_t next; /* first range of its share that is not yet taken */
     uint64_t end;                           /* end of its share */
     void *scratch;
     uint64_t scratch_bytes;
@@ -81,14 +81,14 @@ static void cp_run_share(zt_cpu_pool *p, cp_worker *from, unsigned number)
     }
 }
 
-/* Take ranges, first of the own share, until none is left. */
+/* Take ranges until none is left, first those of this worker's own share. */
 static void cp_run(zt_cpu_pool *p, unsigned number)
 {
     for (unsigned i = 0; i < p->n; i++)
         cp_run_share(p, &p->worker[(number + i) % p->n], number);
 }
 
-/* Wait for another job than `seen`; returns the new state. */
+/* Wait for a job other than `seen`; returns the new state. */
 static uint64_t cp_await(zt_cpu_pool *p, uint64_t seen)
 {
     uint64_t s = 0;
@@ -99,8 +99,8 @@ static uint64_t cp_await(zt_cpu_pool *p, uint64_t seen)
         cp_pause();
     }
     pthread_mutex_lock(&p->mutex);
-    // the caller stores the state, then reads `sleeping`; the worker does the reverse, so that one
-    // of them notices
+    // the caller stores the state, then reads `sleeping`; the worker does the reverse, so one of
+    // them notices
     atomic_fetch_add(&p->sleeping, 1);
     while ((s = atomic_load(&p->state)) >> 32 == seen)
         pthread_cond_wait(&p->work, &p->mutex);

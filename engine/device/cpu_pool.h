@@ -4,8 +4,8 @@
  * keeps.
  *
  * One job runs at a time.  The calling thread is worker 0 and takes part.  Bodies must not depend
- * on the borders of ranges, nor on the worker that runs them, so that results are equal for any
- * number of threads.
+ * on the borders of ranges, nor on the worker that runs them, so results are equal for any number
+ * of threads.
  */
 #ifndef ZT_DEVICE_CPU_POOL_H
 #define ZT_DEVICE_CPU_POOL_H

@@ -5,8 +5,8 @@
  *
  * The order of operations is that of DeepSpeed's CPU kernels (csrc/adam, csrc/lion, csrc/adagrad of
  * 0.19.8), of torch's SGD, and of the CUDA kernel for LAMB.  Every element is computed on its own,
- * by operations that round once each, so that neither threads nor the borders of blocks change a
- * bit.  LAMB's norms are sums over fixed stretches, added in order.
+ * by operations that round once each, so neither threads nor the borders of blocks change a bit.
+ * LAMB's norms are sums over fixed stretches, added in order.
  */
 #include <math.h>
 

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-// needed because operations can fail in a device's threads
+// needed, because operations can fail in several threads of a device
 static pthread_mutex_t dv_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void zt_device_fail(zt_device *d, int code, const char *text)

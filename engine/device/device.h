@@ -188,8 +188,8 @@ typedef struct zt_rope {
 
 /*
  * y = x * keep / (1 - p) [+ add].  keep[i] depends on (seed, i) alone (Philox4x32-10, Salmon et al.
- * 2011), so that the backward pass and recomputation get it again from the same seed.  y may be x
- * or add.
+ * 2011), so the backward pass and recomputation get it again from the same seed.  y may be x or
+ * add.
  */
 typedef struct zt_dropout {
     uint64_t n, seed;
@@ -222,7 +222,7 @@ typedef struct zt_loss {
     double *loss;
 } zt_loss;
 
-/* Copy (or add) a block of rows between strides. */
+/* Copy (or add) rows to a block with another stride. */
 typedef struct zt_rows {
     uint64_t rows, width, ld_to, ld_from; /* elements */
     bool add;

@@ -261,7 +261,8 @@ static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
     s.lr = (float)a->lr;
     s.beta1 = (float)a->beta1;
     s.beta2 = (float)a->beta2;
-    // torch computes 1 - beta in double, DeepSpeed's kernels in float: 1.3e-5 apart for 0.999
+    // torch computes 1 - beta in double, DeepSpeed's kernels in float; for 0.999 the results differ
+    // by 1.3e-5
     s.gain1 = a->exact ? (float)(1.0 - a->beta1) : 1.0F - s.beta1;
     s.gain2 = a->exact ? (float)(1.0 - a->beta2) : 1.0F - s.beta2;
     s.eps = (float)a->eps;
@@ -313,7 +314,10 @@ ZT_FORMULA void zt_step_adagrad(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p + grad / (sqrtf(c->v) + s->eps) * -s->lr;
 }
 
-/* Chen et al. 2023.  For an update of exactly 0 the two DeepSpeed classes differ (zero_up). */
+/*
+ * Lion's step (Chen et al. 2023).  DeepSpeed's two classes treat an update of exactly 0 differently
+ * (zero_up).
+ */
 ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
 {
     const float blend = c->m * s->beta1 + c->g * s->gain1;
@@ -352,7 +356,10 @@ ZT_FORMULA float zt_step_direction(const zt_step_numbers *s, const zt_cell *c)
 #define ZT_BOTH static inline
 #endif
 
-/* LAMB's trust ratio: the norm of the weights by that of the direction, from their squares. */
+/*
+ * LAMB's trust ratio: the norm of the weights divided by that of the direction; takes sums of
+ * squares.
+ */
 ZT_BOTH float zt_step_trust(const zt_update *a, double squares_p, double squares_u)
 {
     const float norm_p = (float)sqrt(squares_p), norm_u = (float)sqrt(squares_u);

@@ -62,7 +62,7 @@ static void px_pair(uint64_t seed, uint64_t pair, double out[2])
     const philox4x32_ctr_t block = zt_philox_block(seed, pair, PX_NORMAL);
     const uint32_t *w = block.v;
 
-    // 53 bits each: u is in (0, 1], so that its logarithm is finite; v is in [0, 1)
+    // 53 bits each: u is in (0, 1], so its logarithm is finite; v is in [0, 1)
     const double u = ((double)(w[0] >> 5) * 0x1p26 + (double)(w[1] >> 6) + 1.0) * 0x1p-53;
     const double v = ((double)(w[2] >> 5) * 0x1p26 + (double)(w[3] >> 6)) * 0x1p-53;
     const double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * philox.h: declares random numbers that depend on a key and a position alone, so that any thread
- * or rank can compute any part of them again.
+ * philox.h: declares random numbers that depend on a key and a position alone, so any thread or
+ * rank can compute any part of them again.
  *
  * Source  Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
  *         SC 2011, by its authors' header (Random123).

@@ -5,7 +5,7 @@
  *
  * They use the vector extension that gcc and clang share.  They must be inlined into a function
  * marked ZT_CLONES, because that is compiled for wide registers as well.  No operation is fused,
- * and sums keep their order, so that each clone gives the same bits.
+ * and sums keep their order, so each clone gives the same bits.
  */
 #ifndef ZT_DEVICE_VMATH_H
 #define ZT_DEVICE_VMATH_H
@@ -75,7 +75,7 @@ ZT_INLINE void zt_v_max(zt_v *v, const zt_v *x)
     zt_v_select(v, &more, x);
 }
 
-/* Sum the lanes as a tree, so that the order does not depend on the registers' width. */
+/* Sum the lanes as a tree, so the order does not depend on the registers' width. */
 ZT_INLINE float zt_v_sum(const zt_v *v)
 {
     float t[ZT_LANES];
@@ -106,7 +106,7 @@ ZT_INLINE float zt_v_top(const zt_v *v)
  *
  * Source  exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the polynomial is our minimax
  *         fit of (exp(r) - 1 - r) / r^2 (3.1e-9 of exp); ln 2 is split in two parts, the first with
- *         15 bits, so that n times it is exact
+ *         15 bits, so n times it is exact
  */
 ZT_INLINE void zt_v_exp(zt_v *x)
 {

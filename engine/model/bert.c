@@ -9,8 +9,9 @@
  * q, k and v are three maps; k and v lie side by side in rows of 2 H.
  *
  * A classifier uses only the first row of each sample of the last block.  So this block computes
- * queries, and all after attention, for these rows alone, and outputs [batch, hidden]; it computes
- * k and v for all rows.  Gradients do not change, because those of the other rows are zero.
+ * queries, and everything after attention, for these rows alone, and outputs [batch, hidden]; it
+ * computes k and v for all rows.  Gradients do not change, because those of the other rows are
+ * zero.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -278,7 +279,8 @@ static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, cons
     for (int i = BT_K; i <= BT_V; i++) {
         zt_map_bw g = {.lddy = 2 * n, .x = x, .dx = dx, .low = t->low[i], .spare = w->spare};
 
-        // with all rows, dx holds the gradient of s1; otherwise k's gradient is dx's first part
+        // with all rows, dx holds the gradient of s1; otherwise k's gradient is the first one
+        // written to dx
         g.dx_add = i == BT_V || !t->first;
         g.dy = zt_at(m, w->d_kv, i == BT_K ? 0 : n);
         zt_map_backward(&all, &k->map[i], &g);

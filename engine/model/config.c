@@ -20,10 +20,10 @@
 
 #define CF_MAX_LAYERS 65536
 
-/* Maximum elements of a model, so that bytes of weights, gradients and state cannot overflow. */
+/* Maximum elements of a model, so bytes of weights, gradients and state cannot overflow. */
 #define CF_MAX_ELEMS (UINT64_C(1) << 56)
 
-/* CF_HEADS: a size whose null is filled in later, although it has a default when absent. */
+/* CF_HEADS: a size that has a default when absent; if it is null, it is set later. */
 typedef enum cf_kind { CF_SIZE, CF_HEADS, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
 
 /* A key of the file, and the member that it sets. */
@@ -49,7 +49,7 @@ typedef struct cf_class {
 
 #define CF_AT(member) offsetof(zt_model_config, member)
 
-/* Sizes without a default of their own become 0 and are set later. */
+/* Sizes without a default of their own become 0 first, and are set later. */
 enum { CF_LATER = -1 };
 
 static const cf_field bert_fields[] = {
@@ -247,7 +247,7 @@ static void cf_default(const zt_config_file *f, const cf_field *d)
         memcpy(to, &x, sizeof x);
 }
 
-/* A null counts as an absent key only where transformers reads it so. */
+/* Treat null as an absent key only where transformers does so. */
 static int cf_field_read(const zt_config_file *f, const cf_field *d)
 {
     const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;

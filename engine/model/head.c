@@ -193,7 +193,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     a.label = w->label + first;
     a.logits = w->logits;
     a.grad = grad;
-    // one chunk only: do not round the factor
+    // with a single chunk, use the factor without rounding
     a.factor = c->rows == n ? factor : (float)((double)factor * part);
     m->device->ops->loss(m->device, m->dtype, &a);
     if (grad) {

@@ -178,7 +178,7 @@ enum {
     ZT_SITE_MAP
 };
 
-/* Key of a dropout mask.  Pass, layer and site are part of it, so that masks differ. */
+/* Key of a dropout mask.  Pass, layer and site are part of it, so masks differ. */
 uint64_t zt_seed(const zt_call *c, uint32_t site);
 
 /* y = dropout(x) [+ add] over n elements with rate p; without dropout in evaluation. */
@@ -251,7 +251,7 @@ typedef struct zt_lm_body {
     uint64_t (*kept)(const zt_model *m, uint64_t n); /* bytes that fw stores for bw */
     void (*fw)(const zt_call *c, void *kept, const void *x, void *h);
     void (*bw)(const zt_call *c, void *kept, const void *x, const void *dh,
-               void *dx); /* dx is not dh */
+               void *dx); /* dx must not be dh */
     bool shifted;         /* row t predicts token t + 1 */
     bool loss_in_dt;      /* the loss has the model's dtype (BERT), else fp32 */
 } zt_lm_body;

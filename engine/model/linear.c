@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear.c: implements the calls of device operations that all architectures share: linear maps
+ * linear.c: implements the steps that all architectures share, by device operations: linear maps
  * with or without a LoRA adapter, norms, dropout, and dividing memory.
  */
 #include "engine/model/layers.h"

@@ -11,7 +11,7 @@
  * layers if config.json enables it, have a window of keys.
  *
  * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.  With norms of q and k,
- * all rows of q come first, then those of k and v, so that heads are the rows of a norm.
+ * all rows of q come first, then those of k and v, so heads are the rows of a norm.
  */
 #include <inttypes.h>
 #include <math.h>

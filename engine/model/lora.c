@@ -51,7 +51,7 @@ bool zt_lora_targets(const zt_model *m, const char *module)
     const char *list = m->lora.targets;
     lr_token t;
 
-    // the classifier is trained whole, as in PEFT's sequence classification
+    // the classifier is trained completely, as in PEFT's sequence classification
     if (m->config.arch == ZT_BERT_CLASSIFIER && strcmp(module, "classifier") == 0)
         return false;
     while (lr_next(&list, &t)) {
@@ -190,7 +190,7 @@ static ckpt_value *lr_target_value(ckpt_arena *arena, const char *list)
     return v;
 }
 
-/* Modules that are trained whole: a classifier's head. */
+/* Modules that are trained completely, without an adapter: a classifier's head. */
 static ckpt_value *lr_whole_modules(ckpt_arena *arena, zt_arch arch)
 {
     static const char heads[] = "classifier,score";
@@ -213,7 +213,7 @@ static const char *lr_task(zt_arch arch)
     return NULL;
 }
 
-/* A rate with the fewest digits that give the same float, so that 0.1 stays 0.1. */
+/* A rate with the fewest digits that give the same float, so 0.1 stays 0.1. */
 static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
 {
     char text[32];

@@ -108,7 +108,7 @@ typedef struct zt_pass {
     float loss_factor;
     /*
      * Mean over this micro batch, in the precision of transformers.  The head sets it: in fw for
-     * evaluation, in bw for training, so that logits exist for one chunk of rows only.
+     * evaluation, in bw for training, so logits exist for one chunk of rows only.
      */
     double loss;
     void *scratch; /* workspace for one call, zt_model_scratch() bytes */
@@ -211,7 +211,7 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err)
 
 /*
  * Draw the initial value of one parameter, elements first .. first+count, fp32, into host memory.
- * It depends on (seed, name, index) alone, by Philox, so that any rank can draw its own part.
+ * It depends on (seed, name, index) alone, by Philox, so any rank can draw its own part.
  */
 void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count,
                    float *out);
@@ -230,7 +230,7 @@ const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const cha
  */
 const zt_alias *zt_lora_saved(const zt_model *m, ckpt_arena *arena, size_t *n);
 
-/* Note that g holds a gradient, so that the next layer which uses the parameter adds to it. */
+/* Note that g holds a gradient, so the next layer which uses the parameter adds to it. */
 static inline void zt_param_written(zt_param *p)
 {
     p->g_add = true;

@@ -3,9 +3,9 @@
  * onebit.c: implements 1-bit Adam (Tang et al. 2021), in which ranks exchange only the signs of the
  * momentum after a warm-up.
  *
- * One exchange: each rank adds its error of the last exchange, sends the signs of chunk r to rank r
- * and one scale to all.  Rank r averages its chunk, adds its own error, and sends signs and scale
- * of the result to all.  Signs are packed eight to a byte, lowest bit first; 1 means x >= 0.
+ * In an exchange, each rank adds its error of the last exchange, and sends the signs of chunk r to
+ * rank r, and one scale to all.  Rank r averages its chunk, adds its own error, and sends signs and
+ * scale of the result to all.  Signs are packed eight to a byte, lowest bit first; 1 means x >= 0.
  *
  *     length   padded to a multiple of W lcm(8, W): W chunks of whole bytes
  *     scale    norm / sqrt(length), of the padded vector (W workers) or chunk (server)
@@ -115,7 +115,7 @@ static float ob_compress(uint8_t *bits, float *x, uint64_t n)
     return scale;
 }
 
-/* The server part: average this rank's chunk over ranks, and compress it into `out`. */
+/* As the server of one chunk: average it over ranks, and compress the result into `out`. */
 static float ob_serve(zt_onebit *b)
 {
     uint64_t world = (uint64_t)b->c->world;
@@ -230,7 +230,7 @@ int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t
     if (t <= 1 || b->n == 0)
         return CKPT_OK;
     if (!warm) {
-        // even if the device has failed, all ranks must meet in the exchange
+        // even if the device has failed, all ranks must take part in the exchange
         ob_blend(b->d, h, piece);
         rc = ob_exchange_from(b, piece->state[0], err);
     }

@@ -17,7 +17,7 @@
 
 /*
  * The classes behind the types: torch's with torch_adam, DeepSpeed's CPU classes with offload, else
- * the fused ones.  They are bits, so that a setting can name several.
+ * the fused ones.  They are bits, so a setting can name several.
  */
 enum {
     OPT_TORCH_ADAM = 1,
@@ -252,8 +252,7 @@ static void opt_defaults(zt_optim *o, unsigned class)
         o->h.beta2 = 0.95;
         o->h.eps = 1e-10;
         o->h.muon_gram = true;
-        o->h.lr =
-            (double)NAN; // Muon's and Adam's half have different defaults, which opt_finish sets
+        o->h.lr = (double)NAN; // opt_finish sets the different defaults of Muon's and Adam's half
         break;
     default:
         break;
@@ -485,7 +484,9 @@ static int opt_take_decoupled(const zt_optim *o, const ckpt_value *fields, ckpt_
                      v->as.i ? "" : " and optimizer.params.adam_w_mode to false");
 }
 
-/* Check that momentum is as configured, because it decides whether there is state. */
+/*
+ * Check that momentum is as configured, because momentum decides whether there is optimizer state.
+ */
 static int opt_take_momentum(const zt_optim *o, const zt_hyper *h, ckpt_err *err)
 {
     if (o->type != ZT_OPT_SGD || (h->momentum > 0) == (o->h.momentum > 0))

@@ -72,17 +72,17 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
 bool zt_optim_has_betas(const zt_optim *o);
 
 /*
- * Name of state i of a group in checkpoints; NULL: the optimizer has no such state.  muon: the
- * matrices' half of MUON.
+ * Name of state i of a group in checkpoints; NULL: the optimizer has no such state.  muon: the half
+ * of MUON that updates matrices.
  */
 const char *zt_optim_state(const zt_optim *o, bool muon, unsigned i);
 
-/* A group's settings before a schedule.  muon: the matrices' half of MUON. */
+/* A group's settings before a schedule.  muon: the half of MUON that updates matrices. */
 zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
 
 /*
  * Set h from a checkpoint's entry of param_groups, of this or another class; settings that it lacks
- * stay.
+ * stay unchanged.
  *
  * Errors  CKPT_EFORMAT: a wrong value; CKPT_EUNSUPPORTED: a setting that is not supported
  *         (amsgrad), or that contradicts o (decoupled weight decay or not, momentum or none); the
@@ -142,8 +142,8 @@ typedef struct zt_schedule {
 int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err);
 
 /*
- * CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Must come before
- * zt_schedule_begin.
+ * Fail with CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Must be
+ * called before zt_schedule_begin.
  */
 int zt_schedule_check(const zt_schedule *s, size_t n, ckpt_err *err);
 
@@ -169,8 +169,8 @@ int zt_scaler_parse(zt_scaler *out, const ckpt_value *block, bool fp16, int stag
 int zt_scaler_check(const zt_scaler *s, ckpt_err *err);
 
 /*
- * Call after each boundary.  CKPT_ELIMIT: an overflow at the smallest scale, so the run cannot go
- * on.
+ * Call after each optimizer step, skipped ones included.  CKPT_ELIMIT: an overflow at the smallest
+ * scale, so the run cannot continue.
  */
 int zt_scaler_update(zt_scaler *s, bool overflow, ckpt_err *err);
 

@@ -14,7 +14,10 @@
 
 #include "engine/optim/optim.h"
 
-/* Larger than any count of steps, and small enough that sums of a few do not overflow. */
+/*
+ * Limit of step counts: larger than any real one, and small enough that sums of a few do not
+ * overflow.
+ */
 #define SC_MOST (INT64_C(1) << 53)
 
 /* Get a member of the block; NULL if it is absent or "auto", which means the default. */
@@ -181,7 +184,7 @@ static int sc_lower(zt_scaler *s, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* After a good step: double the scale after every `window` steps without an overflow. */
+/* After a step without an overflow: double the scale after every `window` such steps. */
 static void sc_calm(zt_scaler *s)
 {
     int64_t since = s->iter - s->last_overflow - 1;

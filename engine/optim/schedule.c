@@ -4,7 +4,7 @@
  *
  * A schedule is a function of k, the applied updates minus one (last_batch_iteration); update 0
  * uses the constructor's values.  The order of operations is that of DeepSpeed 0.19.8,
- * runtime/lr_schedules.py, so that values agree to the last bits.
+ * runtime/lr_schedules.py, so values agree to the last bits.
  */
 #include <math.h>
 #include <stddef.h>
@@ -445,7 +445,7 @@ static void sd_group(const zt_schedule *s, zt_hyper *h, double own, size_t i)
 void zt_schedule_begin(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n)
 {
     if (s->last != -1) {
-        return; // a configured position: rates stay as they are until the next update
+        return; // the configuration sets the position: rates stay unchanged until the next update
     }
     for (size_t i = 0; i < n; i++) {
         if (s->type == ZT_ONE_CYCLE) {

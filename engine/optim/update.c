@@ -5,7 +5,7 @@
  *
  * Sources: Adam, Kingma & Ba 2015; AdamW, Loshchilov & Hutter 2019; Adagrad, Duchi et al. 2011;
  * Lion, Chen et al. 2023; LAMB, You et al. 2020; SGD with momentum as in torch.optim.SGD.  Bias
- * corrections are powers of the step number, so that a resumed run continues with the same bits.
+ * corrections are powers of the step number, so a resumed run continues with the same bits.
  */
 #include <math.h>
 

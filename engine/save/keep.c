@@ -2,9 +2,9 @@
 /*
  * keep.c: removes old checkpoints of a run.
  *
- * A tag to be removed is first renamed to the form that `ckpt clean` takes for the remains of an
- * interrupted run, with a journal.  So no tag ever lacks files, and an interrupted removal can be
- * completed.
+ * A tag to be removed is first renamed to a name that `ckpt clean` recognizes as left over by an
+ * interrupted run, and gets a journal.  So no tag ever lacks files, and an interrupted removal can
+ * be completed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -153,7 +153,7 @@ int zt_keep_newest(const zt_keep *k, char gone[ZT_KEEP_GONE], ckpt_err *err)
     rc = kp_list(&tags, fd, k, err);
     if (tags.n > 0)
         qsort(tags.at, tags.n, sizeof *tags.at, kp_order);
-    // `tag` is the first of the n; a folder that cannot be removed does not save the others
+    // `tag` counts as the first of the n; if a folder cannot be removed, the others still are
     for (size_t i = 0; i < tags.n; i++) {
         int bad;
 

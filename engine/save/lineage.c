@@ -266,8 +266,10 @@ static bool lg_latest(int dir, char out[LG_NAME])
     return n >= 0;
 }
 
-/* Find checkpoints of others that this run would replace, or that would be newer than `latest`.  If
- * the run did not resume from this folder, all of its checkpoints count. */
+/*
+ * Find checkpoints of other runs that this run would replace, or that would be newer than `latest`.
+ * If the run did not resume from this folder, all of its checkpoints count.
+ */
 static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_held *out)
 {
     static const char series[] = "global_step";

@@ -50,9 +50,7 @@ void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool na
 /* True if the checkpoint `name` of an open folder belongs to this run or its ancestors. */
 bool zt_lineage_has(const zt_lineage *l, int dir, const char *name);
 
-/*
- * True if a folder holds model states, so that it is a checkpoint and no other folder of the user.
- */
+/* True if a folder holds model states, so it is a checkpoint and no other folder of the user. */
 bool zt_lineage_is_tag(int dir, const char *name);
 
 /* True if this run may replace the existing checkpoint `name` of an open folder. */
@@ -67,7 +65,7 @@ int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t 
  *
  * tag     name of the checkpoints, NULL: "global_step<N>"
  * remark  gets a warning if replacing is allowed but unexpected; otherwise unchanged
- * Errors  CKPT_EUSAGE: it would, and the user's options; CKPT_EIO
+ * Errors  CKPT_EUSAGE: saving would replace some (the text says what the user can do); CKPT_EIO
  */
 int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt_err *remark,
                      ckpt_err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live.c: presents a run's memory as a map: partitions, working weights, and the rank that holds
- * each part.
+ * live.c: describes a run's memory as a checkpoint map: partitions, working weights, and which
+ * parts other ranks hold.
  */
 #include "engine/save/live.h"
 
@@ -100,7 +100,7 @@ static zt_low lv_wanted(const zt_image *m, const zt_param *p, bool model)
     zt_low low = {.count = p->n_elems};
 
     if (m->zero->config->stage == 3) {
-        // stage 3 files have placeholders for trained parameters; frozen ones are cut over the
+        // stage 3 files have placeholders for trained parameters; frozen ones are divided over the
         // ranks
         uint64_t n = ckpt_zero_partition(p->n_elems, (uint32_t)c->world);
         low.first = n * (uint64_t)c->rank < p->n_elems ? n * (uint64_t)c->rank : p->n_elems;
@@ -124,7 +124,7 @@ static bool lv_gathered(const zt_image *m, size_t i)
                                        : low->at && !low->device;
 }
 
-/* Allocate memory for copied working weights, and for one whole parameter. */
+/* Allocate memory for copied working weights, and for one complete parameter. */
 static int lv_make_room(zt_image *m, bool model, bool copy, void **whole, ckpt_err *err)
 {
     const zt_params *params = &m->zero->model->params;
@@ -170,7 +170,7 @@ static int lv_gather(zt_image *m, void *whole, ckpt_err *err)
 /* ---- momentum of matrices that span several ranks ---- */
 
 /*
- * True if files store momentum whole, because DeepSpeed keeps a copy on each rank
+ * True if files store momentum without dividing it, because DeepSpeed keeps a copy on each rank
  * (libckpt/map/zero_flat.h).
  */
 static bool lv_has_wholes(const zt_zero *z)
@@ -285,7 +285,7 @@ typedef struct lv_maker {
     zt_owned *owned; /* sorted by parameter and element */
     size_t n_owned;
     uint32_t elsewhere; /* source of elements on other ranks */
-    uint32_t *column;   /* sources: three per partition; UINT32_MAX: none */
+    uint32_t *column;   /* sources of masters and two states per partition; UINT32_MAX: none */
     lv_extents extent;
     lv_axes axis;
 } lv_maker;
@@ -364,7 +364,7 @@ static int lv_sources(lv_maker *k)
     return rc;
 }
 
-/* Give elements first..first+count of the tensor their bytes: in a source, from byte `at` on. */
+/* Add an extent for elements first..first+count of the tensor: in a source, from byte `at` on. */
 static int lv_run(lv_maker *k, uint32_t source, uint64_t at, uint64_t first, uint64_t count,
                   uint64_t item)
 {
@@ -388,8 +388,8 @@ static int lv_back(lv_maker *k, ckpt_tensor *t)
 }
 
 /*
- * Give one column (0: masters) of a trained parameter its bytes: this rank's runs are in its
- * arrays, the elements between them in the source for other ranks.
+ * Set the extents of a trained parameter's masters (column 0) or of one of its states: this rank's
+ * runs are in its arrays, the elements between them in the source for other ranks.
  */
 static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned column)
 {
@@ -424,7 +424,8 @@ static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned 
 }
 
 /*
- * Give the working weights their bytes: this rank's run, and the source for other ranks around it.
+ * Set the extents of working weights: this rank's run, and the source for other ranks before and
+ * after it.
  */
 static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
 {
@@ -445,7 +446,7 @@ static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
     return rc == CKPT_OK ? lv_back(k, t) : rc;
 }
 
-/* Add a trained parameter's master with its working weights as twin, or a frozen parameter. */
+/* Add a frozen parameter, or a trained parameter's master, with its working weights as t->twin. */
 static int lv_param(lv_maker *k, uint32_t i)
 {
     const zt_param *p = &k->image->zero->model->params.at[i];

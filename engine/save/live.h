@@ -2,7 +2,7 @@
 /*
  * live.h: declares a run's memory as a checkpoint map, which saving reads.
  *
- * The map has every parameter of the model on every rank, so that all ranks lay out the same files.
+ * The map has every parameter of the model on every rank, so all ranks lay out the same files.
  * Only the runs that this rank holds are backed by memory; the rest is on other ranks
  * (CKPT_SOURCE_ELSEWHERE).
  */
@@ -14,14 +14,15 @@
 
 /* Working weights of one parameter: elements first .. first + count. */
 typedef struct zt_low {
-    void *at;          /* the weights; NULL: this rank has none of them */
-    zt_device *device; /* the device that has them in its memory; NULL: a copy, on the host */
+    void *at; /* the weights; NULL: this rank has none of them */
+    /* the device that has them in its memory; NULL: they are a copy on the host */
+    zt_device *device;
     uint64_t first, count;
 } zt_low;
 
 /*
- * The part of a run's state that this rank can read.  Parts that are not copied stay in place, on a
- * GPU too: the map's sources read them piece by piece.
+ * The part of a run's state that this rank can read.  Parts that are not copied stay in the run's
+ * memory, possibly on a GPU: the map's sources read them piece by piece.
  */
 typedef struct zt_image {
     zt_zero *zero;
@@ -29,7 +30,7 @@ typedef struct zt_image {
     zt_device *home; /* device memory of the arrays; NULL: copies on the host */
     const float **master, **state[2]; /* per partition */
     zt_low *low;                      /* per parameter of the model */
-    /* per parameter: optimizer state that files store uncut (Muon's); or NULL */
+    /* per parameter: optimizer state that files do not divide over ranks (Muon's); or NULL */
     float **whole;
     void **own; /* buffers of this image */
     size_t n_own, room;

@@ -57,7 +57,7 @@ static const ckpt_tensor *ld_prefixed(const ckpt_map *map, const char *prefix, c
 }
 
 /*
- * Find a parameter under the spellings of files: its own name, or below the wrapper that saved it.
+ * Find a parameter under the names that files use: its own name, or with the prefix of a wrapper.
  * For initial weights also below "w0/", and, for a bare model's file, without the first part
  * ("bert.", "transformer.", "model.").
  */
@@ -74,7 +74,7 @@ static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
     return t;
 }
 
-/* Find a parameter under its first name or an alias. */
+/* Find a parameter by its own name or an alias. */
 static const ckpt_tensor *ld_find(const ld_loader *l, uint32_t param)
 {
     const zt_model *model = l->zero->model;
@@ -190,8 +190,8 @@ static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
 /* ---- opening ---- */
 
 /*
- * If no parameter's name is in the file, reduce a whole dict, or names with prefixes of wrappers,
- * to the model alone.
+ * If no parameter's name is in the file, reduce a complete training dict, or names with wrapper
+ * prefixes, to the model alone.
  */
 static int ld_unwrap(ld_loader *l, ckpt_err *err)
 {
@@ -327,7 +327,7 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     return t && t->n_elems == param->n_elems ? t : NULL;
 }
 
-/* True if the checkpoint has any state per element of a parameter, of whichever optimizer. */
+/* True if the checkpoint has element-wise state of a parameter, of any optimizer. */
 static bool ld_has_any(const ld_loader *l, const ckpt_tensor *param)
 {
     const ckpt_state *state = l->map->states.at[0];
@@ -402,7 +402,10 @@ static int ld_check_moments(const ld_loader *l, ckpt_err *err)
     return rc;
 }
 
-/* Read a run of one column into host memory, or piece by piece to a device. */
+/*
+ * Read a run of masters or of one state into host memory, or piece by piece to a device.  t NULL:
+ * fill it with zeros.
+ */
 static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, float *column,
                      ckpt_err *err)
 {
@@ -512,7 +515,7 @@ static bool ld_has_moments(const ld_loader *l)
     return has;
 }
 
-/* Load masters, moments and the values beside tensors. */
+/* Load masters, moments and the values that are not tensors. */
 static int ld_state(ld_loader *l, ckpt_err *err)
 {
     int64_t step = -1;
@@ -527,8 +530,8 @@ static int ld_state(ld_loader *l, ckpt_err *err)
         return rc;
     rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
                        err);
-    // SGD counts no steps; 1 shows that the next step is not the first, which would reset the
-    // buffers
+    // SGD counts no steps; a count of 1 shows that the next step is not the first, which would
+    // reset the buffers
     if (rc == CKPT_OK && l->zero->config->optim.type == ZT_OPT_SGD && l->zero->updates == 0 &&
         ld_has_moments(l))
         l->zero->updates = 1;

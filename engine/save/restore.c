@@ -44,7 +44,7 @@ static void rs_int(const ckpt_value *dict, const char *key, int64_t *out)
 
 /* ---- groups ---- */
 
-/* For this run's groups, the checkpoint's groups from which their parameters come. */
+/* How this run's groups relate to the checkpoint's groups, from which their parameters come. */
 typedef struct rs_cut {
     uint32_t *of;   /* per parameter of the model: its group in the checkpoint; RS_NONE */
     uint32_t *only; /* per group of this run: its only source group; RS_NONE */
@@ -88,7 +88,7 @@ static int rs_cut_of(const zt_zero *z, const ckpt_state *state, const ckpt_tenso
     return CKPT_OK;
 }
 
-/* The name of a setting in which two groups differ, except weight decay; NULL: none. */
+/* The name of a setting, other than weight decay, in which two groups differ; NULL: none. */
 static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
 {
     const struct {

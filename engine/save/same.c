@@ -33,7 +33,7 @@ static int sa_read(int fd, uint8_t *to, size_t n, uint64_t at, const char *path,
 }
 
 /*
- * Digest `few` pieces at even distances, including the first and the last, or all if there are
+ * Digest `few` pieces at equal distances, including the first and the last, or all if there are
  * fewer.
  */
 static int sa_digest(int fd, uint64_t size, uint64_t few, ckpt_sha256 *sha, const char *path,

@@ -27,7 +27,7 @@ int zt_same_checkpoint(zt_comm *c, const ckpt_map *map, const zt_loaded *loaded,
 /* Compare counters, loss scale, schedule and groups: at the start, after a resume, in each save. */
 int zt_same_state(const zt_zero *z, ckpt_err *err);
 
-/* Compare lines, and free them.  rc: the result of making them. */
+/* Compare lines, and free them.  rc: the result of collecting them. */
 int zt_same(zt_comm *c, ckpt_bytes *lines, int rc, ckpt_err *err);
 
 #endif

@@ -6,7 +6,7 @@
  * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the
  * staging folder (libckpt/copy/publish.h), and all ranks write into its `new`.  When every rank has
  * reported that its files are on disk, the writer renames the folder to its tag and updates
- * `latest`.  Every step that can fail on one rank ends with an agreement, so that all ranks fail
+ * `latest`.  Every step that can fail on one rank ends with an agreement, so all ranks fail
  * together.
  */
 #include <errno.h>
@@ -59,7 +59,10 @@ struct zt_saver {
 
 /* ---- agreement of all ranks ---- */
 
-/* Broadcast rank 0's tag.  If the configuration has FAIL, a different own tag is an error. */
+/*
+ * Broadcast rank 0's tag.  If tag validation is FAIL, it is an error if this rank's own tag
+ * differs.
+ */
 static int sv_agree_tag(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
     char tag[SV_TAG];
@@ -100,7 +103,7 @@ static void sv_mark_files(sv_job *j, const zt_comm *c)
         ckpt_map_file *f = &j->to->files.at[i];
         f->elsewhere = f->rank == UINT32_MAX ? !j->writer : f->rank != (uint32_t)c->rank;
     }
-    // the writer publishes the staging folder later, so that this plan must not rename it
+    // the writer publishes the staging folder later, so this plan must not rename it
     j->to->folder = NULL;
     j->to->pointer = NULL;
 }
@@ -127,7 +130,7 @@ static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err 
     if (rc != CKPT_OK)
         return rc;
     sv_mark_files(j, z->comm);
-    // drop the twins, because comparing weights with masters is the task of `ckpt verify`
+    // drop the working weights, because comparing them with masters is the task of `ckpt verify`
     for (size_t i = 0; i < j->from->tensors.n; i++)
         j->from->tensors.at[i]->twin = NULL;
     return ckpt_plan_new(&j->plan, j->from, j->to, &j->run, err);
@@ -136,8 +139,8 @@ static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err 
 /* ---- the staging folder ---- */
 
 /*
- * Describe the save to the staging code: the folder, its pointer, and a random mark, so that
- * remains of an interrupted save are not mistaken for this one's.
+ * Describe the save to the staging code: the folder, its pointer, and a random mark, so remains of
+ * an interrupted save are not mistaken for this one's.
  */
 static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
 {

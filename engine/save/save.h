@@ -8,7 +8,8 @@
  *                 or not at all
  *     load.c      any checkpoint that libckpt reads, at any world size and stage, into this rank's
  *                 partitions
- *     tree.c      the values beside tensors, as DeepSpeed saves them; restore.c: back into a run
+ *     tree.c      the values that are not tensors, as DeepSpeed saves them; restore.c loads them
+ *                 into a run
  *     weights.c   weights alone: a file, a model folder, an adapter's PEFT folder
  *     keep.c      removal of old checkpoints; lineage.c: which checkpoints belong to this run
  *     same.c      comparison of ranks: files that they read, their state
@@ -48,7 +49,7 @@ int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 int zt_save_wait(zt_saver *s, ckpt_err *err);
 
 /*
- * Get a failure beside a successful save, such as an old checkpoint that cannot be removed.
+ * Get a failure that did not prevent a save, such as an old checkpoint that cannot be removed.
  * Returns true once for each, on the rank where it happened.
  */
 bool zt_save_remark(zt_saver *s, ckpt_err *out);
@@ -103,10 +104,10 @@ typedef struct zt_loaded {
 void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loaded);
 
 /*
- * Check before training that saves will not replace another run's checkpoints.  Each writer must
- * call it.
+ * Check before training that saves will not replace another run's checkpoints.  Every rank that
+ * creates a folder must call it.
  *
- * Errors  CKPT_EUSAGE: they would, and the user's options; CKPT_EIO
+ * Errors  CKPT_EUSAGE: they would (the text says what the user can do); CKPT_EIO
  */
 int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 
@@ -119,7 +120,7 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
 /*
  * Load initial weights from a checkpoint.  Its names may equal the model's, have a prefix ("w0/"),
  * or lack the model's own prefix.  n_missing (may be NULL) gets the number of parameters that it
- * lacks, even if that is the reason of a failure.
+ * lacks, even if the call fails because of them.
  */
 int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
 

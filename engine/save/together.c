@@ -70,7 +70,7 @@ static bool tg_see(const char *path, struct stat *st)
 
 /* ---- the trial ---- */
 
-/* One trial; its file names are unique among runs. */
+/* One trial of the folder; its file names are unique among runs. */
 typedef struct tg_trial {
     zt_comm *c;
     const char *dir;

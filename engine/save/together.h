@@ -27,8 +27,8 @@ int zt_together_writers(zt_comm *c, bool node_local, int32_t *writer, ckpt_err *
 int zt_together_try(zt_comm *c, const char *dir, bool node_local, ckpt_err *err);
 
 /*
- * The writer's check of a save that all ranks have reported: its ranks' files exist below `path`,
- * with the sizes of the layout.
+ * Check, as the writer, a save that all ranks have reported as complete: its ranks' files must
+ * exist below `path` and have the sizes of the layout.
  *
  * Errors  CKPT_EMISSING, CKPT_EMISMATCH: the file
  */

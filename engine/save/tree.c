@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: makes the values that DeepSpeed 0.19.8 saves beside tensors: counters, schedule, scaler,
- * optimizer groups.
+ * tree.c: makes the values other than tensors that DeepSpeed 0.19.8 saves: counters, schedule,
+ * scaler, optimizer groups.
  *
  * Keys, their order and the types of values are those of its files (engine.py _save_checkpoint, the
- * optimizers' state_dict), so that DeepSpeed continues from them as this run would.
+ * optimizers' state_dict), so DeepSpeed continues from them as this run would.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -448,7 +448,7 @@ static ckpt_value *tr_scaler(tr_maker *m)
     return v;
 }
 
-/* True if the last boundary skipped its update. */
+/* True if the last optimizer step skipped its update. */
 static bool tr_overflow(const zt_zero *z)
 {
     return z->scaler.dynamic && z->scaler.iter > 0 && z->scaler.last_overflow == z->scaler.iter - 1;

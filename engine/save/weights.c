@@ -345,7 +345,7 @@ static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
 
 int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
 {
-    static char nothing; // a dummy address suffices, because layouts read shapes, not bytes
+    static char nothing; // any address suffices, because layouts read shapes, not bytes
     ckpt_map *to = NULL;
     wt_writer w;
     int rc;

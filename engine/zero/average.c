@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * average.c: forms the mean of gradients over ranks: the factors, their order, their dtypes.
+ * average.c: computes the mean of gradients over ranks: the factors, their order, their dtypes.
  *
  * Source: DeepSpeed 0.19.8, runtime/engine.py (allreduce_bucket), runtime/zero/stage_1_and_2.py
  * (average_tensor), runtime/zero/stage3.py (reduce-scatter).  The order of factors is the same as
@@ -77,7 +77,7 @@ void zr_average_plan(zt_zero *z)
     o->average = a;
 }
 
-/* Multiply in place; skipped for a factor of 1, because it would change nothing. */
+/* Multiply in place; a factor of 1 is skipped, because it would change nothing. */
 void zr_scale(zt_zero *z, ckpt_dtype dt, uint64_t n, void *x, float factor)
 {
     if (factor < 1 || factor > 1)

@@ -4,7 +4,7 @@
  * parameter group.
  *
  * There are two modes for gradients.  Resident: they accumulate over micro steps in a buffer like
- * that of the weights, which is reduced at the boundary (stages 0, 1; stage 2 on one rank).
+ * that of the weights, which is reduced before the update (stages 0, 1; stage 2 on one rank).
  * Passing: each layer writes into a bucket.  When the bucket is full, stage 2 reduces it and adds
  * the part that this rank owns to its partition; stage 1 adds it to accumulators of another dtype.
  * Then the bucket is reused.
@@ -293,8 +293,8 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
 }
 
 /*
- * Stage 2 forms the mean of a gradient on the ranks that own its elements.  A run is a range of the
- * bucket that belongs to one rank, so that few collectives are needed.
+ * Stage 2 computes the mean of a gradient on the ranks that own its elements.  A run is a range of
+ * the bucket that belongs to one rank, so few collectives are needed.
  */
 typedef struct fl_run {
     void *x; /* NULL: nothing collected */
@@ -428,7 +428,7 @@ static int fl_end(zt_zero *z, ckpt_err *err)
     return fl_of(z)->resident ? CKPT_OK : fl_flush(z, err);
 }
 
-/* ---- the boundary ---- */
+/* ---- the optimizer step ---- */
 
 /* Reduce resident gradients and accumulators, once per update; passing ones are already reduced. */
 static int fl_reduce(zt_zero *z, ckpt_err *err)

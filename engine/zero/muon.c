@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * muon.c: implements Muon under sharding, which needs whole matrices to compute directions.
+ * muon.c: implements Muon with sharded state; Muon needs complete matrices to compute directions.
  *
  * Each rank holds a run of a matrix' gradient and momentum.  All ranks assemble the matrix by
- * summing buffers that are zero outside of their own run; then every rank computes the direction
+ * summing buffers that are zero outside the rank's own run; then every rank computes the direction
  * and keeps its run.
  */
 #include "engine/zero/own.h"

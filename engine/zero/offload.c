@@ -127,7 +127,7 @@ static int of_job(zr_files *f, uint32_t part, char *mem, bool write, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Serves requests in order, so that a read sees an earlier write of the same partition. */
+/* Serves requests in order, so a read sees an earlier write of the same partition. */
 static void *of_worker(void *ctx)
 {
     zr_files *f = ctx;
@@ -293,7 +293,7 @@ int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err)
     rc = !s ? zr_code(err) : of_error(f, err);
     if (rc == CKPT_OK) {
         of_point(f, part, s);
-        // read the next partition while this one is updated
+        // start reading the next partition while this one is updated
         if (part + 1 < z->n_parts && !of_find(f, part + 1)) {
             of_slot *ahead = of_vacant(f, false);
 
@@ -359,7 +359,7 @@ static int of_create(const ckpt_dir *dir, const char *name, uint64_t n, ckpt_err
     int fd = openat(dir->fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int sys = fd < 0 ? errno : 0;
 
-    // reserve the space now, so that a full disk is reported before the run
+    // reserve the space now, so a full disk is reported before the run
     if (sys == 0 && n > 0)
         sys = posix_fallocate(fd, 0, (off_t)n);
     if (sys != 0) {
@@ -413,7 +413,7 @@ void zr_files_cool(zt_zero *z)
 
 /* ---- creating and freeing ---- */
 
-/* Open this rank's own folder, so that ranks may share a disk. */
+/* Open this rank's own folder, so ranks may share a disk. */
 static int of_folder(zt_zero *z, ckpt_dir *dir, const char *base, const char *kind, ckpt_err *err)
 {
     char path[4096];
@@ -437,7 +437,7 @@ static int of_thread(zr_files *f, ckpt_err *err)
                        : ckpt_fail(err, CKPT_ELIMIT, "cannot start the thread for offloading");
 }
 
-/* Open the folders first, so that a bad path is reported before anything else is created. */
+/* Open the folders first, so a bad path is reported before anything else is created. */
 int zr_files_new(zt_zero *z, ckpt_err *err)
 {
     const zt_config *c = z->config;

@@ -4,7 +4,7 @@
  *
  * zt_zero.own is a zr_own.  A stage is a table (zr_stage): flat.c implements stages 0, 1, 2,
  * sharded.c stage 3.  The chain of layers (pass.c) calls hold before and leave after every layer;
- * the boundary (zero.c) calls reduce, updates every partition, then calls publish.
+ * the optimizer step (zero.c) calls reduce, updates every partition, then calls publish.
  */
 #ifndef ZT_ZERO_OWN_H
 #define ZT_ZERO_OWN_H
@@ -98,7 +98,11 @@ typedef struct zr_own {
     zr_chain chain;
     zt_memory memory;
     zt_device
-        *home; /* holds masters and state: the device, or beside a GPU possibly the CPU device */
+        /*
+         * holds masters and state: the training device, or, if that is a GPU, possibly the CPU
+         * device
+         */
+        *home;
     struct zr_home *homes; /* offload to the CPU device; NULL: `home` is the training device */
     zt_onebit **onebit;    /* one per group */
     struct zr_flat *flat;
@@ -142,8 +146,8 @@ static inline void *zr_at(void *p, ckpt_dtype dt, uint64_t element)
 
 /*
  * Allocate zeroed memory for the lifetime of the runtime, and count it in *count.  travels: it is
- * sent to other ranks.  If there is none, returns NULL and sets own->failed: callers continue, so
- * that zt_zero_new fails on all ranks together.
+ * sent to other ranks.  If no memory is left, returns NULL and sets own->failed: callers continue,
+ * so zt_zero_new fails on all ranks together.
  */
 void *zr_alloc(zt_zero *z, uint64_t n_bytes, uint64_t *count, bool travels);
 /* The same for masters and state, which never travel, in the memory of own->home. */

@@ -2,8 +2,8 @@
 /*
  * pool.h: declares a first-fit allocator in one block of memory of a fixed size.
  *
- * The order of takes and gives repeats from step to step and is equal on all ranks, so that a dry
- * run with an unlimited pool gives the needed size, and later runs get the same offsets.
+ * The order of takes and gives repeats from step to step and is equal on all ranks, so a dry run
+ * with an unlimited pool gives the needed size, and later runs get the same offsets.
  */
 #ifndef ZT_ZERO_POOL_H
 #define ZT_ZERO_POOL_H

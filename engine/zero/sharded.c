@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sharded.c: implements stage 3, in which every rank has a part of each parameter, and whole
+ * sharded.c: implements stage 3, in which every rank has a part of each parameter, and complete
  * parameters exist only while they are used.
  *
  * Weights: before a layer runs, its parameters are gathered into a pool, and the gather of the next
  * layer's begins.  After the layer they are dropped unless the next layer uses them too.  Small
- * ones (persistent) stay gathered.  Gradients: a layer writes whole gradients into a second pool.
- * When the last layer that uses a parameter is done, they are reduce-scattered into this rank's
- * partition while the next layer computes.
+ * ones (persistent) stay gathered.  Gradients: a layer writes complete gradients into a second
+ * pool.  When the last layer that uses a parameter is done, they are reduce-scattered into this
+ * rank's partition while the next layer computes.
  *
  * One rank gathers nothing: its layers work on the partitions themselves.
  */
@@ -32,7 +32,7 @@ typedef struct sh_flight {
 typedef struct zr_sharded {
     sh_where *where;       /* per parameter */
     uint64_t *w_at, *g_at; /* offsets in the pools; SH_AWAY: none */
-    void **persistent;     /* whole weights of persistent parameters */
+    void **persistent;     /* complete weights of persistent parameters */
     void *frozen;          /* this rank's parts of frozen parameters */
     zr_pool w_pool, g_pool;
     char *w, *g;
@@ -54,7 +54,7 @@ static const zr_place *sh_place(const zt_zero *z, uint32_t param)
     return &zr_of(z)->place[param];
 }
 
-/* Elements of a whole parameter, padded to equal chunks. */
+/* Elements of a complete parameter, padded to equal chunks. */
 static uint64_t sh_padded(const zt_zero *z, uint32_t param)
 {
     return sh_place(z, param)->chunk * (uint64_t)z->comm->world;
@@ -475,7 +475,7 @@ static void *sh_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count
     return sh_mine(z, param);
 }
 
-/* Get a whole parameter for saves and inspection; all ranks must call it. */
+/* Get a complete parameter for saves and inspection; all ranks must call it. */
 static int sh_whole(zt_zero *z, uint32_t param, const void **out, ckpt_err *err)
 {
     zr_sharded *s = sh_of(z);

@@ -67,7 +67,7 @@ int zr_update(zt_zero *z, float g_scale, ckpt_err *err)
 /*
  * When DeepSpeed builds its 16-bit optimizer of stage 0, it makes one step with zero gradients and
  * the configured rate.  So the step count begins at 1, and AdamW has decayed the masters once;
- * working weights stay.
+ * working weights stay unchanged.
  */
 int zr_update_initial(zt_zero *z, ckpt_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c: moves values in and out of the runtime: first values, masters after a resume, runs that
- * this rank owns, whole parameters.
+ * values.c: moves values into and out of the runtime: initial values, masters after a resume, runs
+ * that this rank owns, complete parameters.
  */
 #include "engine/zero/own.h"
 
@@ -28,7 +28,7 @@ static void va_free(zt_zero *z, va_way *w)
     ckpt_free(w->host);
 }
 
-/* The source of first values. */
+/* The source of initial values. */
 typedef struct va_source {
     zt_value_fn value;
     void *ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero.c: creates and frees the runtime, and runs the steps that all stages share at a boundary:
+ * zero.c: creates and frees the runtime, and runs the part of an update that all stages share:
  * norm, overflow, clipping, update, counters.
  */
 #include <inttypes.h>
@@ -268,7 +268,7 @@ static int zr_norm(zt_zero *z, double *norm, ckpt_err *err)
     return rc;
 }
 
-/* True if this wrapper skips the update when gradients are not finite. */
+/* True if this wrapper checks for gradients that are not finite, and then skips the update. */
 static bool zr_looks(const zt_zero *z)
 {
     switch (zr_of(z)->wrapper) {

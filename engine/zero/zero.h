@@ -3,7 +3,8 @@
  * zero.h: declares the ZeRO runtime, which decides which rank holds which part of weights,
  * gradients and optimizer state, and when parts are sent.
  *
- *     zero.c      creation, the common steps of a boundary: norm, overflow, clipping, counters
+ *     zero.c      creation, the steps that all stages share in an update: norm, overflow, clipping,
+ *                 counters
  *     groups.c    parameter groups, their order and settings
  *     flat.c      stages 0, 1, 2: full weights in one buffer per group, gradients reduced in
  *                 buckets
@@ -14,9 +15,9 @@
  *     muon.c      whole matrices for Muon
  *     pass.c      forward and backward over the chain of layers, with or without keeping
  *                 activations
- *     values.c    first values, masters after a resume, owned runs, whole parameters
+ *     values.c    initial values, masters after a resume, owned runs, complete parameters
  *     offload.c   optimizer state and partitions in files, with bounded buffers
- *     home.c      optimizer state in the host's memory beside a GPU, updates by the CPU
+ *     home.c      optimizer state in host memory while weights are on a GPU, updates by the CPU
  *
  * Source: Rajbhandari et al. 2020 (ZeRO), Rajbhandari et al. 2021 (ZeRO-Infinity); the order of
  * operations and of rounding is that of DeepSpeed 0.19.8.
@@ -39,8 +40,9 @@ typedef struct zt_group {
 } zt_group;
 
 /*
- * A flat fp32 piece that this rank owns: a group's partition (stages 1, 2), a whole group (stage
- * 0), a sub-group's partition (stage 3).  In stage 0 with fp32, `master` points to the weights.
+ * A flat piece of fp32 masters and state that this rank owns: a group's partition (stages 1, 2), a
+ * whole group (stage 0), a sub-group's partition (stage 3).  In stage 0 with fp32, `master` points
+ * to the weights.
  */
 typedef struct zt_partition {
     uint32_t group;
@@ -61,11 +63,11 @@ typedef struct zt_owned {
     uint64_t at;           /* element in the partition */
 } zt_owned;
 
-/* The result of a boundary. */
+/* The result of an optimizer step, at a gradient accumulation boundary. */
 typedef struct zt_step {
     double grad_norm;  /* as DeepSpeed reports it; infinity if the update was skipped */
     double lr;         /* the first group's rate in this update */
-    double loss_scale; /* used in this update */
+    double loss_scale; /* loss scale used in this update */
     bool skipped;
 } zt_step;
 
@@ -120,9 +122,9 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
 void zt_zero_free(zt_zero *z);
 
 /*
- * Set the first values of all parameters: fp32, rounded once to the model's dtype.  Masters are the
- * rounded values, as in DeepSpeed.  The runtime calls `value` for the runs of elements that this
- * rank needs, so calls differ between ranks.
+ * Set the initial values of all parameters: fp32, rounded once to the model's dtype.  Masters are
+ * the rounded values, as in DeepSpeed.  The runtime calls `value` for the runs of elements that
+ * this rank needs, so calls differ between ranks.
  */
 typedef int (*zt_value_fn)(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
                            ckpt_err *err);
@@ -132,7 +134,7 @@ int zt_zero_fill(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
 int zt_zero_fill_frozen(zt_zero *z, zt_value_fn value, void *ctx, ckpt_err *err);
 
 /*
- * Make the working weights from the masters and gather them.  Needed after a resume has written
+ * Compute the working weights from the masters and gather them.  Call it after a resume has written
  * masters and state.
  */
 int zt_zero_refresh(zt_zero *z, ckpt_err *err);
