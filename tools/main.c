@@ -74,8 +74,10 @@ static void main_version(void)
     out_printf("%s %s\n", out_program(), ckpt_version());
 }
 
-/* Refuse to run commands in several processes that change files, or write one file or stream,
- * because the processes would collide. */
+/*
+ * With several processes, refuse commands that change files, or that write one file or stream,
+ * because the processes would collide.
+ */
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
     bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
@@ -183,7 +185,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     if (rc == CKPT_OK && args->line.verb->before)
         rc = args->line.verb->before(args, err);
 
-    // not under MPI, which opens files and sockets at any time
+    // no sandbox under MPI, which opens files and sockets at any time
     if (rc == CKPT_OK && !ranks_shared())
         rc = sandbox_enter(&box, args, err);
     if (rc == CKPT_OK)
@@ -243,10 +245,7 @@ static int main_top(int argc, char **argv, ckpt_err *err)
                 near.best ? "'?" : "");
 }
 
-/*
- * End the process by the signal, as if it had not been caught, so that shells and schedulers see
- * it.
- */
+/* End the process by the signal, as if it had not been caught, so shells and schedulers see it. */
 static void main_raise(int sig)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -299,7 +298,7 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
 {
     if (rc == CKPT_OK || rc == CKPT_EDIFFERS)
         return ckpt_err_status(rc);
-    // verbs that have already reported leave the text empty
+    // verbs that have already reported the failure leave the text empty
     if (err->code != CKPT_OK && err->text[0])
         say_error("%s", err->text);
     if (rc == CKPT_EUSAGE && verb)
@@ -313,8 +312,8 @@ static int main_end(const cli_verb *verb, int rc, const ckpt_err *err)
 
 /*
  * If the caller has closed stdin, stdout or stderr, the next opened file would get that number, and
- * messages would go into an output.  So open /dev/null in its place, read-only, so that lost output
- * is still an error.
+ * messages would go into an output.  So open /dev/null in its place, read-only, so lost output is
+ * still an error.
  */
 static int main_hold_streams(ckpt_err *err)
 {

@@ -84,7 +84,7 @@ static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
         r->count = CAT_DEFAULT_COUNT;
     if (!a->quiet)
         cat_head(r);
-    // print a range flat, because its position in the rows has little meaning
+    // print a range without row brackets, because its position in the rows has little meaning
     if (whole)
         values_text_begin(&v, r->t->ndim, r->t->shape, r->t->n_elems);
     else

@@ -43,7 +43,7 @@ static void clean_json(clean_tally *t, const ckpt_leftover *l)
     json_close(&t->j, '}');
 }
 
-/* Callback of the library for each left-over after its removal or check. */
+/* Callback of the library for each left-over file or folder, after its removal or check. */
 static int clean_one(void *ctx, const ckpt_leftover *l)
 {
     char bytes[HUMAN_ROOM], age[HUMAN_ROOM];
@@ -70,7 +70,7 @@ static int clean_one(void *ctx, const ckpt_leftover *l)
     return out_broken();
 }
 
-/* Print the sum. */
+/* Print the totals. */
 static void clean_close(clean_tally *t, int rc)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];

@@ -145,7 +145,7 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
-/* True if the output stores floats, so that a quantized source must be dequantized. */
+/* True if the output must store floats, so a quantized source is dequantized. */
 static bool convert_means_floats(const cli_args *a)
 {
     return a->target.dtype != CKPT_DTYPE_NONE || a->target.dtypes || a->target.mixture ||
@@ -223,7 +223,10 @@ static void convert_dtype(ckpt_target *target)
     }
 }
 
-/* Warn if --config has no use: no map, no vocabulary, and a target without a configuration. */
+/*
+ * Warn if --config has no effect: there is no map, no vocabulary, and the target has no
+ * configuration.
+ */
 static void convert_check_config(const cli_args *a)
 {
     bool goes_along =
@@ -263,8 +266,8 @@ static int convert_target(cli_args *a, ckpt_err *err)
 }
 
 /*
- * Retry opening with slices, if the source cannot be joined but the layout map that the target
- * needs joins slices itself: Meta's files of several ranks.
+ * If the source's slices cannot be joined, open it again and keep them, if the layout map that the
+ * target needs joins slices itself (Meta's files of several ranks).
  */
 static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
 {
@@ -291,7 +294,7 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc;
 
-    // a single shard has no whole tensors, so the user hardly means it
+    // a single shard is part of a checkpoint, so the user hardly means it alone
     a->open.whole_checkpoint = !a->as_file;
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
         a->open.keep_slices = true;
@@ -339,7 +342,7 @@ static int convert_output(cli_args *a, ckpt_err *err)
     if (args_to_stdout(a))
         rc = pipe_check(a, err);
     if (rc == CKPT_OK && !a->target.format)
-        // a file's suffix may choose the format; a folder's name must not
+        // a file's suffix may choose the format; a folder's name does not
         a->target.format = ckpt_format_of(a->target.path);
     if (rc == CKPT_OK && !a->target.format)
         rc = fail(err, CKPT_EUSAGE,

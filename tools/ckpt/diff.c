@@ -122,7 +122,7 @@ static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* If only one side is quantized, dequantize it, so that floats are compared with floats. */
+/* If only one side is quantized, dequantize it, so floats are compared with floats. */
 static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
 {
     bool a = ckpt_map_quantized(ma), b = ckpt_map_quantized(mb);
@@ -201,7 +201,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     open.training = a->open.with_optimizer;
     rc = ckpt_open(out, path, &open, &why);
     if (a->open.with_optimizer && rc == CKPT_EUNSUPPORTED) {
-        // several optimizers: use the names of the file
+        // the file has several optimizers: use its own names
         open.training = false;
         return ckpt_open(out, path, &open, err);
     }

@@ -3,8 +3,8 @@
  * doctor.c: implements ckpt doctor, which prints a table of a run's tags and their health, and
  * whether `latest` names a usable tag.
  *
- * The library reports run by run.  All reports are kept until the end, so that the columns of the
- * table line up.
+ * The library reports run by run.  All reports are kept until the end, so the columns of the table
+ * line up.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
-/* A problem of a tag, or with tag SIZE_MAX of run `run`. */
+/* A problem of a tag, or, if tag is SIZE_MAX, of run `run`. */
 typedef struct doctor_problem {
     size_t tag, run;
     int code;
@@ -278,7 +278,7 @@ static void doctor_text(const doctor_all *all)
         doctor_verdict(all, i);
 }
 
-/* With --quiet: print the names of whole tags. */
+/* With --quiet: print the names of complete tags. */
 static void doctor_names(const doctor_all *all)
 {
     for (size_t i = 0; i < all->n_tags && !out_broken(); i++) {

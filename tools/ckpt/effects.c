@@ -70,7 +70,7 @@ typedef struct effect {
     const char *why;
 } effect;
 
-/* Warn of each given option that does not meet its condition.  The table ends with 0. */
+/* Warn about each given option that does not meet its condition.  The table ends with 0. */
 static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
 {
     for (; e->needs; e++) {

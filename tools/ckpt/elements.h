@@ -17,8 +17,8 @@ typedef struct elements {
 typedef bool (*elements_fn)(void *ctx, const elements *r, const void *buf, size_t n);
 
 /*
- * Open a checkpoint and find a tensor, first among the weights, then also in the optimizer state.
- * The caller frees *map, even after a failure.
+ * Open a checkpoint and find a tensor: first among the weights, then in the optimizer state.  The
+ * caller frees *map, even after a failure.
  */
 int elements_open(ckpt_map **map, elements *r, cli_args *a, ckpt_err *err);
 

@@ -3,8 +3,8 @@
  * estimate.c: implements DeepSpeed's estimators of memory for model states.
  *
  * Sums of bytes per parameter: 2 (16-bit weights), 2 (their gradients), 4 + 4 (fp32 weights and
- * gradients), 8 (Adam).  If DeepSpeed multiplies floats, this code forms the same doubles in the
- * same order, so that the truncated results agree to the byte.
+ * gradients), 8 (Adam).  Where DeepSpeed multiplies floats, this code computes the same doubles in
+ * the same order, so the truncated results agree to the byte.
  */
 #include "tools/ckpt/estimate.h"
 
@@ -49,7 +49,8 @@ static bool es_zero2(const estimate *e, uint64_t n_gpus, es_need *need)
 }
 
 /*
- * GPU memory: the largest layer in 16 bits with its gradient, and a share of the states that stay.
+ * GPU memory: the largest layer in 16 bits with its gradient, and a share of the states that stay
+ * on the GPU.
  */
 static bool es_zero3(const estimate *e, uint64_t n_gpus, es_need *need)
 {

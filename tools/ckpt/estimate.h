@@ -20,7 +20,7 @@
  *
  * params   elements of the model; shared ones count once
  * largest  parameters of the largest layer: a module's own, without its children (stage 3 only)
- * factor   on host memory, for buffers beside the states
+ * factor   for host memory, which allows for buffers
  */
 typedef struct estimate {
     int stage; /* ZeRO stage: 2 or 3 */

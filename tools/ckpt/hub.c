@@ -101,7 +101,8 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const char *name = ckpt_map_tensor(map, i)->name, *at = strstr(name, ".lora_A.");
 
-        // in adapter files names end so; a training run puts the adapter's name after ".lora_A"
+        // names end like this in adapter files; a training run puts the adapter's name after
+        // ".lora_A"
         live =
             live || (at && strcmp(at, ".lora_A.weight") != 0) || strstr(name, ".lora_embedding_A.");
         base = base || !(strstr(name, ".lora_") || strstr(name, ".modules_to_save."));
@@ -125,7 +126,7 @@ static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **ou
     return rc;
 }
 
-/* True if the folder has all names of the model. */
+/* True if the folder has all names of the other model. */
 static bool hn_meets(const ckpt_map *map, const ckpt_map *folder)
 {
     bool meets = true;

@@ -20,8 +20,9 @@ typedef enum hub_way { HUB_TO_MEMORY, HUB_TO_FILES } hub_way;
 int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err);
 
 /*
- * If one of two checkpoints is a model folder, give the other the hub's names for this model.
- * Nothing changes if the folder itself has the names in memory.  *did: names were changed.
+ * If one of two checkpoints is a model folder, rename the other's tensors to the hub's names for
+ * this model.  Nothing changes if the folder itself has the names in memory.  *did: names were
+ * changed.
  */
 int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err);
 
@@ -38,8 +39,9 @@ typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
 hub_adapter hub_adapter_of(const ckpt_map *map);
 
 /*
- * If one of n models is a folder with the hub's names, give the others the hub's names too; *n_did:
- * the number of renamed models.  If all models have the names in memory, nothing changes.
+ * If one of n models is a folder with the hub's names, rename the others' tensors to the hub's
+ * names; *n_did: the number of renamed models.  If all models have the names in memory, nothing
+ * changes.
  */
 int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err);
 

@@ -2,8 +2,8 @@
 /*
  * job.c: runs one conversion from its options to its closing line.
  *
- * Layout and plan come first and read no tensor bytes, so that a dry run takes the same steps up to
- * the plan.
+ * Layout and plan come first and read no tensor bytes, so a dry run takes the same steps up to the
+ * plan.
  */
 #include "tools/ckpt/job.h"
 
@@ -56,8 +56,10 @@ static int job_add_leftover(void *ctx, const ckpt_leftover *l)
     return 0;
 }
 
-/* Mention hidden files that killed runs have left beside our output, because users do not see them
- * but uploads include them. */
+/*
+ * Mention hidden files that killed runs have left next to our output: users do not see them, but
+ * uploads include them.
+ */
 static void job_say_leftovers(const char *folder)
 {
     ckpt_leftover sum = {0};
@@ -153,7 +155,7 @@ bool job_change_at(const convert_job *j, size_t *i, const char **key, const char
     return false;
 }
 
-/* True if the head was tied to its table. */
+/* True if the output head was tied to the embedding table. */
 static bool job_tied(const convert_job *j)
 {
     const char *key, *text;
@@ -183,7 +185,7 @@ int job_run(convert_job *j, ckpt_err *err)
     uint64_t n_read, n_jobs;
     progress p;
 
-    // from here on a failure leaves files to clean up
+    // from here on, a failure may leave files that must be removed
     progress_begin(&p, j->doing ? j->doing : "converting", j->quiet, &j->run);
     ckpt_plan_sizes(j->plan, &n_read, &p.size, &n_jobs);
     int rc = ckpt_plan_run(j->plan, &j->run, &j->report, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h: declares one conversion: layout, plan, a run with progress and signals, the closing line.
+ * job.h: declares the steps of a conversion: layout, plan, a run with progress and signals, the
+ * closing line.
  *
  * `ckpt convert`, `ckpt reshard` and the drop-ins share it.
  */
@@ -47,7 +48,7 @@ void job_say_findings(convert_job *j, bool notes);
  */
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict);
 
-/* Warn of values that were converted but may need attention. */
+/* Warn about values that were converted but may need attention. */
 void job_warn_values(const convert_job *j);
 
 /* Append findings and helpful options to err after a failure. */

@@ -21,7 +21,7 @@ static size_t ls_wider(size_t a, size_t b, size_t most)
     return a > b ? a : b;
 }
 
-/* A first pass over the map measures entries, so that columns line up. */
+/* A first pass over the map measures entries, so columns line up. */
 static void ls_measure(ls_widths *w, const ckpt_map *map)
 {
     char shape[SHAPE_ROOM];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge.c: implements ckpt merge: one model out of several, or out of the last tags of a run. */
+/*
+ * merge.c: implements ckpt merge, which makes one model from several, or from the last tags of a
+ * run.
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@ typedef struct merge_models {
     int64_t *step; /* each tag's step; -1: unknown, or no tag */
     size_t n, room;
     bool failed;     /* out of memory */
-    size_t n_broken; /* skipped tags that are not whole */
+    size_t n_broken; /* number of skipped tags that are not complete */
 } merge_models;
 
 /* Make room for one more model; false (and failed): out of memory. */
@@ -74,7 +77,7 @@ typedef struct merge_run {
     merge_models *models;
 } merge_run;
 
-/* Callback for each tag of the run, oldest first; tags that are not whole are skipped. */
+/* Callback for each tag of the run, oldest first; skips tags that are not complete. */
 static int merge_tag(void *ctx, const ckpt_tag *tag)
 {
     const merge_run *r = ctx;
@@ -124,7 +127,7 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
 
     if (a->n_operands != 1)
         return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->n_operands);
-    // a bad `latest` does not matter, because whole tags are counted
+    // a wrong `latest` does not matter, because complete tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
     if (models->n == 0 && rc != CKPT_OK)
@@ -192,7 +195,10 @@ static int merge_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Give all models the hub's names if one model has them, because a run has the names in memory. */
+/*
+ * Give all models the hub's names if one model has them, because a training run has the names in
+ * memory instead.
+ */
 static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err)
 {
     cli_args *a = ctx;
@@ -204,7 +210,10 @@ static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *e
     return rc;
 }
 
-/* Give names in memory, which all models had, the hub's form if the target is a model folder. */
+/*
+ * If the target is a model folder and all models had the names in memory, rename to the hub's
+ * names.
+ */
 static int merge_hub(ckpt_map *map, cli_args *a, ckpt_err *err)
 {
     const char *layout = maps_default(a->target.format, a->target.path);

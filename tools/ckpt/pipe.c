@@ -62,7 +62,7 @@ static double pipe_clock(void)
 }
 
 /*
- * Enlarge the pipe to the size of one write, so that this program and the next one each work for a
+ * Enlarge the pipe to the size of one write, so this program and the next one each work for a
  * while.  Other outputs, and pipes that may not be so large, stay unchanged.
  */
 static void pipe_widen(void)

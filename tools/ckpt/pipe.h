@@ -7,7 +7,7 @@
 #include "tools/cli/args.h"
 
 /*
- * Check that standard output may be written to and that the options choose a format; warn of
+ * Check that standard output may be written to and that the options choose a format; warn about
  * options without effect.  Sets the target's path, from which some formats take names.
  *
  * Errors  CKPT_EUSAGE: a terminal, no format, a format of several files, --json

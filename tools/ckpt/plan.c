@@ -24,8 +24,10 @@ enum {
 
 /* ---- the disk ---- */
 
-/* Maximum bytes of a target's files, headers included.  A deflated one exists in both forms for a
- * while. */
+/*
+ * Maximum bytes of a target's files, headers included.  A deflated file exists in both forms for a
+ * while.
+ */
 static uint64_t plan_bytes(const convert_job *job)
 {
     uint64_t n = 0;
@@ -360,7 +362,7 @@ static void plan_disk_text(const convert_job *job)
         say_warning("%s: the disk does not have enough free space", job->target.path);
 }
 
-/* Print files or their kinds, changes, sums. */
+/* Print files or their kinds, changes and totals. */
 static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
 {
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM], n[COUNT_ROOM];
@@ -390,7 +392,7 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
                ckpt_map_folder(job->to) ? ", reading the output back" : "");
 }
 
-/* Print the plan of a prepared job: files, sums, disk; nothing has been written. */
+/* Print the plan of a prepared job: files, totals, disk space; nothing has been written. */
 static void plan_show(convert_job *job, const cli_args *a)
 {
     uint64_t n_read = 0, n_write = 0, n_jobs = 0;
@@ -458,11 +460,11 @@ static void outcome_show(convert_job *job, const cli_args *a)
     }
 }
 
-/* ---- the whole conversion ---- */
+/* ---- the complete conversion ---- */
 
 int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
 {
-    // all steps that can fail without writing come before the first byte is written
+    // do all steps that can fail before the first byte is written
     int rc = job_prepare(job, err);
 
     if (rc == CKPT_OK) {

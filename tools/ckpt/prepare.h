@@ -104,7 +104,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
      "do not copy config and tokenizer files"}
 // clang-format on
 
-/* Their headings in help texts, after that of the common options. */
+/* The headings of these options in help texts, after that of the common options. */
 // clang-format off
 #define PREPARE_HEADINGS \
     {"Source", "tag as-file with-optimizer weights-only no-frozen exclude-frozen keep-slices " \
@@ -117,7 +117,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
                        "moments sub-group-size deepspeed-version join"}
 // clang-format on
 
-/* Those options that have no effect without another one. */
+/* The options among these that have no effect without another one. */
 #define PREPARE_MOOT                                                                               \
     {"backwards", NULL, "map"}, {"vocab-tensor", NULL, "vocab-size"},                              \
         {"with-optimizer", "weights-only", NULL}, {"ignore-copies", "weights-only", NULL},         \

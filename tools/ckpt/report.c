@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c: prints shapes, sums, facts and proofs in the same way for every verb. */
+/* report.c: prints shapes, totals, facts and proofs in the same way for every verb. */
 #include "tools/ckpt/report.h"
 
 #include <ctype.h>
@@ -109,7 +109,7 @@ bool map_has_records(const ckpt_map *map)
     ckpt_box room;
     uint64_t at;
 
-    // the first tensor with bytes shows the kind of the format
+    // the first tensor with bytes shows whether the format has records
     for (size_t i = 0; i < ckpt_map_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor(map, i);
         if (t->n_extents &&
@@ -137,7 +137,8 @@ void map_say_findings(const ckpt_map *map, bool notes)
 enum { SAY_FACTS = 3 };
 
 /*
- * False for facts that the line leaves out: sizes of layers, and the path, which is in it already.
+ * False for facts that the line leaves out: sizes of layers, and the path, which the line already
+ * has.
  */
 static bool report_is_said(const ckpt_map *map, const char *key, const char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshard.c: implements ckpt reshard: a ZeRO checkpoint with its optimizer state for another number
- * of ranks, another stage or another precision.
+ * reshard.c: implements ckpt reshard, which writes a ZeRO checkpoint with its optimizer state for
+ * another number of ranks, another stage or another precision.
  */
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"

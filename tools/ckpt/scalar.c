@@ -210,7 +210,7 @@ static const char *real_text(char *buf, size_t room, double x, bool is_double)
     for (; digits <= most; digits++) {
         (void)snprintf(buf, room, "%.*g", digits, x);
         double back = is_double ? strtod(buf, NULL) : (double)strtof(buf, NULL);
-        // compare by order, so that -0 may stay "-0" (compilers warn of == on floats)
+        // compare with < and >, because compilers warn about == on floats; -0 may stay "-0"
         if (isinf(x) || !(back < x || back > x))
             break;
     }

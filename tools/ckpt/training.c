@@ -65,7 +65,7 @@ static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (a->moments == CKPT_DTYPE_NONE)
         return CKPT_OK;
     rc = ckpt_map_plain_moments(map, &n, err);
-    // those that are not understood are refused by the writer, with the reason
+    // the writer refuses state that is not understood, with the reason
     if (rc == CKPT_OK && n == 0 && !map_fact(map, "moments"))
         say_warning(
             "%s: --moments has no effect: the optimizer state has no 8-bit moments of bitsandbytes",

@@ -12,7 +12,7 @@
 /* True if files of the format contain training state. */
 bool training_format(const char *format);
 
-/* Refuse options that contradict each other, or that such a target does not support. */
+/* Refuse options that contradict each other, or that targets with training state do not support. */
 int training_check(const cli_args *a, ckpt_err *err);
 
 /*

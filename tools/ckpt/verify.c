@@ -44,7 +44,7 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
     return out_broken();
 }
 
-/* Callback after the structure has been checked: warn of options without effect. */
+/* Callback after the structure has been checked: warn about options without effect. */
 static void verify_opened(void *ctx, const ckpt_map *map)
 {
     const verify_tally *v = ctx;
@@ -52,7 +52,7 @@ static void verify_opened(void *ctx, const ckpt_map *map)
     effects_of_source(v->a, map);
 }
 
-/* The part of the values that checksums of the files cover. */
+/* How many of the values the files' checksums cover. */
 static const char *verify_vouched(const ckpt_run_report *r)
 {
     return r->n_unvouched == 0 ? "all" : r->n_unvouched < r->n_payload ? "some" : "none";
@@ -88,7 +88,7 @@ static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
     json_int(&v->j, "status", ckpt_err_status(rc));
     json_uint(&v->j, "errors", v->n_errors);
     json_uint(&v->j, "warnings", v->n_warnings);
-    // failures beside the checkpoint: memory, I/O, an interrupt
+    // failures that are not the checkpoint's: memory, I/O, an interrupt
     if (rc != CKPT_OK && v->n_errors == 0)
         json_text(&v->j, "failure", err->text);
     if (r->n_payload) {

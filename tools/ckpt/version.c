@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * version.c: implements ckpt version, which prints the version and the protection of the sandbox
- * here.
+ * version.c: implements ckpt version, which prints the version, and what the sandbox restricts on
+ * this machine.
  */
 #include "tools/ckpt/verbs.h"
 #include "tools/sandbox/sandbox.h"

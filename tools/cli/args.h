@@ -2,7 +2,7 @@
 /*
  * args.h: declares the fields that the option tables of ckpt's commands fill.
  *
- * Most fields are the library's own option structs, so that a verb can pass them on unchanged.
+ * Most fields are the library's own option structs, so a verb can pass them on unchanged.
  */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
@@ -14,7 +14,7 @@
 typedef struct cli_args {
     const cli_verb *const *commands; /* all commands: verbs, then drop-ins, then NULL */
     cli_line line;
-    char *const *operand; /* the line's operands, or those made by ds_to_universal */
+    char *const *operand; /* operands of the command line, or those that ds_to_universal sets */
     int n_operands;
 
     bool json, quiet, no_sandbox, local, local_target;

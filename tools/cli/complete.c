@@ -3,8 +3,7 @@
  * complete.c: prints completion scripts for bash, zsh and fish from the tables of options.
  *
  * Texts of the tables go between single quotes.  Names from a checkpoint (the tensors of `cat`) are
- * untrusted, so the scripts compare and insert them unchanged, and never make words of them that a
- * shell would expand.
+ * untrusted, so the scripts compare and insert them unchanged, and never let the shell expand them.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -93,7 +92,7 @@ static void complete_lower(const char *text)
         out_printf("%c", tolower((unsigned char)*text));
 }
 
-/* Print the further types of formats: block types, and mixtures of them. */
+/* Print the types that single formats add: block types, and mixtures of them. */
 static void complete_types(void)
 {
     const ckpt_format_info *f;

@@ -102,7 +102,8 @@ static void help_heading(const cli_verb *verb, const cli_heading *heading)
 }
 
 /*
- * Help of a command with too many options for one screen: the most needed ones, or all by headings.
+ * Help of a command with too many options for one screen: those that most users need, or all of
+ * them by heading.
  */
 static void help_by_headings(const cli_verb *verb, bool all)
 {

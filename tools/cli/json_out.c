@@ -2,9 +2,8 @@
 /*
  * json_out.c: prints JSON to stdout.
  *
- * Values are printed at once, so that a report of any length needs no memory.  Commas and
- * indentation follow from two facts per open container: whether it has a member, and whether it is
- * on one line.
+ * Values are printed at once, so a report of any length needs no memory.  Commas and indentation
+ * follow from two facts per open container: whether it has a member, and whether it is on one line.
  */
 #include "tools/cli/json_out.h"
 #include "libckpt/base/hidden.h"

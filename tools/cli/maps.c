@@ -136,7 +136,7 @@ void maps_free(cli_maps *m)
     *m = (cli_maps){0};
 }
 
-/* True if a map connects the two layouts.  *backwards: from right to left. */
+/* True if a map connects the two layouts.  *backwards: it must be applied from right to left. */
 static bool maps_leads(const ckpt_remap *r, const char *from, const char *to, bool *backwards)
 {
     *backwards = strcmp(ckpt_remap_side(r, true), from) == 0;
@@ -296,7 +296,8 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
     int rc = CKPT_OK;
 
     for (size_t i = 0; i < maps->n; i++) {
-        // a user's file, which is the only one read, or an installed map's name
+        // the path of a user's file, which is then the only map read, or the name of an installed
+        // map
         if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
             return ckpt_map_remap(map, maps->at[i].map, opts, err);
     }

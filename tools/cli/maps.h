@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maps.h: declares layout maps by name: the places of their texts, and the choice of a map.
+ * maps.h: declares layout maps by name: where their texts are, and how a map is chosen.
  *
  * A name LEFT:RIGHT ("hf:megatron") selects the map from one layout to the other; three or more
  * layouts select several maps, applied in order.  The name of a map's file selects it too.  The
@@ -22,7 +22,7 @@ extern const maps_text maps_builtin[];
 extern const size_t maps_n_builtin;
 
 typedef struct cli_map_text {
-    char *path; /* only the file's name for a map that is linked in */
+    char *path; /* path of the file; for a map that is linked in, only its name */
     char *text;
     ckpt_remap *map; /* parsed */
 } cli_map_text;

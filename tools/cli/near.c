@@ -54,7 +54,7 @@ void near_try(near_word *w, const char *candidate)
         w->length > m + w->limit)
         return;
     size_t distance = near_distance(w->word, w->length, candidate, m);
-    // replacing all of a short word makes another word
+    // with all of its letters replaced, a short word is another word
     if (distance <= w->limit && distance < m) {
         w->best = candidate;
         w->limit = distance - (distance > 0);

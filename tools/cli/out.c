@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * out.c: writes stdout, remembering the first failure, messages on stderr, and untrusted text with
- * escapes.
+ * out.c: writes results to stdout, messages to stderr, and untrusted text with escapes; records the
+ * first failure.
  *
  * No other file writes to stdout.  The state is one static struct, because a process has one
  * stdout, one stderr and one name.
@@ -40,7 +40,7 @@ void out_init(const char *program)
 
     // escape sequences only on terminals that understand them
     out.program = program;
-    // only the character set, so that numbers keep their decimal point in every language
+    // set only the character set, so numbers keep their decimal point in every language
     if (setlocale(LC_CTYPE, ""))
         out.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     out.terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
@@ -91,7 +91,7 @@ bool out_begun(void)
     return out.begun;
 }
 
-/* Remember the first failure, because later ones only follow from it. */
+/* Record the first failure, because later ones only follow from it. */
 static void out_check(bool ok)
 {
     if (!ok && out.lost == 0)
@@ -263,7 +263,7 @@ static void say(const char *label, const char *colour, const char *fmt, va_list 
     char text[2048];
 
     (void)vsnprintf(text, sizeof text, fmt, args);
-    (void)fflush(stdout); // flush stdout first, so that a common log keeps the order
+    (void)fflush(stdout); // flush stdout first, so a common log keeps the order
     // workers print progress too, so lock the stream for the line
     flockfile(stderr);
     (void)fprintf(stderr, "%s: ", out.program);

@@ -3,7 +3,7 @@
  * out.h: declares the output of the tools.  Results go to stdout, messages to stderr; names reach a
  * terminal only escaped.
  *
- * A failed write to stdout (closed pipe, full disk) is remembered, not reported at each line: long
+ * A failed write to stdout (closed pipe, full disk) is recorded, not reported at each line: long
  * listings stop when out_broken() is true, and main returns exit status 7.
  */
 #ifndef TOOLS_OUT_H
@@ -16,7 +16,10 @@
 void out_init(const char *program);
 const char *out_program(void);
 
-/* True if stderr accepts UTF-8; is a terminal that can redraw a line; should have colours. */
+/*
+ * True if stderr accepts UTF-8; if it is a terminal that can redraw a line; if it should have
+ * colours.
+ */
 bool out_utf8(void);
 bool out_terminal(void);
 bool out_colour(void);
@@ -27,7 +30,7 @@ void out_bytes(const void *bytes, size_t n);
 
 /*
  * Print text from a checkpoint.  Control characters, direction marks, zero-width characters and
- * invalid UTF-8 appear as \xNN per byte, so that a name can neither control a terminal nor imitate
+ * invalid UTF-8 appear as \xNN per byte, so a name can neither control a terminal nor imitate
  * another name.
  */
 void out_text(const char *text);
@@ -45,7 +48,7 @@ size_t text_width(const char *text);
 size_t text_utf8(const char *text);
 uint32_t text_code(const char *text, size_t n);
 
-/* True after a failed write to stdout, so that the caller can stop. */
+/* True after a failed write to stdout, so the caller can stop. */
 bool out_broken(void);
 
 /* CKPT_EIO after a failed write; err has the reason, except for a closed pipe. */

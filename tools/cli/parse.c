@@ -16,7 +16,7 @@
 
 enum {
     CLI_FIRST = 256
-}; /* getopt's value of a long option is CLI_FIRST + index, above all letters */
+}; /* for a long option, getopt returns CLI_FIRST + its index, which is above all letters */
 
 /* Options of every command; their fields are in the line. */
 static const cli_option common[] = {
@@ -101,7 +101,7 @@ typedef struct cli_tables {
     char names[CLI_MAX_OPTIONS][40];
 } cli_tables;
 
-/* Fill both tables in the order of cli_option_at, so that getopt's values lead back to options. */
+/* Fill both tables in the order of cli_option_at, so getopt's values lead back to options. */
 static void cli_fill(cli_tables *t, const cli_verb *verb)
 {
     const cli_option *o;
@@ -238,7 +238,7 @@ int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *er
     return CKPT_OK;
 }
 
-/* Refuse getopt's prefixes if the command requires complete option names. */
+/* Refuse prefixes of option names, which getopt accepts, if the command requires complete names. */
 static int cli_whole(const cli_line *line, int c, ckpt_err *err)
 {
     bool refused = c == ':' || c == '?', apart = !refused && optarg == line->owned[optind - 1];

@@ -38,7 +38,7 @@ static void progress_actions(void (*handler)(int))
     struct sigaction action = {.sa_handler = handler}, old;
 
     sigemptyset(&action.sa_mask);
-    // restart reads and writes, because the flag is checked between blocks
+    // let the kernel restart reads and writes, because the flag is checked between blocks
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < N_SIGNALS; i++) {
         if (sigaction(progress_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)

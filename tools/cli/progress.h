@@ -4,7 +4,7 @@
  * progress callback.
  *
  * On a terminal one line is redrawn.  Otherwise a line is printed at each tenth, at most one per
- * second, so that short runs leave no lines in logs.
+ * second, so short runs leave no lines in logs.
  */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H

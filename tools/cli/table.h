@@ -27,8 +27,8 @@ typedef enum cli_kind {
     CLI_TEXT,    /* const char * */
     CLI_FILE,    /* const char *: an input file */
     CLI_SOURCE,  /* const char *: an input checkpoint */
-    CLI_OUTPUT,  /* const char *: a folder, created beside others */
-    CLI_RESULT,  /* const char *: an output named on completion; never "-" */
+    CLI_OUTPUT,  /* const char *: an output file or folder */
+    CLI_RESULT,  /* const char *: an output that gets its name when it is complete; never "-" */
     CLI_MORE,    /* a file of further options, read by the command's `more` */
     CLI_LIST,    /* cli_list; repeatable */
     CLI_SOURCES, /* CLI_LIST of input checkpoints: "PATH" or "PATH:WEIGHT" */
@@ -103,7 +103,9 @@ typedef struct cli_verb {
      */
     const char *uses;
     int (*run)(struct cli_args *a, ckpt_err *err);
-    /* Runs before the sandbox, for steps that `run` has no rights for; or NULL. */
+    /*
+     * Runs before the sandbox, for steps that need privileges which `run` does not have; or NULL.
+     */
     int (*before)(struct cli_args *a, ckpt_err *err);
     /* Store the options of a file (CLI_MORE), each by cli_take; NULL: the command has none. */
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
@@ -120,7 +122,7 @@ enum { CLI_MAX_OPTIONS = 128, CLI_MAX_LISTS = 6 };
 typedef struct cli_line {
     const cli_verb *verb;
     void *values;         /* the command's fields */
-    char *const *operand; /* operands in order; verb->min..max of them */
+    char *const *operand; /* operands in order; between verb->min and verb->max of them */
     int n_operands;
     bool help, version;
     bool help_all;               /* --help=all: options of all headings */

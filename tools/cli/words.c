@@ -36,7 +36,7 @@ static uint64_t word_unit(const char *word)
     if (!*word || strcasecmp(word, "B") == 0)
         return 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        // each row of four starts again; the last has powers of 1024
+        // each row of four units starts again; the last row has powers of 1024
         unit = i % 4 == 0 ? 1 : unit;
         unit *= i < 8 ? 1000u : 1024u;
         if (strcasecmp(word, names[i]) == 0)
@@ -45,7 +45,7 @@ static uint64_t word_unit(const char *word)
     return 0;
 }
 
-/* The multiple that a letter means for counts: 7B is 7 * 10^9, as 7e9 is. */
+/* The factor that a letter stands for in counts: 7B is 7 * 10^9, as 7e9 is. */
 static uint64_t word_multiple(const char *word)
 {
     static const char letters[] = "kmbt";

@@ -4,9 +4,9 @@
  * DeepSpeed's script.
  *
  * stdout has the lines for which users search logs; our own lines go to stderr.  The script's
- * errors are corrected: runs without universal_checkpoint_info convert, a slash behind the output
- * folder changes nothing, the complete folder replaces the old one in one step, and
- * round_robin_gradients are handled correctly.
+ * errors are corrected: runs without universal_checkpoint_info can be converted, a slash after the
+ * output folder changes nothing, the complete folder replaces the old one in one step, and
+ * round_robin_gradients is handled correctly.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@ static size_t uni_length(const char *path)
 
 /*
  * Split an output folder into the run folder and the name below it; the caller frees both.  The
- * script uses the text after the last slash, so that "out/" has no name; here it has.
+ * script uses the text after the last slash, so "out/" has no name; here it has.
  */
 static int uni_split(const char *path, char **folder, char **name, ckpt_err *err)
 {
@@ -55,7 +55,7 @@ static int uni_split(const char *path, char **folder, char **name, ckpt_err *err
     return CKPT_OK;
 }
 
-/* Both folders are required and must differ. */
+/* Check that both folders are given and differ. */
 static int uni_check(cli_args *a, ckpt_err *err)
 {
     if (!a->input || !a->output)
@@ -75,9 +75,9 @@ static int uni_check(cli_args *a, ckpt_err *err)
 }
 
 /*
- * The output replaces an existing folder, while the script only adds files.  So the folder must be
- * empty or an earlier conversion (even an unfinished one of the script), because other files would
- * be lost.
+ * Check that the output may replace the folder at this path.  The script only adds files to it, but
+ * here other files would be lost, so it must be empty or an earlier conversion (even an unfinished
+ * one of the script).
  */
 static int uni_replaceable(const char *path, ckpt_err *err)
 {
@@ -178,7 +178,7 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Do the work of the whole script. */
+/* Do all the work of the script. */
 static int uni_run(cli_args *a, ckpt_err *err)
 {
     char *folder = NULL, *name = NULL;

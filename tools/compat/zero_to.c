@@ -3,7 +3,7 @@
  * zero_to.c: implements the drop-ins zero_to_fp32 and zero_to_torch, with the arguments, output
  * names and messages of DeepSpeed's scripts.
  *
- * stdout has the lines for which users search logs; our own lines go to stderr.  The scripts'
+ * stdout has the lines that users search for in logs; our own lines go to stderr.  The scripts'
  * errors are corrected: outputs are replaced only by complete ones, damage ends the run, tied
  * weights are written once.
  */
@@ -212,7 +212,7 @@ static int zero_to_fp32_run(cli_args *a, ckpt_err *err)
     return zero_run(a, err);
 }
 
-/* Allow only the script's dtypes, so that the drop-in does what its users expect. */
+/* Allow only the script's dtypes, so the drop-in does what its users expect. */
 static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 {
     if (a->target.dtype == CKPT_DTYPE_NONE)

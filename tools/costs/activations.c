@@ -3,7 +3,7 @@
  * activations.c: computes bytes of activations by formula.
  *
  * With e bytes per element (2 in the papers) a layer's 34 s b h are (16 e + 2) s b h.  Of these, 4
- * e + 2 (inputs of norms, attention and MLP; masks of two dropouts) are whole on every tensor
+ * e + 2 (inputs of norms, attention and MLP; masks of two dropouts) are complete on every tensor
  * parallel rank, and 12 e are divided.  Attention's 5 a s s b are 2 e + 1.
  */
 #include "tools/costs/activations.h"
@@ -61,7 +61,7 @@ int acts_layer(const acts_job *job, acts_mode mode, uint64_t *out, ckpt_err *err
     aw_wide sum = 0, rows;
     bool fits = !__builtin_mul_overflow(tokens, c->tokens, &tokens);
 
-    // bytes that attention stores per row of scores
+    // bytes that attention stores for each row of scores
     rows = job->flash ? 4 : (aw_wide)(2 * e + 1) * c->tokens;
     if (mode == ACTS_FULL) {
         fits = fits && aw_add(&sum, tokens, c->hidden, e, split);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * activations.h: declares the bytes that a rank stores in a forward pass for the backward pass, and
- * the effect of pipelines on them.
+ * how pipelines change them.
  *
  * Transformer layers as in GPT: s tokens, b samples, h hidden, a heads, an MLP of 4 h, dropout
  * masks of a byte.  Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer
@@ -20,7 +20,7 @@
 
 typedef enum acts_mode {
     ACTS_WHOLE,     /* all activations are stored */
-    ACTS_SELECTIVE, /* attention's inside is recomputed */
+    ACTS_SELECTIVE, /* the inside of attention is recomputed */
     ACTS_FULL,      /* all except the layer's input is recomputed */
     ACTS_MODES
 } acts_mode;

@@ -226,7 +226,7 @@ static bool cw_rings(const costs_job *job, cw_sum volume, const cw_group *g, cos
 
 /*
  * Transfers between neighbouring stages: with `parts` stages, each `v` times, a middle one sends v
- * forward and v backward; with two stages both are ends, so one direction is missing.
+ * forward and v backward; with two stages both are at an end, so one direction is missing.
  */
 static uint64_t cw_ways(uint64_t parts, uint64_t v)
 {

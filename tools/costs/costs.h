@@ -6,11 +6,11 @@
  * K parameters, N data parallel ranks.  A reduce-scatter or an all-gather of n bytes sends and
  * receives n (N-1)/N bytes per rank on any path (Patarasuk and Yuan 2009); an all-reduce is both in
  * turn.  Rajbhandari et al. 2020 (ZeRO), section 7: stages 1 and 2 transfer as much as an
- * all-reduce, stage 3 half as much again.  With G micro batches, stages 2 and 3 reduce gradients G
- * times, as in DeepSpeed and zerotrain, because no rank keeps whole gradients.
+ * all-reduce, stage 3 transfers 1.5 times as much.  With G micro batches, stages 2 and 3 reduce
+ * gradients G times, as in DeepSpeed and zerotrain, because no rank keeps complete gradients.
  *
  * Rings follow the order of ranks, tensor parallel ones first, then data parallel ones, then
- * pipeline stages, GPU after GPU and node after node, so that each ring has one hop out of a node.
+ * pipeline stages, GPU after GPU and node after node, so each ring has one hop out of a node.
  */
 #ifndef COSTS_H
 #define COSTS_H
@@ -55,8 +55,8 @@ typedef struct costs_flow {
 } costs_flow;
 
 /*
- * Check that the job can be divided so: parallel ranks fill nodes and the job, options have an
- * effect.
+ * Check that the job can be divided in this way: parallel ranks fill nodes and the job, and all
+ * options have an effect.
  *
  * Errors  CKPT_EUSAGE: the number that does not fit, and one that would; CKPT_ELIMIT: too large
  */

@@ -120,13 +120,13 @@ static mem_states mem_rank(const cli_args *a, const costs_job *job, int stage, b
                         .host = mem_share(kept, params, ranks)};
 }
 
-/* True if the model is divided in ways that zerotrain and DeepSpeed's estimators do not know. */
+/* True if the model is divided in ways that zerotrain and DeepSpeed's estimators do not support. */
 static bool mem_cut(const costs_job *job)
 {
     return job->tensor > 1 || job->pipeline > 1;
 }
 
-/* Number of possible stages, because pipelines exclude those that divide gradients or weights. */
+/* Number of ZeRO stages to show: pipelines exclude the stages that divide gradients or weights. */
 static int mem_stages(const costs_job *job)
 {
     return job->pipeline > 1 ? 2 : 4;
@@ -260,7 +260,7 @@ static int mem_check(const cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Refuse options that have a meaning only with others. */
+/* Refuse options that have a meaning only together with others. */
 static int mem_alone(const cli_args *a, ckpt_err *err)
 {
     static const char *const of_activations[] = {

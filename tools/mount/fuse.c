@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuse.c: implements the FUSE plugin, which serves a tree of files that do not change by libfuse.
+ * fuse.c: implements the FUSE plugin, which serves a tree of unchanging files through libfuse.
  *
  * The kernel may cache all answers, because names, attributes and bytes stay the same while the
- * tree is mounted.  So it requests each once, and a second read does not reach this program.  Inode
- * numbers are the indices of entries, from 1.
+ * tree is mounted.  So the kernel requests each of them once, and a second read does not reach this
+ * program.  Inode numbers are the indices of entries, from 1.
  */
 #define _GNU_SOURCE      /* O_CLOEXEC */
 #define FUSE_USE_VERSION 312
@@ -29,7 +29,7 @@ CKPT_API extern const mount_plugin ckpt_mount_table;
 
 enum {
     FS_READ = 1 << 20,  /* maximum bytes of a request, as in the kernel */
-    FS_BLOCK = 4096,    /* of stat and statvfs */
+    FS_BLOCK = 4096,    /* block size that stat and statvfs report */
     FS_AHEAD = 1 << 20, /* bytes to read ahead for a sequential reader */
     FS_OPEN = 1024,
     FS_NOTE = 512
@@ -290,8 +290,8 @@ static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 }
 
 /*
- * Allow read-ahead up to the size of a request; the mounting process sets the limit if it has the
- * right.
+ * Allow read-ahead up to the size of a request; the mounting process sets the limit if it is
+ * permitted to.
  */
 static void fs_init(void *served, struct fuse_conn_info *conn)
 {
@@ -314,8 +314,8 @@ static const struct fuse_lowlevel_ops fs_ops = {
 /* ---- mounting ---- */
 
 /*
- * fsname must be the last option, because a comma would end it, and the kernel shows the rest
- * unchanged.
+ * Make the mount options.  fsname must be the last one, because the name may contain commas; they
+ * are escaped here.
  */
 static void fs_options(char *out, size_t room, const char *from, bool allow_other)
 {
@@ -345,7 +345,7 @@ static int fs_attach(const char *dir, const char *from, bool allow_other, char *
     fs_options(options, sizeof options, from, allow_other);
     s = fuse_session_new(&args, &fs_ops, sizeof fs_ops, NULL);
     fuse_opt_free_args(&args);
-    // the descriptor is a copy, so that ending the session does not unmount
+    // the descriptor is a copy, so ending the session does not unmount
     if (s && fuse_session_mount(s, dir) == 0)
         fd = fcntl(fuse_session_fd(s), F_DUPFD_CLOEXEC, 3);
     if (fd < 0)

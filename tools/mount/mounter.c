@@ -65,7 +65,7 @@ typedef struct mtr_state {
 
 /* ---- the process ---- */
 
-/* Refuse a folder with files, because the mount would hide them, possibly the source. */
+/* Refuse a folder with files, because the mount would hide them, and one may be the source. */
 static int mtr_empty(const char *dir, ckpt_err *err)
 {
     DIR *d = opendir(dir);
@@ -171,9 +171,9 @@ static int mtr_mount(mtr_state *s, ckpt_err *err)
 }
 
 /*
- * Lock the folder, because only one process may mount there at a time; that takes a moment.  If
- * another program holds the lock for longer (flock dir ckpt mount ...), it has another purpose, and
- * is ignored.
+ * Lock the folder, because only one process may mount there at a time; another mounter holds the
+ * lock for a moment only.  A lock held for longer (flock dir ckpt mount ...) has another purpose,
+ * and is ignored.
  */
 static void mtr_lock(int fd)
 {
@@ -255,7 +255,7 @@ static void mtr_log(mtr_state *s)
     s->log = -1;
 }
 
-/* The reader has gone: unmount, and print a failure here, because no other process would. */
+/* After the reader has ended: unmount, and print a failure here, because no other process would. */
 static void mtr_last(mtr_state *s)
 {
     ckpt_err answer = mtr_unmount(s);
@@ -289,7 +289,7 @@ static void mtr_one(mtr_state *s)
     }
 }
 
-/* Serve until the reader has gone and all its messages are logged. */
+/* Serve until the reader has ended and all its messages are logged. */
 static void mtr_loop(mtr_state *s)
 {
     int table = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -313,8 +313,8 @@ static void mtr_loop(mtr_state *s)
 }
 
 /*
- * Close the descriptors that a daemon inherited, so that their other ends do not wait for it.  Keep
- * one that is the source (/dev/fd/7), because it may be opened again.
+ * Close the descriptors that a daemon inherited, so programs at their other ends do not wait for
+ * the daemon.  Keep one that is the source (/dev/fd/7), because it may be opened again.
  */
 static void mtr_let_go(const mounter *m, const char *source)
 {

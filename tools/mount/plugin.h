@@ -2,8 +2,8 @@
 /*
  * plugin.h: declares the interface between ckpt and its FUSE plugin.
  *
- * The plugin is a library of its own, so that ckpt starts on machines without libfuse.  It knows
- * nothing about checkpoints.
+ * The plugin is a library of its own, so ckpt starts on machines without libfuse.  It knows nothing
+ * about checkpoints.
  */
 #ifndef TOOLS_MOUNT_PLUGIN_H
 #define TOOLS_MOUNT_PLUGIN_H
@@ -33,11 +33,11 @@ typedef struct mount_served {
     int (*ahead)(void *ctx, size_t file, uint64_t n, uint64_t at);
 } mount_served;
 
-/* why: room bytes for an error text. */
+/* The plugin's functions.  why: a buffer of `room` bytes for an error text. */
 typedef struct mount_plugin {
     unsigned version;
     /*
-     * Mount at dir, with the rights of fusermount3 or of root.
+     * Mount at dir, with the privileges of fusermount3 or of root.
      *
      * from     source that `mount` displays
      * Returns  the device for serve, or -1: see why
@@ -45,14 +45,14 @@ typedef struct mount_plugin {
     int (*attach)(const char *dir, const char *from, bool allow_other, char *why, size_t room);
     /*
      * Answer requests from the device until a signal (HUP, INT, TERM) or an unmount.  Calls
-     * `ending` when it stops answering, even after a failure; then closes fd, so that waiting
-     * requests fail.
+     * `ending` when it stops answering, even after a failure; then closes fd, so waiting requests
+     * fail.
      *
      * Returns  0, or -1: see why
      */
     int (*serve)(int fd, const mount_served *served, void (*ending)(void *ctx), char *why,
                  size_t room);
-    /* True if serving must end, so that waiting for a source is useless. */
+    /* True if serving must end, so waiting for a source is useless. */
     bool (*ended)(void);
 } mount_plugin;
 

@@ -23,12 +23,12 @@
 
 extern char **environ;
 
-/* A place where the device is mounted. */
+/* A mount point of the device. */
 typedef struct tbl_place {
     long id;
     char *path;
     bool covered; /* a mount of another program is over it, or in it */
-    bool carries; /* a mount of ours is */
+    bool carries; /* another mount of this device is over it, or in it */
 } tbl_place;
 
 typedef struct tbl_places {
@@ -97,7 +97,9 @@ static bool tbl_add(tbl_places *p, const tbl_line *line)
     return more[p->n].path && ++p->n;
 }
 
-/* Pass over the table: collect the places of the device, or mark those with mounts over them. */
+/*
+ * Pass over the table: collect the mount points of the device, or mark those with mounts over them.
+ */
 static bool tbl_pass(tbl_places *p, dev_t device, bool over)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -134,7 +136,7 @@ bool mount_table_has(dev_t device)
     return has;
 }
 
-/* Unmount by fusermount3, which has the rights; from PATH, or else from Debian's location. */
+/* Unmount by fusermount3, which has the privileges; from PATH, or else from Debian's location. */
 static bool tbl_helper(char *path)
 {
     char first[] = "fusermount3", second[] = "/usr/bin/fusermount3", options[] = "-uqz";
@@ -162,7 +164,7 @@ static bool tbl_leads(const char *path, dev_t device)
            makedev(st.stx_dev_major, st.stx_dev_minor) == device;
 }
 
-/* Unmount one place; false: see why. */
+/* Unmount one mount point; false: see why. */
 static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
 {
     int sys;
@@ -180,7 +182,10 @@ static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
     return false;
 }
 
-/* Read the present places, and choose one without mounts of ours in it.  False: see why. */
+/*
+ * Read the present mount points, and choose one without other mounts over it or in it.  False: see
+ * why.
+ */
 static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_t room)
 {
     *next = 0;

@@ -14,8 +14,8 @@
 bool mount_table_has(dev_t device);
 
 /*
- * Unmount a device from all places, even while its files are open, but no mount of another program
- * over it or in it.
+ * Unmount a device wherever it is mounted, even while its files are open.  Mounts of other programs
+ * over it or in it stay.
  *
  * Returns  0: it is not mounted any more; -1: see why (room bytes)
  */

@@ -15,7 +15,7 @@ typedef struct tree_path {
     size_t file;
 } tree_path;
 
-/* Sort key of a byte; '/' sorts first, so that paths of one folder are adjacent. */
+/* Sort key of a byte; '/' sorts first, so paths of one folder are adjacent. */
 static unsigned tree_key(char c)
 {
     return c == 0 ? 0 : c == '/' ? 1 : 1 + (unsigned)(unsigned char)c;

@@ -21,7 +21,7 @@
 enum {
     MNT_NAME = 256,  /* maximum length of a name in file systems, with the NUL */
     MNT_THREADS = 8, /* the library's own maximum if --jobs is not given */
-    MNT_MORE = 2     /* threads that answer while the others make blocks */
+    MNT_MORE = 2     /* threads that answer while the others produce blocks */
 };
 
 /* The mount and its state. */
@@ -34,8 +34,8 @@ typedef struct mount_job {
     const char *dir;
     pthread_mutex_t lock;
     uint64_t n_failed;
-    ckpt_err first;                            /* reason of the first failed read */
-    ckpt_err ending;                           /* reason of a failed unmount */
+    ckpt_err first;                            /* reason for the first failed read */
+    ckpt_err ending;                           /* reason for a failed unmount */
     char last[sizeof((ckpt_err *)NULL)->text]; /* the last printed failure */
 } mount_job;
 
@@ -143,7 +143,7 @@ static int mnt_tree(mount_job *m, ckpt_err *err)
                 n > bad ? ckpt_view_path(m->view, bad) : "", strerror(rc));
 }
 
-/* The time of the newest source file, so that each mount shows the same time. */
+/* The time of the newest source file, so each mount shows the same time. */
 static int64_t mnt_time(const ckpt_map *from)
 {
     int64_t newest = 0;
@@ -222,7 +222,7 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Print the findings about the source from the time of the mount. */
+/* Print the findings about the source that arose while it was mounted. */
 static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
 {
     char reads[COUNT_ROOM];

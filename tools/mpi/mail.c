@@ -3,8 +3,8 @@
  * mail.c: implements the plugin that exchanges messages by MPI.  ckpt loads it if mpirun or srun
  * started it.
  *
- * It is a library of its own, so that ckpt starts on machines without MPI.  Only one thread calls
- * it at a time: first and last the main thread, in between the library's thread.
+ * It is a library of its own, so ckpt starts on machines without MPI.  Only one thread calls it at
+ * a time: first and last the main thread, in between the library's thread.
  */
 #include <mpi.h>
 

@@ -11,7 +11,8 @@
 #define MAIL_CLOSE  "ckpt_mpi_close"
 
 /*
- * Start MPI; all processes of the job must call it.  why: room for an error text.
+ * Start MPI; all processes of the job must call it.  why: a buffer of `room` bytes for an error
+ * text.
  *
  * Returns  0; -1: error, see why
  */

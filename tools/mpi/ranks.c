@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c: decides whether this process is one of several, and joins and leaves them.
+ * ranks.c: decides whether this process is one of several processes of an MPI job, joins the job,
+ * and leaves it.
  *
- * Launchers set environment variables for their processes, and these inherit them to their
- * children: a training script may call ckpt, which must then run alone.  So the variables count
- * only if the launcher is the parent of this process, directly or through a shell.  CKPT_MPI=yes or
- * no in the environment overrides that.
+ * Launchers set environment variables for their processes, and their children inherit them: a
+ * training script may call ckpt, which must then run alone.  So the variables count only if the
+ * launcher is the parent of this process, directly or through a shell.  CKPT_MPI=yes or no in the
+ * environment overrides that.
  */
 #define _GNU_SOURCE // stpcpy
 #include "tools/mpi/ranks.h"
@@ -22,7 +23,7 @@
 #include "tools/mpi/mail.h"
 
 enum {
-    RANKS_PATIENCE = 20, /* seconds of waiting until a message */
+    RANKS_PATIENCE = 20, /* seconds of waiting before a message is printed */
     RANKS_PARENTS = 8
 };
 
@@ -88,8 +89,8 @@ static long ranks_parent(long pid, char name[64])
 }
 
 /*
- * True if the launcher's variables are in the environment of process `pid`, so that it is one of
- * the launcher's processes.
+ * True if the launcher's variables are in the environment of process `pid`, so it is one of the
+ * launcher's processes.
  */
 static bool ranks_launched(long pid)
 {
@@ -107,7 +108,10 @@ static bool ranks_launched(long pid)
     return false;
 }
 
-/* True if the nearest ancestor that is no shell is the launcher, and not one of its processes. */
+/*
+ * True if the nearest ancestor that is not a shell is the launcher itself, and not one of its
+ * processes.
+ */
 static bool ranks_direct(void)
 {
     char name[64] = "";

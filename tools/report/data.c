@@ -7,7 +7,7 @@
 
 #include "tools/ckpt/report.h"
 
-enum { DATA_RUNS = 2048 }; /* maximum of a tensor; further runs are only counted */
+enum { DATA_RUNS = 2048 }; /* maximum number of runs of a tensor; further runs are only counted */
 
 typedef struct data_parts {
     sheet *s;

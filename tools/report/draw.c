@@ -10,7 +10,7 @@
 
 enum {
     DRAW_TAG_TOP = 44,
-    DRAW_TAG_HEIGHT = 110, /* of the highest bar */
+    DRAW_TAG_HEIGHT = 110, /* height of the highest bar */
     DRAW_TAG_NAME = 10,
     DRAW_TAG_LABELS = 24, /* with more tags, only some have labels */
     DRAW_ROW = 18,

@@ -3,7 +3,7 @@
  * draw.h: declares pictures as SVG, inside the page or (draw_begin, draw_end) as files of their
  * own.
  *
- * Colours are classes, so that picture.css can choose them for light and dark backgrounds.
+ * Colours are classes, so picture.css can choose them for light and dark backgrounds.
  */
 #ifndef TOOLS_DRAW_H
 #define TOOLS_DRAW_H

@@ -7,7 +7,7 @@
 enum {
     DRAW_MAP_HEIGHT = 480,
     DRAW_STAIRS = 24, /* a run of more parts is drawn as a band */
-    DRAW_RUNS = 4096  /* of one tensor */
+    DRAW_RUNS = 4096  /* maximum number of runs of one tensor */
 };
 
 typedef struct chart_parts {
@@ -63,7 +63,7 @@ static void chart_run(void *ctx, const part_run *run)
                one = (double)run->count / all * d->wide, top = 30 + run->file * d->row;
         double to = from + one * n, most = d->x + d->wide;
         to = to > most ? most : to;
-        // a step is much less than a pixel, so draw a band from the first part to the last
+        // steps would be much smaller than a pixel, so draw a band from the first part to the last
         one = one < 0.5 ? 0.5 : one;
         sheet_printf(d->s,
                      "<polygon class=\"m%u\" points=\"%.2f,%.2f %.2f,%.2f %.2f,%.2f %.2f,%.2f\"/>",

@@ -27,7 +27,7 @@ typedef struct plot {
     const curve *of;
     double top;
     bool log;       /* logarithmic scale */
-    bool down;      /* a line has been begun */
+    bool down;      /* true: a line has been started */
     int64_t before; /* step of the last point */
 } plot;
 

@@ -3,7 +3,7 @@
  * page.c: writes the sections of the page, one after the other.
  *
  * Sections that need no script are plain HTML: facts, tags, layers.  page.js makes the tensors and
- * the map from the data at the end, so that the page stays small with many thousands of tensors.
+ * the map from the data at the end, so the page stays small with many thousands of tensors.
  */
 #include "tools/report/page.h"
 

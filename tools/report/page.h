@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.h: declares the whole report as one HTML page. */
+/* page.h: declares writing the complete report as one HTML page. */
 #ifndef TOOLS_PAGE_H
 #define TOOLS_PAGE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts.h: declares the distribution of tensors over files, in compressed form: equal parts on a
- * thousand ranks are one run of three numbers.
+ * parts.h: declares how tensors are distributed over files, in compressed form: equal parts in the
+ * files of a thousand ranks are one run of three numbers.
  */
 #ifndef TOOLS_PARTS_H
 #define TOOLS_PARTS_H

@@ -65,7 +65,7 @@ int sheet_open(sheet *s, const char *path, bool force, ckpt_err *err)
     *s = (sheet){.path = strdup(path), .temp = malloc(room), .force = force};
     if (!s->path || !s->temp)
         return fail(err, CKPT_ELIMIT, "out of memory");
-    // use names that `ckpt clean` recognizes, in case this process is killed
+    // use a name that `ckpt clean` recognizes, in case this process is killed
     for (unsigned k = 0; fd < 0 && k < SHEET_TRIES; k++) {
         (void)snprintf(s->temp, room, "%.*s.%s.ckpt-%06x.tmp", (int)(name - path), path, name,
                        ((unsigned)getpid() * 64 + k) & 0xffffff);
@@ -75,7 +75,7 @@ int sheet_open(sheet *s, const char *path, bool force, ckpt_err *err)
     }
     s->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (s->file) {
-        // by the lock `ckpt clean` sees that the file is in use
+        // the lock shows `ckpt clean` that the file is in use
         (void)flock(fd, LOCK_EX | LOCK_NB);
         return CKPT_OK;
     }
@@ -116,7 +116,7 @@ static int sheet_name(sheet *s, ckpt_err *err)
         return CKPT_OK;
     if (!s->force && (errno == EEXIST || lstat(s->path, &st) == 0))
         return fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it", s->path);
-    // forced, or a file system without links
+    // with force, or on a file system without links
     if (rename(s->temp, s->path) != 0)
         return fail(err, CKPT_EIO, "%s: cannot be written: %s", s->path, strerror(errno));
     free(s->temp);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sheet.h: declares the file of a report: text with the right escapes, and a name that it gets when
+ * sheet.h: declares the output file of a report, which escapes text, and which gets its name when
  * it is complete.
  */
 #ifndef TOOLS_SHEET_H

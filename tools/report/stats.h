@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stats.h: declares statistics of each tensor's values: extremes, mean, norm, a histogram.  Several
- * threads read the tensors block by block; each tensor is read by one thread, so that the result
- * does not depend on their number.
+ * threads read the tensors block by block; each tensor is read by one thread, so the result does
+ * not depend on their number.
  */
 #ifndef TOOLS_STATS_H
 #define TOOLS_STATS_H

@@ -60,7 +60,7 @@ static int tags_keep(void *ctx, const ckpt_tag *from)
 }
 
 /*
- * True if the tag is the one that its run calls the newest whole one (with or without the run's
+ * True if the tag is the newest complete one, according to its run (with or without the run's
  * name).
  */
 static bool tags_is(const tag *t, const ckpt_run_health *run)
@@ -128,8 +128,8 @@ int tags_make(tags *out, const char *path, const ckpt_run_opts *run, ckpt_err *e
     ckpt_err said = {0};
 
     *out = (tags){0};
-    // the copies contain damaged tags and reasons; for a file there are no tags, which is no error
-    // here
+    // other failures are no errors here: the copies contain damaged tags and reasons, and a file
+    // has no tags
     int rc = ckpt_doctor(path, &opts, &said);
     if (out->lost || rc == CKPT_ELIMIT)
         return fail(err, CKPT_ELIMIT, "out of memory");

@@ -13,14 +13,14 @@ typedef struct tag {
     uint32_t world; /* 0: not known */
     uint64_t n_bytes;
     bool is_latest, is_universal;
-    bool is_newest; /* the newest whole tag of its run */
+    bool is_newest; /* the newest complete tag of its run */
     size_t run;
 } tag;
 
 /* The state of a run's pointer, if it has one. */
 typedef struct tags_run {
     char *name, *pointer, *latest, *newest, *reason;
-    bool good; /* true: the pointer names a whole tag */
+    bool good; /* true: the pointer names a complete tag */
 } tags_run;
 
 typedef struct tags {

@@ -20,7 +20,8 @@
 
 /* The contents of a report. */
 typedef struct report_all {
-    ckpt_map *map, *other, *again; /* again: the source, reopened with dequantized weights */
+    /* again: the source, opened a second time, with dequantized weights */
+    ckpt_map *map, *other, *again;
     tags run;
     layers layers;
     parts parts;

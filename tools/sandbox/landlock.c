@@ -2,9 +2,9 @@
 /*
  * landlock.c: makes the system calls of Landlock, which the C library lacks.
  *
- * It has its own definitions, because headers may be older than the kernel.  That is safe: rights
- * are only ever appended, and a kernel accepts a structure longer than the one it knows if the rest
- * is zero.  Source: Documentation/userspace-api/landlock.rst of Linux
+ * It has its own definitions, because headers may be older than the kernel.  That is safe: new
+ * rights are only ever appended, and a kernel accepts a structure longer than the one it knows if
+ * the rest is zero.  Source: Documentation/userspace-api/landlock.rst of Linux
  */
 #define _GNU_SOURCE /* O_PATH, syscall */
 #include "tools/sandbox/landlock.h"
@@ -56,7 +56,7 @@ int landlock_abi(void)
     return abi > 0 ? (int)abi : 0;
 }
 
-/* All file rights of a version; those not allowed later are lost. */
+/* All file rights of a version; the process loses those that no rule allows. */
 static uint64_t land_known(int abi)
 {
     return LL_FIRST | (abi >= 2 ? LL_REFER : 0) | (abi >= 3 ? LL_TRUNCATE : 0) |

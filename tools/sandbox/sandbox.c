@@ -132,7 +132,7 @@ static void sandbox_above(int rules, const char *path)
 /*
  * Allow a source for reading (and, by use, changes): a folder with all files below it, or a file's
  * folder, because shards, indexes and configurations are side by side.  A tag also needs its run
- * folder, which has `latest` and side files.
+ * folder, which has `latest` and other files of the run.
  */
 static void sandbox_source(int rules, const char *path, unsigned use)
 {
@@ -156,9 +156,7 @@ static void sandbox_source(int rules, const char *path, unsigned use)
 
 /* ---- the output ---- */
 
-/*
- * Sync the parent of s->folder's first n bytes, so that a power cut does not lose the new folder.
- */
+/* Sync the parent of s->folder's first n bytes, so a power cut does not lose the new folder. */
 static int sandbox_sync(const char *folder, ckpt_err *err)
 {
     char *parent = sandbox_parent(folder);
@@ -358,7 +356,7 @@ typedef struct sandbox_paths {
     ckpt_err *err;
 } sandbox_paths;
 
-/* First pass: find whether there is any input to protect from, and the folder of the output. */
+/* First pass: find whether there is any untrusted input, and the folder of the output. */
 static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use)
 {
     sandbox_paths *p = ctx;
@@ -436,7 +434,7 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     p->rules = landlock_new(p->writes, p->network);
     if (p->rules < 0)
         return CKPT_OK;
-    // load now the files that could not be opened later
+    // load the files that could not be opened later
     (void)ckpt_prepare(output ? CKPT_TO_WRITE : CKPT_TO_READ, NULL);
     if (p->network)
         sandbox_network(p->rules);
@@ -458,7 +456,7 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
     if (a->no_sandbox || SANDBOX_NONE)
         return CKPT_OK;
     int rc = sandbox_each(a, sandbox_plan, &p);
-    // help texts and tables of formats read no foreign files
+    // commands such as help read no files of others
     if (rc != CKPT_OK || !p.any)
         return rc;
     // tokens and the transport's library must be read now, because they are not accessible later

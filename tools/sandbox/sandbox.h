@@ -3,9 +3,9 @@
  * sandbox.h: declares the sandbox that a command enters before it reads files of others.
  *
  * The process keeps read access to the checkpoints of the command line and the targets of their
- * links, and write access to the output's folder.  It loses other programs, the network, other
- * processes, and ways to gain rights.  On a kernel with fewer features it keeps more access,
- * silently; `ckpt version` reports this.
+ * links, and write access to the output's folder.  It loses access to other programs, the network
+ * and other processes, and it cannot gain privileges.  On a kernel with fewer features it silently
+ * keeps more access; `ckpt version` reports this.
  */
 #ifndef TOOLS_SANDBOX_H
 #define TOOLS_SANDBOX_H

@@ -186,7 +186,7 @@ static const int comp_own[] = {
     SYS_sched_setscheduler, SYS_sched_setattr,
 };
 
-/* Network calls; writing to a socket as stdout does not need them. */
+/* Network calls; writing to stdout does not need them, even if it is a socket. */
 static const int comp_network[] = {
     SYS_socketpair, SYS_connect,  SYS_sendto,  SYS_sendmsg,
     SYS_sendmmsg,   SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg,
@@ -238,7 +238,8 @@ static size_t comp_ioctl(struct sock_filter *at)
 {
     static const uint32_t refused[] = {TIOCSTI, 0x541C /* TIOCLINUX pastes the selection */,
                                        FIOSETOWN, SIOCSPGRP};
-    // by the letter in the second byte: 'f' and 'v' of all, 'X' of XFS, 0x94 of btrfs
+    // request groups, by the second byte: 'f' and 'v' of all file systems, 'X' of XFS, 0x94 of
+    // btrfs
     static const uint32_t letters[] = {'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8};
     enum { N = sizeof refused / sizeof *refused, LETTERS = sizeof letters / sizeof *letters };
     size_t n = 2;
@@ -269,9 +270,9 @@ static size_t comp_fcntl(struct sock_filter *at)
 }
 
 /*
- * Allow threads and processes, but no namespaces, because a process would gain rights in them.  The
- * flags of clone3 are in memory, which filters cannot read, so it fails with ENOSYS; the C library
- * then uses clone.
+ * Allow threads and processes, but no namespaces, because a process would gain privileges in them.
+ * The flags of clone3 are in memory, which filters cannot read, so it fails with ENOSYS; the C
+ * library then uses clone.
  */
 static size_t comp_clone(struct sock_filter *at)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seccomp.h: declares the refusal of system calls that a reader of checkpoints never needs. */
+/*
+ * seccomp.h: declares the filter that refuses system calls which a reader of checkpoints never
+ * needs.
+ */
 #ifndef TOOLS_SECCOMP_H
 #define TOOLS_SECCOMP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.c: makes an mpirun command from hosts and slots, as DeepSpeed's launcher does. */
+/* launch.c: builds an mpirun command from hosts and slots, as DeepSpeed's launcher does. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

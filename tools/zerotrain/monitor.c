@@ -3,8 +3,8 @@
  * monitor.c: writes the monitoring files of a run: TensorBoard's event files (--tensorboard, and
  * the block of ds_config.json) and csv_monitor's files.
  *
- * Names and places are DeepSpeed's (monitor/tensorboard.py, monitor/csv_monitor.py): the folder is
- * output_path/job_name, the x axis counts samples.  Each process begins a new event file, as
+ * Names and locations are DeepSpeed's (monitor/tensorboard.py, monitor/csv_monitor.py): the folder
+ * is output_path/job_name, the x axis counts samples.  Each process begins a new event file, as
  * TensorBoard requires; csv files are appended to.
  */
 #define _POSIX_C_SOURCE 200809L // gethostname

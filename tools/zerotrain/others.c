@@ -194,7 +194,7 @@ static int ow_meet(told *t, const ow_name *o, const char *value, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Get the value of an option: the text behind '=', or the next word. */
+/* Get the value of an option: the text after '=', or the next word. */
 static const char *ow_value(const ow_name *o, const char *word, const char *next, bool *took)
 {
     const char *same = strchr(word, '=');

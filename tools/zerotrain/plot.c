@@ -3,7 +3,7 @@
  * plot.c: implements --plot: the loss and the learning rate of a run in one standalone SVG.
  *
  * Points are in the order of updates.  If there are more than PLOT_POINTS, neighbours are merged
- * into their mean, so that a long run gives a small picture.  The file is replaced as a whole.
+ * into their mean, so a long run gives a small picture.  The file is replaced as a whole.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static void pl_halve(plot *p)
 
 void plot_add(plot *p, const plot_point *one)
 {
-    if (p->left > 0) { // the mean of as many updates as a point stands for
+    if (p->left > 0) { // the mean of all updates that the point stands for
         plot_point *last = &p->at[p->n - 1];
         const double k = (double)(p->each - p->left);
 

@@ -10,11 +10,9 @@
 
 #include "tools/zerotrain/zerotrain.h"
 
-#define RP_RANKS 16 /* maximum of listed ranks */
+#define RP_RANKS 16 /* maximum number of listed ranks */
 
-/*
- * True if the progress line can be redrawn: on a terminal with that ability, and without --quiet.
- */
+/* True if the progress line can be redrawn: on a terminal that supports it, and without --quiet. */
 static bool rp_is_live(const report *r)
 {
     const char *term = getenv("TERM");
@@ -22,7 +20,7 @@ static bool rp_is_live(const report *r)
     return !r->told->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
 }
 
-/* True if the run resumes from a checkpoint, so that existing outputs are its own. */
+/* True if the run resumes from a checkpoint, so existing outputs are its own. */
 static bool rp_resumes(const report *r)
 {
     return r->told->run.load && r->about.with_optimizer;
@@ -255,7 +253,8 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
         // do not mix text with lines of JSON
         FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
         fputs("evaluated ", out);
-        if (o->evaluate && o->load) // if only weights were loaded, now.steps is not their step
+        // if only weights were loaded, now.steps is not the checkpoint's step
+        if (o->evaluate && o->load)
             rp_loaded(r, out);
         else
             fprintf(out, "at step %" PRId64, now.steps);
@@ -398,7 +397,10 @@ void report_profile(const report *r)
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
 }
 
-/* Print a line for each rank; of many ranks, only those that sent least and most. */
+/*
+ * Print a line for each rank; if there are many ranks, only for those that sent the least and the
+ * most.
+ */
 static void rp_traffic(const zt_traffic *t, uint64_t world, int64_t steps)
 {
     uint64_t least = 0, most = 0;

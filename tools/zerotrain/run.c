@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c: runs from the first update to the last, with the reports in between. */
+/* run.c: trains from the first update to the last, and reports in between. */
 #define _XOPEN_SOURCE 700 // sigaltstack
 
 #include <signal.h>

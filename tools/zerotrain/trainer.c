@@ -2,8 +2,8 @@
 /*
  * trainer.c: maps the option names of transformers' Trainer and its scripts to ours.
  *
- * They are rows of the table of options with fields of their own; here their values are copied to
- * our fields.  If a setting was given under both names with different values, it is refused.
+ * They are rows of the table of options with fields of their own; this file copies their values to
+ * our fields.  It refuses a setting that was given under both names with different values.
  */
 #include <math.h>
 #include <string.h>

@@ -86,7 +86,8 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err);
 int others_words(told *t, int *argc, char ***argv, ckpt_err *err);
 
 /*
- * The same for a member of a file of options; *known: it is one of these names.  Errors as above.
+ * The same for a member of a JSON file of options; *known: it is one of these names.  Errors as
+ * above.
  */
 int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err);
 
@@ -153,7 +154,8 @@ enum { PLOT_POINTS = 2000 };
 /* The points so far; zero it first. */
 typedef struct plot {
     size_t n;
-    int64_t each, left; /* updates that a point stands for, and that the last one still lacks */
+    /* updates that each point is the mean of; updates still missing in the last point */
+    int64_t each, left;
     plot_point at[PLOT_POINTS];
 } plot;
 
@@ -189,7 +191,7 @@ int report_open(report *r, ckpt_err *err);
 int report_step(report *r, const zt_progress *p, ckpt_err *err);
 int report_score(report *r, const zt_score *s, ckpt_err *err);
 
-void report_save(const report *r); /* print problems beside a successful save, if any */
+void report_save(const report *r); /* print problems that did not prevent the save, if any */
 void report_start(const report *r);
 
 /* For a run that does not train: print the source of its weights. */
