@@ -11,7 +11,7 @@
 
 #include "engine/cuda/cuda.h"
 
-#define NM_MOST    512u /* threads per block: half the maximum, so each has twice the registers */
+#define NM_MOST    512u   /* threads per block: half the maximum, so each has twice the registers */
 #define NM_BLOCKS  1024u  /* maximum of blocks, and so of partial sums of weights' gradients */
 #define NM_LEAST   256u   /* minimum of blocks */
 #define NM_WORK    98304u /* preferred number of threads in all blocks, within both limits */
