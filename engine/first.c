@@ -124,7 +124,8 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
-    odd = named ? odd : NULL; // files beside a lone config.json do not belong to the model
+    // if --model is a config.json, files next to it do not belong to the model
+    odd = named ? odd : NULL;
     e->drawn_warns = odd || (holds && !named);
     if (holds && named)
         e->init = folder;
@@ -187,7 +188,7 @@ static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, fl
 }
 
 /*
- * Number of parameters that --init may lack: those trained beside frozen weights (adapters, their
+ * Number of parameters that --init may lack: with adapters, the trained ones (adapters and
  * classifier).
  */
 static size_t fw_may_miss(const zt_engine *e)

@@ -127,7 +127,7 @@ static const char *ti_base(zt_engine *e, const char *folder)
     return e->drawn ? NULL : folder;
 }
 
-/* Options of an output at the end: a file of weights, or a folder; false: not requested. */
+/* Set the options of a final output: a file of weights, or a folder; false: it is not requested. */
 static bool ti_weights(zt_engine *e, bool folder, zt_weights_opts *out)
 {
     const zt_options *o = e->opts;

@@ -32,7 +32,7 @@ typedef enum zt_reduce { ZT_SUM, ZT_MAX, ZT_MIN } zt_reduce;
 /*
  * Bytes that this rank has sent and received since the communicator was made; a message to several
  * ranks counts once for each of them.  Tensors: fp32, fp16, bf16, and bytes outside broadcasts.
- * Words: control data beside tensors (integers, fp64, broadcasts).
+ * Words: control data other than tensors (integers, fp64, broadcasts).
  */
 typedef struct zt_traffic {
     uint64_t sent, received;             /* tensors */

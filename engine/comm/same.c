@@ -51,13 +51,13 @@ static int sm_first_text(zt_comm *c, const char *text, size_t n, char **first, c
 
 /* ---- reporting the difference ---- */
 
-/* A line: the name before the tab, the value behind it. */
+/* A line: the name before the tab, the value after it. */
 typedef struct sm_line {
     const char *name, *value;
     int n_name, n_value;
 } sm_line;
 
-/* Read the line at *at and move *at behind it; false: no line is left. */
+/* Read the line at *at and move *at past it; false: no line is left. */
 static bool sm_next(const char **at, sm_line *line)
 {
     size_t n = strcspn(*at, "\n"), tab = strcspn(*at, "\t");

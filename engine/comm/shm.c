@@ -121,7 +121,7 @@ static int sy_reduce_scatter(void *node, const zt_call *call, ckpt_err *err)
     return sy_run(node, &way, call, err);
 }
 
-/* ---- all_gather: from [n], to [world * n]; the own part is in place already ---- */
+/* ---- all_gather: from [n], to [world * n]; this rank's own part is in place already ---- */
 
 static void sy_put(const sy_chunk *k, int readers)
 {

@@ -32,7 +32,7 @@ int zt_hjson_parse(ckpt_value **out, ckpt_arena *arena, const char *text, size_t
                    const char *name, ckpt_err *err);
 int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
-/* Maximum size in bytes of a JSON file beside a model, or of one with options. */
+/* Maximum size in bytes of a model's JSON files, and of JSON files with options. */
 #define ZT_JSON_BYTES (UINT64_C(16) << 20)
 
 typedef enum zt_place { ZT_ON_DEVICE, ZT_ON_CPU, ZT_ON_NVME } zt_place;

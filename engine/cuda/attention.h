@@ -444,8 +444,8 @@ static __device__ __forceinline__ void ck_at_hide(const cu_at_call &a, const ck_
 /* ---- writing ----------------------------------------------------------------------------- */
 
 /*
- * Write 16 M rows of W numbers, rounded to T, as far as `to` has rows.  They pass through shared
- * memory, so a row is written in pieces of 16 bytes.
+ * Write 16 M rows of W numbers, rounded to T, except rows that `to` does not have.  They pass
+ * through shared memory, so a row is written in pieces of 16 bytes.
  *
  * factor  multipliers of the rows m * 16 + half * 8 + lane / 4
  * room    16 M rows of W + CK_TC_PAD in shared memory, used by this warp alone, without copies
@@ -600,7 +600,9 @@ ck_at_plain_gather(float (&o)[N][4][4], const ck_at_rows<T> &x, int width, const
     }
 }
 
-/* Write o, with row i of this thread multiplied by factor[i], as far as `to` has rows. */
+/*
+ * Write o, with row i of this thread multiplied by factor[i], except rows that `to` does not have.
+ */
 template <typename T, int N>
 static __device__ __forceinline__ void ck_at_plain_write(const float (&o)[N][4][4],
                                                          const float (&factor)[4],

@@ -246,7 +246,7 @@ static int nc_all_gather(zt_comm *c, void *to, const void *from, uint64_t count,
     return rc == CKPT_OK ? nc_after(nc_of(c), err) : rc;
 }
 
-/* In place on the root; the other ranks' values stay. */
+/* Reduce in place on the root; the other ranks' values stay unchanged. */
 static int nc_reduce(zt_comm *c, void *x, uint64_t count, ckpt_dtype dt, int root, ckpt_err *err)
 {
     nc_comm *n = nc_of(c);

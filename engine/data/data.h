@@ -58,7 +58,10 @@ void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 /* True for recorded inputs: micro step i of the run then gets micro step i of the record. */
 bool zt_data_is_replay(const zt_data *d);
 
-/* True if a loss can be computed: there are labels, or the model learns the text itself. */
+/*
+ * True if a loss can be computed: there are labels, or the model is causal, so the text itself
+ * gives the labels.
+ */
 bool zt_data_labelled(const zt_data *d);
 
 /*

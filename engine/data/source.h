@@ -40,8 +40,10 @@ struct zt_source {
     uint64_t steps, ranks, batch;
 };
 
-/* Read a whole file into memory, with a NUL behind it; free with ckpt_free.  Errors CKPT_ELIMIT:
- * over `limit` bytes */
+/*
+ * Read a whole file into memory, with a NUL at its end; free with ckpt_free.  Errors CKPT_ELIMIT:
+ * over `limit` bytes
+ */
 int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err);
 
 /* A file of bare tokens, .bin. */

@@ -43,8 +43,10 @@ enum { TX_TSV, TX_CSV, TX_JSONL };
 
 /* ---- reading ---- */
 
-/* Read one field of a CSV line at *p, unquoted in place; *p moves behind its separator.  False
- * after the line's last field. */
+/*
+ * Read one field of a CSV line at *p, unquoted in place; *p moves past its separator.  False after
+ * the line's last field.
+ */
 static bool tx_csv_field(char **p, char **field)
 {
     char *to = *p, *s = *p;

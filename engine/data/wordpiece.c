@@ -5,9 +5,9 @@
  *
  * As in transformers' BertTokenizer: control characters are removed, CJK characters are words of
  * their own, (uncased) accents are removed and letters lowered; words end at white space and at
- * punctuation.  A word is then cut from its beginning into the longest pieces in the vocabulary,
- * all but the first written with "##".  A word that cannot be cut so, or is longer than 100
- * characters, is [UNK].  The tables of Unicode are those of libunistring.
+ * punctuation.  A word is then split, from its beginning, into the longest pieces in the
+ * vocabulary, all but the first written with "##".  A word that cannot be split in this way, or is
+ * longer than 100 characters, is [UNK].  The tables of Unicode are those of libunistring.
  */
 #include <inttypes.h>
 #include <stdlib.h>

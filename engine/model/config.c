@@ -6,7 +6,7 @@
  * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of
  * transformers 5.23 and the code of their models; older spellings (rope_scaling,
  * position_embedding_type, num_labels) as in earlier releases.  Keys that no model uses, or that
- * only choose the form of results, are ignored.
+ * only change how results are returned, are ignored.
  */
 #include <inttypes.h>
 #include <math.h>

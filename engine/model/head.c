@@ -68,8 +68,10 @@ static void hd_pick(hd_rows *r, const int32_t *given, const zt_batch *b, bool sh
     }
 }
 
-/* False if there are no rows to compute: no labels, none that counts, or no memory (the device
- * keeps that). */
+/*
+ * False if there are no rows to compute: there are no labels, all are ignored, or there is no
+ * memory (an error that the device keeps).
+ */
 static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
 {
     zt_device *d = c->m->device;

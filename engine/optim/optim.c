@@ -16,8 +16,8 @@
 #include <strings.h>
 
 /*
- * The classes behind the types: torch's with torch_adam, DeepSpeed's CPU classes with offload, else
- * the fused ones.  They are bits, so a setting can name several.
+ * The classes that implement the types: torch's with torch_adam, DeepSpeed's CPU classes with
+ * offload, else the fused ones.  They are bits, so a setting can name several.
  */
 enum {
     OPT_TORCH_ADAM = 1,

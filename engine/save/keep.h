@@ -17,9 +17,10 @@ enum { ZT_KEEP_GONE = 512 };
 /*
  * Remove all tags of a series except the newest n, by modification time.  Tags of one series differ
  * from `tag` only in the number at the end ("global_step20").  Folders with other names, folders
- * without model states, and checkpoints of other runs (lineage.h) stay.  `tag` itself always stays.
+ * without model states, and checkpoints of other runs (lineage.h) are kept.  `tag` itself is always
+ * kept.
  *
- * gone    gets the names of the removed tags appended, cut if there are many
+ * gone    the names of the removed tags are appended to it; truncated if there are many
  * Errors  CKPT_EIO: a folder cannot be read or removed
  */
 int zt_keep_newest(const zt_keep *k, char gone[ZT_KEEP_GONE], ckpt_err *err);

@@ -209,7 +209,7 @@ static bool lg_is_here(const zt_lineage *l, int dir)
 
 bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name)
 {
-    // the run resumed from `latest`, which is older: the user got a warning at the start
+    // the run resumed from `latest`, which is older; the user was warned about this at the start
     return zt_lineage_has(l, dir, name) || (lg_is_here(l, dir) && !l->chosen);
 }
 

@@ -114,7 +114,9 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
         p->ndim, (unsigned long long)p->n_elems);
 }
 
-/* True for buffers that old releases of transformers saved, and for tensors that are no weights. */
+/*
+ * True for buffers that old releases of transformers saved, and for tensors that are not weights.
+ */
 static bool ld_is_buffer(const ckpt_tensor *t)
 {
     static const char *const end[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
@@ -315,7 +317,7 @@ static const ckpt_tensor *ld_moment(const ld_loader *l, const char *kind, const 
     int n = snprintf(full, sizeof full, "%s/%s", kind, param->name);
     const ckpt_tensor *t = n > 0 && n < LD_NAME ? ckpt_map_find(l->map, full) : NULL;
 
-    // beside an exp_avg, exp_avg_sq is Adam's and no sum of Adagrad's
+    // if there is an exp_avg too, exp_avg_sq is Adam's, not the sum of Adagrad
     if (adagrad && snprintf(full, sizeof full, "exp_avg/%s", param->name) < LD_NAME &&
         ckpt_map_find(l->map, full))
         return NULL;

@@ -10,7 +10,7 @@
  *                 partitions
  *     tree.c      the values that are not tensors, as DeepSpeed saves them; restore.c loads them
  *                 into a run
- *     weights.c   weights alone: a file, a model folder, an adapter's PEFT folder
+ *     weights.c   only the weights: a file, a model folder, an adapter's PEFT folder
  *     keep.c      removal of old checkpoints; lineage.c: which checkpoints belong to this run
  *     same.c      comparison of ranks: files that they read, their state
  *     together.c  the check that all ranks write into one folder
@@ -73,7 +73,7 @@ typedef struct zt_weights_opts {
 } zt_weights_opts;
 
 /*
- * Save weights alone; rank 0 writes them.  All ranks must call it.
+ * Save only the weights; rank 0 writes them.  All ranks must call it.
  *
  * Errors  CKPT_EUSAGE: the output exists; those of ckpt_layout and ckpt_plan_run
  */
@@ -85,7 +85,7 @@ int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err);
 typedef struct zt_load_opts {
     const char *path; /* run folder, tag folder, a consolidated or a universal checkpoint */
     const char *tag;  /* NULL: `latest` */
-    bool module_only; /* weights alone */
+    bool module_only; /* only weights */
     /* missing parameters keep their values; unknown tensors are ignored */
     bool not_strict;
 } zt_load_opts;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weights.c: saves a run's weights alone, as a safetensors file or a Hugging Face folder, or an
+ * weights.c: saves only the weights of a run, as a safetensors file or a Hugging Face folder, or an
  * adapter as a PEFT folder.
  *
  * Rank 0 writes.  Masters are in pieces on all ranks: for each parameter in turn, every rank copies

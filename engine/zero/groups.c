@@ -58,7 +58,7 @@ static void gr_settings(const zt_zero *z, zt_group *g, uint32_t c)
     g->lr = g->hyper.lr;
 }
 
-/* Reorder the flat buffer round robin, which spreads neighbours over ranks. */
+/* Reorder the flat buffer round robin, so that neighbouring parameters go to different ranks. */
 static int gr_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
 {
     uint64_t *at = ckpt_alloc(g->n * sizeof *at);

@@ -132,7 +132,7 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
     piece = piece < 64 ? 64 : piece > HM_PIECE ? HM_PIECE : piece;
     for (uint32_t i = 0; i < z->n_parts; i++)
         most = z->part[i].n_elems > most ? z->part[i].n_elems : most;
-    // LAMB's partitions are not cut, because its norms are over whole partitions
+    // LAMB's partitions are not divided into pieces, because its norms are over complete partitions
     h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
     for (unsigned i = 0; i < 2; i++) {
         h->slot[i].grad = hm_room(z);

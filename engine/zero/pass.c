@@ -193,7 +193,7 @@ static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
     return rc;
 }
 
-/* Run all layers backward; one buffer carries the gradient of the activations. */
+/* Run all layers backward; one buffer holds the gradient of the activations. */
 static int ch_backward(zt_zero *z, zt_pass *p, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);

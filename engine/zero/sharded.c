@@ -468,7 +468,7 @@ static void *sh_low(zt_zero *z, uint32_t param, uint64_t *first, uint64_t *count
     uint64_t n = z->model->params.at[param].n_elems;
 
     if (p->group == ZR_NONE) {
-        sh_of(z)->frozen_out = false; // its values are about to change
+        sh_of(z)->frozen_out = false; // the caller is about to change its values
     }
     *first = (uint64_t)z->comm->rank * p->chunk;
     *count = *first >= n ? 0 : n - *first < p->chunk ? n - *first : p->chunk;

@@ -12,7 +12,7 @@
  *     pool.c      offsets for gathered parameters in one block of memory
  *     average.c   the mean of gradients over ranks, with its roundings
  *     update.c    the optimizer's step over this rank's partitions
- *     muon.c      whole matrices for Muon
+ *     muon.c      complete matrices for Muon
  *     pass.c      forward and backward over the chain of layers, with or without keeping
  *                 activations
  *     values.c    initial values, masters after a resume, owned runs, complete parameters
