@@ -89,7 +89,7 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
 
 /*
  * A run that trained an adapter has tensor names that loaders do not know, so a folder made from it
- * is that of its adapter.  If it contains its base, and no adapter configuration is known, all
+ * is an adapter folder.  If it contains its base, and no adapter configuration is known, all
  * tensors are written.
  */
 static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
@@ -258,7 +258,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
         !cli_given(&a->line, offsetof(cli_args, target.max_shard_size)))
         a->target.max_shard_size = 0;
     job_settle(&a->target);
-    // keep model-parallel ranks; a universal checkpoint has whole tensors
+    // keep model-parallel ranks; a universal checkpoint has complete tensors
     if ((ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS) && !a->join)
         a->open.keep_slices = true;
     // refuse an impossible target before the source is read

@@ -210,7 +210,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     return args_model(*out, a, true, err);
 }
 
-/* A shard stands for its whole checkpoint, on both sides. */
+/* The path of a shard means its complete checkpoint, on both sides. */
 static int diff_run(cli_args *a, ckpt_err *err)
 {
     ckpt_map *ma = NULL, *mb = NULL;

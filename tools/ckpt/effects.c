@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * effects.c: owns the conditions under which options have an effect.  The library answers whether a
- * format or a source meets a condition; the tables here list the options with their conditions.
+ * effects.c: defines the conditions under which options have an effect.  The library answers
+ * whether a format or a source meets a condition; the tables here list the options with their
+ * conditions.
  */
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"

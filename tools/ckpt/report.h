@@ -6,7 +6,10 @@
 #include "tools/cli/json_out.h"
 #include "tools/cli/out.h"
 
-/* Format a shape: "[29, 13]", "[]".  A shape of more than about twenty axes is cut with "...". */
+/*
+ * Format a shape: "[29, 13]", "[]".  A shape of more than about twenty axes is truncated with
+ * "...".
+ */
 enum { SHAPE_ROOM = 256 };
 const char *shape_text(char buf[SHAPE_ROOM], const ckpt_tensor *t);
 

@@ -107,7 +107,7 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
                 v->n_warnings == 1 ? "the warning" : "the warnings");
 }
 
-/* Verify one path.  Findings are results, so main reports only failures that are none. */
+/* Verify one path.  Findings are results, so main reports only failures that are not findings. */
 static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
     ckpt_run_report report = {0};

@@ -383,7 +383,7 @@ static void fish_option(const char *program, const char *verb, const cli_option 
     out_printf("'\n");
 }
 
-/* Print a command's options, and completions of its operands if they are no files. */
+/* Print a command's options, and completions of its operands if they are not files. */
 static void fish_command(const complete_set *set, const cli_verb *v, const char *program,
                          const char *verb)
 {

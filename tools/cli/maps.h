@@ -34,9 +34,9 @@ typedef struct cli_maps {
 } cli_maps;
 
 /*
- * Read the map of a path.  If `name` is no path, read those of $CKPT_MAPS and those linked in.
+ * Read the map of a path.  If `name` is not a path, read those of $CKPT_MAPS and those linked in.
  *
- * Errors   CKPT_EUSAGE: a text that is no map; CKPT_EIO
+ * Errors   CKPT_EUSAGE: a text that is not a map; CKPT_EIO
  */
 int maps_read(cli_maps *out, const char *name, ckpt_err *err);
 void maps_free(cli_maps *m);

@@ -35,7 +35,7 @@ void out_bytes(const void *bytes, size_t n);
  */
 void out_text(const char *text);
 
-/* out_text for several lines: newlines and tabs stay. */
+/* out_text for several lines: newlines and tabs stay unchanged. */
 void out_lines(const char *text);
 
 /* out_text padded with blanks to width columns; text_width counts the columns of a text. */

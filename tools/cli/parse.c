@@ -253,7 +253,7 @@ static int cli_whole(const cli_line *line, int c, ckpt_err *err)
                 o->name);
 }
 
-/* Let getopt parse the words, and store each value; operands are behind optind. */
+/* Let getopt parse the words, and store each value; operands start at optind. */
 static int cli_options(cli_line *line, int argc, ckpt_err *err)
 {
     cli_tables tables = {0};

@@ -97,7 +97,7 @@ typedef struct cli_verb {
      * A letter for each operand, for sandbox and completion. 'r': input checkpoint; 'e': folder in
      * which files are replaced or removed; 'l': the same with --fix-latest; 'o': output (file or
      * folder, by format or suffix); 'd': output folder; 'm': mount point (nothing in it is read or
-     * written).  Operands that are no paths: 't': tensor of the first operand; 'v': command; '-':
+     * written).  Operands that are not paths: 't': tensor of the first operand; 'v': command; '-':
      * other.  For all operands: 'w': input checkpoints, with or without ":WEIGHT"; 'R': input
      * checkpoints.  NULL: no operand is a path.
      */
@@ -157,7 +157,8 @@ enum { CLI_HELP_ROOM = 160 };
 const char *cli_formats(char text[CLI_HELP_ROOM], unsigned caps);
 
 /*
- * Capabilities that an option's format must have (CKPT_CAN_WRITE ...); 0: the value is no format.
+ * Capabilities that an option's format must have (CKPT_CAN_WRITE ...); 0: the value is not a
+ * format.
  */
 unsigned cli_format_caps(cli_kind kind);
 

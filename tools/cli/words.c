@@ -82,7 +82,7 @@ static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(con
     for (size_t i = 0; i < n_fraction; i++)
         scale *= 10;
     uint64_t unit = unit_of(rest);
-    // a fraction needs a unit, because half a byte is no size
+    // a fraction needs a unit, because half a byte is not a size
     if (unit == 0 || (unit == 1 && n_fraction) || !word_uint(&x, text, whole))
         return false;
     // leave room for the fraction
@@ -149,8 +149,8 @@ static bool word_is_mixture(const char *word)
 }
 
 /*
- * Replace a format by its main name.  Unknown ones stay, because the writer's error lists all
- * formats.
+ * Replace a format by its main name.  Unknown ones stay unchanged, because the writer's error lists
+ * all formats.
  */
 static bool word_format(const char **out, const char *text)
 {

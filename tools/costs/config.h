@@ -13,8 +13,8 @@ typedef struct config_model {
 } config_model;
 
 /*
- * Find the config.json of an operand that is no checkpoint: the operand itself if its name ends in
- * .json, or that of a folder without any file that may hold weights.
+ * Find the config.json of an operand that is not a checkpoint: the operand itself if its name ends
+ * in .json, or that of a folder without any file that may hold weights.
  *
  * out     [room] its path; empty: there is none
  */

@@ -12,15 +12,15 @@ enum {
     PU_ROW = 24,
     PU_BAR = 16,
     PU_LEFT = 230,  /* width for names */
-    PU_RIGHT = 120, /* width for numbers behind bars */
+    PU_RIGHT = 120, /* width for the numbers after the bars */
     PU_HEAD = 36,   /* height of a group's title */
     PU_PARTS = 4,
-    PU_ROWS = 16 /* maximum of a group */
+    PU_ROWS = 16 /* maximum number of bars in a group */
 };
 
 static const char *const pu_names[PU_PARTS] = {"weights", "gradients", "optimizer", "activations"};
 
-/* A bar of parts; `host` bytes are printed beside it. */
+/* A bar of parts; `host` bytes are only printed, next to the bar. */
 typedef struct pu_bar {
     char name[48];
     double part[PU_PARTS], host, seconds;

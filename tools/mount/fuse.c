@@ -44,8 +44,8 @@ static struct {
 static _Atomic(struct fuse_session *) fs_session;
 
 /*
- * For each open file, the end of its last read, to detect sequential reads.  With more files than
- * slots two share one, and have a little less read-ahead.
+ * For each open file, the end of its last read, to detect sequential reads.  If there are more open
+ * files than slots, two files share a slot, and get a little less read-ahead.
  */
 static _Atomic uint64_t fs_next[FS_OPEN];
 static _Atomic unsigned fs_opened;

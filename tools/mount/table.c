@@ -3,7 +3,7 @@
  * table.c: reads /proc/self/mountinfo, and unmounts by it.
  *
  * Source  proc(5): the mount's number, its parent's, the device, the root, the mount point; blanks
- *         and backslashes in paths are octal numbers behind a backslash; the type behind " - "
+ *         and backslashes in paths are octal numbers after a backslash; the type is after " - "
  */
 #define _GNU_SOURCE /* statx, umount2's flags */
 #include "tools/mount/table.h"

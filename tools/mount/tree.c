@@ -81,7 +81,7 @@ static int tree_add(tree_maker *m, size_t folder, size_t i, size_t end, size_t n
     return 0;
 }
 
-/* Add the children of a folder behind all existing entries. */
+/* Add the children of a folder after all existing entries. */
 static int tree_split(tree_maker *m, size_t folder)
 {
     size_t i = m->t->at[folder].first, end = m->end[folder], first = m->t->n;

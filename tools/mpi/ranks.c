@@ -146,7 +146,7 @@ static long ranks_size(void)
 
 /*
  * Print a message from a signal handler, because MPI waits silently, and other processes may never
- * come.
+ * join.
  */
 static void ranks_alarm(int sig)
 {

@@ -46,7 +46,7 @@ const char *differ_word(char buf[DIFFER_WORD], const difference *d);
 /*
  * Compare two maps, streaming.
  *
- * Errors   CKPT_ECANCELED, CKPT_ELIMIT; those of ckpt_diff, except that a difference is none
+ * Errors   CKPT_ECANCELED, CKPT_ELIMIT; those of ckpt_diff; a difference is not an error
  */
 int differ_make(differ *out, const ckpt_map *a, const ckpt_map *b, const ckpt_run_opts *run,
                 ckpt_err *err);

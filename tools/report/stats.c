@@ -132,7 +132,10 @@ static bool stats_are_numbers(const ckpt_tensor *t)
                          is == SCALAR_BOOL || (is == SCALAR_NONE && stats_widens(t)));
 }
 
-/* Read n elements from `first` on as doubles into x; raw is memory for their own form. */
+/*
+ * Read n elements from `first` on as doubles into x; raw: memory for the elements in their own
+ * dtype.
+ */
 static int stats_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, size_t n, double *x,
                       void *raw, ckpt_err *err)
 {

@@ -128,7 +128,7 @@ int tags_make(tags *out, const char *path, const ckpt_run_opts *run, ckpt_err *e
     ckpt_err said = {0};
 
     *out = (tags){0};
-    // other failures are no errors here: the copies contain damaged tags and reasons, and a file
+    // other failures are not errors here: the copies contain damaged tags and reasons, and a file
     // has no tags
     int rc = ckpt_doctor(path, &opts, &said);
     if (out->lost || rc == CKPT_ELIMIT)

@@ -32,7 +32,7 @@ typedef struct tags {
 } tags;
 
 /*
- * Read the tags of a run.  A path that is no run has none, which is no error.
+ * Read the tags of a run.  A path that is not a run has none, which is not an error.
  *
  * Errors   CKPT_ELIMIT, CKPT_ECANCELED
  */

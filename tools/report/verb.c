@@ -102,7 +102,7 @@ static int verb_map(ckpt_map **out, cli_args *a, const char *path, const char *w
     ckpt_open_opts opts = a->open;
     ckpt_filter filter;
 
-    // a shard stands for its whole checkpoint
+    // the path of a shard means its complete checkpoint
     opts.whole_checkpoint = true;
     opts.tag = which;
     int rc = ckpt_open(out, path, &opts, err);

@@ -146,7 +146,7 @@ static void sandbox_source(int rules, const char *path, unsigned use)
     if (!folder)
         return;
     (void)landlock_allow(rules, AT_FDCWD, folder, use);
-    // beside a file only links in its own folder matter
+    // if the source is a file, only links in its own folder matter
     sandbox_search(&w, sandbox_open(AT_FDCWD, folder, O_RDONLY),
                    S_ISDIR(st.st_mode) ? 0 : SANDBOX_DEPTH);
     if (w.tag || !S_ISDIR(st.st_mode))
@@ -487,7 +487,7 @@ bool sandbox_suspect(const sandbox *s, const ckpt_err *err)
     if (!s->files || !end || !strstr(err->text, strerror(EACCES)))
         return false;
     (void)snprintf(path, sizeof path, "%.*s", (int)(end - err->text), err->text);
-    // access() ignores Landlock and checks only the user's rights
+    // access() ignores Landlock and checks only the user's permissions
     return access(path, R_OK) == 0;
 }
 

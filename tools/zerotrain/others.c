@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * others.c: handles options of transformers, torchrun and DeepSpeed's launcher that zerotrain lacks
- * or has in another form: a table gives the treatment of each name.
+ * or has in another form: a table says how each name is handled.
  *
- * It works on the words before they are parsed.  Accepted words stay, in the form that the table of
- * options expects.  All others are removed, with a note if a user may expect an effect, or refused
- * with the alternative.
+ * It works on the words before they are parsed.  Accepted words are kept, in the form that the
+ * table of options expects.  All others are removed, with a note if a user may expect an effect, or
+ * refused with the alternative.
  */
 #include <stdio.h>
 #include <string.h>

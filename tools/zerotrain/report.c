@@ -40,7 +40,7 @@ static int rp_spare(const report *r, const char *path, const char *what, ckpt_er
         what);
 }
 
-/* Open the outputs beside --metrics. */
+/* Open the outputs other than --metrics. */
 static int rp_open_more(report *r, ckpt_err *err)
 {
     int rc = monitor_open(&r->monitor, r->told, r->about.config, err);
