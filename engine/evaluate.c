@@ -96,7 +96,7 @@ static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
     return n;
 }
 
-/* Run one batch forward.  Spare batches run too, because ranks gather together. */
+/* Run one batch forward.  Spare batches run too, because all ranks must take part in gathering. */
 static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double *loss,
                     ckpt_err *err)
 {

@@ -194,7 +194,7 @@ int zt_engine_try_outputs(zt_engine *e, ckpt_err *err)
         ckpt_err once;
         rc = zt_comm_agree(e->comm, zt_saver_try(e->saver, &s, err), err);
         if (e->comm->rank != 0)
-            (void)zt_save_remark(e->saver, &once); // rank 0 reports it
+            (void)zt_save_remark(e->saver, &once); // rank 0 reports the warning
     }
     if (rc == CKPT_OK && e->comm->rank == 0 && o->save_model)
         rc = ti_try_folder(o->save_model, err);

@@ -617,7 +617,8 @@ static int mp_prepare(mp_comm *m, ckpt_err *err)
     zt_mate me = {.process = zt_process_self(), .rank = c->rank};
     int bad;
 
-    m->half = least > MP_HALF ? least : MP_HALF; // must fit one element from each rank to each rank
+    // a half must fit one element from each rank to each rank
+    m->half = least > MP_HALF ? least : MP_HALF;
     m->buf = ckpt_alloc(2 * m->half);
     m->req = ckpt_alloc(4 * world * sizeof *m->req);
     m->peer = ckpt_alloc(4 * world * sizeof *m->peer);

@@ -26,7 +26,7 @@ typedef struct zt_missing {
 void zt_patience_begin(zt_patience *p);
 
 /*
- * To be called about once a second during a wait.
+ * Call this about once a second during a wait.
  *
  * what   the operation
  * rank   the waiting rank; tells: it prints the message, on standard error

@@ -27,7 +27,10 @@ typedef struct zt_mate {
 /* The identity of the calling process. */
 zt_process zt_process_self(void);
 
-/* False if it has ended (a zombie included).  True while it runs, and if /proc does not show it. */
+/*
+ * False if the process has ended (zombies included).  True while it runs, and also if /proc does
+ * not show it.
+ */
 bool zt_process_alive(zt_process p);
 
 /* True if it is known to be stopped (SIGSTOP, SIGTSTP, a debugger). */

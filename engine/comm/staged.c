@@ -20,7 +20,7 @@
 #define SG_BYTES (UINT64_C(16) << 20)
 
 typedef struct sg_comm {
-    zt_link link; /* first: a zt_comm * can be cast to sg_comm *; holds the ring */
+    zt_link link; /* first, so a zt_comm * can be cast to sg_comm *; holds the ring */
     zt_comm *below;
     zt_device *d;
     unsigned char *room; /* buffer in the memory that `below` sends from */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h: declares reading ds_config.json; every key is honoured or refused by name.
+ * config.h: declares reading ds_config.json, whose keys are all either honoured or refused by name.
  *
  *     hjson.c    HJSON as DeepSpeed reads it, into a tree of values
  *     keys.c     tables of the keys: type, default, range, and effect in this engine

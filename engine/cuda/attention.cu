@@ -151,7 +151,7 @@ static __device__ __forceinline__ void ck_fw_step(const cu_at_call &a, const ck_
         shrink[row] = ck_fw_row<T, M, K>(w, a.scale * AT_LOG2E, s, row);
         grown = grown || shrink[row] != 1.0F;
     }
-    // a branch pays, because after a few tiles the maxima seldom grow
+    // a branch is worthwhile, because after a few tiles the maxima seldom grow
     if (__any_sync(0xFFFFFFFFu, grown)) {
 #pragma unroll
         for (int e = 0; e < M * (W / 8) * 4; e++) {
@@ -205,7 +205,8 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_fw(cu_at_call a, int 
     ck_fw_warp<T, M> w = {q + first * (W + CK_TC_PAD), keep + first * K, q0 + first, {}, {}};
     ck_tc_sums o[M][W / 8];
 
-    ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid)); // its memory is not in use yet
+    // the memory of `valid` is not in use yet
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.valid));
     for (int m = 0; m < M; m++)
         w.top[m][0] = w.top[m][1] = -INFINITY;
     ck_tc_clear(o);

@@ -130,14 +130,14 @@ static __device__ __forceinline__ uint64_t ck_at_list(const cu_at_call &a, int b
     return ((uint64_t)batch * a.heads + head) * a.queries;
 }
 
-/* Rows of a head, of which the first `there` exist (0 or less: none). */
+/* Rows of a head; only the first `there` exist (0 or less: none). */
 template <typename T> struct ck_at_rows {
     const T *at;
     uint64_t ld;
     int there;
 };
 
-/* Rows of keys.  `what` is {batch, row, head, -}. */
+/* Rows of keys.  `what` is {batch, first row, head, -}. */
 template <typename T>
 static __device__ __forceinline__ ck_at_rows<T> ck_at_keys_of(const cu_at_call &a, const void *x,
                                                               const int4 &what, uint64_t ld)

@@ -27,7 +27,7 @@
 template <typename T>
 static __global__ void __launch_bounds__(AT_THREADS) ck_delta(cu_at_call a, unsigned lanes)
 {
-    // (batch, row, head), the order of memory
+    // index of (batch, row, head), in the order of memory
     const unsigned i = blockIdx.x * (AT_THREADS / lanes) + threadIdx.x / lanes;
     const unsigned rows = (unsigned)a.batch * a.queries, head = i % a.heads, row = i / a.heads;
     const unsigned lane = threadIdx.x % lanes, each = a.vector ? CK_PACK : 1;
@@ -293,7 +293,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dq(cu_at_call a, int 
     const int4 at = make_int4(h.batch, q0, h.head, 0);
     ck_tc_sums dq[M][W / 8];
 
-    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // not in use yet
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // this memory is not in use yet
     ck_bw_warp<T, M> w = ck_bw_begin<T, W, M>(a, room, l, ck_at_queries_of<T>(a, a.q, at, a.ldq),
                                               ck_at_queries_of<T>(a, a.dout, at, a.lddo));
     w.keep += w.at * cols;
@@ -455,7 +455,7 @@ static __global__ void __launch_bounds__(AT_THREADS, 2) ck_dkv(cu_at_call a, int
     const int4 at = make_int4(h.batch, k0, h.key_head, 0);
     ck_dkv_sums<W, M> sums;
 
-    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // not in use yet
+    ck_at_read_mask(a, &h, (int *)(void *)(room + l.stages)); // this memory is not in use yet
     ck_bw_warp<T, M> w = ck_bw_begin<T, W, M>(a, room, l, ck_at_keys_of<T>(a, a.k, at, a.ldk),
                                               ck_at_keys_of<T>(a, a.v, at, a.ldv));
     w.keep += w.at;

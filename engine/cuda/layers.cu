@@ -18,7 +18,7 @@ static unsigned la_grid(zt_device *d, uint64_t n)
 
 /* ---- activations ---- */
 
-/* Rows of dense x to rows of y with a stride. */
+/* Kernel: y = act(x), row by row. */
 template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows a, bool wide)
 {

@@ -68,7 +68,7 @@ typedef struct nc_mate {
 } nc_mate;
 
 typedef struct nc_comm {
-    zt_comm base; /* first: a zt_comm * can be cast to nc_comm * */
+    zt_comm base; /* first, so a zt_comm * can be cast to nc_comm * */
     zt_comm *below;
     zt_device *d;
     int ordinal;
@@ -674,7 +674,8 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
         n->compute = zt_cuda_stream(device);
         rc = nc_prepare(n, err);
     }
-    // failures so far are of this rank alone; after this either all ranks enter NCCL or none
+    // so far, only this rank knows of its failure; after this, either all ranks enter NCCL or none
+    // does
     rc = zt_comm_agree(base, rc, err);
     if (rc == CKPT_OK)
         rc = nc_meet(n, &id, err);

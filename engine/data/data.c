@@ -239,7 +239,7 @@ static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
     }
 }
 
-/* Use the text itself, except padding, as the labels of a causal model whose source has none. */
+/* If the source has no labels, use the text itself, except padding, as labels. */
 static void dt_own_labels(zt_data *d, const zt_batch *b)
 {
     for (uint64_t i = 0; i < b->batch * b->seq; i++)

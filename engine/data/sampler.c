@@ -3,8 +3,8 @@
  * sampler.c: computes a permutation of samples one index at a time, without a table.
  *
  * It is a Feistel network over the smallest even number of bits that holds n, applied again until
- * the result is below n (cycle walking, Black & Rogaway 2002): a bijection for every key, equal on
- * every rank, which can start at any index.
+ * the result is below n (cycle walking, Black & Rogaway 2002): a bijection for every key.  It is
+ * equal on every rank, and a rank can start at any index.
  */
 #include "engine/data/data.h"
 

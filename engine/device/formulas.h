@@ -55,7 +55,7 @@ static inline zt_keep zt_keep_of(float p)
 /* ---- functions with two implementations ---- */
 
 #ifdef __cplusplus
-/* x = exp(x), from the GPU's library; on the CPU from vmath.h. */
+/* x = exp(x), computed by the GPU's library, or on the CPU by vmath.h. */
 ZT_FORMULA void zt_f_exp(float *x)
 {
     *x = expf(*x);

@@ -18,7 +18,7 @@ typedef struct zt_product {
     void *c, *pre; /* pre: dense, the input of act; NULL: not stored */
 } zt_product;
 
-/* y = act(x w' + bias), and matmul, as products. */
+/* Express y = act(x w' + bias), or a matmul, as a product. */
 zt_product zt_product_linear(const zt_linear *a);
 zt_product zt_product_matmul(const zt_matmul *a);
 

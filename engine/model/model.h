@@ -169,8 +169,8 @@ struct zt_model {
 };
 
 /*
- * Read a config.json (path of the file or of its folder).  Every setting that changes results is
- * honoured or refused by name.
+ * Read a config.json (path of the file or of its folder).  It honours every setting that changes
+ * results, or refuses it by name.
  *
  * Errors  CKPT_EMISSING, CKPT_EFORMAT (key, found), CKPT_EUNSUPPORTED (architecture or setting),
  *         CKPT_EIO

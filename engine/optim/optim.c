@@ -453,7 +453,7 @@ static bool opt_is_of_group(const opt_setting *s)
 
 /*
  * Refuse a setting that this class lacks and that would change results.  torch's classes have all
- * of them, but DeepSpeed's would silently continue without.
+ * of them, but DeepSpeed's classes would silently continue without them.
  */
 static int opt_take_foreign(const char *key, const ckpt_value *v, ckpt_err *err)
 {

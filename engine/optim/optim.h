@@ -186,7 +186,10 @@ void zt_onebit_free(zt_onebit *b);
 /* True while gradients must be averaged over ranks before the update (until freeze_step). */
 bool zt_onebit_warm(const zt_optim *o, int64_t t);
 
-/* Update all n elements; piece->g is the averaged gradient while warm, later this rank's own. */
+/*
+ * Update all n elements; piece->g is the averaged gradient while zt_onebit_warm, and later this
+ * rank's own.
+ */
 int zt_onebit_update(zt_onebit *b, const zt_optim *o, const zt_hyper *h, int64_t t,
                      const zt_piece *piece, ckpt_err *err);
 

@@ -93,7 +93,7 @@ static const struct {
     {"WarmupCosineLR", ZT_WARMUP_COSINE, sd_cosine},
 };
 
-/* Schedulers of torch and transformers that configs may have, and the nearest one here. */
+/* Schedulers of torch and transformers that a config may name, and the nearest supported one. */
 static const struct {
     const char *name, *instead;
 } sd_others[] = {

@@ -65,7 +65,7 @@ int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t 
  *
  * tag     name of the checkpoints, NULL: "global_step<N>"
  * remark  gets a warning if replacing is allowed but unexpected; otherwise unchanged
- * Errors  CKPT_EUSAGE: saving would replace some (the text says what the user can do); CKPT_EIO
+ * Errors  CKPT_EUSAGE: saving would replace some (the text lists the user's options); CKPT_EIO
  */
 int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt_err *remark,
                      ckpt_err *err);

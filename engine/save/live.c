@@ -301,7 +301,7 @@ static int lv_by_place(const void *pa, const void *pb)
 
 /* A source in the memory of a device that is not the host's; in the map's arena. */
 typedef struct lv_far {
-    ckpt_far far; /* first: a ckpt_far * can be cast to lv_far * */
+    ckpt_far far; /* first, so a ckpt_far * can be cast to lv_far * */
     zt_device *device;
     const char *at;
 } lv_far;

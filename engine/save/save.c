@@ -165,7 +165,7 @@ static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Steps of the writing rank before any rank writes its file. */
+/* The writer's steps before any rank writes its files. */
 static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 {
     ckpt_publish_opts opts = {.jobs = 1};
@@ -209,7 +209,7 @@ static int sv_mark(const sv_job *j, ckpt_err *err)
     return rc;
 }
 
-/* Steps of the writing rank when the files of all ranks are on disk. */
+/* The writer's steps once the files of all ranks are on disk. */
 static int sv_commit(sv_job *j, const zt_comm *c, ckpt_err *err)
 {
     int rc = CKPT_OK;

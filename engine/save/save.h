@@ -68,8 +68,9 @@ typedef struct zt_weights_opts {
     bool low;           /* the working weights instead of the fp32 masters */
     bool force;         /* replace an existing output */
     const char *folder; /* the model's folder, whose other files are copied into a folder */
-    const char *config; /* its configuration, if not the folder's config.json; or NULL */
-    const char *base;   /* adapters: path of their base model; NULL: unknown */
+    /* the model's configuration, if it is not the folder's config.json; or NULL */
+    const char *config;
+    const char *base; /* adapters: path of their base model; NULL: unknown */
 } zt_weights_opts;
 
 /*
@@ -107,7 +108,7 @@ void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loa
  * Check before training that saves will not replace another run's checkpoints.  Every rank that
  * creates a folder must call it.
  *
- * Errors  CKPT_EUSAGE: they would (the text says what the user can do); CKPT_EIO
+ * Errors  CKPT_EUSAGE: they would (the text lists the user's options); CKPT_EIO
  */
 int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
 

@@ -23,11 +23,14 @@ typedef struct zr_pool {
     uint64_t limit, peak; /* bytes; limit is UINT64_MAX in a dry run */
 } zr_pool;
 
-/* A dry pool for at most `room` spans at a time; set limit to use it with memory. */
+/*
+ * Create a pool for at most `room` spans at a time, for a dry run; set `limit` to use it with
+ * memory.
+ */
 int zr_pool_new(zr_pool *p, uint32_t room, ckpt_err *err);
 void zr_pool_free(zr_pool *p);
 
-/* Offset of n_bytes (rounded up to 64); UINT64_MAX: no room. */
+/* Take n_bytes (rounded up to 64).  Returns their offset, or UINT64_MAX if the pool is full. */
 uint64_t zr_pool_take(zr_pool *p, uint64_t n_bytes);
 void zr_pool_give(zr_pool *p, uint64_t at);
 

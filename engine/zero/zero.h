@@ -104,7 +104,7 @@ struct zt_zero {
  * Create the runtime: groups, partitions, buffers.  Weights are undefined until zt_zero_fill or a
  * load.
  *
- * grouping  "single", "decay" (more than one axis; the rest without weight decay)
+ * grouping  "single", or "decay": parameters with at most one axis get a group without weight decay
  * Errors    CKPT_EUNSUPPORTED: a combination that is not supported (the text names it); CKPT_ELIMIT
  */
 typedef struct zt_zero_opts {
