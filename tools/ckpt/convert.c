@@ -194,7 +194,7 @@ static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
     // adapters and vocabularies use the model's own names
     if (merged || a->vocab_size)
         rc = args_model(map, a, true, err);
-    // an adapter applies to the floats that a program would have loaded
+    // an adapter applies to floats, as a program would load them
     if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);
     // an adapter may have been trained with more tokens than its base has

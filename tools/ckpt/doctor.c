@@ -421,7 +421,7 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
         doctor_names(&all);
     else
         doctor_text(&all);
-    // the table or the document has already reported it
+    // the table or the document has already reported the failure
     if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run[all.n_runs - 1].is.pointer)
         err->text[0] = 0;
     doctor_free(&all);

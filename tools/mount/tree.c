@@ -66,7 +66,7 @@ static int tree_add(tree_maker *m, size_t folder, size_t i, size_t end, size_t n
     bool file = m->path[i].rest[n] == 0;
 
     *m->bad = m->path[i].file;
-    // a path that ends here sorts first, so others continue below a file
+    // a path that ends here sorts first; any other path would continue below a file
     if (file && end - i > 1)
         return EEXIST;
     *e = (mount_entry){.name = m->name, .parent = folder, .file = MOUNT_FOLDER, .first = i};

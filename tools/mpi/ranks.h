@@ -21,7 +21,7 @@ bool ranks_shared(void);
 /* Print the bytes that the processes have exchanged, one line on stderr. */
 void ranks_tell(void);
 
-/* Leave with an outcome; returns the outcome of all processes. */
+/* Leave the job with this process's outcome; returns the outcome of all processes. */
 int ranks_leave(int rc, ckpt_err *err);
 
 /* Must be the last call, after all output: returns the exit status, which only rank 0 sets. */

@@ -21,7 +21,7 @@ typedef enum scan_is {
     SCAN_LIST,
     SCAN_CLOSED, /* end of an object or list */
     SCAN_KEY,    /* text is the key's beginning; the value is the next token */
-    SCAN_STRING, /* text is its beginning */
+    SCAN_STRING, /* text is the beginning of the string */
     SCAN_NUMBER,
     SCAN_TRUE,
     SCAN_FALSE,
