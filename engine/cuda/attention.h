@@ -153,8 +153,10 @@ static __device__ __forceinline__ ck_at_rows<T> ck_at_queries_of(const cu_at_cal
     return {(const T *)x + ck_at_query(a, what.x, what.y, what.z, ld), ld, a.queries - what.y};
 }
 
-/* The head of a block of queries; *q0: the block's first query.  Late queries come first: with
- * `causal` they see the most keys, so short blocks fill the end. */
+/*
+ * The head of a block of queries; *q0: the block's first query.  Late queries come first: with
+ * `causal` they see the most keys, so short blocks run last and fill idle multiprocessors.
+ */
 static __device__ __forceinline__ ck_at_head ck_at_block_head(const cu_at_call &a, int rows,
                                                               int *q0)
 {

@@ -36,8 +36,8 @@ ZT_FORMULA philox4x32_ctr_t zt_philox_block(uint64_t seed, uint64_t block, uint3
 }
 
 /*
- * Dropout at rate p keeps an element, times factor, if the upper 24 bits of its word are at least
- * `least`.  p 2^24 is exact, and so is the comparison of integers.
+ * Dropout at rate p keeps an element, and multiplies it by factor, if the upper 24 bits of its word
+ * are at least `least`.  p 2^24 is exact, and so is the comparison of integers.
  */
 typedef struct zt_keep {
     int32_t least;
@@ -73,7 +73,7 @@ ZT_FORMULA void zt_f_tanh(float *x)
     *x = tanhf(*x);
 }
 
-/* y = 0 if x <= 0; NaN stays. */
+/* y = 0 if x <= 0; NaN stays NaN. */
 ZT_FORMULA void zt_f_relu(float *y, const float *x)
 {
     *y = *x <= 0.0F ? 0.0F : *y;
@@ -83,7 +83,7 @@ ZT_FORMULA void zt_f_relu(float *y, const float *x)
 #define zt_f_erf  zt_v_erf
 #define zt_f_tanh zt_v_tanh
 
-/* y = 0 if x <= 0; NaN stays. */
+/* y = 0 if x <= 0; NaN stays NaN. */
 ZT_FORMULA void zt_f_relu(zt_v *y, const zt_v *x)
 {
     const zt_v zero = {0};

@@ -102,7 +102,8 @@ ZT_INLINE float zt_v_top(const zt_v *v)
 }
 
 /*
- * x = exp(x), relative error below 1.5e-7; 0 below ln(2^-126), infinite above ln(2^128); NaN stays.
+ * x = exp(x), relative error below 1.5e-7; 0 below ln(2^-126), infinite above ln(2^128); NaN
+ * stays NaN.
  *
  * Source  exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the polynomial is our minimax
  *         fit of (exp(r) - 1 - r) / r^2 (3.1e-9 of exp); ln 2 is split in two parts, the first with
@@ -157,7 +158,7 @@ ZT_INLINE void zt_v_abs(zt_v *x)
 }
 
 /*
- * x = tanh(x), within 2 ulp; NaN stays.
+ * x = tanh(x), within 2 ulp; NaN stays NaN.
  *
  * Source  below 0.625: x + x^3 P(x^2), P is our minimax fit (4.2e-9 of tanh); above: 1 - 2 / (exp(2
  *         |x|) + 1)
@@ -179,7 +180,7 @@ ZT_INLINE void zt_v_tanh(zt_v *x)
 }
 
 /*
- * x = erf(x), within 2 ulp; NaN stays.
+ * x = erf(x), within 2 ulp; NaN stays NaN.
  *
  * Source  below 1: x + x P(x^2); above: 1 - exp(-|x| Q(|x|)), from 3.95 on 1.  P and Q are our
  *         minimax fits (1.2e-9 of erf, 5.5e-10)

@@ -307,7 +307,7 @@ static int rs_scaler(zt_zero *z, const ckpt_state *state, ckpt_err *err)
     from = object && object->kind == CKPT_V_OBJECT ? object->as.object->state
                                                    : ckpt_value_get(state->model, "optimizer");
     (void)ckpt_value_as_int(ckpt_value_get(from, object ? "dynamic" : "dynamic_loss_scale"), &on);
-    // without a dynamic scale in this run and in the saved one, keep this run's scaler
+    // unless this run and the saved one both have a dynamic scale, keep this run's scaler
     if (!s->dynamic || !on)
         return CKPT_OK;
     rs_scaler_fields(s, from);
