@@ -17,7 +17,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CLAUSE = re.compile(r'\b(what|who|whose|whoever|whatever|some(?:body|one)|nobody|told|tells|sa(?:id|ys))\b', re.I)
-REASON = re.compile(r'\b(because|so that|otherwise|since|would|therefore|instead of|to avoid|although|even (?:if|though)|cannot|must not)\b', re.I)
+REASON = re.compile(r'\b(because|so that|so|otherwise|since|would|therefore|instead of|to avoid|although|even (?:if|though)|cannot|must not)\b', re.I)
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
 NO = re.compile(r'"[^"\n]*\b(?:is|are) no (?!longer\b)[a-zA-Z]')
 CODE = ('libckpt', 'formats', 'engine', 'tools')

@@ -385,8 +385,10 @@ static void test_sub_parameters(void **state)
     expect_bad_sub(", \"shape\": [3, -1]", "", "partition_dim");
     expect_bad_sub(", \"shape\": [3, -1], \"partition_dim\": 2", "", "outside its shape");
     expect_bad_sub(", \"shape\": [3, -1], \"partition_dim\": -3", "", "outside its shape");
-    expect_bad_sub(", \"shape\": [3, \"x\"], \"partition_dim\": 0", "", "an entry that is not a size");
-    expect_bad_sub(", \"shape\": [[3, -1], 1], \"partition_dim\": 0", "", "an entry that is not a size");
+    expect_bad_sub(", \"shape\": [3, \"x\"], \"partition_dim\": 0", "",
+                   "an entry that is not a size");
+    expect_bad_sub(", \"shape\": [[3, -1], 1], \"partition_dim\": 0", "",
+                   "an entry that is not a size");
     expect_bad_sub(", \"shape\": [0, 1], \"partition_dim\": 0", "", "no sub-parameters");
     expect_bad_sub(", \"shape\": [-1, 1], \"partition_dim\": 0", "", "no sub-parameters");
     expect_bad_sub(", \"shape\": [], \"partition_dim\": 0", "", "1 to 64");
