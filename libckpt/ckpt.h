@@ -2,9 +2,9 @@
 /*
  * ckpt.h: opens, converts, compares and verifies checkpoints of large models.
  *
- * ckpt opens a checkpoint of any format as a map: its logical tensors, the places of their bytes,
- * and a tree of values. Opening reads headers only and never runs code that a file contains. A
- * conversion lays out a target map, makes a plan, and runs the plan in constant memory; an output
+ * ckpt opens a checkpoint of any format as a map: its logical tensors, the locations of their
+ * bytes, and a tree of values. Opening reads headers only and never runs code that a file contains.
+ * A conversion lays out a target map, makes a plan, and runs the plan in constant memory; an output
  * appears complete or not at all.
  *
  *     ckpt_map *map = NULL;
@@ -18,18 +18,18 @@
  *     ckpt_map_free(map);
  *
  * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be
- * NULL). They clear err first, so that one ckpt_err serves any number of calls; only
- * ckpt_team_leave reads it. Out-parameters come first and are owned by the caller; other returned
- * pointers are borrowed from the handle. A look-up function accepts NULL for each out-parameter
- * that the caller does not need. A missing path, map, target or callback is CKPT_EUSAGE, and a NULL
- * handle has no tensors, facts or files. Many threads may read one handle at once. The library
- * never prints, exits or installs signal handlers.
+ * NULL). They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
+ * reads it. Out-parameters come first and are owned by the caller; other returned pointers are
+ * borrowed from the handle. A look-up function accepts NULL for each out-parameter that the caller
+ * does not need. A missing path, map, target or callback is CKPT_EUSAGE, and a NULL handle has no
+ * tensors, facts or files. Many threads may read one handle at once. The library never prints,
+ * exits or installs signal handlers.
  *
  * Option structs and the report may be NULL or zeroed for defaults. Each begins with `size`: sizeof
  * the struct in the compiled program, or 0 for the struct of the first release, 0.1. Later releases
- * append members, so that older programs keep working; a library refuses a member that is set and
- * that it does not know. Initialise with {.size = sizeof (ckpt_target), ...} to use appended
- * members. Structs that the library hands out grow at their ends too.
+ * append members, so older programs keep working; a library refuses a program that sets a member
+ * unknown to it. Initialise with {.size = sizeof (ckpt_target), ...} to use appended members.
+ * Later releases also append members to the structs that the library fills.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -78,7 +78,7 @@ CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
  * Remote addresses (ckpt-remote(7)): ckpt_path_is_remote is true for a path on another machine;
  * ckpt_open and every function that opens a checkpoint accept such a path too. A thread that waits
  * for another machine calls `stop` several times a second and fails with CKPT_ECANCELED soon after
- * it returns true; NULL: waits cannot be cancelled.
+ * `stop` returns true; NULL: waits cannot be cancelled.
  */
 CKPT_API bool ckpt_path_is_remote(const char *path);
 typedef bool ckpt_remote_stop_fn(void *ctx);
@@ -109,7 +109,7 @@ CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
 CKPT_API unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes);
 
-/* Elements of `from` can be converted to `to`; equal dtypes always can. */
+/* True if ckpt can convert elements of dtype `from` to dtype `to`; equal dtypes: always. */
 CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 
 /* ---- opening ---- */
@@ -139,8 +139,8 @@ typedef struct ckpt_open_opts {
     /* the caller wants a training run: read a torch file with a model and its optimizer as one */
     bool training;
     /*
-     * DeepSpeed: read only the whole weights in the model files, in the run's dtype; the
-     * optimizer's files may then be missing. Stage 3 stores no whole weights (CKPT_EMISSING)
+     * DeepSpeed: read only the weights in the model files, in the run's dtype; the optimizer's
+     * files may then be missing. Stage 3 stores no complete weights there (CKPT_EMISSING)
      */
     bool weights_only;
 } ckpt_open_opts;
@@ -247,8 +247,8 @@ CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **k
                                    const char **text);
 
 /*
- * Where the bytes of an extent (ckpt_tensor_extent) lie: the path of the file, the name of the
- * record (or NULL), and the offset in the file (UINT64_MAX: compressed).
+ * The location of the bytes of an extent (ckpt_tensor_extent): the path of the file, the name of
+ * the record (or NULL), and the offset in the file (UINT64_MAX: compressed).
  */
 CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
                              const char **record, uint64_t *at);
@@ -261,9 +261,9 @@ CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
 typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
 
 /*
- * Print the tree of values through a callback, in linear size: a shared node is printed once, later
- * places refer to it. max_depth 0 means 100; max_items (per container) 0 means all. path
- * ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
+ * Print the tree of values through a callback, in linear size: it prints a shared node once, and
+ * refers to it where it occurs again. max_depth 0 means 100; max_items (per container) 0 means all.
+ * path ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
  */
 typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
 typedef struct ckpt_tree_opts {
@@ -305,7 +305,8 @@ CKPT_API bool ckpt_value_to_int(const ckpt_value *v, int64_t *out);
 CKPT_API bool ckpt_value_to_float(const ckpt_value *v, double *out);
 
 /*
- * The n bytes of TEXT and BYTES; a terminator follows that n does not count. False for other kinds.
+ * The n bytes of TEXT and BYTES; a terminator follows, which n does not count. False for other
+ * kinds.
  */
 CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t *n);
 
@@ -339,8 +340,8 @@ typedef struct ckpt_target {
     /* hf folders: do not copy config.json, tokenizer files ... from the source's folder */
     bool no_side_files;
     /*
-     * hf folders, replaced by force: keep the existing weights of the other kind (safetensors,
-     * .bin) even if loaders would prefer them; false: remove them
+     * hf folders that a run replaces (force): keep the existing weights of the other kind
+     * (safetensors, .bin) even if loaders would prefer them; false: remove them
      */
     bool keep_other_weights;
 
@@ -362,16 +363,20 @@ typedef struct ckpt_target {
     bool objects_kept;    /* write objects of unknown classes back verbatim ... */
     bool objects_dropped; /* ... or drop them; neither: refuse them (CKPT_EUNSAFE) */
     /*
-     * Names of the trained parameters, one per line, in the order that the optimizer gets them. '#'
-     * begins a comment; '*' stands for all other parameters in the order of the file. For a source
-     * of weights alone an empty line begins a new group. The parameters of a run stay in their
-     * groups, and a group that DeepSpeed has saved keeps its order.
+     * Names of the trained parameters, one per line, in the order in which the optimizer gets them.
+     * '#' begins a comment; '*' stands for all other parameters in the order of the file. If the
+     * source has only weights, an empty line begins a new group. The parameters of a run stay in
+     * their groups, and a group that DeepSpeed has saved keeps its order.
      */
     const char *order_text;
-    /* npz: compress, as numpy.savez_compressed; the disk must hold both forms meanwhile */
+    /*
+     * npz: compress, as numpy.savez_compressed does; during the run the disk holds the uncompressed
+     * and the compressed file
+     */
     bool deflate;
     /*
-     * dcp: the names and folders of "torch" (get_state_dict; also NULL), "torchtitan", "accelerate"
+     * dcp: the program whose names and folders the output gets: "torch" (get_state_dict; also
+     * NULL), "torchtitan", "accelerate"
      */
     const char *layout;
     /*
@@ -390,11 +395,11 @@ typedef struct ckpt_target {
 } ckpt_target;
 
 /*
- * Add the training state of a run that has not begun to a map of weights alone (a model folder, a
- * torch or safetensors file), so that "zero" and "universal" targets can be laid out from it: AdamW
- * at step 0, moments of zero. Formats that hold weights alone (CKPT_TAKES_WEIGHTS) need no state
- * and get none. A map with training state keeps it; only the order of the parameters in its groups
- * changes, to target->order_text.
+ * Add the training state of a run before its first step to a map that has only weights (a model
+ * folder, a torch or safetensors file), so that "zero" and "universal" targets can be laid out from
+ * it: AdamW at step 0, moments of zero. Formats that hold only weights (CKPT_TAKES_WEIGHTS) need no
+ * state and get none. A map with training state keeps it; only the order of the parameters in its
+ * groups changes, to target->order_text.
  *
  * The order of the parameters is target->order_text. Without it, ckpt uses the known order of the
  * model type in config.json, or the file's own order for torch files. Floating tensors that
@@ -440,8 +445,8 @@ CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *e
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
- * Do not check CRCs of records stored uncompressed, for a look at a few elements of a large record:
- * the check reads the whole record. It also holds for later reads.
+ * Do not check CRCs of records stored uncompressed, in all later reads. Use it to read a few
+ * elements of a large record, because a check reads the complete record.
  */
 CKPT_API void ckpt_reader_trust(ckpt_reader *r);
 
@@ -453,7 +458,7 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /*
- * Read a part of a tensor with axes: of each axis count elements start, start + step ...
+ * Read a part of a tensor that has axes: along each axis, count elements start, start + step ...
  *
  * part     one per axis of t
  * dtype    of the elements in buf, row-major and dense; NONE: the tensor's own
@@ -465,7 +470,7 @@ CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_
 
 /*
  * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
- * loader can read its slice of a parameter directly to its place.
+ * loader can read its slice of a parameter directly into place.
  *
  * start    one per axis of t; count too
  * dtype    of the elements in buf; NONE: the tensor's own
@@ -485,8 +490,8 @@ typedef struct ckpt_view_opts {
     size_t size;              /* sizeof this struct, or 0: see above */
     const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and no_doubt count; or NULL */
     /*
-     * read a record whole and compare its CRC before its first byte is handed out; false: compare
-     * it as soon as the whole record was read
+     * read a complete record and compare its CRC before returning its first byte; false: compare it
+     * as soon as the reads have covered the record
      */
     bool check_first;
 } ckpt_view_opts;
@@ -533,10 +538,11 @@ CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at,
 
 /*
  * Stream file i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run
- * would write. Call it before ckpt_view_read of that file. When it ends, every record that it read
- * has been read whole, and its CRC compared.
+ * would write. Call it before ckpt_view_read of that file. When it ends, it has read every record
+ * that the file needs completely, and compared its CRC.
  *
- * Errors   as above: bytes passed to write before may then be damaged; those of write
+ * Errors   those of ckpt_view_read, after which the bytes passed to write may be damaged; those of
+ *          write
  */
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
@@ -717,7 +723,7 @@ enum {
     CKPT_HOLDS_STATE = 128u, /* read: holds runs, with the state of their optimizers */
     CKPT_KEEPS_ORDER = 256u, /* read: tensors keep the order that the model gave them */
     /*
-     * written: one file per rank, so that stage and world are needed, and model-parallel slices
+     * written: one file per rank: stage and world are needed, and model-parallel slices
      * (keep_slices) stay apart
      */
     CKPT_HAS_RANKS = 512u,
@@ -735,13 +741,14 @@ typedef struct ckpt_format_info {
     const char *signs;    /* how people recognise such a folder; or NULL */
     const char *note;     /* a line for people: versions, limits */
     unsigned caps;        /* the flags above */
-    /* dtypes that floats can be written in, NONE after the last; NULL: all that they convert to */
+    /*
+     * dtypes that floats can be written in, NONE after the last; NULL: every dtype that ckpt can
+     * convert them to
+     */
     const ckpt_dtype *dtypes;
     /* possible values of ckpt_target.mixture, separated by spaces; NULL: it is ignored */
     const char *mixtures;
-    /*
-     * written: the side of layout maps with the names that its programs expect, "gguf"; NULL: any
-     */
+    /* written: the layout-map side whose names the format's programs expect, "gguf"; NULL: any */
     const char *layout;
 } ckpt_format_info;
 

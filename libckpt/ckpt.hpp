@@ -57,7 +57,10 @@ inline void check_output(std::string_view path)
     detail::check(ckpt_check_output(detail::text(path).get(), &err), err);
 }
 
-/* While the library fetches headers of remote files: the number that has arrived, and of all. */
+/*
+ * While the library fetches the headers of remote files: the number of those that have arrived, and
+ * the number of all.
+ */
 [[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_opening()
 {
     std::uint64_t n_open = 0, n_all = 0;
@@ -244,7 +247,7 @@ class plan
 
 struct view_options {
     run_options run; /* memory, jobs, allow_overflow, no_doubt */
-    /* read each record whole and compare its CRC before handing out its first byte */
+    /* read each record completely and compare its CRC before returning its first byte */
     bool check_first = false;
 };
 
@@ -372,7 +375,10 @@ inline ckpt_run_report convert(const map &from, const target &to,
     return report;
 }
 
-/* Add the training state of a run that has not begun to weights alone: see ckpt_map_warm_start. */
+/*
+ * Add the training state of a run before its first step to a map that has only weights: see
+ * ckpt_map_warm_start.
+ */
 inline void warm_start(map &m, const target &to)
 {
     const ckpt_target c = to.get();

@@ -64,7 +64,7 @@ struct reader_free {
 class tensor;
 
 /*
- * The place of a piece of a tensor. It has one axis if the piece is flat, else the tensor's axes
+ * The location of a piece of a tensor. It has one axis if the piece is flat, else the tensor's axes
  * (ckpt_extent).
  */
 struct piece {
@@ -598,8 +598,8 @@ inline map open(std::string_view path, const open_options &opts = open_options()
 }
 
 /*
- * Open a file of n_bytes that a function reads; an exception of it leaves every function that reads
- * the map.
+ * Open a file of n_bytes that a function reads; if it throws, the exception leaves the function
+ * that was reading the map.
  */
 inline map open(std::string_view name, std::uint64_t n_bytes, read_at_fn read,
                 const open_options &opts = open_options())
@@ -737,7 +737,7 @@ class reader
                 return;
         fits = fits && end <= room;
         for (std::size_t k = n; fits && k-- > 0;) {
-            std::uint64_t by = end; /* dense: after all elements of the axes behind this one */
+            std::uint64_t by = end; /* dense: all elements of the later axes */
             if (!stride.empty())
                 by = stride[k] > 0 ? static_cast<std::uint64_t>(stride[k]) : 0;
             fits = by == 0 || (room - end) / by >= count[k] - 1;

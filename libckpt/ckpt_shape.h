@@ -56,8 +56,8 @@ typedef struct ckpt_model_opts {
  * if the shorter names are those of the architecture. Findings of the map list everything that was
  * dropped and removed.
  *
- * Errors   CKPT_EUNSUPPORTED: several models, and no hint which one to keep; CKPT_EFORMAT: of
- *          config_text; CKPT_ELIMIT
+ * Errors   CKPT_EUNSUPPORTED: several models, and no hint which one to keep; CKPT_EFORMAT:
+ *          config_text is malformed; CKPT_ELIMIT
  */
 CKPT_API int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err);
 
@@ -86,8 +86,8 @@ CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
 CKPT_API const char *ckpt_remap_about(const ckpt_remap *r);
 
 /*
- * True if the layout map declares this size, or its expressions look it up, so that
- * ckpt_remap_opts.sizes may set it.
+ * True if the layout map declares this size, or its expressions look it up: ckpt_remap_opts.sizes
+ * may then set it.
  */
 CKPT_API bool ckpt_remap_knows(const ckpt_remap *r, const char *name);
 
@@ -144,7 +144,8 @@ CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
  *
  * rounded  round to the dtype of config.json (or BF16), as programs load them; false: round only
  *          once, when written
- * Errors   CKPT_EUNSUPPORTED: another scheme; CKPT_EMISMATCH, CKPT_EMISSING: of scales; CKPT_ELIMIT
+ * Errors   CKPT_EUNSUPPORTED: an unknown scheme; CKPT_EMISMATCH: scales do not fit their weight;
+ *          CKPT_EMISSING: a weight has no scale; CKPT_ELIMIT
  */
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 
@@ -199,15 +200,15 @@ typedef struct ckpt_vocab_opts {
  * output's config.json follow. ckpt reads the cut rows unless config.json declares them as padding,
  * and warns about rows that are not zero.
  *
- * Errors   CKPT_EMISSING: the present size is unknown; CKPT_EMISMATCH: no tensor has that size, or
+ * Errors   CKPT_EMISSING: the current size is unknown; CKPT_EMISMATCH: no tensor has that size, or
  *          other axes have it too; CKPT_EUSAGE: a glob without a match; CKPT_EUNSUPPORTED: packed
  *          rows, moments of another shape; those of reading. On failure the map can only be freed.
  */
 CKPT_API int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err);
 
 /*
- * Make a head a second name of the table that it repeats, in place; a run fails if an element
- * differs.
+ * Tie a head to the embedding table that it repeats, in place: it becomes a second name of the
+ * table; a run fails if an element differs.
  *
  * names    "HEAD=TABLE", or "HEAD" if exactly one other tensor outside of layers has its shape;
  *          NULL: the head and the table that config.json declares as tied, if both exist
@@ -217,8 +218,8 @@ CKPT_API int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err
 CKPT_API int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err);
 
 /*
- * Give each tied name its own values, in place, also a head that its folder omits because it is
- * tied.
+ * Give each tied name its own values, in place, including a head that the folder omits because it
+ * is tied.
  *
  * Errors   CKPT_EUSAGE: no tensors are tied
  */
@@ -316,8 +317,8 @@ CKPT_API int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *
 typedef int (*ckpt_merge_path_fn)(void *ctx, const char *path);
 
 /*
- * List the paths that a merge would open without opening a model, for a program that then drops its
- * rights to all other files.
+ * List the paths that a merge would open without opening a model, for a program that then gives up
+ * its access to all other files.
  *
  * Errors   CKPT_ECANCELED: fn returned a non-zero value; else those of the merge itself
  */

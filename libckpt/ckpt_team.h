@@ -41,7 +41,7 @@ typedef struct ckpt_mail {
     /* Receive its n bytes. Returns 0, or -1: failure */
     int (*take)(void *ctx, void *bytes, size_t n);
     const char *(*why)(void *ctx); /* the reason of the last failure */
-    /* End all processes at once, if one of them cannot be waited for; print `why` */
+    /* End all processes at once, because one of them no longer responds; print `why` */
     void (*abort)(void *ctx, int status, const char *why);
 } ckpt_mail;
 
@@ -52,7 +52,7 @@ typedef struct ckpt_mail {
  * Join a group of mail->n_ranks processes, all of which call this; only once in a process's life.
  *
  * mail     is copied; its members must stay valid until ckpt_team_leave returns
- * limit    seconds, as CKPT_TEAM_LIMIT; 0: that default
+ * limit    seconds without a message after which a process counts as lost; 0: CKPT_TEAM_LIMIT
  * Errors   CKPT_EUSAGE: the processes run different versions; CKPT_EIO, CKPT_ELIMIT
  */
 CKPT_API int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err);
@@ -94,8 +94,8 @@ CKPT_API void ckpt_team_local(bool local);
 CKPT_API int ckpt_team_spread(const char *const *host, size_t n, ckpt_err *err);
 
 /*
- * The same from the hostfile of a training job: lines of `host slots=N`; the first ranks go to the
- * first host.
+ * Do the same with the hostfile of a training job: lines of `host slots=N`; the first ranks go to
+ * the first host.
  *
  * Errors   CKPT_EFORMAT with the line, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, as ckpt_team_spread
  */
@@ -116,10 +116,10 @@ typedef struct ckpt_team_member {
 CKPT_API bool ckpt_team_look(unsigned rank, ckpt_team_member *out);
 
 /*
- * Leave with a result, which is the last message to the others; processes that still work fail with
- * it.
+ * Leave the team and send this process's result to the others; if it is a failure, processes that
+ * still work fail with it.
  *
- * Returns  the common result: that of the first process that failed, in err
+ * Returns  the common result: CKPT_OK, or the failure of the first process that failed, also in err
  */
 CKPT_API int ckpt_team_leave(int rc, ckpt_err *err);
 

@@ -159,13 +159,13 @@ typedef struct ckpt_axis {
 } ckpt_axis;
 
 /*
- * The place of the elements of one box of a tensor.
+ * The location of the elements of one box of a tensor.
  *
  * ndim is the tensor's own number of axes, or 1 for a *flat* extent: an interval of the tensor
- * flattened row-major (ZeRO partitions tensors this way; a 1-axis tensor has both forms). A tensor
- * without axes has one flat extent of one element. Packed elements (F4, F6, blocks of ggml's types)
- * have no byte address, so extents begin and end with whole blocks, and the stride of their last
- * axis, along which blocks follow each other, is 0.
+ * flattened row-major (ZeRO partitions tensors this way; for a 1-axis tensor both forms are the
+ * same). A tensor without axes has one flat extent of one element. Packed elements (F4, F6, blocks
+ * of ggml's types) have no byte address, so extents begin and end with whole blocks, and the stride
+ * of their last axis, along which blocks follow each other, is 0.
  */
 typedef struct ckpt_extent {
     uint32_t source; /* index in the map's table of sources */
@@ -175,7 +175,7 @@ typedef struct ckpt_extent {
 } ckpt_extent;
 
 /*
- * One rank's record of all tensors with the same even partition: bytes of a source, from offset
+ * One rank's storage of all tensors with the same even partition: the bytes of a source from offset
  * `at` on.
  */
 typedef struct ckpt_part {
@@ -189,10 +189,10 @@ typedef struct ckpt_parts {
 } ckpt_parts;
 
 /*
- * Extents by rule, for a tensor that is partitioned evenly over ranks (ZeRO-3): extent i is flat
- * and contiguous, holds elements i * count and up, the last one fewer, and lies in part i, `at`
- * bytes further on. All tensors with the same partition share the parts, so that memory grows with
- * tensors + ranks instead of tensors * ranks.
+ * Extents computed by a rule, for a tensor that is partitioned evenly over ranks (ZeRO-3): extent i
+ * is flat and contiguous, holds `count` elements from i * count on (the last extent may hold
+ * fewer), and begins `at` bytes after the start of part i. All tensors with the same partition
+ * share the parts, so memory grows with tensors + ranks instead of tensors * ranks.
  */
 typedef struct ckpt_cut {
     const ckpt_parts *parts;
@@ -344,7 +344,7 @@ typedef struct ckpt_run_report {
     uint64_t n_nan, n_inf;      /* elements of the output (if only reading: of the source) */
     uint64_t n_files;
     double seconds;
-    /* elements that differ from their 16-bit copy in a run that keeps them apart (ZenFlow) */
+    /* elements that differ from their 16-bit copy in a run that lets copies differ (ZenFlow) */
     uint64_t n_unlike;
     /* of n_files: finished by an interrupted run before; their bytes are not in n_written */
     uint64_t n_files_kept;
@@ -365,11 +365,11 @@ typedef struct ckpt_run_report {
     uint64_t n_payload, n_unvouched;
 } ckpt_run_report;
 
-/* Counts of the reads through a view so far. It grows at its end. */
+/* Counts of the reads through a view so far. Later releases append members. */
 typedef struct ckpt_view_counts {
     uint64_t n_held;   /* records with a correct CRC */
     uint64_t n_bad;    /* records with a wrong CRC */
-    uint64_t n_partly; /* records read only in part, so that the CRC is unknown */
+    uint64_t n_partly; /* records read only in part: their CRC is unknown */
     uint64_t n_no_crc; /* records without a CRC */
     /* elements, as in ckpt_run_report; an element that was converted twice counts twice */
     uint64_t n_elems, n_compared, n_nan, n_inf, n_source_nan, n_source_inf, n_over, n_zero;
