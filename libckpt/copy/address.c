@@ -26,7 +26,7 @@ int ckpt_address_refuse(const char *output, ckpt_err *err)
 {
     size_t n = strcspn(output, ":/");
 
-    // a scheme has at least two letters, so that "C:" is not one
+    // a scheme has at least two letters, so "C:" is not one
     for (size_t i = 0; i < n; i++) {
         char c = output[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

@@ -4,7 +4,7 @@
  * that reads other machines.
  *
  * This folder only knows the form of such a path and calls a server, which libckpt/remote
- * registers. Paths without a scheme never come here.
+ * registers. Paths without a scheme never get here.
  */
 #ifndef CKPT_COPY_ADDRESS_H
 #define CKPT_COPY_ADDRESS_H
@@ -16,7 +16,7 @@
 typedef struct ckpt_address_server {
     /*
      * Set *is_dir if the address is a folder. ckpt calls this first for each checkpoint that it
-     * opens, so that the implementation drops what it has cached about the address.
+     * opens; the implementation then drops the data that it has cached about the address.
      */
     int (*kind)(const char *address, bool *is_dir, ckpt_err *err);
     int (*open)(ckpt_io **out, const char *address, ckpt_err *err);
@@ -24,12 +24,12 @@ typedef struct ckpt_address_server {
     int (*list)(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_err *err);
     /*
      * True for an open file that is read in several requests without a version mark (such as an
-     * ETag), so that a change between them would go unnoticed.
+     * ETag): a change between them would go unnoticed.
      */
     bool (*unmarked)(const char *address);
 } ckpt_address_server;
 
-/* True of https://..., http://..., hf://... and s3://... */
+/* True for https://..., http://..., hf://... and s3://... */
 bool ckpt_address_is(const char *path);
 
 /*

@@ -44,7 +44,7 @@ static uint64_t bh_size(const ckpt_behind *b, uint64_t w)
 
 /*
  * True if most of a window is in the page cache. Less than half may come from reading headers. If
- * the kernel does not tell, the window counts as cached, so that it stays.
+ * the kernel does not report it, the window counts as cached, so it stays.
  */
 static bool bh_is_warm(const ckpt_behind *b, uint64_t w)
 {

@@ -73,7 +73,7 @@ static ckpt_block *bk_room(ckpt_blocks *b, uint64_t n)
         ckpt_block *old = b->oldest != BK_NONE ? &b->at[b->oldest] : NULL;
         ckpt_block *free = b->free != BK_NONE ? &b->at[b->free] : NULL;
 
-        // if all others are in use, exceed the room by one block, because each user needs one
+        // if all others are in use, exceed the limit by one block, because each user needs one
         if (free && (!old || (n <= b->room && b->n_kept <= b->room - n))) {
             b->free = free->newer;
             return free;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.h: caches the results of jobs while they are in use, and after that as long as there is
- * room.
+ * blocks.h: caches the results of jobs while they are in use, and after that as long as the memory
+ * limit allows.
  *
  * It does not lock, because the view does. Every call takes constant time.
  */
@@ -51,7 +51,7 @@ ckpt_block *ckpt_blocks_find(const ckpt_blocks *b, uint64_t job);
  */
 ckpt_block *ckpt_blocks_take(ckpt_blocks *b, uint64_t job, uint64_t n);
 
-/* Add and remove a user; a block without users stays until its room is needed. */
+/* Add and remove a user; a block without users stays until its memory is needed. */
 void ckpt_blocks_use(ckpt_blocks *b, ckpt_block *one);
 void ckpt_blocks_give_back(ckpt_blocks *b, ckpt_block *one);
 

@@ -9,7 +9,7 @@
 
 /*
  * source   gets the indexes of all sources in files, each group ascending
- * first    gets, per file and one more, the start of its group
+ * first    gets the start of each file's group, and the end of the last group
  *
  * The caller frees both, also on failure.
  */

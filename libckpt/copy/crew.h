@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crew.h: runs numbered items on a few threads, with one failure and one way to stop.
+ * crew.h: runs numbered items on a few threads, stops at the first failure, and reports progress.
  */
 #ifndef CKPT_COPY_CREW_H
 #define CKPT_COPY_CREW_H

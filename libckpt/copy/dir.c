@@ -254,8 +254,9 @@ void ckpt_dir_close(ckpt_dir *d)
 /* A folder on the path of a walk. */
 typedef struct dir_level {
     DIR *stream;
-    int at;           /* descriptor of its parent */
-    const char *name; /* its name, in the parent's last entry, which stays valid until the next */
+    int at; /* descriptor of its parent */
+    /* its name, inside the parent's last dirent, which is valid until the next readdir */
+    const char *name;
     dev_t dev;
 } dir_level;
 
@@ -415,7 +416,7 @@ static int dir_check_clash(const ckpt_map *to, const char *shown, const char *co
     return CKPT_OK;
 }
 
-/* Names come from layouts, which may take them from files, so that they need a check. */
+/* Names come from layouts, which may take them from files, so they need a check. */
 int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err)
 {
     assert(to && shown);
@@ -459,7 +460,7 @@ bool ckpt_dir_is_input(const ckpt_map *inputs, const struct stat *st)
         struct stat in;
 
         // Device numbers do not count in a team, because each machine numbers a shared file system
-        // itself and its own disks by the same numbers.
+        // itself, and disks of different machines may have the same numbers.
         if (f->ino == (uint64_t)st->st_ino && dir_is_far(f))
             continue;
         if (f->ino != 0 && f->ino == (uint64_t)st->st_ino &&

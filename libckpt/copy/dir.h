@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dir.h: makes, syncs, searches and removes folders for outputs, and reads and writes whole ranges
- * of files.
+ * dir.h: makes, syncs, searches and removes folders for outputs, and reads and writes complete
+ * ranges of files.
  */
 #ifndef CKPT_COPY_DIR_H
 #define CKPT_COPY_DIR_H
@@ -15,7 +15,10 @@ typedef struct ckpt_dir {
     char *path; /* without slashes at its end */
     int fd;     /* -1: not open */
     size_t n_made;
-    /* lengths, within path, of the folders that were made, outermost first */
+    /*
+     * for each folder that was created, outermost first: the length of the prefix of path that
+     * names it
+     */
     size_t *made;
 } ckpt_dir;
 
@@ -31,7 +34,7 @@ int ckpt_dir_open(ckpt_dir *d, const char *path, ckpt_err *err);
 /* Sync the parents of the folders that were made, because a new folder is only safe after that. */
 int ckpt_dir_sync_made(ckpt_dir *d, ckpt_err *err);
 
-/* Remove the folders that were made with paths longer than n, if they are empty. */
+/* Remove the created folders whose paths are longer than n, if they are empty. */
 void ckpt_dir_unmake(ckpt_dir *d, size_t n);
 
 /* Close, and remove the folders that were made, if they are empty. Set n_made to 0 to keep them. */
@@ -92,10 +95,10 @@ bool ckpt_dir_parts_ok(const char *name);
 int ckpt_dir_check_names(const ckpt_map *to, const char *shown, ckpt_err *err);
 
 /*
- * Check that a file can take an output's name: it is free, or a regular file has it; never a
- * device, a pipe, a socket, or a link. Folders pass. links: a link to a file may be replaced.
+ * Check that an output can have a name: nothing has it, or a regular file or a folder does; never a
+ * device, a pipe, a socket, or a link. links: a link to a file may be replaced.
  *
- * at, name  the place; shown: the path, for messages
+ * at, name the folder and the name in it; shown: the path, for messages
  * Errors    CKPT_EUSAGE
  */
 int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links, ckpt_err *err);

@@ -206,7 +206,10 @@ typedef struct team_vote {
     bool echo; /* the process stopped only because another one had failed */
 } team_vote;
 
-/* The lowest rank that failed by itself; else any that failed; NULL: none. */
+/*
+ * The result of the lowest rank that failed by itself; else of any rank that failed; NULL: none
+ * failed.
+ */
 static const team_vote *team_judge(const ckpt_blobs *in)
 {
     const team_vote *worst = NULL;

@@ -194,7 +194,7 @@ static int far_names(ckpt_far_listing *out, const uint8_t *p, size_t n, ckpt_err
     size_t room = n / sizeof(far_name) + 1;
 
     out->entry = ckpt_alloc(room * sizeof *out->entry);
-    // room for a terminator after each name
+    // each name also gets a terminator
     out->text = ckpt_alloc(n + room);
     if (!out->entry || !out->text)
         return ckpt_fail_memory(err);

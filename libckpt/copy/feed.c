@@ -125,7 +125,7 @@ static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bo
             return rc;
         if (*ended && n_in > 0)
             return feed_bad_stream(f, "has bytes left over after", err);
-        // Room left in the output means that all input was used.
+        // Space left in the output means that all input was used.
         if (*ended || room > 0)
             return CKPT_OK;
     }
@@ -154,7 +154,7 @@ static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
     return rc;
 }
 
-/* Decode a whole record and pass its bytes to take; the size must match exactly. */
+/* Decode a complete record and pass its bytes to take; the size must match exactly. */
 static int feed_inflate_run(ckpt_feed *s, uint32_t index, feed_take_fn take, void *ctx,
                             ckpt_err *err)
 {

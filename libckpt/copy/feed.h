@@ -41,8 +41,8 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
 
 /*
  * Compute the CRC-32 of n decoded bytes from offset at of a source. A deflated source that is not
- * decoded yet is decoded in passing, without keeping its bytes; n must then cover all of it. Thread
- * safe.
+ * decoded yet is decoded for this call, without keeping its bytes; n must then cover all of it.
+ * Thread safe.
  */
 int ckpt_feed_crc(ckpt_feed *s, uint32_t source, uint64_t at, uint64_t n, uint32_t *crc,
                   ckpt_err *err);

@@ -10,7 +10,7 @@
 #include "libckpt/copy/finish.h"
 #include "libckpt/map/extent.h"
 
-/* Small files wait for so many others, or so many bytes. */
+/* Small files wait until this many files, or this many bytes, are ready. */
 enum { FIN_FILES = 16 };
 
 #define FIN_BYTES (UINT64_C(4) << 20)
@@ -18,7 +18,7 @@ enum { FIN_FILES = 16 };
 struct ckpt_finish_file {
     size_t n_left;     /* groups of adjacent jobs that are not done */
     bool taken;        /* a worker has begun to finish it */
-    uint32_t crc;      /* CRC-32 of the whole file, if it is needed */
+    uint32_t crc;      /* CRC-32 of the complete file, if it is needed */
     ckpt_segments seg; /* segments of the file that workers have written */
 };
 
@@ -59,7 +59,7 @@ static uint32_t fin_file_of(const ckpt_finish *f, size_t job)
     return s->kind == CKPT_SOURCE_FILE && s->file < p->to->files.n ? s->file : UINT32_MAX;
 }
 
-/* Jobs ascend by file, so that adjacent jobs for one file count as one. */
+/* Jobs ascend by file, so adjacent jobs for one file count as one. */
 void ckpt_finish_expect(ckpt_finish *f, size_t first, size_t end)
 {
     assert(first <= end && end <= f->work->plan->jobs.n);
@@ -187,14 +187,12 @@ static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
     return rc;
 }
 
-/*
- * True if a literal lies within one of n sorted pieces, so that the CRC of that record covers it.
- */
+/* True if a literal lies within one of n sorted pieces: the CRC of that record covers it. */
 static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l)
 {
     size_t low = 0;
 
-    // Only the last piece that does not begin behind the literal can contain it.
+    // Only the last piece that does not begin after the literal can contain it.
     while (low < n) {
         size_t middle = low + (n - low) / 2;
 
@@ -207,7 +205,7 @@ static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l
 }
 
 /*
- * CRC-32 of a whole file from those of its records and literals, with zeros between. It reads no
+ * CRC-32 of a complete file from those of its records and literals, with zeros between. It reads no
  * byte, and for a kept file the result is the CRC of this run's bytes.
  */
 static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
@@ -231,7 +229,7 @@ static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
                            ckpt_crc32(0, l->at[i].bytes, (size_t)l->at[i].n), err);
     }
     ckpt_ledger_sort(&all);
-    // Overlapping pieces do not give a CRC of the whole, so that the file is read back.
+    // Overlapping pieces do not give a CRC of the complete file, so it is read back.
     if (rc == CKPT_OK &&
         ckpt_ledger_written(all.at, all.n, to->files.at[file].size, crc, NULL) != CKPT_OK)
         rc = ckpt_sink_crc(f->work->sink, file, crc, err);
@@ -293,7 +291,9 @@ uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file)
 
 /* ---- files that several processes write ---- */
 
-/* Collect segments of files that several processes write, for the process that seals each file. */
+/*
+ * Collect segments of files that several processes write, for the process that finishes each file.
+ */
 static int fin_part(ckpt_finish *f, ckpt_segments *parts, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -2,9 +2,9 @@
 /*
  * finish.h: finishes output files one by one, each as soon as its last job is done.
  *
- * A finished file has known checksums of its records, is sealed by its format, synced to disk, and
- * noted in the journal if there is one. The worker with the last job of a file does this; it
- * finishes a few small files at a time, so that they share syncs.
+ * Finishing a file means: compute the checksums of its records, call the format's seal function,
+ * sync the file to disk, and record it in the journal if there is one. The worker that runs the
+ * last job of a file does this; it finishes a few small files at a time, so that they share syncs.
  */
 #ifndef CKPT_COPY_FINISH_H
 #define CKPT_COPY_FINISH_H
@@ -16,7 +16,10 @@
 typedef struct ckpt_finish_file ckpt_finish_file;
 
 typedef struct ckpt_finish {
-    /* its lock protects the target map, and all of this struct but the data of a file's finisher */
+    /*
+     * its lock protects the target map and this struct, except the data of a file that a worker is
+     * finishing
+     */
     ckpt_work *work;
     ckpt_joint *joint;
     ckpt_run_seal_fn seal;
@@ -45,7 +48,7 @@ int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, c
 
 /*
  * Collective. Sync this process's parts of files that several processes write, and send their
- * checksums to the process that seals the file.
+ * checksums to the process that finishes the file.
  */
 int ckpt_finish_join(ckpt_finish *f, ckpt_err *err);
 

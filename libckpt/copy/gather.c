@@ -230,7 +230,7 @@ typedef struct ga_cut {
     uint64_t span;  /* bytes from the first to the last needed one of the tail */
     uint64_t step;  /* positions of axis tail-1 in one read, or one step */
     uint64_t pitch; /* 0: a step is one read */
-    bool dense;     /* a read has no gaps, so that its CRC is useful */
+    bool dense;     /* a read has no gaps, so its CRC is useful */
 } ga_cut;
 
 /*
@@ -350,7 +350,7 @@ static int ga_strided(ga_piece *p, ckpt_err *err)
     return rc;
 }
 
-/* Write zeros to the places of a piece. */
+/* Write zeros for the units of a piece. */
 static void ga_fill(const ga_piece *p)
 {
     uint64_t index[CKPT_MAX_DIM] = {0};

@@ -83,7 +83,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
 
         s->next_in = *in;
         s->avail_in = give;
-        // zlib needs a pointer even without room, because a stream may end without another byte.
+        // zlib needs a pointer even if the output is full, because a stream may end without another byte.
         s->next_out = *n_out > 0 ? *out : &none;
         s->avail_out = room;
         rc = inflate(s, Z_NO_FLUSH);
@@ -103,7 +103,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
                      s->msg ? s->msg : "not a deflate stream");
 }
 
-/* Compare the end of a whole stream with the expected one. */
+/* Compare the end of a complete stream with the expected one. */
 static int inf_judge(bool ended, size_t in_left, size_t out_left, uint64_t n_out, ckpt_err *err)
 {
     if (!ended) {

@@ -29,7 +29,7 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err);
  *
  * in, n_in    advanced past the used input
  * out, n_out  advanced past the new output
- * ended       true from the call on that met the stream's end; input after it is not used
+ * ended       true once a call has reached the stream's end; input after it is not used
  * Errors      CKPT_EFORMAT (damaged), CKPT_ELIMIT (memory); the stream is then useless
  */
 int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,

@@ -127,7 +127,7 @@ int ckpt_io_pool_read(ckpt_io_pool *pool, uint32_t file, void *buf, uint64_t n, 
 int ckpt_io_pool_check(ckpt_io_pool *pool, ckpt_err *err);
 void ckpt_io_pool_free(ckpt_io_pool *pool);
 
-/* Read a whole small file (at most max bytes, else CKPT_ELIMIT); free *out with ckpt_free. */
+/* Read a small file completely (at most max bytes, else CKPT_ELIMIT); free *out with ckpt_free. */
 int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_err *err);
 
 #endif

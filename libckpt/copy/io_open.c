@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_open.c: decides which process opens a file, for headers and for data; reads whole small files.
+ * io_open.c: decides which process opens a file, for headers and for data; reads small files
+ * completely.
  *
  * In a team only one process opens a file for its headers, so that a file system sees it opened
  * once. Each process reads its own data, from this machine's disk or through a process that sees

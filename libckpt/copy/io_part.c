@@ -8,7 +8,7 @@
 #include "libckpt/copy/io.h"
 
 typedef struct iopt_part {
-    ckpt_io io; /* first, so that a ckpt_io of ours is an iopt_part */
+    ckpt_io io; /* first, so that a pointer to it is a pointer to iopt_part */
     ckpt_io *whole;
     uint64_t at;
 } iopt_part;

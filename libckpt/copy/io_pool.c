@@ -18,8 +18,8 @@
 typedef struct pool_file {
     ckpt_io *io;        /* NULL: closed */
     ckpt_map_file seen; /* of a replica: its attributes at the first opening */
-    unsigned n_users;   /* reads in progress, so that it must stay open */
-    bool was_read;      /* since the last check */
+    unsigned n_users;   /* reads in progress, during which it must stay open */
+    bool was_read;      /* it was read since the last check */
     uint64_t used_at;   /* clock value of the last use, to find the least recently used */
 } pool_file;
 
@@ -29,7 +29,7 @@ struct ckpt_io_pool {
     uint64_t clock;
     unsigned n_open, max_open;
     bool let_go, watch;
-    uint32_t *open; /* indexes of the open files; room for n files */
+    uint32_t *open; /* indexes of the open files; capacity: n files */
     size_t n;
     pool_file *file;
 };
@@ -178,7 +178,7 @@ static int pool_get(ckpt_io_pool *p, uint32_t i, ckpt_io **out, ckpt_err *err)
 }
 
 /*
- * Look up the present attributes of a file: under its name on this machine, or through the process
+ * Look up the current attributes of a file: under its name on this machine, or through the process
  * that reads it for this one.
  */
 static int pool_look(const ckpt_map_file *was, bool replica, ckpt_map_file *now, ckpt_err *err)

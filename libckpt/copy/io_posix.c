@@ -22,7 +22,7 @@
 #define IOP_PAYLOAD (256u * 1024u)
 
 typedef struct iop_file {
-    ckpt_io io; /* first, so that a ckpt_io of ours is an iop_file */
+    ckpt_io io; /* first, so that a pointer to it is a pointer to iop_file */
     int fd;
     atomic_bool hinted;  /* the kernel knows that we read forwards */
     ckpt_behind *behind; /* NULL: pages stay in the page cache */
@@ -31,7 +31,7 @@ typedef struct iop_file {
 
 /*
  * Ask for more read-ahead at the first read of payload, because opening a checkpoint, which reads
- * scattered headers, must not pay for it. Only a hint, so that a failure does not matter.
+ * scattered headers, must not pay for it. It is only a hint, so a failure does not matter.
  */
 static void iop_hint(iop_file *f, uint64_t n)
 {
@@ -104,7 +104,7 @@ static void iop_close(ckpt_io *io)
     iop_file *f = iop_of(io);
 
     ckpt_behind_free(f->behind);
-    // Nothing was written, so that a failure of close does not matter.
+    // Nothing was written, so a failure of close does not matter.
     (void)close(f->fd);
     ckpt_free(f);
 }

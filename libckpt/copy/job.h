@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h: computes the region of the logical tensor and the place in the target of a plan's job.
+ * job.h: computes, for a job of a plan, the region of its logical tensor and its location in the
+ * target.
  */
 #ifndef CKPT_COPY_JOB_H
 #define CKPT_COPY_JOB_H
@@ -11,7 +12,7 @@
 typedef struct ckpt_job_view {
     const ckpt_tensor *t;      /* tensor of the target */
     const ckpt_tensor *origin; /* the tensor with its values */
-    /* extent of the target; mostly it points to `room`, so that a view must not be copied */
+    /* extent of the target; it usually points to `room`, so a view must not be copied */
     const ckpt_extent *e;
     ckpt_box room;
     unsigned n_axes;                /* axes of the region: 1 (flat) or t->ndim */
@@ -34,7 +35,7 @@ typedef int (*ckpt_job_put_fn)(void *ctx, const uint8_t *bytes, uint64_t n, uint
 int ckpt_job_spread(const ckpt_job_view *v, const uint8_t *bytes, uint64_t count,
                     ckpt_job_put_fn put, void *ctx, ckpt_err *err);
 
-/* The offset in the target's source behind the last byte of such a job. */
+/* The offset in the target's source after the last byte of such a job. */
 uint64_t ckpt_job_end(const ckpt_job_view *v, uint64_t count);
 
 /*

@@ -387,7 +387,7 @@ int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err)
 
 typedef struct jnt_finding {
     int32_t severity, code;
-    uint32_t n; /* bytes of the text behind it */
+    uint32_t n; /* bytes of the text that follows it */
 } jnt_finding;
 
 static int jnt_write_findings(const ckpt_findings *f, size_t first, ckpt_bytes *b, ckpt_err *err)

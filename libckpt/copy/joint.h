@@ -17,9 +17,9 @@
 #include "libckpt/copy/work.h"
 
 typedef struct ckpt_joint {
-    ckpt_team *team; /* NULL: this process is alone */
+    ckpt_team *team; /* NULL: this process works alone */
     const ckpt_plan *plan;
-    ckpt_share share;   /* alone: not set */
+    ckpt_share share;   /* without a team: not set */
     ckpt_spread spread; /* zeros: outputs are not spread */
     unsigned leader;    /* the process that creates this process's output files */
     bool was_local;     /* before ckpt_joint_look */
@@ -43,7 +43,10 @@ int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err);
 int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err);
 void ckpt_joint_close(ckpt_joint *j);
 
-/* True if this process makes the outputs: for all, or for its machine if that gets any. */
+/*
+ * True if this process creates outputs: for all processes or, if outputs are spread, for its
+ * machine if that gets any.
+ */
 bool ckpt_joint_leads(const ckpt_joint *j);
 
 /* True if outputs are spread over machines; and the process that makes those of a machine. */
@@ -54,7 +57,7 @@ unsigned ckpt_joint_leader(const ckpt_joint *j, unsigned node);
 bool ckpt_joint_copied(const ckpt_joint *j, uint32_t file);
 uint64_t ckpt_joint_copies(const ckpt_joint *j);
 
-/* True if this process seals the file. */
+/* True if this process finishes the file (finish.h). */
 bool ckpt_joint_home(const ckpt_joint *j, uint32_t file);
 
 /* True if several processes write the file. */
@@ -63,7 +66,7 @@ bool ckpt_joint_shared(const ckpt_joint *j, uint32_t file);
 /* The k-th run of this process's jobs; false: there are no more. */
 bool ckpt_joint_jobs(const ckpt_joint *j, size_t k, size_t *first, size_t *end);
 
-/* ckpt_team_agree, or rc. */
+/* Call ckpt_team_agree; without a team, return rc. */
 int ckpt_joint_agree(const ckpt_joint *j, int rc, ckpt_err *err);
 
 /*
@@ -109,7 +112,7 @@ int ckpt_joint_segments(ckpt_joint *j, ckpt_segments *read, bool all, ckpt_err *
 /* Send parts[r] to rank r; *mine gets this process's own part and those of the others for it. */
 int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ckpt_err *err);
 
-/* ckpt_team_count; nothing when alone. */
+/* Call ckpt_team_count; without a team, do nothing. */
 int ckpt_joint_count(ckpt_joint *j, ckpt_err *err);
 
 /* Sum n counters over all processes. */

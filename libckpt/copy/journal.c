@@ -16,7 +16,7 @@
 #include "libckpt/map/nest.h"
 
 enum {
-    JL_VERSION = 3,    /* of the lines and of the data in the fingerprint */
+    JL_VERSION = 3,    /* version of the lines, and of the data in the fingerprint */
     JL_BUFFER = 4096,  /* bytes that are hashed at once */
     JL_MET = 64,       /* number of recent lists that are recognised */
     JL_SMALL = 1 << 20 /* largest memory source whose bytes are hashed for a set of files */
@@ -287,7 +287,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
 
 /* ---- reading ---- */
 
-/* Parse a number and the character behind it; false if the text differs. */
+/* Parse a number and the character after it; false if the text differs. */
 static bool jl_parse(const char **p, unsigned base, char behind, uint64_t *out)
 {
     const char *s = *p;

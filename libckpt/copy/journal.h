@@ -28,7 +28,7 @@ typedef struct ckpt_journal {
     const char *where; /* path of its folder, in messages */
     bool no_fsync;
     pthread_mutex_t lock; /* protects end */
-    uint64_t end;         /* bytes: whole lines */
+    uint64_t end;         /* bytes: complete lines */
     ckpt_journal_entries entry;
     bool has_place; /* this folder was about to get its final name */
     uint64_t dev, ino;
@@ -48,7 +48,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
  */
 int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckpt_err *err);
 
-/* Start a new journal with its first line; or cut an old one after its last whole line. */
+/* Start a new journal with its first line; or cut an old one after its last complete line. */
 int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err);
 int ckpt_journal_go_on(ckpt_journal *j, ckpt_err *err);
 

@@ -33,7 +33,7 @@ typedef struct ckpt_keep {
 int ckpt_keep_look(ckpt_kept *kept, const ckpt_keep *where, const ckpt_journal_entries *list,
                    ckpt_err *err);
 
-/* CRC-32 of the first `size` bytes of a file; *whole: it had that many. */
+/* CRC-32 of the first `size` bytes of a file; *whole: false if the file is shorter. */
 int ckpt_keep_sum(int fd, uint64_t size, ckpt_progress *progress, uint32_t *crc, bool *whole,
                   ckpt_err *err);
 

@@ -19,7 +19,7 @@ enum {
     LAT_NAME = 64    /* bytes of such a name; the name `latest` is short */
 };
 
-/* Write a whole text. 0 or an errno. */
+/* Write a complete text. 0 or an errno. */
 static int lat_put(int fd, const char *text)
 {
     size_t n = strlen(text), done = 0;

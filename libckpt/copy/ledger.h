@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger.h: collects CRCs of the stretches that workers have read or written, and joins them to
- * CRCs of whole records.
+ * CRCs of complete records.
  */
 #ifndef CKPT_COPY_LEDGER_H
 #define CKPT_COPY_LEDGER_H
@@ -10,7 +10,7 @@
 
 /* One contiguous stretch of a source. Kept small, because a large run has millions. */
 typedef struct ckpt_segment {
-    /* bytes; n == 0: a mark: the use has no CRC, so that the whole record must be read */
+    /* bytes; n == 0: a mark: bytes were used without a CRC, so the complete record must be read */
     uint64_t at, n;
     uint32_t source; /* index in the map's sources */
     uint32_t crc;    /* CRC of these n bytes */
@@ -35,7 +35,7 @@ size_t ckpt_ledger_group(const ckpt_segments *all, size_t first);
 bool ckpt_ledger_disjoint(const ckpt_segment *seg, size_t n, uint64_t n_bytes);
 
 /*
- * CRC-32 of a whole record from n sorted segments of it: if they are disjoint, it reads only the
+ * CRC-32 of a complete record from n sorted segments of it: if they are disjoint, it reads only the
  * gaps and joins the CRCs; else it reads the record again. Adds to n_read.
  */
 int ckpt_ledger_record(ckpt_feed *feed, const ckpt_segment *seg, size_t n, uint32_t *crc,

@@ -37,8 +37,8 @@ static bool mv_same(int a, const char *name_a, int b, const char *name_b)
 }
 
 /*
- * Detect whether a move that can be the deciding one was made. 0; EBADMSG: its file is in neither
- * place, so that both finishing and undoing could lose files.
+ * Detect whether a move that can be the deciding one was made. 0; EBADMSG: its file has neither
+ * name, so both finishing and undoing could lose files.
  */
 static int mv_done(const ckpt_mover *m, const ckpt_move *v, bool *done)
 {

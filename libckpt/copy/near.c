@@ -144,7 +144,7 @@ static int nr_piece(void *ctx, const ckpt_piece *p, ckpt_err *err)
     return nr_nested(w, s, p->at, p->at + span, w->weight * (double)bytes / (double)span, err);
 }
 
-/* Add a region of one slice or copy. */
+/* Count the bytes of a region of one slice or copy. */
 static int nr_join(ckpt_near *n, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes,
                    double weight, unsigned depth, ckpt_err *err)
 {
@@ -153,7 +153,9 @@ static int nr_join(ckpt_near *n, const ckpt_tensor *t, const ckpt_axis *region, 
     return ckpt_join(t, region, n_axes, nr_piece, &w, err);
 }
 
-/* Add elements of a tensor inside a source, in whole blocks, with copies and addends. */
+/*
+ * Count the bytes of a tensor's elements inside a source, in whole blocks, with copies and addends.
+ */
 static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint64_t count,
                        double weight, unsigned depth, ckpt_err *err)
 {

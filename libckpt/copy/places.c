@@ -120,7 +120,7 @@ static const plc_file *plc_add(const ckpt_team *t, const char *path, const ckpt_
 
 /* ---- looking up ---- */
 
-/* The node that answers for a file: one of those that see it, chosen by its hash. */
+/* The node that reads a file for others: one of those that see it, chosen by its hash. */
 static unsigned plc_node(const ckpt_team *t, const plc_file *f)
 {
     unsigned n = 0, k;

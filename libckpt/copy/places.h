@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.h: knows which machines of a team see which files.
+ * places.h: records which machines of a team see which files.
  *
  * With ckpt_team_local a path names a folder on each machine, and each folder has a part of the
  * checkpoint's files, as runs that save to local disks leave it. A listing then combines those of
@@ -12,7 +12,7 @@
 #include "libckpt/copy/listing.h"
 #include "libckpt/copy/team.h"
 
-/* The place of a file. */
+/* The machine and the process that have a file. */
 typedef struct ckpt_place {
     bool known; /* the file is in a listing: the members below are set */
     bool here;  /* the file exists on this machine */

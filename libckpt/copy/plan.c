@@ -381,7 +381,7 @@ static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_t
                           uint64_t block)
 {
     uint64_t best = plan_max(plan_scattered(p, o, 0) ? PLAN_SCATTERED : PLAN_BEST, p->best), n;
-    // all sizes are powers of two, so that the largest is a multiple of the others
+    // all sizes are powers of two, so the largest is a multiple of the others
     uint64_t pack =
         plan_max(PLAN_PACK, plan_max(ckpt_dtype_get(t->dtype)->per, ckpt_dtype_get(o->dtype)->per));
 
@@ -550,7 +550,7 @@ static int plan_order(const void *pa, const void *pb)
     return (a->job.first > b->job.first) - (a->job.first < b->job.first);
 }
 
-/* The jobs of most files are already in order, so that keys are only made for the others. */
+/* The jobs of most files are already in order, so keys are made only for the others. */
 static bool plan_sorted(const ckpt_plan *p, const ckpt_job *job, uint64_t n)
 {
     plan_key last = {0};

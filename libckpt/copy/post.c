@@ -16,7 +16,8 @@ enum {
     POST_EAGER = 64, /* polls without a pause after some progress */
     /* polls with a short pause after that, because questions come in series */
     POST_SOON = 400,
-    POST_SHORT = 50 * 1000,       /* nanoseconds of a pause then, or with a message under way */
+    /* nanoseconds of such a pause, or of one while a message is under way */
+    POST_SHORT = 50 * 1000,
     POST_LONG = 1000 * 1000,      /* nanoseconds of other pauses */
     POST_ROOM = 64 * 1024 * 1024, /* limit of the bytes that wait */
 };
@@ -31,7 +32,7 @@ typedef struct post_head {
 
 /* A message in memory has room for its header, so that both go out in one piece. */
 typedef struct post_parcel {
-    ckpt_letter letter; /* first, so that a ckpt_letter is a post_parcel */
+    ckpt_letter letter; /* first, so that a pointer to it is a pointer to post_parcel */
     void *ticket;
     post_head head;
     uint8_t bytes[];
@@ -280,8 +281,7 @@ void ckpt_post_close(ckpt_post *p, double seconds)
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->thread, NULL);
     post_free(p->first);
-    // The transport may still read messages under way, so that they are left until the process
-    // ends.
+    // The transport may still read messages under way, so they are left until the process ends.
     if (!p->going)
         pthread_mutex_destroy(&p->lock);
     if (!p->going)

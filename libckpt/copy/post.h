@@ -17,7 +17,7 @@ typedef struct ckpt_letter {
     uint32_t kind;            /* the caller's */
     uint64_t id;              /* the caller's */
     size_t n;
-    uint8_t *bytes; /* n of them, behind this struct */
+    uint8_t *bytes; /* n of them, after this struct in memory */
 } ckpt_letter;
 
 /* Limit of a message's bytes. */

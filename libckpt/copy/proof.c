@@ -15,7 +15,7 @@
 enum { PF_REST = 64 * 1024, PF_REST_PART = 32 };
 
 typedef enum pf_state {
-    PF_NEW,  /* not read completely, so that the CRC is unknown */
+    PF_NEW,  /* not read completely: its CRC is unknown */
     PF_BUSY, /* a thread reads it */
     PF_HELD, /* it has a correct CRC, or none */
     PF_BAD
@@ -196,7 +196,7 @@ int ckpt_proof_touch(ckpt_proof *p, uint32_t source, ckpt_err *err)
 
 /* ---- stretches ---- */
 
-/* The first stretch that ends behind `at`. */
+/* The first stretch that ends after `at`. */
 static size_t pf_find(const ckpt_segments *s, uint64_t at)
 {
     size_t low = 0, high = s->n;

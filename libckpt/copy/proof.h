@@ -25,7 +25,7 @@ void ckpt_proof_free(ckpt_proof *p); /* NULL is fine */
 
 /*
  * Call before the use of a source's bytes: it decodes a deflated source and makes the checks that
- * come first. Thread safe, like the functions below.
+ * must precede the use. Thread safe, like the functions below.
  *
  * Errors   CKPT_EFORMAT: the record has a wrong CRC, found now or earlier; those of reading
  */

@@ -160,7 +160,7 @@ static void pub_leave(ckpt_publish *s)
 
 /*
  * Try once to open folder and journal and to lock it. *gone: another run removed it in between, so
- * that the locked file has no name any more.
+ * the locked file has no name any more.
  */
 static int pub_enter_once(ckpt_publish *s, bool *gone, ckpt_err *err)
 {
@@ -562,7 +562,7 @@ int ckpt_publish_begin(ckpt_publish *s, size_t n_kept, bool *anew, ckpt_err *err
     assert(anew);
     int rc = CKPT_OK;
 
-    // The folder has its final name but was damaged later, so that it is replaced like any other.
+    // The folder has its final name but was damaged later, so it is replaced like any other.
     if (s->placed && n_kept < s->to->files.n - s->opts.n_elsewhere) {
         s->placed = s->match = false;
         rc = pub_check_folder(s, err);

@@ -72,7 +72,7 @@ uint64_t ckpt_publish_dropped(const ckpt_publish *s);
 
 /*
  * Begin to write, with n_kept files that match the journal. *anew: the earlier run's folder cannot
- * be used, so that no file is kept. From now on ckpt_publish_fd is the folder for new files.
+ * be used, so no file is kept. From now on ckpt_publish_fd is the folder for new files.
  */
 int ckpt_publish_begin(ckpt_publish *s, size_t n_kept, bool *anew, ckpt_err *err);
 

@@ -13,7 +13,7 @@
 
 #define REP_BLOCK (UINT64_C(1) << 20)
 
-/* A file that this process copies in the present round. */
+/* A file that this process copies in the current round. */
 typedef struct rep_file {
     ckpt_io *io;
     uint32_t file;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c: executes the phases of a run: decode, copy (files are sealed and synced in passing), check
- * CRCs, rename.
+ * run.c: executes the phases of a run: decode, copy (and finish files, finish.h), check CRCs,
+ * rename.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -70,8 +70,7 @@ static void run_mark_tensor(const run_state *r, uint8_t *used, const ckpt_tensor
 
         if (at >= sources->n || used[at])
             continue;
-        // Each source is entered only once, so that the recursion is at most as deep as nested
-        // sources.
+        // Each source is entered only once, so the recursion is at most as deep as nested sources.
         used[at] = 1;
         for (uint32_t k = 0; (in = ckpt_source_input(&sources->at[at], k)) != NULL; k++)
             run_mark_whole(r, used, in->owner ? in->owner : in);
@@ -174,7 +173,7 @@ static int run_make_batches(run_state *r, ckpt_err *err)
     return rc;
 }
 
-/* Workers own their buffers and counters, so that they share nothing while jobs run. */
+/* Workers own their buffers and counters, so they share nothing while jobs run. */
 static int run_make_workers(run_state *r, ckpt_err *err)
 {
     r->worker = ckpt_alloc(r->n_workers * sizeof *r->worker);
@@ -342,7 +341,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
 
 /* ---- items for the crew ---- */
 
-/* Decode one deflated record into the spool; its size and CRC are checked in passing. */
+/* Decode one deflated record into the spool; its size and CRC are checked too. */
 static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
@@ -354,7 +353,7 @@ static int run_decode(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 
 /*
  * Run one batch of jobs. Jobs of files that are kept from an interrupted run do everything but
- * write (sink.c), so that this run checks every byte of an output, every copy and every value. That
+ * write (sink.c): this run then checks every byte of an output, every copy and every value. That
  * reads less than a scrub of whole records, and shows that a kept file has the bytes that this run
  * would write.
  */
@@ -551,7 +550,7 @@ static int run_judge_records(run_state *r, ckpt_err *err)
     return r->hooks->read ? run_give_segments(r, err) : run_check_records(r, err);
 }
 
-/* Seal, sync and record the files. */
+/* Finish the remaining files (finish.h). */
 static int run_finish(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_joint_findings(&r->joint, err);

@@ -3,8 +3,8 @@
  * run.h: executes a plan with a few threads in constant memory.
  *
  * Each worker takes the next job, reads its pieces (checksumming every byte of records with a CRC),
- * compares the twins, converts, counts values that are not finite, checksums the result and writes
- * it. A file whose jobs are done is sealed and synced at once (finish.h). At the end the run reads
+ * compares copies, converts, counts values that are not finite, checksums the result and writes it.
+ * A file whose jobs are done is finished and synced at once (finish.h). At the end the run reads
  * the rest of records that were read only in part, compares all CRCs, and gives the files their
  * names. The result and its bytes depend neither on the number of threads, nor on how often a run
  * into a folder (to->folder) was interrupted and resumed.
@@ -18,13 +18,13 @@
 #include "libckpt/copy/plan.h"
 
 /*
- * Functions that the code above this folder passes in; each may be NULL.
+ * Functions that the caller, outside of this folder, passes in; each may be NULL.
  *
  * seal     the format's last changes to a target file after all its checksums are known (format.h's
  *          seal)
  * pack     writes the packed form of a finished target file (pack.h)
- * check    decides whether the files of the target's folder (to->folder), all written, in `where`,
- *          may appear
+ * check    decides whether the files of the target's folder (to->folder), now complete in `where`,
+ *          may get their final names
  * read     receives the CRCs of everything that was read, sorted, for ckpt_run_scrub; the run then
  *          compares no CRC of a record itself
  */

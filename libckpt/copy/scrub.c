@@ -33,7 +33,7 @@ typedef struct scrub_state {
     pthread_mutex_t lock; /* protects the map's findings */
     scrub_ranges ranges;
     ckpt_run_report report;
-    ckpt_team *team;   /* NULL: this process is alone */
+    ckpt_team *team;   /* NULL: this process works alone */
     size_t first, end; /* the ranges that this process reads */
 } scrub_state;
 
@@ -84,7 +84,7 @@ static int scrub_join(scrub_state *s, uint32_t source, const ckpt_segment *seg, 
     return rc == CKPT_OK && at < end ? scrub_cut(s, source, at, end, err) : rc;
 }
 
-/* Add one record; *next moves behind the known segments of this source. */
+/* Add one record; *next moves past the known segments of this source. */
 static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err *err)
 {
     uint64_t size = s->map->sources.at[source].n_bytes;

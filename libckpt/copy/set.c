@@ -21,7 +21,7 @@ typedef struct set_old {
     ckpt_set_name is;
     bool input;        /* the file is an input of the conversion */
     bool ours;         /* a file of the new set has this name */
-    bool goes;         /* it is removed */
+    bool goes;         /* the commit removes it */
     const char *saved; /* its name in the folder `aside`, once it was moved there */
 } set_old;
 
@@ -434,7 +434,7 @@ static void set_by_head(set_work *w)
     set_mark(w, CKPT_MOVE_SYNC);
 }
 
-/* For a moment the folder has no head. */
+/* Remove the old heads before the new one gets its name: for a moment the folder has no head. */
 static void set_in_the_dark(set_work *w)
 {
     for (size_t i = w->old.n; i-- > 0;) {
@@ -491,7 +491,7 @@ static bool set_build_bridge(set_work *w)
     return close(fd) == 0 && ok;
 }
 
-/* The new parts are used under hidden names until all have their final ones. */
+/* Let loaders use the new parts under hidden names until all have their final ones. */
 static void set_over_bridge(set_work *w)
 {
     const char *head = w->to->files.at[w->head].path;

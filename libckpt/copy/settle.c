@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settle.c: finds the place of each source inside a nested archive once.
+ * settle.c: finds the location of each source inside a nested archive, once.
  *
- * The place is stored in the map, which many threads may read; one lock for the process protects
+ * It stores the location in the map, which many threads may read; one lock for the process protects
  * the search. A thread that has called ckpt_settle for a tensor has held the lock, and may read the
  * tensor's sources without it.
  */
@@ -17,7 +17,7 @@ static pthread_mutex_t stl_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A file of a pool with the interface of a ckpt_io. */
 typedef struct stl_io {
-    ckpt_io io; /* first, so that a ckpt_io of ours is an stl_io */
+    ckpt_io io; /* first, so that a pointer to it is a pointer to stl_io */
     ckpt_io_pool *pool;
     uint32_t file;
 } stl_io;

@@ -52,8 +52,8 @@ typedef struct shr_work {
     size_t n_words;
     ckpt_index index;
     uint64_t little; /* bytes per rank below which a group is too small to balance anything */
-    uint64_t *load;  /* bytes of a group's ranks so far, sorted; room for all */
-    uint32_t *who;   /* ranks that get a part of a group, and their bytes; room for all */
+    uint64_t *load;  /* bytes of a group's ranks so far, sorted; capacity: all ranks */
+    uint32_t *who;   /* ranks that get a part of a group, and their bytes; capacity: all ranks */
     uint64_t *part;
     ckpt_err *err;
 } shr_work;
@@ -180,7 +180,7 @@ static int shr_add_group(shr_work *w, uint32_t hash, uint32_t *number)
     return ckpt_index_add(&w->index, hash, *number) ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* Find the group of the present set; *number: the group of the job before. */
+/* Find the group of the current set; *number: the group of the job before. */
 static int shr_group_of(shr_work *w, uint32_t *number)
 {
     uint32_t hash;
@@ -279,7 +279,7 @@ static int shr_less_choice(const void *pa, const void *pb)
 
 /*
  * Compute the level to which n more bytes fill up the ranks with the fewest bytes. load: the
- * present bytes of the ranks, ascending.
+ * current bytes of the ranks, ascending.
  */
 static uint64_t shr_level(const uint64_t *load, uint32_t n_ranks, uint64_t n)
 {

@@ -4,9 +4,9 @@
  *
  * Every rank has the same plan and computes the same division. A job goes to a machine that can
  * write its target; among these, to one that sees most of the bytes it reads. Among equal machines,
- * and among the ranks of a machine, jobs go to those with the fewest bytes, so that bytes read and
- * written are as even over the ranks as places allow. Each rank gets contiguous runs of jobs, cut
- * between files if a file ends close by.
+ * and among the ranks of a machine, jobs go to those with the fewest bytes, so bytes read and
+ * written are spread over the ranks as evenly as the locations of files allow. Each rank gets
+ * contiguous runs of jobs, cut between files if a file ends close by.
  */
 #ifndef CKPT_COPY_SHARE_H
 #define CKPT_COPY_SHARE_H
@@ -43,9 +43,9 @@ typedef struct ckpt_share {
     /* per rank: bytes of these that it reads from files that no rank of its machine sees */
     uint64_t *n_far;
     /*
-     * Per file of plan->to: the rank with most of its bytes, which seals it (the lowest of equals;
-     * files without jobs go to different ranks that can write them), and the number of ranks with
-     * jobs in it.
+     * Per file of plan->to: the rank with most of its bytes, which finishes it (the lowest of
+     * equals; files without jobs go to different ranks that can write them), and the number of
+     * ranks with jobs in it.
      */
     uint32_t *home;
     uint32_t *n_writers;
@@ -55,7 +55,7 @@ typedef struct ckpt_share {
  * Divide a plan's jobs; after success the caller must call ckpt_share_free.
  *
  * Balance  bytes of a rank differ from the mean by at most 5 % if jobs are smaller than 1 % of it
- *          and places leave the choice
+ *          and the locations of files leave a choice
  * Memory   of the result: ranks, files of the target and runs
  * Errors   CKPT_EMISSING: a job needs bytes of a file that no node sees; CKPT_ELIMIT; those of
  *          ckpt_join

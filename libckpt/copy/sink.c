@@ -178,8 +178,7 @@ static int sink_begin(ckpt_sink *s, const char *folder, const ckpt_map *target,
     if (rc == CKPT_OK)
         rc = sink_check_space(s, err);
     for (size_t i = 0; rc == CKPT_OK && i < s->n; i++) {
-        // A staging folder may have very many small files, so that each is created at its first
-        // write.
+        // A staging folder may have very many small files, so each is created at its first write.
         if (s->kept[i].kept || s->file[i].elsewhere || (s->stage && s->file[i].size < SINK_LARGE))
             continue;
         rc = sink_make_room(s, err);
@@ -253,7 +252,7 @@ int ckpt_sink_describe(const ckpt_sink *s, ckpt_bytes *out, ckpt_err *err)
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* Parse the description of one file; *p moves behind it. False: it is malformed. */
+/* Parse the description of one file; *p moves past it. False: it is malformed. */
 static bool sink_understand(ckpt_sink *s, size_t i, const uint8_t **p, const uint8_t *end)
 {
     sink_file *f = &s->file[i];
@@ -446,7 +445,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
                                          : sink_sync(s, entry[i].file, err);
-    // Kept files have their lines already, so that the runs between them are recorded.
+    // Kept files have their lines already, so only the runs of files between them are recorded.
     for (size_t i = 0; s->staged && rc == CKPT_OK && i <= n; i++) {
         if (i < n && !s->kept[entry[i].file].kept)
             continue;
@@ -462,7 +461,9 @@ int ckpt_sink_flush(ckpt_sink *s, uint32_t i, ckpt_err *err)
     return sink_sync(s, i, err);
 }
 
-/* Make the final rename; without force it must not replace a file that was created meanwhile. */
+/*
+ * Make the final rename; without force it must not replace a file that was created during the run.
+ */
 static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     struct stat st;

@@ -2,12 +2,13 @@
 /*
  * sink.h: writes a set of files so that they appear complete or not at all.
  *
- * Files that stand alone: each is written under a temporary name in the target folder (O_EXCL |
- * O_NOFOLLOW, preallocated), synced, and renamed after all are synced; then the folder is synced.
- * Until commit, no final name changes. Files that make one folder (target->folder) or belong
- * together (target->set): they are written under their own names into a staging folder (publish.h),
- * and get their place when all are done; files that an interrupted run of the same command has
- * finished are kept. Source of the order, and of the need to sync file and folder: OSDI'14 (ALICE).
+ * Files that are published one by one: each is written under a temporary name in the target folder
+ * (O_EXCL | O_NOFOLLOW, preallocated), synced, and renamed after all are synced; then the folder is
+ * synced. Until commit, no final name changes. Files that make one folder (target->folder) or
+ * belong together (target->set): they are written under their own names into a staging folder
+ * (publish.h), and get their place when all are done; files that an interrupted run of the same
+ * command has finished are kept. Source of the order, and of the need to sync file and folder:
+ * OSDI'14 (ALICE).
  */
 #ifndef CKPT_COPY_SINK_H
 #define CKPT_COPY_SINK_H
@@ -39,7 +40,7 @@ int ckpt_sink_open(ckpt_sink **out, const char *folder, const ckpt_map *target,
                    const ckpt_map *inputs, const ckpt_sink_opts *opts, ckpt_err *err);
 
 /*
- * Describe the sink for another process that writes to the same files: their folder, their present
+ * Describe the sink for another process that writes to the same files: their folder, their current
  * names, and the kept ones.
  */
 int ckpt_sink_describe(const ckpt_sink *sink, ckpt_bytes *out, ckpt_err *err);
@@ -63,7 +64,7 @@ int ckpt_sink_attach(ckpt_sink **out, const char *folder, const ckpt_map *target
 int ckpt_sink_nothing(ckpt_sink **out, const char *folder, const ckpt_map *target, ckpt_err *err);
 
 /*
- * The present path of file i. NULL: out of memory, or there is no such file. Free it with
+ * The current path of file i. NULL: out of memory, or there is no such file. Free it with
  * ckpt_free.
  */
 char *ckpt_sink_file_path(const ckpt_sink *sink, uint32_t i);
@@ -97,15 +98,15 @@ int ckpt_sink_write(ckpt_sink *sink, uint32_t i, const void *bytes, uint64_t n, 
 int ckpt_sink_crc(ckpt_sink *sink, uint32_t i, uint32_t *crc, ckpt_err *err);
 
 /*
- * Sync n complete files, then note them in the staging folder's journal. entry[].crc is used only
+ * Sync n complete files, then record them in the staging folder's journal. entry[].crc is used only
  * there; for a kept file it is the CRC of this run's bytes, and must equal that of the file. Thread
  * safe.
  */
 int ckpt_sink_finish(ckpt_sink *sink, const ckpt_journal_entry *entry, size_t n, ckpt_err *err);
 
 /*
- * The path of the target's folder before it has its name; NULL: files stand alone, or out of
- * memory. The caller frees it.
+ * The path of the target's folder before it has its name; NULL: files are published one by one, or
+ * out of memory. The caller frees it.
  */
 char *ckpt_sink_path(const ckpt_sink *sink);
 

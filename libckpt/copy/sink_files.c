@@ -28,7 +28,7 @@ enum {
 
 #define SINK_WINDOW (UINT64_C(1) << SINK_WINDOW_BITS)
 
-/* The present name of a file. */
+/* The current name of a file. */
 static const char *sink_name(const sink_file *f)
 {
     return f->temp ? f->temp : f->name;

@@ -29,7 +29,7 @@ typedef struct sink_file {
     const char *name; /* final; borrowed from the target map */
     uint64_t size;
     int fd;           /* -1: closed for now */
-    unsigned n_users; /* writes in progress, so that it must stay open */
+    unsigned n_users; /* writes in progress, during which it must stay open */
     uint64_t used_at; /* clock value of the last use */
     bool made, renamed;
     bool elsewhere;          /* another process writes it */
@@ -45,7 +45,7 @@ struct ckpt_sink {
     ckpt_sink_opts opts;
     const ckpt_map *target;
     ckpt_dir dir;
-    ckpt_publish *stage; /* NULL: files stand alone */
+    ckpt_publish *stage; /* NULL: each file is published by itself */
     bool staged;         /* files already have their own names, in a staging folder */
     bool attached;       /* the files belong to another process's sink */
     ckpt_sink_how how;   /* only if attached */
@@ -55,7 +55,7 @@ struct ckpt_sink {
     size_t n_kept;
     pthread_mutex_t lock; /* protects the descriptors */
     unsigned n_open, max_open;
-    uint32_t *open; /* indexes of the open files; room for n files */
+    uint32_t *open; /* indexes of the open files; capacity: one for each file */
     uint64_t clock;
     size_t n;
     sink_file *file;

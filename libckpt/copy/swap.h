@@ -13,7 +13,7 @@
 typedef enum ckpt_swap_how {
     CKPT_SWAP_NOT,
     CKPT_SWAP_MOVED,     /* the name was free */
-    CKPT_SWAP_EXCHANGED, /* the old entry is now at the new entry's old place */
+    CKPT_SWAP_EXCHANGED, /* the old entry now has the name that the new one had in aside */
     CKPT_SWAP_AWAY,      /* the old entry was moved to w->old */
     CKPT_SWAP_OVER       /* the old entry was replaced */
 } ckpt_swap_how;

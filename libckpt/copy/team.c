@@ -274,7 +274,7 @@ static void team_tick(void *ctx)
     bool beat, over;
 
     pthread_mutex_lock(&t->lock);
-    // The job was suspended, so that the others had no time either.
+    // The job was suspended, so the others could not send heartbeats either.
     for (unsigned i = 0; now - t->ticked > TEAM_GAP && i < t->team.n; i++)
         t->mate[i].heard += now - t->ticked;
     t->ticked = now;
@@ -330,8 +330,8 @@ static void team_pause(team_state *t)
 
 /*
  * True if a process takes part in another collective than this one; the caller holds the lock.
- * Messages of one process come in order, so that another message of this round shows it. Messages
- * of a failed round may be left over and do not count.
+ * Messages of one process come in order, so another message of this round shows it. Messages of a
+ * failed round may be left over and do not count.
  */
 static bool team_apart(const team_state *t, unsigned from, uint64_t id)
 {
@@ -345,7 +345,10 @@ static bool team_apart(const team_state *t, unsigned from, uint64_t id)
     return false;
 }
 
-/* The reason not to wait for a message of a collective any longer; the caller holds the lock. */
+/*
+ * Fail if it is useless to wait for a message of a collective any longer; the caller holds the
+ * lock.
+ */
 static int team_vain(team_state *t, unsigned from, uint64_t id, ckpt_err *err)
 {
     int rc = team_failed(t, true, err);

@@ -65,16 +65,16 @@ int ckpt_team_tell(ckpt_team *t, const void *bytes, size_t n, ckpt_blobs *out, c
 
 /*
  * Collective. Each process passes its result; all get that of the lowest process that failed by
- * itself. The others learn of a failure at once, so that they need not finish first
- * (ckpt_team_check). A failing process may call this early; pending collectives of the others then
- * fail until they call it too.
+ * itself. The others learn of a failure at once (ckpt_team_check), so they need not finish first. A
+ * failing process may call this early; pending collectives of the others then fail until they call
+ * it too.
  */
 int ckpt_team_agree(ckpt_team *t, int rc, ckpt_err *err);
 
-/* CKPT_ECANCELED: another process has failed, so that this one may stop.  Thread safe. */
+/* CKPT_ECANCELED: another process has failed, so this one may stop.  Thread safe. */
 int ckpt_team_check(ckpt_team *t, ckpt_err *err);
 
-/* True if rc comes only from ckpt_team_check, so that the failure is another process's. */
+/* True if rc only comes from ckpt_team_check: not this process has failed, but another one. */
 bool ckpt_team_echoes(ckpt_team *t, int rc);
 
 /* ---- questions ---- */

@@ -92,8 +92,8 @@ void team_keep(ckpt_letter **list, ckpt_letter *l);
 /*
  * Wait for a message of an exchange, or (if list is the answers) for an answer.
  *
- * Errors  CKPT_ECANCELED: another process has failed in this round, so that the message may never
- *         come; CKPT_EIO: the processes are out of step, or one is lost
+ * Errors  CKPT_ECANCELED: another process has failed in this round, so the message may never come;
+ *         CKPT_EIO: the processes are out of step, or one is lost
  */
 int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ckpt_letter **out,
                ckpt_err *err);

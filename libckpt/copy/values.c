@@ -3,7 +3,7 @@
  * values.c: compares values with copies, computes means, and reads nested sources.
  *
  * A separate ckpt_values reads the tensors inside a nested source, because the buffers of the outer
- * one are in use meanwhile. There are at most CKPT_NEST_MAX of them, of bounded size.
+ * one are in use at that time. There are at most CKPT_NEST_MAX of them, of bounded size.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static pthread_cond_t vs_changed = PTHREAD_COND_INITIALIZER;
 
 /* The functions that an operation gets, with their data. */
 typedef struct vs_inputs {
-    ckpt_inputs in; /* first, so that a ckpt_inputs of ours is a vs_inputs */
+    ckpt_inputs in; /* first, so that a pointer to it is a pointer to vs_inputs */
     ckpt_values *v;
     uint8_t *scratch, *kept;
     uint64_t n_scratch, n_kept;
@@ -83,8 +83,8 @@ static uint64_t vs_element(const vs_region *r, uint64_t k)
 }
 
 /*
- * True if a difference does not count: the master is not finite, so that its rounded value proves
- * nothing; copies of one precision only have to be NaN both.
+ * True if a difference does not count: the master is not finite, so its rounded value proves
+ * nothing; for copies of the same precision it is enough that both are NaN.
  */
 static bool vs_excused(const ckpt_unlike *u)
 {

@@ -62,7 +62,7 @@ int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint6
 int ckpt_values_unpack(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *part,
                        ckpt_dtype dtype, void *buf, ckpt_err *err);
 
-/* `room` bytes that are free between two calls; NULL: out of memory. */
+/* A buffer of `room` bytes, free for the caller between two calls; NULL: out of memory. */
 uint8_t *ckpt_values_spare(ckpt_values *v);
 
 /* Release the buffers; feed and segments belong to the user. */

@@ -322,7 +322,7 @@ static int vw_literals(ckpt_view *v, uint32_t file, ckpt_err *err)
 
 /*
  * Prepare a file for reads: index its jobs once, and copy its current literals. The caller has set
- * VIEW_BUSY, so that no other thread uses the file.
+ * VIEW_BUSY, so no other thread uses the file.
  */
 static int vw_place(ckpt_view *v, uint32_t file, ckpt_err *err)
 {
@@ -452,7 +452,7 @@ static int vw_new(ckpt_view *v, uint64_t job, ckpt_block **out, ckpt_err *err)
         ckpt_blocks_drop(&v->blocks, b);
         *out = NULL;
     }
-    // a record is damaged, so that cached values from it must not be used again
+    // a record is damaged, so cached values from it must not be used again
     if (rc == CKPT_EFORMAT)
         ckpt_blocks_forget(&v->blocks);
     pthread_cond_broadcast(&v->change);
@@ -552,7 +552,7 @@ static void vw_overlay(const view_file *f, vw_range *r)
     size_t low = 0, high = f->n_literals;
 
     r->base = 0;
-    // literals do not overlap, so that their ends ascend as their starts do
+    // literals do not overlap, so their ends ascend as their starts do
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 

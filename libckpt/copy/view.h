@@ -34,7 +34,7 @@ CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn writ
                               ckpt_err *err);
 CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 
-/* Functions that the code above this folder passes in. */
+/* Functions that the caller, outside of this folder, passes in. */
 typedef struct ckpt_view_hooks {
     ckpt_run_seal_fn seal;
     bool (*sums)(const ckpt_map *to, uint32_t file); /* true if seal needs checksums of the data */

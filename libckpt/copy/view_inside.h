@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view_inside.h: defines the state that view.c, which caches blocks and answers reads, and
- * stream.c, which hands a file out from front to back, share.
+ * view_inside.h: defines the state that view.c and stream.c share: view.c caches blocks and answers
+ * reads, stream.c passes a file on from front to back.
  */
 #ifndef CKPT_COPY_VIEW_INSIDE_H
 #define CKPT_COPY_VIEW_INSIDE_H

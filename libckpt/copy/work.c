@@ -114,7 +114,7 @@ void ckpt_worker_free(ckpt_worker *w)
     *w = (ckpt_worker){0};
 }
 
-/* Buffers are allocated at first use, so that a run without small results has none. */
+/* Buffers are allocated at first use: a run without small results has none. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)

@@ -37,7 +37,7 @@ typedef struct ckpt_work {
     const ckpt_plan *plan;
     ckpt_feed feed;
     ckpt_sink *sink;      /* NULL: the target has no files */
-    bool keep;            /* the target keeps bytes, so that records' CRCs must match */
+    bool keep;            /* the target keeps bytes, so records' CRCs must match */
     pthread_mutex_t lock; /* protects the target map's findings, and reported */
     uint8_t *reported;    /* per target tensor: its mismatch with a copy was reported */
     /*
@@ -64,7 +64,7 @@ typedef struct ckpt_worker {
     ckpt_values values;
     ckpt_segments read, written; /* for the ledgers */
     uint8_t *in;                 /* plan->block bytes, allocated at first use */
-    uint32_t tensor;             /* the target tensor of the present job */
+    uint32_t tensor;             /* the target tensor of the current job */
     ckpt_work_pending pending;
     uint64_t n_elems, n_written;
     ckpt_tally tally;
