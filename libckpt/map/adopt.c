@@ -3,8 +3,8 @@
  * adopt.c: renumbers a child map's files and sources so that they follow those of the map that
  * adopts it.
  *
- * Tensors and trees may share extent arrays and storages, so that all are collected first and each
- * is renumbered only once.
+ * Tensors and trees may share extent arrays and storages, so adopt.c collects all of them first and
+ * renumbers each only once.
  */
 #include <assert.h>
 #include <inttypes.h>

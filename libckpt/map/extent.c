@@ -42,8 +42,8 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
 
 /*
  * The longest box that begins at `from`: whole steps of the slowest axis to which `from` is aligned
- * and of which one step still fits. It takes faster axes whole and slower ones at one index. At
- * most n-1 such boxes climb to the slowest axis, one is the bulk, and n-1 descend: 2n-1.
+ * and of which one step still fits. It covers faster axes completely and slower ones at a single
+ * index. At most n-1 such boxes climb to the slowest axis, one is the bulk, and n-1 descend: 2n-1.
  */
 uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t from, uint64_t to,
                               ckpt_axis *out)
@@ -120,7 +120,8 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
     if (!e)
         return NULL;
 
-    ckpt_box *room = (ckpt_box *)(void *)(e + t->n_extents); // room for an extent by rule
+    ckpt_box *room =
+        (ckpt_box *)(void *)(e + t->n_extents); // buffer for an extent that a rule computes
     for (uint32_t i = 0; i < t->n_extents; i++) {
         e[i] = *ckpt_tensor_extent(t, i, &room[i]);
         e[i].source += shift;

@@ -8,8 +8,8 @@
  *     boxes, flat region          the region is cut into boxes, each intersected with each extent
  *     boxes, box region           the region is intersected with each extent
  *     flat extents, box region    overlapping extents are cut into boxes, each against the region
- * Axes that no box cuts and whose strides fit are merged first, so that most tensors of many axes
- * have one or two. Boxes are produced one at a time, without allocation.
+ * Axes that no box cuts and whose strides fit are merged first, so most tensors of many axes have
+ * one or two. Boxes are produced one at a time, without allocation.
  *
  * Packed elements are handled by blocks: the arguments are divided by the elements of a block along
  * the last axis, and a block then takes the place of an element.
@@ -37,7 +37,7 @@ typedef struct jn_state {
     ckpt_piece_fn fn;
     void *ctx;
     ckpt_err *err;
-    uint64_t delivered; /* elements handed to fn so far */
+    uint64_t delivered; /* elements passed to fn so far */
     // Merged axes: axis g stands for the tensor's axes first[g]..last[g] (those longer than 1).
     unsigned n;
     uint64_t shape[CKPT_MAX_DIM];
@@ -46,13 +46,13 @@ typedef struct jn_state {
     jn_side from, to;
 } jn_state;
 
-/* Failures. Maps that passed ckpt_map_check never get here; maps built by hand may. */
+/* Maps that passed ckpt_map_check never get to these failures; maps built by hand may. */
 static int jn_overflow(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': its strides overflow", j->t->name);
 }
 
-/* An element of the region that no extent covers. */
+/* Fail: no extent covers this element of the region. */
 static int jn_hole(const jn_state *j, uint64_t element)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
@@ -60,14 +60,14 @@ static int jn_hole(const jn_state *j, uint64_t element)
                      element);
 }
 
-/* Two extents with elements in common. */
+/* Fail: two extents cover this element. */
 static int jn_twice(const jn_state *j, uint64_t element)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
                      "tensor '%.200s': element %" PRIu64 " is covered twice", j->t->name, element);
 }
 
-/* A tensor's extents are all flat or all boxes, because the search relies on it. */
+/* Fail: a tensor's extents must be all flat or all boxes, because the search relies on it. */
 static int jn_mixed(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
@@ -84,7 +84,7 @@ static uint64_t jn_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A region or an extent that begins or ends inside a block. */
+/* Fail: the region or an extent begins or ends inside a block. */
 static int jn_inside(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
@@ -292,7 +292,7 @@ static bool jn_all_merge(const jn_state *j, const ckpt_axis *region, unsigned a,
     return true;
 }
 
-/* Choose the merged axes; region NULL: flat. The tensor has elements, so that no size is 0. */
+/* Choose the merged axes; region NULL: flat. The tensor has elements, so no size is 0. */
 static void jn_merge(jn_state *j, const ckpt_axis *region)
 {
     const ckpt_tensor *t = j->t;
@@ -315,7 +315,7 @@ static void jn_merge(jn_state *j, const ckpt_axis *region)
         j->shape[0] = 1;
         j->n = 1;
     }
-    j->shape[j->n - 1] /= j->per; // a multiple: jn_check_blocks has checked it
+    j->shape[j->n - 1] /= j->per; // divides without a rest, as jn_check_blocks has checked
     for (unsigned g = j->n; g-- > 0;) {
         j->unit[g] = unit;
         unit *= j->shape[g];
@@ -391,7 +391,7 @@ static uint64_t jn_cut(const jn_state *j, uint64_t from, uint64_t to, jn_side *s
 
 /* ---- the cases with boxes ---- */
 
-/* Intersect all box extents with the present receiving side. */
+/* Intersect all box extents with the current receiving side. */
 static int jn_boxes(jn_state *j)
 {
     int rc = CKPT_OK;
@@ -528,7 +528,7 @@ static int jn_check_boxes(const jn_state *j)
     return CKPT_OK;
 }
 
-/* Boxes of packed elements must have whole blocks, so that the tensor's rows must. */
+/* Boxes of packed elements must consist of whole blocks, so the tensor's rows must too. */
 static int jn_check_blocks(const jn_state *j)
 {
     const ckpt_tensor *t = j->t;

@@ -104,7 +104,7 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     ckpt_map_file copy = *file;
     ckpt_map_file *slot;
 
-    // The vectors have one owner, so that the new entry begins with empty ones.
+    // The vectors have one owner, so the new entry begins with empty ones.
     memset(&copy.literals, 0, sizeof copy.literals);
     memset(&copy.storages, 0, sizeof copy.storages);
     if (map->files.n >= UINT32_MAX)
@@ -377,9 +377,7 @@ static bool map_is_empty(const ckpt_extent *e)
     return false;
 }
 
-/*
- * All axes are in one array, in the order of their extents, so that a tensor needs two allocations.
- */
+/* All axes are in one array, in the order of their extents, so a tensor needs two allocations. */
 int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
                   ckpt_err *err)
 {
@@ -447,7 +445,7 @@ int ckpt_map_cut(ckpt_map *map, ckpt_tensor *t, const ckpt_cut *cut, ckpt_err *e
     return CKPT_OK;
 }
 
-/* A tensor without elements also gets an extent, empty, so that it has a place. */
+/* A tensor without elements also gets an extent, an empty one, so that it has an offset. */
 int ckpt_map_back_whole(ckpt_map *map, ckpt_tensor *t, uint32_t source, uint64_t at, ckpt_err *err)
 {
     assert(t);

@@ -91,7 +91,7 @@ typedef struct ckpt_source {
     /* ckpt_coding of the stored bytes; offsets in extents always refer to the decoded ones */
     uint8_t coding;
     uint8_t swap; /* size of the byte-swapped unit, in a file of the other byte order */
-    /* a whole file to copy unchanged: it contains records that are checked elsewhere */
+    /* a complete file to copy unchanged: it contains records that are checked elsewhere */
     uint8_t whole;
     uint8_t has_crc;   /* crc is known and must match before any byte is used */
     uint32_t crc;      /* CRC-32 of the decoded bytes */
@@ -113,7 +113,7 @@ typedef struct ckpt_source {
     const char *name; /* name in messages: "archive/data/3"; may be NULL */
 } ckpt_source;
 
-/* Bytes that a driver writes itself: headers, directories, whole small files. */
+/* Bytes that a driver writes itself: headers, directories, complete small files. */
 typedef struct ckpt_literal {
     uint64_t at; /* offset in the file */
     uint64_t n;
@@ -137,14 +137,14 @@ typedef struct ckpt_map_file {
     ckpt_value *tree;
     /*
      * storages of tree, in the order of their records; each refers to a source of this map whose
-     * n_bytes are set and whose place the driver fixes
+     * n_bytes are set and whose offset the driver fixes
      */
     ckpt_storages storages;
     void *state; /* written: the driver's own data, between place and seal; in the arena */
-    bool placed; /* written: the directory driver has already fixed its place */
+    bool placed; /* written: the directory driver has already fixed its offsets */
     /*
-     * written: deflated after it is complete, so that until then `size` is that of its uncompressed
-     * form (copy/pack.h)
+     * written: deflated after it is complete; until then `size` is that of its uncompressed form
+     * (copy/pack.h)
      */
     bool packed;
     /*
@@ -240,7 +240,7 @@ typedef struct ckpt_set_name {
 } ckpt_set_name;
 
 /*
- * Written: files that are one model in a folder with possibly other files. All of them replace the
+ * Written: the files of one model, in a folder that may hold other files. All of them replace the
  * old ones, or none does. The last file is the head and becomes visible last.
  */
 typedef struct ckpt_set {
@@ -249,8 +249,8 @@ typedef struct ckpt_set {
     /* keep heads of another kind, even those that loaders prefer to the new one */
     bool keep_others;
     /*
-     * loaders read all heads and parts in the folder, so that no old one may stay beside the new
-     * ones, and no head exists during the replacement
+     * loaders read all heads and parts in the folder, so no old one may stay beside the new ones,
+     * and no head may exist during the replacement
      */
     bool alone;
     const char
@@ -308,7 +308,7 @@ struct ckpt_map {
     ckpt_maps children;   /* adopted (adopt.h): freed with this map */
     unsigned effects;     /* CKPT_TOOK_*: options that had an effect */
     const char *no_state; /* the reason why a training format has no training state here, or NULL */
-    bool no_optimizer;    /* the reason is that no optimizer state was saved */
+    bool no_optimizer;    /* true if the reason is that no optimizer state was saved */
     /*
      * written: data-parallel ranks with their own files (ckpt_map_file.rank); 0: no file belongs to
      * a rank
@@ -335,8 +335,8 @@ struct ckpt_map {
      */
     const struct ckpt_listed *listed;
     /*
-     * Read: keep_header asks the driver to keep its data that the headers of other files are
-     * compared with (header, in the arena). like: a map with such a header, or NULL
+     * Read: keep_header asks the driver to keep the data with which it compares the headers of
+     * other files (header, in the arena). like: a map with such a header, or NULL
      * (ckpt_read_beside)
      */
     bool keep_header;
@@ -380,7 +380,11 @@ struct ckpt_map {
     uint64_t n_adapter_config;
 
     const ckpt_set
-        *set; /* without a folder: the role of the files together; NULL: each file stands alone */
+        /*
+         * without a folder: how the files are published together; NULL: each file is published by
+         * itself
+         */
+        *set;
 };
 
 /* A new empty map; limit caps its arena (0: default). */
@@ -441,8 +445,8 @@ int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const ch
     CKPT_PRINTF(4, 5);
 
 /*
- * Report an inconsistency. With map->collect it becomes a finding and the result is CKPT_OK, so
- * that the reader goes on and reports them all; otherwise it fails with the code.
+ * Report an inconsistency. With map->collect it becomes a finding and the result is CKPT_OK: the
+ * reader goes on and reports them all; otherwise it fails with the code.
  */
 int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
     CKPT_PRINTF(4, 5);

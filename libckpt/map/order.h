@@ -2,8 +2,8 @@
 /*
  * order.h: finds the order in which a model gives its parameters to an optimizer.
  *
- * DeepSpeed finds masters by position, and torch numbers an optimizer's state, so that a wrong
- * order puts each weight in another's place without an error.
+ * DeepSpeed finds masters by position, and torch numbers an optimizer's state: a wrong order would
+ * swap weights without any error.
  *
  * order.c     the orders of known architectures walk.c      tests whether names have the order of a
  * walk over a model sequence.c  the order of the parameters in an optimizer's groups
@@ -63,8 +63,8 @@ size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_
 /* ---- walk.c ---- */
 
 /*
- * Find a module whose names are not adjacent; named_parameters() visits each module once, so that
- * such a list is not a walk over a model.
+ * Find a module whose names are not adjacent; named_parameters() visits each module once, so such a
+ * list is not a walk over a model.
  *
  * *odd     a name of the module, or NULL: the list may be a walk
  */

@@ -73,20 +73,20 @@ bool ckpt_ranked_stay(const ckpt_state *state)
     return stay;
 }
 
-/* The ranked values to list. */
+/* Selects the per-rank values to list. */
 typedef struct rv_choice {
     bool uneven; /* only those that also differ between the sub-groups of a rank */
     bool fields; /* only those in the groups' settings */
 } rv_choice;
 
-/* List the names of one group's ranked values; NULL: no memory. */
+/* List the names of one group's per-rank values; NULL: no memory. */
 static const char *rv_names(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g,
                             rv_choice only)
 {
     const char *text = "";
 
     for (const ckpt_ranked *r = g->ranked; text && r; r = r->next) {
-        // each model-parallel rank has a state with its own value, so that none is lost
+        // each model-parallel rank has a state with its own value, so none is lost
         if ((r->model && !state->joined) || (only.uneven && r->at) || (only.fields && r->in_entry))
             continue;
         text = ckpt_arena_printf(arena, "%s%s%.80s", text, *text ? ", " : "", r->key->as.text.at);

@@ -27,7 +27,7 @@ typedef enum sq_choice {
     SQ_NONE   /* none of these orders can be right */
 } sq_choice;
 
-/* A parameter of a group, with its place in one of the orders. */
+/* A parameter of a group, with its position in one of the orders. */
 typedef struct sq_place {
     size_t at;
     ckpt_tensor *param;
@@ -38,7 +38,7 @@ typedef struct sq_sorter {
     const ckpt_state *state;
     bool in_order;       /* the map's tensors have the order of the model's dict */
     ckpt_tensor **known; /* state->param in the order of an architecture; NULL: none is known */
-    sq_place *place;     /* room for a group */
+    sq_place *place;     /* buffer for one group */
     ckpt_tensor **model, **named; /* a group's parameters in those orders */
     const char *odd;              /* a name that proves that no order is a model's */
     ckpt_err *err;
@@ -119,7 +119,7 @@ static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t 
         return SQ_MODEL;
     if (known && sq_same(w->named, own, n))
         return SQ_OWN;
-    // both effects move parameters away from the end, so that the longer tail is the original
+    // both effects shorten the tail after the layers, so the longer tail is the original
     return before < model ? SQ_MODEL : before > model ? SQ_OWN : SQ_GUESS;
 }
 
@@ -298,7 +298,7 @@ int ckpt_state_misplaced(const ckpt_map *map, const ckpt_state *state, const ckp
     sq_sorter w = {.map = map, .state = state, .in_order = map->in_order, .err = err};
 
     *out = NULL;
-    // DeepSpeed's own checkpoints find parameters by position, so that their order is right
+    // DeepSpeed's own checkpoints find parameters by position, so their order is right
     if (!state->foreign || state->listed || state->no_order)
         return CKPT_OK;
     return sq_groups(&w, sq_compare_group, out);

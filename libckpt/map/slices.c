@@ -103,7 +103,7 @@ static const char *sl_shape_text(const ckpt_tensor *t, char text[96])
     return text;
 }
 
-/* Failure: slice `rank` does not fit slice 0. */
+/* Fail: slice `rank` does not fit slice 0. */
 static int sl_differ(const ckpt_slice_set *set, uint32_t rank, ckpt_err *err)
 {
     char a[96], b[96];
@@ -224,7 +224,7 @@ static bool sl_fits(sl_cut *c, uint32_t j, uint64_t before, uint64_t after)
     return true;
 }
 
-/* Failure: sub-parameters that do not add up to the slices. */
+/* Fail: the sub-parameters do not add up to the slices. */
 static int sl_bad_subs(const sl_cut *c, ckpt_err *err)
 {
     char a[96];
@@ -282,7 +282,7 @@ static int sl_sub_axis(sl_cut *c, ckpt_err *err)
     }
     if (rule->axis >= rule->n_view || !sl_view(c, &before, &after))
         return sl_bad_subs(c, err);
-    // Axes of size 1 fit in several places, so that the view's own axis is tried first.
+    // Axes of size 1 make several axes fit, so the view's own axis is tried first.
     if (rule->n_view == ndim && sl_fits(c, rule->axis, before, after))
         return CKPT_OK;
     for (uint32_t j = 0; j < ndim; j++) {
@@ -467,14 +467,16 @@ static int sl_piece(ckpt_slices *s, const ckpt_slice_set *set, const ckpt_affine
                      set->name, p->rank, p->whole_at);
 }
 
-/* Sort by place in the whole, then by rank. The keys carry the context, because qsort has none. */
+/*
+ * Sort by position in the whole, then by rank. The keys carry the context, because qsort has none.
+ */
 typedef struct sl_key {
     const ckpt_slice_box *box;
     uint32_t ndim;
     uint64_t number;
 } sl_key;
 
-/* Order of two boxes by place and size in the whole. */
+/* Order of two boxes by position and size in the whole. */
 static int sl_same_place(const sl_key *a, const sl_key *b)
 {
     for (uint32_t i = 0; i < a->ndim; i++) {
@@ -496,7 +498,7 @@ static int sl_key_order(const void *pa, const void *pb)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Boxes of several ranks with one place are copies of each other. */
+/* Boxes of several ranks at one position are copies of each other. */
 static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 {
     sl_key *key = ckpt_alloc((s->n_boxes + 1) * sizeof *key);

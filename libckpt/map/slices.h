@@ -27,7 +27,7 @@ typedef enum ckpt_slice_kind {
     CKPT_SLICE_SAME, /* replicated: each slice is the whole, and all must be equal */
     /* each slice has the whole's shape; the whole is their mean, added in rank order */
     CKPT_SLICE_MEAN,
-    CKPT_SLICE_AFFINE /* a list of pieces gives the place of every element */
+    CKPT_SLICE_AFFINE /* a list of pieces gives the location of every element */
 } ckpt_slice_kind;
 
 /*
@@ -133,7 +133,7 @@ CKPT_VEC(ckpt_axis_vec, ckpt_axis);
 typedef struct ckpt_slice_extents {
     ckpt_extent_vec extent;
     ckpt_axis_vec axis;
-    bool flat; /* all are intervals of the whole, now and later */
+    bool flat; /* all are intervals of the whole, and later ones must be too */
 } ckpt_slice_extents;
 
 /*

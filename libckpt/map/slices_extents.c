@@ -329,7 +329,7 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
 
 /* ---- tensors ---- */
 
-/* True if all slices have flat extents, so that the whole can have flat ones. */
+/* True if all slices have flat extents; then the whole can have flat ones. */
 static bool sx_all_flat(const ckpt_tensor *const *slice, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -410,7 +410,7 @@ static int sx_hidden(ckpt_tensor **out, ckpt_map *map, const ckpt_slices *s,
     return rc == CKPT_OK ? sx_back(map, *out, s, set, copy, err) : rc;
 }
 
-/* The twins of all slices of a set, in `room`; false if one has none. */
+/* Replace the slices of a set by their twins, listed in `room`; false if a slice has none. */
 static bool sx_next_twins(ckpt_slice_set *set, const ckpt_tensor **room)
 {
     for (uint32_t r = 0; r < set->n; r++) {

@@ -32,8 +32,8 @@ typedef struct ckpt_ranked {
 /* A parameter group of the optimizer. */
 typedef struct ckpt_group {
     /*
-     * its parameters: state->param[first .. first+n) of expert-parallel rank 0 (a lane); those of
-     * lane e begin n * e later
+     * its parameters on expert-parallel rank 0: state->param[first .. first+n); those of rank e
+     * begin n * e later
      */
     size_t first, n;
     /* number of expert-parallel ranks with different parameters of this group; else 1 */
@@ -58,7 +58,7 @@ typedef struct ckpt_group {
 
 CKPT_VEC(ckpt_groups, ckpt_group);
 
-/* The state of one model-parallel rank (a run without model parallelism has one). */
+/* The state of one model-parallel rank; a run without model parallelism has one state. */
 typedef struct ckpt_state {
     /*
      * the prefix of its tensors' names in the map: "mp_rank_01/"; "" for a run without model
@@ -67,8 +67,8 @@ typedef struct ckpt_state {
     const char *prefix;
     uint32_t mp; /* model-parallel rank */
     /*
-     * trained parameters in the order that the optimizer got them (round robin undone), by group.
-     * In a waiting state (map.h) the parameters that the map lacks are hidden tensors of
+     * trained parameters in the order in which the optimizer got them (round robin undone), by
+     * group. In a waiting state (map.h) the parameters that the map lacks are hidden tensors of
      * CKPT_ROLE_STATE, with the shape of their moments and without bytes
      */
     ckpt_tensors param;
@@ -120,8 +120,9 @@ static inline void ckpt_state_free(ckpt_state *state)
 }
 
 /*
- * Drop trained parameters without elements, because releases from 0.19.8 on count them as frozen: a
- * copy in the arena that shares all else with s, or s itself if it has none.
+ * Drop trained parameters without elements, because releases from 0.19.8 on count them as frozen.
+ * *out: a copy in the arena that shares everything else with s; s itself if it has no such
+ * parameters.
  */
 int ckpt_state_not_empty(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                          ckpt_err *err);
@@ -153,7 +154,7 @@ bool ckpt_state_is_8bit(const ckpt_value *entry);
 /*
  * Refuse a run with 8-bit moments that the writer cannot store, or that no reader understands.
  *
- * out     the advice how to continue without them: "ckpt convert writes the weights alone"
+ * out advice on how to continue without them: "ckpt convert writes the weights alone"
  * Errors  CKPT_EUNSUPPORTED
  */
 int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char *out,
@@ -164,7 +165,7 @@ bool ckpt_state_is_adam(const ckpt_group *g);
 
 /*
  * Add the keys that torch's Adams (to 2.15) read of a group in each step and that its entry lacks,
- * with neutral values. Loading replaces a whole group, so that a missing key would be a KeyError.
+ * with neutral values. Loading replaces a complete group, so a missing key would be a KeyError.
  *
  * decoupled  whether weight decay is separate from the gradient (AdamW): a BOOL, or NULL: not
  *            known, and not added
@@ -174,7 +175,7 @@ bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decouple
 
 /* ---- ranked.c ---- */
 
-/* Find the ranked value of a key; NULL: all ranks have rank 0's value. */
+/* Find the per-rank values of a key; NULL: all ranks have rank 0's value. */
 const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry);
 
 /* Add an entry to a group, once for each key; key is copied.  NULL: no memory. */
@@ -184,9 +185,7 @@ ckpt_ranked *ckpt_ranked_add(ckpt_arena *arena, ckpt_ranked **list, const ckpt_v
 /* A hash of the parameters that a group partitions, and of their order; never 0. */
 uint64_t ckpt_ranked_cut(const ckpt_state *state, const ckpt_group *g);
 
-/*
- * True if a state's ranked values belong to its present partitions, for the same number of ranks.
- */
+/* True if a state's per-rank values belong to its current partitions and number of ranks. */
 bool ckpt_ranked_stay(const ckpt_state *state);
 
 /*
@@ -195,7 +194,10 @@ bool ckpt_ranked_stay(const ckpt_state *state);
  */
 const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state);
 
-/* Warn of ranked values that a target with other partitions takes from rank 0 for all ranks. */
+/*
+ * Warn about per-rank values for which a target with other partitions gives all ranks the value of
+ * rank 0.
+ */
 int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err);
 
 /* The reason why a map of training files has no state: the reader's own, or its first warning. */

@@ -71,8 +71,8 @@ ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s)
 /* ---- growing ---- */
 
 /*
- * An array of `size`-byte items with room for one more than n: the old one if it has room, else a
- * copy twice as long. The arena keeps the old ones until its end, so that all copies together cost
+ * An array of `size`-byte items with capacity for at least n + 1: the old one if it suffices, else
+ * a copy twice as long. The arena keeps the old ones until it is freed; all copies together cost
  * about as much as the last. NULL when the arena is exhausted; *room is then unchanged.
  */
 static void *vl_grown(ckpt_arena *a, void *old, uint64_t n, uint64_t *room, uint64_t size)
@@ -188,8 +188,8 @@ bool ckpt_value_is_global(const ckpt_value *v, const char *module, const char *n
 }
 
 /*
- * LIST to FROZENSET are adjacent in the enumeration, so that a range test is enough. A view has no
- * room, so that growing it copies the array.
+ * LIST to FROZENSET are adjacent in the enumeration, so a range test is enough. A view has no spare
+ * capacity, so growing it copies the array.
  */
 ckpt_seq ckpt_value_seq(const ckpt_value *v)
 {
@@ -358,7 +358,7 @@ static bool vl_same_leaf(const ckpt_value *a, const ckpt_value *b)
 
 /*
  * Queue a pair; false if it cannot be equal, or the limit is reached. Leaves are compared at once,
- * so that most comparisons need no memory.
+ * so most comparisons need no memory.
  */
 static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
 {
@@ -379,7 +379,7 @@ static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
     return true;
 }
 
-/* True for equal leaves; keys and members of sets are found by it. */
+/* True for equal leaves; used to find keys, and members of sets. */
 static bool vl_is_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
     return a == b || (a && b && a->kind == b->kind && vl_is_leaf(a->kind) && vl_same_leaf(a, b));
@@ -455,7 +455,7 @@ static bool vl_dicts(vl_compare *c, const ckpt_dict *a, const ckpt_dict *b, bool
     return true;
 }
 
-/* Inert calls: the same callable, arguments, state and items. */
+/* Compare inert calls by callable, arguments, state and items. */
 static bool vl_objects(vl_compare *c, const ckpt_object *a, const ckpt_object *b)
 {
     if (!a || !b || a->form != b->form)

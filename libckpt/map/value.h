@@ -48,7 +48,8 @@ typedef struct ckpt_text {
 
 /*
  * Containers. room is the array's capacity if ckpt_seq_add or ckpt_dict_add allocated it. Code that
- * sets at and n to its own array of exactly n leaves room 0, so that adding to it copies first.
+ * sets at and n to its own array of exactly n leaves room 0; adding to it then copies the array
+ * first.
  */
 typedef struct ckpt_seq {
     ckpt_value **at;
@@ -71,7 +72,7 @@ typedef struct ckpt_global {
     ckpt_text module, name;
 } ckpt_global;
 
-/* The bytes behind one or more tensors: a record of the file. */
+/* The storage of one or more tensors: a record of the file. */
 typedef struct ckpt_storage {
     ckpt_text key;      /* "0": record data/<key> of a zip, or the key of a legacy file */
     ckpt_text location; /* "cpu", "cuda:0": only kept for writing back */
@@ -137,7 +138,7 @@ ckpt_value *ckpt_value_str(ckpt_arena *a, const char *s, uint64_t n);
 ckpt_value *ckpt_value_cstr(ckpt_arena *a, const char *s);
 
 /*
- * A whole number in decimal digits, perhaps after '-': INT if 64 bits hold it, else LONG. NULL: the
+ * An integer in decimal digits, perhaps after '-': INT if 64 bits hold it, else LONG. NULL: the
  * arena is exhausted, or the number takes more than 255 bytes.
  */
 ckpt_value *ckpt_value_decimal(ckpt_arena *a, const char *digits);

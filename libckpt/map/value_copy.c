@@ -56,7 +56,7 @@ static bool vc_ref(vc_copy *c, const ckpt_value *from, ckpt_value **to)
     return ckpt_index_add(&c->index, hash, (uint32_t)(c->node.n - 1));
 }
 
-/* Bytes, which may contain NULs, and the terminator outside of n. */
+/* Copy bytes, which may contain NULs, and their terminator, which n does not count. */
 static bool vc_text(vc_copy *c, const ckpt_text *from, ckpt_text *to)
 {
     *to = *from;
@@ -90,7 +90,7 @@ static bool vc_dict(vc_copy *c, const ckpt_dict *from, ckpt_dict *to)
     return true;
 }
 
-/* One size per axis; none for a tensor without axes. */
+/* Copy one size per axis; nothing for a tensor without axes. */
 static const uint64_t *vc_sizes(vc_copy *c, const uint64_t *from, uint32_t n)
 {
     static const uint64_t none = 0;

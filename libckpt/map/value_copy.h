@@ -2,8 +2,8 @@
 /*
  * value_copy.h: copies a tree of values into another arena.
  *
- * Shared nodes stay shared, and cycles end. It never writes to the source, so that several threads
- * may copy one tree.
+ * Shared nodes stay shared, and cycles end. It never writes to the source, so several threads may
+ * copy one tree.
  */
 #ifndef CKPT_MAP_VALUE_COPY_H
 #define CKPT_MAP_VALUE_COPY_H
@@ -16,7 +16,9 @@ typedef struct ckpt_value_copier {
     bool whole;
     void *ctx; /* argument of the functions below */
 
-    /* Finds the storage for one of the source's; false: it is not available. */
+    /*
+     * Finds the target's storage that corresponds to a storage of the source; false: there is none.
+     */
     bool (*storage)(void *ctx, const ckpt_storage *from, ckpt_storage **to);
 
     /*

@@ -21,7 +21,7 @@ bool ckpt_view_is_plain(const ckpt_tensor_value *v)
     return true;
 }
 
-/* One box with the view's own strides. */
+/* Give the tensor one box with the view's own strides. */
 static int view_back_box(ckpt_map *map, ckpt_tensor *t, const ckpt_tensor_value *v, ckpt_extent *e,
                          const char *file, ckpt_err *err)
 {

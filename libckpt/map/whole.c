@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.c: decides which member of a dict that a program saved whole is the model.
+ * whole.c: decides which member of a saved dict is the model, e.g. of {"model": ..., "optimizer":
+ * ...}.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -241,7 +242,7 @@ static int who_visit(who_walk *w, ckpt_value *v, const char *path, unsigned dept
 
 /* ---- copies ---- */
 
-/* A tensor of a model with its name without wrappers. */
+/* A model's tensor, and its name without wrapper prefixes ("module."). */
 typedef struct who_name {
     char *name;
     const char *tail; /* the name without the common prefix */
@@ -349,7 +350,7 @@ static int who_by_digest(const void *pa, const void *pb)
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
 }
 
-/* False: no memory. */
+/* Compute the digest of a model; false: out of memory. */
 static bool who_digest_of(who_digest *out, const ckpt_value *model)
 {
     who_names names;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole.h: identifies the members of a dict that a program saved whole: {"model": ..., "optimizer":
- * ...}.
+ * whole.h: identifies the members of a dict that a program saved: {"model": ..., "optimizer": ...}.
  *
  * The form of a member decides, wherever it is: an optimizer has `state` and `param_groups`, a
  * model is a dict of named tensors. Key names only choose between several models: `model` and

@@ -47,7 +47,10 @@ uint64_t ckpt_zero_flat_align(uint32_t world, bool before_0_5_2)
     return (before_0_5_2 ? 1 : 2) * (uint64_t)world;
 }
 
-/* LIMIT: six numbers define a group and one place for the result; a struct would only rename them.
+/*
+ * LIMIT: six numbers define a group, and one pointer gets the result; a struct would only rename
+ * them.
+ * 
  */
 int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
                        uint32_t world, uint64_t align, ckpt_err *err)
@@ -95,7 +98,7 @@ bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, 
     assert(z && cursor && run);
     uint64_t at, left, room;
 
-    // This also ends at once for a parameter without elements, so that slice > 0 below.
+    // This also ends at once for a parameter without elements, so slice > 0 below.
     if (i >= z->n_params || *cursor >= z->numel[i])
         return false;
     at = z->start[i] + *cursor;
@@ -137,7 +140,7 @@ uint64_t ckpt_zero_flat_first(const ckpt_zero_flat *z, uint64_t from)
     return low;
 }
 
-/* The first parameter that begins at or behind `end`. */
+/* The first parameter that begins at or after `end`. */
 static uint64_t zf_end(const ckpt_zero_flat *z, uint64_t end)
 {
     uint64_t low = 0, high = z->n_params;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_flat.h: computes the place of each element in ZeRO stages 1 and 2: one flat buffer per
+ * zero_flat.h: computes the location of each element in ZeRO stages 1 and 2: one flat buffer per
  * parameter group, partitioned evenly over ranks.
  *
  * Pure arithmetic, used by the reader, by the writer and by the engine. Source:
@@ -63,7 +63,7 @@ typedef struct ckpt_zero_run {
 bool ckpt_zero_flat_next(const ckpt_zero_flat *z, uint64_t i, uint64_t *cursor, ckpt_zero_run *run);
 
 /*
- * The first parameter with an element at or behind `from` of the flat buffer; for 0, the first that
+ * The first parameter with an element at or after `from` in the flat buffer; for 0, the first that
  * is not empty.
  */
 uint64_t ckpt_zero_flat_first(const ckpt_zero_flat *z, uint64_t from);
@@ -74,8 +74,7 @@ uint64_t ckpt_zero_flat_padding(const ckpt_zero_flat *z, uint32_t rank);
 /*
  * Some state is not partitioned: each rank keeps, one after another and without padding, all
  * elements of every parameter that its slice touches (MuonWithAuxAdam's momentum_buffer:
- * _muon_momentum_buffer of stage_1_and_2.py). Each rank whose slice has a part of a parameter keeps
- * all of it.
+ * _muon_momentum_buffer of stage_1_and_2.py).
  */
 
 /* Elements of such state on one rank. */

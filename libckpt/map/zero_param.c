@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_param.c: lays out ZeRO stage 3: every parameter is partitioned alone, partitions are
+ * zero_param.c: lays out ZeRO stage 3: every parameter is partitioned by itself, and partitions are
  * gathered in sub-groups.
  *
  * Rank r holds elements [r*p, min((r+1)*p, numel)) of a parameter, p = ceil(numel / w); the rest of
@@ -13,7 +13,7 @@
 uint64_t ckpt_zero_partition(uint64_t numel, uint32_t world)
 {
     if (world == 0) {
-        return 0; // without ranks there are no elements, so that the loops below end at once
+        return 0; // without ranks there are no elements, so the loops below end at once
     }
     return numel / world + (numel % world != 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zero_param.h: computes the place of each element in ZeRO stage 3: every parameter is partitioned
- * alone, and partitions are gathered in sub-groups.
+ * zero_param.h: computes the location of each element in ZeRO stage 3: every parameter is
+ * partitioned by itself, and partitions are gathered in sub-groups.
  *
  * Source: deepspeed/runtime/zero/stage3.py and partition_parameters.py, releases 0.3.16 to 0.19.8.
  * All numbers are elements.
