@@ -44,7 +44,7 @@ typedef struct gate {
     const char *s; /* the text */
     uint64_t n;
     uint64_t i;      /* offset of the current byte */
-    uint64_t values; /* seen so far */
+    uint64_t values; /* values seen so far */
     unsigned depth;
     bool is_object[CKPT_JSON_DEPTH + 1];     /* by depth, from 1; false: an array */
     uint64_t first_key[CKPT_JSON_DEPTH + 1]; /* keys.n when the object was opened */
@@ -525,7 +525,7 @@ static int gate_step(gate *g, gate_state *state)
     return rc;
 }
 
-/* Read the whole text: one value with white space around it. */
+/* Read the complete text: one value with white space around it. */
 static int gate_run(gate *g)
 {
     gate_state state = GATE_VALUE;

@@ -18,7 +18,7 @@
 #define CKPT_JSON_VALUES (4u << 20) /* values: a tensor of a safetensors header has 6 to 10 */
 #define CKPT_JSON_DIGITS 60u        /* bytes of one number */
 
-/* A text to read, and its name and place for messages. */
+/* A text to read, and its name and offset for messages. */
 typedef struct ckpt_json_text {
     const char *name; /* name in messages: the file */
     uint64_t base;    /* byte offset of the text in that file, added to offsets in messages */
@@ -42,22 +42,22 @@ int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err)
 
 /*
  * Check and parse a text into DICT, LIST, STR, INT, LONG, FLOAT, BOOL and NONE values in the arena;
- * keys keep the order of the text.  Integers are exact, so that a huge one (model_max_length of a
- * tokenizer without a limit) is not an error.  Errors as ckpt_json_gate.
+ * keys keep the order of the text. Integers are exact, so a huge one (model_max_length of a
+ * tokenizer without a limit) is not an error. Errors as ckpt_json_gate.
  */
 int ckpt_json_parse(ckpt_value **out, ckpt_arena *a, const ckpt_json_text *text, ckpt_err *err);
 
 /*
- * Parse a whole file of at most `max` bytes.
+ * Parse a file of at most `max` bytes.
  *
  * Errors   those of the gate; CKPT_EMISSING, CKPT_EIO
  */
 int ckpt_json_read(ckpt_value **out, ckpt_arena *a, const char *path, uint64_t max, ckpt_err *err);
 
 /*
- * True if the text looks like one whole object or list, by its brackets and quotes only, so that it
- * is not truncated. Unlike the gate it accepts NaN and Infinity, because Python writes them
- * although JSON does not have them.
+ * True if the text looks like one complete object or list, judged by its brackets and quotes only;
+ * false: it is probably truncated. Unlike the gate it accepts NaN and Infinity, because Python
+ * writes them although JSON does not have them.
  */
 bool ckpt_json_closed(const char *text, uint64_t n);
 

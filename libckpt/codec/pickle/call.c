@@ -189,7 +189,8 @@ static bool ca_is_group(const ckpt_seq *a)
 }
 
 /*
- * Find the name behind an object: the name of its class, or, for an attribute, of the object that
+ * Find the name that an object comes from: the name of its class, or, for an attribute, of the
+ * object that
  * has it.  NULL: there is none, or the nesting is deeper than in real data.
  */
 static const ckpt_value *ca_origin(const ckpt_pk *p, const ckpt_value *v)

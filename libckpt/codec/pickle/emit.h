@@ -2,8 +2,8 @@
 /*
  * emit.h: writes single opcodes of a protocol-2 pickle, and its memo.
  *
- * Only the first failure is kept, in rc; later calls do nothing, so that callers need not check
- * each one.
+ * Only the first failure is kept, in rc; later calls do nothing, so callers need not check each
+ * one.
  */
 #ifndef CKPT_CODEC_PICKLE_EMIT_H
 #define CKPT_CODEC_PICKLE_EMIT_H

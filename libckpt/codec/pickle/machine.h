@@ -61,14 +61,14 @@ typedef struct ckpt_pk_op {
 
 extern const ckpt_pk_op ckpt_pk_ops[256];
 
-/* Push a value; NULL: its making failed, which is already recorded. */
+/* Push a value; NULL: it could not be made, and that failure is already recorded. */
 int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v);
 
 /* Pop or read the top value.  Values below the last MARK cannot be reached. */
 int ckpt_pk_pop(ckpt_pk_machine *m, ckpt_value **out);
 int ckpt_pk_peek(const ckpt_pk_machine *m, ckpt_value **out);
 
-/* The number of values above the last MARK, and the failure for too few of them. */
+/* The number of values above the last MARK; record the failure that there are too few of them. */
 size_t ckpt_pk_height(const ckpt_pk_machine *m);
 int ckpt_pk_short(const ckpt_pk_machine *m);
 

@@ -11,7 +11,7 @@
 #include "libckpt/codec/pickle/text.h"
 #include "libckpt/map/map.h"
 
-#define PO_MARKS_MAX (8u << 20) /* open at a time */
+#define PO_MARKS_MAX (8u << 20) /* MARKs that are open at a time */
 #define PO_LONG_MAX  256u       /* bytes of an integer */
 
 /* ---- the stream itself ---- */

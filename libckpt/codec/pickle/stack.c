@@ -7,7 +7,7 @@
 
 #include "libckpt/codec/pickle/machine.h"
 
-#define PK_ENTRIES_MAX (8u << 20) /* of the stack, and of the memo of a small pickle */
+#define PK_ENTRIES_MAX (8u << 20) /* limit of the stack, and of the memo of a small pickle */
 #define PK_MEMO_BYTES  4u         /* bytes of a larger pickle for each entry of its memo */
 #define PK_MEMO_GAP    256u       /* a memo number may be this far beyond the number of entries */
 

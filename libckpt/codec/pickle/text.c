@@ -15,7 +15,7 @@
 
 #include "libckpt/map/map.h"
 
-#define TEXT_DIGITS_MAX 64u /* of a number in text form; 10^64 takes 27 bytes */
+#define TEXT_DIGITS_MAX 64u /* digits of a number in text form; 10^64 takes 27 bytes */
 #define TEXT_LONG_BYTES 32u
 
 bool ckpt_pk_text_ok(const char *s, uint64_t n)

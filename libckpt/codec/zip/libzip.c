@@ -2,7 +2,7 @@
 /*
  * libzip.c: uses libzip to check an archive a second time, and to write a deflated one.
  *
- * libzip reads and writes through callbacks of ours, so that it opens no file itself.
+ * libzip reads and writes through callbacks of ours, so it opens no file itself.
  */
 #include <string.h>
 #include <zip.h>

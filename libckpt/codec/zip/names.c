@@ -15,7 +15,7 @@ static int zn_lower(char c)
 }
 
 /*
- * The length of the prefix that all names share (mostly the folder), so that comparisons can skip
+ * The length of the prefix that all names share (usually the folder), so that comparisons can skip
  * it.
  */
 static uint64_t zn_common(const ckpt_zip *zip)
@@ -131,7 +131,7 @@ int ckpt_zip_keep(ckpt_zip *out, ckpt_arena *arena, const ckpt_zip *zip, ckpt_er
 {
     size_t n = zip->records.n;
     uint64_t n_top = 0;
-    // refuse a name outside the folder, because it has no part behind the folder
+    // refuse a name outside the folder, because it has no part after the folder's
     int rc = ckpt_zip_top(zip, &n_top, err);
 
     if (rc != CKPT_OK)

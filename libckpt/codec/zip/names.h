@@ -11,7 +11,7 @@
 #include "libckpt/codec/zip/zip.h"
 
 /*
- * The error code for a strange record.  A strange pickle is CKPT_EUNSAFE, because hiding a pickle
+ * The error code for an irregular record. For a pickle it is CKPT_EUNSAFE, because hiding a pickle
  * from other readers can only be an attack.
  */
 static inline int zip_odd(const char *name, uint64_t n)
@@ -28,9 +28,9 @@ static inline int zip_show(uint64_t n)
 /*
  * Compare each new record with the record of `like` at the same index.
  *
- * To be called for each record in turn, right after it was read.  True: the name equals the other
- * one behind the top folder, so it needs no check; the folder is checked with the first record.
- * Updates n_top and same_names.
+ * Call it for each record in turn, right after reading it. True: the names are equal after the top
+ * folder, so this one needs no check; the folder is checked with the first record. Updates n_top
+ * and same_names.
  */
 bool ckpt_zip_name_known(ckpt_zip *zip, const ckpt_zip *like);
 

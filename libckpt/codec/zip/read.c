@@ -38,7 +38,7 @@ typedef struct zip_window {
     uint64_t at, n, room;
 } zip_window;
 
-/* The place of the directory, as the end records give it. */
+/* The location of the directory, as the end records give it. */
 typedef struct zip_directory {
     uint64_t n; /* entries */
     uint64_t at, size;
@@ -375,7 +375,7 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
     return CKPT_OK;
 }
 
-/* Read all entries; they must fill the directory exactly, so that no bytes hide behind them. */
+/* Read all entries; they must fill the directory exactly, so that no bytes hide after them. */
 static int zip_read_entries(ckpt_zip *zip, const zip_places *at, const uint8_t *p,
                             const zip_directory *dir, ckpt_err *err)
 {
@@ -482,7 +482,7 @@ static int zip_check_local(ckpt_zip_record *r, const ckpt_io *io, const uint8_t 
 static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64_t end,
                           ckpt_err *err)
 {
-    // Small records are close together, so that one larger read fetches several headers.
+    // Small records are close together, so one larger read fetches several headers.
     uint64_t ahead = r->n_stored < 16384 ? 65536 : 4096, need = ZIP_LOCAL + r->n_name;
     const uint8_t *h;
     int rc, pass;

@@ -10,7 +10,7 @@
  *   directory    per record 46 bytes, name, extra, comment
  *   end          zip64 end record (56) and its locator (20), then the classic end record (22)
  *
- * The reader takes sizes from the directory and the payload's place from the local header, and
+ * The reader takes sizes from the directory and the payload's offset from the local header, and
  * refuses an archive that two readers could understand differently.
  */
 #ifndef CKPT_CODEC_ZIP_H
@@ -44,7 +44,7 @@ typedef struct ckpt_zip {
     uint64_t n_common;        /* length of the prefix that all names share */
     uint64_t n_case_twins;    /* names that differ from another one only by upper and lower case */
     uint64_t n_top;  /* bytes of the first record's folder with its slash; 0: it is in no folder */
-    bool same_names; /* names and order behind the top folder equal those of `like` */
+    bool same_names; /* names and order below the top folder equal those of `like` */
 } ckpt_zip;
 
 /*
@@ -142,8 +142,8 @@ typedef struct ckpt_zip_deflate_job {
 } ckpt_zip_deflate_job;
 
 /*
- * Write the same members deflated, one after another, by libzip.  The memory is a buffer and the
- * directory, so that it does not grow with the sizes of the members.
+ * Write the same members deflated, one after another, by libzip. The memory is a buffer and the
+ * directory, so it does not grow with the sizes of the members.
  *
  * Errors  those of from and write; CKPT_ELIMIT: out of memory; CKPT_EIO: libzip failed
  */
