@@ -22,13 +22,13 @@ typedef struct ap_state {
     ckpt_rm_instance *in;
     bool *taken;       /* per tensor of the source: a rule has used it */
     ckpt_tensors made; /* tensors of the target */
-    /* the reason why a rule that names the present tensor did not take it */
+    /* the reason why a rule that names the current tensor did not take it */
     ckpt_err near;
     const ckpt_rm_capture *hand; /* captures from the current tensor's name */
     /* per tensor of the source: its group in the state; NULL: no state */
     uint32_t *group;
     ckpt_slots made_group; /* per tensor of the target */
-    uint32_t now;          /* group of the present tensor */
+    uint32_t now;          /* group of the current tensor */
     ckpt_err *err;
 } ap_state;
 
@@ -151,7 +151,7 @@ static int ap_extent(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m, uint
             *size = n;
     }
     if (*size != CKPT_RM_UNKNOWN && !ap_beyond(s, m->name[index], *size))
-        s->near = near; // the first missing tensor ends the count, so that it is not a failure
+        s->near = near; // the first missing tensor ends the count, so it is not a failure
     else
         *size = CKPT_RM_UNKNOWN;
     m->value[index] = 0;
@@ -214,7 +214,7 @@ static void ap_take(ap_state *s, const ckpt_tensor *t)
     s->taken[at] = true;
 }
 
-/* A rule with only names: the tensor stays unchanged. */
+/* Apply a rule with only names: the tensor stays unchanged. */
 static int ap_rename(ap_state *s)
 {
     ckpt_rm_member *m = &s->in->member[s->in->from].at[0];
@@ -462,7 +462,7 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     return *took ? rc : CKPT_OK;
 }
 
-/* Try rules until one takes a tensor; its name begins behind n_moment bytes. */
+/* Try rules until one takes a tensor; its name begins after n_moment bytes. */
 static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
@@ -488,7 +488,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
     return rc;
 }
 
-/* Handle the present tensor; optimizer state follows its parameter's name, or its own. */
+/* Handle the current tensor; optimizer state follows its parameter's name, or its own. */
 static int ap_tensor(ap_state *s, size_t at)
 {
     ckpt_tensor *t = s->map->tensors.at[at];

@@ -196,7 +196,10 @@ static void box_atom_runs(const ckpt_rm_instance *in, const ckpt_rm_atom *a,
     }
 }
 
-/* Make a box from one choice of runs; a numbers those atoms of b that a lacks. */
+/*
+ * Make a box from one choice of runs; the numbers in a's name give the positions on those atoms of
+ * b that a lacks.
+ */
 static bool box_make(const box_runs *runs, const uint32_t *choice, const ckpt_rm_view *va,
                      const ckpt_rm_view *vb, const ckpt_rm_member *a, box_common *box)
 {
@@ -273,7 +276,7 @@ static uint64_t box_stride(const ckpt_rm_view *v, const ckpt_rm_member *m, uint3
 {
     uint64_t by = m->stride[v->atom[atom].axis];
 
-    // sizes of one tensor, so that their product cannot overflow
+    // sizes of one tensor, so their product cannot overflow
     for (uint32_t i = atom + 1; i < v->n_atoms && v->atom[i].axis == v->atom[atom].axis; i++)
         by *= v->size[i];
     return by;
@@ -527,7 +530,7 @@ int ckpt_rm_back(ckpt_rm_instance *in, ckpt_rm_member *target, ckpt_err *err)
 /* ---- checking a source ---- */
 
 /*
- * Record a box that a target takes from the present source; the source is the box's first member.
+ * Record a box that a target takes from the current source; the source is the box's first member.
  */
 static int box_used(void *ctx, const box_common *box, ckpt_err *err)
 {

@@ -17,7 +17,7 @@
 
 #include "libckpt/remap/rule.h"
 
-/* The places in which names are looked up. */
+/* The sources in which names are looked up. */
 typedef struct ckpt_rm_facts {
     ckpt_remap *r;
     const ckpt_map *map;

@@ -155,8 +155,8 @@ static const ckpt_value *fa_member(const ckpt_value *v, const char *key, size_t 
 }
 
 /*
- * Follow a path of keys; a key may contain dots itself ("llama.block_count"), so that the longest
- * is tried first.
+ * Follow a path of keys; a key may contain dots itself ("llama.block_count"), so the longest is
+ * tried first.
  */
 static const ckpt_value *fa_path(const ckpt_value *v, const char *path, unsigned depth)
 {
@@ -180,7 +180,7 @@ static const ckpt_value *fa_path(const ckpt_value *v, const char *path, unsigned
 
 /*
  * Look a path up in a model's configuration. Multimodal models store the language model's values
- * in a nested dict, text_config or model, so that this is searched second.
+ * in a nested dict, text_config or model, which is searched second.
  */
 static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
 {
@@ -244,8 +244,8 @@ const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path)
 
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
 {
-    // a vocabulary that was cut or padded differs from the configuration's, so that the map's size
-    // comes first
+    // a vocabulary that was cut or padded differs from the configuration's, so the map's size comes
+    // first
     const ckpt_value *v = f->map->vocab_size && strcmp(path, "vocab_size") == 0
                               ? ckpt_value_int(f->arena, (int64_t)f->map->vocab_size)
                           : f->given ? ckpt_value_get(f->given, path)

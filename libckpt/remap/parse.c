@@ -19,14 +19,14 @@ typedef struct par_text {
     ckpt_remap *r;
     const char *at, *end; /* the rest of the text */
     unsigned line;        /* number of the line at `at` */
-    unsigned first;       /* number of the present line's first physical line */
+    unsigned first;       /* number of the current line's first physical line */
     par_section section;
     uint8_t side;     /* CONFIG: its side */
     uint32_t n_lines; /* number of rules, sizes, keys and lines of configurations, for the limit */
     uint32_t when;    /* condition for the lines that follow, as ckpt_rm_rule.when */
     ckpt_err *err;
     size_t n;
-    char text[CKPT_RM_LINE]; /* the present line, without comments, terminated */
+    char text[CKPT_RM_LINE]; /* the current line, without comments, terminated */
 } par_text;
 
 static int par_fail(const par_text *p, const char *what, const char *near)
@@ -77,7 +77,7 @@ static int par_append(par_text *p)
     return CKPT_OK;
 }
 
-/* True if the next line continues the present one. */
+/* True if the next line continues the current one. */
 static bool par_goes_on(const par_text *p)
 {
     const char *s = p->at;
@@ -139,7 +139,7 @@ static const char *par_word(par_text *p, const char **at, bool *quoted)
     return n ? ckpt_arena_string(p->r->arena, s, n) : NULL;
 }
 
-/* The text after this word at the start of the present line; NULL: the line begins differently. */
+/* The text after this word at the start of the current line; NULL: the line begins differently. */
 static const char *par_after(const char *s, const char *word)
 {
     size_t n = strlen(word);
@@ -183,7 +183,7 @@ static ckpt_rm_joins par_joins(const char *word, const char *at, bool right)
     return CKPT_RM_APART;
 }
 
-/* Parse "+ 1", "- 1" behind the last tensor. */
+/* Parse "+ 1", "- 1" after the last tensor. */
 static int par_plus(par_text *p, ckpt_rm_rule *rule, const char **at)
 {
     const char *s = *at + strspn(*at, " \t");

@@ -92,7 +92,7 @@ static int rpat_piece(ckpt_remap *r, ckpt_rm_pieces *p, const char **at, unsigne
     if (!piece)
         return ckpt_fail_memory(err);
     if (*s == '*') {
-        // stars get names by position, so that the first of one side is the first of the other
+        // stars get names by position: the first of one side has the name of the first of the other
         char name[16] = {'*', (char)('a' + (*stars)++)};
         piece->kind = CKPT_RM_ANY;
         piece->name = ckpt_rm_name(r, name, 2);

@@ -108,12 +108,12 @@ typedef struct ckpt_rm_rule {
     bool optional; /* `?`: no warning without a match */
     uint8_t side;  /* DROP, TIE, FILL: 0 left, 1 right */
     unsigned line;
-    ckpt_rm_terms term[2]; /* EQUAL: left and right side; others use [0] only, TIE both */
+    ckpt_rm_terms term[2]; /* EQUAL: left and right side; TIE: both names; DROP, FILL: only [0] */
     const char *because;   /* DROP */
     double plus;           /* EQUAL without axes: left element = right element + plus */
     ckpt_rm_line with;     /* FILL: the expression of each element */
     uint32_t when;         /* 1 + index of its condition in the text's `only`; 0: none */
-    bool met, off;         /* while applying: it has matched; its condition is false */
+    bool met, off;         /* while applying: met: it has matched; off: its condition is false */
 } ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
@@ -131,7 +131,7 @@ struct ckpt_remap {
     const char *config_file[2]; /* "config.json"; NULL: the text does not describe it */
     ckpt_rm_texts asked;        /* names that expressions and conditions look up, except sizes */
     ckpt_rm_rules rules;
-    ckpt_rm_whens whens; /* conditions of the whole text */
+    ckpt_rm_whens whens; /* conditions of the complete text */
     ckpt_rm_whens only;  /* conditions of single rules and keys (ckpt_rm_rule.when) */
     ckpt_rm_texts strip; /* meaningless prefixes */
     bool others_stay, keeps_slices[2];

@@ -245,7 +245,7 @@ static int rst_prefixes(rst_names *out, const ckpt_map *map, const ckpt_tensors 
 
 /*
  * Find the old position of each new parameter; *same: all have the names of old tensors except for
- * a common prefix, so that the model, and therefore its order, is the same.
+ * a common prefix: the model, and therefore its order, is the same.
  */
 static int rst_places(rst_place *place, bool *same, const ckpt_map *map, const ckpt_map *was,
                       const ckpt_tensors *param, const rst_names *names)
