@@ -4,9 +4,9 @@
  * depend on the bits of a float.
  *
  * Every pair goes source -> bits of an F64 -> destination. The first step is exact (F64 holds every
- * value of the narrower formats), so that only the second rounds. Integer code does not depend on
- * the thread's rounding mode or on "flush to zero", and a NaN keeps its sign and the upper bits of
- * its payload and becomes quiet, as IEEE 754 requires. Only BF16 to F32 is a plain shift, also for
+ * value of the narrower formats), so only the second rounds. Integer code does not depend on the
+ * thread's rounding mode or on "flush to zero", and a NaN keeps its sign and the upper bits of its
+ * payload and becomes quiet, as IEEE 754 requires. Only BF16 to F32 is a plain shift, also for
  * signalling NaNs, as in torch. Sources: IEEE 754-2019; "FP8 formats for deep learning" (OCP, E4M3
  * and E5M2); compared with torch's conversions on all 16-bit patterns.
  */
@@ -350,7 +350,7 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
         s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
     while (s && n_elems > 0) {
-        // the number of skipped parts is even, so that whole elements are skipped
+        // the number of skipped parts is even, so whole elements are skipped
         size_t skip = ckpt_finite_prefix_x86(part, at, n_elems * parts) / parts;
         size_t some = n_elems - skip < CAST_COUNT_BLOCK ? n_elems - skip : CAST_COUNT_BLOCK;
 

@@ -57,7 +57,7 @@ void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit);
 void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems);
 void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems);
 
-/* Elements of `from` can be converted to `to`; equal dtypes always can.  Public (ckpt.h). */
+/* True if ckpt can convert elements of dtype `from` to dtype `to`. Public (ckpt.h). */
 CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 
 #endif

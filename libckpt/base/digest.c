@@ -30,9 +30,9 @@ uint32_t ckpt_crc32(uint32_t crc, const void *p, size_t n)
 
 uint32_t ckpt_crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t n_b)
 {
-    // z_off_t is signed, and 32 bits wide on some systems, so that a long B is joined in steps.
+    // z_off_t is signed, and 32 bits wide on some systems, so a long B is joined in steps.
     // crc32_combine(a, 0, n) is the CRC of A followed by n bytes with CRC 0, that is A moved up by
-    // n bytes. CRCs are linear, so that moving in parts and adding B at the end is the same.
+    // n bytes. CRCs are linear, so moving in parts and adding B at the end is the same.
     const uint64_t step = 1u << 30;
 
     while (n_b > step) {

@@ -41,8 +41,8 @@ typedef struct ckpt_dtype_info {
 const ckpt_dtype_info *ckpt_dtype_get(ckpt_dtype d);
 
 /*
- * True if elements share bytes or blocks, so that only whole blocks can be read and written
- * (info->per > 1).
+ * True if elements share bytes or blocks (info->per > 1): then only whole blocks can be read and
+ * written.
  */
 bool ckpt_dtype_packed(ckpt_dtype d);
 

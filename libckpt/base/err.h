@@ -3,7 +3,7 @@
  * err.h: represents failures as values.
  *
  * Functions return CKPT_OK or a negative code and fill the caller's ckpt_err. A text names the
- * place (file, offset, tensor), the found and the expected value, and the remedy.
+ * location (file, offset, tensor), the found and the expected value, and the remedy.
  */
 #ifndef CKPT_BASE_ERR_H
 #define CKPT_BASE_ERR_H
@@ -26,8 +26,8 @@ int ckpt_fail(ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 int ckpt_fail_sys(ckpt_err *err, int code, int sys, const char *fmt, ...) CKPT_PRINTF(4, 5);
 
 /*
- * The code for a path that did not open: CKPT_EMISSING if the name leads nowhere (also a link to
- * itself), else CKPT_EIO.
+ * The code for a path that could not be opened: CKPT_EMISSING if nothing has this name (or a link
+ * leads to itself), else CKPT_EIO.
  */
 int ckpt_open_code(int sys);
 

@@ -75,7 +75,7 @@ static bool index_put(ckpt_index_slot *at, size_t room, ckpt_index_slot entry)
     return false;
 }
 
-/* Move all entries into a table of twice the room. */
+/* Move all entries into a table of twice the capacity. */
 static bool index_grow(ckpt_index *ix)
 {
     size_t room = ix->room == 0 ? INDEX_ROOM_MIN : ix->room * 2;

@@ -118,7 +118,7 @@ void ckpt_arena_free(ckpt_arena *a)
 
     while (b) {
         arena_block *next =
-            // one of the blocks contains the arena itself, so that a is invalid from here on
+            // one of the blocks contains the arena itself, so a is invalid from here on
             b->next;
 
         ckpt_free(b);
@@ -167,7 +167,7 @@ void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n)
     uint64_t step = n == 0 ? 1 : n, gap;
     void *p;
 
-    // handed <= limit always holds, so that this also bounds the rounding below
+    // handed <= limit always holds, so this also bounds the rounding below
     if (n > a->limit - a->handed || !ckpt_add(step, ARENA_ALIGN_LEAST - 1, &step) ||
         step > UINT64_MAX / 2)
         return NULL;
@@ -260,7 +260,7 @@ bool ckpt_arena_rewind(ckpt_arena *a, void *p, const void *floor)
     if (at == UINT64_MAX || (least != UINT64_MAX && least > at))
         return false;
     memset(p, 0, (size_t)(b->used - at));
-    // `handed` does not count padding, so that this subtracts a little too much
+    // `handed` does not count padding, so this subtracts a little too much
     a->handed -= b->used - at < a->handed ? b->used - at : a->handed;
     b->used = at;
     return true;

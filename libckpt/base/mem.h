@@ -44,7 +44,7 @@ void *ckpt_arena_copy(ckpt_arena *a, const void *p, uint64_t n);
 char *ckpt_arena_string(ckpt_arena *a, const char *s, uint64_t n);
 char *ckpt_arena_printf(ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
-/* The place of the next small allocation: the end of all earlier ones. */
+/* The address of the next small allocation: the end of all earlier ones. */
 const void *ckpt_arena_top(const ckpt_arena *a);
 
 /*

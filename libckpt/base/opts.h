@@ -2,8 +2,8 @@
 /*
  * opts.h: converts option structs of callers that were compiled for another release.
  *
- * Each struct begins with its size in the caller's release. 0 means the first release, with the
- * present structs or the size given to ckpt_opts_take_since.
+ * Each struct begins with its size in the caller's release. 0 means the first release: the current
+ * size, or the size given to ckpt_opts_take_since.
  */
 #ifndef CKPT_OPTS_H
 #define CKPT_OPTS_H

@@ -66,8 +66,7 @@ static bool plg_near(char *out, size_t room, const char *file)
 
     if (!name)
         return false;
-    // a program may be in a folder that others can write (/tmp), so that its own folder is not
-    // searched
+    // a program may be in a folder that others can write (/tmp), so its own folder is not searched
     const char *const *place = plg_is_program(self) ? program : library;
     for (; *place; place++) {
         int n = snprintf(out, room, "%.*s/%s%s", (int)(name - self), self, *place, file);

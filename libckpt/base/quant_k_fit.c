@@ -53,7 +53,7 @@ static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, con
     return true;
 }
 
-/* Fit scale and minimum (at most 0) of a run; out->low is subtracted, so that it is at least 0. */
+/* Fit scale and minimum (at most 0) of a run; out->low is subtracted, so it is at least 0. */
 static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, ckpt_qk_run *out)
 {
     float low = x[0], high = x[0], sums[2] = {w[0], w[0] * x[0]}, best;

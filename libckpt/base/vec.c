@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* First room of a vector, in elements; of a byte buffer, in bytes. */
+/* First capacity of a vector, in elements; of a byte buffer, in bytes. */
 #define VEC_ROOM_FIRST   8u
 #define BYTES_ROOM_FIRST 256u
 
@@ -96,7 +96,7 @@ bool ckpt_bytes_printf(ckpt_bytes *b, const char *fmt, ...)
     va_start(args, fmt);
     va_copy(again, args);
     n = vsnprintf(NULL, 0, fmt, args);
-    // vsnprintf also writes a terminator, which needs room but does not count
+    // vsnprintf also writes a terminator, which needs a byte but does not count
     if (n >= 0 && bytes_reserve(b, (size_t)n + 1)) {
         vsnprintf((char *)b->at + b->n, (size_t)n + 1, fmt, again);
         b->n += (size_t)n;
