@@ -256,7 +256,7 @@ static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
                            s->list->folder);
     if (rc == CKPT_OK)
         rc = aro_scheduled_bin(&scheduled, map, s->list, err);
-    // DeepSpeed mostly keeps the schedule in its own files; the Trainer always writes one
+    // DeepSpeed usually keeps the schedule in its own files; the Trainer always writes one
     if (rc != CKPT_OK || s->schedule || (!s->of_trainer && !s->of_accelerate) ||
         !(scheduled || (s->of_trainer && s->optimizer && !s->zero)))
         return rc;

@@ -8,9 +8,9 @@
 #include "libckpt/copy/listing.h"
 
 /*
- * Warn of truncated files beside a checkpoint, and of missing ones that its trainer needs for a
- * resume: random states, the schedule, trainer_state.json, configurations. Names of other files and
- * the map's optimizer show which files are expected.
+ * Warn about truncated files beside a checkpoint, and about missing ones that its trainer needs for
+ * a resume: random states, the schedule, trainer_state.json, configurations. Names of other files
+ * and the map's optimizer show which files are expected.
  *
  * map     the checkpoint, opened with its problems collected
  * list    its folder; list->read is set

@@ -91,7 +91,7 @@ static float dqz_exponent(uint8_t byte, ckpt_dtype d)
 typedef struct dqz_window {
     uint64_t first, n;
     float *scale;
-    uint8_t *own; /* room for the scales as stored */
+    uint8_t *own; /* buffer for the scales as stored */
 } dqz_window;
 
 /* Read n scales as F32, from `first` on. */
@@ -341,7 +341,7 @@ static bool dqz_dtypes(const dqz_work *w, const dqz_form *f, dqz_make *m, const 
 
 /* ---- making the tensors ---- */
 
-/* Make a hidden tensor with the present values of t. */
+/* Make a hidden tensor with the current values of t. */
 static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     ckpt_tensor *hidden = NULL;

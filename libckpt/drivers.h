@@ -19,14 +19,14 @@ const ckpt_directory *ckpt_directory_find(const char *name);
 /*
  * Read one file of any known file format into a new map; the content selects the driver.
  *
- * beside  see ckpt_read_beside; NULL: the file stands alone
+ * beside  see ckpt_read_beside; NULL: there are no similar files
  * Errors  CKPT_EFORMAT (unknown or damaged), CKPT_EUNSAFE, CKPT_EUNSUPPORTED, CKPT_EMISSING,
  *         CKPT_EIO, CKPT_ELIMIT
  */
 int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *beside,
                      ckpt_err *err);
 
-/* True if a directory driver recognises the folder as a checkpoint, whole or damaged. */
+/* True if a directory driver recognises the folder as a checkpoint, complete or damaged. */
 bool ckpt_folder_known(const ckpt_listing *list);
 
 #endif

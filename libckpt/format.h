@@ -20,7 +20,8 @@ typedef struct ckpt_format {
     ckpt_format_info is;
 
     /*
-     * How likely the first n bytes belong to this format, 0..100. It neither allocates nor fails.
+     * How likely it is that the first n bytes belong to this format, 0..100. It neither allocates
+     * nor fails.
      */
     int (*probe)(const uint8_t *head, size_t n, uint64_t size);
 
@@ -72,7 +73,8 @@ typedef struct ckpt_format {
  * folder of the run, beside a small file that names the checkpoint to resume from.
  */
 typedef struct ckpt_run_layout {
-    bool (*is_tag)(const ckpt_listing *list); /* true if a folder is one checkpoint, whole or not */
+    /* true if a folder is one checkpoint, complete or not */
+    bool (*is_tag)(const ckpt_listing *list);
     const char *pointer; /* the name of the file; "": none, the newest finished checkpoint counts */
     /* for layouts without a pointer: true if the checkpoint's save has finished */
     bool (*is_done)(const ckpt_listing *list);
@@ -93,7 +95,7 @@ typedef struct ckpt_run_layout {
 typedef struct ckpt_directory {
     ckpt_format_info is; /* the same; CKPT_IS_FOLDER is set */
 
-    /* How likely the folder has this format, 0..100, from names alone. */
+    /* How likely it is that the folder has this format, 0..100, judged by names alone. */
     int (*probe)(const ckpt_listing *list);
 
     /* Read all files' headers (with list->read) and make one map of logical tensors. */
@@ -108,9 +110,9 @@ typedef struct ckpt_directory {
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
     /*
-     * Whether a file of this name is part of such a folder: 0 no; 1 yes, so that the folder is
-     * opened when the caller asks for the whole checkpoint; 2 yes, and the file is useless alone
-     * (an index). NULL: no.
+     * Whether a file of this name is part of such a folder: 0 no; 1 yes, and the folder is opened
+     * when the caller asks for the whole checkpoint; 2 yes, and the file is useless alone (an
+     * index). NULL: no.
      */
     int (*part)(const char *file_name);
 

@@ -85,8 +85,8 @@ static int lay_tensor(lay_work *w, const ckpt_tensor *t)
 }
 
 /*
- * Aliases may precede their owner (module order), so that owners are added first, then the list is
- * put in order.
+ * Aliases may precede their owner (module order), so owners are added first, then the list is put
+ * in order.
  */
 static int lay_tensors(lay_work *w)
 {

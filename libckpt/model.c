@@ -153,7 +153,7 @@ static int mdl_check_run(const mdl_work *w)
         w->map->path, text, w->whole.part.at[0].path);
 }
 
-/* Keep only the model of a whole dict; a dict without a recognised part stays whole. */
+/* Keep only the model of a saved dict; a dict without a recognised part stays unchanged. */
 static int mdl_narrow(mdl_work *w)
 {
     const ckpt_whole *all = &w->whole;

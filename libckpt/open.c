@@ -219,8 +219,8 @@ bool ckpt_folder_known(const ckpt_listing *list)
 }
 
 /*
- * The driver for a folder with a tag. A tag belongs to a run, so that other contents of the folder
- * do not count. If no driver recognises a run, the first one with tags reports the missing files.
+ * The driver for a folder with a tag. A tag belongs to a run, so other contents of the folder do
+ * not count. If no driver recognises a run, the first one with tags reports the missing files.
  */
 static const ckpt_directory *open_driver_of_tag(const ckpt_listing *list)
 {
@@ -332,10 +332,7 @@ static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                      list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
 }
 
-/*
- * Open a folder with the best driver; with a given driver: because the caller named the file
- * `part`.
- */
+/* Open a folder with the best driver, or with `driver` because the caller named the file `part`. */
 static int open_folder(ckpt_map *map, const char *folder, const char *part,
                        const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
 {
@@ -380,7 +377,7 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
         const ckpt_source *s = &map->sources.at[i];
         const ckpt_map_file *f = s->kind == CKPT_SOURCE_FILE ? &map->files.at[s->file] : NULL;
-        // the records inside a file that is copied whole are checked
+        // a file that is copied unchanged is checked by the records inside it
         if (f && f->format && f->format->records && !s->whole && !s->has_crc && s->n_bytes > 0)
             rc = ckpt_map_problem(map, CKPT_EFORMAT, err,
                                   "%s: record %s carries no CRC-32, and one is required", f->path,

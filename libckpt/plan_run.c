@@ -39,7 +39,9 @@ static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err
     return to->files.at[file].format->pack(to, file, p, err);
 }
 
-/* Add the records of a file that is copied whole, because the copy itself does not check them. */
+/*
+ * Add the records of a file that is copied unchanged, because the copy itself does not check them.
+ */
 static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
 {
     ckpt_map *read = NULL;
@@ -59,7 +61,7 @@ static int plan_whole_file(const ckpt_map_file *f, ckpt_map *all, ckpt_err *err)
     return rc;
 }
 
-/* Add the records of all files of a plan that are copied whole. */
+/* Add the records of all files of a plan that are copied unchanged. */
 static int plan_whole_files(const ckpt_plan *plan, ckpt_map *all, ckpt_err *err)
 {
     const ckpt_map *from = plan->from;
@@ -92,7 +94,7 @@ static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_chec
     return rc;
 }
 
-/* Check whole files before anything is written. */
+/* Check the files that are copied unchanged before anything is written. */
 static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, uint64_t *n_checked,
                             ckpt_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_run.h: runs a plan into another folder than its layout, and makes the check that ends a run,
- * for the engine, whose processes write to one hidden folder.
+ * plan_run.h: runs a plan into another folder than that of its layout, and makes the check that
+ * ends a run, for the engine, whose processes write to one hidden folder.
  */
 #ifndef CKPT_PLAN_RUN_H
 #define CKPT_PLAN_RUN_H
@@ -21,7 +21,7 @@ int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_
 /* Call the format's seal for the bytes before `known` (format.h); most formats have none. */
 int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
 
-/* Check the CRCs of the records in a file that is copied whole, as one source. */
+/* Check the CRCs of the records in a file that is copied unchanged, as one source. */
 int ckpt_plan_check_source(const ckpt_map *from, uint32_t source, ckpt_err *err);
 
 /* Run a plan; `folder` receives the target map's files. Errors as ckpt_plan_run. */

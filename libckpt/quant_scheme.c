@@ -158,7 +158,7 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
         const ckpt_value *group = groups.at[i].value, *weights = ckpt_value_get(group, "weights");
         const char *own = qsc_text(group, "format");
 
-        // only activations are quantized, so that weights have no scales
+        // only activations are quantized: weights have no scales
         if (!weights || weights->kind != CKPT_V_DICT)
             continue;
         any = true;

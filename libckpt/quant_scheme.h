@@ -21,7 +21,7 @@ typedef struct ckpt_quant_scheme {
 /*
  * Parse a quantization_config.
  *
- * q       NULL: there is none, so that names and shapes of tensors decide
+ * q       NULL: there is none; then names and shapes of tensors decide
  * path    of the model, for messages
  * Errors  CKPT_EUNSUPPORTED: an unsupported method, format or strategy, with its name;
  *         CKPT_EFORMAT: bad sizes; CKPT_ELIMIT

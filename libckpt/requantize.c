@@ -269,7 +269,7 @@ static int rq_push(rq_work *w, ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* Make a hidden tensor with the present values of t. */
+/* Make a hidden tensor with the current values of t. */
 static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
 {
     ckpt_tensor *hidden = NULL;

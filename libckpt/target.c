@@ -17,7 +17,7 @@
 
 /* ---- lists for messages ---- */
 
-/* Room for all names of a table. */
+/* Bytes of a list of all names of a table. */
 enum { TGT_LIST = 256 };
 
 /* One more name, after a comma. */

@@ -21,7 +21,7 @@ static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 
 /* ---- untying ---- */
 
-/* The head with its own tensor; NULL: there is none. */
+/* The head that has a tensor of its own; NULL: there is none. */
 static ckpt_tensor *ts_head(const ckpt_map *map)
 {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",

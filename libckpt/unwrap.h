@@ -21,7 +21,7 @@
  */
 int ckpt_unwrap(ckpt_map *map, const char *type, bool raw, ckpt_err *err);
 
-/* True if all names have a common prefix, so that a model_type would help to judge it. */
+/* True if all names have a common prefix: a model_type would help to judge it. */
 bool ckpt_unwrap_asks(const ckpt_map *map);
 
 /* True if ckpt_unwrap would remove anything. */

@@ -3,9 +3,9 @@
  * vocab.c: changes the number of rows of a vocabulary: finds the tensors with these rows, and cuts
  * or adds rows.
  *
- * A model has an embedding and usually a head with one row per token, once each; tensors in
- * numbered layers are none of them. Rows are cut or added by extents over the old tensor, so that
- * only cut rows that may matter are read here.
+ * A model has one embedding and usually one head, with one row per token; neither is in a numbered
+ * layer. Rows are cut or added by extents over the old tensor, so vocab.c reads only those cut rows
+ * that may matter.
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ typedef struct vcb_work {
 
 /* ---- finding the tensors ---- */
 
-/* True if a part of the name is a number, so that the tensor belongs to one of many layers. */
+/* True if a part of the name is a number: the tensor then belongs to one of many layers. */
 static bool vcb_numbered(const char *name)
 {
     while (*name) {

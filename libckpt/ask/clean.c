@@ -4,9 +4,8 @@
  * that no process uses.
  *
  * A live run holds a lock on the journal of its folder. Temporary files of single outputs may be in
- * use without a lock, so that their age decides: a run writes to one of its files all the time.
- * Nothing is removed through a link, and no entry with another name, kind or content than this
- * library's.
+ * use without a lock, so their age decides: a run writes to one of its files all the time. Nothing
+ * is removed through a link, and no entry with another name, kind or content than this library's.
  */
 #define _GNU_SOURCE // flock, O_DIRECTORY
 #include <dirent.h>
@@ -98,7 +97,7 @@ static bool clean_lock(int fd)
 
 static bool clean_is_young(const cleaner *c, int64_t written)
 {
-    // a time in the future means that clocks differ, so that it counts as young
+    // a time in the future means that clocks differ, so it counts as young
     return !c->opts->force && written > c->now - CLEAN_AGE;
 }
 
@@ -129,7 +128,9 @@ static int clean_file(cleaner *c, clean_entry *e)
 
 /* ---- folders ---- */
 
-/* Add one entry of a staging folder; an entry that no run creates keeps the whole folder. */
+/*
+ * Add one entry of a staging folder; because of an entry that no run creates, the folder is kept.
+ */
 static int clean_take(cleaner *c, clean_entry *e, clean_items *items, size_t parent,
                       const struct stat *st, const char *name)
 {

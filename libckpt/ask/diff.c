@@ -31,7 +31,7 @@ typedef struct diff_state {
     void *ctx;
     bool differs, stopped;
     uint64_t done, total; /* bytes of A to compare */
-    ckpt_team *team;      /* NULL: this process is alone */
+    ckpt_team *team;      /* NULL: this process works alone */
     diff_parts parts;     /* differences of all processes of a team, ascending by tensor */
     size_t next_part;
 } diff_state;

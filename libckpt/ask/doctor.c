@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.c: examines every tag of a run: whether it is whole, its problems otherwise, and the state
- * of `latest`.
+ * doctor.c: examines a run: whether each tag is complete, the problems of those that are not, and
+ * the state of `latest`.
  */
 #include <errno.h>
 #include <stdlib.h>

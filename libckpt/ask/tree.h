@@ -4,8 +4,8 @@
  * shared nodes.
  *
  * The values form a graph. A node with several references gets a number when it is first printed,
- * and later places refer to it, so that the output is linear in the graph. The printers never write
- * to nodes, so that several threads may print one map.
+ * and is referred to afterwards, so the size of the output is linear in that of the graph. The
+ * printers never write to nodes, so several threads may print one map.
  */
 #ifndef CKPT_TREE_H
 #define CKPT_TREE_H

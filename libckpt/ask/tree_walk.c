@@ -255,7 +255,7 @@ static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
     return true;
 }
 
-/* Take the elements, if the bytes are whole elements. */
+/* Take the elements, if the bytes are a whole number of elements. */
 static bool tree_raw(const ckpt_value *v, ckpt_tree_array *out)
 {
     if (v->kind != CKPT_V_BYTES || v->as.text.n % out->size != 0)

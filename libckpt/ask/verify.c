@@ -43,8 +43,8 @@ static int ver_rank(int code)
 }
 
 /*
- * Report a finding. After the callback has stopped the verification, findings are neither reported
- * nor do they change the result.
+ * Report a finding. After the callback has stopped the verification, findings are no longer
+ * reported and no longer change the result.
  */
 static void ver_say(ver_state *v, int severity, int code, const char *text)
 {
@@ -65,7 +65,7 @@ static void ver_say_all(ver_state *v, const ckpt_map *map)
 
 /* ---- records ---- */
 
-/* Order of records by file and place, to match two maps of the same files. */
+/* Order of records by file and offset, to match two maps of the same files. */
 static int ver_order(const void *pa, const void *pb)
 {
     const ckpt_source *a = *(const ckpt_source *const *)pa, *b = *(const ckpt_source *const *)pb;

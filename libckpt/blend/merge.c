@@ -312,7 +312,7 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
     return rc;
 }
 
-/* Integer tensors cannot be averaged, so that they must be equal in all models. */
+/* Integer tensors cannot be averaged, so they must be equal in all models. */
 static int mg_same(merging *g, size_t i)
 {
     ckpt_tensor *last = g->map->tensors.at[i];

@@ -77,7 +77,7 @@ typedef struct bo_make {
     ckpt_cast_fn narrow, widen; /* to `steps` and back; NULL: without rounding */
 } bo_make;
 
-/* Round values to the dtype of `steps`; half: room for n of them. */
+/* Round values to the dtype of `steps`; half: a buffer for n of them. */
 static void bo_round(const bo_make *m, float *x, uint64_t n, void *half)
 {
     if (!m->narrow)
@@ -99,7 +99,7 @@ static bool bo_has_signs(const ckpt_blend *b)
     return b->method == CKPT_BLEND_TIES || b->method == CKPT_BLEND_DARE_TIES;
 }
 
-/* mergekit computes linear and slerp in F32 too, so that they have no rounded steps. */
+/* mergekit computes linear and slerp in F32 too, so they have no rounded steps. */
 static bool bo_has_steps(const ckpt_blend *b)
 {
     return b->method != CKPT_BLEND_LINEAR && b->method != CKPT_BLEND_SLERP;
@@ -152,7 +152,7 @@ static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, ui
     }
 }
 
-/* Compute a term's difference from `base`; half: room for bo_round(). */
+/* Compute a term's difference from `base`; half: a buffer for bo_round(). */
 static int bo_difference(const bo_make *m, ckpt_inputs *in, const bo_term *p, const float *base,
                          float *d, uint64_t n, uint64_t at, void *half, ckpt_err *err)
 {
@@ -516,8 +516,10 @@ static int bo_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
 
 /* ---- creation ---- */
 
-/* All inputs of the result except the tensors, for the journal, so that a resumed run must have the
- * same. */
+/*
+ * All inputs of the result except the tensors; the journal records them, because a resumed run must
+ * have the same.
+ */
 static const char *bo_terms(ckpt_map *map, const ckpt_blend *b)
 {
     const char *text = ckpt_arena_printf(map->arena, "%s %d %d %d %.17g %.17g %" PRIu64,

@@ -143,7 +143,7 @@ static int rc_parameters(const rc_reader *c, const ckpt_value *v, const char *wh
     const ckpt_value *mask = v ? ckpt_value_get(v, "int8_mask") : NULL;
     double on = 0;
 
-    // int8_mask only saves memory, so that the result is the same without it
+    // int8_mask only saves memory: the result is the same without it
     if (mask && rc_number(mask, &on) && on != 0)
         c->r->ignores_int8_mask = true;
     return v && v->kind != CKPT_V_NONE ? rc_keys(c, v, known, where) : CKPT_OK;

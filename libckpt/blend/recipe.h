@@ -37,7 +37,8 @@ typedef struct ckpt_recipe {
 /*
  * Read the recipe from options. Texts belong to the arena or to the caller.
  *
- * Errors   CKPT_EUSAGE: an invalid merge; CKPT_EFORMAT, CKPT_EUNSUPPORTED: of a configuration
+ * Errors   CKPT_EUSAGE: an invalid merge; CKPT_EFORMAT, CKPT_EUNSUPPORTED: a malformed or
+ *          unsupported configuration
  */
 int ckpt_recipe_read(ckpt_recipe *out, ckpt_arena *a, const ckpt_merge *merge, ckpt_err *err);
 void ckpt_recipe_free(ckpt_recipe *r);

@@ -120,8 +120,8 @@ static int cl_step(ckpt_claim_work *w, const ckpt_tensor *a, const ckpt_tensor *
 }
 
 /*
- * The module of a map's files has the name. Old releases do not mark buffers, frozen and tied
- * tensors, so that a reader leaves them out although the files contain them.
+ * True if the module in a map's files has the name. Old releases do not mark buffers, frozen and
+ * tied tensors, so a reader leaves them out although the files contain them.
  */
 static bool cl_unlisted(const ckpt_claim_work *w, const ckpt_map *map, const char *name)
 {
@@ -152,7 +152,7 @@ static bool cl_kind(const ckpt_state *s, const ckpt_tensor *t, char kind[CKPT_CL
     return true;
 }
 
-/* The tensor is state of a parameter without elements, which is no longer trained. */
+/* True if the tensor is state of a parameter without elements, which is no longer trained. */
 static bool cl_of_empty(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     char kind[CKPT_CLAIM_PATH];
@@ -192,7 +192,7 @@ static bool cl_is_one(const ckpt_tensor_value *v)
     return true;
 }
 
-/* The kind of state is a single value per parameter, so that the comparison of groups covers it. */
+/* True if the kind of state is a single value per parameter: the comparison of groups covers it. */
 static bool cl_of_group(const ckpt_state *s, const char *kind)
 {
     bool is = false;
@@ -204,7 +204,9 @@ static bool cl_of_group(const ckpt_state *s, const char *kind)
     return is;
 }
 
-/* The source's tensor is such a value, which formats with groups do not list as a tensor. */
+/*
+ * True if the source's tensor is such a value, which formats with groups do not list as a tensor.
+ */
 static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     char kind[CKPT_CLAIM_PATH];
@@ -226,7 +228,7 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
         w->to->claim.n_carried++;
         return CKPT_OK;
     }
-    // The user asked to leave it out, so that its shape may differ.
+    // The user asked to leave it out, so its shape may differ.
     if ((w->to->claim.fresh && a->role == CKPT_ROLE_STATE && (!b || !cl_same_shape(a, b))) ||
         (!b && cl_of_empty(w, a))) {
         w->to->claim.n_left_out++;
@@ -254,8 +256,10 @@ static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
     return CKPT_OK;
 }
 
-/* The writer may have created this state: zero moments for the source's None, or values that a
- * source in memory keeps in its groups (step counts, single values per parameter). */
+/*
+ * True if the writer may have created this state: zero moments for the source's None, or values
+ * that a source in memory keeps in its groups (step counts, single values per parameter).
+ */
 static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char *kind)
 {
     if (strcmp(kind, "step") == 0 || cl_of_group(a, kind))
@@ -268,7 +272,7 @@ static bool cl_is_made(const ckpt_claim_work *w, const ckpt_state *a, const char
     return false;
 }
 
-/* The tensor was inside a value of the source, so that the comparison of trees covers it. */
+/* True if the tensor was inside a value of the source: the comparison of trees covers it. */
 static bool cl_of_value(const ckpt_claim_work *w, const ckpt_tensor *t)
 {
     for (size_t i = 0; t->role == CKPT_ROLE_OTHER && i < w->from->states.n; i++) {
@@ -321,7 +325,7 @@ static int cl_by_name(const void *a, const void *b)
 
 /*
  * Compare the experts of a group after a change of the number of expert-parallel ranks: their order
- * differs, so that only the set must be equal.
+ * differs, so only the set must be equal.
  */
 static int cl_dealt(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b, size_t g)
 {
@@ -347,7 +351,10 @@ static int cl_dealt(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
     return rc;
 }
 
-/* The number of expert-parallel ranks of the group changed; all other groups keep their order. */
+/*
+ * True if the number of expert-parallel ranks of the group changed; all other groups keep their
+ * order.
+ */
 static bool cl_is_dealt(const ckpt_group *x, const ckpt_group *y)
 {
     return x->n_lanes != y->n_lanes && x->n * x->n_lanes == y->n * y->n_lanes &&
@@ -389,8 +396,8 @@ static int cl_deals(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
 }
 
 /*
- * Parameter i of the source may have another position in its group. Stages 1 and 2 sort Muon's
- * matrices by size and stage 3 does not; no other optimizer's order changes.
+ * True if parameter i of the source may have another position in its group. Stages 1 and 2 sort
+ * Muon's matrices by size and stage 3 does not; no other optimizer's order changes.
  */
 static bool cl_moved(const ckpt_state *a, const ckpt_state *b, size_t i)
 {
@@ -477,8 +484,10 @@ static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value
     return cl_scalar(r, map, &t, has, out, err);
 }
 
-/* The map has a moment with this name for some parameter of the group, so that the comparison of
- * tensors covers it. The first parameter may be empty and have no moment. */
+/*
+ * True if the map has a moment with this name for some parameter of the group: the comparison of
+ * tensors covers it. The first parameter may be empty and have no moment.
+ */
 static bool cl_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
                          const char *key)
 {
@@ -600,7 +609,10 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
 
 /* ---- counts without a comparison ---- */
 
-/* The entry of an optimizer's state is neither a moment of its parameters nor a single number. */
+/*
+ * True if the entry of an optimizer's state is neither a moment of its parameters nor a single
+ * number.
+ */
 static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
                           const ckpt_pair *e)
 {

@@ -57,7 +57,10 @@ static bool clt_is_layout(const ckpt_value *key)
 
 /* ---- the writer's reports ---- */
 
-/* The report `said` concerns the path or a container of it: "ds_config" covers "ds_config.fp16". */
+/*
+ * True if the report `said` concerns the path or a container of it: "ds_config" covers
+ * "ds_config.fp16".
+ */
 static bool clt_is_of(const char *said, const char *path)
 {
     for (size_t n = 1; path[n - 1]; n++) {
@@ -120,7 +123,7 @@ static void clt_join(char out[CKPT_CLAIM_PATH], const char *path, const ckpt_val
         (void)snprintf(out, CKPT_CLAIM_PATH, "%.400s[%llu]", path, (unsigned long long)i);
 }
 
-/* The user asked to leave out values of unknown classes. */
+/* True if the user asked to leave out values of unknown classes, and this is one. */
 static bool clt_dropped(const ckpt_claim_work *w, const ckpt_value *a)
 {
     return w->to->claim.objects_dropped && (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fetch.h: fetches parts of files by HTTP ranges, and small files whole; handles retries, redirects
- * and changed files.
+ * fetch.h: fetches parts of files by HTTP ranges, and small files completely; handles retries,
+ * redirects and changed files.
  *
  * Source   RFC 9110: ranges (14), validators and preconditions (8.8, 13), redirects (15.4),
  *          Retry-After (10.2.3)
@@ -56,7 +56,7 @@ int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_
                      ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err);
 
 /*
- * Fetch a whole answer of at most max bytes and append it to `out`.
+ * Fetch a complete answer of at most max bytes and append it to `out`.
  *
  * next  receives the URL of `Link: <...>; rel="next"`, or ""; may be NULL
  */

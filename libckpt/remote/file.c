@@ -89,7 +89,7 @@ static void rfl_drop(rfl_block *b)
     ckpt_free(b);
 }
 
-/* Put a block into the cache; the blocks unused for longest make room. */
+/* Put a block into the cache; the least recently used blocks are evicted for it. */
 static void rfl_keep(rfl_block *b)
 {
     while (rfl_all.oldest && rfl_all.n_bytes + b->n > RFL_KEPT)
@@ -141,8 +141,7 @@ typedef struct rfl_part {
 } rfl_part;
 
 /*
- * Fetch a part of the known version of the file.  The lock is not held, so that other threads go on
- * meanwhile.
+ * Fetch a part of the known version of the file. The lock is not held, so other threads can go on.
  */
 static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt_err *err)
 {

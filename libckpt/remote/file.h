@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.h: one file on another machine: its version, and the blocks of it in the cache.
+ * file.h: reads one version of a file on another machine, through a cache of its blocks.
  *
- * Headers are read in small pieces at many places, therefore such a read fetches a whole block,
- * which stays in a cache shared by all files.  Tensors are read in long pieces, which go straight
- * to the caller's buffer.
+ * Headers are read in small pieces at many offsets, therefore such a read fetches a complete block,
+ * which stays in a cache shared by all files. Tensors are read in long pieces, which go straight to
+ * the caller's buffer.
  */
 #ifndef CKPT_REMOTE_FILE_H
 #define CKPT_REMOTE_FILE_H
@@ -35,7 +35,7 @@ const char *ckpt_remote_file_name(const ckpt_remote_file *o);
 int ckpt_remote_file_open(ckpt_remote_file *o, int64_t until, ckpt_err *err);
 
 /*
- * For an opened file: true if its server gives an ETag or Last-Modified, so that changes are
+ * For an opened file: true if its server gives an ETag or Last-Modified, by which changes are
  * noticed.
  */
 bool ckpt_remote_file_marked(ckpt_remote_file *o);

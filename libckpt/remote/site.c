@@ -88,8 +88,7 @@ const ckpt_site_file *ckpt_site_find(const ckpt_site *s, const char *name)
 }
 
 /*
- * True if the name consists of plain parts separated by single slashes, so that it cannot leave its
- * folder.
+ * True if the name consists of plain parts separated by single slashes: it cannot leave its folder.
  */
 static bool sfl_name_ok(const char *name)
 {

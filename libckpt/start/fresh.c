@@ -183,8 +183,10 @@ static bool fr_sorted(const ckpt_map *map)
     return n > 2;
 }
 
-/* Find a bias before its weight, or NULL. Modules register the weight first, so that such a file
- * does not have the model's order. */
+/*
+ * Find a bias before its weight, or NULL. Modules register the weight first, so such a file does
+ * not have the model's order.
+ */
 static const char *fr_bias_first(const ckpt_map *map)
 {
     char weight[512];
@@ -460,7 +462,7 @@ static int fr_make(fr_maker *m, const char **how)
     return rc;
 }
 
-/* Note the choices made for the user. */
+/* Report the choices made for the user. */
 static int fr_say(fr_maker *m, const char *how)
 {
     return ckpt_map_note(m->map, CKPT_INFO, m->err,

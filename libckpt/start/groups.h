@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * groups.h: parameter groups of a run that goes to DeepSpeed.
- */
+/* groups.h: drops the empty parameter groups of a run that is converted to DeepSpeed. */
 #ifndef CKPT_START_GROUPS_H
 #define CKPT_START_GROUPS_H
 
@@ -10,7 +8,8 @@
 
 /*
  * Drop the groups without parameters from the run of another framework, with their entries in its
- * schedule, and say so in a note.  Runs of DeepSpeed, and runs without such groups, do not change.
+ * schedule, and report it in a note. Runs of DeepSpeed, and runs without such groups, do not
+ * change.
  */
 int ckpt_groups_drop_empty(ckpt_map *map, ckpt_err *err);
 

@@ -16,8 +16,8 @@ int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx);
 
 /*
  * Sort a run's parameters by a list (ckpt_target.order_text). Parameters remain in their groups, so
- * that empty lines and names of untrained tensors have no effect. '*' stands for all unlisted
- * parameters in their present order.
+ * empty lines and names of untrained tensors have no effect. '*' stands for all unlisted parameters
+ * in their current order.
  *
  * Errors  CKPT_EUSAGE: the files are DeepSpeed's, which store an order; an unknown or duplicate
  *         name; an unlisted trained parameter
