@@ -723,7 +723,7 @@ enum {
     CKPT_HOLDS_STATE = 128u, /* read: holds runs, with the state of their optimizers */
     CKPT_KEEPS_ORDER = 256u, /* read: tensors keep the order that the model gave them */
     /*
-     * written: one file per rank: stage and world are needed, and model-parallel slices
+     * written: one file per rank; stage and world are needed, and model-parallel slices
      * (keep_slices) stay apart
      */
     CKPT_HAS_RANKS = 512u,
