@@ -66,7 +66,7 @@ static bool bh_is_warm(const ckpt_behind *b, uint64_t w)
     return !known || there * 2 >= pages;
 }
 
-/* Only a hint: a page that stays does no harm. */
+/* Drop the pages of a window. It is only a hint: a page that stays does no harm. */
 static void bh_let_go(const ckpt_behind *b, uint64_t w)
 {
     (void)posix_fadvise(b->fd, (off_t)(w << CKPT_BEHIND_BITS), (off_t)bh_size(b, w),

@@ -157,8 +157,8 @@ static bool crew_take(crew_state *s, uint64_t *item)
 }
 
 /*
- * Items start in ascending order, so that every item below a failed one has started and will
- * report. Keeping the lowest failure makes the result independent of timing.
+ * Record a failure. Items start in ascending order, so every item below a failed one has started
+ * and will report. Keeping the lowest failure makes the result independent of timing.
  */
 static void crew_failed(crew_state *s, uint64_t item, int rc, const ckpt_err *e)
 {

@@ -288,7 +288,7 @@ static int dir_next(const dir_level *l, const char **name)
     return e ? 0 : errno;
 }
 
-/* One step: enter a folder, leave one, or visit another entry. */
+/* Make one step of a walk: enter a folder, leave one, or visit another entry. */
 static int dir_step(dir_level *level, size_t *n, ckpt_dir_fn fn, void *ctx)
 {
     dir_level *l = &level[*n - 1];

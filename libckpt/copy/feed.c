@@ -41,7 +41,7 @@ void ckpt_feed_close(ckpt_feed *s)
     *s = (ckpt_feed){0};
 }
 
-/* "file: record 'name'" for messages; room for n bytes. */
+/* Format "file: record 'name'" for messages, in at most n bytes. */
 static void feed_label(const ckpt_map *map, uint32_t source, char *text, size_t n)
 {
     assert(source < map->sources.n && n > 0);
@@ -227,7 +227,7 @@ int ckpt_feed_decode(ckpt_feed *s, uint32_t source, ckpt_err *err)
     return rc;
 }
 
-/* [at, at+n) of a raw record as an offset in its file. */
+/* Convert [at, at+n) of a raw record to an offset in its file. */
 static int feed_file_range(const ckpt_feed *s, uint32_t source, uint64_t n, uint64_t at,
                            uint64_t *out, ckpt_err *err)
 {

@@ -205,8 +205,8 @@ static bool fin_inside(const ckpt_segments *all, size_t n, const ckpt_literal *l
 }
 
 /*
- * CRC-32 of a complete file from those of its records and literals, with zeros between. It reads no
- * byte, and for a kept file the result is the CRC of this run's bytes.
+ * Compute the CRC-32 of a complete file from those of its records and literals, with zeros between.
+ * It reads no byte, and for a kept file the result is the CRC of this run's bytes.
  */
 static int fin_sum(ckpt_finish *f, uint32_t file, uint32_t *crc, ckpt_err *err)
 {
@@ -347,7 +347,7 @@ static int fin_group(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
                      err);
 }
 
-/* Files without jobs are ready too. */
+/* Add the files without jobs, which are ready too. */
 static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
 {
     for (size_t i = 0; i < f->work->plan->to->files.n; i++) {

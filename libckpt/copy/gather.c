@@ -54,7 +54,10 @@ static const ckpt_source *ga_source(const ga_piece *p)
     return &p->g->feed->map->sources.at[p->source];
 }
 
-/* Deflated records are checked when they are decoded; memory has no CRC. */
+/*
+ * True if the CRC of the bytes is needed: deflated records are checked when they are decoded, and
+ * memory has no CRC.
+ */
 static bool ga_wants_crc(const ga_piece *p)
 {
     const ckpt_source *s = ga_source(p);
@@ -95,7 +98,7 @@ static int ga_read_run(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, 
     return rc;
 }
 
-/* A piece that is contiguous on both sides. */
+/* Read a piece that is contiguous on both sides. */
 static int ga_whole(const ga_piece *p, ckpt_err *err)
 {
     int rc = ga_read_run(p, p->to, p->unit, p->at, err);
@@ -333,7 +336,7 @@ static int ga_strided(ga_piece *p, ckpt_err *err)
         from_by = p->axis[n_outer].from_by;
         to_by = p->axis[n_outer].to_by;
     }
-    // Gaps, or runs too short for a segment each: the ledger reads the record again.
+    // There are gaps, or runs too short for a segment each: let the ledger read the record again.
     if (!c.dense || (c.tail == p->n && c.step == 1 && c.span < GA_SEGMENT))
         rc = ga_mark_whole(p, err);
     if (rc != CKPT_OK)

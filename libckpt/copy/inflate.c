@@ -83,7 +83,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
 
         s->next_in = *in;
         s->avail_in = give;
-        // zlib needs a pointer even if the output is full, because a stream may end without another byte.
+        // zlib needs a pointer even if no byte fits, because a stream may end without another byte.
         s->next_out = *n_out > 0 ? *out : &none;
         s->avail_out = room;
         rc = inflate(s, Z_NO_FLUSH);

@@ -70,7 +70,7 @@ int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err)
     return jnt_equal(t, mine, sizeof mine / sizeof *mine, "reads", err);
 }
 
-/* A digest that is equal for plans that do the same. */
+/* A digest of a plan; plans with the same jobs have equal digests. */
 static uint32_t jnt_digest(const ckpt_plan *p)
 {
     uint32_t crc = jnt_add(0, p->jobs.at, p->jobs.n * sizeof *p->jobs.at);

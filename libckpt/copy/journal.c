@@ -62,7 +62,10 @@ static void jl_number(jl_hash *h, uint64_t x)
     jl_bytes(h, &x, sizeof x);
 }
 
-/* With its length, so that no two lists of strings give the same stream; NULL differs from "". */
+/*
+ * Hash a string with its length, so that no two lists of strings give the same stream; NULL differs
+ * from "".
+ */
 static void jl_string(jl_hash *h, const char *s)
 {
     jl_number(h, s ? strlen(s) : UINT64_MAX);
@@ -234,7 +237,10 @@ static void jl_files_read(jl_hash *h, const ckpt_map *map)
     }
 }
 
-/* Lengths go before bytes, so that no two different lists give the same stream. */
+/*
+ * Hash the files to write. Lengths go before bytes, so that no two different lists give the same
+ * stream.
+ */
 static void jl_files_written(jl_hash *h, const ckpt_map *map)
 {
     jl_number(h, map->files.n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c: reads the files back that an interrupted run has finished.
+ * keep.c: reads back the files that an interrupted run has finished.
  */
 #include <assert.h>
 #include <errno.h>

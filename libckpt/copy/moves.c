@@ -57,7 +57,10 @@ static int mv_done(const ckpt_mover *m, const ckpt_move *v, bool *done)
     return to || save ? 0 : EBADMSG;
 }
 
-/* An entry that cannot be examined must not count as absent. */
+/*
+ * 0 if an entry can be examined or is absent, else an errno value: an entry that cannot be examined
+ * must not count as absent.
+ */
 static int mv_visible(int at, const char *name)
 {
     struct stat st;

@@ -80,7 +80,7 @@ void ckpt_near_free(ckpt_near *n)
 
 /* ---- one job ---- */
 
-/* Add bytes of a file. */
+/* Count bytes that are read from a file. */
 static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
 {
     if (file >= n->plan->from->files.n || n->all[file])
@@ -101,8 +101,8 @@ static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
 }
 
 /*
- * Add the tensors inside bytes from..end-1 of a nested source, with `weight`: the same part of each
- * tensor.
+ * Count the bytes of the tensors inside bytes from..end-1 of a nested source, with `weight`: the
+ * same part of each tensor.
  */
 static int nr_nested(const nr_walk *w, const ckpt_source *s, uint64_t from, uint64_t end,
                      double weight, ckpt_err *err)
@@ -122,7 +122,7 @@ static int nr_nested(const nr_walk *w, const ckpt_source *s, uint64_t from, uint
     return rc;
 }
 
-/* ckpt_piece_fn: one piece of the join. */
+/* ckpt_piece_fn: count one piece of the join. */
 static int nr_piece(void *ctx, const ckpt_piece *p, ckpt_err *err)
 {
     const nr_walk *w = ctx;

@@ -429,8 +429,8 @@ static void plan_push(plan_make *m, size_t file, const ckpt_job *job)
 }
 
 /*
- * Elements of the rows of one job: the largest product of innermost axes that fits the step, and
- * the number of such rows on the next axis.
+ * Compute the elements of a row, the largest product of innermost axes that fits the step, and the
+ * number of such rows on the next axis.
  */
 static void plan_rows(const ckpt_extent *e, uint64_t step, uint64_t *row, uint64_t *side)
 {
@@ -550,7 +550,10 @@ static int plan_order(const void *pa, const void *pb)
     return (a->job.first > b->job.first) - (a->job.first < b->job.first);
 }
 
-/* The jobs of most files are already in order, so keys are made only for the others. */
+/*
+ * True if a file's jobs are already in order, as in most files: sort keys are made only for the
+ * others.
+ */
 static bool plan_sorted(const ckpt_plan *p, const ckpt_job *job, uint64_t n)
 {
     plan_key last = {0};

@@ -194,7 +194,7 @@ static bool post_receive(ckpt_post *p)
 
 /* ---- the thread ---- */
 
-/* True until the post is closed, and then until all is sent or the time is over. */
+/* True until the post is closed, and then until everything is sent or the time limit is reached. */
 static bool post_goes_on(ckpt_post *p)
 {
     bool on;

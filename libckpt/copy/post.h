@@ -53,7 +53,7 @@ int ckpt_post_open(ckpt_post **out, const ckpt_mail *mail, const ckpt_post_calls
  */
 void ckpt_post_send(ckpt_post *p, ckpt_letter *letter);
 
-/* Messages and bytes sent so far. */
+/* Get the numbers of messages and bytes sent so far. */
 void ckpt_post_count(ckpt_post *p, uint64_t *n_letters, uint64_t *n_bytes);
 
 /* Wait at most `seconds` until all is sent, and end the thread. NULL is fine. */

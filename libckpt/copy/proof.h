@@ -13,7 +13,7 @@
 typedef struct ckpt_proof ckpt_proof;
 
 typedef struct ckpt_proof_opts {
-    bool first; /* read a record whole before the first use of its bytes */
+    bool first; /* read a complete record before the first use of its bytes */
     /* checks the contents of a file that is copied unchanged (ckpt_source.whole); NULL: no check */
     int (*whole)(void *ctx, uint32_t source, ckpt_err *err);
     void *ctx;

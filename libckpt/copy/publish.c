@@ -233,8 +233,8 @@ static bool pub_look(int at, const char *name, struct stat *st)
 }
 
 /*
- * After a kill between moving the old folder away and the new one in: move the old one back. False
- * if that failed: then nothing may be removed.
+ * If a run was killed after moving the old folder away and before moving the new one in, move the
+ * old one back. False if that failed: then nothing may be removed.
  */
 static bool pub_give_back(const ckpt_publish *s)
 {
@@ -503,7 +503,7 @@ static int pub_wipe(const ckpt_publish *s)
     return rc;
 }
 
-/* For ckpt_dir_walk: add sizes, without the journal. */
+/* Callback of ckpt_dir_walk: add up the sizes of all files except the journal. */
 static int pub_add_size(void *ctx, int at, const char *name, const struct stat *st)
 {
     uint64_t *sum = ctx;

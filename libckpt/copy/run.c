@@ -570,7 +570,7 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
 }
 
-/* Copy files to each further machine that must have them, too. */
+/* Copy files to every other machine that needs them. */
 static int run_copy(run_state *r, ckpt_err *err)
 {
     return ckpt_replicate(&r->finish, r->n_workers, &r->worker[0].n_written, err);
@@ -632,7 +632,7 @@ static void run_take_back(run_state *r, ckpt_err *err)
                         why.text);
 }
 
-/* The phases in order; each ends in all processes before the next begins. */
+/* Run the phases in order; each ends in all processes before the next begins. */
 static int run_all(run_state *r, ckpt_err *err)
 {
     static int (*const phase[])(run_state *, ckpt_err *) = {

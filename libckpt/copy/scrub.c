@@ -103,7 +103,8 @@ static int scrub_record(scrub_state *s, uint32_t source, size_t *next, ckpt_err 
 }
 
 /*
- * A fault of the checkpoint is a finding; a fault of this process, or an interrupt, stops the run.
+ * Handle a failure: a fault of the checkpoint is a finding; a fault of this process, or an
+ * interrupt, stops the run.
  */
 static int scrub_failed(scrub_state *s, int rc, const ckpt_err *e, ckpt_err *err)
 {

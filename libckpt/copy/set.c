@@ -83,7 +83,10 @@ static int set_note_old(set_work *w, const char *name)
     return o->name ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* Most preferred first, parts last; ties by name, so that every run does the same. */
+/*
+ * Order for qsort: most preferred first, parts last; equal ones by name, so that every run does the
+ * same.
+ */
 static int set_order(const void *pa, const void *pb)
 {
     const set_old *a = pa, *b = pb;
@@ -180,7 +183,7 @@ static int set_check_name(const set_work *w, const char *name)
     struct stat st, to;
     char shown[512];
 
-    // links to folders elsewhere would take the file out of this one
+    // a link to a folder elsewhere would put the file outside of this folder
     for (const char *p = strchr(name, '/'); p != NULL; p = strchr(p + 1, '/')) {
         char *above = ckpt_arena_string(w->arena, name, (uint64_t)(p - name));
 
@@ -259,7 +262,7 @@ static int set_decide(set_work *w, set_old *o)
     return CKPT_OK;
 }
 
-/* Side files of a model that is an input must not change. */
+/* Check that the side files of a model that is an input do not change. */
 static int set_check_sides(const set_work *w)
 {
     for (size_t i = 0; set_sides_change(w) && i < w->old.n; i++) {
@@ -345,7 +348,7 @@ static void set_mark(set_work *w, ckpt_move_kind kind)
     set_add(w, kind, "", "", "");
 }
 
-/* A name aside for a replaced file. */
+/* Make a name in `aside` for a replaced file. */
 static const char *set_save(set_work *w)
 {
     return ckpt_arena_printf(w->arena, "was/%u", w->n_saved++);
@@ -405,7 +408,7 @@ static void set_drop(set_work *w, uint8_t what)
     }
 }
 
-/* ---- three ways ---- */
+/* ---- three ways to replace a set ---- */
 
 /* The head decides, and is renamed last. */
 static void set_by_head(set_work *w)

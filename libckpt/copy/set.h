@@ -43,7 +43,7 @@ typedef struct ckpt_set_stays {
 int ckpt_set_check(const ckpt_set_job *job, ckpt_set_stays *stays, ckpt_err *err);
 
 /*
- * Give the files in aside/new their names.
+ * Give the files in aside/new their final names.
  *
  * n_gone   number of removed old files whose names the new set does not have
  * stuck    as in ckpt_moves_run

@@ -113,7 +113,7 @@ static int sink_keep(ckpt_sink *s, ckpt_err *err)
     return rc;
 }
 
-/* The initialisation that needs no disk. */
+/* Make the initialisations that need no disk. */
 static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, ckpt_err *err)
 {
     const char *below = target->folder ? target->folder : "";

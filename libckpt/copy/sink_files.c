@@ -51,7 +51,10 @@ static uint64_t sink_random(const void *salt)
     return x ^ (x >> 29);
 }
 
-/* ".NAME.ckpt-XXXXXX.tmp": hidden, recognisable, and in the same folder, as the rename requires. */
+/*
+ * Make a name ".NAME.ckpt-XXXXXX.tmp": hidden, recognisable, and in the same folder, as the rename
+ * requires.
+ */
 static void sink_temp_name(sink_file *f)
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -146,7 +149,7 @@ static int sink_furnish(const ckpt_sink *s, sink_file *f, ckpt_err *err)
     rc = s->staged && f->size < SINK_LARGE ? sink_give_size(s, f, err) : sink_reserve(s, f, err);
     if (rc != CKPT_OK)
         return rc;
-    // Only now is the size known to be possible for a file.
+    // Only now is it certain that a file can have this size.
     return sink_make_windows(f) ? CKPT_OK : ckpt_fail_memory(err);
 }
 
@@ -284,7 +287,7 @@ static void sink_put(ckpt_sink *s, sink_file *f)
 
 /* ---- writing ---- */
 
-/* Window w and the one before it, which may have late writes. */
+/* Compute the range of window w and of the one before it, which may have late writes. */
 static void sink_range(const sink_file *f, uint64_t w, uint64_t *first, uint64_t *n)
 {
     uint64_t end = (w + 1) << SINK_WINDOW_BITS;

@@ -26,7 +26,7 @@ typedef struct sink_window {
 #define SINK_LAG 8
 
 typedef struct sink_file {
-    const char *name; /* final; borrowed from the target map */
+    const char *name; /* its final name, borrowed from the target map */
     uint64_t size;
     int fd;           /* -1: closed for now */
     unsigned n_users; /* writes in progress, during which it must stay open */

@@ -33,7 +33,7 @@ struct ckpt_spool {
     pthread_mutex_t lock;
     char *folder;
     uint64_t heap; /* bytes that may still be allocated */
-    bool shared;   /* the early file can be used */
+    bool shared;   /* the file opened by ckpt_spool_prepare can be used */
     int fd;        /* -1: no file yet */
     uint64_t end;  /* end of the file */
     size_t n;

@@ -22,7 +22,7 @@ static int spr_inner(const ckpt_team *t, const ckpt_map *to, size_t *inner, ckpt
                      to->path, to->ranks, t->n_places);
 }
 
-/* The machine of a rank by the named hosts. */
+/* Find the machine of a rank by the named hosts. */
 static int spr_named(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint32_t *node,
                      ckpt_err *err)
 {
@@ -43,7 +43,7 @@ static int spr_named(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint
     return CKPT_OK;
 }
 
-/* The machine of a rank if each process gets the same number of ranks. */
+/* Find the machine of a rank if each process gets the same number of ranks. */
 static int spr_counted(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint32_t *node,
                        ckpt_err *err)
 {

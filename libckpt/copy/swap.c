@@ -18,7 +18,7 @@ static bool swap_look(int at, const char *name, struct stat *st)
     return fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* For file systems that cannot exchange names in one step; 0 or an errno value. */
+/* Replace a name on a file system that cannot exchange names in one step; 0 or an errno value. */
 static int swap_replace(int top, int aside, ckpt_swap *w)
 {
     int sys;

@@ -115,9 +115,9 @@ static void team_lose(team_state *t, const ckpt_err *why)
 }
 
 /*
- * The reason to stop waiting; the caller holds the lock. A process that has left with a failure
- * still answers questions until all have left, because the others may fail for the same reason and
- * report it themselves.
+ * Fail if there is a reason to stop waiting; the caller holds the lock. A process that has left
+ * with a failure still answers questions until all have left, because the others may fail for the
+ * same reason and report it themselves.
  */
 static int team_failed(const team_state *t, bool together, ckpt_err *err)
 {
@@ -241,7 +241,10 @@ static void team_broken(void *ctx, const char *why)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Rank 0 gets heartbeats from all, and all from rank 0. */
+/*
+ * True if a rank gets heartbeats from this one: rank 0 gets them from all, and all get them from
+ * rank 0.
+ */
 static bool team_listens(const team_state *t, unsigned to)
 {
     return to != t->team.rank && (t->team.rank == 0 || to == 0) && !t->mate[to].gone;

@@ -74,7 +74,7 @@ int ckpt_team_agree(ckpt_team *t, int rc, ckpt_err *err);
 /* CKPT_ECANCELED: another process has failed, so this one may stop.  Thread safe. */
 int ckpt_team_check(ckpt_team *t, ckpt_err *err);
 
-/* True if rc only comes from ckpt_team_check: not this process has failed, but another one. */
+/* True if rc only comes from ckpt_team_check: another process has failed, not this one. */
 bool ckpt_team_echoes(ckpt_team *t, int rc);
 
 /* ---- questions ---- */

@@ -38,7 +38,7 @@ uint64_t ckpt_view_block(const ckpt_map *to, uint64_t memory, unsigned jobs)
     return best < most ? best : most;
 }
 
-/* The paths of the output: in the target's folder, with the pointer beside that folder. */
+/* Make the paths of the output: in the target's folder, with the pointer beside that folder. */
 static int vw_paths(ckpt_view *v, ckpt_err *err)
 {
     ckpt_map *to = v->plan->to;

@@ -14,7 +14,7 @@
 
 /* ---- values that differ from their copies ---- */
 
-/* One element as text, for messages. */
+/* Format one element as text, for messages. */
 static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
 {
     ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, d);
@@ -33,7 +33,7 @@ static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
 }
 
 /*
- * The text of a mismatch: two copies of one precision, or a master and a copy that differs from its
+ * Report a mismatch: two copies of one precision differ, or a copy differs from its master's
  * rounded value.
  */
 static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
