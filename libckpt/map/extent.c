@@ -21,8 +21,8 @@
 #define XT_MAX_STEPS 100000
 
 /*
- * Zeros are left out of the product and only remembered, because {0, 2^40, 2^40} is as impossible
- * as {2^40, 2^40}.
+ * The product skips zeros, which are only remembered, because {0, 2^40, 2^40} is as impossible as
+ * {2^40, 2^40}.
  */
 bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out)
 {
@@ -141,7 +141,7 @@ static uint64_t xt_count(const ckpt_extent *e)
     return n;
 }
 
-/* Ascending intervals: each must begin at the end of the one before. */
+/* Check ascending intervals: each must begin at the end of the one before. */
 static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
 {
     uint64_t next = 0; // first element not yet covered
@@ -345,7 +345,8 @@ static uint64_t xt_first_hole(const ckpt_tensor *t)
 }
 
 /*
- * Boxes that are inside and disjoint, with as many elements as the tensor, cover it exactly once.
+ * Check boxes: if they are inside and disjoint, and have as many elements as the tensor, they cover
+ * it exactly once.
  */
 static int xt_check_boxes(const ckpt_tensor *t, ckpt_err *err)
 {

@@ -46,7 +46,7 @@ typedef struct jn_state {
     jn_side from, to;
 } jn_state;
 
-/* Maps that passed ckpt_map_check never get to these failures; maps built by hand may. */
+/* A map that has passed ckpt_map_check cannot cause these failures; one built by hand can. */
 static int jn_overflow(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EFORMAT, "tensor '%.200s': its strides overflow", j->t->name);
@@ -93,7 +93,7 @@ static int jn_inside(const jn_state *j)
                      j->t->name, j->per, ckpt_dtype_name(j->t->dtype));
 }
 
-/* *at + n * by; false on overflow. */
+/* Add n * by to *at; false on overflow. */
 static bool jn_move(uint64_t *at, uint64_t n, uint64_t by)
 {
     uint64_t far;

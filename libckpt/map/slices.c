@@ -169,8 +169,8 @@ static uint64_t sl_product(const ckpt_tensor *t, uint32_t first, uint32_t end)
 }
 
 /*
- * The view's sizes before and after its cut axis, with -1 computed from the number of elements of
- * all slices; false if it does not fit.
+ * Compute the view's sizes before and after its cut axis, with -1 computed from the number of
+ * elements of all slices; false if it does not fit.
  */
 static bool sl_view(const sl_cut *c, uint64_t *before, uint64_t *after)
 {
@@ -340,7 +340,7 @@ static void sl_parts(ckpt_slices *s, const sl_cut *c, uint64_t *before, const ui
     s->first[s->n_ranks] = s->n_boxes;
 }
 
-/* The whole's size along the cut axis, and the start of each sub-parameter in it. */
+/* Compute the whole's size along the cut axis, and the start of each sub-parameter in it. */
 static int sl_starts(ckpt_slices *s, const sl_cut *c, uint64_t *start, ckpt_err *err)
 {
     uint64_t size;
@@ -359,7 +359,7 @@ static int sl_starts(ckpt_slices *s, const sl_cut *c, uint64_t *start, ckpt_err 
     return ckpt_shape_elems(s->shape, s->ndim, &s->n_elems) ? CKPT_OK : sl_bad_subs(c, err);
 }
 
-/* CAT and SUB, over several ranks. */
+/* Compute the boxes of CAT and SUB over several ranks. */
 static int sl_make_cut(ckpt_slices *s, sl_cut *c, ckpt_err *err)
 {
     bool sub = c->rule->kind == CKPT_SLICE_SUB;
@@ -395,7 +395,7 @@ static int sl_make_cut(ckpt_slices *s, sl_cut *c, ckpt_err *err)
     return rc;
 }
 
-/* SAME and MEAN, and any rule for one rank: each slice is the whole. */
+/* Compute the boxes of SAME and MEAN, and of any rule for one rank: each slice is the whole. */
 static int sl_make_whole(ckpt_slices *s, const ckpt_slice_set *set, ckpt_err *err)
 {
     int rc = sl_check_axes(set, UINT32_MAX, err);
@@ -498,7 +498,7 @@ static int sl_key_order(const void *pa, const void *pb)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Boxes of several ranks at one position are copies of each other. */
+/* Find boxes of several ranks at one position, because they are copies of each other. */
 static int sl_find_copies(ckpt_slices *s, ckpt_err *err)
 {
     sl_key *key = ckpt_alloc((s->n_boxes + 1) * sizeof *key);

@@ -267,7 +267,7 @@ static int sx_interval(sx_state *x, const ckpt_extent *e)
     return rc;
 }
 
-/* A box of the slice. */
+/* Carry over a box of the slice. */
 static int sx_box(sx_state *x, const ckpt_extent *e)
 {
     sx_part p = {.source = e->source, .at = e->at};

@@ -12,7 +12,7 @@
 
 /* ---- constructors ---- */
 
-/* The arena zeroes memory: a container begins empty, an object or tensor without its part. */
+/* The arena zeroes memory: a container begins empty, an object or tensor without contents. */
 ckpt_value *ckpt_value_new(ckpt_arena *a, ckpt_value_kind kind)
 {
     assert(a);
@@ -296,7 +296,7 @@ static bool vl_same_text(const ckpt_text *a, const ckpt_text *b)
     return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, (size_t)a->n) == 0);
 }
 
-/* Kinds without children, which can be compared at once. */
+/* True for kinds without children, which can be compared at once. */
 static bool vl_is_leaf(ckpt_value_kind kind)
 {
     return kind <= CKPT_V_BYTEARRAY || (kind >= CKPT_V_GLOBAL && kind <= CKPT_V_TENSOR);
@@ -385,7 +385,7 @@ static bool vl_is_same_leaf(const ckpt_value *a, const ckpt_value *b)
     return a == b || (a && b && a->kind == b->kind && vl_is_leaf(a->kind) && vl_same_leaf(a, b));
 }
 
-/* Lists, tuples, sizes: element by element. */
+/* Compare lists, tuples and sizes element by element. */
 static bool vl_seqs(vl_compare *c, const ckpt_seq *a, const ckpt_seq *b)
 {
     if (a->n != b->n)

@@ -98,7 +98,7 @@ static const uint64_t *vc_sizes(vc_copy *c, const uint64_t *from, uint32_t n)
     return c->by->whole ? ckpt_arena_copy(c->by->arena, n ? from : &none, n * sizeof none) : from;
 }
 
-/* A tensor stays a description: shape, strides and a reference to its storage. */
+/* Copy the description of a tensor: shape, strides and a reference to its storage. */
 static bool vc_tensor(vc_copy *c, const ckpt_tensor_value *from, ckpt_tensor_value **to)
 {
     ckpt_tensor_value *copy = ckpt_arena_copy(c->by->arena, from, sizeof *from);
