@@ -133,7 +133,7 @@ int ckpt_key_hash(const ckpt_value *key, uint32_t *out, uint64_t *cost, const ch
     return CKPT_OK;
 }
 
-/* Equality of two keys that are not both tuples. */
+/* True if two keys, not both tuples, are equal. */
 static bool key_same_leaf(const ckpt_value *a, const ckpt_value *b)
 {
     int64_t x, y;

@@ -118,7 +118,7 @@ static int op_memoize(ckpt_pk_machine *m)
                                                               : ckpt_pk_remember(m, m->n_memo);
 }
 
-/* PUT of protocol 0. */
+/* PUT of protocol 0: store the top value under the number in the text. */
 static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
@@ -127,7 +127,7 @@ static int op_put_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return rc == CKPT_OK ? ckpt_pk_remember(m, number) : rc;
 }
 
-/* GET of protocol 0. */
+/* GET of protocol 0: push the value stored under the number in the text. */
 static int op_get_text(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     uint64_t number;
@@ -460,7 +460,7 @@ static int op_appends(ckpt_pk_machine *m)
     return rc == CKPT_OK ? po_append(m, CKPT_V_LIST, items) : rc;
 }
 
-/* ADDITEMS: the items of a set. */
+/* ADDITEMS: add items to a set. */
 static int op_additems(ckpt_pk_machine *m)
 {
     ckpt_seq items;
@@ -489,7 +489,7 @@ static int po_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
     return rc;
 }
 
-/* SETITEM: dict, key, value. */
+/* SETITEM: take key and value, and set them in the dict below. */
 static int op_setitem(ckpt_pk_machine *m)
 {
     ckpt_seq pair = {.n = 2};
@@ -563,7 +563,7 @@ static int op_stack_global(ckpt_pk_machine *m)
     return op_global(m, &(ckpt_pk_arg){.text = module->as.text, .more = name->as.text});
 }
 
-/* REDUCE: callee, arguments. */
+/* REDUCE: take callee and arguments, and push the result of the call. */
 static int op_reduce(ckpt_pk_machine *m)
 {
     ckpt_value *args, *callee, *v = NULL;
@@ -576,7 +576,7 @@ static int op_reduce(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* NEWOBJ: class, arguments. */
+/* NEWOBJ: take class and arguments, and push the new object. */
 static int op_newobj(ckpt_pk_machine *m)
 {
     ckpt_value *args, *cls, *v = NULL;
@@ -589,7 +589,7 @@ static int op_newobj(ckpt_pk_machine *m)
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
 
-/* NEWOBJ_EX: class, arguments, named arguments. */
+/* NEWOBJ_EX: the same with named arguments. */
 static int op_newobj_ex(ckpt_pk_machine *m)
 {
     ckpt_value *kwargs, *args, *cls, *v = NULL;
@@ -659,7 +659,7 @@ static int op_build(ckpt_pk_machine *m)
     return CKPT_OK;
 }
 
-/* BINPERSID: push a storage; torch refers to storages so. */
+/* BINPERSID: push a storage, because torch refers to storages by persistent ids. */
 static int op_binpersid(ckpt_pk_machine *m)
 {
     ckpt_value *id, *v = NULL;

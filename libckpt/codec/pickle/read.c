@@ -3,9 +3,9 @@
  * read.c: runs the pickle machine: reads opcodes, arguments and frames, and walks over the result
  * at the end.
  *
- * Limits: stack and memo of 8 Mi entries (the memo: or one for 4 bytes), memo numbers at most 256
- * beyond the entries so far, integers of 256 bytes, nesting of 1000, memory in proportion to the
- * file.
+ * Limits: stack and memo of 8 Mi entries (for a large pickle: one memo entry for 4 bytes), memo
+ * numbers at most 256 beyond the entries so far, integers of 256 bytes, nesting of 1000, memory in
+ * proportion to the file.
  */
 #include <assert.h>
 #include <inttypes.h>

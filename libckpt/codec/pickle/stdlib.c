@@ -282,7 +282,8 @@ bool ckpt_name_stdlib_inert(ckpt_text module, ckpt_text name)
     at[-1] = '\0';
     if (strcmp(full, "builtins") == 0)
         return std_is_builtin(at);
-    // names that begin so are internal to a module and were not reviewed: uuid._get_command_stdout
+    // names with this beginning are internal to a module and were not reviewed:
+    // uuid._get_command_stdout
     bool own = at[0] == '_' && (at[1] == '_' || !ckpt_name_class_like(name));
 
     return !own && std_has(full, STD_LIST(std_inert)) && !ckpt_name_is_module(module, name) &&

@@ -45,7 +45,7 @@ static int so_find_storage(ckpt_pk *p, ckpt_storage **out, const ckpt_storage *s
     return CKPT_OK;
 }
 
-/* The dtype of a storage class; CKPT_DTYPE_NONE for the untyped one. */
+/* Find the dtype of a storage class; CKPT_DTYPE_NONE for the untyped one. */
 static int so_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype *out)
 {
     ckpt_name_id id = ckpt_pk_id(p, cls);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h: shared by the reader's two files: names of records in messages, and their order.  Only
- * for this folder.
+ * names.h: declares functions that the reader's two files share, for the names of records in
+ * messages and for their order. Private to this folder.
  */
 #ifndef CKPT_CODEC_ZIP_NAMES_H
 #define CKPT_CODEC_ZIP_NAMES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip.h: the zip container of torch files: a strict reader, and a writer that fixes every offset
- * before any data are known.
+ * zip.h: handles the zip container of torch files: a strict reader, and a writer that fixes every
+ * offset before any data are known.
  *
  * Layout of an archive, all numbers little-endian (PKWARE APPNOTE 6.3; torch 1.4 to 2.15 by
  * measurement):
