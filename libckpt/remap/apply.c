@@ -386,7 +386,10 @@ static int ap_join(ap_state *s, ckpt_rm_joins how)
     return rc;
 }
 
-/* The source's members are complete: compute sizes, make targets, check coverage. */
+/*
+ * Handle an instance whose source members are complete: compute sizes, make targets, check
+ * coverage.
+ */
 static int ap_instance(ap_state *s)
 {
     ckpt_rm_instance *in = s->in;

@@ -190,7 +190,7 @@ static int bind_axis(ckpt_rm_instance *in, const ckpt_rm_member *m, uint32_t axi
     return CKPT_OK;
 }
 
-/* Padding without a size in the layout map or in a shape is 0. */
+/* Set padding that has no size in the layout map or in a shape to 0. */
 static bool bind_padding(ckpt_rm_instance *in)
 {
     bool progress = false;

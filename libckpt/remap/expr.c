@@ -500,7 +500,9 @@ static bool ex_less(const ckpt_value *a, const ckpt_value *b)
     return a && b && ex_number(a, &p) && ex_number(b, &q) && p < q;
 }
 
-/* A missing value is not true; in comparisons it is neither equal nor less. */
+/*
+ * Evaluate a condition. A missing value is not true; in comparisons it is neither equal nor less.
+ */
 static bool ex_test(ex_state *x)
 {
     static const char *const signs[] = {"==", "!=", "<", ">"};

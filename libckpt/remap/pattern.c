@@ -186,7 +186,7 @@ static bool rpat_enter(rpat_walk *w, uint32_t i, const char *s)
     return true;
 }
 
-/* Depth-first search over the pieces, the shortest match of each first. */
+/* Search depth-first over the pieces, the shortest match of each first. */
 static bool rpat_search(rpat_walk *w, const char *name)
 {
     uint32_t i = 0;

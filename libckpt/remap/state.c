@@ -153,8 +153,8 @@ static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, 
 }
 
 /*
- * Check that each moment has a parameter. New tensors with the moments of a waiting parameter join
- * its group only.
+ * Check that each moment has a parameter. A new tensor that has moments of a waiting parameter
+ * joins only that parameter's group.
  */
 static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
 {
