@@ -97,7 +97,7 @@ static const struct {
                                             CFD_READ_ROWS(TQ2_0) CFD_READ_ROWS(MXFP4)
                                                 CFD_READ_ROWS(NVFP4)};
 
-/* Between blocks and floats. */
+/* The function for a conversion between blocks and floats. */
 static ckpt_cast_fn cfd_blocks(ckpt_dtype to, ckpt_dtype from)
 {
     if (to == CKPT_F32)

@@ -135,14 +135,17 @@ static void dq_q3_k(float *to, const uint8_t *p)
     }
 }
 
-/* Scale and minimum j of Q4_K and Q5_K: six bits each, in 12 bytes. */
+/* Get scale and minimum j of Q4_K and Q5_K: six bits each, in 12 bytes. */
 static void dq_scale_q4(const uint8_t *p, int j, int *scale, int *low)
 {
     *scale = j < 4 ? p[j] & 63 : (p[j + 4] & 0xf) | p[j - 4] >> 6 << 4;
     *low = j < 4 ? p[j + 4] & 63 : p[j + 4] >> 4 | p[j] >> 6 << 4;
 }
 
-/* Q4_K and Q5_K: eight runs of 32 values; two runs share 32 bytes, one nibble each; *high or 0. */
+/*
+ * Convert Q4_K and Q5_K: eight runs of 32 values; two runs share 32 bytes, one nibble each; high:
+ * the fifth bits, or NULL.
+ */
 static void dq_q45_k(float *to, const uint8_t *p, const uint8_t *high, const uint8_t *q)
 {
     const float d = ckpt_half_get(p), low = ckpt_half_get(p + 2);
@@ -264,8 +267,8 @@ static void dq_mxfp4(float *to, const uint8_t *p)
 }
 
 /*
- * Four scales, each for 16 values: E4M3 without sign and NaN. The pattern of NaN means 0 if the
- * unused bit is clear, and the next number if it is set.
+ * Convert four runs of 16 values, each with a scale: E4M3 without sign and NaN. The pattern of NaN
+ * means 0 if the unused bit is clear, and the next number if it is set.
  */
 static void dq_nvfp4(float *to, const uint8_t *p)
 {

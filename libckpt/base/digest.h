@@ -26,7 +26,7 @@ int ckpt_sha256_add(ckpt_sha256 *s, const void *p, size_t n, ckpt_err *err);
 int ckpt_sha256_end(ckpt_sha256 *s, uint8_t out[32], ckpt_err *err);
 void ckpt_sha256_free(ckpt_sha256 *s); /* NULL is fine */
 
-/* 64 hexadecimal digits and a terminator. */
+/* Write a digest as 64 hexadecimal digits and a terminator. */
 void ckpt_sha256_hex(const uint8_t digest[32], char out[65]);
 
 #endif

@@ -306,7 +306,8 @@ static int host_choose(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all
 }
 
 /*
- * --num_nodes: the first hosts; --num_gpus: slots 0 to n-1 of each, even if the file lists fewer.
+ * Apply --num_nodes: keep the first hosts; --num_gpus: take slots 0 to n-1 of each, even if the
+ * file lists fewer.
  */
 static int host_first(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
                       const ckpt_host_filter *f, ckpt_err *err)

@@ -31,12 +31,12 @@ ckpt_arena *ckpt_arena_new(uint64_t limit);
 void ckpt_arena_free(ckpt_arena *a);
 
 /*
- * Zeroed, aligned to 16 (to 8 if n is not a multiple of 16); NULL when memory or the limit is
- * exhausted. n == 0 gives a valid pointer.
+ * Allocate zeroed memory, aligned to 16 (to 8 if n is not a multiple of 16); NULL when memory or
+ * the limit is exhausted. n == 0 gives a valid pointer.
  */
 void *ckpt_arena_alloc(ckpt_arena *a, uint64_t n);
 
-/* count * size with the overflow check. */
+/* Allocate count * size bytes, after a check for overflow. */
 void *ckpt_arena_array(ckpt_arena *a, uint64_t count, uint64_t size);
 
 /* Copies of n bytes; the string one is terminated. */

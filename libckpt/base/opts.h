@@ -19,7 +19,9 @@
  */
 int ckpt_opts_take(void *own, size_t room, const void *theirs, const char *what, ckpt_err *err);
 
-/* The same for a struct that had `first` bytes in the first release, the meaning of a size of 0. */
+/*
+ * The same for a struct that has grown: a size of 0 means `first`, its size in the first release.
+ */
 int ckpt_opts_take_since(void *own, size_t room, size_t first, const void *theirs, const char *what,
                          ckpt_err *err);
 

@@ -85,7 +85,7 @@ static void qt_put_bits(uint8_t *p, uint32_t bits)
         p[i] = (uint8_t)(bits >> 8 * i);
 }
 
-/* Levels around zero: d = v / -half, level = trunc(x / d + half + 0.5). */
+/* Quantize a block to levels around zero: d = v / -half, level = trunc(x / d + half + 0.5). */
 static void qt_symmetric(uint8_t *to, const float *x, int half)
 {
     uint8_t level[QT_BLOCK];
@@ -101,7 +101,10 @@ static void qt_symmetric(uint8_t *to, const float *x, int half)
         qt_put_bits(to + 2, bits);
 }
 
-/* Levels above the smallest value: d = (max - min) / most, level = trunc((x - min) / d + 0.5). */
+/*
+ * Quantize a block to levels above the smallest value: d = (max - min) / most, level = trunc((x -
+ * min) / d + 0.5).
+ */
 static void qt_above(uint8_t *to, const float *x, int most)
 {
     uint8_t level[QT_BLOCK];

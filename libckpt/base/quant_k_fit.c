@@ -198,7 +198,7 @@ static float qf_fit_sweep(uint8_t *levels, const float *x)
 
 /* ---- eight runs ---- */
 
-/* Weights of a run. */
+/* Compute the weights of a run. */
 static void qf_weights(const ckpt_qk_search *s, const float *x, float *w)
 {
     float sum = 0, mean;
