@@ -17,7 +17,7 @@
 
 enum { ARO_RANKS = 1 << 20 }; /* limit of a rank in a file name: far above any run's */
 
-/* ---- files that are cut ---- */
+/* ---- truncated files ---- */
 
 static bool aro_ends(const char *name, const char *end)
 {
@@ -102,7 +102,7 @@ static int aro_files(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     return rc;
 }
 
-/* ---- files that are missing ---- */
+/* ---- missing files ---- */
 
 /* The facts that the file names show: the program that wrote the folder, and the kinds of files. */
 typedef struct aro_names {

@@ -203,7 +203,10 @@ static int dqz_read_expert(const dqz_make *m, ckpt_inputs *in, uint64_t number, 
     return rc;
 }
 
-/* Column col of the stored matrix, rows first ... first + n - 1: a part of a row of the result. */
+/*
+ * Convert column col of the stored matrix, rows first ... first + n - 1: a part of a row of the
+ * result.
+ */
 static void dqz_column(const dqz_make *m, const dqz_expert *e, uint64_t col, uint64_t first,
                        uint64_t n, float *to)
 {
@@ -375,7 +378,7 @@ static int dqz_put(dqz_work *w, ckpt_tensor *t, dqz_make *m)
     return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, w->err) : rc;
 }
 
-/* [experts, out, blocks, 16] of nibbles: the result has transposed axes and one less. */
+/* Combine [experts, out, blocks, 16], with two numbers in a byte, to [experts, in, out]. */
 static int dqz_mxfp4(dqz_work *w, ckpt_tensor *t, const ckpt_tensor *s, dqz_make *m)
 {
     uint64_t *shape = ckpt_arena_array(w->map->arena, 3, sizeof *shape), n;
@@ -425,7 +428,7 @@ static int dqz_weight(dqz_work *w, const dqz_form *f, ckpt_tensor *t, ckpt_tenso
     return dqz_put(w, t, m);
 }
 
-/* ---- the whole ---- */
+/* ---- all tensors ---- */
 
 static bool dqz_ends(const char *name, const char *end, size_t *keep)
 {

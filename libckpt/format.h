@@ -86,7 +86,7 @@ typedef struct ckpt_run_layout {
     bool several; /* a checkpoint is a folder of folders, one per model */
     /*
      * folder: the folder that the text in the pointer names (NULL without a pointer). text: the
-     * text for a folder, its number. false: there is none
+     * pointer's text for a folder, which is a number. false: there is none
      */
     bool (*folder)(char out[CKPT_RUN_NAME], const char *text);
     bool (*text)(char out[CKPT_RUN_NAME], const char *folder);

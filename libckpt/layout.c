@@ -319,7 +319,7 @@ static const char *lay_into(ckpt_map *to, const ckpt_target *target)
                              slash == to->path ? 1 : (size_t)(slash - to->path));
 }
 
-/* Refuse a cast, a run and a GGUF model from quantized weights. */
+/* Refuse to cast quantized weights, or to write them as a run or a GGUF model. */
 static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture)

@@ -54,7 +54,7 @@ static int mdl_present(mdl_work *w)
     return ckpt_whole_choose(&w->whole, w->err);
 }
 
-/* A list of the file's other contents, by kind; *n: their tensors. */
+/* A list of the file's other contents, by kind; *n: the number of their tensors. */
 static const char *mdl_left(const mdl_work *w, uint64_t *n)
 {
     const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
@@ -223,7 +223,7 @@ static const char *mdl_type(mdl_work *w)
 
     if (w->map->known.model_type)
         return w->map->known.model_type;
-    // a remote address costs a request, which is only made if the answer decides
+    // for a remote address this costs a request: make it only if the answer matters
     if (ckpt_path_is_remote(w->map->path ? w->map->path : "") && !ckpt_unwrap_asks(w->map))
         return NULL;
     if (ckpt_rm_facts_open(&facts, &none, w->map, &how, NULL) != CKPT_OK)

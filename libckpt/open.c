@@ -151,7 +151,7 @@ static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const open_ho
     return CKPT_OK;
 }
 
-/* One file as a map. */
+/* Open one file as a map. */
 static int open_read(ckpt_map **out, const char *path, const open_how *how, ckpt_err *err)
 {
     ckpt_io *io = NULL;
@@ -461,7 +461,7 @@ static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts
     return CKPT_OK;
 }
 
-/* Whether a path, or an address, is a file or a folder. */
+/* Find out whether a path, or an address, is a file or a folder. */
 static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
 {
     int rc = CKPT_OK;

@@ -7,7 +7,7 @@
 #include "libckpt/format.h"
 #include "libckpt/remote/remote.h"
 
-/* The first use reads OpenSSL's configuration and loads the providers in it. */
+/* Use a digest once: this reads OpenSSL's configuration and loads the providers in it. */
 static int prepare_digest(ckpt_err *err)
 {
     ckpt_sha256 *sha = NULL;

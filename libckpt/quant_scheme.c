@@ -86,7 +86,7 @@ static int qsc_block(qsc_reader *r, uint64_t rows, uint64_t cols)
     return CKPT_OK;
 }
 
-/* A pair of sizes: [128, 128]. */
+/* Read a pair of sizes: [128, 128]. */
 static int qsc_pair(qsc_reader *r, const ckpt_value *list, const char *key)
 {
     ckpt_seq s = list && list->kind == CKPT_V_LIST ? list->as.seq : (ckpt_seq){0};

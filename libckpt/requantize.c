@@ -97,7 +97,7 @@ static float rq_by(const rq_make *m, float max)
 {
     if (m->channel)
         return max / RQ_MAX > 0 ? max / RQ_MAX : FLT_EPSILON;
-    // torch divides a number by a tensor in two steps
+    // torch divides a number by a tensor in two steps: reciprocal, then product
     float by = 1.0f / max * RQ_MAX;
     return !(max > 0) ? 1.0f : isfinite(by) ? by : 0x1p126f;
 }
@@ -343,7 +343,7 @@ static int rq_weight(rq_work *w, ckpt_tensor *t)
     return rc == CKPT_OK ? ckpt_map_back_whole(w->map, t, source, 0, w->err) : rc;
 }
 
-/* ---- the whole ---- */
+/* ---- all tensors ---- */
 
 static int rq_all(rq_work *w)
 {
@@ -392,7 +392,7 @@ static int rq_config(rq_work *w)
     return w->map->quantization ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
-/* "fp8-channel", "fp8-block", "fp8-block:64x128". */
+/* Parse the form: "fp8-channel", "fp8-block", "fp8-block:64x128". */
 static int rq_take(rq_work *w)
 {
     static const char block[] = "fp8-block";

@@ -201,8 +201,8 @@ int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts
 }
 
 /*
- * Add a fact for the closing line: the layout map and its number of rules; several maps follow each
- * other.
+ * Add a fact for the closing line: the layout map and its number of rules, after those of earlier
+ * layout maps.
  */
 static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
 {

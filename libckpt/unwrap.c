@@ -157,7 +157,7 @@ static unsigned unw_shared(const unw_names *w, const char *type, bool raw)
 
     while (unw_word_is(w, k, always))
         k++;
-    // leave an adapter's names, because they depend on its own format
+    // leave an adapter's names unchanged, because they depend on its own format
     if (unw_word_is(w, k, peft) || k == w->n_words)
         return k;
     k = unw_by_fit(w, type, k, &fits);

@@ -24,7 +24,7 @@ enum { VC_CHUNK = 1 << 16 /* bytes per read */ };
 typedef struct vcb_work {
     ckpt_map *map;
     ckpt_vocab_opts opts;
-    ckpt_remap none; /* a layout map without rules, because facts need one */
+    ckpt_remap none; /* an empty layout map, because ckpt_rm_facts needs one */
     ckpt_remap_how how;
     ckpt_rm_facts facts;
     uint64_t stated;      /* rows in the configuration; 0: none */

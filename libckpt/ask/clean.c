@@ -63,7 +63,7 @@ typedef struct cleaner {
 
 /* ---- helpers ---- */
 
-/* A text for `kept`, in the arena. */
+/* Set the entry's `kept` to a text in the arena. */
 static int clean_keep(cleaner *c, clean_entry *e, const char *why, const char *what)
 {
     e->is.kept = ckpt_arena_printf(c->arena, "%s%s", why, what);

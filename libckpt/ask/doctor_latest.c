@@ -87,7 +87,7 @@ static ckpt_doc_tag *dol_find(const ckpt_doc_run *run, const char *dir)
     return NULL;
 }
 
-/* Universal checkpoints have their own pointer. */
+/* True for the pointer of universal checkpoints, which have their own. */
 static bool dol_is_universal_pointer(const ckpt_doc_run *run)
 {
     return run->is.pointer == dol_latest_universal;

@@ -212,7 +212,7 @@ int ckpt_doc_list(ckpt_listing *out, bool *listed, ckpt_map *map, const char *pa
     return rc == CKPT_ELIMIT ? ckpt_fail(err, rc, "%s", local.text) : CKPT_OK;
 }
 
-/* A universal checkpoint has its parameters in "zero". */
+/* True for a universal checkpoint, which has its parameters in "zero". */
 bool ckpt_doc_is_universal(const ckpt_listing *list)
 {
     char state[DOT_MAX_PATH];
@@ -265,7 +265,7 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
     return rc == CKPT_OK ? rc : ckpt_fail_memory(err);
 }
 
-/* Set the numbers in names that order tags. */
+/* Set the numbers, from names, by which tags are ordered. */
 static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
 {
     char text[CKPT_RUN_NAME];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.c: prints the tree of values: takes options, and finds the sub-tree of a path.
+ * tree.c: prints the tree of values: reads the options, and finds the sub-tree of a path.
  */
 #include "libckpt/ask/tree.h"
 

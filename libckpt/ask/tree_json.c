@@ -28,13 +28,13 @@
 #define JSON_KEY_MAX 512u
 #define JSON_INT_MAX ((int64_t)1 << 53) /* every JSON reader can represent it exactly */
 
-/* A text of any length. */
+/* Print a text of any length. */
 static void json_text(ckpt_tree *t, ckpt_text s)
 {
     ckpt_tree_quoted(t, s, '"', 0);
 }
 
-/* "module.name" as one text. */
+/* Print "module.name" as one text. */
 static void json_name(ckpt_tree *t, const ckpt_global *g)
 {
     ckpt_tree_puts(t, "\"");
@@ -92,7 +92,7 @@ static void json_storage(ckpt_tree *t, const ckpt_storage *s)
                      s->dtype == CKPT_DTYPE_NONE ? "bytes" : ckpt_dtype_name(s->dtype), s->n_elems);
 }
 
-/* Print an array or scalar of numpy, cut. */
+/* Print an array or scalar of numpy, with a limited number of elements. */
 static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "{\"$numpy\":{\"dtype\":\"%c%u\",\"shape\":[", a->kind, a->size);
@@ -108,7 +108,7 @@ static void json_numpy(ckpt_tree *t, const ckpt_tree_array *a)
     ckpt_tree_printf(t, "]%s}}", a->n_elems > JSON_ELEMS_MAX ? ",\"cut\":true" : "");
 }
 
-/* Print bytes, cut, with their length. */
+/* Print the first bytes, and the number of all. */
 static void json_bytes(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_printf(t, "{\"$%s\":\"", v->kind == CKPT_V_BYTES ? "bytes" : "bytearray");

@@ -55,7 +55,7 @@ static void text_name(ckpt_tree *t, const ckpt_value *v)
     }
 }
 
-/* Sizes or strides. */
+/* Print sizes or strides. */
 static void text_counts(ckpt_tree *t, const uint64_t *a, uint32_t n)
 {
     ckpt_tree_puts(t, "[");
@@ -80,7 +80,7 @@ static void text_tensor(ckpt_tree *t, const ckpt_tensor_value *x)
     ckpt_tree_puts(t, (x->flags & CKPT_TENSOR_NEG) != 0 ? " neg" : "");
 }
 
-/* A bare storage. */
+/* Print a storage that is not part of a tensor. */
 static void text_storage(ckpt_tree *t, const ckpt_storage *s)
 {
     ckpt_tree_puts(t, "storage ");
@@ -89,7 +89,7 @@ static void text_storage(ckpt_tree *t, const ckpt_storage *s)
                      s->dtype == CKPT_DTYPE_NONE ? "bytes" : ckpt_dtype_name(s->dtype), s->n_elems);
 }
 
-/* Length and the first bytes. */
+/* Print the length and the first bytes. */
 static void text_bytes(ckpt_tree *t, const ckpt_value *v)
 {
     ckpt_tree_printf(t, "%s of %" PRIu64, v->kind == CKPT_V_BYTES ? "bytes" : "bytearray",
@@ -171,7 +171,7 @@ static void text_inline(ckpt_tree *t, const ckpt_value *v, bool call)
     ckpt_tree_puts(t, around[v->kind][1]);
 }
 
-/* dtype, shape and the first values. */
+/* Print dtype, shape and the first values. */
 static void text_numpy(ckpt_tree *t, const ckpt_tree_array *a)
 {
     ckpt_tree_printf(t, "numpy %s %c%u", a->scalar ? "scalar" : "array", a->kind, a->size);
@@ -212,7 +212,7 @@ static void text_object(ckpt_tree *t, const ckpt_value *v)
         text_inline(t, o->args, true);
 }
 
-/* Kind and count. */
+/* Print kind and count. */
 static void text_container(ckpt_tree *t, const ckpt_value *v)
 {
     static const char *const names[] = {

@@ -236,7 +236,7 @@ static bool tree_is_call(const ckpt_value *v, const char *name, uint64_t n_args)
             ckpt_value_is_global(o->cls, "numpy", name));
 }
 
-/* numpy.dtype('f8', False, True) with state (3, '<', ...). */
+/* Recognise numpy.dtype('f8', False, True) with state (3, '<', ...). */
 static bool tree_dtype(const ckpt_value *v, ckpt_tree_array *out)
 {
     const ckpt_value *code;

@@ -101,7 +101,7 @@ static int mg_names(merging *g)
 
 /* ---- pairing ---- */
 
-/* Only tensors of these dtypes are merged. */
+/* True for the dtypes that are merged. */
 static bool mg_is_float(const ckpt_tensor *t)
 {
     return t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16;

@@ -17,7 +17,7 @@
 enum {
     BO_TILE = 16 * 1024, /* elements */
     BO_ROWS = 8,         /* tiles per method, at most; the last one belongs to bo_round() */
-    BO_BUCKETS = 1 << 16 /* of the upper, then of the lower half of a magnitude */
+    BO_BUCKETS = 1 << 16 /* buckets for the upper, then for the lower half of a magnitude */
 };
 
 static const struct {
@@ -211,7 +211,7 @@ typedef struct bo_sums {
     float *all, *plus, *minus, *w_plus, *w_minus;
 } bo_sums;
 
-/* d: a difference times its weight w. */
+/* Add to the sums per sign; d: a difference times its weight w. */
 static void bo_add_signs(const bo_sums *s, const float *d, float w, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {

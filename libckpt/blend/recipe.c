@@ -200,7 +200,7 @@ static int rc_range(const rc_reader *c, const ckpt_value *v)
     return CKPT_OK;
 }
 
-/* A single slice of all layers is equivalent to a list of models. */
+/* Read `slices`: a single slice of all layers is equivalent to a list of models. */
 static int rc_slices(const rc_reader *c, const ckpt_value *v)
 {
     static const char *const known[] = {"sources", "parameters", NULL};

@@ -180,7 +180,7 @@ static bool clt_is_dict(const ckpt_value *v)
     return v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT;
 }
 
-/* A list or tuple, but no set, because sets have no order. */
+/* True for a list or tuple, but not for a set, because sets have no order. */
 static bool clt_is_seq(const ckpt_value *v)
 {
     return v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE;

@@ -177,7 +177,10 @@ static void sit_close(ckpt_io *io)
     ckpt_free(f);
 }
 
-/* "model-00001-of-00191.safetensors": one of many shards, all of which the caller will open. */
+/*
+ * True for "model-00001-of-00191.safetensors": one of many shards, all of which the caller will
+ * open.
+ */
 static bool sit_is_shard(const char *name)
 {
     return strstr(name, "-of-") && ckpt_site_is_file(name);

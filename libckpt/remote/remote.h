@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote.h: the entry point for remote addresses.
+ * remote.h: prepares the library for remote addresses.
  */
 #ifndef CKPT_REMOTE_REMOTE_H
 #define CKPT_REMOTE_REMOTE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * site.h: the files below one remote address, their URLs, and the credentials for their host.
+ * site.h: represents a site: the files below one remote address, their URLs, and the credentials
+ * for their host.
  *
  * The library makes a site when it opens a checkpoint, and lists it once.  Each scheme (https, hf,
  * s3) defines how to cut an address, how to list its files, and the URL of a file.

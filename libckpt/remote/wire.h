@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire.h: the interface between libckpt and the transport's library (libckpt-remote.so,
+ * wire.h: defines the interface between libckpt and the transport's library (libckpt-remote.so,
  * remote/curl).
  *
  * The transport sends one GET and passes the answer on.  It follows no redirect, does not retry and

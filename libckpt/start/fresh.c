@@ -57,8 +57,10 @@ static int fr_group(fr_maker *m)
     return CKPT_OK;
 }
 
-/* A line '*': add every parameter that no line names, before or after it, in the order of the
- * file. */
+/*
+ * Handle a line '*': add every parameter that no line names, before or after it, in the order of
+ * the file.
+ */
 static int fr_rest(fr_maker *m, const uint8_t *named)
 {
     int rc = CKPT_OK;
@@ -122,7 +124,7 @@ static int fr_mark(void *ctx, uint64_t number, const char *line, size_t n)
     return n == 0 || (n == 1 && *line == '*') ? CKPT_OK : fr_named(w->m, w->named, number, line, n);
 }
 
-/* The first pass has checked all names. */
+/* Add the parameters of one line; the first pass has checked all names. */
 static int fr_line(void *ctx, uint64_t number, const char *line, size_t n)
 {
     const fr_walk *w = ctx;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* groups.h: drops the empty parameter groups of a run that is converted to DeepSpeed. */
+/*
+ * groups.h: drops the empty parameter groups of a run that is converted to DeepSpeed.
+ */
 #ifndef CKPT_START_GROUPS_H
 #define CKPT_START_GROUPS_H
 
