@@ -379,12 +379,11 @@ struct ckpt_map {
     const char *adapter_config;
     uint64_t n_adapter_config;
 
-    const ckpt_set
-        /*
-         * without a folder: how the files are published together; NULL: each file is published by
-         * itself
-         */
-        *set;
+    /*
+     * without a folder: how the files are published together; NULL: each file is published by
+     * itself
+     */
+    const ckpt_set *set;
 };
 
 /* A new empty map; limit caps its arena (0: default). */
