@@ -673,8 +673,8 @@ def case_refused(case):
     always_refused(case)
     source = case.source(ZERO)
     refused(case, 2, '--join does not apply to format hf', source, '@', '--to', 'hf', '--join')
-    refused(case, 2, 'stage means nothing to format hf', source, '@', '--to', 'hf', '--stage', '2')
-    refused(case, 2, 'layout means nothing', source, '@', '--to', 'zero', '--layout', 'torchtitan')
+    refused(case, 2, 'stage does not apply to format hf', source, '@', '--to', 'hf', '--stage', '2')
+    refused(case, 2, 'layout does not apply', source, '@', '--to', 'zero', '--layout', 'torchtitan')
     refused(case, 9, '--strict', case.source(LLAMA), '@', '--to', 'hf', '--strict', '--size', 'heads=1')
     with open(os.path.join(case.fixtures, 'bad', 'manifest.json')) as f:
         bad = json.load(f)
