@@ -144,11 +144,11 @@ static int gate_unicode(gate *g, uint32_t *code)
     if (high < 0xD800 || high > 0xDFFF)
         return CKPT_OK;
     if (high > 0xDBFF || g->n - g->i < 6 || g->s[g->i] != '\\' || g->s[g->i + 1] != 'u')
-        return gate_fail(g, CKPT_EFORMAT, "a surrogate escape without its other half");
+        return gate_fail(g, CKPT_EFORMAT, "an unpaired surrogate in an escape");
     g->i += 2;
     int32_t low = gate_hex4(g);
     if (low < 0xDC00 || low > 0xDFFF)
-        return gate_fail(g, CKPT_EFORMAT, "a surrogate escape without its other half");
+        return gate_fail(g, CKPT_EFORMAT, "an unpaired surrogate in an escape");
     g->i += 4;
     *code = 0x10000u + (((uint32_t)high - 0xD800u) << 10) + ((uint32_t)low - 0xDC00u);
     return CKPT_OK;
@@ -271,11 +271,13 @@ static int gate_enter_key(gate *g, uint64_t at, uint64_t where)
     uint64_t hash = gate_hash(p, n, g->depth);
     if (gate_has_key(g, hash, p, n))
         return ckpt_fail(g->err, CKPT_EFORMAT,
-                         "%s: JSON at offset %" PRIu64 ": key \"%.*s\" is in its object twice",
+                         "%s: JSON at offset %" PRIu64 ": key \"%.*s\" appears twice in one object",
                          g->text->name, g->text->base + where, (int)(n < 200 ? n : 200),
                          (const char *)p);
     if (g->n_probes > 64 * (g->i + 1024))
-        return gate_fail(g, CKPT_ELIMIT, "the keys are made to collide");
+        return gate_fail(
+            g, CKPT_ELIMIT,
+            "too many keys have colliding hashes, as in a file made to slow its reader down");
     gate_key *k = ckpt_vec_push(&g->keys);
     if (!k)
         return ckpt_fail_memory(g->err);
@@ -400,7 +402,7 @@ static int gate_number(gate *g)
     if (rc == CKPT_OK && g->i - from > CKPT_JSON_DIGITS)
         rc = gate_fail(g, CKPT_ELIMIT, "a number of more than 60 characters");
     if (rc == CKPT_OK && !gate_finite(g->s + first, mantissa, exp))
-        rc = gate_fail(g, CKPT_EFORMAT, "a number that is too large for a double");
+        rc = gate_fail(g, CKPT_EFORMAT, "a number is too large for a double");
     // some readers treat "-0" as a float to keep its sign, others as an integer; it counts as a
     // float here because no offset or size is written so
     uint8_t kind = big ? 2 : integer && !(minus && g->s[first] == '0');
@@ -430,7 +432,7 @@ static int gate_word(gate *g, const char *word)
 static int gate_open(gate *g, bool object, gate_state *next)
 {
     if (g->depth == CKPT_JSON_DEPTH)
-        return gate_fail(g, CKPT_ELIMIT, "more than 64 objects or arrays inside each other");
+        return gate_fail(g, CKPT_ELIMIT, "objects or arrays are nested deeper than 64 levels");
     g->i++;
     g->depth++;
     g->is_object[g->depth] = object;
@@ -534,7 +536,7 @@ static int gate_run(gate *g)
     while (rc == CKPT_OK && state != GATE_END) {
         gate_skip_blanks(g);
         if (g->i == g->n)
-            return gate_fail(g, CKPT_EFORMAT, "the text ends before its value does");
+            return gate_fail(g, CKPT_EFORMAT, "the text ends inside a value");
         rc = gate_step(g, &state);
     }
     gate_skip_blanks(g);
@@ -552,8 +554,8 @@ int ckpt_json_gate(const ckpt_json_text *text, ckpt_bytes *kinds, ckpt_err *err)
 
     if (text->n > text->max)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "%s: JSON of %" PRIu64 " bytes, at most %" PRIu64 " are read", text->name,
-                         text->n, text->max);
+                         "%s: the JSON has %" PRIu64 " bytes, more than the limit of %" PRIu64,
+                         text->name, text->n, text->max);
     if (text->n > 0 && !ckpt_utf8_ok(text->at, text->n))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: JSON at offset %" PRIu64 " is not valid UTF-8",
                          text->name, text->base);

@@ -374,10 +374,11 @@ static int json_begin(json_writer *w, const ckpt_value *v)
     if (o.n == 0)
         return ckpt_bytes_add(w->out, dict ? "{}" : "[]", 2) ? CKPT_OK : ckpt_fail_memory(w->err);
     if (w->depth == CKPT_JSON_DEPTH)
-        return ckpt_fail(w->err, CKPT_ELIMIT, "JSON: more than %u levels", CKPT_JSON_DEPTH);
+        return ckpt_fail(w->err, CKPT_ELIMIT, "JSON: values are nested deeper than %u levels",
+                         CKPT_JSON_DEPTH);
     for (uint64_t k = 0; dict && k < o.n; k++) {
         if (map.at[k].key->kind != CKPT_V_STR)
-            return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "JSON: a key that is not a string");
+            return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "JSON: a key is not a string");
     }
     if (dict && w->style->sort_keys) {
         o.pair = ckpt_alloc((size_t)o.n * sizeof *o.pair);
@@ -399,7 +400,7 @@ static int json_begin(json_writer *w, const ckpt_value *v)
 static int json_text(json_writer *w, const ckpt_value *v)
 {
     if (v->kind != CKPT_V_STR || !ckpt_utf8_ok(v->as.text.at, v->as.text.n))
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "JSON: a string that is not valid UTF-8");
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "JSON: a string is not valid UTF-8");
     return ckpt_json_string(w->out, v->as.text.at, v->as.text.n, w->style->ascii)
                ? CKPT_OK
                : ckpt_fail_memory(w->err);
@@ -428,7 +429,7 @@ static int json_put(json_writer *w, const ckpt_value *v)
         ok = json_float(w->out, v->as.f);
     else
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "JSON: a value of a kind that JSON does not have");
+                         "JSON: a value has a type that JSON does not have");
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 

@@ -27,13 +27,15 @@ static int ca_call_odict(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
         return CKPT_OK;
     items = ckpt_value_seq(args->at[0]);
     if (args->n != 1 || (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "OrderedDict takes one list of pairs");
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "the argument of OrderedDict is not one list of pairs");
     rc = ckpt_pk_charge(p, items.n);
     for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
         ckpt_seq pair = ckpt_value_seq(items.at[i]);
 
         rc = pair.n == 2 ? ckpt_pk_set_item(p, v, pair.at[0], pair.at[1])
-                         : ckpt_pk_fail(p, CKPT_EFORMAT, "OrderedDict from what is not a pair");
+                         : ckpt_pk_fail(p, CKPT_EFORMAT,
+                                        "an item of OrderedDict is not a pair of key and value");
     }
     return rc;
 }
@@ -52,7 +54,7 @@ static int ca_call_set(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, const
         return CKPT_OK;
     if (args->n != 1 || (args->at[0]->kind != CKPT_V_LIST && args->at[0]->kind != CKPT_V_TUPLE &&
                          args->at[0]->kind != CKPT_V_SET && args->at[0]->kind != CKPT_V_FROZENSET))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a set takes one list of items");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the argument of a set is not one list of items");
     v->as.seq = ckpt_value_seq(args->at[0]);
     v->mark |= CKPT_PK_FIXED;
     rc = ckpt_pk_charge(p, v->as.seq.n);
@@ -112,9 +114,11 @@ static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
     int rc;
 
     if (!as_latin && !ca_is_one_of(coding, plain))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks for a codec other than Latin-1 or UTF-8");
+        return ckpt_pk_fail(
+            p, CKPT_EUNSAFE,
+            "the pickle encodes text with a codec other than Latin-1, UTF-8 or ASCII");
     if (text->kind != CKPT_V_STR)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "encodes something that is not text");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the pickle encodes a value that is not text");
     rc = ckpt_pk_charge(p, text->as.text.n);
     if (rc != CKPT_OK)
         return rc;
@@ -127,7 +131,8 @@ static int ca_encode(ckpt_pk *p, ckpt_text *out, const ckpt_value *text, const c
     if (as_latin && !bytes)
         return ckpt_pk_no_memory(p);
     if (!as_latin || !ca_latin1(text->as.text, bytes, &out->n))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "text that its encoding cannot express");
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "a text has characters that its encoding cannot express");
     out->at = bytes;
     return CKPT_OK;
 }
@@ -147,7 +152,7 @@ static int ca_call_bytes(ckpt_pk *p, ckpt_value **out, ckpt_value_kind kind, con
         return ca_encode(p, &v->as.text, args->at[0], args->at[1]);
     if (args->n != 1 ||
         (args->at[0]->kind != CKPT_V_BYTES && args->at[0]->kind != CKPT_V_BYTEARRAY))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "bytes from something that is not bytes");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the argument of bytes or bytearray is not bytes");
     v->as.text = args->at[0]->as.text; // may be shared, because texts are never changed in place
     return CKPT_OK;
 }
@@ -163,10 +168,10 @@ static int ca_call_size(ckpt_pk *p, ckpt_value **out, const ckpt_seq *args)
         return CKPT_ELIMIT;
     if (args->n != 1 || (args->at[0]->kind != CKPT_V_TUPLE && args->at[0]->kind != CKPT_V_LIST &&
                          args->at[0]->kind != CKPT_V_SIZE))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size takes one tuple");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the argument of torch.Size is not one tuple");
     for (uint64_t i = 0; i < items.n; i++) {
         if (items.at[i]->kind != CKPT_V_INT || items.at[i]->as.i < 0)
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size holds something else than a size");
+            return ckpt_pk_fail(p, CKPT_EFORMAT, "torch.Size holds a value that is not a size");
     }
     v->as.seq = items; // a list may grow later, but these items stay in their place
     *out = v;
@@ -250,7 +255,8 @@ static int ca_call_getattr(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckp
 
     if (a->n != 2 || a->at[1]->kind != CKPT_V_STR ||
         !ca_has_attribute(p, a->at[0], a->at[1]->as.text))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls getattr on something else than a class");
+        return ckpt_pk_fail(p, CKPT_EUNSAFE,
+                            "the pickle calls getattr on a value that is not a class");
     if (ca_is_group(a))
         return ckpt_pk_name_node(p, out, a->at[0]->as.global.module, ca_group);
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
@@ -289,9 +295,10 @@ static int ca_check_operator(const ckpt_pk *p, const ckpt_value *callee, const c
         const ckpt_value *v = args->at[i];
 
         if (v->kind == CKPT_V_STR && ca_leads_out(v->as.text))
-            return ckpt_pk_fail(p, CKPT_EUNSAFE, "asks %.*s for %.80s; refused",
-                                ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at,
-                                v->as.text.at);
+            return ckpt_pk_fail(
+                p, CKPT_EUNSAFE,
+                "the pickle passes %.*s the attribute %.80s, which can lead to code; refused",
+                ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at, v->as.text.at);
     }
     return CKPT_OK;
 }
@@ -382,7 +389,8 @@ static int ca_check_library(const ckpt_pk *p, const ckpt_value *callee, const ck
         ok = ok && a->n == 2 && ca_is_operator(first) &&
              strcmp(first->as.global.name.at, "or_") == 0;
     return ok ? CKPT_OK
-              : ckpt_pk_fail(p, CKPT_EUNSAFE, "calls %.*s.%.*s, which data only names; refused",
+              : ckpt_pk_fail(p, CKPT_EUNSAFE,
+                             "the pickle calls %.*s.%.*s in a way that data does not need; refused",
                              ckpt_pk_cut(callee->as.global.module), callee->as.global.module.at,
                              ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at);
 }
@@ -410,7 +418,8 @@ static int ca_call_reconstruct(ckpt_pk *p, ckpt_value **out, ckpt_value *callee,
     if (a->n > 0 && ca_is_inner(p, a->at[0]))
         id = CKPT_NAME_OPAQUE;
     if (id == CKPT_NAME_UNSAFE)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "reconstructs something that is not a named class");
+        return ckpt_pk_fail(p, CKPT_EUNSAFE,
+                            "the pickle reconstructs an object whose class is not a named class");
     rc = ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     p->out->n_objects += rc == CKPT_OK && id == CKPT_NAME_OPAQUE;
     return rc;
@@ -457,9 +466,10 @@ static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
 static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a call whose arguments are not a tuple");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the arguments of a call are not a tuple");
     if (ckpt_pk_id(p, callee) == CKPT_NAME_UNSAFE && !ca_is_callable(p, callee))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "calls something that is not a class or function");
+        return ckpt_pk_fail(p, CKPT_EUNSAFE,
+                            "the pickle calls a value that is not a class or function");
     int rc = ca_check_library(p, callee, &args->as.seq);
 
     return rc == CKPT_OK ? ca_check_operator(p, callee, &args->as.seq) : rc;
@@ -490,7 +500,8 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
         return ca_call_bytes(p, out, CKPT_V_BYTEARRAY, &args->as.seq);
     case CKPT_NAME_ENCODE:
         if (args->as.seq.n != 2)
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "_codecs.encode takes a text and an encoding");
+            return ckpt_pk_fail(p, CKPT_EFORMAT,
+                                "the arguments of _codecs.encode are not a text and an encoding");
         return ca_call_bytes(p, out, CKPT_V_BYTES, &args->as.seq);
     case CKPT_NAME_SIZE:
         return ca_call_size(p, out, &args->as.seq);
@@ -505,7 +516,8 @@ int ckpt_pk_call(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_value *a
     case CKPT_NAME_DATA_SEQ:
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     default:
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "calls %.*s, which is only ever named",
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "the pickle calls %.*s, which data uses only as a value",
                             ckpt_pk_cut(callee->as.global.name), callee->as.global.name.at);
     }
 }
@@ -526,11 +538,12 @@ int ckpt_pk_make(ckpt_pk *p, ckpt_value **out, ckpt_value *cls, ckpt_value *args
         return ckpt_pk_call(p, out, cls, args);
     if (cls->kind != CKPT_V_OBJECT && id != CKPT_NAME_OPAQUE && id != CKPT_NAME_PARTIAL &&
         id != CKPT_NAME_DATA && id != CKPT_NAME_DATA_MAP && id != CKPT_NAME_DATA_SEQ)
-        return ckpt_pk_fail(p, CKPT_EFORMAT,
-                            "makes an object of %.*s, which is not a class for data",
-                            ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
+        return ckpt_pk_fail(
+            p, CKPT_EFORMAT,
+            "the pickle makes an object of %.*s, which is not a class that holds data",
+            ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
     if (kwargs && kwargs->kind != CKPT_V_DICT)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "named arguments that are not a dict");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the keyword arguments of a call are not a dict");
     rc = ckpt_pk_object(p, out, !kwargs ? CKPT_BY_NEWOBJ : CKPT_BY_NEWOBJ_EX, cls, args);
     if (rc == CKPT_OK)
         (*out)->as.object->kwargs = kwargs;
@@ -545,13 +558,15 @@ int ckpt_pk_build(ckpt_pk *p, ckpt_value *v, ckpt_value *state)
                                                   : NULL;
 
     if (v->kind == CKPT_V_GLOBAL)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "changes the class or function %.*s itself",
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "the pickle changes the class or function %.*s itself",
                             ckpt_pk_cut(v->as.global.name), v->as.global.name.at);
     if (v->kind == CKPT_V_OBJECT && v->as.object->cls &&
         ckpt_pk_id(p, v->as.object->cls) == CKPT_NAME_GETATTR)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "changes an attribute of a class; refused");
+        return ckpt_pk_fail(p, CKPT_EUNSAFE, "the pickle changes an attribute of a class; refused");
     if (!slot || *slot)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "sets the state of something that takes none");
+        return ckpt_pk_fail(
+            p, CKPT_EFORMAT,
+            "the pickle sets the state of a value twice, or of one that cannot have a state");
     *slot = state;
     return ckpt_pk_check_item(p, state);
 }

@@ -193,7 +193,9 @@ void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
     k = (ckpt_pw_known){.a = g.module, .b = g.name};
     if (memchr(g.module.at, '\n', (size_t)g.module.n) ||
         memchr(g.name.at, '\n', (size_t)g.name.n) || g.module.n == 0 || g.name.n == 0) {
-        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a name that a pickle cannot hold as a line");
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED,
+                     "the name of a module or class is empty or has a line feed, so that a pickle "
+                     "cannot hold it");
         return;
     }
     if (!et_get(w, &k)) {
@@ -317,7 +319,7 @@ void ckpt_pw_dtype(ckpt_pw *w, ckpt_dtype d)
 
     if (!name) {
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED,
-                     "a dtype that torch does not have; convert the tensors first");
+                     "torch does not have the dtype of a tensor; convert the tensors first");
         return;
     }
     ckpt_pw_cname(w, "torch", name);

@@ -153,9 +153,10 @@ int ckpt_pk_name_node(ckpt_pk *p, ckpt_value **out, ckpt_text module, ckpt_text 
     uint32_t hash, at;
 
     if (module.n == 0 || name.n == 0)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "an empty name of a module or class");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the name of a module or class is empty");
     if (module.n > NN_NAME_MAX || name.n > NN_NAME_MAX)
-        return ckpt_pk_fail(p, CKPT_ELIMIT, "a name of more than 1024 bytes");
+        return ckpt_pk_fail(p, CKPT_ELIMIT,
+                            "the name of a module or class has more than 1024 bytes");
     ckpt_name_to_python3(&g);
     hash = ckpt_hash_bytes(g.name.at, (size_t)g.name.n, (uint32_t)g.module.n);
     at = ckpt_index_find(&p->name_index, hash, nn_same_name, p, &g);
@@ -180,10 +181,12 @@ int ckpt_pk_check_item(const ckpt_pk *p, const ckpt_value *v)
     ckpt_name_id id = v->kind == CKPT_V_GLOBAL ? ckpt_pk_id(p, v) : CKPT_NAME_OPAQUE;
 
     if (id == CKPT_NAME_GETATTR || id == CKPT_NAME_PARTIAL)
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands %s around, which data only calls; refused",
+        return ckpt_pk_fail(p, CKPT_EUNSAFE,
+                            "the pickle uses %s as a value instead of calling it; refused",
                             id == CKPT_NAME_GETATTR ? "getattr" : "functools.partial");
     if (v->kind == CKPT_V_GLOBAL && ckpt_name_only_called(&v->as.global))
-        return ckpt_pk_fail(p, CKPT_EUNSAFE, "hands %.*s around, which data only calls; refused",
+        return ckpt_pk_fail(p, CKPT_EUNSAFE,
+                            "the pickle uses %.*s as a value instead of calling it; refused",
                             ckpt_pk_cut(v->as.global.name), v->as.global.name.at);
     return CKPT_OK;
 }

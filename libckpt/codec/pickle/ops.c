@@ -33,7 +33,9 @@ static int op_proto(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 static int op_frame(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     if (!ckpt_within(m->pos, a->number, m->n) || m->frame_end != 0)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a frame that leaves the file or another frame");
+        return ckpt_pk_fail(
+            &m->p, CKPT_EFORMAT,
+            "a FRAME reaches past the end of the file, or lies inside another frame");
     m->frame_end = a->number > 0 ? m->pos + a->number : 0;
     return CKPT_OK;
 }
@@ -48,7 +50,7 @@ static int op_stop(ckpt_pk_machine *m)
     m->stopped = true;
     m->p.out->end = m->pos;
     if (m->stack.n > 0 || m->marks.n > 0)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "values are left over at the end");
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "values are left on the stack at STOP");
     if (m->pos < m->frame_end || (m->pos < m->n && !m->p.opts->may_continue))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "%" PRIu64 " bytes follow the end of the pickle",
                             m->n - m->pos);
@@ -432,7 +434,8 @@ static int po_append(ckpt_pk_machine *m, ckpt_value_kind kind, ckpt_seq items)
         return rc;
     to = po_items(m, v, kind);
     if (!to)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "appends to something that takes no items");
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                            "the pickle appends items to a value that cannot hold them");
     for (uint64_t i = 0; rc == CKPT_OK && i < items.n; i++) {
         rc = ckpt_pk_check_item(&m->p, items.at[i]);
         if (rc == CKPT_OK && !ckpt_seq_add(m->p.arena, to, items.at[i]))
@@ -478,10 +481,11 @@ static int po_set_pairs(ckpt_pk_machine *m, ckpt_seq items)
     int rc = ckpt_pk_peek(m, &v);
 
     if (rc == CKPT_OK && items.n % 2 != 0)
-        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a key without a value");
+        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the last key of a dict has no value");
     if (rc == CKPT_OK && items.n == 0 && v->kind != CKPT_V_DICT && v->kind != CKPT_V_ODICT &&
         v->kind != CKPT_V_OBJECT)
-        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "sets items of something that is not a dict");
+        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                          "the pickle sets items of a value that is not a dict");
     if (rc == CKPT_OK)
         rc = ckpt_pk_set_items(&m->p, v, &items);
     if (rc == CKPT_OK)
@@ -518,7 +522,7 @@ static int op_dict(ckpt_pk_machine *m)
     int rc = !v ? CKPT_ELIMIT : ckpt_pk_take(m, &items);
 
     if (rc == CKPT_OK && items.n % 2 != 0)
-        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a key without a value");
+        rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the last key of a dict has no value");
     if (rc == CKPT_OK)
         rc = ckpt_pk_set_items(&m->p, v, &items);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
@@ -543,7 +547,9 @@ static int op_global(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     int rc;
 
     if (!po_is_name(a->text) || !po_is_name(a->more))
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a name that no module or class can have");
+        return ckpt_pk_fail(
+            &m->p, CKPT_EFORMAT,
+            "the name of a module or class has control characters, or is not UTF-8");
     rc = ckpt_pk_name_node(&m->p, &v, a->text, a->more);
     return rc == CKPT_OK ? ckpt_pk_push(m, v) : rc;
 }
@@ -559,7 +565,7 @@ static int op_stack_global(ckpt_pk_machine *m)
     if (rc != CKPT_OK)
         return rc;
     if (module->kind != CKPT_V_STR || name->kind != CKPT_V_STR)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a name that is not text");
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the name of a module or class is not a string");
     return op_global(m, &(ckpt_pk_arg){.text = module->as.text, .more = name->as.text});
 }
 
@@ -673,7 +679,8 @@ static int op_binpersid(ckpt_pk_machine *m)
 /* PERSID: refuse it, because torch never writes it. */
 static int op_persid(ckpt_pk_machine *m)
 {
-    return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "a persistent id that is a text, not a tuple");
+    return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                        "a persistent id is a text; expected a tuple, as torch writes it");
 }
 
 /*
@@ -683,13 +690,16 @@ static int op_persid(ckpt_pk_machine *m)
 static int op_ext(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
     return ckpt_pk_fail(&m->p, CKPT_EUNSAFE,
-                        "asks the extension registry for entry %" PRIu64 "; refused", a->number);
+                        "the pickle refers to entry %" PRIu64
+                        " of the extension registry (copyreg); refused",
+                        a->number);
 }
 
 /* NEXT_BUFFER, READONLY_BUFFER of protocol 5: refuse buffers outside of the pickle. */
 static int op_buffer(ckpt_pk_machine *m)
 {
-    return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "refers to a buffer outside of the pickle");
+    return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                        "the pickle refers to an out-of-band buffer, which the file does not hold");
 }
 
 /* ---- the table of opcodes ---- */

@@ -70,8 +70,8 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
     // a length that Python reads as negative is larger than the file here
     if (!ckpt_within(m->pos, n, m->n))
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
-                            "a length of %" PRIu64 " with %" PRIu64 " bytes left", n,
-                            m->n - m->pos);
+                            "a length of %" PRIu64 " exceeds the %" PRIu64 " bytes that are left",
+                            n, m->n - m->pos);
     *out = (ckpt_text){(const char *)m->bytes + m->pos, n};
     m->pos += n;
     return CKPT_OK;
@@ -196,7 +196,7 @@ static int pk_close(ckpt_pk_machine *m)
         if (child && (child->mark & CKPT_PK_FRESH) != 0) {
             child->mark = 0;
             if (depth == PK_DEPTH_MAX) {
-                rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "values nested deeper than 1000");
+                rc = ckpt_pk_fail(&m->p, CKPT_ELIMIT, "values are nested deeper than 1000 levels");
                 break;
             }
             level[depth++] = (pk_level){.v = child};

@@ -13,7 +13,7 @@
 
 int ckpt_pk_short(const ckpt_pk_machine *m)
 {
-    return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "takes a value from an empty stack");
+    return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode takes a value from an empty stack");
 }
 
 int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v)
@@ -65,7 +65,7 @@ int ckpt_pk_take(ckpt_pk_machine *m, ckpt_seq *out)
 
     *out = (ckpt_seq){0};
     if (m->marks.n == 0)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "closes a MARK that was never opened");
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode needs a MARK, but the stack has none");
     from = m->marks.at[--m->marks.n];
     out->at = m->stack.at ? m->stack.at + from : NULL;
     out->n = m->stack.n - from;
@@ -90,7 +90,8 @@ int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
     if (rc != CKPT_OK)
         return rc;
     if (number > m->n_memo + PK_MEMO_GAP || number >= sk_memo_max(m))
-        return ckpt_pk_fail(&m->p, CKPT_ELIMIT, "memo number %" PRIu64 " after %" PRIu64 " entries",
+        return ckpt_pk_fail(&m->p, CKPT_ELIMIT,
+                            "memo index %" PRIu64 " is too large for a memo of %" PRIu64 " entries",
                             number, m->n_memo);
     while (m->memo.n <= number) {
         if (ckpt_vec_push(&m->memo) == NULL)
@@ -104,7 +105,8 @@ int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number)
 int ckpt_pk_recall(ckpt_pk_machine *m, uint64_t number)
 {
     if (number >= m->memo.n || !m->memo.at[number])
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "memo number %" PRIu64 " was never stored",
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
+                            "the pickle reads memo entry %" PRIu64 ", which was never written",
                             number);
     ckpt_pk_take_share(m, m->memo.at[number]);
     return ckpt_pk_push(m, m->memo.at[number]);

@@ -52,11 +52,11 @@ static int so_storage_class(const ckpt_pk *p, const ckpt_value *cls, ckpt_dtype 
 
     if (id == CKPT_NAME_QSTORAGE)
         return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
-                            "a quantized tensor (storage class %.*s); store "
-                            "its dequantized values instead",
+                            "quantized tensors (storage class %.*s) cannot be read; store their "
+                            "dequantized values instead",
                             ckpt_pk_cut(cls->as.global.name), cls->as.global.name.at);
     if (id != CKPT_NAME_STORAGE && id != CKPT_NAME_UNTYPED)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id without a known storage class");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "the storage class in a persistent id is unknown");
     *out = id == CKPT_NAME_UNTYPED ? CKPT_DTYPE_NONE
                                    : ckpt_dtype_from_torch_storage(cls->as.global.name.at,
                                                                    (size_t)cls->as.global.name.n);
@@ -78,7 +78,8 @@ static int so_storage_view(ckpt_pk *p, ckpt_value *v, ckpt_value *view)
         part.at[2]->kind != CKPT_V_INT || part.at[1]->as.i < 0 || part.at[2]->as.i < 0 ||
         !ckpt_within((uint64_t)part.at[1]->as.i, (uint64_t)part.at[2]->as.i,
                      v->as.storage->n_elems))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "storage %.*s is viewed beyond its end",
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "the view of storage %.*s is malformed, or reaches past its end",
                             ckpt_pk_cut(v->as.storage->key), v->as.storage->key.at);
     v->state = view;
     return CKPT_OK;
@@ -93,8 +94,9 @@ static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
 
     if (id->n != (p->opts->legacy_storages ? 6u : 5u) || id->at[2]->kind != CKPT_V_STR ||
         id->at[3]->kind != CKPT_V_STR || id->at[4]->kind != CKPT_V_INT)
-        return ckpt_pk_fail(p, CKPT_EFORMAT,
-                            "a persistent id that is not (storage, class, key, location, count)");
+        return ckpt_pk_fail(
+            p, CKPT_EFORMAT,
+            "a persistent id is malformed; expected (storage, class, key, location, count)");
     rc = so_storage_class(p, id->at[1], &s.dtype);
     if (rc != CKPT_OK)
         return rc;
@@ -107,7 +109,7 @@ static int so_storage_id(ckpt_pk *p, ckpt_value **out, const ckpt_seq *id)
         const bool strays = memchr(s.key.at, '/', s.key.n) || memchr(s.key.at, '\\', s.key.n) ||
                             (s.key.n > 0 && s.key.n <= 2 && s.key.at[0] == '.');
         return ckpt_pk_fail(p, strays ? CKPT_EUNSAFE : CKPT_EFORMAT,
-                            "a storage key that is not one part of a path");
+                            "a storage key is not a plain file name");
     }
     s.n_bytes = s.n_elems;
     if (id->at[4]->as.i < 0 ||
@@ -128,15 +130,18 @@ int ckpt_pk_persistent(ckpt_pk *p, ckpt_value **out, ckpt_value *id)
     ckpt_seq a = ckpt_value_seq(id);
 
     if (id->kind != CKPT_V_TUPLE || a.n < 2)
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that is not a tuple");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id is not a tuple of two or more items");
     if (ckpt_value_is(a.at[0], "storage"))
         return so_storage_id(p, out, &a);
     // ('module', class, file of its source, source) refers to the class; the source is ignored
     if (ckpt_value_is(a.at[0], "module") && p->opts->legacy_storages) {
         if (a.n != 4 || ckpt_pk_id(p, a.at[1]) == CKPT_NAME_UNSAFE)
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id that names no class");
+            return ckpt_pk_fail(p, CKPT_EFORMAT,
+                                "the persistent id of a module is malformed; expected (module, "
+                                "class, file, source)");
         *out = a.at[1];
         return CKPT_OK;
     }
-    return ckpt_pk_fail(p, CKPT_EFORMAT, "a persistent id of an unknown kind");
+    return ckpt_pk_fail(p, CKPT_EFORMAT,
+                        "a persistent id is of an unknown kind; expected a storage");
 }

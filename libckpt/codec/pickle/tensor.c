@@ -49,7 +49,7 @@ static int tensor_sizes(const ckpt_pk *p, const ckpt_value *v, const uint64_t **
         return ckpt_pk_fail(p, CKPT_ELIMIT, "out of memory");
     for (uint64_t i = 0; i < s.n; i++) {
         if (s.at[i]->kind != CKPT_V_INT || s.at[i]->as.i < 0)
-            return tensor_bad(p, "whose size or stride holds something else than a count");
+            return tensor_bad(p, "whose size or stride holds a value that is not a count");
         a[i] = (uint64_t)s.at[i]->as.i;
     }
     *out = a;
@@ -67,7 +67,7 @@ static int tensor_shape(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
     if (rc == CKPT_OK)
         rc = tensor_sizes(p, stride, &t->stride, &n);
     if (rc == CKPT_OK && n != t->ndim)
-        rc = tensor_bad(p, "with as many strides as it does not have axes");
+        rc = tensor_bad(p, "whose size and stride differ in length");
     return rc;
 }
 
@@ -166,7 +166,7 @@ static int tensor_unpair(const ckpt_pk *p, ckpt_tensor_value *t)
     t->stride = stride;
     return ok ? CKPT_OK
               : ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
-                             "a float4 tensor that is not contiguous or has no axis");
+                             "a float4 tensor is not contiguous or has no axis");
 }
 
 /* ---- arguments ---- */
@@ -187,7 +187,9 @@ static int tensor_hooks(const ckpt_pk *p, const ckpt_value *v)
         return tensor_bad(p, "whose hooks are not a dict");
     return ckpt_value_map(v).n == 0
                ? CKPT_OK
-               : ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor with hooks, which are functions");
+               : ckpt_pk_fail(
+                     p, CKPT_EUNSUPPORTED,
+                     "a tensor has hooks, which are functions; remove them before the save");
 }
 
 /* Read {'conj': True, 'neg': True}: flags of values that readers must still convert. */
@@ -204,7 +206,8 @@ static int tensor_metadata(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_va
                                                        : 0u;
 
         if (flag == 0)
-            return ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor with metadata of an unknown kind");
+            return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
+                                "a tensor has metadata other than conj and neg");
         if (e->value->kind != CKPT_V_BOOL)
             return tensor_bad(p, "whose metadata is not a bool");
         t->flags |= e->value->as.i != 0 ? flag : 0u;
@@ -220,7 +223,7 @@ static int tensor_dtype(const ckpt_pk *p, ckpt_tensor_value *t, const ckpt_value
         return CKPT_OK;
     }
     if (v->kind == CKPT_V_GLOBAL)
-        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor of dtype %s, which is not known",
+        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED, "a tensor has the unknown dtype %s",
                             v->as.global.name.at);
     return tensor_bad(p, "without a dtype");
 }
@@ -337,7 +340,7 @@ static int tensor_parameter(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     }
     if (a->at[0]->kind != CKPT_V_TENSOR)
-        return tensor_bad(p, "that is a parameter of something else");
+        return tensor_bad(p, "that is a parameter, but whose data is not a tensor");
     rc = tensor_new(p, out);
     if (rc != CKPT_OK)
         return rc;
@@ -371,8 +374,9 @@ static int tensor_plain(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_v
         p->out->n_special++;
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     default:
-        return ckpt_pk_fail(p, CKPT_EUNSUPPORTED,
-                            "a quantized tensor; store its dequantized values instead");
+        return ckpt_pk_fail(
+            p, CKPT_EUNSUPPORTED,
+            "quantized tensors cannot be read; store their dequantized values instead");
     }
 }
 
@@ -389,7 +393,7 @@ static int tensor_from_type(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
         return tensor_bad(p, "rebuilt from its type with a wrong number of arguments");
     if (!ckpt_pk_rebuilds(inner) || inner == CKPT_NAME_REBUILD_FROM_TYPE)
         return ckpt_pk_fail(p, CKPT_EUNSAFE,
-                            "asks _rebuild_from_type_v2 to call something that makes no tensor");
+                            "the function given to _rebuild_from_type_v2 does not make a tensor");
     if (a->at[1]->kind != CKPT_V_GLOBAL || a->at[2]->kind != CKPT_V_TUPLE)
         return tensor_bad(p, "rebuilt from its type without a type or arguments");
     rc = tensor_plain(p, out, a->at[0], a->at[2]);

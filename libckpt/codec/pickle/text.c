@@ -70,12 +70,12 @@ int ckpt_pk_decimal(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     unsigned carry;
 
     if (n - i > TEXT_DIGITS_MAX && n > i)
-        return ckpt_pk_fail(p, CKPT_ELIMIT, "a number of more than 64 digits in text form");
+        return ckpt_pk_fail(p, CKPT_ELIMIT, "a number in text form has more than 64 digits");
     if (n <= i || (s.at[i] == '0' && n - i > 1))
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
     for (; i < n; i++) {
         if (s.at[i] < '0' || s.at[i] > '9')
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
+            return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
         carry = (unsigned)(s.at[i] - '0');
         for (size_t k = 0; k < sizeof number; k++) {
             carry += number[k] * 10u;
@@ -97,11 +97,13 @@ int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out)
     assert(out);
     *out = 0;
     if (s.n == 0 || s.n > 18) { // 10^18 fits into 64 bits
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
+        return ckpt_pk_fail(p, CKPT_EFORMAT,
+                            "a memo index is not a decimal number of 1 to 18 digits");
     }
     for (uint64_t i = 0; i < s.n; i++) {
         if (s.at[i] < '0' || s.at[i] > '9')
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "a memo number that is not one");
+            return ckpt_pk_fail(p, CKPT_EFORMAT,
+                                "a memo index is not a decimal number of 1 to 18 digits");
         *out = *out * 10 + (uint64_t)(s.at[i] - '0');
     }
     return CKPT_OK;
@@ -114,13 +116,13 @@ int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     double f;
 
     if (s.n > TEXT_DIGITS_MAX)
-        return ckpt_pk_fail(p, CKPT_ELIMIT, "a number of more than 64 digits in text form");
+        return ckpt_pk_fail(p, CKPT_ELIMIT, "a number in text form has more than 64 digits");
     memcpy(text, s.at, (size_t)s.n);
     text[s.n] = '\0';
     for (uint64_t i = 0; i < s.n; i++) {
         // the characters of repr(float), also of "inf" and "nan"
         if (!strchr("0123456789+-.eEinfa", text[i]) || text[i] == '\0')
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
+            return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
     }
     point = strchr(text, '.');
     if (point) {
@@ -128,7 +130,7 @@ int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     }
     f = strtod(text, &end);
     if (s.n == 0 || *end != '\0')
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a number that is not written as one");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
     *out = ckpt_pk_node(p, CKPT_V_FLOAT);
     if (!*out)
         return CKPT_ELIMIT;
@@ -199,7 +201,7 @@ int ckpt_pk_unicode(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
             unsigned digits = next == 'u' ? 4 : 8;
 
             if (!text_hex(s, i + 2, digits, &c) || c > 0x10FFFF)
-                return ckpt_pk_fail(p, CKPT_EFORMAT, "text with a broken escape");
+                return ckpt_pk_fail(p, CKPT_EFORMAT, "a text has an invalid escape sequence");
             i += 1 + digits;
         } else if (c == '\\' && next == '\\') {
             to = text_put(to, c); // an even number of backslashes does not begin an escape
@@ -263,14 +265,14 @@ int ckpt_pk_string(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
     int rc;
 
     if (s.n < 2 || (s.at[0] != '\'' && s.at[0] != '"') || s.at[s.n - 1] != s.at[0])
-        return ckpt_pk_fail(p, CKPT_EFORMAT, "a string without its quotes");
+        return ckpt_pk_fail(p, CKPT_EFORMAT, "a string does not begin and end with the same quote");
     s.n--;
     rc = text_node(p, out, CKPT_V_STR, s.n, &to); // escapes only make the text shorter
     while (rc == CKPT_OK && i < s.n) {
         if (s.at[i] != '\\')
             *to++ = s.at[i++];
         else if (++i == s.n || !text_escape(s, &i, &to))
-            return ckpt_pk_fail(p, CKPT_EFORMAT, "a string with a broken escape");
+            return ckpt_pk_fail(p, CKPT_EFORMAT, "a string has an invalid escape sequence");
     }
     if (rc == CKPT_OK) {
         (*out)->as.text.n = (uint64_t)(to - (*out)->as.text.at);

@@ -80,7 +80,7 @@ static void wr_shape(ckpt_pw *w, const ckpt_tensor_value *t)
         }
     }
     if (!ok) {
-        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a tensor whose shape torch cannot express");
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "torch cannot express the shape of a tensor");
         return;
     }
     wr_counts(w, shape, t->ndim);
@@ -146,7 +146,7 @@ static void wr_arguments(ckpt_pw *w, const ckpt_tensor_value *t)
         return;
     }
     if (wr_is_typed(t) && t->storage->dtype != t->dtype)
-        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a tensor over a storage of another dtype");
+        ckpt_pw_fail(w, CKPT_EUNSUPPORTED, "a tensor and its storage have different dtypes");
     wr_storage(w, t->storage);
     ckpt_pw_int(w, (int64_t)(t->dtype == CKPT_F4 ? t->offset / 2 : t->offset));
     wr_shape(w, t);

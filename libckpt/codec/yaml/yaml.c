@@ -49,7 +49,7 @@ static int yml_key(yml_reader *r, yml_frame *f, ckpt_value *key, const yaml_mark
     const ckpt_dict *map = &f->at->as.map;
 
     if (ckpt_index_find(&f->keys, hash, yml_same, map, s) != CKPT_INDEX_NONE)
-        return yml_bad(r, CKPT_EFORMAT, at, "a key that is there already");
+        return yml_bad(r, CKPT_EFORMAT, at, "a key appears twice in one mapping");
     if (!ckpt_index_add(&f->keys, hash, (uint32_t)map->n))
         return ckpt_fail_memory(r->err);
     f->key = key;
@@ -79,7 +79,7 @@ static int yml_place(yml_reader *r, ckpt_value *v, const yaml_mark_t *at)
         return fits ? CKPT_OK : ckpt_fail_memory(r->err);
     }
     if (v->kind != CKPT_V_STR)
-        return yml_bad(r, CKPT_EFORMAT, at, "a key that is not text");
+        return yml_bad(r, CKPT_EFORMAT, at, "a key is not text");
     return yml_key(r, f, v, at);
 }
 
@@ -121,9 +121,9 @@ static int yml_scalar(yml_reader *r, const yaml_event_t *e)
     bool is_key = f && f->at->kind == CKPT_V_DICT && !f->key;
 
     if (e->data.scalar.anchor)
-        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "anchors are not read");
+        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "anchors are not supported");
     if (strlen(s) != n)
-        return yml_bad(r, CKPT_EFORMAT, &e->start_mark, "a text with a NUL in it");
+        return yml_bad(r, CKPT_EFORMAT, &e->start_mark, "a text contains a NUL");
     return yml_place(r,
                      is_key || e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE
                          ? ckpt_value_str(r->arena, s, n)
@@ -137,9 +137,9 @@ static int yml_open(yml_reader *r, const yaml_event_t *e, ckpt_value_kind kind, 
     int rc;
 
     if (anchored)
-        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "anchors are not read");
+        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "anchors are not supported");
     if (r->depth == CKPT_YAML_DEPTH)
-        return yml_bad(r, CKPT_ELIMIT, &e->start_mark, "too many containers inside each other");
+        return yml_bad(r, CKPT_ELIMIT, &e->start_mark, "lists and mappings are nested too deep");
     rc = yml_place(r, v, &e->start_mark);
     if (rc == CKPT_OK)
         r->frame[r->depth++] = (yml_frame){.at = v};
@@ -150,11 +150,11 @@ static int yml_event(yml_reader *r, const yaml_event_t *e)
 {
     switch (e->type) {
     case YAML_DOCUMENT_START_EVENT:
-        return ++r->n_documents == 1
-                   ? CKPT_OK
-                   : yml_bad(r, CKPT_EFORMAT, &e->start_mark, "a second document");
+        return ++r->n_documents == 1 ? CKPT_OK
+                                     : yml_bad(r, CKPT_EFORMAT, &e->start_mark,
+                                               "the file contains a second document");
     case YAML_ALIAS_EVENT:
-        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "aliases are not read");
+        return yml_bad(r, CKPT_EUNSUPPORTED, &e->start_mark, "aliases are not supported");
     case YAML_SCALAR_EVENT:
         return yml_scalar(r, e);
     case YAML_SEQUENCE_START_EVENT:
@@ -202,7 +202,7 @@ int ckpt_yaml_parse(ckpt_value **out, ckpt_arena *a, const char *name, const cha
     while (r.depth > 0)
         ckpt_index_free(&r.frame[--r.depth].keys);
     if (rc == CKPT_OK && !r.root)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: nothing in it", name);
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the file contains no value", name);
     *out = r.root;
     return rc;
 }

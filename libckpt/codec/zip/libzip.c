@@ -105,7 +105,8 @@ static int second_entry(second_look *s, zip_t *theirs, zip_uint64_t i, const ckp
     else if (!(st.valid & ZIP_STAT_CRC) || st.crc != r->crc)
         what = "another checksum";
     return what ? ckpt_fail(s->err, CKPT_EFORMAT,
-                            "%s: record %.200s has %s for libzip: readers of this archive disagree",
+                            "%s: record %.200s has %s according to libzip: readers of this archive "
+                            "disagree",
                             s->io->name, r->name, what)
                 : CKPT_OK;
 }
@@ -117,10 +118,10 @@ static int second_compare(second_look *s, zip_t *theirs, const ckpt_zip *ours)
     int rc = CKPT_OK;
 
     if (n < 0 || (uint64_t)n != ours->records.n)
-        return ckpt_fail(s->err, CKPT_EFORMAT,
-                         "%s: libzip finds %lld records, and there are %zu: readers of this "
-                         "archive disagree",
-                         s->io->name, (long long)n, ours->records.n);
+        return ckpt_fail(
+            s->err, CKPT_EFORMAT,
+            "%s: libzip finds %lld records, but ckpt finds %zu: readers of this archive disagree",
+            s->io->name, (long long)n, ours->records.n);
     for (size_t i = 0; rc == CKPT_OK && i < ours->records.n; i++)
         rc = second_entry(s, theirs, i, &ours->records.at[i]);
     return rc;

@@ -178,10 +178,10 @@ int ckpt_zip_sort_names(ckpt_zip *zip, const ckpt_zip *like, ckpt_err *err)
         if (zn_compare_folded(a->name, a->n_name, b->name, b->n_name, zip->n_common) != 0)
             continue;
         if (memcmp(a->name, b->name, (size_t)a->n_name) == 0)
-            return ckpt_fail(err, zip_odd(a->name, a->n_name),
-                             "%s: record \"%.*s\" is there twice, and readers differ in which one "
-                             "they take",
-                             zip->io->name, zip_show(a->n_name), a->name);
+            return ckpt_fail(
+                err, zip_odd(a->name, a->n_name),
+                "%s: record \"%.*s\" appears twice, and readers differ in which one they use",
+                zip->io->name, zip_show(a->n_name), a->name);
         zip->n_case_twins++;
     }
     return CKPT_OK;
@@ -220,8 +220,8 @@ int ckpt_zip_top(const ckpt_zip *zip, uint64_t *n_top, ckpt_err *err)
 
     if (!slash)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: record \"%.*s\" lies in no folder, and is no .npy file: an archive "
-                         "of neither torch.save nor np.savez",
+                         "%s: record \"%.*s\" is neither in a folder nor a .npy file: neither "
+                         "torch.save nor np.savez wrote this archive",
                          zip->io->name, zip_show(first->n_name), first->name);
     *n_top = (uint64_t)(slash - first->name);
     for (i = 1; i < zip->records.n; i++) {

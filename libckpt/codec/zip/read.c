@@ -176,8 +176,8 @@ static int zip_read_end64(zip_directory *dir, uint64_t *start, zip_window *tail,
                          io->name);
     if (!ckpt_within(at, ZIP_END64, end_at - ZIP_LOCATOR))
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: the zip64 end record is said to be at offset %" PRIu64
-                         ", in a file of %" PRIu64 " bytes",
+                         "%s: the zip64 locator refers to an end record at offset %" PRIu64
+                         ", which does not fit in a file of %" PRIu64 " bytes",
                          io->name, at, io->size);
     rc = zip_need(tail, io, at, ZIP_END64, 0, err);
     if (rc != CKPT_OK)
@@ -187,7 +187,8 @@ static int zip_read_end64(zip_directory *dir, uint64_t *start, zip_window *tail,
     // The record's size field leaves out its first 12 bytes; the record must reach the locator.
     if (!zip_signature(p, 6, 6) || size != end_at - ZIP_LOCATOR - at - 12)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: offset %" PRIu64 ": no zip64 end record that ends at its locator",
+                         "%s: offset %" PRIu64
+                         ": expected a zip64 end record that ends at its locator",
                          io->name, at);
     wide = (zip_directory){zip_u64(p + 32), zip_u64(p + 48), zip_u64(p + 40)};
     if (zip_u32(p + 16) != 0 || zip_u32(p + 20) != 0 || zip_u64(p + 24) != wide.n ||
@@ -229,7 +230,8 @@ static int zip_locate(zip_directory *dir, zip_window *tail, ckpt_io *io, ckpt_er
                          io->name, dir->at, dir->size, start);
     if (dir->n > dir->size / ZIP_ENTRY || dir->n >= UINT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: %" PRIu64 " records in a zip directory of %" PRIu64 " bytes",
+                         "%s: %" PRIu64 " records are too many for a zip directory of %" PRIu64
+                         " bytes",
                          io->name, dir->n, dir->size);
     if (dir->size > ZIP_MAX_DIRECTORY)
         return ckpt_fail(err, CKPT_ELIMIT,
@@ -323,9 +325,10 @@ static int zip_sizes(const ckpt_io *io, ckpt_zip_record *r, const zip_entry *e, 
 
     if (!zip_extra(e->extra, e->n_extra, ZIP_EXTRA_64, &wide, &n_wide) ||
         !zip_extra(e->extra, e->n_extra, ZIP_EXTRA_NAME, &unicode, &n_unicode) || unicode)
-        return ckpt_fail(err, zip_odd(r->name, r->n_name),
-                         "%s: record \"%.*s\": malformed or second-name extra field", io->name,
-                         zip_show(r->n_name), r->name);
+        return ckpt_fail(
+            err, zip_odd(r->name, r->n_name),
+            "%s: record \"%.*s\": its extra field is malformed, or gives a second name", io->name,
+            zip_show(r->n_name), r->name);
     for (i = 0; i < 3; i++) {
         *value[i] = zip_u32(e->fixed + place[i]);
         if (*value[i] != UINT32_MAX)
@@ -351,7 +354,7 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
 
     if ((flags & ~(unsigned)ZIP_FLAGS) != 0)
         return ckpt_fail(err, zip_odd(r->name, r->n_name),
-                         "%s: record \"%.*s\": encrypted, or flags 0x%04x that no reader knows",
+                         "%s: record \"%.*s\": it is encrypted, or has unknown flags (0x%04x)",
                          io->name, n, r->name, flags);
     if (r->method != CKPT_ZIP_STORED && r->method != CKPT_ZIP_DEFLATED)
         return ckpt_fail(err, CKPT_EFORMAT,
@@ -360,18 +363,21 @@ static int zip_check_entry(const ckpt_io *io, const ckpt_zip_record *r, const zi
                          io->name, n, r->name, r->method);
     if (r->method == CKPT_ZIP_STORED && r->n_stored != r->n_bytes)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: record \"%.*s\": stored, but of %" PRIu64 " and %" PRIu64 " bytes",
+                         "%s: record \"%.*s\": it is not compressed, but has %" PRIu64
+                         " bytes in the archive and %" PRIu64 " as a file",
                          io->name, n, r->name, r->n_stored, r->n_bytes);
     if (disk != 0 && disk != UINT16_MAX)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: record \"%.*s\": in another part of the archive",
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\": it lies in another part of a split archive",
                          io->name, n, r->name);
     // The upper half holds Unix modes if the writer ran on Unix: 0xA is a symbolic link.
     if (attributes >> 28 == 0xA)
         return ckpt_fail(err, CKPT_EUNSAFE, "%s: record \"%.*s\" is a symbolic link", io->name, n,
                          r->name);
     if (r->is_folder && r->n_bytes != 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: record \"%.*s\": a folder that holds bytes",
-                         io->name, n, r->name);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: record \"%.*s\": it is a folder, but has bytes of its own", io->name,
+                         n, r->name);
     return CKPT_OK;
 }
 
@@ -465,8 +471,9 @@ static int zip_check_local(ckpt_zip_record *r, const ckpt_io *io, const uint8_t 
                          io->name, n, r->name, n, (const char *)h + ZIP_LOCAL);
     if ((zip_u16(h + 6) & ~(unsigned)ZIP_FLAGS) != 0)
         return ckpt_fail(err, zip_odd(r->name, r->n_name),
-                         "%s: record \"%.*s\": local flags 0x%04x: encrypted or unknown", io->name,
-                         n, r->name, zip_u16(h + 6));
+                         "%s: record \"%.*s\": its local header has flags 0x%04x: it is encrypted, "
+                         "or they are unknown",
+                         io->name, n, r->name, zip_u16(h + 6));
     if (zip_u16(h + 8) != r->method || !zip_local_sizes_ok(r, h, descriptor))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\": local header and directory disagree on method, size "
@@ -493,7 +500,7 @@ static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64
         if (!ckpt_within(r->header_at, need, end))
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: record \"%.*s\": header at offset %" PRIu64
-                             " overlaps what follows at offset %" PRIu64,
+                             " overlaps the next record or the directory at offset %" PRIu64,
                              io->name, zip_show(r->n_name), r->name, r->header_at, end);
         rc = zip_need(w, io, r->header_at, need, ahead, err);
         if (rc != CKPT_OK)
@@ -501,20 +508,20 @@ static int zip_read_local(ckpt_zip_record *r, ckpt_io *io, zip_window *w, uint64
         h = w->bytes + (r->header_at - w->at);
         if (!zip_signature(h, 3, 4) || zip_u16(h + 26) != r->n_name)
             return ckpt_fail(err, zip_odd(r->name, r->n_name),
-                             "%s: record \"%.*s\": no local header of that name at offset %" PRIu64,
+                             "%s: record \"%.*s\": its local header is missing at offset %" PRIu64,
                              io->name, zip_show(r->n_name), r->name, r->header_at);
         need = ZIP_LOCAL + r->n_name + zip_u16(h + 28);
         if (pass == 1 && need != before)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: record \"%.*s\": the header at offset %" PRIu64
-                             " changes while it is read: is somebody writing the file?",
+                             " changed while it was read: is another process writing the file?",
                              io->name, zip_show(r->n_name), r->name, r->header_at);
     }
     r->at = r->header_at + need;
     if (!ckpt_within(r->at, r->n_stored, end))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "%s: record \"%.*s\": %" PRIu64 " bytes from offset %" PRIu64
-                         " overlap what follows at offset %" PRIu64,
+                         " overlap the next record or the directory at offset %" PRIu64,
                          io->name, zip_show(r->n_name), r->name, r->n_stored, r->at, end);
     return zip_check_local(r, io, h, err);
 }
@@ -546,7 +553,7 @@ static int zip_sort_places(ckpt_zip_record **order, const ckpt_zip *zip, const z
         qsort(order, n, sizeof(ckpt_zip_record *), zip_by_place);
     if (order[0]->header_at != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: the zip directory does not know the first %" PRIu64 " bytes",
+                         "%s: the zip directory has no record for the first %" PRIu64 " bytes",
                          zip->io->name, order[0]->header_at);
     last = order[n - 1];
     if (last->header_at >= dir->at)
@@ -596,7 +603,7 @@ static int zip_open(ckpt_zip *zip, const zip_places *at, zip_window *w, ckpt_err
     if (rc == CKPT_OK)
         rc = zip_locate(&dir, w, zip->io, err);
     if (rc == CKPT_OK && dir.n == 0)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: a zip archive without records", zip->io->name);
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the zip archive contains no records", zip->io->name);
     if (rc == CKPT_OK)
         rc = zip_need(w, zip->io, dir.at, dir.size, 0, err);
     if (rc == CKPT_OK)
@@ -669,20 +676,20 @@ int ckpt_zip_read(uint8_t **out, const ckpt_zip *zip, const ckpt_zip_record *rec
     *out = NULL;
     if (record->n_bytes > max)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "%s: record \"%.*s\" of %" PRIu64 " bytes; at most %" PRIu64
-                         " are expected there",
+                         "%s: record \"%.*s\" has %" PRIu64 " bytes; expected at most %" PRIu64,
                          zip->io->name, n, record->name, record->n_bytes, max);
     if (record->method == CKPT_ZIP_DEFLATED &&
         record->n_bytes / ZIP_DEFLATE_RATIO > record->n_stored)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: record \"%.*s\": %" PRIu64 " bytes cannot come from %" PRIu64,
+                         "%s: record \"%.*s\": %" PRIu64
+                         " bytes cannot be decompressed from %" PRIu64,
                          zip->io->name, n, record->name, record->n_bytes, record->n_stored);
     // deflate makes incompressible data only a few bytes larger for each block
     if (record->method == CKPT_ZIP_DEFLATED &&
         record->n_stored > record->n_bytes + record->n_bytes / 128 + 64)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: record \"%.*s\": %" PRIu64 " packed bytes for %" PRIu64
-                         ": more than any packer makes of them",
+                         "%s: record \"%.*s\": %" PRIu64 " compressed bytes for %" PRIu64
+                         ": more than deflate makes of them",
                          zip->io->name, n, record->name, record->n_stored, record->n_bytes);
     bytes = ckpt_alloc((size_t)record->n_bytes + 1);
     if (!bytes)

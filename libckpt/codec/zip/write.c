@@ -82,10 +82,10 @@ int ckpt_zip_place(ckpt_zip_item *item, uint64_t *at, ckpt_err *err)
                          (size_t)item->n_name);
     item->header_at = *at;
     if (!ckpt_add(*at, zw_bare_header(item) + CKPT_ZIP_ALIGN - 1, &payload))
-        return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
+        return ckpt_fail(err, CKPT_ELIMIT, "the archive would have more than 2^64 bytes");
     payload -= payload % CKPT_ZIP_ALIGN;
     if (!ckpt_add(payload, item->n_bytes, &end) || !ckpt_add(end, zw_descriptor_size(item), &end))
-        return ckpt_fail(err, CKPT_ELIMIT, "an archive of more than 2^64 bytes");
+        return ckpt_fail(err, CKPT_ELIMIT, "the archive would have more than 2^64 bytes");
     item->at = payload;
     *at = end;
     return CKPT_OK;

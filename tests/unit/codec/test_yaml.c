@@ -115,7 +115,7 @@ static void many_keys(void **state)
     // and one that is there twice is found among them
     (void)sprintf(p, "k7: 2\n");
     assert_int_equal(parse(&v, a, text, strlen(text), &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "a key that is there already"));
+    assert_non_null(strstr(err.text, "a key appears twice in one mapping"));
     free(text);
     ckpt_arena_free(a);
 }

@@ -206,8 +206,8 @@ static const lie lies[] = {
     {CENTRAL, 2, 8, 2, 0x2808, CKPT_EFORMAT, "encrypted"},
     {CENTRAL, 2, 8, 2, 0x0848, CKPT_EFORMAT, "encrypted"},
     {CENTRAL, 2, 8, 2, 0x0006, CKPT_OK, ""},
-    {LOCAL, 0, 6, 2, 0x0809, CKPT_EUNSAFE, "local flags"},
-    {LOCAL, 2, 6, 2, 0x0801, CKPT_EFORMAT, "local flags"},
+    {LOCAL, 0, 6, 2, 0x0809, CKPT_EUNSAFE, "local header has flags"},
+    {LOCAL, 2, 6, 2, 0x0801, CKPT_EFORMAT, "local header has flags"},
     {CENTRAL, 2, 10, 2, 99, CKPT_EFORMAT, "method 99; only stored and deflated records are read"},
     {CENTRAL, 2, 10, 2, 8, CKPT_EFORMAT, "disagree"},
     {LOCAL, 2, 8, 2, 8, CKPT_EFORMAT, "disagree"},
@@ -217,14 +217,14 @@ static const lie lies[] = {
     {LOCAL, 2, 22, 4, 10, CKPT_EFORMAT, "disagree"},
     {LOCAL, 2, 22, 4, UINT32_MAX, CKPT_EFORMAT, "disagree"}, // saturated, but no zip64 field
     {LOCAL, 2, 6, 2, 0x0800, CKPT_EFORMAT, "disagree"},      // zeros are only for descriptors
-    {CENTRAL, 2, 20, 4, 8, CKPT_EFORMAT, "stored, but"},
-    {CENTRAL, 2, 24, 4, 0x7FFFFFFF, CKPT_EFORMAT, "stored, but"},
+    {CENTRAL, 2, 20, 4, 8, CKPT_EFORMAT, "not compressed, but"},
+    {CENTRAL, 2, 24, 4, 0x7FFFFFFF, CKPT_EFORMAT, "not compressed, but"},
     {CENTRAL, 2, 24, 4, UINT32_MAX, CKPT_EFORMAT, "zip64 field"},
     {CENTRAL, 2, 42, 4, UINT32_MAX, CKPT_EFORMAT, "zip64 field"},
     {CENTRAL, 2, 42, 4, 0, CKPT_EFORMAT, "overlap"},
     {CENTRAL, 2, 42, 4, 1, CKPT_EFORMAT, "overlap"},
     {CENTRAL, 2, 42, 4, 0x7FFFFFFF, CKPT_EFORMAT, "overlap"},
-    {CENTRAL, 0, 42, 4, 64, CKPT_EFORMAT, "does not know the first 64 bytes"},
+    {CENTRAL, 0, 42, 4, 64, CKPT_EFORMAT, "no record for the first 64 bytes"},
     {CENTRAL, 2, 34, 2, 1, CKPT_EFORMAT, "another part"},
     {CENTRAL, 2, 38, 4, 0xA1FF0000, CKPT_EUNSAFE, "symbolic link"},
     {CENTRAL, 2, 38, 4, 0x81A40000, CKPT_OK, ""},
@@ -235,9 +235,9 @@ static const lie lies[] = {
     {CENTRAL, 3, 32, 2, 1, CKPT_EFORMAT, "damaged"}, // a comment that is not there
     {CENTRAL, 2, 46 + 9, 1, '1', CKPT_EFORMAT, "another name"},
     {CENTRAL, 0, 46 + 4, 1, 'D', CKPT_EUNSAFE, "another name"},
-    {LOCAL, 2, 0, 1, 'X', CKPT_EFORMAT, "no local header"},
-    {LOCAL, 2, 26, 2, 9, CKPT_EFORMAT, "no local header"},
-    {LOCAL, 0, 26, 2, 9, CKPT_EUNSAFE, "no local header"},
+    {LOCAL, 2, 0, 1, 'X', CKPT_EFORMAT, "local header is missing"},
+    {LOCAL, 2, 26, 2, 9, CKPT_EFORMAT, "local header is missing"},
+    {LOCAL, 0, 26, 2, 9, CKPT_EUNSAFE, "local header is missing"},
     {LOCAL, 2, 28, 2, 60000, CKPT_EFORMAT, "overlap"},
     {LOCAL, 0, 0, 1, 'X', CKPT_EFORMAT, "does not begin"},
     {END, 0, 4, 2, 1, CKPT_EFORMAT, "several parts"},
@@ -250,16 +250,16 @@ static const lie lies[] = {
     {END, 0, 16, 4, 1, CKPT_EFORMAT, "disagree"},
     {END, 0, 16, 4, 0xFFFFFFFF, CKPT_OK, ""},
     {END, 0, 20, 2, 1, CKPT_EFORMAT, "no zip end record"},
-    {END64, 0, 0, 1, 'X', CKPT_EFORMAT, "no zip64 end record"},
-    {END64, 0, 4, 8, 45, CKPT_EFORMAT, "no zip64 end record"},
+    {END64, 0, 0, 1, 'X', CKPT_EFORMAT, "expected a zip64 end record"},
+    {END64, 0, 4, 8, 45, CKPT_EFORMAT, "expected a zip64 end record"},
     {END64, 0, 16, 4, 1, CKPT_EFORMAT, "disagree"},
     {END64, 0, 24, 8, 5, CKPT_EFORMAT, "disagree"},
     {END64, 0, 32, 8, 5, CKPT_EFORMAT, "disagree"},
     {END64, 0, 40, 8, UINT64_MAX - 15, CKPT_EFORMAT, "disagree"},
     {END64, 0, 48, 8, UINT64_MAX - 15, CKPT_EFORMAT, "disagree"},
     {LOCATOR, 0, 4, 4, 1, CKPT_EFORMAT, "several parts"},
-    {LOCATOR, 0, 8, 8, UINT64_C(1) << 63, CKPT_EFORMAT, "said to be at"},
-    {LOCATOR, 0, 8, 8, 0, CKPT_EFORMAT, "no zip64 end record"},
+    {LOCATOR, 0, 8, 8, UINT64_C(1) << 63, CKPT_EFORMAT, "refers to an end record at"},
+    {LOCATOR, 0, 8, 8, 0, CKPT_EFORMAT, "expected a zip64 end record"},
     {LOCATOR, 0, 16, 4, 2, CKPT_EFORMAT, "several parts"},
 };
 
@@ -353,7 +353,7 @@ static void changes_while_read(void **state)
 
         u.later = i == 0 ? EXTRA : LONGER;
         assert_int_equal(ckpt_zip_open(&zip, arena, &u.io, &err), CKPT_EFORMAT);
-        assert_non_null(strstr(err.text, i == 0 ? "disagree" : "changes while it is read"));
+        assert_non_null(strstr(err.text, i == 0 ? "disagree" : "changed while it was read"));
         assert_int_equal(u.reads, 2);
         err = (ckpt_err){0};
     }
@@ -387,7 +387,7 @@ static void packed_too_long(void **state)
     put(&a, at + 24, 10, 4);
     assert_int_equal(open_bytes(&zip, arena, &io, &a.bytes, &err), CKPT_OK);
     assert_int_equal(ckpt_zip_read(&bytes, &zip, zip.records.at, 10, &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "100 packed bytes for 10"));
+    assert_non_null(strstr(err.text, "100 compressed bytes for 10"));
     ckpt_zip_close(&zip);
     ckpt_io_close(io);
     ckpt_arena_free(arena);
@@ -407,7 +407,7 @@ static void counts(void **state)
         put(&a, a.end_at + 8, UINT32_MAX, 4);
         put(&a, a.end64_at + 24, wrong[i], 8);
         put(&a, a.end64_at + 32, wrong[i], 8);
-        expect(&a.bytes, CKPT_EFORMAT, wrong[i] == 0 ? "without records" : "zip directory");
+        expect(&a.bytes, CKPT_EFORMAT, wrong[i] == 0 ? "contains no records" : "zip directory");
         put(&a, a.end64_at + 24, 4, 8);
         put(&a, a.end64_at + 32, 4, 8);
         expect(&a.bytes, CKPT_OK, "");
@@ -479,9 +479,9 @@ static void names(void **state)
     expect_names(CKPT_EUNSAFE, "leave the folder", "a/x", "/");
     expect_names(CKPT_EFORMAT, "not text", "a/x", "a/\xFF");
     expect_names(CKPT_EFORMAT, "not text", "a/x", "a/\xED\xA0\x80");
-    expect_names(CKPT_EFORMAT, "there twice", "a/x", "a/x");
-    expect_names(CKPT_EUNSAFE, "there twice", "a/data.pkl", "a/data.pkl");
-    expect_names(CKPT_EFORMAT, "no folder", "x", "a/x");
+    expect_names(CKPT_EFORMAT, "appears twice", "a/x", "a/x");
+    expect_names(CKPT_EUNSAFE, "appears twice", "a/data.pkl", "a/data.pkl");
+    expect_names(CKPT_EFORMAT, "neither in a folder", "x", "a/x");
     expect_names(CKPT_EFORMAT, "outside the archive's folder", "a/x", "b/x");
     expect_names(CKPT_EFORMAT, "outside the archive's folder", "a/x", "a");
     expect_names(CKPT_EFORMAT, "outside the archive's folder", "a/x", "ab/x");

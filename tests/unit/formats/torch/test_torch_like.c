@@ -189,7 +189,7 @@ static void refused(void **state)
 
     expect_refused(*state, "b", lost, CKPT_EFORMAT, "needs record data/0");
     expect_refused(*state, "b", small, CKPT_EFORMAT, "holds 8 bytes, but its tensors need 12");
-    expect_refused(*state, "b", twice, CKPT_EFORMAT, "there twice");
+    expect_refused(*state, "b", twice, CKPT_EFORMAT, "appears twice");
     expect_refused(*state, "b", leaves, CKPT_EUNSAFE, "could leave the folder");
     expect_refused(*state, "..", same, CKPT_EUNSAFE, "could leave the folder");
     expect_refused(*state, "b", newer, CKPT_EFORMAT, "format version \"99\"");
