@@ -237,7 +237,7 @@ static int adopt_tables(ckpt_map *map, const ckpt_map *child, ckpt_err *err)
     uint32_t file = 0, source = 0;
 
     if (most > UINT32_MAX || map->sources.n + child->sources.n >= UINT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 files or records in a checkpoint");
+        return ckpt_fail(err, CKPT_ELIMIT, "the checkpoint has more than 2^32 files or records");
     return ckpt_map_merge_files(map, child, &file, &source, err);
 }
 

@@ -82,8 +82,8 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
     if ((use.broadcast || n_bytes > s->n_bytes) &&
         t->n_elems > CHK_MAX_BROADCAST / (type->per > 1 ? 1 : type->bytes))
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "tensor '%.200s': %" PRIu64 " elements made of the %" PRIu64
-                         " bytes of %.100s by repetition; the limit is 1 GiB",
+                         "tensor '%.200s': %" PRIu64 " elements repeat the %" PRIu64
+                         " bytes of %.100s; the limit is 1 GiB",
                          t->name, t->n_elems, s->n_bytes, record);
     return CKPT_OK;
 }
@@ -99,8 +99,9 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 
         if (e->source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "tensor '%.200s': record %" PRIu32 ", but there are only %zu", t->name,
-                             e->source, map->sources.n);
+                             "tensor '%.200s': an extent refers to record %" PRIu32
+                             ", but there are only %zu",
+                             t->name, e->source, map->sources.n);
         rc = chk_extent(map, t, e, err);
     }
     return rc;

@@ -153,11 +153,11 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
 
         if (e->ndim != 1)
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor '%.200s': its extents are flat and boxes in turn", t->name);
+                             "tensor '%.200s': its extents mix flat ranges and boxes", t->name);
         if (!ckpt_within(a->start, a->count, t->n_elems))
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
-                             " of them, in a tensor of %" PRIu64,
+                             "tensor '%.200s': an extent from element %" PRIu64 " with %" PRIu64
+                             " elements exceeds the tensor's %" PRIu64,
                              t->name, a->start, a->count, t->n_elems);
         // check empty extents too, because the binary search relies on their order
         if (a->start != next) {
@@ -184,12 +184,12 @@ static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *er
 
         if (e->ndim != t->ndim)
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor '%.200s': its extents are flat and boxes in turn", t->name);
+                             "tensor '%.200s': its extents mix flat ranges and boxes", t->name);
         for (uint32_t j = 0; j < e->ndim; j++) {
             if (!ckpt_within(e->axis[j].start, e->axis[j].count, t->shape[j]))
                 return ckpt_fail(err, CKPT_EMISMATCH,
-                                 "tensor '%.200s': axis %" PRIu32 " from %" PRIu64 " on, %" PRIu64
-                                 " of them, in an axis of %" PRIu64,
+                                 "tensor '%.200s': on axis %" PRIu32 ", an extent from %" PRIu64
+                                 " with %" PRIu64 " elements exceeds the axis's %" PRIu64,
                                  t->name, j, e->axis[j].start, e->axis[j].count, t->shape[j]);
         }
         if (!ckpt_add(*covered, xt_count(e), covered))

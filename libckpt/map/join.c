@@ -71,7 +71,7 @@ static int jn_twice(const jn_state *j, uint64_t element)
 static int jn_mixed(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EMISMATCH,
-                     "tensor '%.200s': its extents are flat and boxes in turn", j->t->name);
+                     "tensor '%.200s': its extents mix flat ranges and boxes", j->t->name);
 }
 
 static uint64_t jn_max(uint64_t a, uint64_t b)
@@ -88,8 +88,8 @@ static uint64_t jn_min(uint64_t a, uint64_t b)
 static int jn_inside(const jn_state *j)
 {
     return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
-                     "tensor '%.200s': cut inside a block of %" PRIu64 " elements of %s: convert "
-                     "it to a type without blocks first (--dtype bf16)",
+                     "tensor '%.200s': a boundary lies inside a block of %" PRIu64
+                     " elements of %s: convert it to a type without blocks first (--dtype bf16)",
                      j->t->name, j->per, ckpt_dtype_name(j->t->dtype));
 }
 
@@ -493,16 +493,17 @@ static int jn_check_region(const jn_state *j, const ckpt_axis *region, unsigned 
     bool flat = n_axes == 1;
 
     if (!flat && n_axes != t->ndim)
-        return ckpt_fail(j->err, CKPT_EUSAGE, "tensor '%.200s': a region of %u axes in %" PRIu32,
-                         t->name, n_axes, t->ndim);
+        return ckpt_fail(j->err, CKPT_EUSAGE,
+                         "tensor '%.200s': the region has %u axes, the tensor %" PRIu32, t->name,
+                         n_axes, t->ndim);
     *n_elems = 1;
     for (unsigned a = 0; a < n_axes; a++) {
         uint64_t size = flat ? t->n_elems : t->shape[a];
 
         if (!ckpt_within(region[a].start, region[a].count, size))
             return ckpt_fail(j->err, CKPT_EMISMATCH,
-                             "tensor '%.200s': elements from %" PRIu64 " on, %" PRIu64
-                             " of them, are wanted of %" PRIu64,
+                             "tensor '%.200s': a region from element %" PRIu64 " with %" PRIu64
+                             " elements exceeds the size %" PRIu64,
                              t->name, region[a].start, region[a].count, size);
         *n_elems *= region[a].count; // at most the tensor's own
     }
@@ -603,7 +604,7 @@ int ckpt_join(const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes, ck
     }
     if (rc == CKPT_OK && j.delivered != n_elems)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor '%.200s': %" PRIu64 " of %" PRIu64 " elements are covered",
+                         "tensor '%.200s': shards cover only %" PRIu64 " of %" PRIu64 " elements",
                          t->name, j.delivered, n_elems);
     return rc;
 }

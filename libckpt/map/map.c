@@ -108,7 +108,7 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     memset(&copy.literals, 0, sizeof copy.literals);
     memset(&copy.storages, 0, sizeof copy.storages);
     if (map->files.n >= UINT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 files in a checkpoint");
+        return ckpt_fail(err, CKPT_ELIMIT, "the checkpoint has more than 2^32 files");
     if (!map_keep(map, &copy.path) || !map_keep(map, &copy.prefix))
         return ckpt_fail_memory(err);
     slot = ckpt_vec_push(&map->files);
@@ -128,7 +128,7 @@ int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *inde
 
     // UINT32_MAX itself means "not bound yet" in storages.
     if (map->sources.n >= UINT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "more than 2^32 records in a checkpoint");
+        return ckpt_fail(err, CKPT_ELIMIT, "the checkpoint has more than 2^32 records");
     if (!map_keep(map, &copy.name))
         return ckpt_fail_memory(err);
     slot = ckpt_vec_push(&map->sources);
@@ -148,7 +148,8 @@ int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *
     ckpt_literal *slot;
 
     if (file >= map->files.n)
-        return ckpt_fail(err, CKPT_EUSAGE, "literal for file %" PRIu32 " of %zu", file,
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "a literal refers to file %" PRIu32 ", but the map has only %zu", file,
                          map->files.n);
     copy = ckpt_arena_copy(map->arena, n > 0 ? bytes : "", n);
     slot = copy ? ckpt_vec_push(&map->files.at[file].literals) : NULL;
@@ -356,12 +357,14 @@ static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ck
     for (uint32_t i = 0; i < n; i++) {
         if (extent[i].ndim != 1 && (extent[i].ndim != t->ndim || t->ndim == 0))
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "tensor '%.*s': an extent of %" PRIu32 " axes, expected 1 or %" PRIu32,
+                             "tensor '%.*s': an extent has %" PRIu32
+                             " axes, expected 1 or %" PRIu32,
                              MAP_SHOWN, t->name, extent[i].ndim, t->ndim);
         if (extent[i].source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "tensor '%.*s': record %" PRIu32 ", but there are only %zu", MAP_SHOWN,
-                             t->name, extent[i].source, map->sources.n);
+                             "tensor '%.*s': an extent refers to record %" PRIu32
+                             ", but there are only %zu",
+                             MAP_SHOWN, t->name, extent[i].source, map->sources.n);
         *n_axes += extent[i].ndim; // n * 64 fits easily
     }
     return CKPT_OK;
@@ -416,7 +419,8 @@ int ckpt_map_parts(ckpt_map *map, const ckpt_part *part, uint32_t n, const ckpt_
 
     for (uint32_t i = 0; i < n; i++) {
         if (part[i].source >= map->sources.n)
-            return ckpt_fail(err, CKPT_EFORMAT, "record %" PRIu32 ", but there are only %zu",
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "a part refers to record %" PRIu32 ", but there are only %zu",
                              part[i].source, map->sources.n);
     }
     if (made)

@@ -44,7 +44,8 @@ static int m8_run_zero(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_
     while (rc == CKPT_OK && code < CKPT_M8_CODES && table[code] != 0)
         code++;
     if (rc == CKPT_OK && code == CKPT_M8_CODES)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s has no code for 0, which padding has", make->name);
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: the code table has no code for 0, which padding needs", make->name);
     if (rc == CKPT_OK)
         memset(to, (int)code, n);
     return rc;

@@ -99,7 +99,7 @@ static int nest_sizes(const ckpt_map *map, bool *any, ckpt_err *err)
         if (s->kind == CKPT_SOURCE_TENSOR &&
             (!ckpt_dtype_bytes(s->tensor->dtype, s->tensor->n_elems, &n) || n != s->n_bytes))
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor %s has %" PRIu64 " bytes, its source %" PRIu64,
+                             "tensor %s has %" PRIu64 " bytes, but its source has %" PRIu64,
                              s->tensor->name, n, s->n_bytes);
     }
     return CKPT_OK;
@@ -123,8 +123,7 @@ int ckpt_nest_check(const ckpt_map *map, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
         if (depth[i] > CKPT_NEST_MAX)
             rc = ckpt_fail(err, CKPT_EUSAGE,
-                           "%s is made of tensors that are made of others, more than %u deep or "
-                           "in a circle",
+                           "%s: its source tensors are nested more than %u deep, or in a circle",
                            map->sources.at[i].name ? map->sources.at[i].name : "a tensor",
                            CKPT_NEST_MAX);
     }

@@ -77,9 +77,9 @@ int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
         return CKPT_OK;
     return ckpt_fail(
         err, CKPT_EUNSUPPORTED,
-        "%s: the weights are quantized in a way that is not read as floats (%s%.200s): "
-        "%s would take the stored numbers for the weights; convert without it to pass "
-        "them on as they are, or dequantize them first with the program that made them",
+        "%s: ckpt cannot dequantize these weights (%s%.200s): %s would use the stored "
+        "numbers as weights; convert without it to copy them unchanged, or dequantize them first "
+        "with the program that made them",
         map->path ? map->path : "memory", how ? "config.json: " : "tensor ", how ? how : t->name,
         doing);
 }

@@ -226,12 +226,12 @@ static int sq_tell(sq_reader *r, const sq_sorter *w, sq_choice choice)
     r->told = true;
     if (choice == SQ_GUESS)
         return ckpt_map_note(r->map, CKPT_WARNING, w->err,
-                             "the optimizer lists its parameters in another order than the "
-                             "model's dict, and either may be the model's: the dict's is taken; "
-                             "--order FILE gives the names of named_parameters()");
+                             "the optimizer lists its parameters in another order than the model's "
+                             "dict, and either may be the model's: ckpt uses the dict's; to set "
+                             "the order, list named_parameters() in --order FILE");
     return ckpt_map_note(r->map, CKPT_INFO, w->err,
-                         "the optimizer lists its parameters by units of FSDP1: its groups get the "
-                         "model's order");
+                         "the optimizer lists its parameters by FSDP1 unit: ckpt puts its groups "
+                         "into the model's order");
 }
 
 static int sq_put(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice)
@@ -243,12 +243,12 @@ static int sq_put(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choi
     if (choice == SQ_NONE && !r->state->no_order) {
         r->state->no_order = "the files do not keep the order of the model";
         if (r->state->renamed)
-            r->state->no_order = "a layout map has made its parameters, and their names are those "
-                                 "of no known architecture";
+            r->state->no_order = "a layout map made its parameters, and their names do not match a "
+                                 "known architecture";
         if (w->in_order)
             r->state->no_order = ckpt_arena_printf(r->map->arena,
-                                                   "neither the model's dict nor the optimizer has "
-                                                   "them as a model gives them (%.200s)",
+                                                   "neither the model's dict nor the optimizer "
+                                                   "lists them in the order of a model (%.200s)",
                                                    w->odd);
         return r->state->no_order ? CKPT_OK : ckpt_fail_memory(w->err);
     }

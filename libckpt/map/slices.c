@@ -45,8 +45,8 @@ static int sl_room(ckpt_slices *s, uint64_t n_boxes, ckpt_err *err)
 
     if (n_boxes > CKPT_SLICES_MAX_BOXES)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "%" PRIu64 " boxes in the slices of one tensor; the limit is %u", n_boxes,
-                         CKPT_SLICES_MAX_BOXES);
+                         "the slices of one tensor have %" PRIu64 " boxes; the limit is %u",
+                         n_boxes, CKPT_SLICES_MAX_BOXES);
     s->shape = ckpt_alloc((s->ndim + 1) * sizeof *s->shape);
     s->first = ckpt_alloc((s->n_ranks + 1) * sizeof *s->first);
     s->box = ckpt_alloc((n_boxes + 1) * sizeof *s->box);
@@ -110,7 +110,7 @@ static int sl_differ(const ckpt_slice_set *set, uint32_t rank, ckpt_err *err)
 
     return ckpt_fail(err, CKPT_EMISMATCH,
                      "tensor '%.200s': tensor-parallel rank 0 holds %s, rank %" PRIu32
-                     " holds %s: not slices of one tensor as its rule wants them",
+                     " holds %s: its rule cannot join them into one tensor",
                      set->name, sl_shape_text(set->slice[0], a), rank,
                      sl_shape_text(set->slice[rank], b));
 }
@@ -231,8 +231,8 @@ static int sl_bad_subs(const sl_cut *c, ckpt_err *err)
 
     return ckpt_fail(err, CKPT_EMISMATCH,
                      "tensor '%.200s': its %" PRIu32 " sub-parameters over %" PRIu32
-                     " ranks do not make up the slices (rank 0 holds %s): the rule for '%.60s' is "
-                     "of another model",
+                     " ranks do not add up to the slices (rank 0 holds %s): the rule for '%.60s' "
+                     "belongs to another model",
                      c->set->name, c->n_subs, c->set->n, sl_shape_text(c->set->slice[0], a),
                      c->rule->pattern ? c->rule->pattern : "");
 }
@@ -588,7 +588,7 @@ static int sl_make_affine(ckpt_slices *s, const ckpt_affine *map, const ckpt_sli
     if (map->ndim != s->ndim || map->n_ranks != set->n)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "tensor '%.200s': its affine map is for %" PRIu32 " ranks and %" PRIu32
-                         " axes, there are %" PRIu32 " and %" PRIu32,
+                         " axes, but there are %" PRIu32 " and %" PRIu32,
                          set->name, map->n_ranks, map->ndim, set->n, s->ndim);
     rc = sl_room(s, map->n_pieces, err);
     if (rc != CKPT_OK)
@@ -603,8 +603,8 @@ static int sl_make_affine(ckpt_slices *s, const ckpt_affine *map, const ckpt_sli
 
         if (rank >= set->n || (i > 0 && rank < map->piece[i - 1].rank))
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor '%.200s': its affine map names rank %" PRIu32, set->name,
-                             rank);
+                             "tensor '%.200s': its affine map refers to the missing rank %" PRIu32,
+                             set->name, rank);
         rc = sl_piece(s, set, &map->piece[i], err);
     }
     for (uint64_t i = 0; i < s->n_boxes; i++)

@@ -54,7 +54,7 @@ static int sx_push(sx_state *x, uint32_t source, uint64_t at, const ckpt_axis *a
 
     if (x->out->extent.n >= SX_MAX_EXTENTS)
         return ckpt_fail(x->err, CKPT_ELIMIT,
-                         "tensor '%.200s': its slices are in more than %" PRIu64 " pieces",
+                         "tensor '%.200s': its slices have more than %" PRIu64 " pieces",
                          x->slice->name, SX_MAX_EXTENTS);
     for (uint32_t a = 0; a < ndim; a++) {
         ckpt_axis *to = ckpt_vec_push(&x->out->axis);
@@ -84,7 +84,7 @@ static int sx_move(const sx_state *x, uint64_t *at, uint64_t n, int64_t stride)
     if (x->packed) {
         if (!ckpt_dtype_bytes(x->slice->dtype, n, &far))
             return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
-                             "tensor '%.200s': cut inside a byte of packed elements",
+                             "tensor '%.200s': a slice ends inside a byte of packed elements",
                              x->slice->name);
     } else if (stride < 0 || !ckpt_mul(n, (uint64_t)stride, &far)) {
         return sx_overflow(x);
@@ -245,8 +245,8 @@ static int sx_interval(sx_state *x, const ckpt_extent *e)
 
     if (x->packed)
         return ckpt_fail(x->err, CKPT_EUNSUPPORTED,
-                         "tensor '%.200s': packed elements (%s) in boxes", x->slice->name,
-                         ckpt_dtype_name(x->slice->dtype));
+                         "tensor '%.200s': boxes of packed elements (%s) are not supported",
+                         x->slice->name, ckpt_dtype_name(x->slice->dtype));
     for (uint32_t a = x->s->ndim; a-- > 0;) {
         if (stride > INT64_MAX || e->axis[0].stride < 0)
             return sx_overflow(x);
@@ -318,9 +318,11 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
         if (rc != CKPT_OK)
             return rc;
         if (out->flat)
-            rc = e->ndim == 1 ? sx_flat(&x, e)
-                              : ckpt_fail(err, CKPT_EUSAGE, "tensor '%.200s': boxes as intervals",
-                                          slice->name);
+            rc = e->ndim == 1
+                     ? sx_flat(&x, e)
+                     : ckpt_fail(err, CKPT_EUSAGE,
+                                 "tensor '%.200s': its boxes cannot be listed as intervals",
+                                 slice->name);
         else
             rc = e->ndim == 1 ? sx_interval(&x, e) : sx_box(&x, e);
     }
@@ -377,12 +379,13 @@ static int sx_check_set(const ckpt_slices *s, const ckpt_slice_set *set, ckpt_er
 
         if (b->dtype != a->dtype || (b->flags & lazy) != (a->flags & lazy))
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor '%.200s': %s on tensor-parallel rank 0, %s on rank %" PRIu32,
+                             "tensor '%.200s': its dtype is %s on tensor-parallel rank 0, but %s "
+                             "on rank %" PRIu32,
                              set->name, ckpt_dtype_name(a->dtype), ckpt_dtype_name(b->dtype), r);
         if (b->ndim != s->ndim || b->owner)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "tensor '%.200s': the slice of rank %" PRIu32
-                             " is an alias, or of another shape",
+                             " is an alias, or has another shape",
                              set->name, r);
     }
     return CKPT_OK;

@@ -48,20 +48,19 @@ int ckpt_state_refuse_8bit(const ckpt_map *map, const ckpt_group *g, const char 
     const char *what = "of bitsandbytes";
 
     if (g->stored && ckpt_state_is_adam(g))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: the optimizer keeps moments in the form of bitsandbytes, which the "
-                         "target has no place for: --moments fp32 (ckpt convert, ckpt reshard) "
-                         "writes them as Adam's; %s",
-                         map->path, out);
+        return ckpt_fail(
+            err, CKPT_EUNSUPPORTED,
+            "%s: the optimizer keeps bitsandbytes moments, which the target cannot store: "
+            "--moments fp32 (ckpt convert, ckpt reshard) writes them as Adam's; %s",
+            map->path, out);
     if (!g->stored && !ckpt_state_is_8bit(g->entry))
         return CKPT_OK;
     for (size_t i = 0; i < map->facts.n; i++)
         what = strcmp(map->facts.at[i].key, CKPT_MOMENTS) == 0 ? map->facts.at[i].text : what;
-    return ckpt_fail(
-        err, CKPT_EUNSUPPORTED,
-        "%s: the optimizer keeps moments that are not Adam's, in a form that the target "
-        "has no place for (%.200s); %s",
-        map->path, what, out);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: the optimizer keeps moments that are not Adam's, in a form that the "
+                     "target cannot store (%.200s); %s",
+                     map->path, what, out);
 }
 
 /* Add a key if a dict lacks it. */
@@ -92,7 +91,7 @@ const char *ckpt_state_why_none(const ckpt_map *map)
         if (map->findings.at[i].severity == CKPT_WARNING)
             return map->findings.at[i].text;
     }
-    return "it holds none";
+    return "the checkpoint holds none";
 }
 
 int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
@@ -104,8 +103,8 @@ int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
                          "weights, with which a new run can begin (--order)",
                          map->path, ckpt_state_why_none(map));
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%.200s: holds no training state, and nothing says in which order the "
-                     "optimizer gets the parameters (--order)",
+                     "%.200s: holds no training state, and the order of the optimizer's parameters "
+                     "is unknown; give it with --order",
                      map->path);
 }
 

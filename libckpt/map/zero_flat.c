@@ -63,7 +63,8 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
     // Slices are only equal if the alignment is a multiple of the ranks.
     if (world == 0 || align == 0 || align % world != 0)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "a flat group over %" PRIu32 " ranks, aligned to %" PRIu64 " elements",
+                         "a flat group cannot be divided among %" PRIu32
+                         " ranks if it is aligned to %" PRIu64 " elements",
                          world, align);
     if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start)
         return ckpt_fail_memory(err);
@@ -76,7 +77,7 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
     }
     if (!zf_place(&z, numel, pad) || !zf_ceil(z.used, align, &z.total)) {
         ckpt_zero_flat_free(&z);
-        return ckpt_fail(err, CKPT_EFORMAT, "a flat group of more than 2^64 elements");
+        return ckpt_fail(err, CKPT_EFORMAT, "a flat group has more than 2^64 elements");
     }
     z.slice = z.total / world;
     *out = z;

@@ -79,7 +79,7 @@ static int ap_name(ap_state *s, const ckpt_rm_term *t, const ckpt_rm_member *m, 
     if (!*out)
         return ckpt_fail_memory(s->err);
     if (!ckpt_name_ok(*out, strlen(*out)))
-        return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: '%.200s' is not a name for a tensor",
+        return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: '%.200s' is not a valid name of a tensor",
                          s->r->name, s->in->rule->line, *out);
     return CKPT_OK;
 }
@@ -95,7 +95,7 @@ static int ap_indexes(ap_state *s, const ckpt_rm_term *t, ckpt_rm_member *m)
         if (!ckpt_rm_takes(p) || ap_is_star(s->r, p->name) || ap_is_own(s->in->rule, p->name))
             continue;
         if (m->n_indexes == CKPT_RM_INDEXES)
-            return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: more than %d captures that are axes",
+            return ckpt_fail(s->err, CKPT_EUSAGE, "%s:%u: more than %d captures are also axes",
                              s->r->name, s->in->rule->line, CKPT_RM_INDEXES);
         m->value[m->n_indexes] = 0;
         m->name[m->n_indexes++] = p->name;
@@ -255,13 +255,13 @@ static int ap_alike(ap_state *s)
         if (ap_group(s, t) != ap_group(s, first))
             return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
                              "%s:%u: '%.150s' and '%.150s' are in different parameter groups, or "
-                             "one of them is not trained: no tensor can be made of both",
+                             "one of them is not trained: they cannot be joined into one tensor",
                              s->r->name, s->in->rule->line, first->name, t->name);
         if (t->dtype != first->dtype || t->export_dtype != first->export_dtype)
-            return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
-                             "%s:%u: '%.120s' and '%.120s' go into one tensor, and have different "
-                             "dtypes",
-                             s->r->name, s->in->rule->line, first->name, t->name);
+            return ckpt_fail(
+                s->err, CKPT_EUNSUPPORTED,
+                "%s:%u: '%.120s' and '%.120s' go into one tensor, but have different dtypes",
+                s->r->name, s->in->rule->line, first->name, t->name);
     }
     return CKPT_OK;
 }
@@ -345,7 +345,7 @@ static int ap_share(ap_state *s)
     if (rc == CKPT_OK && in->member[in->to].n == 0)
         return ckpt_map_note(
             s->map, CKPT_WARNING, s->err,
-            "%s:%u: '%.150s' is left out: nothing says how many tensors it goes to", s->r->name,
+            "%s:%u: '%.150s' is left out: the number of its target tensors is unknown", s->r->name,
             in->rule->line, in->member[in->from].at[0].t->name);
     for (size_t i = 0; rc == CKPT_OK && i < in->member[in->to].n; i++) {
         ckpt_rm_member *m = &in->member[in->to].at[i];
@@ -533,11 +533,12 @@ static int ap_left_over(const ap_state *s)
     }
     if (left == 0)
         return CKPT_OK;
-    return ckpt_fail(s->err, CKPT_EMISMATCH,
-                     "%s: no rule names %" PRIu64 " tensor%s of the %s side: %.280s%s; a rule, or "
-                     "drop %s NAME because \"...\", does",
-                     s->r->name, left, left == 1 ? "" : "s", s->in->from ? "right" : "left", text,
-                     left > 4 ? " ..." : "", s->in->from ? "right" : "left");
+    return ckpt_fail(
+        s->err, CKPT_EMISMATCH,
+        "%s: no rule names %" PRIu64
+        " tensor%s of the %s side: %.280s%s; add a rule, or the line drop %s NAME because \"...\"",
+        s->r->name, left, left == 1 ? "" : "s", s->in->from ? "right" : "left", text,
+        left > 4 ? " ..." : "", s->in->from ? "right" : "left");
 }
 
 /* ---- before and after ---- */
@@ -580,7 +581,8 @@ static int ap_strip(ap_state *s)
         rc = ckpt_map_reindex(s->map, s->err);
     if (rc == CKPT_OK && n > 0)
         rc = ckpt_map_note(s->map, CKPT_INFO, s->err,
-                           "%s: prefixes that mean nothing were taken off %" PRIu64 " name%s",
+                           "%s: removed the prefixes that the layout map lists from %" PRIu64
+                           " name%s",
                            s->r->name, n, n == 1 ? "" : "s");
     return rc;
 }
@@ -631,10 +633,10 @@ static int ap_special(ap_state *s, bool before)
             rc = ckpt_map_note(s->map, CKPT_INFO, s->err, "%s:%u: '%.150s' is left out: %.200s",
                                s->r->name, rule->line, rule->term[0].at[0].text, rule->because);
         else if (!before && rule->does == CKPT_RM_EQUAL && !rule->met && !rule->optional)
-            rc = ckpt_map_note(s->map, CKPT_WARNING, s->err,
-                               "%s, line %u: '%.200s' matches no tensor that an earlier rule "
-                               "leaves",
-                               s->r->name, rule->line, rule->term[s->in->from].at[0].text);
+            rc = ckpt_map_note(
+                s->map, CKPT_WARNING, s->err,
+                "%s, line %u: '%.200s' matches no tensor that the earlier rules leave", s->r->name,
+                rule->line, rule->term[s->in->from].at[0].text);
     }
     return rc;
 }

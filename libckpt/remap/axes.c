@@ -61,13 +61,13 @@ static int ax_parts(ax_text *x, ckpt_rm_atom *atom)
             return ax_fail(x, "too many parts");
         part[n] = ckpt_rm_name(x->r, x->at, length);
         if (part[n] == CKPT_RM_NO_NAME)
-            return ax_fail(x, "too many names in this text");
+            return ax_fail(x, "the layout map has too many names");
         for (uint32_t k = 0; k < n; k++) {
             if (part[k] == part[n])
-                return ax_fail(x, "a name that stands twice");
+                return ax_fail(x, "the name appears twice");
         }
         if (ax_taken(x, part[n]))
-            return ax_fail(x, "a name that stands twice");
+            return ax_fail(x, "the name appears twice");
         n++;
         x->at += length;
         ax_blanks(x);
@@ -100,13 +100,13 @@ static int ax_atom(ax_text *x, bool inside)
         return ax_fail(x, "too many names");
     if (strncmp(x->at, "...", 3) == 0) {
         if (inside || ax_has_rest(x))
-            return ax_fail(x, "'...' stands once, and for whole axes");
+            return ax_fail(x, "'...' can appear only once, and not in parentheses");
         atom.rest = true;
         x->at += 3;
     } else if (*x->at == '1') {
         x->at++;
         if (*x->at && !strchr(" \t()", *x->at))
-            return ax_fail(x, "1 is the only number an axis can be");
+            return ax_fail(x, "1 is the only number allowed as an axis");
     } else {
         rc = ax_parts(x, &atom);
     }
@@ -219,7 +219,7 @@ static int ax_check_captures(const ckpt_remap *r, const ckpt_rm_rule *rule, cons
             continue;
         if (star)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s:%u: more '*' in the replacement than in the pattern", r->name,
+                             "%s:%u: the replacement has more '*' than the pattern", r->name,
                              rule->line);
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: '%.100s' captures %.40s, which '%.100s' lacks",
                          r->name, rule->line, t->text, r->names.at[p->name], other->text);
@@ -237,7 +237,7 @@ static int ax_check_pair(const ckpt_remap *r, const ckpt_rm_rule *rule, const ck
                          "%s:%u: '%.100s' has an axis %.40s, which '%.100s' lacks", r->name,
                          rule->line, t->text, r->names.at[alone->part[0]], other->text);
     if (ax_rest(t) != ax_rest(other))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: '...' stands in '%.100s', but not in '%.100s'",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: '...' appears in '%.100s', but not in '%.100s'",
                          r->name, rule->line, ax_rest(t) ? t->text : other->text,
                          ax_rest(t) ? other->text : t->text);
     return ax_check_captures(r, rule, t, other, err);

@@ -26,8 +26,8 @@ static int bind_rest(ckpt_rm_instance *in, const ckpt_rm_member *m, ckpt_err *er
             continue;
         if (m->t->ndim + 1 < t->n_axes)
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "%s:%u: '%.200s' has %" PRIu32 " axes, and at least %" PRIu32
-                             " are written",
+                             "%s:%u: '%.200s' has %" PRIu32
+                             " axes, but the rule expects at least %" PRIu32,
                              in->f->r->name, in->rule->line, m->t->name, m->t->ndim, t->n_axes - 1);
         in->n_rest = m->t->ndim + 1 - t->n_axes;
         return CKPT_OK;
@@ -154,7 +154,7 @@ static int bind_misfit(const ckpt_rm_instance *in, const ckpt_rm_member *m, uint
                          in->f->r->name, in->rule->line, m->t->name, axis, m->t->shape[axis], text);
     return ckpt_fail(err, CKPT_EMISMATCH,
                      "%s:%u: '%.150s': its axis %" PRIu32 " has %" PRIu64
-                     " elements, and the rule says %" PRIu64 " (%s)",
+                     " elements, but the rule expects %" PRIu64 " (%s)",
                      in->f->r->name, in->rule->line, m->t->name, axis, m->t->shape[axis], size,
                      text);
 }
@@ -214,7 +214,7 @@ static int bind_axes(ckpt_rm_instance *in, bool *progress, ckpt_err *err)
         const ckpt_rm_view *v = &in->view[in->from][m->term];
         if (m->t->ndim != v->n_axes)
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "%s:%u: '%.200s' has %" PRIu32 " axes, and the rule says %" PRIu32,
+                             "%s:%u: '%.200s' has %" PRIu32 " axes, but the rule expects %" PRIu32,
                              in->f->r->name, in->rule->line, m->t->name, m->t->ndim, v->n_axes);
         for (uint32_t axis = 0; rc == CKPT_OK && axis < v->n_axes; axis++)
             rc = bind_axis(in, m, axis, progress, err);

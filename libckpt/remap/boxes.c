@@ -578,7 +578,7 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
     if (rc == CKPT_OK && like.n_elems > 0) {
         rc = ckpt_extent_check(&like, &why);
         if (rc != CKPT_OK)
-            rc = ckpt_fail(err, rc, "%s:%u: of what is read: %s", in->f->r->name, in->rule->line,
+            rc = ckpt_fail(err, rc, "%s:%u: in the source: %s", in->f->r->name, in->rule->line,
                            why.text);
     }
     ckpt_vec_free(&t.extent);

@@ -41,7 +41,7 @@ static int rcfg_into(ckpt_value **dict, const char **last, const ckpt_rm_facts *
                 below = (*dict)->as.map.at[i].value;
         }
         if (below && below->kind != CKPT_V_DICT)
-            return rcfg_fail(f, line, "a part of it has a value already", err);
+            return rcfg_fail(f, line, "a part of this key has a value already", err);
         if (!below) {
             below = ckpt_value_new(f->arena, CKPT_V_DICT);
             if (!part || !below || !ckpt_dict_add_cstr(f->arena, &(*dict)->as.map, part, below))
@@ -62,9 +62,10 @@ static int rcfg_put(ckpt_value *root, const ckpt_rm_facts *f, const ckpt_rm_line
     int rc = copy ? rcfg_into(&root, &last, f, line, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && ckpt_value_get(root, last))
-        rc = rcfg_fail(f, line, "it has a value already", err);
+        rc = rcfg_fail(f, line, "the key has a value already", err);
     if (rc == CKPT_OK && !rcfg_plain(v, 0))
-        rc = rcfg_fail(f, line, "no number, text, true or false, nor a list of such", err);
+        rc = rcfg_fail(f, line, "the value is not a number, a text, true, false or a list of these",
+                       err);
     if (rc == CKPT_OK && !ckpt_dict_add_cstr(f->arena, &root->as.map, last, copy))
         rc = ckpt_fail_memory(err);
     return rc;

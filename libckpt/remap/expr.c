@@ -131,7 +131,7 @@ static const ckpt_value *ex_compute(ex_state *x, char sign, const ckpt_value *a,
     if (!a || !b || x->rc != CKPT_OK)
         return NULL;
     if (!ex_number(a, &p) || !ex_number(b, &q))
-        return ex_fail(x, "arithmetic on a value that is not a number");
+        return ex_fail(x, "arithmetic needs numbers");
     if (a->kind != CKPT_V_FLOAT && b->kind != CKPT_V_FLOAT &&
         ex_integers(sign, a->as.i, b->as.i, &n))
         return ex_made(x, ckpt_value_int(x->arena, n));
@@ -154,7 +154,7 @@ static const ckpt_value *ex_count(ex_state *x, const ckpt_value *pattern)
     int64_t n = 0;
 
     if (pattern->kind != CKPT_V_STR)
-        return ex_fail(x, "count wants a pattern in quotes");
+        return ex_fail(x, "count() needs a pattern in quotes");
     x->rc = ckpt_rm_pattern(x->r, &t, pattern->as.text.at, x->line->line, x->err);
     for (size_t i = 0; x->rc == CKPT_OK && i < x->f->map->tensors.n; i++)
         n += ckpt_rm_match(&t, x->f->map->tensors.at[i]->name, &c);
@@ -164,7 +164,7 @@ static const ckpt_value *ex_count(ex_state *x, const ckpt_value *pattern)
 static const ckpt_value *ex_shape(ex_state *x, const ckpt_value *name, const ckpt_value *axis)
 {
     if (!axis || name->kind != CKPT_V_STR || axis->kind != CKPT_V_INT)
-        return ex_fail(x, "shape wants a name in quotes and the number of an axis");
+        return ex_fail(x, "shape() needs a name in quotes and the number of an axis");
     size_t at = ckpt_map_index(x->f->map, name->as.text.at, (size_t)name->as.text.n);
     const ckpt_tensor *t = at == SIZE_MAX ? NULL : x->f->map->tensors.at[at];
     if (!t || axis->as.i < 0 || axis->as.i >= (int64_t)t->ndim ||
@@ -179,7 +179,7 @@ static const ckpt_value *ex_tied(ex_state *x, const ckpt_value *name)
     const ckpt_map *map = x->f->map;
 
     if (name->kind != CKPT_V_STR)
-        return ex_fail(x, "tied wants a name in quotes");
+        return ex_fail(x, "tied() needs a name in quotes");
     size_t at = ckpt_map_index(map, name->as.text.at, (size_t)name->as.text.n);
     const ckpt_tensor *t = at == SIZE_MAX ? NULL : map->tensors.at[at];
     bool tied = t && t->owner;
@@ -195,7 +195,7 @@ static const ckpt_value *ex_round(ex_state *x, const ckpt_value *v, bool up)
     if (v->kind == CKPT_V_INT)
         return v;
     if (!ex_number(v, &d) || !(fabs(d) < 9e15))
-        return ex_fail(x, "rounding a value that is not a number");
+        return ex_fail(x, "floor() and ceil() need a number");
     return ex_made(x, ckpt_value_int(x->arena, (int64_t)(up ? ceil(d) : floor(d))));
 }
 
@@ -204,7 +204,7 @@ static const ckpt_value *ex_most(ex_state *x, const ckpt_value *a, const ckpt_va
     double p, q;
 
     if (!b || !ex_number(a, &p) || !ex_number(b, &q))
-        return ex_fail(x, "min and max want two numbers");
+        return ex_fail(x, "min() and max() need two numbers");
     return (p < q) == least ? a : b;
 }
 
@@ -213,7 +213,7 @@ static const ckpt_value *ex_power(ex_state *x, const ckpt_value *a, const ckpt_v
     double p, q;
 
     if (!b || !ex_number(a, &p) || !ex_number(b, &q))
-        return ex_fail(x, "pow wants two numbers");
+        return ex_fail(x, "pow() needs two numbers");
     return ex_made(x, ckpt_value_float(x->arena, pow(p, q)));
 }
 
@@ -223,7 +223,7 @@ static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
     double p;
 
     if (!ex_number(a, &p))
-        return ex_fail(x, "f32 wants a number");
+        return ex_fail(x, "f32() needs a number");
     return ex_made(x, ckpt_value_float(x->arena, (double)(float)p));
 }
 
@@ -246,7 +246,7 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
         return ex_power(x, arg[0], arg[1]);
     if (strcmp(name, "len") == 0)
         return ex_made(x, ckpt_value_int(x->arena, (int64_t)ckpt_value_seq(arg[0]).n));
-    return ex_fail(x, "no such function");
+    return ex_fail(x, "unknown function");
 }
 
 static bool ex_function(const char *name)
@@ -268,7 +268,7 @@ static const ckpt_value *ex_call(ex_state *x, const char *name)
     bool all = true;
 
     if (!ex_function(name))
-        return ex_fail(x, "no such function");
+        return ex_fail(x, "unknown function");
     do {
         if (n == EX_ARGS)
             return ex_fail(x, "too many arguments");
@@ -292,11 +292,13 @@ static const ckpt_value *ex_size(ex_state *x, ckpt_rm_line *line)
     }
     // a value that may depend on the element is computed again for each
     if ((*x->steps)-- == 0)
-        return ex_fail(x, "too much to work out");
+        return ex_fail(x, "the expression takes too many steps");
     inner.line = line;
     inner.depth++;
     inner.missing = NULL;
-    v = inner.depth < EX_DEPTH ? ex_run(&inner) : ex_fail(&inner, "sizes of sizes, too deep,");
+    v = inner.depth < EX_DEPTH
+            ? ex_run(&inner)
+            : ex_fail(&inner, "sizes that depend on other sizes are nested too deep");
     x->rc = inner.rc;
     return v;
 }
@@ -307,7 +309,7 @@ static const ckpt_value *ex_look_up(ex_state *x, const char *name)
     const ckpt_value *v = NULL;
 
     if (!x->f && !ckpt_rm_ask(x->r, name))
-        return ex_fail(x, "too many names in this text");
+        return ex_fail(x, "the layout map has too many names");
     if (!x->f || x->skip)
         return NULL;
     if (x->at_index && strcmp(name, "index") == 0)
@@ -344,7 +346,7 @@ static const ckpt_value *ex_of_value(ex_state *x)
         rest++;
     v = ex_look_up(x, name);
     if (rest >= EX_NAME || (v && (v->kind != CKPT_V_STR || v->as.text.n >= EX_NAME)))
-        return ex_fail(x, "no name can be made of this");
+        return ex_fail(x, "the value cannot be part of a name");
     if (v)
         (void)snprintf(name, sizeof name, "%s%.*s", v->as.text.at, (int)rest, x->at);
     x->at += rest;
@@ -384,10 +386,10 @@ static const ckpt_value *ex_literal(ex_state *x)
         x->at = stop;
         ex_blanks(x);
         return isfinite(d) ? ex_made(x, ckpt_value_float(x->arena, d))
-                           : ex_fail(x, "a number that is too large");
+                           : ex_fail(x, "the number is too large");
     }
     if (n > 18)
-        return ex_fail(x, "a number that is too large");
+        return ex_fail(x, "the number is too large");
     long long i = strtoll(x->at, &stop, 10);
     x->at = stop;
     ex_blanks(x);
@@ -400,7 +402,7 @@ static const ckpt_value *ex_text(ex_state *x)
     size_t n = strcspn(from, "\"");
 
     if (!from[n])
-        return ex_fail(x, "a quote is not closed");
+        return ex_fail(x, "the quoted string does not end");
     x->at = from + n + 1;
     ex_blanks(x);
     return ex_made(x, ckpt_value_str(x->arena, from, n));
@@ -427,7 +429,7 @@ static const ckpt_value *ex_atom(ex_state *x)
     const ckpt_value *v;
 
     if (x->depth >= EX_DEPTH)
-        return ex_fail(x, "too deep");
+        return ex_fail(x, "the expression is nested too deep");
     x->depth++;
     if (ex_sign(x, "(")) {
         v = ex_or(x);
@@ -534,7 +536,7 @@ static const ckpt_value *ex_or(ex_state *x)
     bool skip = x->skip;
 
     if (x->depth >= EX_DEPTH)
-        return ex_fail(x, "too deep");
+        return ex_fail(x, "the expression is nested too deep");
     x->depth++;
     v = ex_conditional(x);
     while (x->rc == CKPT_OK && ex_keyword(x, "or")) {
@@ -553,7 +555,7 @@ static const ckpt_value *ex_run(ex_state *x)
     ex_blanks(x);
     const ckpt_value *v = ex_or(x);
     if (x->rc == CKPT_OK && *x->at)
-        v = ex_fail(x, "nothing more was expected");
+        v = ex_fail(x, "expected the end of the expression");
     return v;
 }
 
@@ -599,7 +601,7 @@ static int ex_size_value(const ckpt_rm_facts *f, ckpt_rm_line *line, const ckpt_
     int rc = CKPT_OK;
 
     if (line->state == 1)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s is made of itself", f->r->name,
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: the size %.60s depends on itself", f->r->name,
                          line->line, f->r->names.at[line->name]);
     if (line->state == 0) {
         line->state = 1;

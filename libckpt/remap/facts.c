@@ -93,7 +93,8 @@ static int fa_given(ckpt_rm_facts *f, const char *text, ckpt_err *err)
         if (strcmp(r->names.at[r->sizes.at[i].name], name) != 0)
             continue;
         if (v->kind == CKPT_V_INT && (v->as.i <= 0 || v->as.i > INT64_C(1) << 48))
-            return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': no whole number of elements", text);
+            return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': expected a whole number of elements",
+                             text);
         r->sizes.at[i].state = 2;
         r->sizes.at[i].value = v;
         return CKPT_OK;

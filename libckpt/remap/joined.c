@@ -46,8 +46,9 @@ static int jo_sum_of(ckpt_tensor *out, ckpt_rm_instance *in, const ckpt_rm_membe
     if (!s)
         return ckpt_fail_memory(err);
     if (ckpt_mean_dtype(first->dtype) == CKPT_DTYPE_NONE)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s:%u: '%.150s': no sums of %s", in->f->r->name,
-                         in->rule->line, first->name, ckpt_dtype_name(first->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s:%u: '%.150s': elements of %s cannot be added",
+                         in->f->r->name, in->rule->line, first->name,
+                         ckpt_dtype_name(first->dtype));
     s->make = (ckpt_make){.name = first->name,
                           .dtype = first->dtype,
                           .n_inputs = (uint32_t)from->n,

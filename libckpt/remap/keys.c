@@ -93,12 +93,13 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
     if (rc != CKPT_OK || (!v && line->optional))
         return rc;
     if (!v)
-        return ckpt_fail(err, CKPT_EMISSING,
-                         "%s:%u: %s: nothing says %s; --size %s=VALUE does, or --config FILE",
-                         f->r->name, line->line, line->key, missing ? missing : "its value",
-                         missing ? missing : "NAME");
+        return ckpt_fail(
+            err, CKPT_EMISSING,
+            "%s:%u: %s: %s is unknown; set it with --size %s=VALUE, or give --config FILE",
+            f->r->name, line->line, line->key, missing ? missing : "its value",
+            missing ? missing : "NAME");
     if (!rkey_fits(line, v))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type does not hold the value of '%.80s'",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type cannot hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);
     const char *name = rkey_name(keys, f, line->key);
     ckpt_key *key = name ? ckpt_vec_push(keys) : NULL;
@@ -139,8 +140,7 @@ int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
     ckpt_vec_free(&map->keys);
     if (rc == CKPT_OK && n > 0)
         rc = ckpt_map_note(map, CKPT_INFO, err,
-                           "%s: keys of the source that the other side does not have are left "
-                           "out: %s%s",
+                           "%s: left out keys of the source that the target does not have: %s%s",
                            f->r->name, left, n > RKEY_LISTED ? " ..." : "");
     return rc;
 }

@@ -68,7 +68,7 @@ static int par_append(par_text *p)
         used--;
     }
     if (used > sizeof p->text - 2 - p->n)
-        return par_fail(p, "a line that is too long", NULL);
+        return par_fail(p, "the line is too long", NULL);
     if (p->n > 0 && used > 0)
         p->text[p->n++] = ' ';
     memcpy(p->text + p->n, s, used);
@@ -219,7 +219,7 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             wants = true;
         } else if (strcmp(word, ",") == 0 && !quoted) {
             if (wants)
-                return par_fail(p, "a comma after nothing:", p->text);
+                return par_fail(p, "a comma must follow a tensor:", p->text);
             wants = true;
         } else if (!quoted && par_is_sign(word, at, side, wants)) {
             rc = par_plus(p, rule, &at);
@@ -228,12 +228,12 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             ckpt_rm_joins joins = par_joins(word, at, side > 0);
             const char *pattern = joins ? par_word(p, &at, &quoted) : word, *next = at, *axes;
             if (quoted || !pattern)
-                return par_fail(p, "axes without a tensor:", word);
+                return par_fail(p, "axes must follow a tensor:", word);
             if (!wants && side++ > 0)
                 return par_fail(p, "expected PATTERN REPLACEMENT, found", p->text);
             axes = par_word(p, &next, &quoted);
             if (quoted && !axes)
-                return par_fail(p, "a quote is not closed:", at);
+                return par_fail(p, "the quoted string does not end:", at);
             if (quoted)
                 at = next;
             else
@@ -264,13 +264,14 @@ static int par_plain(par_text *p, ckpt_rm_rule *rule)
         (rule->plus == 0 || rule->term[1].at[0].joins == CKPT_RM_APART))
         return CKPT_OK;
     if (rule->plus != 0)
-        return par_fail(p, "a number is added to one tensor, without axes:", p->text);
+        return par_fail(p, "a number can be added only to one tensor without axes:", p->text);
     for (unsigned side = 0; side < 2; side++) {
         if (rule->term[side].at[0].joins != CKPT_RM_APART)
-            return par_fail(p, "copies, sum and mean are of one tensor, without axes:", p->text);
+            return par_fail(p,
+                            "copies, sum and mean need exactly one tensor without axes:", p->text);
     }
     if (all)
-        return par_fail(p, "several tensors, and no axes that say which part each is:", p->text);
+        return par_fail(p, "several tensors need axes that give the part of each:", p->text);
     for (unsigned side = 0; side < 2; side++) {
         for (size_t i = 0; i < rule->term[side].n; i++) {
             ckpt_rm_term *t = &rule->term[side].at[i];
@@ -417,9 +418,9 @@ static int par_size(par_text *p)
         return par_fail(p, "expected NAME = EXPRESSION, found", p->text);
     number = ckpt_rm_name(p->r, name, strlen(name));
     if (number == CKPT_RM_NO_NAME)
-        return par_fail(p, "too many names in this text, with", name);
+        return par_fail(p, "the layout map has too many names at", name);
     if (ckpt_rm_size(p->r, number))
-        return par_fail(p, "a size that stands above already:", name);
+        return par_fail(p, "the size is already set above:", name);
     line = ckpt_vec_push(&p->r->sizes);
     if (!line)
         return ckpt_fail_memory(p->err);
@@ -484,7 +485,7 @@ static int par_config_line(par_text *p)
     if (!key || quoted || *key == '.' || key[strlen(key) - 1] == '.' || strstr(key, ".."))
         return par_fail(p, "expected KEY = EXPRESSION, found", p->text);
     if (!ckpt_rm_ask(p->r, key))
-        return par_fail(p, "too many names in this text, with", key);
+        return par_fail(p, "the layout map has too many names at", key);
     return par_expression(p, line, at);
 }
 
@@ -499,7 +500,7 @@ static int par_config(par_text *p, const char *at)
     if (rc == CKPT_OK && (!file || quoted || *at || !ckpt_path_part_ok(file, strlen(file))))
         return par_fail(p, "expected config SIDE FILE, found", p->text);
     if (rc == CKPT_OK && p->r->config_file[side])
-        return par_fail(p, "a configuration that stands above already:", p->text);
+        return par_fail(p, "the configuration is already given above:", p->text);
     if (rc != CKPT_OK)
         return rc;
     p->r->config_file[side] = file;
@@ -521,7 +522,7 @@ static int par_when(par_text *p, ckpt_rm_whens *whens, const char *at, uint8_t s
     w->side = side;
     w->key = par_word(p, &at, &quoted);
     if (w->key && !ckpt_rm_ask(p->r, w->key))
-        return par_fail(p, "too many names in this text, with", w->key);
+        return par_fail(p, "the layout map has too many names at", w->key);
     const char *word = w->key ? par_word(p, &at, &quoted) : NULL;
     if (!word || strcmp(word, "in") != 0)
         return par_fail(p, "expected when KEY in WORD ..., found", p->text);
@@ -577,7 +578,7 @@ static int par_strip(par_text *p, const char *at)
             return ckpt_fail_memory(p->err);
         *slot = word;
         if (quoted || !*word || word[strlen(word) - 1] != '.')
-            return par_fail(p, "expected whole components, each with its dot:", word);
+            return par_fail(p, "expected whole parts of names, each with its dot:", word);
     }
     return CKPT_OK;
 }
@@ -694,9 +695,9 @@ int ckpt_remap_parse(ckpt_remap **out, const char *name, const char *text, uint6
 
     *out = NULL;
     if (n > CKPT_REMAP_BYTES)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: a layout map may take at most 1 MiB", name);
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: the layout map is larger than 1 MiB", name);
     if (!ckpt_utf8_ok(text, n) || memchr(text, 0, (size_t)n))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: not a text in UTF-8", name);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: the layout map is not UTF-8 text", name);
     r = ckpt_alloc(sizeof *r);
     p = ckpt_alloc(sizeof *p);
     if (r)

@@ -51,8 +51,8 @@ int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err)
     if (!op)
         return ckpt_fail_memory(err);
     if (ckpt_mean_dtype(from->dtype) == CKPT_DTYPE_NONE)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s:%u: '%.150s': no sums of %s", in->f->r->name,
-                         in->rule->line, from->name, ckpt_dtype_name(from->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s:%u: '%.150s': elements of %s cannot be added",
+                         in->f->r->name, in->rule->line, from->name, ckpt_dtype_name(from->dtype));
     op->plus = plus;
     op->input = from->owner ? from->owner : from;
     op->make = (ckpt_make){.name = t->name,

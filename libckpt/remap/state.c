@@ -70,8 +70,8 @@ int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err)
     *out = NULL;
     if (map->states.n > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: a layout map is for whole tensors, and %zu model-parallel ranks are "
-                         "kept apart: join them first",
+                         "%s: a layout map needs whole tensors, but the slices of %zu "
+                         "model-parallel ranks are kept apart: join them first",
                          map->path, map->states.n);
     if (!s)
         return CKPT_OK;
@@ -128,8 +128,8 @@ static int rst_fits(const ckpt_tensor *moment, const ckpt_tensor *t, ckpt_err *e
         if (moment->shape[k] != t->shape[k])
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "after the layout map, axis %" PRIu32 " of '%.150s' has %" PRIu64
-                             " elements and its weight's has %" PRIu64
-                             ": --size gives the map other sizes than the model's",
+                             " elements, but that of its weight has %" PRIu64
+                             ": a --size does not match the model",
                              k, moment->name, moment->shape[k], t->shape[k]);
     }
     return CKPT_OK;
@@ -145,8 +145,7 @@ static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, 
         return rc;
     if (*group && *group != of)
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "'%.150s' is in one parameter group, and its moments are of another",
-                         t->name);
+                         "'%.150s' and its moments are in different parameter groups", t->name);
     *group = of;
     t->role = CKPT_ROLE_WEIGHT;
     return CKPT_OK;
