@@ -155,7 +155,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
         if (field[i].set && !(caps & field[i].needs))
-            return ckpt_fail(err, CKPT_EUSAGE, "%s means nothing to format %s, only to %s",
+            return ckpt_fail(err, CKPT_EUSAGE, "%s does not apply to format %s, only to %s",
                              field[i].name, t->format,
                              tgt_formats(list, CKPT_CAN_WRITE | field[i].needs));
     }

@@ -51,7 +51,8 @@ static int adr_get(const ckpt_address_server **out, const char *address, ckpt_er
 {
     *out = atomic_load(&adr_server);
     return *out ? CKPT_OK
-                : ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: addresses are not read here", address);
+                : ckpt_fail(err, CKPT_EUNSUPPORTED,
+                            "%s: addresses cannot be read here; name a path", address);
 }
 
 int ckpt_address_kind(const char *address, bool *is_dir, ckpt_err *err)

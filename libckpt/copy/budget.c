@@ -66,6 +66,6 @@ int ckpt_budget_workers(unsigned *out, const ckpt_run_opts *opts, uint64_t block
     }
     return ckpt_fail(err, CKPT_ELIMIT,
                      "the plan's blocks of %" PRIu64 " bytes need %" PRIu64
-                     " bytes of memory, %" PRIu64 " are allowed; allow more",
+                     " bytes of memory, but the limit is %" PRIu64 "; raise it",
                      block, block * CKPT_WORK_BLOCKS, memory);
 }

@@ -114,16 +114,16 @@ int ckpt_dir_check_place(int at, const char *name, const char *shown, bool links
         return CKPT_OK;
     if (there && !S_ISREG(st.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: a %s, which is never replaced by a file; choose another output ('-' "
-                         "is standard output, where a command has it)",
+                         "%s: this is a %s, which ckpt never replaces by a file; choose another "
+                         "output ('-' is standard output, where a command has it)",
                          shown, S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ? "pipe" : "device");
     if (links || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode))
         return CKPT_OK;
     n = readlinkat(at, name, to, sizeof to - 1);
     to[n > 0 ? n : 0] = 0;
     return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: a link to %s, and links are not replaced; name the file that it leads "
-                     "to, or remove the link",
+                     "%s: this is a link to %s, and ckpt does not replace links; name the target "
+                     "of the link, or remove it",
                      shown, to);
 }
 
@@ -409,8 +409,10 @@ static int dir_check_clash(const ckpt_map *to, const char *shown, const char *co
                     high = middle;
             }
             if (low < to->files.n && strlen(sorted[low]) == n && strncmp(sorted[low], name, n) == 0)
-                return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is to be a file and a folder", shown,
-                                 sorted[low]);
+                return ckpt_fail(
+                    err, CKPT_EUSAGE,
+                    "%s/%s: one output needs a file of this name, another one a folder", shown,
+                    sorted[low]);
         }
     }
     return CKPT_OK;

@@ -46,7 +46,7 @@ static int team_send(team_state *t, unsigned to, uint64_t id, const void *p, siz
 
     if (!l)
         return n > CKPT_LETTER_MAX
-                   ? ckpt_fail(err, CKPT_ELIMIT, "%zu bytes are too many for a letter", n)
+                   ? ckpt_fail(err, CKPT_ELIMIT, "a message of %zu bytes is too large", n)
                    : ckpt_fail_memory(err);
     if (n > 0)
         memcpy(l->bytes, p, n);
@@ -144,12 +144,12 @@ static int team_unpack(ckpt_blobs *blobs, ckpt_err *err)
         uint64_t n = 0;
 
         if (left < sizeof n)
-            return ckpt_fail(err, CKPT_EIO, "a letter of rank 0 is too short");
+            return ckpt_fail(err, CKPT_EIO, "a message of rank 0 is too short");
         memcpy(&n, p, sizeof n);
         p += sizeof n;
         left -= sizeof n;
         if (n > left)
-            return ckpt_fail(err, CKPT_EIO, "a letter of rank 0 is too short");
+            return ckpt_fail(err, CKPT_EIO, "a message of rank 0 is too short");
         blobs->at[i] = p;
         blobs->n[i] = (size_t)n;
         p += n;

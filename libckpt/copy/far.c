@@ -81,9 +81,8 @@ static int far_ask(ckpt_team *t, unsigned rank, const far_question *q, const cha
 static int far_unlike(const char *path, unsigned whose, ckpt_err *err)
 {
     return ckpt_fail(err, CKPT_EIO,
-                     "%s: rank %u sees another file under this path than was opened: it was "
-                     "changed, or not all processes are in one folder of one file system (see "
-                     "--local)",
+                     "%s: rank %u sees another file under this path: it was changed, or not all "
+                     "processes share one folder of one file system (see --local)",
                      path, whose);
 }
 
@@ -148,11 +147,13 @@ static int far_understand(far_io *f, ckpt_err *err)
     const ckpt_letter *l = f->opened;
 
     if (l->n < sizeof o)
-        return ckpt_fail(err, CKPT_EIO, "%s: rank %u has sent a short answer", f->path, f->owner);
+        return ckpt_fail(err, CKPT_EIO, "%s: the answer of rank %u is too short", f->path,
+                         f->owner);
     memcpy(&o, l->bytes, sizeof o);
     if (o.n_head > l->n || o.n_tail > l->n || l->n - sizeof o != o.n_head + o.n_tail ||
         o.n_head > o.size || o.n_tail > o.size)
-        return ckpt_fail(err, CKPT_EIO, "%s: rank %u has sent a wrong answer", f->path, f->owner);
+        return ckpt_fail(err, CKPT_EIO, "%s: the answer of rank %u is malformed", f->path,
+                         f->owner);
     f->io = (ckpt_io){
         .name = f->path, .size = o.size, .id = o.id, .read_at = far_read_at, .close = far_close};
     f->head = l->bytes + sizeof o;
@@ -204,7 +205,8 @@ static int far_names(ckpt_far_listing *out, const uint8_t *p, size_t n, ckpt_err
 
         memcpy(&f, p, sizeof f);
         if (f.n > n - sizeof f)
-            return ckpt_fail(err, CKPT_EIO, "%s: a listing was cut short", out->folder);
+            return ckpt_fail(err, CKPT_EIO,
+                             "%s: the listing that another process sent is cut short", out->folder);
         memcpy(text, p + sizeof f, f.n);
         *e = (ckpt_far_entry){.name = text, .size = f.size, .sum = f.sum, .is_dir = f.is_dir != 0};
         text += f.n + 1;
@@ -357,7 +359,7 @@ int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *e
     int rc;
 
     if (question->n < sizeof q)
-        return ckpt_fail(err, CKPT_EIO, "a question of rank %u is too short", question->peer);
+        return ckpt_fail(err, CKPT_EIO, "a request of rank %u is too short", question->peer);
     memcpy(&q, question->bytes, sizeof q);
     path = ckpt_alloc(question->n - sizeof q + 1);
     if (!path)
@@ -374,7 +376,8 @@ int ckpt_far_answer(const ckpt_letter *question, ckpt_bytes *answer, ckpt_err *e
     else if (rc == CKPT_OK && !ckpt_identity_same(&io->id, &q.id))
         rc = far_unlike(path, ckpt_team_rank(), err);
     else if (rc == CKPT_OK && q.n > FAR_PIECE)
-        rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u asks for too much", path, question->peer);
+        rc = ckpt_fail(err, CKPT_EIO, "%s: rank %u asks for too many bytes at once", path,
+                       question->peer);
     else if (rc == CKPT_OK)
         rc = far_add(answer, io, q.n, q.at, err);
     ckpt_free(path);

@@ -288,10 +288,11 @@ int ckpt_feed_read(ckpt_feed *s, uint32_t source, void *buf, uint64_t n, uint64_
         return CKPT_OK;
     }
     if (src->kind == CKPT_SOURCE_ELSEWHERE)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: %" PRIu64 " bytes at offset %" PRIu64
-                         " are another process' to read: the layout and this process' part differ",
-                         src->name ? src->name : "memory", n, at);
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s: %" PRIu64 " bytes at offset %" PRIu64
+            " belong to the part of another process: the layout does not match this process's part",
+            src->name ? src->name : "memory", n, at);
     if (!ckpt_within(at, n, src->n_bytes))
         return feed_outside(s, source, n, at, err);
     if (src->kind == CKPT_SOURCE_MEMORY) {

@@ -79,7 +79,8 @@ static int ga_read(const ga_piece *p, uint8_t *to, uint64_t n, uint64_t at, ckpt
     if (!ckpt_source_nested(s))
         return ckpt_feed_read(p->g->feed, p->source, to, n, at, err);
     if (!p->g->nested)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s is made of tensors, and only bytes are read here",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s is computed from tensors, but this call reads only stored bytes",
                          s->name ? s->name : "a tensor");
     return p->g->nested(p->g->nested_ctx, s, to, n, at, err);
 }
@@ -376,7 +377,7 @@ static int ga_axes(ga_piece *p, const ckpt_piece *in, uint64_t item, ckpt_err *e
 
         if (in->axis[i].from_by < 0)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "a tensor view that runs backwards through its storage");
+                             "a tensor view has a negative stride, which is not supported");
         a.from_by = (uint64_t)in->axis[i].from_by;
         if (a.count == 1)
             continue;

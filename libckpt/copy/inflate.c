@@ -99,7 +99,7 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
     }
     if (rc == Z_MEM_ERROR)
         return ckpt_fail_memory(err);
-    return ckpt_fail(err, CKPT_EFORMAT, "damaged compressed data (%s)",
+    return ckpt_fail(err, CKPT_EFORMAT, "the compressed data is damaged (%s)",
                      s->msg ? s->msg : "not a deflate stream");
 }
 
@@ -109,15 +109,15 @@ static int inf_judge(bool ended, size_t in_left, size_t out_left, uint64_t n_out
     if (!ended) {
         if (out_left > 0)
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "compressed data end after %" PRIu64 " of %" PRIu64 " bytes",
+                             "the compressed data ends after %" PRIu64 " of %" PRIu64 " bytes",
                              n_out - out_left, n_out);
         return ckpt_fail(err, in_left > 0 ? CKPT_ELIMIT : CKPT_EFORMAT,
-                         "compressed data do not end after the %" PRIu64 " bytes they should hold",
+                         "the compressed data does not end after the expected %" PRIu64 " bytes",
                          n_out);
     }
     if (out_left > 0)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "compressed data hold %" PRIu64 " bytes where %" PRIu64 " are expected",
+                         "the compressed data holds %" PRIu64 " bytes, expected %" PRIu64,
                          n_out - out_left, n_out);
     if (in_left > 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%zu bytes follow the end of the compressed data",

@@ -26,7 +26,7 @@ static int ioo_unlike(const ckpt_team *t, const ckpt_place *p, const char *path,
     return p->unlike[0] == p->unlike[1]
                ? CKPT_OK
                : ckpt_fail(err, CKPT_EMISMATCH,
-                           "%s: is not the same file on %s and on %s: it may be of another save; "
+                           "%s: this file differs between %s and %s: one may be from another save; "
                            "remove the wrong one",
                            path, t->host[p->unlike[0]], t->host[p->unlike[1]]);
 }
@@ -85,11 +85,11 @@ int ckpt_io_unlike(const char *path, ckpt_err *err)
         return ckpt_fail(
             err, CKPT_EIO,
             "%s: changed while being read: wait until its writer is done, then start again", path);
-    return ckpt_fail(err, CKPT_EIO,
-                     "%s: rank %u has read another file under this path than is on %s: it was "
-                     "changed, or not all processes are in one folder of one file system (see "
-                     "--local)",
-                     path, ckpt_places_owner(t, path), t->host[t->node[t->rank]]);
+    return ckpt_fail(
+        err, CKPT_EIO,
+        "%s: rank %u has read another file under this path than is on %s: it was changed, or not "
+        "all processes share one folder of one file system (see --local)",
+        path, ckpt_places_owner(t, path), t->host[t->node[t->rank]]);
 }
 
 /* True if this machine sees the file whose headers another process has read. */
@@ -120,7 +120,7 @@ static int ioo_look(const ckpt_map_file *f, ckpt_err *err)
     }
     // A network file system may cache old attributes; opening the file refreshes them.
     if (ckpt_io_open_here(&io, f->path, &why) != CKPT_OK)
-        return ckpt_fail(err, CKPT_EIO, "%.300s on %s, and rank %u has read it (see --local)",
+        return ckpt_fail(err, CKPT_EIO, "%.300s on %s, although rank %u has read it (see --local)",
                          why.text, t->host[t->node[t->rank]], ckpt_places_owner(t, f->path));
     is = ioo_is(f, io->size, &io->id);
     ckpt_io_close(io);
@@ -157,8 +157,9 @@ int ckpt_io_slurp(char **out, uint64_t *n, const char *path, uint64_t max, ckpt_
     *out = NULL;
     *n = 0;
     if (rc == CKPT_OK && io->size > max)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
-                       path, io->size, max);
+        rc = ckpt_fail(err, CKPT_ELIMIT,
+                       "%s: the file has %" PRIu64 " bytes, more than the limit of %" PRIu64, path,
+                       io->size, max);
     if (rc == CKPT_OK) {
         // One more byte: a terminator for callers that read text.
         p = io->size < SIZE_MAX ? ckpt_alloc((size_t)io->size + 1) : NULL;

@@ -55,8 +55,8 @@ static int jnt_equal(ckpt_team *t, const uint64_t *mine, size_t n, const char *w
     for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
         if (all.n[i] != n * sizeof *mine || memcmp(all.at[i], mine, all.n[i]) != 0)
             rc = ckpt_fail(err, CKPT_EMISMATCH,
-                           "rank %u %s something else than rank %u: do all see the same files "
-                           "and the same arguments?",
+                           "rank %u %s other data than rank %u: check that all ranks see the same "
+                           "files and have the same arguments",
                            i, what, t->rank);
     }
     ckpt_blobs_free(&all);
@@ -259,7 +259,7 @@ static int jnt_note(void *ctx, const void *bytes, size_t n, ckpt_err *err)
     const ckpt_journal_entry *entry = bytes;
 
     if (n % sizeof *entry != 0)
-        return ckpt_fail(err, CKPT_EIO, "a note of %zu bytes cannot be understood", n);
+        return ckpt_fail(err, CKPT_EIO, "a journal message of %zu bytes is malformed", n);
     return ckpt_sink_note(ctx, entry, n / sizeof *entry, err);
 }
 

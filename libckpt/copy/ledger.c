@@ -150,7 +150,7 @@ int ckpt_ledger_written(const ckpt_segment *seg, size_t n, uint64_t n_bytes, uin
         if (seg[i].at < at || !ckpt_within(seg[i].at, seg[i].n, n_bytes))
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "the target's layout writes byte %" PRIu64 " of a record of %" PRIu64
-                             " bytes twice, or outside it",
+                             " bytes twice, or beyond its end",
                              seg[i].at, n_bytes);
         *crc = led_zeros(*crc, seg[i].at - at);
         *crc = ckpt_crc32_join(*crc, seg[i].crc, seg[i].n);

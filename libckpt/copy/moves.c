@@ -432,7 +432,7 @@ static int mv_failed(const ckpt_mover *m, const ckpt_move *v, int sys, ckpt_err 
         return ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot sync the folder", m->shown);
     if (sys == EEXIST)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: was made by someone else meanwhile; use --force to replace it",
+                         "%s/%s: was created by another process; use --force to replace it",
                          m->shown, v->to);
     return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot rename", m->shown, v->to);
 }
@@ -450,7 +450,8 @@ int ckpt_moves_run(const ckpt_mover *m, const ckpt_moves *list, bool *stuck, ckp
         *stuck = mv_forget(m) != 0;
         return sys == ENOMEM
                    ? ckpt_fail_memory(err)
-                   : ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot note what is renamed", m->shown);
+                   : ckpt_fail_sys(err, CKPT_EIO, sys,
+                                   "%s: cannot record the renames in the journal", m->shown);
     }
     for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
         sys = mv_do(m, list, &list->at[i]);

@@ -57,7 +57,8 @@ int ckpt_near_init(ckpt_near *out, const ckpt_plan *plan, const uint8_t *sees, u
     for (size_t i = 0; i < n_files; i++) {
         total += nr_list(out, i, sees, NULL);
         if (total > UINT32_MAX)
-            return ckpt_fail(err, CKPT_ELIMIT, "too many files are seen by too many machines");
+            return ckpt_fail(err, CKPT_ELIMIT,
+                             "the list of files that each machine sees is too long");
         out->first[i + 1] = (uint32_t)total;
     }
     out->node = ckpt_alloc((total + 1) * sizeof *out->node);
@@ -87,7 +88,7 @@ static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
         return CKPT_OK;
     if (n->first[file] == n->first[file + 1])
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: no machine sees this file, and values are needed from it",
+                         "%s: the output needs values from this file, but no machine sees it",
                          n->plan->from->files.at[file].path);
     n->n_bytes += bytes;
     for (uint32_t i = n->first[file]; i < n->first[file + 1] && bytes > 0; i++) {

@@ -36,7 +36,8 @@ int ckpt_packing_write(ckpt_packing *p, const void *bytes, uint64_t n, uint64_t 
     uint64_t end;
 
     if (!ckpt_add(at, n, &end) || end > INT64_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: a file of more than 2^63 bytes", p->packed->name);
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: the file has more than 2^63 bytes",
+                         p->packed->name);
     if (ckpt_pwrite(p->fd, bytes, n, at) != 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno,
                              "%s: cannot write %" PRIu64 " bytes at offset %" PRIu64,

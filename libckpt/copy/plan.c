@@ -181,7 +181,7 @@ static int plan_check_addends(const ckpt_tensor *o, ckpt_err *err)
     for (const ckpt_tensor *a = o->addend; rc == CKPT_OK && a; a = a->addend) {
         if (a->dtype != o->dtype || !plan_same_shape(o, a))
             return ckpt_fail(err, CKPT_EMISMATCH,
-                             "tensor %s: the mean of slices that differ: %" PRIu64
+                             "tensor %s: cannot average slices that differ: %" PRIu64
                              " elements of %s on %" PRIu32 " axes, %" PRIu64 " of %s on %" PRIu32,
                              o->name, o->n_elems, ckpt_dtype_name(o->dtype), o->ndim, a->n_elems,
                              ckpt_dtype_name(a->dtype), a->ndim);
@@ -216,14 +216,13 @@ static int plan_pair(ckpt_plan *p, size_t i, ckpt_err *err)
     int rc;
 
     if (!o)
-        return ckpt_fail(err, CKPT_EMISSING,
-                         "tensor %s: the tensor %s, which it is made of, is missing", t->name,
+        return ckpt_fail(err, CKPT_EMISSING, "tensor %s: its source tensor %s is missing", t->name,
                          name);
     p->origin[i] = (ckpt_tensor *)(uintptr_t)o;
     if (!plan_same_shape(t, o))
         return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor %s: %" PRIu64 " elements on %" PRIu32
-                         " axes are to be made from %" PRIu64 " on %" PRIu32,
+                         "tensor %s: it has %" PRIu64 " elements on %" PRIu32
+                         " axes, but its source has %" PRIu64 " on %" PRIu32,
                          t->name, t->n_elems, t->ndim, o->n_elems, o->ndim);
     if (t->dtype != o->dtype && !ckpt_cast_find(t->dtype, o->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,

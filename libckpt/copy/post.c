@@ -182,7 +182,7 @@ static bool post_receive(ckpt_post *p)
     parcel = (post_parcel *)l;
     if (!l || p->mail.take(p->mail.ctx, &parcel->head, n) != 0 ||
         parcel->head.check != (uint32_t)l->n || from >= p->mail.n_ranks) {
-        post_broken(p, some < 0 ? p->mail.why(p->mail.ctx) : "a letter could not be received");
+        post_broken(p, some < 0 ? p->mail.why(p->mail.ctx) : "a message could not be received");
         ckpt_free(l);
         return false;
     }
@@ -247,7 +247,7 @@ int ckpt_post_open(ckpt_post **out, const ckpt_mail *mail, const ckpt_post_calls
     pthread_cond_init(&p->room, NULL);
     if (pthread_create(&p->thread, NULL, post_main, p) != 0) {
         ckpt_free(p);
-        return ckpt_fail(err, CKPT_ELIMIT, "no thread can be started for letters");
+        return ckpt_fail(err, CKPT_ELIMIT, "cannot start a thread for messages");
     }
     *out = p;
     return CKPT_OK;

@@ -148,7 +148,8 @@ static int pf_refuse(const ckpt_proof *p, uint32_t source, ckpt_err *err)
 
     if (p->why[source])
         return ckpt_fail(err, CKPT_EFORMAT, "%s", p->why[source]);
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: record '%s' is not what was written; restore the file",
+    return ckpt_fail(err, CKPT_EFORMAT,
+                     "%s: record '%s' differs from what was written; restore the file",
                      p->feed->map->files.at[s->file].path, s->name ? s->name : "");
 }
 

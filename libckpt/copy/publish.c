@@ -66,7 +66,7 @@ static int pub_check_names(const ckpt_publish *s, ckpt_err *err)
     if (!ckpt_path_part_ok(folder, strlen(folder)))
         return ckpt_fail(err, CKPT_EUNSAFE, "%s/%s: not a plain folder name", s->dir->path, folder);
     if (strlen(folder) > STAGE_NAME - strlen("." STAGE_SUFFIX))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: a name of more than %zu bytes", s->dir->path,
+        return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: the name has more than %zu bytes", s->dir->path,
                          folder, STAGE_NAME - strlen("." STAGE_SUFFIX));
     if (pointer && (!ckpt_path_part_ok(pointer, strlen(pointer)) || strcmp(pointer, folder) == 0 ||
                     !s->to->pointer_text))
@@ -139,13 +139,12 @@ static int pub_lock(const ckpt_publish *s, ckpt_err *err)
         return CKPT_OK;
     if (errno == EWOULDBLOCK && ckpt_team_any() && ckpt_team_any()->spread)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: another machine, or another run, is writing it just now; with "
+                         "%s: another machine or another run is writing it now; with "
                          "--local-target each machine has a folder of its own",
                          s->final);
     if (errno == EWOULDBLOCK)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: another run is writing it just now; wait until it has ended",
-                         s->final);
+                         "%s: another run is writing it now; wait until it has ended", s->final);
     return pub_failed(s, errno, "cannot lock the journal", err);
 }
 
@@ -220,7 +219,8 @@ static int pub_enter(ckpt_publish *s, ckpt_err *err)
         pub_leave(s);
         s->made = false;
     }
-    return ckpt_fail(err, CKPT_EUSAGE, "%s: other runs keep making and removing it; wait for them",
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: other runs keep creating and removing it; wait until they have ended",
                      s->where);
 }
 
@@ -298,10 +298,10 @@ static int pub_spare_inputs(const ckpt_publish *s, const char *name, ckpt_err *e
     if (rc < 0)
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot look into the folder",
                              s->dir->path, name);
-    return rc == 0 ? CKPT_OK
-                   : ckpt_fail(err, CKPT_EUSAGE,
-                               "%s/%s: holds files that are read; choose another output",
-                               s->dir->path, name);
+    return rc == 0
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EUSAGE, "%s/%s: contains input files; choose another output",
+                           s->dir->path, name);
 }
 
 static ckpt_set_job pub_set_job(const ckpt_publish *s)
@@ -359,8 +359,8 @@ static int pub_check_pointer(ckpt_publish *s, ckpt_err *err)
     if (ckpt_dir_is_input(s->inputs, &st) ||
         (fstatat(s->dir->fd, s->pointer.to, &st, 0) == 0 && ckpt_dir_is_input(s->inputs, &st)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: is one of the files that are read; choose another output",
-                         s->dir->path, s->pointer.to);
+                         "%s/%s: is one of the input files; choose another output", s->dir->path,
+                         s->pointer.to);
     return CKPT_OK;
 }
 
@@ -644,7 +644,7 @@ static int pub_place(ckpt_publish *s, ckpt_swap *w, ckpt_err *err)
 
     if (sys == EEXIST)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: was made by someone else meanwhile; choose another output",
+                         "%s/%s: was created by another process; choose another output",
                          s->dir->path, w->to);
     if (sys != 0)
         return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot rename to its final name",

@@ -125,10 +125,11 @@ static int reader_check_addends(const ckpt_tensor *t, ckpt_err *err)
     for (const ckpt_tensor *a = t->addend; a != NULL; a = a->addend) {
         if (ckpt_mean_dtype(t->dtype) == CKPT_DTYPE_NONE || a->dtype != t->dtype ||
             a->n_elems != t->n_elems)
-            return ckpt_fail(
-                err, CKPT_EUSAGE,
-                "tensor %s: no mean of %" PRIu64 " elements of %s and %" PRIu64 " of %s", t->name,
-                t->n_elems, ckpt_dtype_name(t->dtype), a->n_elems, ckpt_dtype_name(a->dtype));
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "tensor %s: cannot average %" PRIu64 " elements of %s and %" PRIu64
+                             " of %s",
+                             t->name, t->n_elems, ckpt_dtype_name(t->dtype), a->n_elems,
+                             ckpt_dtype_name(a->dtype));
     }
     return CKPT_OK;
 }
@@ -176,8 +177,8 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(dtype, first, &n_bytes) ||
         !ckpt_dtype_bytes(dtype, count, &n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "tensor %s: cannot read %" PRIu64 " elements of %s from %" PRIu64
-                         " on, of %" PRIu64,
+                         "tensor %s: cannot read %" PRIu64 " elements of %s from element %" PRIu64
+                         ": it has %" PRIu64,
                          t->name, count, ckpt_dtype_name(dtype), first, t->n_elems);
     if (count == 0)
         return rc;
@@ -316,8 +317,8 @@ static int reader_check_slice(const ckpt_tensor *t, const ckpt_slice *part, bool
                                 part[k].start < t->shape[k] && span < t->shape[k] - part[k].start;
         if (!inside)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "tensor %s: axis %u has %" PRIu64 " elements, and %" PRIu64
-                             " were asked for from %" PRIu64 " on in steps of %" PRIu64,
+                             "tensor %s: axis %u has %" PRIu64 " elements, but %" PRIu64
+                             " were requested from element %" PRIu64 " in steps of %" PRIu64,
                              t->name, (unsigned)k, t->shape[k], part[k].count, part[k].start, step);
         *empty = *empty || part[k].count == 0;
     }
@@ -346,7 +347,7 @@ static int reader_strides(reader_slice *s, const int64_t *stride)
         if (!ckpt_mul(count - 1, (uint64_t)s->stride[k], &more) || !ckpt_add(end, more, &end) ||
             !ckpt_mul(count, (uint64_t)s->stride[k], &next) || next > INT64_MAX || end > INT64_MAX)
             return ckpt_fail(s->err, CKPT_EUSAGE,
-                             "tensor %s: no buffer has room for axis %u: %" PRIu64
+                             "tensor %s: axis %u is too large for a buffer: %" PRIu64
                              " elements, %" PRId64 " bytes apart",
                              s->t->name, (unsigned)k, count, s->stride[k]);
     }

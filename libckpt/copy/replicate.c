@@ -144,7 +144,7 @@ static int rep_open(rep_state *r, uint32_t file, uint32_t node, ckpt_err *err)
     const char *path = rep_path(r, rank, file);
     rep_file *c = &r->copy[r->n_copies];
     int rc = path ? ckpt_far_open(&c->io, r->f->joint->team, rank, false, path, err)
-                  : ckpt_fail(err, CKPT_EIO, "%s: rank %u has not said where it is",
+                  : ckpt_fail(err, CKPT_EIO, "%s: rank %u has not sent its path",
                               rep_to(r)->files.at[file].path, rank);
 
     if (rc != CKPT_OK)
@@ -152,9 +152,9 @@ static int rep_open(rep_state *r, uint32_t file, uint32_t node, ckpt_err *err)
     c->file = file;
     r->n_copies++;
     if (c->io->size != rep_to(r)->files.at[file].size)
-        return ckpt_fail(err, CKPT_EIO, "%s: %" PRIu64 " bytes on %s, expected %" PRIu64, path,
-                         c->io->size, r->f->joint->team->host[node],
-                         rep_to(r)->files.at[file].size);
+        return ckpt_fail(
+            err, CKPT_EIO, "%s: the file has %" PRIu64 " bytes on %s, expected %" PRIu64, path,
+            c->io->size, r->f->joint->team->host[node], rep_to(r)->files.at[file].size);
     return CKPT_OK;
 }
 
@@ -196,7 +196,7 @@ static int rep_prove(rep_state *r, const rep_file *c, ckpt_err *err)
     }
     if (crc != entry.crc)
         return ckpt_fail(err, CKPT_EIO,
-                         "%s: has CRC-32 %08" PRIx32 " when it arrives, expected %08" PRIx32
+                         "%s: has CRC-32 %08" PRIx32 " on arrival, expected %08" PRIx32
                          ": the network or a disk has changed it; run again",
                          c->io->name, crc, entry.crc);
     r->n_written += c->io->size;

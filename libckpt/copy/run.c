@@ -438,8 +438,8 @@ static int run_note_unlike(run_state *r, ckpt_err *err)
     return r->n_unlike == 0
                ? CKPT_OK
                : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
-                               "%" PRIu64 " elements differ from their 16-bit copies, which this "
-                               "kind of run (ZenFlow) updates first: the masters were taken",
+                               "%" PRIu64 " elements differ from their 16-bit copies, which "
+                                          "ZenFlow updates first: ckpt used the fp32 masters",
                                r->n_unlike);
 }
 
@@ -605,12 +605,12 @@ static int run_commit(run_state *r, ckpt_err *err)
     // The commit stays valid even if this note fails for lack of memory.
     if (rc == CKPT_OK && ckpt_joint_spread(&r->joint))
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
-                            "written to the disks of %zu machines: each has its ranks' files, and "
-                            "those that are of no rank",
+                            "written to the disks of %zu machines: each has the files of its "
+                            "ranks, and those that all ranks share",
                             r->joint.spread.n_nodes);
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
-                            "removed the other files of what was replaced here: %zu",
+                            "removed other files of the replaced output here: %zu",
                             ckpt_sink_gone(r->work.sink));
     return rc;
 }
@@ -628,7 +628,8 @@ static void run_take_back(run_state *r, ckpt_err *err)
     if (!r->joint.team->decided)
         ckpt_sink_leave(r->work.sink);
     else if (!ckpt_sink_undo(r->work.sink))
-        (void)ckpt_fail(err, why.code, "%.600s (names are given on other machines: use --force)",
+        (void)ckpt_fail(err, why.code,
+                        "%.600s (other machines have renamed their files already: use --force)",
                         why.text);
 }
 

@@ -199,8 +199,8 @@ static int set_check_name(const set_work *w, const char *name)
                                                w->dir->path, name);
     if (set_is_input(w, name))
         return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%s/%s: is one of the files that are read; choose another output",
-                         w->dir->path, name);
+                         "%s/%s: is one of the input files; choose another output", w->dir->path,
+                         name);
     if (S_ISDIR(st.st_mode) || (fstatat(w->dir->fd, name, &to, 0) == 0 && S_ISDIR(to.st_mode)))
         return ckpt_fail(w->err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output",
                          w->dir->path, name);
@@ -249,14 +249,14 @@ static int set_decide(set_work *w, set_old *o)
     if (o->ours || o->is.what == CKPT_SET_NEAR || (!same && (!shadows || w->to->set->keep_others)))
         return CKPT_OK;
     if (shadows && input)
-        return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%s/%s: is read, and loaders would take it %s what is to be written; "
-                         "choose another output",
-                         w->dir->path, input->name, when);
+        return ckpt_fail(
+            w->err, CKPT_EUSAGE,
+            "%s/%s: is an input, and loaders would read it %s the output; choose another output",
+            w->dir->path, input->name, when);
     if (shadows && !w->force)
         return ckpt_fail(w->err, CKPT_EUSAGE,
-                         "%s/%s: exists already, and loaders would take it %s what is to be "
-                         "written; use --force to replace it",
+                         "%s/%s: exists already, and loaders would read it %s the output; use "
+                         "--force to replace it",
                          w->dir->path, o->name, when);
     o->goes = w->force && !input;
     return CKPT_OK;
@@ -267,10 +267,10 @@ static int set_check_sides(const set_work *w)
 {
     for (size_t i = 0; set_sides_change(w) && i < w->old.n; i++) {
         if (w->old.at[i].input && w->old.at[i].is.what != CKPT_SET_NEAR)
-            return ckpt_fail(w->err, CKPT_EUSAGE,
-                             "%s/%s: is read, and files beside it would change; choose another "
-                             "output",
-                             w->dir->path, w->old.at[i].name);
+            return ckpt_fail(
+                w->err, CKPT_EUSAGE,
+                "%s/%s: is an input, and files beside it would change; choose another output",
+                w->dir->path, w->old.at[i].name);
     }
     return CKPT_OK;
 }
@@ -560,8 +560,8 @@ int ckpt_set_commit(const ckpt_set_job *job, int aside, size_t *n_gone, bool *st
     *n_gone = 0;
     w.aside = aside;
     if (rc == CKPT_OK && mkdirat(aside, "was", 0777) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot make a folder for what is replaced",
-                           job->dir->path);
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno,
+                           "%s: cannot create a folder for the replaced files", job->dir->path);
     if (rc == CKPT_OK) {
         set_make_list(&w);
         rc = w.failed ? ckpt_fail_memory(err) : ckpt_moves_run(&mover, &w.list, stuck, err);

@@ -532,7 +532,8 @@ static int shr_init(shr_work *w)
     ckpt_share *s = w->out;
 
     if (n_jobs >= UINT32_MAX)
-        return ckpt_fail(w->err, CKPT_ELIMIT, "%zu jobs are too many to be split", n_jobs);
+        return ckpt_fail(w->err, CKPT_ELIMIT,
+                         "%zu copy jobs are too many to divide among processes", n_jobs);
     w->n_words = (w->places->n_nodes + 63) / 64;
     s->n_ranks = w->places->n_ranks;
     s->at = ckpt_alloc((n_ranks + 1) * sizeof *s->at);

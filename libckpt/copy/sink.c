@@ -36,8 +36,7 @@ static int sink_check_existing(const ckpt_sink *s, const ckpt_map *inputs, const
     if (ckpt_dir_is_input(inputs, &st) ||
         (fstatat(s->dir.fd, name, &to, 0) == 0 && ckpt_dir_is_input(inputs, &to)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: is one of the files that are read; choose another output",
-                         s->shown, name);
+                         "%s/%s: is one of the input files; choose another output", s->shown, name);
     // a link to a folder is not replaced by a file either
     if (fstatat(s->dir.fd, name, &to, 0) == 0 && S_ISDIR(to.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE, "%s/%s: is a folder; choose another output", s->shown,
@@ -67,7 +66,8 @@ static int sink_check_space(const ckpt_sink *s, ckpt_err *err)
         // and at worst it is as large as the first
         if ((writes && !ckpt_add(need, s->file[i].size, &need)) ||
             (s->target->files.at[i].packed && !ckpt_add(need, s->file[i].size, &need)))
-            return ckpt_fail(err, CKPT_ELIMIT, "%s: more than 2^64 bytes to be written", s->shown);
+            return ckpt_fail(err, CKPT_ELIMIT, "%s: the output would have more than 2^64 bytes",
+                             s->shown);
     }
     // If a file system does not report its free space, fallocate or a write will fail later.
     if (fstatvfs(s->dir.fd, &fs) != 0 || fs.f_blocks == 0)
@@ -290,7 +290,8 @@ static int sink_open_attached(ckpt_sink *s, const char *folder, const ckpt_map *
     if (rc != CKPT_OK)
         return rc;
     if (s->how.n < 2 || !memchr(path, 0, s->how.n - 1))
-        return ckpt_fail(err, CKPT_EIO, "%s: nothing was told of the outputs", s->shown);
+        return ckpt_fail(err, CKPT_EIO, "%s: the description of the outputs did not arrive",
+                         s->shown);
     s->staged = p[0];
     p += 1 + strlen(path) + 1;
     rc = ckpt_dir_open(&s->dir, path, err);
@@ -429,7 +430,8 @@ int ckpt_sink_note(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ckpt
 {
     for (size_t i = 0; i < n; i++) {
         if (!s || !s->stage || entry[i].file >= s->n)
-            return ckpt_fail(err, CKPT_EIO, "the journal of output file % is missing" PRIu32,
+            return ckpt_fail(err, CKPT_EIO,
+                             "the journal refers to the unknown output file %" PRIu32,
                              entry[i].file);
     }
     return n > 0 ? ckpt_publish_done(s->stage, entry, n, err) : CKPT_OK;
@@ -475,7 +477,7 @@ static int sink_rename(const ckpt_sink *s, sink_file *f, ckpt_err *err)
         }
         if (errno == EEXIST)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s/%s: was made by someone else meanwhile; use --force to replace it",
+                             "%s/%s: was created by another process; use --force to replace it",
                              s->shown, f->name);
         // EINVAL, ENOSYS: this file system does not support the flag; check, then rename.
         if (errno == EINVAL || errno == ENOSYS) {

@@ -358,7 +358,8 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     f = &s->file[i];
     if (!ckpt_within(at, n, f->size))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s/%s: %" PRIu64 " bytes at offset %" PRIu64 " of a file of %" PRIu64,
+                         "%s/%s: %" PRIu64 " bytes at offset %" PRIu64
+                         " exceed the file's size of %" PRIu64,
                          s->shown, f->name, n, at, f->size);
     if (s->kept[i].kept)
         return CKPT_OK;

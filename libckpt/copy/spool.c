@@ -114,8 +114,8 @@ static int spool_reserve_file(ckpt_spool *s, spool_record *r, uint64_t n_bytes, 
     pthread_mutex_unlock(&spool_ahead_lock);
     if (!fits)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "%s: decoded records of %" PRIu64 " bytes do not fit a file", s->folder,
-                         n_bytes);
+                         "%s: decoded records of %" PRIu64 " bytes do not fit in one file",
+                         s->folder, n_bytes);
     return CKPT_OK;
 }
 

@@ -16,9 +16,8 @@ static int spr_inner(const ckpt_team *t, const ckpt_map *to, size_t *inner, ckpt
     if (to->ranks == 0 || (t->n_places > 0 && t->n_places % to->ranks == 0))
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: is written for %" PRIu32
-                     " ranks, and the hosts have %zu: name a host for "
-                     "each rank",
+                     "%s: the output has %" PRIu32
+                     " ranks, but the hosts have %zu: name a host for each rank",
                      to->path, to->ranks, t->n_places);
 }
 
@@ -37,7 +36,7 @@ static int spr_named(const ckpt_team *t, const ckpt_map *to, uint32_t rank, uint
         if (t->place[first + i] != *node)
             return ckpt_fail(err, CKPT_EUSAGE,
                              "%s: the %zu model-parallel ranks of data-parallel rank %" PRIu32
-                             " have files together, but are on %s and %s",
+                             " share files, but are on %s and %s",
                              to->path, inner, rank, t->host[*node], t->host[t->place[first + i]]);
     }
     return CKPT_OK;
@@ -49,8 +48,9 @@ static int spr_counted(const ckpt_team *t, const ckpt_map *to, uint32_t rank, ui
 {
     if (to->ranks % t->n != 0)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: is written for %" PRIu32 " ranks, which is not a multiple of %u "
-                         "processes: start another number, or name the ranks' hosts",
+                         "%s: the output has %" PRIu32
+                         " ranks, which is not a multiple of %u processes: start another number of "
+                         "processes, or name the ranks' hosts",
                          to->path, to->ranks, t->n);
     *node = t->node[rank / (to->ranks / t->n)];
     return CKPT_OK;

@@ -258,11 +258,11 @@ static void team_look(team_state *t, double now)
 
         if (!team_listens(t, i) || now - t->mate[i].heard <= t->limit)
             continue;
-        (void)ckpt_fail(
-            &err, CKPT_EIO,
-            "rank %u%s%s has given no sign of life for %.0f s: it hangs, is stopped, or "
-            "its machine is gone",
-            i, t->met ? " on " : "", t->met ? t->team.host[t->team.node[i]] : "", t->limit);
+        (void)ckpt_fail(&err, CKPT_EIO,
+                        "rank %u%s%s has not responded for %.0f s: it hangs, is stopped, or its "
+                        "machine is down",
+                        i, t->met ? " on " : "", t->met ? t->team.host[t->team.node[i]] : "",
+                        t->limit);
         t->vanished = true;
         team_lose(t, &err);
     }
@@ -362,10 +362,10 @@ static int team_vain(team_state *t, unsigned from, uint64_t id, ckpt_err *err)
     if (rc != CKPT_OK || !team_apart(t, from, id))
         return rc;
     // No more agreement is possible: this process leaves, and the others learn of it.
-    (void)ckpt_fail(&t->left, CKPT_EIO,
-                    "rank %u is at another step than rank %u: were all started by the same "
-                    "command?",
-                    from, t->team.rank);
+    (void)ckpt_fail(
+        &t->left, CKPT_EIO,
+        "rank %u is at another step than rank %u: check that the same command started all ranks",
+        from, t->team.rank);
     return team_failed(t, true, err);
 }
 
@@ -401,7 +401,7 @@ static int team_call(team_state *t, ckpt_letter *l, ckpt_letter **out, ckpt_err 
     l = *out;
     if (l->n < sizeof told) {
         ckpt_free(l);
-        return ckpt_fail(err, CKPT_EIO, "an answer of rank %u is too short", rank);
+        return ckpt_fail(err, CKPT_EIO, "the answer of rank %u is too short", rank);
     }
     memcpy(&told, l->bytes, sizeof told);
     l->bytes += sizeof told;
@@ -468,7 +468,8 @@ static int team_take_note(team_state *t, const ckpt_letter *l, ckpt_err *err)
 
     pthread_mutex_lock(&t->noting);
     rc = t->note ? t->note(t->note_ctx, l->bytes, l->n, err)
-                 : ckpt_fail(err, CKPT_EIO, "rank %u takes no notes now", t->team.rank);
+                 : ckpt_fail(err, CKPT_EIO, "rank %u does not accept journal messages now",
+                             t->team.rank);
     pthread_mutex_unlock(&t->noting);
     return rc;
 }
@@ -510,7 +511,7 @@ static void team_reply(team_state *t, const ckpt_letter *l)
         yes = ckpt_letter_new(l->peer, TEAM_ANSWER, l->id, answer.n);
     if (rc == CKPT_OK && !yes)
         rc = answer.n > CKPT_LETTER_MAX
-                 ? ckpt_fail(&err, CKPT_ELIMIT, "%zu bytes are too many for a letter", answer.n)
+                 ? ckpt_fail(&err, CKPT_ELIMIT, "a message of %zu bytes is too large", answer.n)
                  : ckpt_fail_memory(&err);
     err.code = rc;
     if (yes)
@@ -614,7 +615,7 @@ int team_open(team_state *t, ckpt_err *err)
         return rc;
     team_it = t;
     if (pthread_create(&t->clerk, NULL, team_clerk, t) != 0)
-        return ckpt_fail(err, CKPT_ELIMIT, "no thread can be started for questions");
+        return ckpt_fail(err, CKPT_ELIMIT, "cannot start a thread for requests");
     t->has_clerk = true;
     return CKPT_OK;
 }

@@ -207,7 +207,7 @@ int ckpt_team_leave(int rc, ckpt_err *err)
     team_say_all(t, TEAM_GONE, 0, &why, sizeof why);
     if (!team_wait_gone(t))
         t->mail.abort(t->mail.ctx, ckpt_err_status(rc != CKPT_OK ? rc : CKPT_EIO),
-                      why.text[0] ? why.text : "not all processes have come to the end");
+                      why.text[0] ? why.text : "not all processes have ended");
     team_close(t, TEAM_FINISH);
     return rc;
 }

@@ -255,7 +255,7 @@ static int vs_inner(ckpt_values *v, ckpt_err *err)
         return CKPT_OK;
     if (v->depth >= CKPT_NEST_MAX)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "tensors are made of others, more than %u deep or in a circle",
+                         "source tensors are nested more than %u deep, or in a circle",
                          CKPT_NEST_MAX);
     in = ckpt_alloc(sizeof *in);
     if (!in)
@@ -304,8 +304,8 @@ static int vs_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first,
     t = t->owner ? t->owner : t;
     if (!ckpt_within(first, count, t->n_elems))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "tensor %s: cannot read %" PRIu64 " elements from %" PRIu64
-                         " on, of %" PRIu64,
+                         "tensor %s: cannot read %" PRIu64 " elements from element %" PRIu64
+                         ": it has %" PRIu64,
                          t->name, count, first, t->n_elems);
     if (dtype == CKPT_DTYPE_NONE || dtype == t->dtype)
         return ckpt_values_read(v, t, first, count, buf, err);
@@ -406,7 +406,7 @@ static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint
     if (!ckpt_within(at, n, s->n_bytes) || at % type->bytes || n % type->bytes)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: %" PRIu64 " bytes at offset %" PRIu64
-                         " are not elements of its %" PRIu64 " bytes of %s",
+                         " are not whole elements of its %" PRIu64 " bytes of %s",
                          s->name ? s->name : "a tensor", n, at, s->n_bytes,
                          ckpt_dtype_name(ckpt_source_dtype(s)));
     in = v->inner;

@@ -52,7 +52,9 @@ static int vw_paths(ckpt_view *v, ckpt_err *err)
 
         if (f->packed)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: what is deflated is only known when it was written", f->path);
+                             "%s: the size of a compressed file is known only after it was "
+                             "written, so that it has no view",
+                             f->path);
         v->path[i] =
             to->folder ? ckpt_arena_printf(to->arena, "%s/%s", to->folder, f->path) : f->path;
         if (!v->path[i])
@@ -376,10 +378,10 @@ static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view
                     ckpt_err *err)
 {
     if (t->lost.n_over > 0 && (!v->opts.allow_overflow || v->opts.no_doubt))
-        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: values beyond the range of %s",
+        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: some values are beyond the range of %s",
                          look->t->name, ckpt_dtype_name(look->t->dtype));
     if (v->opts.no_doubt && t->n_nan + t->n_inf + t->n_source_nan + t->n_source_inf > 0)
-        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: values that are NaN or infinite",
+        return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: some values are NaN or infinite",
                          look->t->name);
     return CKPT_OK;
 }
@@ -643,7 +645,7 @@ static int vw_ready(ckpt_view *v, uint32_t file, ckpt_err *err)
     if (was == VIEW_READY)
         return CKPT_OK;
     if (was == VIEW_SPENT)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: was streamed, and that has failed: make a new view",
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: streaming it has failed; make a new view",
                          v->path[file]);
     if (v->hooks.sums && v->hooks.sums(v->plan->to, file)) {
         if (v->hooks.bare(v->plan->to, file)) {
@@ -669,7 +671,7 @@ int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, c
         return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or no buffer to read into");
     if (!ckpt_within(at, n, ckpt_view_size(v, i)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: %" PRIu64 " bytes from %" PRIu64 " on are not all inside it",
+                         "%s: %" PRIu64 " bytes from offset %" PRIu64 " exceed the end of the file",
                          v->path[i], n, at);
     if (n == 0)
         return CKPT_OK;

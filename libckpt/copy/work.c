@@ -48,15 +48,15 @@ static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
     if (d == small)
         return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
                                 "%s: tensor %s: element %" PRIu64
-                                " is %s, but %s in another copy of it (%s), which should be "
-                                "equal: a shard may be damaged or of another save",
+                                " is %s, but %s in another copy of it (%s), which should be equal: "
+                                "a shard may be damaged or from another save",
                                 ckpt_nest_file(plan->from, u->twin),
                                 tied ? u->twin->name : u->head->name, u->element, copy, value,
                                 ckpt_nest_file(plan->from, u->self));
     return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
                             "%s: tensor %s: element %" PRIu64
-                            ": master value %s rounds to %s, but the %s copy%s%.200s holds "
-                            "%s: a shard may be damaged or of another save",
+                            ": master value %s rounds to %s, but the %s copy%s%.200s holds %s: a "
+                            "shard may be damaged or from another save",
                             ckpt_nest_file(plan->from, u->twin), u->head->name, u->element, value,
                             round, ckpt_dtype_name(small), tied ? " under the tied name " : "",
                             tied ? u->twin->name : "", copy);
@@ -179,7 +179,7 @@ static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ck
         return CKPT_OK;
     if (!ckpt_within(at, n, s->n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "the target's layout puts %" PRIu64 " bytes at %" PRIu64
+                         "the target's layout puts %" PRIu64 " bytes at offset %" PRIu64
                          " of a record of %" PRIu64,
                          n, at, s->n_bytes);
     rc = ckpt_ledger_add(&w->written, place->source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);

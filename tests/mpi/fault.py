@@ -147,7 +147,7 @@ def stops(case, shim):
         p = case.start(3, env={'CKPT_MPI_LIMIT': '2'}.items(), wrap=only(rank, shim, 'pwrite', 'stop', 2))
         status, text = case.end(p)
         # Rank 0 cannot say it of itself; any other may
-        check('stop rank %d' % rank, None if status and 'rank %d' % rank in text and 'sign of life' in text and not case.there()
+        check('stop rank %d' % rank, None if status and 'rank %d' % rank in text and 'has not responded' in text and not case.there()
               else 'status %s: %s' % (status, text))
         check('after stop %d' % rank, case.again(2))
         case.clean()

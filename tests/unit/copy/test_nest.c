@@ -414,7 +414,7 @@ static void circles_lies_and_cut_elements_are_refused(void **state)
     help_whole(map, t, nested(map, map->tensors.at[0]), 2);
     assert_int_equal(ckpt_reader_new(&r, map, &err), CKPT_OK);
     assert_int_equal(ckpt_reader_read(r, t, 0, 10, CKPT_F32, got, &err), CKPT_EUSAGE);
-    assert_non_null(strstr(err.text, "are not elements"));
+    assert_non_null(strstr(err.text, "are not whole elements"));
     ckpt_reader_free(r);
     // a source that claims more than its tensor has
     err = (ckpt_err){0};

@@ -306,7 +306,7 @@ static void test_chains_that_do_not_fit(void **state)
     twin->twin = NULL;
     a->addend = addend = hidden(from, a, CKPT_F32);
     addend->addend = other;
-    expect_failure(from, to, CKPT_EMISMATCH, "mean of slices");
+    expect_failure(from, to, CKPT_EMISMATCH, "cannot average slices");
     addend->addend = hidden(from, a, CKPT_F64);
     expect_failure(from, to, CKPT_EMISMATCH, "24 of F64");
     addend->addend = NULL;

@@ -425,7 +425,7 @@ static int dead(ckpt_team *t)
         _exit(7);
     CHECK(ckpt_team_agree(t, CKPT_OK, &err) == CKPT_EIO);
     // rank 1 hears of rank 2 through nobody: it is told with the whole
-    CHECK(t->rank != 0 || strstr(err.text, "rank 2 on second has given no sign of life for 1 s"));
+    CHECK(t->rank != 0 || strstr(err.text, "rank 2 on second has not responded for 1 s"));
     (void)ckpt_team_leave(CKPT_EIO, &err);
     return 1;
 }

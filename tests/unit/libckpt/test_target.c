@@ -78,7 +78,7 @@ static void test_fields(void **state)
 {
     (void)state;
     refused(&(ckpt_target){.format = "torch", .path = "x", .max_shard_size = 1},
-            "max_shard_size means nothing to format torch, only to gguf, hf, hf-bin");
+            "max_shard_size does not apply to format torch, only to gguf, hf, hf-bin");
     refused(&(ckpt_target){.format = "zero", .path = "x", .no_side_files = true}, "no_side");
     refused(&(ckpt_target){.format = "hf", .path = "x", .tag = "t"}, "tag");
     refused(&(ckpt_target){.format = "hf", .path = "x", .stage = 1}, "stage");
