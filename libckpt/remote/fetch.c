@@ -164,14 +164,15 @@ static int fet_partial(fet_job *j)
     uint64_t at = j->at + j->got, want = j->want - j->got, end;
 
     if (j->multipart || !j->has_range || j->first > j->last)
-        return FET_WRONG(j, CKPT_EUNSUPPORTED,
-                         "%s: the server answers a range without saying which (Content-Range)",
-                         j->from->name);
+        return FET_WRONG(
+            j, CKPT_EUNSUPPORTED,
+            "%s: the server answers a range request without a valid Content-Range header",
+            j->from->name);
     end = want < j->total && at < j->total - want ? at + want : j->total;
     if (j->first != at || j->last + 1 != end)
         return FET_WRONG(j, CKPT_EIO,
-                         "%s: asked for bytes %" PRIu64 " to %" PRIu64
-                         ", the server answers with %" PRIu64 " to %" PRIu64 " of %" PRIu64,
+                         "%s: requested bytes %" PRIu64 " to %" PRIu64
+                         ", but the server sends %" PRIu64 " to %" PRIu64 " of %" PRIu64,
                          j->from->name, at, at + want - 1, j->first, j->last, j->total);
     j->left = end - at;
     if (j->has_length && j->length != j->left)
@@ -209,13 +210,16 @@ static int fet_judge(fet_job *j, long status)
     if (status != 200 && status != 206)
         return 0;
     if (j->encoded)
-        return FET_WRONG(j, CKPT_EUNSUPPORTED,
-                         "%s: the server sends it encoded (Content-Encoding), unasked",
-                         j->from->name);
+        return FET_WRONG(
+            j, CKPT_EUNSUPPORTED,
+            "%s: the server sends it encoded (Content-Encoding), which ckpt did not request",
+            j->from->name);
     j->accepted = true;
     if (j->all) {
         if (status != 200)
-            return FET_WRONG(j, CKPT_EIO, "%s: a part came, unasked", j->from->name);
+            return FET_WRONG(j, CKPT_EIO,
+                             "%s: the server sends a part, although the whole was requested",
+                             j->from->name);
         if (j->has_length && j->length > j->max)
             return FET_WRONG(j, CKPT_ELIMIT,
                              "%s: a listing of %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
@@ -417,12 +421,12 @@ static fet_verdict fet_refused(fet_job *j, long status, ckpt_err *err)
     const char *said = fet_said(j);
 
     if (status == 404 || status == 410)
-        (void)ckpt_fail(err, CKPT_EMISSING, "%s: not there (%ld %s)", j->from->name, status,
+        (void)ckpt_fail(err, CKPT_EMISSING, "%s: not found (%ld %s)", j->from->name, status,
                         fet_words(status));
     else if (status == 401 || status == 403)
         (void)ckpt_fail(err, CKPT_EIO, "%s: the server refuses it (%ld %s): %s%s%.120s",
                         j->from->name, status, fet_words(status),
-                        key && key->help ? key->help : "it wants credentials",
+                        key && key->help ? key->help : "it requires credentials",
                         *said ? "; it says: " : "", said);
     else
         (void)ckpt_fail(err, CKPT_EIO, "%s: the server answers with status %ld %s%s%.120s",
@@ -601,8 +605,8 @@ static int fet_run(fet_job *j, ckpt_err *err)
         if (v == FET_FAIL)
             rc = ckpt_fail(err, why.code, "%s", why.text);
         else if (v == FET_AGAIN && j->wait_s > FET_PATIENCE)
-            rc = ckpt_fail(err, CKPT_EIO, "%s; it wants to be left alone for %u s", why.text,
-                           j->wait_s);
+            rc = ckpt_fail(err, CKPT_EIO, "%s; it asks to wait for %u s before the next request",
+                           why.text, j->wait_s);
         else if (v == FET_AGAIN && !more)
             rc = ckpt_fail(err, CKPT_EIO, "%s; %u tries", why.text, tries + 1);
         if (more)

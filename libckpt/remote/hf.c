@@ -100,7 +100,9 @@ static int hub_key(ckpt_site *s, ckpt_err *err)
                         "run huggingface-cli login";
     for (const char *p = token; rc == CKPT_OK && p && *p; p++) {
         if (*p < 0x21 || *p > 0x7e)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "the token of Hugging Face holds odd characters");
+            rc = ckpt_fail(err, CKPT_EUSAGE,
+                           "the Hugging Face token contains blanks, control characters or "
+                           "characters outside of ASCII");
     }
     if (rc == CKPT_OK && token) {
         s->key.header[0] = ckpt_arena_printf(s->arena, "Authorization: Bearer %s", token);
@@ -113,10 +115,9 @@ static int hub_key(ckpt_site *s, ckpt_err *err)
 
 static int hub_wrong(const char *address, ckpt_err *err)
 {
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: not like hf://OWNER/NAME, hf://OWNER/NAME@REVISION or "
-                     "hf://OWNER/NAME/FILE",
-                     address);
+    return ckpt_fail(
+        err, CKPT_EUSAGE,
+        "%s: expected hf://OWNER/NAME, hf://OWNER/NAME@REVISION or hf://OWNER/NAME/FILE", address);
 }
 
 /* True if the text holds only letters, digits and the characters in `more`. */
@@ -152,7 +153,7 @@ static int hub_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
     for (n = strlen(site); n > 0 && site[n - 1] == '/';)
         n--;
     if (strncmp(site, "https://", 8) != 0 && strncmp(site, "http://", 7) != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "HF_ENDPOINT is '%.200s': no URL", site);
+        return ckpt_fail(err, CKPT_EUSAGE, "HF_ENDPOINT is '%.200s', which is not a URL", site);
     s->root = ckpt_arena_string(s->arena, address, (size_t)(end - address));
     s->base = ckpt_arena_string(s->arena, site, n);
     s->more = ckpt_arena_string(s->arena, id, (size_t)(id_end - id));
@@ -195,7 +196,8 @@ static int hub_commit(ckpt_site *s, ckpt_err *err)
     sha = ckpt_value_get(answer, "sha");
     if (!sha || sha->kind != CKPT_V_STR || sha->as.text.n < 7 || sha->as.text.n > 64 ||
         strspn(sha->as.text.at, "0123456789abcdef") != sha->as.text.n)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's answer names no commit", s->root);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: the hub's answer does not contain a commit",
+                         s->root);
     s->revision = sha->as.text.at;
     return CKPT_OK;
 }
@@ -244,7 +246,7 @@ static int hub_list(ckpt_site *s, ckpt_err *err)
     do {
         rc = hub_page(s, url, next, err);
         if (rc == CKPT_OK && *next && !ckpt_fetch_same_origin(next, s->base))
-            rc = ckpt_fail(err, CKPT_EUNSAFE, "%s: its listing goes on at another host: %.100s",
+            rc = ckpt_fail(err, CKPT_EUNSAFE, "%s: its listing continues on another host: %.100s",
                            s->root, next);
         if (rc == CKPT_OK && *next && ++n >= HUB_PAGES)
             rc = ckpt_fail(err, CKPT_ELIMIT, "%s: a listing of more than %d pages", s->root,

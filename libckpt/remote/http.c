@@ -82,13 +82,15 @@ static int htp_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
     bool file = *path == '/' && ckpt_site_is_file(address);
 
     if (path == host)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: names no host", address);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: the address has no host", address);
     if (memchr(host, '@', (size_t)(path - host)))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "an address with a password in it would show up in messages: use "
-                         "CKPT_HTTP_HEADER (ckpt-remote(7))");
+                         "messages would show the password in the address: use CKPT_HTTP_HEADER "
+                         "instead (ckpt-remote(7))");
     if (strchr(address, '#') || strpbrk(address, " \t\r\n\\\""))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: holds what no URL may hold ('#', a blank ...)",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: contains a character that is not allowed here ('#', a blank, a quote "
+                         "or a backslash)",
                          address);
     *is_dir = !file;
     if (file) {

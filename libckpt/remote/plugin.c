@@ -21,10 +21,10 @@ int ckpt_wire_load(const ckpt_wire_plugin **out, ckpt_err *err)
     // the table is an object, so the symbol's address is the table itself
     if (!ckpt_plugin_find(lib, CKPT_WIRE_TABLE, &p) || p->version != CKPT_WIRE_VERSION)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s is of another version than this library: install both together",
+                         "%s has another version than this library: install both together",
                          CKPT_WIRE_PLUGIN);
     if (p->begin() != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "libcurl cannot be started");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "libcurl could not be initialized");
     *out = p;
     return CKPT_OK;
 }

@@ -223,7 +223,8 @@ static int sit_open_file(ckpt_remote_file **out, ckpt_site *s, const char *addre
     pthread_mutex_lock(&sit_it.work);
     if ((s->kind->tells && s->listed && !ckpt_site_find(s, name)) ||
         (s->alone && strcmp(name, s->given_name) != 0))
-        rc = ckpt_fail(err, CKPT_EMISSING, "%s: not there, as its listing says", address);
+        rc = ckpt_fail(err, CKPT_EMISSING, "%s: the listing of its folder does not contain it",
+                       address);
     if (rc == CKPT_OK)
         rc = ckpt_site_get(out, s, name, err);
     ckpt_site_begin(s);
@@ -310,7 +311,7 @@ static int sit_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt_e
     s = sit_known(path);
     // only addresses below an opened one are listed: a folder above was not named by the user
     if (!s)
-        return ckpt_fail(err, CKPT_EMISSING, "%s: is not below what was opened", path);
+        return ckpt_fail(err, CKPT_EMISSING, "%s: is not below an opened address", path);
     const char *below = sit_below(s->root, path);
     pthread_mutex_lock(&sit_it.work);
     rc = ckpt_site_list(s, err);

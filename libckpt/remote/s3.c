@@ -47,8 +47,9 @@ static int aws_key(ckpt_site *s, ckpt_err *err)
                       : "asked without a key: set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
                         "AWS_REGION (and AWS_SESSION_TOKEN)";
     if (!id != !secret)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set");
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set; set both or neither");
     if (!id)
         return CKPT_OK;
     if (strpbrk(id, ":\r\n") || strpbrk(secret, "\r\n") || (token && strpbrk(token, "\r\n")))
@@ -82,9 +83,9 @@ static int aws_base(ckpt_site *s, const char *bucket, ckpt_err *err)
 
     end = end ? end : aws_said("AWS_ENDPOINT_URL");
     if (!aws_plain(region, strlen(region), "-"))
-        return ckpt_fail(err, CKPT_EUSAGE, "AWS_REGION is '%.40s': no region", region);
+        return ckpt_fail(err, CKPT_EUSAGE, "AWS_REGION is '%.40s', which is not a region", region);
     if (end && strncmp(end, "https://", 8) != 0 && strncmp(end, "http://", 7) != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "AWS_ENDPOINT_URL is '%.200s': no URL", end);
+        return ckpt_fail(err, CKPT_EUSAGE, "AWS_ENDPOINT_URL is '%.200s', which is not a URL", end);
     if (end) {
         size_t n = strlen(end);
 
@@ -108,7 +109,7 @@ static int aws_cut(ckpt_site *s, const char *address, bool *is_dir, ckpt_err *er
     int rc;
 
     if (!aws_plain(bucket, n_bucket, "-.") || strstr(key, "//"))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: not like s3://BUCKET/PREFIX", address);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: expected s3://BUCKET/PREFIX", address);
     *is_dir = !*key || !ckpt_site_is_file(key);
     if (!*is_dir) {
         while (address[n - 1] != '/')
@@ -174,13 +175,13 @@ static int aws_entry(aws_page *p, ckpt_err *err)
     uint64_t size = 0;
 
     if (p->n_keys != 1 || p->n_sizes != 1)
-        return aws_wrong(p, "an entry without one key and one size", err);
+        return aws_wrong(p, "an entry that does not have exactly one key and one size", err);
     if (digits == 0 || digits > 18 || strspn(p->size, "0123456789") != digits)
         return aws_wrong(p, "an entry whose size is not a number", err);
     for (const char *d = p->size; *d; d++)
         size = size * 10 + (uint64_t)(*d - '0');
     if (strncmp(p->key, p->site->more, n_prefix) != 0)
-        return aws_wrong(p, "a key that was not asked for", err);
+        return aws_wrong(p, "a key outside of the requested prefix", err);
     return n == 0 || p->key[n - 1] == '/' ? ckpt_site_count(p->site, err)
                                           : ckpt_site_add(p->site, p->key + n_prefix, size, err);
 }
@@ -209,7 +210,7 @@ static int aws_end(void *ctx, unsigned depth, const char *name, const char *text
                 rc = aws_wrong(p, "an IsTruncated that is neither true nor false", err);
         } else if (strcmp(name, "NextContinuationToken") == 0 &&
                    !aws_keep(p->token, sizeof p->token, text)) {
-            rc = aws_wrong(p, "a continuation that is not text, or too long", err);
+            rc = aws_wrong(p, "a continuation token that is not text, or too long", err);
         }
     } else if (depth == 1) {
         p->root = strcmp(name, "ListBucketResult") == 0;
@@ -263,11 +264,11 @@ static int aws_read(aws_page *p, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_xml_read(p->site->root, (const char *)text.at, text.n, aws_end, p, err);
     if (rc == CKPT_OK && !p->root)
-        rc = aws_wrong(p, "another root than ListBucketResult", err);
+        rc = aws_wrong(p, "a root element other than ListBucketResult", err);
     // a page with a token but without IsTruncated counts as continued, so that no key is lost
     p->more = p->more || (!p->told && p->token[0]);
     if (rc == CKPT_OK && p->more && (!p->token[0] || strcmp(p->token, last) == 0))
-        rc = aws_wrong(p, "more to come, and does not say where", err);
+        rc = aws_wrong(p, "more pages, but no valid continuation token", err);
     ckpt_vec_free(&text);
     ckpt_vec_free(&url);
     return rc;

@@ -83,7 +83,7 @@ static int xml_add_code(xml_reader *x, uint32_t c)
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
     if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return xml_wrong(x, "a number that is not a character");
+        return xml_wrong(x, "a character reference is not a valid character");
     for (size_t i = n; i > 1; i--, c >>= 6)
         utf8[i - 1] = (char)(0x80 | (c & 0x3f));
     utf8[0] = (char)(n == 1 ? c : c | (0xf00u >> n & 0xffu));
@@ -104,11 +104,11 @@ static int xml_number(xml_reader *x)
                                             : 99;
 
         if (v >= base || n >= 8)
-            return xml_wrong(x, "a number that is not a character");
+            return xml_wrong(x, "a character reference is not a valid character");
         c = c * base + v;
     }
     if (x->at == x->end || n == 0)
-        return xml_wrong(x, "a number that does not end");
+        return xml_wrong(x, "a character reference does not end");
     x->at++;
     return xml_add_code(x, c);
 }
@@ -129,7 +129,7 @@ static int xml_entity(xml_reader *x)
             return xml_add(x, known[i].is, 1);
         }
     }
-    return xml_wrong(x, "an entity that nobody has defined");
+    return xml_wrong(x, "an entity is not defined");
 }
 
 /* Read text up to the next '<'. */
@@ -164,7 +164,7 @@ static int xml_name(xml_reader *x, char out[CKPT_XML_NAME])
     }
     n = (size_t)(x->at - from);
     if (n == 0)
-        return xml_wrong(x, "a name was expected");
+        return xml_wrong(x, "expected a name");
     if (n >= CKPT_XML_NAME)
         return ckpt_fail(x->err, CKPT_ELIMIT, "%s: a name of %zu bytes in its XML", x->name, n);
     memcpy(out, from, n);
@@ -207,10 +207,10 @@ static int xml_attributes(xml_reader *x, bool *empty)
         x->at++;
         xml_skip_blanks(x);
         if (!xml_is(x, "\"") && !xml_is(x, "'"))
-            return xml_wrong(x, "a value without quotes");
+            return xml_wrong(x, "an attribute's value has no quotes");
         const char quote[2] = {*x->at++, 0};
         if (!xml_behind(x, quote))
-            return xml_wrong(x, "a value that does not end");
+            return xml_wrong(x, "an attribute's value does not end");
     }
 }
 
@@ -222,7 +222,7 @@ static int xml_start(xml_reader *x)
     if (x->closed)
         return xml_wrong(x, "a second document");
     if (x->depth >= CKPT_XML_DEPTH)
-        return ckpt_fail(x->err, CKPT_ELIMIT, "%s: more than %u elements inside each other",
+        return ckpt_fail(x->err, CKPT_ELIMIT, "%s: elements in its XML are nested deeper than %u",
                          x->name, CKPT_XML_DEPTH);
     if (x->depth > 0)
         x->open[x->depth - 1].parent = true;
@@ -247,7 +247,7 @@ static int xml_close(xml_reader *x)
         return rc;
     xml_skip_blanks(x);
     if (x->depth == 0 || strcmp(name, x->open[x->depth - 1].name) != 0 || !xml_is(x, ">"))
-        return xml_wrong(x, "the end of an element that is not open");
+        return xml_wrong(x, "an end tag does not match an open element");
     x->at++;
     return xml_end(x);
 }
@@ -274,7 +274,7 @@ static int xml_markup(xml_reader *x)
     if (xml_is(x, "<?"))
         return xml_behind(x, "?>") ? CKPT_OK : xml_wrong(x, "an instruction that does not end");
     if (xml_is(x, "<!"))
-        return xml_wrong(x, "a document type, which is not read");
+        return xml_wrong(x, "document types are not supported");
     return xml_is(x, "</") ? xml_close(x) : xml_start(x);
 }
 
@@ -300,7 +300,7 @@ int ckpt_xml_read(const char *name, const char *at, size_t n, ckpt_xml_end_fn *e
             rc = xml_wrong(&x, "text outside of the document");
     }
     if (rc == CKPT_OK && !x.closed)
-        rc = xml_wrong(&x, "it ends too early");
+        rc = xml_wrong(&x, "the XML ends inside an element");
     ckpt_vec_free(&x.text);
     return rc;
 }
