@@ -439,7 +439,7 @@ static int run_note_unlike(run_state *r, ckpt_err *err)
                ? CKPT_OK
                : ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
                                "%" PRIu64 " elements differ from their 16-bit copies, which "
-                                          "ZenFlow updates first: ckpt used the fp32 masters",
+                               "ZenFlow updates first: ckpt used the fp32 masters",
                                r->n_unlike);
 }
 
