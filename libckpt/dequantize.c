@@ -396,8 +396,8 @@ static int dqz_mxfp4(dqz_work *w, ckpt_tensor *t, const ckpt_tensor *s, dqz_make
     m->cols = m->grid[1] * DQZ_FP4;
     if (t->n_elems > 0 && t->n_elems / t->shape[0] > DQZ_MATRIX)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%.200s: each of its matrices has %" PRIu64 " bytes, more than are turned "
-                         "at once (%d)",
+                         "%.200s: each of its matrices has %" PRIu64
+                         " bytes, more than ckpt can transpose at once (%d)",
                          t->name, t->n_elems / t->shape[0], DQZ_MATRIX);
     dqz_round(w, m, CKPT_F32);
     m->make.make = dqz_run_mxfp4;

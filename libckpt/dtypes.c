@@ -82,8 +82,8 @@ int ckpt_dtypes_used(const ckpt_dtype_rules *rules, ckpt_err *err)
                              r->glob);
         if (r->tie && r->tie == r->met)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "dtype %s:%.200s: %.200s is tied to %.200s, and has its dtype: a rule "
-                             "for that decides",
+                             "dtype %s:%.200s: %.200s is tied to %.200s and has its dtype: give a "
+                             "pattern for that tensor",
                              dtype, r->glob, r->tie->name, r->tie->owner->name);
         if (ckpt_dtype_get(r->met->dtype)->kind != CKPT_IS_FLOAT)
             return ckpt_fail(err, CKPT_EUSAGE,

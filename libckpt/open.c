@@ -82,8 +82,8 @@ static int open_impostor(ckpt_io *io, ckpt_err *err)
     s += strspn(s, " \t\r\n");
     if (strncasecmp(s, "<!doctype html", 14) == 0 || strncasecmp(s, "<html", 5) == 0)
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "%s: an HTML page, not a checkpoint; the download ended on a page that "
-                         "says why, which a browser shows",
+                         "%s: this is an HTML page, not a checkpoint; open it in a browser to see "
+                         "why the download failed",
                          io->name);
     return CKPT_OK;
 }
@@ -337,11 +337,13 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
                        const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_listing list;
-    int rc = open_is_left(folder)
-                 ? ckpt_fail(err, CKPT_EMISSING,
-                             "%s: what a run that has not ended, or was killed, has written so far",
-                             folder)
-                 : ckpt_listing_read(&list, map, folder, err);
+    int rc =
+        open_is_left(folder)
+            ? ckpt_fail(
+                  err, CKPT_EMISSING,
+                  "%s: this is the unfinished output of a run that is still at work or was killed",
+                  folder)
+            : ckpt_listing_read(&list, map, folder, err);
 
     if (rc != CKPT_OK)
         return rc;

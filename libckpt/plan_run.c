@@ -136,8 +136,8 @@ int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_
     rc = ckpt_open(&back, where, &open, &why);
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc,
-                         "%s: what was written could not be read again, so that %.300s cannot be "
-                         "right: %.600s; nothing was made visible",
+                         "%s: the output of converting %.300s could not be read back: %.600s; "
+                         "nothing was made visible",
                          to->path, from->path, why.text);
     rc = ckpt_claim_compare(from, to, back, err);
     ckpt_map_free(back);

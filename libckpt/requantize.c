@@ -119,8 +119,7 @@ static int rq_read_band(const rq_make *m, ckpt_inputs *in, uint64_t band, rq_ban
         if (!isfinite(b->by[i]))
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
                            "%.200s: NaN or infinity in rows %" PRIu64 " to %" PRIu64
-                           ": no scale has a place for them; --quantize-skip leaves the weight as "
-                           "it is",
+                           " cannot be quantized; --quantize-skip leaves the weight as it is",
                            m->make.name, band * m->block[0], (band + 1) * m->block[0] - 1);
         else
             b->by[i] = rq_by(m, b->by[i]);
@@ -298,7 +297,7 @@ static int rq_scales(rq_work *w, const ckpt_tensor *t, const rq_make *like)
     int rc = m && name ? CKPT_OK : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK && ckpt_map_index(w->map, name, strlen(name)) != SIZE_MAX)
-        rc = ckpt_fail(w->err, CKPT_EMISMATCH, "%.200s is there already", name);
+        rc = ckpt_fail(w->err, CKPT_EMISMATCH, "a tensor %.200s exists already", name);
     if (rc == CKPT_OK)
         rc = ckpt_map_add_hidden(w->map, name, strlen(name), &scale, &made, w->err);
     if (rc != CKPT_OK)

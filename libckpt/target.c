@@ -86,9 +86,10 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
     if (t->dtype != CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUSAGE, "dtype and dtypes exclude each other");
     if (ckpt_format_caps(t->format) & CKPT_MAKES_TENSORS)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "dtype: a run trains in one dtype: patterns mean nothing to format %s",
-                         t->format);
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "dtype: a run trains in one dtype, so that patterns have no effect on format %s",
+            t->format);
     arena = ckpt_arena_new(0);
     rc = arena ? ckpt_dtypes_parse(&rules, arena, t->dtypes, err) : ckpt_fail_memory(err);
     for (size_t i = 0; rc == CKPT_OK && i < rules.n; i++)

@@ -102,8 +102,8 @@ static int ts_add_head(ckpt_map *map, ckpt_err *err)
 
     if (table && !ts_plain_head(map, table))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "--untie: nothing says what the head of %s is called: a layout map with "
-                         "the lines others stay and tie left HEAD = %.200s does (--map)",
+                         "--untie: the name of the head of %s is unknown: give it in a layout map "
+                         "with the lines others stay and tie left HEAD = %.200s (--map)",
                          map->path, table->name);
 
     if (!table)

@@ -142,8 +142,8 @@ static int vcb_find_rows(vcb_work *w)
         return vcb_given(w);
     if (w->stated == 0)
         return ckpt_fail(w->err, CKPT_EMISSING,
-                         "%s: no config.json says the size of the vocabulary: name its tensors "
-                         "(ckpt convert --vocab-tensor GLOB), or a config.json (--config)",
+                         "%s: the size of the vocabulary is unknown without config.json: name its "
+                         "tensors (ckpt convert --vocab-tensor GLOB), or a config.json (--config)",
                          w->map->path);
     w->was = vcb_rows(w, w->stated, &mixed);
     if (w->was == 0 || mixed)
@@ -157,8 +157,8 @@ static int vcb_find_rows(vcb_work *w)
     if (other)
         return ckpt_fail(w->err, CKPT_EMISMATCH,
                          "%s: the vocabulary has %" PRIu64
-                         " rows, and %.80s is as large: which tensors are the vocabulary's must be "
-                         "said (ckpt convert --vocab-tensor GLOB)",
+                         " rows, and %.80s is as large: name the vocabulary's tensors (ckpt "
+                         "convert --vocab-tensor GLOB)",
                          w->map->path, w->was, other);
     return CKPT_OK;
 }
@@ -224,8 +224,8 @@ static int vcb_find_state(vcb_work *w)
             continue;
         if (t->ndim != of->ndim || memcmp(t->shape, of->shape, t->ndim * sizeof *t->shape) != 0)
             rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                           "%.200s: is not of the shape of its parameter, so that its rows are "
-                           "not those of tokens: convert without optimizer state",
+                           "%.200s: its shape differs from its parameter's, so that its rows "
+                           "cannot be resized: convert without optimizer state",
                            t->name);
         else
             rc = vcb_add(w, t);
@@ -330,8 +330,8 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
                        t->name, ckpt_dtype_name(t->dtype));
     if (rc == CKPT_OK && ckpt_dtype_bits(t->dtype) == 8 && ckpt_map_quantized(w->map))
         rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                       "%.200s is %s and has scales of its own, which would still be those of all "
-                       "its rows: convert it to floats, too (--dtype)",
+                       "%.200s is %s and has its own scales, which cannot be resized with its "
+                       "rows: convert it to floats, too (--dtype)",
                        t->name, ckpt_dtype_name(t->dtype));
     if (rc == CKPT_OK && w->opts.rows < w->was)
         rc = vcb_check_cut(w, t);

@@ -321,9 +321,10 @@ static int doc_folder(ckpt_doc *d, const ckpt_listing *list)
 
     if (doc_is_tag(list)) {
         if (d->opts->fix_latest)
-            return ckpt_fail(d->err, CKPT_EUSAGE,
-                             "%s: a tag folder; what names one is in the run folder above it",
-                             d->path);
+            return ckpt_fail(
+                d->err, CKPT_EUSAGE,
+                "%s: this is a tag folder; give the run folder above it, which names its tags",
+                d->path);
         return doc_run_one(d, "", d->path, true);
     }
     int rc = doc_is_run(d, list, &self);
@@ -353,8 +354,8 @@ int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)
         return rc;
     if (ckpt_address_is(path))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: an address; folders of this machine are examined (ckpt verify reads "
-                         "addresses)",
+                         "%s: this is an address, but ckpt doctor examines only local folders "
+                         "(ckpt verify reads addresses)",
                          path);
     if (stat(path, &st) != 0)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);

@@ -89,10 +89,10 @@ static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
         const ckpt_value *child = tree_child(*v, at, &n);
 
         if (!child)
-            return ckpt_fail(err, CKPT_EMISSING,
-                             "nothing is called '%s' below '%.*s'; print the level above to see "
-                             "what there is",
-                             at, (int)(at == path ? 0 : at - path - 1), path);
+            return ckpt_fail(
+                err, CKPT_EMISSING,
+                "found no entry '%s' below '%.*s'; print the level above to list its entries", at,
+                (int)(at == path ? 0 : at - path - 1), path);
         *v = child;
         at += n + (at[n] == '.');
     }

@@ -97,13 +97,13 @@ static int host_take(host_hosts *list, ckpt_arena *arena, const host_text *line,
     for (size_t i = 0; i < list->n; i++) {
         total += list->at[i].n_slots;
         if (strcmp(list->at[i].name, host.name) == 0)
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: host %.80s is there twice; keep one line",
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: host %.80s appears twice; keep one line",
                              where, host.name);
     }
     if (host.n_slots > HF_SLOTS || list->n == HF_HOSTS || total > HF_TOTAL)
         return ckpt_fail(err, CKPT_ELIMIT,
-                         "%s: at most %d hosts of %d slots, and %d slots in all, are possible",
-                         where, HF_HOSTS, HF_SLOTS, HF_TOTAL);
+                         "%s: the limits are %d hosts of %d slots, and %d slots in all", where,
+                         HF_HOSTS, HF_SLOTS, HF_TOTAL);
     host.slot = host_count(arena, host.n_slots);
     to = ckpt_vec_push(list);
     if (!to || !host.slot)
@@ -150,7 +150,9 @@ int ckpt_hosts_parse(ckpt_hosts *out, ckpt_arena *arena, const char *text, size_
 
     *out = (ckpt_hosts){0};
     if (n > HF_TEXT)
-        return ckpt_fail(err, CKPT_ELIMIT, "%s: %zu bytes, more than %d", name, n, HF_TEXT);
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%s: the hostfile has %zu bytes, more than the limit of %d", name, n,
+                         HF_TEXT);
     rc = host_lines(&list, arena, &all, name, err);
     if (rc == CKPT_OK && list.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT,
@@ -218,10 +220,11 @@ static int host_slots(const ckpt_host *host, host_mark *mark, const char *s, siz
 
         at += used;
         if (used == 0 || (at < n && s[at] != ','))
-            return ckpt_fail(err, CKPT_EUSAGE, "\"%.*s\": slots of %.80s are numbers with commas",
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "\"%.*s\": expected slots of %.80s as numbers separated by commas",
                              n < 60 ? (int)n : 60, s, host->name);
         if (slot >= host->n_slots)
-            return ckpt_fail(err, CKPT_EUSAGE, "host %.80s has slots 0 to %d, and no %" PRIu32,
+            return ckpt_fail(err, CKPT_EUSAGE, "host %.80s has slots 0 to %d, but not %" PRIu32,
                              host->name, (int)host->n_slots - 1, slot);
         mark->slot[slot] = 1;
         mark->listed = true;
@@ -301,7 +304,7 @@ static int host_choose(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all
             out->n += left[out->n].n_slots > 0;
     }
     if (rc == CKPT_OK && out->n == 0)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "the filter leaves no slot of any host");
+        rc = ckpt_fail(err, CKPT_EUSAGE, "the filter excludes all slots of all hosts");
     return rc;
 }
 
@@ -323,7 +326,8 @@ static int host_first(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
     if (f->num_slots < 1)
         return CKPT_OK;
     if (f->num_slots > HF_SLOTS)
-        return ckpt_fail(err, CKPT_EUSAGE, "%" PRId64 " slots on each host, more than %d",
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%" PRId64 " slots on each host are more than the limit of %d",
                          f->num_slots, HF_SLOTS);
     slot = host_count(arena, (uint32_t)f->num_slots);
     for (size_t i = 0; i < out->n; i++) {
@@ -344,10 +348,10 @@ int ckpt_hosts_filter(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
 
     *out = *all;
     if (include && exclude)
-        return ckpt_fail(err, CKPT_EUSAGE, "--include and --exclude cannot be together");
+        return ckpt_fail(err, CKPT_EUSAGE, "--include and --exclude cannot be used together");
     if ((include || exclude) && counted)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "--num_nodes and --num_gpus cannot be with --include or --exclude");
+                         "--num_nodes and --num_gpus cannot be used with --include or --exclude");
     if (include || exclude)
         return host_choose(out, arena, all, f, err);
     if (counted)
@@ -356,7 +360,7 @@ int ckpt_hosts_filter(ckpt_hosts *out, ckpt_arena *arena, const ckpt_hosts *all,
         total += out->at[i].n_slots;
     if (rc == CKPT_OK && total == 0)
         rc = ckpt_fail(err, CKPT_EUSAGE,
-                       "the hosts chosen have no slot: there is nothing to run on");
+                       "the chosen hosts have no slots, so that no process can run");
     return rc;
 }
 

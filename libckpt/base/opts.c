@@ -41,8 +41,8 @@ int ckpt_opts_take_since(void *own, size_t room, size_t first, const void *their
     for (size_t i = room; i < size; i++) {
         if (bytes[i] != 0)
             return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s: byte %zu is set, and this release of the library has %zu: it is "
-                             "older than the program",
+                             "%s: byte %zu is set, but the struct has only %zu bytes in this "
+                             "release of the library: it is older than the program",
                              what, i, room);
     }
     return CKPT_OK;

@@ -115,22 +115,21 @@ static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const c
 
     if (i == SIZE_MAX)
         return ckpt_fail(g->err, CKPT_EMISSING,
-                         "%s has no tensor %.200s, which %s has: models of one kind are merged, "
-                         "under the same names (ckpt ls lists them; ckpt convert --rename or --map "
-                         "changes them)",
+                         "%s has no tensor %.200s, but %s has: the models need the same tensor "
+                         "names (ckpt ls lists them; ckpt convert --rename or --map changes them)",
                          m->path, t->name, g->opened.at[0].path);
     o = m->map->tensors.at[i];
     o = o->owner ? o->owner : o;
     if (o->ndim != t->ndim || (t->ndim && memcmp(o->shape, t->shape, t->ndim * sizeof *t->shape)))
-        return ckpt_fail(g->err, CKPT_EMISMATCH,
-                         "tensor %.200s: %" PRIu64 " elements on %" PRIu32 " axes in %s, %" PRIu64
-                         " on %" PRIu32 " in %s: models of one shape are merged",
-                         t->name, o->n_elems, o->ndim, m->path, t->n_elems, t->ndim,
-                         g->opened.at[0].path);
+        return ckpt_fail(
+            g->err, CKPT_EMISMATCH,
+            "tensor %.200s has %" PRIu64 " elements on %" PRIu32 " axes in %s, but %" PRIu64
+            " on %" PRIu32 " in %s: the models need the same shapes",
+            t->name, o->n_elems, o->ndim, m->path, t->n_elems, t->ndim, g->opened.at[0].path);
     if (mg_is_float(o) != mg_is_float(t) || (!mg_is_float(t) && o->dtype != t->dtype))
         return ckpt_fail(g->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s is %s in %s and %s in %s: F32, F16 and BF16 are merged; "
-                         "convert it first",
+                         "tensor %.200s is %s in %s and %s in %s: only F32, F16 and BF16 can be "
+                         "merged; convert it first",
                          t->name, ckpt_dtype_name(o->dtype), m->path, ckpt_dtype_name(t->dtype),
                          g->opened.at[0].path);
     *out = o;
@@ -152,10 +151,10 @@ static int mg_pair(merging *g, mg_model *m)
         const char *name = m->map->tensors.at[i]->name;
 
         if (ckpt_map_index(main, name, strlen(name)) == SIZE_MAX)
-            rc = ckpt_fail(g->err, CKPT_EMISSING,
-                           "%s has a tensor %.200s, which %s has not: models of one "
-                           "kind are merged",
-                           m->path, name, g->opened.at[0].path);
+            rc = ckpt_fail(
+                g->err, CKPT_EMISSING,
+                "%s has a tensor %.200s, but %s has not: the models need the same tensor names",
+                m->path, name, g->opened.at[0].path);
     }
     return rc;
 }
@@ -267,7 +266,8 @@ static int mg_terms(const merging *g, size_t i, double at, ckpt_blend_term *term
         b->n++;
     }
     if (rc == CKPT_OK && r->method == CKPT_BLEND_LINEAR && b->normalize && sum == 0)
-        rc = ckpt_fail(g->err, CKPT_EUSAGE, "tensor %.200s: weights that add up to 0", b->name);
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "tensor %.200s: the weights of the models add up to 0",
+                       b->name);
     return rc;
 }
 
@@ -303,7 +303,7 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
     if (rc == CKPT_OK)
         rc = mg_terms(g, i, at, term, &b);
     if (rc == CKPT_OK && b.n == 0)
-        rc = ckpt_fail(g->err, CKPT_EUSAGE, "no model but the base");
+        rc = ckpt_fail(g->err, CKPT_EUSAGE, "the base is the only model");
     if (rc == CKPT_OK && t->n_elems > 0)
         rc = ckpt_blend_put(g->map, t, &b, g->err);
     if (r->dtype != CKPT_DTYPE_NONE)
@@ -344,8 +344,8 @@ static int mg_all(merging *g)
     }
     if (rc == CKPT_OK && g->recipe.n_layers > 0 && g->recipe.n_layers != g->n_layers)
         rc = ckpt_fail(g->err, CKPT_EUNSUPPORTED,
-                       "layer_range ends at %" PRIu64 ", and the models have %" PRIu64
-                       " layers: only whole models are merged here",
+                       "layer_range ends at %" PRIu64 ", but the models have %" PRIu64
+                       " layers: ckpt merges only whole models",
                        g->recipe.n_layers, g->n_layers);
     for (size_t i = 0; rc == CKPT_OK && i < g->map->tensors.n; i++) {
         const ckpt_tensor *t = g->map->tensors.at[i];
@@ -364,7 +364,7 @@ static int mg_say(const merging *g)
 
     if (g->recipe.ignores_int8_mask)
         rc = ckpt_map_note(g->map, CKPT_INFO, g->err,
-                           "int8_mask is passed over: it saves memory that is not needed here");
+                           "int8_mask has no effect: it saves memory that ckpt does not need");
     return rc == CKPT_OK ? ckpt_map_note(g->map, CKPT_INFO, g->err,
                                          "%s of %zu models: %" PRIu64 " tensors merged, %" PRIu64
                                          " the same in all; the rest comes from %s",

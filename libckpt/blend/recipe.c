@@ -60,7 +60,7 @@ static int rc_setting(const ckpt_value *v, const char *tensor, double at, double
 
     *found = true;
     if (depth > RC_DEEP)
-        return ckpt_fail(err, CKPT_EFORMAT, "settings inside settings");
+        return ckpt_fail(err, CKPT_EFORMAT, "the settings are nested too deep");
     if (rc_number(v, out))
         return CKPT_OK;
     if (v->kind == CKPT_V_LIST && rc_all_numbers(&list)) {
@@ -71,13 +71,14 @@ static int rc_setting(const ckpt_value *v, const char *tensor, double at, double
     for (uint64_t i = 0; rc == CKPT_OK && !*found && i < list.n; i++)
         rc = list.at[i]->kind == CKPT_V_DICT
                  ? rc_setting(list.at[i], tensor, at, out, found, depth + 1, err)
-                 : ckpt_fail(err, CKPT_EFORMAT, "a list of numbers and of something else");
+                 : ckpt_fail(err, CKPT_EFORMAT, "the list mixes numbers with other values");
     if (v->kind == CKPT_V_LIST)
         return rc;
     value = ckpt_value_get(v, "value");
     filter = ckpt_value_get(v, "filter");
     if (v->kind != CKPT_V_DICT || !value)
-        return ckpt_fail(err, CKPT_EFORMAT, "no number, no list of them, and no value with filter");
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "expected a number, a list of numbers, or entries with filter and value");
     if (filter && filter->kind == CKPT_V_STR && !ckpt_value_is(filter, "*") &&
         !strstr(tensor, filter->as.text.at))
         return CKPT_OK;
@@ -126,11 +127,11 @@ static int rc_keys(const rc_reader *c, const ckpt_value *v, const char *const *k
     ckpt_dict all = ckpt_value_map(v);
 
     if (!v || v->kind != CKPT_V_DICT)
-        return rc_bad(c, CKPT_EFORMAT, "no mapping: ", where);
+        return rc_bad(c, CKPT_EFORMAT, "expected a mapping in: ", where);
     for (uint64_t i = 0; i < all.n; i++) {
         if (!rc_listed(all.at[i].key->as.text.at, known))
             return ckpt_fail(c->err, CKPT_EUNSUPPORTED,
-                             "%s: %s: '%.60s' is not read here: merge with mergekit, or without it",
+                             "%s: %s: '%.60s' is not supported: merge with mergekit, or remove it",
                              c->name, where, all.at[i].key->as.text.at);
     }
     return CKPT_OK;
@@ -162,7 +163,7 @@ static int rc_path(const rc_reader *c, const ckpt_value *v, const char **out)
         v = ckpt_value_get(v, "path") ? ckpt_value_get(v, "path") : ckpt_value_get(v, "model");
     }
     if (!v || v->kind != CKPT_V_STR || v->as.text.n == 0)
-        return rc_bad(c, CKPT_EFORMAT, "a model without a path", "");
+        return rc_bad(c, CKPT_EFORMAT, "a model has no path", "");
     *out = v->as.text.at;
     return CKPT_OK;
 }
@@ -190,12 +191,11 @@ static int rc_range(const rc_reader *c, const ckpt_value *v)
     double from = 0, to = 0;
 
     if (range.n != 2 || !rc_number(range.at[0], &from) || !rc_number(range.at[1], &to) || to < 1)
-        return rc_bad(c, CKPT_EFORMAT, "a slice without its layer_range", "");
+        return rc_bad(c, CKPT_EFORMAT, "a slice has no layer_range", "");
     if (from != 0 || (c->r->n_layers != 0 && (double)c->r->n_layers != to))
-        return rc_bad(c, CKPT_EUNSUPPORTED,
-                      "slices that stack other layers make another model: only whole models are "
-                      "merged here",
-                      "");
+        return rc_bad(
+            c, CKPT_EUNSUPPORTED,
+            "the slices do not keep the layers of the models: ckpt merges only whole models", "");
     c->r->n_layers = (uint64_t)to;
     return CKPT_OK;
 }
@@ -208,10 +208,9 @@ static int rc_slices(const rc_reader *c, const ckpt_value *v)
     int rc;
 
     if (all.n != 1)
-        return rc_bad(c, CKPT_EUNSUPPORTED,
-                      "several slices make a model of other layers: only whole models are merged "
-                      "here",
-                      "");
+        return rc_bad(
+            c, CKPT_EUNSUPPORTED,
+            "several slices stack layers into another model: ckpt merges only whole models", "");
     rc = rc_keys(c, all.at[0], known, "slices");
     if (rc != CKPT_OK)
         return rc;
@@ -238,7 +237,7 @@ static int rc_one_dtype(const rc_reader *c, const ckpt_value *config, const char
     return *out != CKPT_DTYPE_NONE
                ? CKPT_OK
                : rc_bad(c, CKPT_EFORMAT,
-                        "a dtype that is none: ", v->kind == CKPT_V_STR ? v->as.text.at : "?");
+                        "unknown dtype: ", v->kind == CKPT_V_STR ? v->as.text.at : "?");
 }
 
 /* Read the dtypes: mergekit computes in dtype and writes out_dtype, by default dtype. */
@@ -285,7 +284,7 @@ static int rc_config(const rc_reader *c, const ckpt_value *config)
     c->r->method = method && method->kind == CKPT_V_STR ? ckpt_blend_named(method->as.text.at)
                                                         : CKPT_BLEND_N_METHODS;
     if (c->r->method == CKPT_BLEND_N_METHODS)
-        return rc_bad(c, CKPT_EUNSUPPORTED, "merge_method is none that is known here: ",
+        return rc_bad(c, CKPT_EUNSUPPORTED, "merge_method is not supported: ",
                       method && method->kind == CKPT_V_STR ? method->as.text.at : "not text");
     if (base && base->kind != CKPT_V_NONE)
         rc = rc_path(c, base, &c->r->base);
@@ -309,8 +308,8 @@ static int rc_options(ckpt_recipe *r, const ckpt_merge *m, ckpt_err *err)
     r->method = m->method ? ckpt_blend_named(m->method) : CKPT_BLEND_N_METHODS;
     if (r->method == CKPT_BLEND_N_METHODS)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "method '%.60s': linear, slerp, task_arithmetic, ties, dare_linear and "
-                         "dare_ties are known",
+                         "method '%.60s' is unknown; expected linear, slerp, task_arithmetic, "
+                         "ties, dare_linear or dare_ties",
                          m->method ? m->method : "");
     r->has_weight = true;
     r->base = m->base;
@@ -342,7 +341,7 @@ static int rc_check(const ckpt_recipe *r, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "%s needs the base that the models were trained from",
                          name);
     if (r->method == CKPT_BLEND_SLERP && r->models.n > 2)
-        return ckpt_fail(err, CKPT_EUSAGE, "slerp is between two models, not %zu", r->models.n);
+        return ckpt_fail(err, CKPT_EUSAGE, "slerp merges two models, found %zu", r->models.n);
     return CKPT_OK;
 }
 
@@ -364,7 +363,8 @@ int ckpt_recipe_read(ckpt_recipe *out, ckpt_arena *a, const ckpt_merge *merge, c
     }
     if (merge->n_models > 0 || merge->method || merge->base)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s says which models are merged how: no others beside it", c.name);
+                         "%s lists the models and how to merge them: do not name others beside it",
+                         c.name);
     rc = ckpt_yaml_parse(&config, a, c.name, merge->config_text, strlen(merge->config_text), err);
     if (rc == CKPT_OK)
         rc = rc_config(&c, config);

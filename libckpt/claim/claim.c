@@ -689,7 +689,7 @@ int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
     to->claim.n_carried = n;
     return rc == CKPT_OK ? ckpt_map_note(to, CKPT_INFO, err,
                                          "left out: hyper-parameters, scheduler, loss scale, "
-                                         "counters: what is written holds tensors alone")
+                                         "counters: the output holds only tensors")
                          : rc;
 }
 
@@ -704,8 +704,8 @@ static int cl_unnamed(ckpt_claim_work *w)
 {
     w->unnamed = w->to->claim.stage == 0 && w->from->states.n == 1 && w->back->states.n == 0;
     return w->unnamed ? ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                                      "what is written does not say whose its optimizer state is: "
-                                      "only DeepSpeed with the same model resumes it")
+                                      "the output does not name the parameters of its optimizer "
+                                      "state: only DeepSpeed with the same model can resume it")
                       : CKPT_OK;
 }
 

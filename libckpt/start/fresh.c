@@ -224,8 +224,8 @@ static int fr_stored(fr_maker *m)
     if (odd)
         return ckpt_fail(
             m->err, CKPT_EUSAGE,
-            "%.100s: its tensors do not stand in the order of a model (%.80s)" CKPT_ORDER_HELP,
-            path, odd);
+            "%.100s: its tensors are not in the order of a model (%.80s)" CKPT_ORDER_HELP, path,
+            odd);
     if (fr_sorted(m->map))
         return ckpt_fail(
             m->err, CKPT_EUSAGE,
@@ -350,7 +350,8 @@ static int fr_groups(fr_maker *m)
     if (groups->n > 0 && groups->at[groups->n - 1].n == 0)
         groups->n--;
     if (groups->n == 0)
-        return ckpt_fail(m->err, CKPT_EMISSING, "%s: no tensor of it can be trained", m->map->path);
+        return ckpt_fail(m->err, CKPT_EMISSING, "%s: none of its tensors can be trained",
+                         m->map->path);
     for (size_t g = 0; g < groups->n; g++) {
         groups->at[g].fields = fr_fields(m, g);
         groups->at[g].entry = fr_entry(m);

@@ -95,8 +95,8 @@ static int rl_sort(const rl_run *r, ckpt_state *s, size_t first, size_t n, rl_pa
         line = at != SIZE_MAX && r->place[at] ? r->place[at] : rl_place(r, p);
         if (line == 0)
             return ckpt_fail(r->err, CKPT_EUSAGE,
-                             "order: %.200s is trained, and no line names it; a line '*' stands "
-                             "for all others, as the file has them",
+                             "order: %.200s is trained, but no line names it; a line '*' stands "
+                             "for all others, in the file's order",
                              p->name);
         room[i] = (rl_param){line, i, p};
     }
@@ -129,7 +129,8 @@ int ckpt_order_run(ckpt_map *map, const char *text, ckpt_err *err)
 
     if (!s || s->own || !(s->foreign || s->renamed))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: it has the order of its parameters: another cannot be given",
+                         "%s: the checkpoint defines the order of its parameters, so that --order "
+                         "cannot change it",
                          map->path);
     r.place = ckpt_alloc((map->tensors.n + 1) * sizeof *r.place);
     rc = r.place ? ckpt_order_lines(text, rl_line, &r) : ckpt_fail_memory(err);
@@ -141,5 +142,5 @@ int ckpt_order_run(ckpt_map *map, const char *text, ckpt_err *err)
     s->listed = true;
     s->no_order = NULL;
     return ckpt_map_note(map, CKPT_INFO, err,
-                         "parameters of each group stand in the order of the list");
+                         "the parameters of each group are in the order of the list");
 }

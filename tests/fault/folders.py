@@ -275,7 +275,7 @@ def in_the_way(a, tmp, src):
     before = tree(case.out)
     cmd = case.cmd[:-3] + [case.out, case.out, '--force']
     rc, err = run(cmd)
-    verdict('over the tag that is read', differs(tree(case.out), before) if rc == 2 and 'read' in err else 'exit %d: %s' % (rc, err))
+    verdict('over the tag that is read', differs(tree(case.out), before) if rc == 2 and 'input files' in err else 'exit %d: %s' % (rc, err))
     rc, err = run(cmd + ['--to-tag', 'other'])
     found = tree(case.out)
     problem = 'exit %d: %s' % (rc, err) if rc else differs({k: v for k, v in found.items() if not k.startswith('other') and k != 'latest'},

@@ -181,7 +181,7 @@ static void filters_are_checked(void **state)
         {"a:1:2", NULL, 0, 0, CKPT_EUSAGE, "numbers"},
         {"b:2", NULL, 0, 0, CKPT_EUSAGE, "0 to 1"},
         {"b:4294967296", NULL, 0, 0, CKPT_EUSAGE, "0 to 1"},
-        {NULL, "a@b", 0, 0, CKPT_EUSAGE, "no slot"},
+        {NULL, "a@b", 0, 0, CKPT_EUSAGE, "excludes all slots"},
         {NULL, NULL, 0, 65537, CKPT_EUSAGE, "65536"},
     };
     static const char text[] = "a slots=3\nb slots=2\n";

@@ -279,7 +279,7 @@ static void test_never_over_inputs(void **state)
     make_old();
     (void)help_input(inputs, help_join(&dir, "tag/sub/old"));
     assert_int_equal(stat(help_join(&dir, "tag"), &before), 0);
-    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "read");
+    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "input files");
     assert_int_equal(stat(help_join(&dir, "tag"), &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
     assert_int_equal(help_count(dir.path), 3);
@@ -288,11 +288,11 @@ static void test_never_over_inputs(void **state)
     inputs = help_map();
     help_remove(help_join(&dir, "tag"));
     (void)help_input(inputs, help_join(&dir, "latest"));
-    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "read");
+    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "input files");
     // or a link to one
     assert_int_equal(rename(help_join(&dir, "latest"), help_join(&dir, "in")), 0);
     assert_int_equal(symlink("in", help_join(&dir, "latest")), 0);
-    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "read");
+    expect_refusal(map, inputs, &forced, CKPT_EUSAGE, "input files");
     expect_file("in", "tag");
     ckpt_map_free(inputs);
     ckpt_map_free(map);

@@ -305,7 +305,7 @@ static void bad_lists(void **state)
         target.order_text = bad[i].list;
         refused(map, &target, CKPT_EUSAGE, bad[i].text);
         target.order_text = "# nothing\n\n";
-        refused(map, &target, CKPT_EMISSING, "no tensor of it can be trained");
+        refused(map, &target, CKPT_EMISSING, "none of its tensors can be trained");
         // what was refused left no trace
         target.order_text = "w";
         started(map, &target);
@@ -449,7 +449,7 @@ static void refusals(void **state)
     refused(map, &zero, CKPT_EUNSUPPORTED, "not its step count");
     ckpt_map_free(map);
     map = make("torch");
-    refused(map, &zero, CKPT_EMISSING, "no tensor of it can be trained");
+    refused(map, &zero, CKPT_EMISSING, "none of its tensors can be trained");
     add(map, "w");
     target.stage = 0;
     refused(map, &target, CKPT_EUSAGE, "--stage");
