@@ -74,6 +74,10 @@ EXCEPTIONS = (
     (r'old_dcp_torch23_dtensor.*', r'model_world_size_4_rank_\d\.pt$', '.*', r'verify|doctor.*', 'the folder holds a second checkpoint, of FSDP\'s ranks; the first is read'),
     (r'.*', r'^((adapter_)?config\.json|\.metadata)$', 'removed', r'info', 'it lists what is there; verify tells what is missing'),
     (r'.*', r'^config\.json$', 'cut', r'diff', 'the tensors are compared'),
+    (r'made .*', r'model(_world_size_\d+_rank_\d+|_states)\.pt$', 'other', r'cat|mount|report --stats', READ),
+    (r'made universal', r'(step|model_states)\.pt$', 'other', r'report --stats', READ),
+    (r'made universal', r'(model_states|optimizer_state)\.pt$', 'removed', r'tree', 'it shows one file of objects, the first that is there'),
+    (r'made fsdp-ranks', r'fsdp_config\.json$', '.*', r'report.*', 'a record that nothing reads when a run goes on'),
 )
 
 
@@ -180,7 +184,8 @@ class Grid:
         """Status, output and messages.  Thousands of runs: files cost less than pipes."""
         names = [os.path.join(self.tmp, n) for n in ('stdout', 'stderr')]
         to = [(os.POSIX_SPAWN_OPEN, fd, n, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) for fd, n in enumerate(names, 1)]
-        pid = os.posix_spawn(os.path.join(self.bin, argv[0]), argv, self.env, file_actions=to)
+        program = os.path.join(self.bin, argv[0])
+        pid = os.posix_spawn(program if os.path.exists(program) else shutil.which(argv[0]), argv, self.env, file_actions=to)
         signal.alarm(120)
         rc = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         signal.alarm(0)
@@ -191,17 +196,24 @@ class Grid:
         out, whole = os.path.join(self.tmp, 'out'), os.path.join(self.tmp, 'whole')
         target = os.path.join(out, 'x')
         for verb in self.usable:
-            argv = [a.replace('SRC', src).replace('DST', target).replace('WHOLE', whole) for a in VERBS[verb]]
+            words = ALL[verb]
+            argv = [a.replace('SRC', src).replace('DST', target).replace('WHOLE', whole) for a in words]
+            if 'TENSOR' in argv:
+                argv[argv.index('TENSOR')] = self.tensor
+            if argv[1] == 'mount':
+                os.mkdir(target)
             rc, text, err = self.run(argv)
             yield verb, rc, self.digest(verb, target, text), err, text
-            if 'DST' in VERBS[verb]:
+            if argv[1] == 'mount' and rc == 0:
+                self.run(['fusermount3', '-u', '-z', target])
+            if any('DST' in a for a in words):
                 shutil.rmtree(out, ignore_errors=True)
                 os.mkdir(out)
 
     def digest(self, verb, target, text):
-        if verb in ('ls', 'info'):
+        if verb in ('ls', 'info', 'tree', 'cat'):
             return text.replace(os.path.join(self.tmp, 'broken'), os.path.join(self.tmp, 'whole'))
-        if verb in ('verify', 'doctor', 'doctor --deep', 'diff'):
+        if verb in ('verify', 'doctor', 'doctor --deep', 'diff', 'report', 'report --stats'):
             return verb
         h = hashlib.sha256()
         for d, dirs, files in os.walk(target):
@@ -225,9 +237,12 @@ class Grid:
         for path in (whole, broken):
             (shutil.copytree if os.path.isdir(top) else shutil.copy)(top, path)
         files = [''] if os.path.isfile(top) else sorted(os.path.relpath(os.path.join(d, f), whole) for d, _, fs in os.walk(whole) for f in fs)
-        self.usable = list(VERBS)
+        verbs = [v for v in ALL if v in VERBS or not self.some and name.startswith('made ')]
+        if 'cat' in verbs:
+            self.tensor = self.run(['ckpt', 'ls', '-q', whole])[1].split('\n')[0]
+        self.usable = verbs
         good = {v: d for v, rc, d, _, _ in self.verbs(whole) if rc == 0}
-        self.usable = [v for v in VERBS if v in good]
+        self.usable = [v for v in verbs if v in good]
         if not self.usable:
             return self.say('%s: no verb reads it whole' % name)
         if self.some:
@@ -270,16 +285,16 @@ class Grid:
         same = False
         for verb, rc, digest, err, text in self.verbs(broken):
             self.cells[kind] += 1
-            check = verb in ('verify', 'doctor', 'doctor --deep', 'diff')
+            check = verb in ('verify', 'doctor', 'doctor --deep', 'diff', 'report', 'report --stats')
             bad = rc > 9 or rc < 0
             if verb == 'convert':
                 same = rc == 0 and digest == good[verb]
-            warned = verb.startswith('doctor') and 'warning: ' in text or verb == 'info' and '\nwarning' in text or verb.split()[0] in ('ls', 'diff') and 'warning: ' in err
+            warned = verb.startswith('doctor') and 'warning: ' in text or verb == 'info' and '\nwarning' in text or verb.split()[0] in WARN and 'warning: ' in err or verb.startswith('report') and ' damaged or incomplete)' in text
             if verb == 'diff' and 'convert' in good and same or warned:
                 check, digest = False, good[verb]
             if rc == 0 and (check or digest != good[verb]):
                 # an `other` file can only be told where its bytes are read
-                bad = not (kind == 'other' and verb in ('ls', 'info', 'doctor')) and not any(
+                bad = not (kind == 'other' and verb in ('ls', 'info', 'doctor', 'tree', 'report')) and not any(
                     re.fullmatch(n, name) and re.search(p, f) and re.fullmatch(k, kind) and re.fullmatch(v, verb) for n, p, k, v, _ in EXCEPTIONS)
             if bad:
                 self.silent.append((name, f, kind, verb, rc))
@@ -304,6 +319,20 @@ VERBS = collections.OrderedDict((
     ('doctor --deep', ['ckpt', 'doctor', '-a', '--deep', 'SRC']),
     ('diff', ['ckpt', 'diff', 'SRC', 'WHOLE']),
 ))
+# Of the checkpoints that ckpt made, one of each format; they are opened as the others are
+MORE = collections.OrderedDict((
+    ('tree', ['ckpt', 'tree', 'SRC']),
+    ('cat', ['ckpt', 'cat', 'SRC', 'TENSOR']),
+    ('report', ['ckpt', 'report', 'SRC', '-o', 'DST']),
+    ('report --stats', ['ckpt', 'report', '--stats', 'SRC', '-o', 'DST']),
+    ('merge', ['ckpt', 'merge', '-q', '--strict', 'SRC', 'WHOLE', '-o', 'DST', '--to', 'safetensors']),
+    ('mount', ['ckpt', 'mount', '--daemon', '--strict', '--verify', 'SRC', 'DST', '--to', 'safetensors']),
+    ('zero_to_torch', ['zero_to_torch', '-q', '--strict', '--dtype', 'fp32', 'SRC', 'DST']),
+    ('ds_to_universal', ['ds_to_universal', '-q', '--strict', '--input_folder', 'SRC/global_step4', '--output_folder', 'DST']),
+))
+ALL = collections.OrderedDict((*VERBS.items(), *MORE.items()))
+# what has no --strict, or writes nothing, warns
+WARN = ('ls', 'diff', 'tree', 'cat', 'report', 'mount')
 
 
 def written(bin_, fixtures, tmp):

@@ -180,13 +180,21 @@ static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Number of checkpoints of the run that are damaged or incomplete. */
+static size_t verb_n_ill(const tags *t)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        n += t->at[i].health != CKPT_TAG_WHOLE;
+    return n;
+}
+
 /* True if a checkpoint of the run is damaged: then a page is more useful than an error. */
 static bool verb_ill(const tags *t)
 {
-    bool ill = false;
+    bool ill = verb_n_ill(t) > 0;
 
-    for (size_t i = 0; i < t->n; i++)
-        ill = ill || t->at[i].health != CKPT_TAG_WHOLE;
     for (size_t i = 0; i < t->n_runs; i++)
         ill = ill || !t->run[i].good;
     return ill && t->n > 0;
@@ -234,6 +242,7 @@ static void verb_say(const report_all *r, const cli_args *a)
         json_text(&j, "picture", a->picture);
         json_uint(&j, "bytes", r->sheet.n_bytes);
         json_uint(&j, "tags", r->run.n);
+        json_uint(&j, "tags_damaged", verb_n_ill(&r->run));
         json_uint(&j, "tensors", tensors);
         json_uint(&j, "layers", r->layers.n);
         json_uint(&j, "files", r->parts.n_files);
@@ -259,6 +268,8 @@ static void verb_say(const report_all *r, const cli_args *a)
             out_printf(" and %s", count_text(n, r->parts.n_used, "file"));
         if (verb_shows(a->picture) & SHOWS_TAGS)
             out_printf("; %s of the run", count_text(n, r->run.n, "checkpoint"));
+        if ((verb_shows(a->picture) & SHOWS_TAGS) && verb_n_ill(&r->run) > 0)
+            out_printf(" (%zu damaged or incomplete)", verb_n_ill(&r->run));
         if (r->stats.n_nan || r->stats.n_inf)
             out_printf("; %" PRIu64 " NaN, %" PRIu64 " infinite", r->stats.n_nan, r->stats.n_inf);
         if (r->differ.at)
