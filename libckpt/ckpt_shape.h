@@ -43,8 +43,8 @@ typedef struct ckpt_model_opts {
     bool keep_names; /* keep the checkpoint's names unchanged */
     bool run;        /* the map will become a training run: refuse a file with several models */
     /*
-     * the model's config.json, used instead of the one in the source's folder and copied into a
-     * model folder, and its name for messages; or NULL
+     * text of a config.json to use instead of the one in the source's folder (it is also copied
+     * into a model folder), and the file's name for messages; NULL: none
      */
     const char *config_text, *config_name;
 } ckpt_model_opts;

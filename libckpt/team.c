@@ -15,7 +15,9 @@ int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err)
 
     if (!mail || mail->size != sizeof *mail || mail->n_ranks == 0 || mail->rank >= mail->n_ranks ||
         ckpt_team_size() > 1)
-        return ckpt_fail(err, CKPT_EUSAGE, "no team can be joined with this mail, or twice");
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "ckpt_team_join: the ckpt_mail is not valid, or this process has joined already");
     return mail->n_ranks == 1 ? CKPT_OK : ckpt_team_start(mail, &opts, err);
 }
 

@@ -379,11 +379,12 @@ static int vcb_same(const vcb_work *w)
 {
     if (w->stated > 0 && w->stated != w->was)
         return ckpt_map_note(w->map, CKPT_INFO, w->err,
-                             "vocabulary: %" PRIu64 " rows already, of which config.json says "
-                             "%" PRIu64,
+                             "vocabulary: it already has %" PRIu64
+                             " rows; config.json says %" PRIu64,
                              w->was, w->stated);
     return ckpt_map_note(w->map, CKPT_WARNING, w->err,
-                         "vocabulary: %" PRIu64 " rows already: nothing to cut or to add", w->was);
+                         "vocabulary: it already has %" PRIu64 " rows: nothing to cut or to add",
+                         w->was);
 }
 
 static int vcb_open(vcb_work *w)

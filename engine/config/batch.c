@@ -52,7 +52,7 @@ int ds_batch(ds_context *x, zt_config *c)
         return ckpt_fail(x->err, CKPT_EUSAGE,
                          "%s: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu "
                          "%" PRId64 " x gradient_accumulation_steps %" PRId64 " x %d ranks; make "
-                         "it a multiple, or leave one of the three out",
+                         "it this product, or leave out one of the three settings",
                          x->name, c->train_batch, c->micro_batch, c->accumulation, x->world);
     return CKPT_OK;
 }

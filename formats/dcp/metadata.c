@@ -261,7 +261,8 @@ static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_v
                      *grad = s.n > 2 ? s.at[2] : dmd_attr(v, "requires_grad");
 
     if (dtype && dtype->kind == CKPT_V_GLOBAL)
-        return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: %.200s has dtype %.100s.%.100s", r->path,
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                         "%s: %.200s has dtype %.100s.%.100s, which is not supported", r->path,
                          item->name.at, dtype->as.global.module.at, dtype->as.global.name.at);
     if (!dtype || dtype->kind != CKPT_V_DTYPE)
         return dmd_fail(r, "no dtype", &item->name);

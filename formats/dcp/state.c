@@ -212,10 +212,10 @@ static int dps_number(dps_maker *m, ckpt_pair *p)
     if (rc != CKPT_OK || m->told || p->key->kind != CKPT_V_STR)
         return rc;
     m->told = true;
-    return ckpt_map_note(
-        m->map, CKPT_INFO, m->err,
-        "%s: the optimizer stores %.100s as a tensor; training states hold it as a number",
-        m->map->path, p->key->as.text.at);
+    return ckpt_map_note(m->map, CKPT_INFO, m->err,
+                         "%s: the optimizer stores %.100s as a tensor: it is read as a number, as "
+                         "parameter groups have it",
+                         m->map->path, p->key->as.text.at);
 }
 
 static int dps_numbers(dps_maker *m, ckpt_value *settings)

@@ -304,7 +304,7 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
     return rc;
 }
 
-/* Add config.json with the members changed that this conversion made wrong. */
+/* Add config.json, and correct the members that this conversion made wrong. */
 static int side_members(side_work *w, const char *text, uint64_t n)
 {
     ckpt_hf_member member[3];

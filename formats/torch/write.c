@@ -121,7 +121,9 @@ static int tw_storage(tw_file *f, ckpt_storage **out, const ckpt_tensor *like)
 
     if (at == SIZE_MAX || like->file != f->file)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s: another name of it lies in another file", like->name);
+                         "tensor %.200s: its tied name is in another file, but torch.save shares "
+                         "storage within one file only",
+                         like->name);
     *out = f->storage[at];
     if (*out)
         return CKPT_OK;

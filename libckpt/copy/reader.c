@@ -224,8 +224,8 @@ static int reader_row_over(reader_slice *s, uint64_t at, uint8_t *to)
 }
 
 /*
- * Step to the next position of the axes from `first` to before `end`, the last one fastest, and
- * move *to there. False: there is none, and both are at the start again.
+ * Advance the position by one over the axes `first` to `end` - 1, the last axis fastest, and move
+ * *to along. False: that was the last position, and the position and *to are at the start again.
  */
 static bool reader_next(const reader_slice *s, uint32_t first, uint32_t end, uint64_t *index,
                         uint8_t **to)
@@ -408,7 +408,8 @@ int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *pa
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
     if (!r || !t || (t->ndim > 0 && !part))
-        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no part of it to read");
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "nothing to read: the reader, the tensor or its slice is NULL");
     if (t->ndim == 0)
         return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
     return reader_part(&s, NULL, buf);
@@ -424,7 +425,8 @@ int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *s
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
     if (!r || !t || (t->ndim > 0 && (!start || !count)))
-        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no part of it to read");
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "nothing to read: the reader, the tensor or its slice is NULL");
     if (t->ndim == 0)
         return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
     for (uint32_t k = 0; k < t->ndim; k++)

@@ -25,7 +25,7 @@ enum {
 
 /* Jobs with the same best nodes. */
 typedef struct shr_group {
-    uint32_t number;      /* number of the group, in the order of first jobs */
+    uint32_t number;      /* groups count in the order of their first jobs */
     uint32_t n_ranks;     /* number of ranks on its nodes */
     size_t n_jobs, first; /* its jobs are order[first .. first + n_jobs) */
     uint64_t n_bytes;

@@ -361,7 +361,7 @@ static int ap_share(ap_state *s)
     return rc;
 }
 
-/* Join slices of several ranks into one tensor without cutting. */
+/* Join slices of several ranks into one tensor, and leave the slices as they are. */
 static int ap_join(ap_state *s, ckpt_rm_joins how)
 {
     ckpt_rm_members *from = &s->in->member[s->in->from];

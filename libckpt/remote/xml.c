@@ -274,7 +274,7 @@ static int xml_markup(xml_reader *x)
     if (xml_is(x, "<?"))
         return xml_behind(x, "?>") ? CKPT_OK : xml_wrong(x, "an instruction that does not end");
     if (xml_is(x, "<!"))
-        return xml_wrong(x, "document types are not supported");
+        return xml_wrong(x, "a document type declaration (<!DOCTYPE>) is not supported");
     return xml_is(x, "</") ? xml_close(x) : xml_start(x);
 }
 

@@ -441,7 +441,7 @@ def case_storage_faults(c):
                                         % entry)
         c.refused('more pages, but no valid continuation token', 'ls', 's3://my-bucket', env=s.env, status=3)
         s.list = lambda prefix, token: '<!DOCTYPE a [<!ENTITY b "c">]><ListBucketResult/>'
-        c.refused('document types are not supported', 'ls', 's3://my-bucket', env=s.env, status=3)
+        c.refused('a document type declaration', 'ls', 's3://my-bucket', env=s.env, status=3)
 
 
 # ---- servers with faults ----

@@ -486,8 +486,9 @@ static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *
 }
 
 /*
- * Attaches the module's tensor of a tied name to its owner as a copy. Shape and kind must agree; if
- * the storage differs, the values are compared when they are read.
+ * Records the module's tensor under a tied name as a copy of `owner`, the parameter to which the
+ * name is tied. Shape and kind must agree; if the two do not share storage, their values are
+ * compared when they are read.
  */
 static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                           const ckpt_pair *pair, ckpt_tensor *owner)

@@ -542,8 +542,8 @@ static int dsuo_note_owners(dsuo *f)
     return rc;
 }
 
-/* Leaves out states without a certain parameter and warns, because a guess could mix up
- * parameters. */
+/* Leaves out, with a warning, the states whose parameter is not certain, because a guess could mix
+ * up parameters. */
 static int dsuo_note_doubt(dsuo *f)
 {
     ckpt_dsu *u = f->u;

@@ -49,13 +49,14 @@ typedef struct dwq_work {
 static int dwq_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_tensor *param,
                       const char *why)
 {
-    return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                     "%s: 8-bit moments of bitsandbytes cannot be cut for %" PRIu32
-                     " rank%s of stage %d: %s (%.150s); --moments fp32 writes them as Adam's, or "
-                     "choose a number of ranks whose slices begin at the source's blocks, like its "
-                     "own (%" PRIu32 " of stage %d)",
-                     job->from->path, how->world, how->world == 1 ? "" : "s", how->stage, why,
-                     param ? param->name : "a group", job->state->world, how->from_stage);
+    return ckpt_fail(
+        job->err, CKPT_EUNSUPPORTED,
+        "%s: 8-bit moments of bitsandbytes cannot be partitioned for %" PRIu32
+        " rank%s of stage %d: %s (%.150s); use --moments fp32 to write them as Adam's, "
+        "or a number of ranks whose partitions begin at blocks, such as the source's "
+        "(%" PRIu32 " of stage %d)",
+        job->from->path, how->world, how->world == 1 ? "" : "s", how->stage, why,
+        param ? param->name : "a group", job->state->world, how->from_stage);
 }
 
 /* Bits of a parameter's moments, from their sources: 8 or 32; 0: some have 8, others 32. */

@@ -318,9 +318,9 @@ static bool ca_is_stranger(const ckpt_value *v)
 }
 
 /*
- * True if a partial or a map may call v: a class or function of an unknown package, a method of its
- * class, a class of plain data, or the __new__ of such a class, which protocol 2 calls so to pass
- * named arguments.
+ * True if functools.partial or map may get v as its function: a class or function of an unknown
+ * package, a method of such a class, a class of plain data, or the __new__ of such a class, which
+ * protocol 2 wraps in a partial to pass named arguments.
  */
 static bool ca_is_plain(const ckpt_pk *p, const ckpt_value *v)
 {
