@@ -139,6 +139,7 @@ fi
 check "include direction" direction
 [ -d build/obj ] && check "circles of calls, lengths, comments, prefixes" figures
 check "texts that a stranger understands" python3 tests/lint/prose.py
+check "files that comments name" python3 tests/lint/named_files.py
 check "licence lines" sh tests/lint/spdx.sh
 built=$(ls build/bin/ckpt build/bin/zerotrain build/lib/libckpt.so.0 2>/dev/null)
 # shellcheck disable=SC2086

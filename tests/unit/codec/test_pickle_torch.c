@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_call.c: tensors, storages and parameters in pickles: what is taken, and its bounds.
+ * test_pickle_torch.c: checks which tensors, storages and parameters of a pickle are accepted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
