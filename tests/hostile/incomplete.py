@@ -77,6 +77,7 @@ EXCEPTIONS = (
     (r'made .*', r'model(_world_size_\d+_rank_\d+|_states)\.pt$', 'other', r'cat|mount|report --stats', READ),
     (r'made universal', r'(step|model_states)\.pt$', 'other', r'report --stats', READ),
     (r'made universal', r'(model_states|optimizer_state)\.pt$', 'removed', r'tree', 'it shows one file of objects, the first that is there'),
+    (r'made consolidated', r'^params\.json$', 'removed', r'report.*', 'it shows what is there; verify tells what is missing'),
     (r'made fsdp-ranks', r'fsdp_config\.json$', '.*', r'report.*', 'a record that nothing reads when a run goes on'),
 )
 
@@ -174,8 +175,8 @@ def resave(path, origin):
 class Grid:
     """The cells of one checkpoint."""
 
-    def __init__(self, bin_, some):
-        self.bin, self.some = os.path.abspath(bin_), some
+    def __init__(self, bin_, some, more=False):
+        self.bin, self.some, self.more = os.path.abspath(bin_), some, more
         self.env = dict(os.environ, LC_ALL='C.UTF-8')
         self.cells = collections.Counter()
         self.silent, self.lines = [], []
@@ -237,7 +238,7 @@ class Grid:
         for path in (whole, broken):
             (shutil.copytree if os.path.isdir(top) else shutil.copy)(top, path)
         files = [''] if os.path.isfile(top) else sorted(os.path.relpath(os.path.join(d, f), whole) for d, _, fs in os.walk(whole) for f in fs)
-        verbs = [v for v in ALL if v in VERBS or not self.some and name.startswith('made ')]
+        verbs = [v for v in ALL if v in VERBS or self.more and name.startswith('made ')]
         if 'cat' in verbs:
             self.tensor = self.run(['ckpt', 'ls', '-q', whole])[1].split('\n')[0]
         self.usable = verbs
@@ -390,7 +391,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp, Pool(a.jobs) as pool:
         made = [] if a.names else written(a.bin, a.fixtures, tmp)
         tops = [*made, *sources(a.fixtures, a.names or (SOME if a.some else None))]
-        jobs = [(Grid(a.bin, a.some or a.thin), name, top) for name, top in (tops if a.names or a.some else mine(tops))]
+        jobs = [(Grid(a.bin, a.some or a.thin, not a.some), name, top) for name, top in (tops if a.names or a.some else mine(tops))]
         for grid in pool.imap(one, jobs):
             cells += grid.cells
             silent += grid.silent
