@@ -79,6 +79,7 @@ typedef struct zt_about {
     const char *tag;      /* tag of options.load; "": the path names it */
     int64_t loaded_steps; /* updates before the checkpoint was saved */
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
+    int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
 } zt_about;
 
 /* Needs no other rank. */

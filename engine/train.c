@@ -236,7 +236,9 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .wire = e->wire ? e->wire->ops->name : NULL,
                       .tag = e->loaded.tag,
                       .loaded_steps = e->loaded.global_steps,
-                      .with_optimizer = e->loaded.with_optimizer};
+                      .with_optimizer = e->loaded.with_optimizer,
+                      .optimizer_updates = e->loaded.optimizer_updates,
+                      .updates = e->loaded.updates};
 }
 
 void zt_engine_standing(const zt_engine *e, zt_standing *out)

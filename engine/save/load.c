@@ -518,7 +518,7 @@ static bool ld_has_moments(const ld_loader *l)
 }
 
 /* Load masters, moments and the values that are not tensors. */
-static int ld_state(ld_loader *l, ckpt_err *err)
+static int ld_state(ld_loader *l, zt_loaded *out, ckpt_err *err)
 {
     int64_t step = -1;
     int rc = ld_step(l, &step, err);
@@ -532,6 +532,8 @@ static int ld_state(ld_loader *l, ckpt_err *err)
         return rc;
     rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
                        err);
+    out->optimizer_updates = step;
+    out->updates = l->zero->global_steps - l->zero->skipped;
     // SGD counts no steps; a count of 1 shows that the next step is not the first, which would
     // reset the buffers
     if (rc == CKPT_OK && l->zero->config->optim.type == ZT_OPT_SGD && l->zero->updates == 0 &&
@@ -581,7 +583,7 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
     const ckpt_open_opts open = {
         .tag = opts->tag, .whole_checkpoint = true, .with_optimizer = !opts->module_only};
     ld_loader l = {.zero = z};
-    zt_loaded out = {.global_steps = z->global_steps};
+    zt_loaded out = {.global_steps = z->global_steps, .optimizer_updates = -1};
     int rc = ld_open(&l, opts->path, &open, err);
 
     if (rc == CKPT_OK && !opts->not_strict)
@@ -603,7 +605,7 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
             rc = ld_fill(&l, out.with_optimizer, err);
     }
     if (rc == CKPT_OK && out.with_optimizer)
-        rc = ld_state(&l, err);
+        rc = ld_state(&l, &out, err);
     out.global_steps = z->global_steps;
     out.n_unknown = l.n_unknown;
     ld_free(&l);

@@ -95,6 +95,11 @@ typedef struct zt_loaded {
     char tag[256];
     bool with_optimizer; /* moments, steps, schedule, scaler and counters were restored too */
     int64_t global_steps;
+    /*
+     * Updates by the optimizer's own count, -1: it has none; and by the model file's counters. They
+     * differ if the files are from different saves, or if the run once began with weights alone.
+     */
+    int64_t optimizer_updates, updates;
     size_t n_missing, n_unknown; /* not_strict */
 } zt_loaded;
 

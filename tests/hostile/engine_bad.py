@@ -194,6 +194,13 @@ class Bad:
                 continue  # without it nobody knows whose the checkpoint is: it is read all the same
             for how in ('absent', 'empty', 'cut', 'garbage') + (('flipped',) if 'optim' in name else ()):
                 yield 'load %s %s' % (how, name), lambda n=name, h=how: self.load_damaged(folder, os.path.join(tag, n), h)
+        later = self.w.path('later')
+        status, _, err = self.w.run(2, self.arguments({'--load': folder, '--save': later, '--max-steps': 6}))
+        if status:
+            raise RuntimeError('the run that goes on: %s' % err)
+        for name in files:
+            if name != '.zerotrain':
+                yield 'load %s of a later save' % name, lambda n=name: self.load_mixed(folder, later, n)
         for how in ('absent', 'empty', 'garbage', 'up'):
             yield 'load latest %s' % how, lambda h=how: self.load_damaged(folder, 'latest', h)
 
@@ -228,6 +235,17 @@ class Bad:
         if n != 2:
             return ['%s is in %d files, expected 2' % (field, n)]
         return self.refused({'--load': copied, '--deepspeed_config': config, '--max-steps': 6}, words=('loss scale',))
+
+    def load_mixed(self, folder, later, name):
+        copied = self.w.fresh('mixed')
+        shutil.copytree(folder, copied)
+        shutil.copy(os.path.join(later, 'global_step6', name), os.path.join(copied, 'global_step4', name))
+        if 'optim' in name:
+            return self.refused({'--load': copied, '--max-steps': 8})
+        # a run that once began with weights alone has such counters, too
+        status, _, err = self.w.run(2, self.arguments({'--load': copied, '--max-steps': 8}))
+        warned = 'the optimizer has made 4 updates, but the model file counts 6' in err
+        return [] if status == 0 and warned else ['status %s: %s' % (status, err[-300:])]
 
     def load_damaged(self, folder, name, how):
         copied = self.w.fresh('damaged')

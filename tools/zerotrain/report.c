@@ -304,6 +304,20 @@ static void rp_lacking(const report *r, size_t n, const char *init)
         fprintf(stderr, "random, from --seed %" PRId64, r->told->run.seed);
 }
 
+/* Warn if the counters of a checkpoint's files disagree. */
+static void rp_steps(const report *r)
+{
+    const zt_about *a = &r->about;
+
+    if (a->rank == 0 && a->with_optimizer && a->optimizer_updates >= 0 &&
+        a->optimizer_updates != a->updates)
+        fprintf(stderr,
+                "zerotrain: warning: %s: the optimizer has made %" PRId64
+                " updates, but the model file counts %" PRId64
+                ": the files may be from different saves\n",
+                r->told->run.load, a->optimizer_updates, a->updates);
+}
+
 /* Print the source of the weights; with --quiet too, if the user may have meant others. */
 static void rp_weights(const report *r)
 {
@@ -354,6 +368,7 @@ void report_start(const report *r)
         else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
     }
+    rp_steps(r);
     if (r->told->quiet) {
         rp_weights(r);
         return;
