@@ -66,7 +66,7 @@ int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
     int rc = CKPT_OK;
 
     if (!map || !n)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map whose moments are to be plain");
+        return ckpt_fail(err, CKPT_EUSAGE, "no map is given");
     *n = 0;
     for (size_t i = 0; i < map->states.n; i++) {
         ckpt_state *s = map->states.at[i];
@@ -80,8 +80,8 @@ int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
     if (rc != CKPT_OK || *n == 0)
         return rc;
     return ckpt_map_note(map, CKPT_INFO, err,
-                         "%s: moments of %" PRIu64 " parameters: bitsandbytes' -> fp32 exp_avg and "
-                         "exp_avg_sq; the run goes on with Adam whose weight decay is apart from "
-                         "the gradient (AdamW)",
+                         "%s: converted the bitsandbytes moments of %" PRIu64 " parameters to fp32 "
+                         "exp_avg and exp_avg_sq; the run continues with decoupled weight decay "
+                         "(AdamW)",
                          map->path, *n);
 }

@@ -132,8 +132,8 @@ static unsigned unw_by_fit(const unw_names *w, const char *type, unsigned from, 
     size_t plain = ckpt_order_fit(type, w->name, w->n, w->end[from]);
 
     *fits = 2 * plain > w->n;
-    // skip types that the table lacks, and few names, because those may fit an architecture by
-    // chance
+    // skip types that the table lacks, and models with few names, because these may fit an
+    // architecture by chance
     if ((type && !ckpt_order_has(type)) || w->n < UNW_CHECKED)
         return from;
     for (unsigned k = from + 1; !*fits && k <= w->n_words && !unw_word_is(w, k - 1, parts); k++) {

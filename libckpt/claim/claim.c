@@ -205,7 +205,8 @@ static bool cl_of_group(const ckpt_state *s, const char *kind)
 }
 
 /*
- * True if the source's tensor is such a value, which formats with groups do not list as a tensor.
+ * True if the source's tensor is a value of a parameter group, which formats with groups do not
+ * list as a tensor.
  */
 static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
 {

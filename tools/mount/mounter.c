@@ -55,7 +55,7 @@ struct mounter {
 /* State of the mounter process. */
 typedef struct mtr_state {
     const mounter *m;
-    int socket, log, ready; /* -1: none; ready: pipe to the old process of a daemon */
+    int socket, log, ready; /* -1: none; ready: pipe to a daemon's parent */
     bool mounted;
     dev_t device;
     bool made;           /* the folder was created for the mount */

@@ -456,7 +456,7 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
     if (a->no_sandbox || SANDBOX_NONE)
         return CKPT_OK;
     int rc = sandbox_each(a, sandbox_plan, &p);
-    // commands such as help read no files of others
+    // commands such as help read no untrusted files
     if (rc != CKPT_OK || !p.any)
         return rc;
     // tokens and the transport's library must be read now, because they are not accessible later
