@@ -404,7 +404,6 @@ static int vw_unlike(ckpt_view *v, ckpt_err *err)
 static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
 {
     ckpt_worker *w = &h->worker;
-    const uint64_t n_unlike = w->values.n_unlike;
     ckpt_job_view look;
     const uint8_t *made;
     int rc;
@@ -418,7 +417,7 @@ static int vw_make(ckpt_view *v, view_hand *h, ckpt_block *b, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_proof_take(v->proof, &w->read, err);
     w->read.n = 0;
-    if (rc == CKPT_OK && w->values.n_unlike > n_unlike)
+    if (rc == CKPT_OK && w->unlike)
         rc = vw_unlike(v, err);
     return rc == CKPT_OK ? vw_judge(v, &w->tally, &look, err) : rc;
 }

@@ -68,11 +68,12 @@ static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
  */
 static int work_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
 {
-    const ckpt_worker *w = ctx;
+    ckpt_worker *w = ctx;
     ckpt_work *work = w->work;
     ckpt_err local = {0};
     int rc = CKPT_OK;
 
+    w->unlike = true;
     pthread_mutex_lock(&work->lock);
     if (!work->reported[w->tensor]) {
         work->reported[w->tensor] = 1;
@@ -272,6 +273,7 @@ int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_
 
     ckpt_job_look(v, plan, job);
     w->tensor = job->tensor;
+    w->unlike = false;
     cast = v->t->dtype != v->origin->dtype;
     *out = to;
     if (cast || !to) {

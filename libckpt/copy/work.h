@@ -68,6 +68,7 @@ typedef struct ckpt_worker {
     ckpt_work_pending pending;
     uint64_t n_elems, n_written;
     ckpt_tally tally;
+    bool unlike; /* a value of the last job differs from its copy */
 } ckpt_worker;
 
 /* A worker of `work`, which must outlive it; buffers are allocated at first use. */

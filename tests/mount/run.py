@@ -26,7 +26,9 @@ import time
 import traceback
 import zipfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'remote'))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'remote'), os.path.join(HERE, '..', 'hostile')]
+from incomplete import resave
 from server import Server
 
 ZERO = 'z3_bf16_w5_odd/ckpt'
@@ -619,6 +621,27 @@ def case_overflow(case):
         case.check(fails(m.path('model.safetensors'), size - 4096, 4096) == 0, 'refused all the same')
         rc, text = m.end()
     case.check(rc == 0 and 'beyond the range' in text, 'status %d: %s' % (rc, text))
+
+
+def case_copies(case):
+    """16-bit copies of another save: a mount refuses to read their masters, and a stream to standard output ends as convert does."""
+    source = case.copy('z0_fp16_w2_fused/ckpt')
+    path = os.path.join(source, 'global_step5', 'mp_rank_00_model_states.pt')
+    other = resave(path, source)
+    with open(path, 'wb') as f:
+        f.write(other)
+    with Mount(case, source, '-q', '--to', 'safetensors') as m:
+        case.check(fails(m.path('model.safetensors')) == errno.EIO, 'masters of another save are given out')
+        case.check(fails(m.path('model.safetensors')) == errno.EIO, 'they are given out the second time')
+        rc, text = m.end()
+    case.check(rc == 5 and 'the F16 copy holds' in text, 'status %d: %s' % (rc, text))
+    p = subprocess.run([case.bin + '/ckpt', 'convert', '-q', '--to', 'safetensors', source, '-'], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.PIPE, text=True)
+    case.check(p.returncode == 5 and 'the F16 copy holds' in p.stderr, 'to standard output: status %d: %s' % (p.returncode, p.stderr))
+    with Mount(case, source, '-q', '--ignore-copies', '--to', 'safetensors') as m:
+        case.check(fails(m.path('model.safetensors')) == 0, 'refused though --ignore-copies is given')
+        rc, text = m.end()
+    case.check(rc == 0, 'status %d: %s' % (rc, text))
 
 
 def case_address(case):
