@@ -184,8 +184,10 @@ static int cat_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
     r.no_crc = a->no_crc;
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        map_say_findings(map, false);
         effects_of_source(a, map);
+    }
     if (rc == CKPT_OK)
         r.dtype = cat_dtype(a, &r);
     if (rc == CKPT_OK && !ckpt_dtype_converts(r.dtype, r.t->dtype))

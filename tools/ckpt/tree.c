@@ -34,8 +34,8 @@ static int tree_write(void *ctx, const char *text, size_t n)
 }
 
 /*
- * Open the source.  If tensors are of an unsupported kind, that is only a warning, because the
- * values can still be printed; other errors end the command.
+ * Open the source, and print warnings.  If tensors are of an unsupported kind, that is only a
+ * warning, because the values can still be printed; other errors end the command.
  */
 static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
@@ -48,7 +48,7 @@ static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
          i++) {
         if (severity == 2 && code != CKPT_EUNSUPPORTED)
             rc = fail(err, code, "%s", text);
-        else if (severity == 2)
+        else if (severity > 0)
             say_warning("%s", text);
     }
     return rc;
