@@ -14,6 +14,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
+#include "libckpt/copy/reader.h"
 
 enum {
     LD_NAME = 1024,
@@ -215,6 +216,8 @@ static int ld_open(ld_loader *l, const char *path, const ckpt_open_opts *opts, c
         rc = ckpt_reader_new(&l->reader, l->map, err);
     if (rc != CKPT_OK)
         return rc;
+    // masters and 16-bit weights of different saves must not become one run
+    ckpt_reader_compare(l->reader);
     l->from = ckpt_alloc(n * sizeof *l->from);
     l->kept = ckpt_alloc(n * sizeof *l->kept);
     l->used = ckpt_alloc(l->map->tensors.n + 1);

@@ -11,6 +11,7 @@
 #include "libckpt/copy/reader.h"
 #include "libckpt/copy/settle.h"
 #include "libckpt/copy/values.h"
+#include "libckpt/copy/work.h"
 
 enum {
     READER_BLOCK = 1024 * 1024, /* bytes converted at a time */
@@ -23,7 +24,7 @@ enum {
 struct ckpt_reader {
     const ckpt_map *map;
     ckpt_feed feed;
-    ckpt_values values; /* set to compare no copies */
+    ckpt_values values; /* compares copies only after ckpt_reader_compare */
     uint8_t *block;     /* values in the tensor's own dtype, before conversion */
     uint8_t *checked;   /* per source: its CRC is correct */
     bool trusts;        /* no CRC is checked */
@@ -81,6 +82,19 @@ void ckpt_reader_trust(ckpt_reader *r)
 {
     if (r)
         r->trusts = true;
+}
+
+static int reader_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
+{
+    const ckpt_reader *r = ctx;
+
+    return ckpt_unlike_fail(r->map, u, err);
+}
+
+void ckpt_reader_compare(ckpt_reader *r)
+{
+    r->values.unlike = reader_unlike;
+    r->values.ctx = r;
 }
 
 void ckpt_reader_free(ckpt_reader *r)

@@ -21,4 +21,7 @@ CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const ui
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 CKPT_API void ckpt_reader_trust(ckpt_reader *r);
 
+/* Compare later reads with the tensor's copies, as a run does; CKPT_EMISMATCH if they differ. */
+void ckpt_reader_compare(ckpt_reader *r);
+
 #endif

@@ -14,7 +14,7 @@
 
 /* ---- values that differ from their copies ---- */
 
-/* Format one element as text, for messages. */
+/* One element as text, for messages. */
 static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
 {
     ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, d);
@@ -32,11 +32,7 @@ static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
         (void)snprintf(text + 2 + 2 * i, 40 - 2 - 2 * (size_t)i, "%02x", p[size - 1 - i]);
 }
 
-/*
- * Report a mismatch: two copies of one precision differ, or a copy differs from its master's
- * rounded value.
- */
-static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
+int ckpt_unlike_fail(const ckpt_map *map, const ckpt_unlike *u, ckpt_err *err)
 {
     ckpt_dtype d = u->self->dtype, small = u->twin->dtype;
     char value[40], round[40], copy[40];
@@ -46,20 +42,19 @@ static int work_tell(const ckpt_plan *plan, const ckpt_unlike *u, ckpt_err *err)
     work_number(small, u->rounded, round);
     work_number(small, u->copy, copy);
     if (d == small)
-        return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
-                                "%s: tensor %s: element %" PRIu64
-                                " is %s, but %s in another copy of it (%s), which should be equal: "
-                                "a shard may be damaged or from another save",
-                                ckpt_nest_file(plan->from, u->twin),
-                                tied ? u->twin->name : u->head->name, u->element, copy, value,
-                                ckpt_nest_file(plan->from, u->self));
-    return ckpt_map_problem(plan->to, CKPT_EMISMATCH, err,
-                            "%s: tensor %s: element %" PRIu64
-                            ": master value %s rounds to %s, but the %s copy%s%.200s holds %s: a "
-                            "shard may be damaged or from another save",
-                            ckpt_nest_file(plan->from, u->twin), u->head->name, u->element, value,
-                            round, ckpt_dtype_name(small), tied ? " under the tied name " : "",
-                            tied ? u->twin->name : "", copy);
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: tensor %s: element %" PRIu64
+                         " is %s, but %s in another copy of it (%s), which should be "
+                         "equal: a shard may be damaged or from another save",
+                         ckpt_nest_file(map, u->twin), tied ? u->twin->name : u->head->name,
+                         u->element, copy, value, ckpt_nest_file(map, u->self));
+    return ckpt_fail(err, CKPT_EMISMATCH,
+                     "%s: tensor %s: element %" PRIu64
+                     ": master value %s rounds to %s, but the %s copy%s%.200s holds "
+                     "%s: a shard may be damaged or from another save",
+                     ckpt_nest_file(map, u->twin), u->head->name, u->element, value, round,
+                     ckpt_dtype_name(small), tied ? " under the tied name " : "",
+                     tied ? u->twin->name : "", copy);
 }
 
 /*
@@ -77,7 +72,9 @@ static int work_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
     pthread_mutex_lock(&work->lock);
     if (!work->reported[w->tensor]) {
         work->reported[w->tensor] = 1;
-        rc = work_tell(work->plan, u, &local);
+        rc = ckpt_unlike_fail(work->plan->from, u, &local);
+        if (work->plan->to->collect)
+            rc = ckpt_map_problem(work->plan->to, rc, &local, "%s", local.text);
     }
     if (rc == CKPT_EMISMATCH) {
         if (work->mismatch.code == CKPT_OK || w->tensor < work->mismatched) {
@@ -115,7 +112,7 @@ void ckpt_worker_free(ckpt_worker *w)
     *w = (ckpt_worker){0};
 }
 
-/* Buffers are allocated at first use: a run without small results has none. */
+/* Buffers are allocated at first use, so that a run without small results has none. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)
@@ -180,7 +177,7 @@ static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ck
         return CKPT_OK;
     if (!ckpt_within(at, n, s->n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "the target's layout puts %" PRIu64 " bytes at offset %" PRIu64
+                         "the target's layout puts %" PRIu64 " bytes at %" PRIu64
                          " of a record of %" PRIu64,
                          n, at, s->n_bytes);
     rc = ckpt_ledger_add(&w->written, place->source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);

@@ -26,6 +26,12 @@ typedef struct ckpt_tally {
     ckpt_lost lost;                      /* in the conversion */
 } ckpt_tally;
 
+/*
+ * Fail with CKPT_EMISMATCH about a value of the map: two copies of one precision differ, or a copy
+ * differs from its master's rounded value.
+ */
+int ckpt_unlike_fail(const ckpt_map *map, const ckpt_unlike *u, ckpt_err *err);
+
 /* sum += t */
 void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t);
 
