@@ -14,7 +14,7 @@
 
 /* ---- values that differ from their copies ---- */
 
-/* One element as text, for messages. */
+/* Format one element as text, for messages. */
 static void work_number(ckpt_dtype d, const uint8_t *p, char text[40])
 {
     ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, d);
@@ -112,7 +112,7 @@ void ckpt_worker_free(ckpt_worker *w)
     *w = (ckpt_worker){0};
 }
 
-/* Buffers are allocated at first use, so that a run without small results has none. */
+/* Buffers are allocated at first use: a run without small results has none. */
 static int work_buffer(uint8_t **p, uint64_t n, ckpt_err *err)
 {
     if (!*p)
@@ -177,7 +177,7 @@ static int work_put(void *ctx, const uint8_t *bytes, uint64_t n, uint64_t at, ck
         return CKPT_OK;
     if (!ckpt_within(at, n, s->n_bytes))
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "the target's layout puts %" PRIu64 " bytes at %" PRIu64
+                         "the target's layout puts %" PRIu64 " bytes at offset %" PRIu64
                          " of a record of %" PRIu64,
                          n, at, s->n_bytes);
     rc = ckpt_ledger_add(&w->written, place->source, at, n, ckpt_crc32(0, bytes, (size_t)n), err);
