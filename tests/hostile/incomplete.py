@@ -24,9 +24,10 @@ import zlib
 from multiprocessing import Pool
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', 'golden'), os.path.join(HERE, '..', 'replay')]
+sys.path[:0] = [os.path.join(HERE, '..', 'golden'), os.path.join(HERE, '..', 'replay'), os.path.join(HERE, '..')]
 from readers import read_safetensors
 from training import ds_config, gpt2, write_tokens
+from turns import mine
 
 # Fixtures of the fast subset: one of each kind of source
 SOME = ('accel_fsdp1_full_w2', 'dcp_hf_sharded_w2', 'old_hf_bert_bin', 'map_meta_llama2_s2', 'map_neox_tp2',
@@ -427,7 +428,8 @@ def main():
     cells, silent, mounted = collections.Counter(), [], False
     log = open(a.log, 'w') if a.log else None
     with tempfile.TemporaryDirectory() as tmp, Pool(a.jobs) as pool:
-        for grid in pool.imap(one, list(jobs(a, tmp))):
+        todo = list(jobs(a, tmp))
+        for grid in pool.imap(one, todo if a.names or a.some else mine(todo)):
             mounted = mounted or 'mount' in grid.usable
             cells += grid.cells
             silent += grid.silent
