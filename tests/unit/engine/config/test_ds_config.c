@@ -383,7 +383,7 @@ static void batch_sizes_do_not_overflow(void **state)
             CKPT_EUSAGE, "train_batch_size 9223372036854775807");
     refused("{train_batch_size: 8, train_micro_batch_size_per_gpu: 9223372036854775807, "
             "gradient_accumulation_steps: 9223372036854775807}",
-            CKPT_EUSAGE, "multiple");
+            CKPT_EUSAGE, "make it this product");
     zt_arguments_default(&a);
     a.per_device_train_batch_size = INT64_MAX;
     refused_args("{}", &a, CKPT_EUSAGE, "63 bits");
