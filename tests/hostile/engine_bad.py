@@ -201,6 +201,7 @@ class Bad:
         for name in files:
             if name != '.zerotrain':
                 yield 'load %s of a later save' % name, lambda n=name: self.load_mixed(folder, later, n)
+        yield 'load with other counters', lambda: self.load_counted(folder)
         for how in ('absent', 'empty', 'garbage', 'up'):
             yield 'load latest %s' % how, lambda h=how: self.load_damaged(folder, 'latest', h)
 
@@ -240,12 +241,23 @@ class Bad:
         copied = self.w.fresh('mixed')
         shutil.copytree(folder, copied)
         shutil.copy(os.path.join(later, 'global_step6', name), os.path.join(copied, 'global_step4', name))
-        if 'optim' in name:
-            return self.refused({'--load': copied, '--max-steps': 8})
-        # a run that once began with weights alone has such counters, too
+        return self.refused({'--load': copied, '--max-steps': 8})
+
+    def load_counted(self, folder):
+        """A run that once began with weights alone has counters that differ, too: it is warned of, not refused."""
+        copied = self.w.fresh('counted')
+        shutil.copytree(folder, copied)
+        path, n = os.path.join(copied, 'global_step4', 'mp_rank_00_model_states.pt'), 0
+        with zipfile.ZipFile(path) as z:
+            records = [(name, z.read(name)) for name in z.namelist()]
+        with zipfile.ZipFile(path, 'w') as z:
+            for name, data in records:
+                if name.endswith('/data.pkl'):
+                    data, n = re.subn(rb'(global_steps(?:q.|r.{4}|\x94)?K)\x04', lambda m: m.group(1) + b'\x06', data, flags=re.S)
+                z.writestr(name, data)
         status, _, err = self.w.run(2, self.arguments({'--load': copied, '--max-steps': 8}))
         warned = 'the optimizer has made 4 updates, but the model file counts 6' in err
-        return [] if status == 0 and warned else ['status %s: %s' % (status, err[-300:])]
+        return [] if n == 1 and status == 0 and warned else ['%d counters, status %s: %s' % (n, status, err[-300:])]
 
     def load_damaged(self, folder, name, how):
         copied = self.w.fresh('damaged')
