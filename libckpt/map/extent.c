@@ -53,7 +53,7 @@ uint64_t ckpt_extent_cut_next(const uint64_t *shape, unsigned ndim, uint64_t fro
     uint64_t count = 0;
 
     assert(ndim >= 1 && ndim <= CKPT_MAX_DIM && from < to);
-    // Extend the step from the fastest axis outwards, as long as `from` is aligned to a step and one step fits.
+    // from the fastest axis outwards, extend the step while `from` is aligned to it and it fits
     for (unsigned j = ndim; j-- > 0;) {
         uint64_t index = rest % shape[j];
         bool fits = from % unit == 0 && unit <= to - from;

@@ -370,7 +370,7 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
     size_t trained = 0;
     for (uint32_t s = 0; s < pipe->n; s++)
         trained += pipe->stage[s].master.n;
-    // Two stages' optimizers hold tied layers, so a wrong count alone is no proof of a missing file.
+    // Two stages' optimizers hold tied layers, so a wrong count alone proves no file missing.
     if (trained > pipe->entry.n)
         return ckpt_map_note(
             job->map, CKPT_WARNING, job->err,
