@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: reads the options of a run from the command line and JSON files, by a table. */
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -407,7 +408,7 @@ static const char *next_component(const char *path, size_t *n)
     } while (true);
 }
 
-/* True if two paths of files that need not exist are equal but for "." and repeated slashes. */
+/* True if two resolved paths are equal but for "." and repeated slashes. */
 static bool same_path(const char *a, const char *b)
 {
     size_t n, m;
@@ -425,6 +426,28 @@ static bool same_path(const char *a, const char *b)
     return true;
 }
 
+/*
+ * Resolve symbolic links in the part of a path that exists, and make it absolute; the rest is
+ * appended unchanged. NULL: out of memory.
+ */
+static const char *resolved_path(ckpt_arena *arena, const char *path)
+{
+    char *head = ckpt_arena_string(arena, path, strlen(path)), *slash;
+    const char *out = NULL;
+    char *real = NULL;
+
+    if (!head)
+        return NULL;
+    while (!(real = realpath(*head ? head : *path == '/' ? "/" : ".", NULL)) && *head) {
+        slash = strrchr(head, '/');
+        *(slash ? slash : head) = '\0';
+    }
+    if (real)
+        out = ckpt_arena_printf(arena, "%s/%s", real, path + strlen(head));
+    free(real);
+    return out;
+}
+
 /* Refuse one file for two outputs: the later one would replace the earlier. */
 static int told_distinct(const told *t, ckpt_err *err)
 {
@@ -439,12 +462,18 @@ static int told_distinct(const told *t, ckpt_err *err)
               {"--predict", t->run.predictions},
               {"--save-weights", t->run.save_weights},
               {"--save-model", in_folder}};
+    const char *full[sizeof to / sizeof *to] = {NULL};
 
     if (model && !in_folder)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
-        for (size_t k = 0; to[i].path && k < i; k++) {
-            if (to[k].path && strcmp(to[i].path, "-") != 0 && same_path(to[i].path, to[k].path))
+        if (!to[i].path || strcmp(to[i].path, "-") == 0)
+            continue;
+        full[i] = resolved_path(t->arena, to[i].path);
+        if (!full[i])
+            return ckpt_fail_memory(err);
+        for (size_t k = 0; k < i; k++) {
+            if (full[k] && same_path(full[i], full[k]))
                 return ckpt_fail(err, CKPT_EUSAGE,
                                  "%s: %s and %s would both write this file: give one of them "
                                  "another name",
