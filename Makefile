@@ -23,8 +23,8 @@ Q        := $(if $(V),,@)
 WARN     := -Wall -Wextra -Wpedantic $(if $(WERROR),-Werror) -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wcast-qual -Wvla -Wformat=2 -Wundef -Wwrite-strings \
             -Wswitch-enum -Wpointer-arith -Wdouble-promotion
-# CPPFLAGS, CFLAGS and LDFLAGS are the caller's, from the environment or the command line; ALL_* add what the build needs.
-# The caller's come before OWN_CPPFLAGS, because a distribution's -D_FORTIFY_SOURCE must not redefine ours.
+# CPPFLAGS, CFLAGS and LDFLAGS belong to the caller (environment or command line); ALL_* add the flags that the build needs.
+# The caller's CPPFLAGS come before OWN_CPPFLAGS, whose -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=N replaces a distribution's value.
 ALL_CPPFLAGS = -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base $(if $(RELEASE),-DNDEBUG) \
              $(CPPFLAGS) $(OWN_CPPFLAGS)
 CFLAGS   ?= -O2 -g

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long lists of cases that are alike take turns in CI: with CKPT_TURN=K/N only every Nth case runs, beginning with the Kth.
+"""CI runs only a part of each long list of similar cases at a time.
 
-N successive values of K run them all.  Without CKPT_TURN, as in `make check-rest` and `make check-interop`, each case runs.
+CKPT_TURN=K/N runs every Nth case, beginning with case K modulo N (the first is 0), so that N runs with consecutive K run all cases.
+Without CKPT_TURN, as in `make check-rest` and `make check-interop`, all cases run.
 """
 import os
 

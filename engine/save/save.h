@@ -96,8 +96,9 @@ typedef struct zt_loaded {
     bool with_optimizer; /* moments, steps, schedule, scaler and counters were restored too */
     int64_t global_steps;
     /*
-     * Updates by the optimizer's own count, -1: it has none; and by the model file's counters. They
-     * differ if the files are from different saves, or if the run once began with weights alone.
+     * optimizer_updates: number of updates that the optimizer has counted; -1: it keeps no count.
+     * updates: the number according to the model file's counters. The two differ if the files are
+     * from different saves, or if the run was once started from weights without optimizer state.
      */
     int64_t optimizer_updates, updates;
     size_t n_missing, n_unknown; /* not_strict */

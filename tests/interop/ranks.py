@@ -41,7 +41,10 @@ def prepare(builders=('ShareMemCommBuilder', 'CPUAdamBuilder', 'FusedAdamBuilder
 
 
 def share_pages():
-    """Keep the collector away from the objects that exist now: its marks would copy their pages in each forked child."""
+    """Exclude the objects that exist now from garbage collection.
+
+    The collector writes to the header of each object, which would copy all of their memory pages in each forked child.
+    """
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)   # or nanobind reports at the end what was not collected
