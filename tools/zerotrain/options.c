@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: reads the options of a run from the command line and JSON files, by a table. */
+#define _XOPEN_SOURCE 700 // realpath
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
