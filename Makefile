@@ -192,10 +192,11 @@ $(B)/obj/engine/comm/mpi.o: OWN_CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI
 $(B)/obj/engine/cuda/load.o: OWN_CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
 
 # ---- the GPU plugin --------------------------------------------------------------------------
-# Code for compute capability 8.0 and 9.0, and for later ones what the driver translates.  No fast-math: results are
-# compared; what the CPU computes without contraction is compiled without it here too.
-NVFLAGS  := -std=c++17 -O3 -I. -Ilibckpt -Ilibckpt/base -gencode arch=compute_80,code=sm_80 \
-            -gencode 'arch=compute_90,code=[sm_90,compute_90]' -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
+# Code for compute capability 8.0 and 9.0, and for ones later than the last what the driver translates.  No fast-math: results
+# are compared; what the CPU computes without contraction is compiled without it here too.
+GPU_ARCH ?= 80 90
+NVFLAGS  := -std=c++17 -O3 -I. -Ilibckpt -Ilibckpt/base $(foreach n,$(GPU_ARCH),-gencode arch=compute_$n,code=sm_$n) \
+            -gencode arch=compute_$(lastword $(GPU_ARCH)),code=compute_$(lastword $(GPU_ARCH)) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 GPU_OBJ  := $(GPU_SRC:%.cu=$(B)/gpu/%.o)
 # the small pieces of the engine that a plugin has copies of
 GPU_C    := engine/device/device.o engine/device/arguments.o engine/device/product.o engine/comm/comm.o engine/comm/process.o
