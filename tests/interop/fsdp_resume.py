@@ -353,28 +353,33 @@ def to_zero(a, tmp, path, e, source, world, stage, own=''):
                   lambda dst, out, rank: zero_rank(e, data, dst, stage, own, out, rank))
 
 
+def jobs():
+    """(check, its label, fixture, target) of each table above."""
+    for cases, go, words in ((TO_FSDP, to_fsdp, '%d ranks of FSDP2'), (TO_ZERO, to_zero, '%d ranks of stage %d'),
+                             (TO_RANKS, to_ranks, '%d ranks of FSDP2 by number'),
+                             (THERE_AND_BACK, there_and_back, '%d ranks of stage %d to %d of FSDP2')):
+        for name, targets in cases.items():
+            for target in targets:
+                yield go, words, name, target if isinstance(target, tuple) else (target,)
+
+
 def main():
     a = checks.arguments('fixtures')
     tally = checks.Tally(a.verbose)
     ranks.prepare()
     import transformers.models.llama.modeling_llama  # noqa: F401  before any fork
     with checks.scratch() as tmp:
-        for cases, go, words in ((TO_FSDP, to_fsdp, '%d ranks of FSDP2'), (TO_ZERO, to_zero, '%d ranks of stage %d'),
-                                 (TO_RANKS, to_ranks, '%d ranks of FSDP2 by number'),
-                                 (THERE_AND_BACK, there_and_back, '%d ranks of stage %d to %d of FSDP2')):
-            for name, targets in cases.items():
-                path = os.path.join(a.fixtures, name)
-                if a.only and name not in a.only:
-                    continue
-                if not os.path.isdir(path):
-                    tally.add(name, ['the fixture is absent'])
-                    continue
-                e = ds_harness.read_expected(path)
-                for target in targets:
-                    target = target if isinstance(target, tuple) else (target,)
-                    n = words.count('%')
-                    label = ' '.join((name, 'to', words % target[:n], *target[n:]))
-                    tally.call(label, go, a, tmp, path, e, os.path.join(path, e['checkpoint']), *target)
+        for go, words, name, target in jobs() if a.only else checks.mine(jobs()):
+            path = os.path.join(a.fixtures, name)
+            if a.only and name not in a.only:
+                continue
+            if not os.path.isdir(path):
+                tally.add(name, ['the fixture is absent'])
+                continue
+            e = ds_harness.read_expected(path)
+            n = words.count('%')
+            label = ' '.join((name, 'to', words % target[:n], *target[n:]))
+            tally.call(label, go, a, tmp, path, e, os.path.join(path, e['checkpoint']), *target)
     return tally.end('interop fsdp')
 
 

@@ -283,7 +283,7 @@ def main():
     import transformers.models.llama.modeling_llama  # noqa: F401  before any fork
     import transformers.trainer  # noqa: F401
     as_on_gpus()
-    for name in RUNS:
+    for name in RUNS if a.only else checks.mine(RUNS):
         if a.only and name not in a.only:
             continue
         if name.startswith('lightning') and not lightning:

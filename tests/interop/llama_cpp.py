@@ -19,7 +19,7 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 import torch
 import transformers
 
-from checks import Tally, ckpt, scratch
+from checks import Tally, ckpt, mine, scratch
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -153,7 +153,7 @@ def main():
     a = p.parse_args()
     tally = Tally(a.verbose)
     with scratch() as tmp:
-        for name in a.only or MODELS:
+        for name in a.only or mine(MODELS):
             if tally.call(name + ': llama.cpp', lambda: compare(a, name, tmp)):
                 tally.call(name + ': texts', tokens, a, name, tmp)
                 tally.call(name + ': transformers', back, a, name, tmp)

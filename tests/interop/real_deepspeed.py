@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 
+from checks import mine
+
 os.environ['DS_ACCELERATOR'] = 'cpu'
 LEGACY = {'checkpoint': {'checkpoint_serialization': False}}
 FP32_GRADS = {'data_types': {'grad_accum_dtype': 'fp32'}}
 
 # name, world, stage, bf16, groups, zero_optimization, other configuration
-CONFIGS = [
+CONFIGS = list(mine([
     ('stage 1 fp32', 2, 1, False, 1, {}, {}),
     ('stage 1 fp32 gradients', 3, 1, True, 3, {}, FP32_GRADS),
     ('stage 2 bf16', 2, 2, True, 3, {}, {}),
@@ -33,7 +35,7 @@ CONFIGS = [
     ('stage 3 bf16 sub-groups', 3, 3, True, 3, {'sub_group_size': 3000}, {}),
     ('stage 3 persistent', 2, 3, True, 2, {'stage3_param_persistence_threshold': 500}, {}),
     ('stage 3 legacy container', 3, 3, True, 1, {}, LEGACY),
-]
+]))
 
 
 def make_model(empty, torch):

@@ -137,7 +137,7 @@ def main():
             path, measure = os.path.join(a.fixtures, name), []
             if a.only and name not in a.only:
                 continue
-            for world, stage in targets:
+            for world, stage in targets if a.only else checks.mine(targets):
                 tally.call('%s to world %d stage %d' % (name, world, stage), one, a, tmp, name, path,
                            ds_harness.read_expected(path), measure, world, stage)
     return tally.end('interop upgrade')
