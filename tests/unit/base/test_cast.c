@@ -6,17 +6,10 @@
  * The oracle for a narrow format is a sorted table of all its values, made with ldexp: the nearest
  * one is found by bisection, ties go to the even pattern.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "libckpt/base/cast.h"
+#include "tests/unit/unit.h"
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>

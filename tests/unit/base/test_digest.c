@@ -2,16 +2,9 @@
 /*
  * test_digest.c: CRC-32 and SHA-256 against published values, in parts and as a whole.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/digest.h"
 #include "libckpt/base/mem.h"
+#include "tests/unit/unit.h"
 
 static unsigned char bytes[100003];
 

@@ -2,16 +2,10 @@
 /*
  * test_dtype.c: the table of dtypes is complete, and every name leads back to its row.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <ctype.h>
-#include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "tests/unit/unit.h"
 
 static void every_row_is_filled_and_found(void **state)
 {

@@ -2,16 +2,10 @@
 /*
  * test_err.c: failures are kept, cut and cleaned as err.h says; sizes are added without overflow.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
-#include <string.h>
 
 #include "libckpt/base/err.h"
+#include "tests/unit/unit.h"
 
 static void first_failure_stays(void **state)
 {

@@ -2,20 +2,11 @@
 /*
  * test_hostfile.c: hostfiles and filters against DeepSpeed's launcher, and what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/config/config.h"
 #include "libckpt/base/hostfile.h"
+#include "tests/unit/unit.h"
 
 static const char *text_of(const ckpt_value *c, const char *key)
 {

@@ -2,14 +2,8 @@
 /*
  * test_index.c: the hash index: finding, growing, collisions that are refused, failing memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/base/index.h"
+#include "tests/unit/unit.h"
 
 /* The things are numbers themselves: number i stands for value i * 3. */
 static bool same(const void *ctx, uint32_t number, const void *key)

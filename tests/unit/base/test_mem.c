@@ -3,16 +3,10 @@
  * test_mem.c: the heap door fails when told to; the arena aligns, zeroes, grows and keeps its
  * limit.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "libckpt/base/mem.h"
+#include "tests/unit/unit.h"
 
 static void assert_zeroed(const void *p, size_t n)
 {

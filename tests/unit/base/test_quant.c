@@ -4,18 +4,11 @@
  * the blocks of its reference quantizers and of the values that its dequantizers give, recorded
  * with ggml 0.25.3 (quantize_row_*_ref, dequantize_row_*).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "libckpt/base/digest.h"
 #include "libckpt/base/quant.h"
+#include "tests/unit/unit.h"
 
 enum { KINDS = 12, SUPERS = 10 * KINDS, N = SUPERS * 256 };
 

@@ -2,16 +2,8 @@
 /*
  * test_vec.c: vectors grow, stay as they were when memory is gone, and refuse impossible sizes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "libckpt/base/vec.h"
+#include "tests/unit/unit.h"
 
 typedef struct triple {
     uint64_t a;

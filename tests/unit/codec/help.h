@@ -5,11 +5,8 @@
 #ifndef TESTS_UNIT_CODEC_HELP_H
 #define TESTS_UNIT_CODEC_HELP_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/codec/pickle/pickle.h"
+#include "tests/unit/unit.h"
 
 /* A pickle as read, with the arena its nodes live in. */
 typedef struct help_pickle {

@@ -2,18 +2,11 @@
 /*
  * test_json.c: what the gate lets through and what not, trees from text, text from trees.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #include "libckpt/codec/json/json.h"
+#include "tests/unit/unit.h"
 
 #define MAX_BYTES (UINT64_C(64) << 20)
 

@@ -3,15 +3,8 @@
  * test_pickle_names.c: the judgement on names, by the rules: what is listed, what the standard
  * library has, what torch and numpy have, and everybody else.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/codec/pickle/trust.h"
+#include "tests/unit/unit.h"
 
 static ckpt_name_id id_of(const char *module, const char *name)
 {

@@ -2,15 +2,9 @@
 /*
  * test_pickle_read.c: opcodes, calls, tensors, limits; verdicts on hostile pickles; real files.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/codec/pickle/trust.h"
 #include "tests/unit/codec/help.h"
+#include "tests/unit/unit.h"
 
 /* A literal as bytes: its NULs count, its terminator does not. */
 #define READ(text) help_read(text, sizeof(text) - 1, false)

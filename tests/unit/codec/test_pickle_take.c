@@ -3,14 +3,8 @@
  * test_pickle_take.c: objects that the caller takes over: what they were made of goes, what
  * something else refers to stays.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/codec/pickle/pickle.h"
+#include "tests/unit/unit.h"
 
 /* The class m.C, in slot 0 of the memo; an object of it on the stack; a state of two numbers. */
 #define CLASS  "\x8C\1m\x8C\1C\x93\x94"

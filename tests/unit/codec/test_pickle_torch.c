@@ -2,14 +2,8 @@
 /*
  * test_pickle_torch.c: checks which tensors, storages and parameters of a pickle are accepted.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/codec/help.h"
+#include "tests/unit/unit.h"
 
 /* A literal as bytes: its NULs count, its terminator does not. */
 #define READ(text) help_read(text, sizeof(text) - 1, false)

@@ -2,14 +2,8 @@
 /*
  * test_pickle_write.c: the pickler against bytes that CPython's pickler wrote, and round trips.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/codec/help.h"
+#include "tests/unit/unit.h"
 
 /* Read a pickle, write it, and compare with the same bytes or with others. */
 static void writes_as(const void *from, size_t n_from, const void *to, size_t n_to)

@@ -2,18 +2,10 @@
 /*
  * test_yaml.c: configurations in YAML: kinds of scalars, and what is no configuration.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "libckpt/codec/yaml/yaml.h"
+#include "tests/unit/unit.h"
 
 static int parse(ckpt_value **out, ckpt_arena *a, const char *text, size_t n, ckpt_err *err)
 {

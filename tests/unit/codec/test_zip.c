@@ -3,19 +3,9 @@
  * test_zip.c: which containers are read and which refused, and the bytes of those that are written,
  * beyond 4 GiB as well.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/base/digest.h"
 #include "libckpt/codec/zip/zip.h"
+#include "tests/unit/unit.h"
 
 /* ---- archives ---- */
 

@@ -6,17 +6,9 @@
  * No archive is known that both accept and read differently.  So the file changes between the two:
  * what libzip gets to see has one field altered.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "libckpt/base/digest.h"
 #include "libckpt/codec/zip/zip.h"
+#include "tests/unit/unit.h"
 
 /* An input that gives `first` for so many reads, and `then` after them. */
 typedef struct turncoat {

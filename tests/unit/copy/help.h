@@ -7,15 +7,13 @@
 #define TESTS_UNIT_COPY_HELP_H
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/copy/run.h"
+#include "tests/unit/unit.h"
 
 typedef struct help_dir {
     char path[256];

@@ -7,14 +7,12 @@
 #define TESTS_UNIT_COPY_HELP_MAIL_H
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "libckpt/ckpt_team.h"
+#include "tests/unit/unit.h"
 
 enum { MAIL_MAX = 4, MAIL_ROOM = 4 << 20, MAIL_ABORTED = 42 };
 

@@ -2,18 +2,11 @@
 /*
  * test_behind.c: which runs let go of the page cache, and windows at the ends of files.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "libckpt/copy/behind.h"
+#include "tests/unit/unit.h"
 
 static void when(void **state)
 {

@@ -3,15 +3,9 @@
  * Blocks of a view: found by job, given up in the order of their last use, never while in use,
  * and never beyond the room unless all are in use.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-/* the order matters to cmocka */
-#include <cmocka.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/copy/blocks.h"
+#include "tests/unit/unit.h"
 
 /* Takes a block as a view does, with memory for it. */
 static ckpt_block *made(ckpt_blocks *b, uint64_t job, uint64_t n)

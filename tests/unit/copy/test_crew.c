@@ -2,18 +2,11 @@
 /*
  * test_crew.c: every item once, the lowest failure wins, and progress that is told now and then.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "libckpt/copy/crew.h"
+#include "tests/unit/unit.h"
 
 enum { N_ITEMS = 5000 };
 

@@ -3,18 +3,13 @@
  * test_far.c: bytes that only a function can read, through plan, executor, reader, conversion and
  * fingerprint.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "ckpt.h"
 #include "libckpt/copy/journal.h"
 #include "libckpt/copy/reader.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { ROWS = 300, WIDTH = 1000, N = ROWS * WIDTH };
 

@@ -3,15 +3,9 @@
  * test_feed.c: deflated records: decoded into memory or a file, refused when size, CRC or stream
  * are wrong.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/copy/reader.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

@@ -3,14 +3,8 @@
  * test_gather.c: strided, split, swapped and lazily negated tensors, read by a conversion into
  * memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

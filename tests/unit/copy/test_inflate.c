@@ -3,18 +3,9 @@
  * test_inflate.c: deflate streams into exact sizes, whole and in steps, and every way they go
  * wrong.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/copy/inflate.h"
+#include "tests/unit/unit.h"
 
 /*
  * A raw deflate stream of stored blocks, which needs no compressor: per block one byte (1: the

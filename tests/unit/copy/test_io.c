@@ -2,16 +2,11 @@
 /*
  * test_io.c: files, memory, slurping, and the pool that notices changed files.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <utime.h>
 
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

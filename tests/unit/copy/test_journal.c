@@ -2,16 +2,11 @@
 /*
  * test_journal.c: what a fingerprint covers, and journals that are cut, changed and continued.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 
 #include "libckpt/copy/journal.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

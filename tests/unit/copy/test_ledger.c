@@ -3,15 +3,9 @@
  * test_ledger.c: CRCs of records from CRCs of stretches, in any order, with gaps, overlaps and
  * repeats.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/copy/ledger.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { SIZE = 1000000 };
 

@@ -2,22 +2,15 @@
 /*
  * test_moves.c: lists of renames that a killed run left, or that somebody else planted.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/moves.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 static ckpt_mover mover;

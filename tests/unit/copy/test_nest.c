@@ -4,12 +4,6 @@
  * reader, conversion and fingerprint; in one another; when reads fail, records are damaged and
  * copies differ.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "ckpt.h"
@@ -18,6 +12,7 @@
 #include "libckpt/copy/reader.h"
 #include "libckpt/map/nest.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { ROWS = 160, WIDTH = 600, N = ROWS * WIDTH };
 

@@ -2,16 +2,10 @@
 /*
  * test_plan.c: pairing of maps, and jobs that cover every target element exactly once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/copy/job.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_ELEMS = 4096 };
 

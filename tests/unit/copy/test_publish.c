@@ -2,12 +2,6 @@
 /*
  * test_publish.c: folders that appear complete or not at all: names, journals, resuming, replacing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,6 +12,7 @@
 #include "libckpt/copy/publish.h"
 #include "libckpt/copy/sink.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 static const ckpt_sink_opts plain = {0}, forced = {.force = true};

@@ -2,17 +2,12 @@
 /*
  * test_reader.c: stretches and boxes of tensors into memory, with conversion and checksums.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <utime.h>
 
 #include "ckpt.h"
 #include "libckpt/base/cast.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { N = 400000 };
 

@@ -3,12 +3,6 @@
  * test_run.c: conversions of maps made by hand: values, proofs, failures, and what is left after
  * them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -18,6 +12,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/copy/run.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { WORLD = 3, N_TENSORS = 5, HEADER = 64 };
 

@@ -2,15 +2,9 @@
 /*
  * test_scrub.c: whole records, in ranges and decoded, against their CRCs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/base/digest.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

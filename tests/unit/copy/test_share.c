@@ -3,19 +3,13 @@
  * test_share.c: splits of plans: each job once, even bytes, whole files, and the machines that have
  * them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/share.h"
 #include "libckpt/map/nest.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_RANKS = 16, MAX_FILES = 64 };
 

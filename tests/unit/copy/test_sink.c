@@ -2,17 +2,12 @@
 /*
  * test_sink.c: files that appear complete or not at all.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include "libckpt/copy/sink.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

@@ -3,17 +3,9 @@
  * test_spool.c: decoded records that do not fit in memory, in files of their own and in the one
  * that was opened ahead.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/copy/spool.h"
+#include "tests/unit/unit.h"
 
 /* Two spools at a time, each with records of its own letter, read back whole. */
 static void fill_and_compare(void)

@@ -3,15 +3,9 @@
  * test_spread.c: which machine gets which files of a target: by the processes, by hosts, and what
  * does not fit.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/copy/spread.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static void add(ckpt_map *to, const char *name, uint64_t size, uint32_t rank)
 {

@@ -4,23 +4,16 @@
  */
 #define _GNU_SOURCE // MAP_ANONYMOUS, usleep
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/inotify.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-#include <sys/inotify.h>
 
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/team.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/copy/help_mail.h"
+#include "tests/unit/unit.h"
 
 /* ---- processes ---- */
 

@@ -3,17 +3,12 @@
  * test_view.c: files of a view: rows that lie between others, literals, gaps; damage, changes and
  * doubtful values where they are read.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "libckpt/copy/view.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { ROWS = 700, WIDE = 256, N = ROWS * WIDE * 4 };
 

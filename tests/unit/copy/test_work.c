@@ -3,16 +3,11 @@
  * test_work.c: single jobs: zeros, memory, ties, packed dtypes, and copies that must agree with
  * their masters.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 
 #include "libckpt/base/cast.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 static help_dir dir;
 

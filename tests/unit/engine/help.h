@@ -7,13 +7,11 @@
 #define TESTS_UNIT_ENGINE_HELP_H
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ckpt.h"
 #include "engine/config/config.h"
+#include "tests/unit/unit.h"
 
 /* Where `name` lies; false when neither place has it. */
 static inline bool gold_path(char out[512], const char *name)

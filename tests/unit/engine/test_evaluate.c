@@ -4,18 +4,10 @@
  * predictions, labels that count for nothing, saving and going on.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "engine/inside.h"
+#include "tests/unit/unit.h"
 #include "tools/zerotrain/zerotrain.h"
 
 #define FIXTURE "tests/fixtures/sentiment"

@@ -6,11 +6,10 @@
 #define TESTS_UNIT_LIBCKPT_HELP_H
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/unit/unit.h"
 
 enum { FOLDER_PATH = 1024 };
 

@@ -4,17 +4,10 @@
  * plainly; what a configuration's parameters are for a tensor and a layer.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "libckpt/blend/ops.h"
 #include "libckpt/blend/recipe.h"
+#include "tests/unit/unit.h"
 
 /* More than one tile, and no multiple of it. */
 enum { N = 40000, MODELS = 3 };

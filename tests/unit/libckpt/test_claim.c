@@ -3,16 +3,10 @@
  * test_claim.c: a training folder that does not say what it was made of is never made visible; what
  * was rewritten or left out must have been said, and is counted.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/ckpt.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 #define RUN "tests/fixtures/z1_bf16_w3_groups"
 

@@ -3,17 +3,6 @@
  * test_clean.c: which left-overs are ours, and which of them may go.
  */
 #define _GNU_SOURCE // flock
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -23,6 +12,7 @@
 #include "libckpt/ckpt.h"
 #include "libckpt/copy/left.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 static const char temp_a[] = ".model.pt.ckpt-0a1b2c.tmp",
                   temp_b[] = ".w.safetensors.ckpt-zzzzzz.tmp",

@@ -4,19 +4,12 @@
  * plainly; which blocks a configuration and a grid of scales agree on.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "ckpt.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
 #include "libckpt/quant_scheme.h"
+#include "tests/unit/unit.h"
 
 enum { ROWS = 5, COLS = 48, EXPERTS = 2, OUT = 17, GROUPS = 3, IN = GROUPS * 32 };
 

@@ -3,17 +3,10 @@
  * test_diff.c: two maps compared by name and value.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "libckpt/ckpt.h"
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 /* What was told, one letter for each difference. */
 typedef struct told {

@@ -2,20 +2,10 @@
 /*
  * test_doctor.c: the health of tags and of `latest`, and what may be done to it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/ckpt.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 enum { SEEN_MAX = 8 };
 

@@ -3,19 +3,10 @@
  * test_fresh.c: training state for maps that have none: orders known, listed and stored, groups,
  * roles, and everything that must be refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/drivers.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_NAMES = 128, LINE_ROOM = 16384 };
 

@@ -2,18 +2,9 @@
 /*
  * test_layout.c: target maps: dtypes, order, ties, files; and a conversion that comes back equal.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/ckpt.h"
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 static char dir[] = "/tmp/test_layout_XXXXXX";
 

@@ -3,19 +3,11 @@
  * test_open.c: from a path to a map: files, folders, shards, hints, listings, and formats known by
  * sight only.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "libckpt/format.h"
+#include "tests/unit/unit.h"
 
 static char dir[] = "/tmp/test_open_XXXXXX";
 

@@ -3,19 +3,11 @@
  * test_opts.c: the conventions of ckpt.h: what may be NULL or zeroed, sizes of structs from other
  * releases, one map read by many threads.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "ckpt.h"
 #include "libckpt/base/opts.h"
+#include "tests/unit/unit.h"
 
 static ckpt_map *map;
 static char path[1024];

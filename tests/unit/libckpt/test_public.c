@@ -3,19 +3,11 @@
  * test_public.c: the public header as programs use it: values, slices, arrays in memory, inputs of
  * the caller's own, and one map for many threads, of every layout.  Includes nothing but ckpt.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "ckpt.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 static const char *fixture(const char *name)
 {

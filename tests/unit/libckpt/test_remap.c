@@ -3,17 +3,8 @@
  * test_remap.c: layout maps: what is a rule and what is none, patterns, expressions, and the boxes
  * that come of axes, against a walk over every element.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/remap/expr.h"
+#include "tests/unit/unit.h"
 
 enum { MOST = 1 << 16 };
 

@@ -2,16 +2,9 @@
 /*
  * test_select.c: keeping and renaming tensors of a map, ties included.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/ckpt.h"
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 /* A map of five tensors over one memory source: head is tied to emb, tail to emb too. */
 static ckpt_map *make(void)

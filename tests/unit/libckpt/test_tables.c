@@ -2,17 +2,9 @@
 /*
  * test_tables.c: the tables of a vocabulary: rows cut and added, heads tied and untied.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 enum { ROWS = 5, COLS = 3 };
 

@@ -2,15 +2,8 @@
 /*
  * test_target.c: what can be asked of a target, and that nothing else is passed over.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
+#include "tests/unit/unit.h"
 
 /* Refused, with a text that says this. */
 static void refused(const ckpt_target *target, const char *text)

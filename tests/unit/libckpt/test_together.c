@@ -5,19 +5,10 @@
  * other.
  */
 #define _GNU_SOURCE // MAP_ANONYMOUS
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "tests/unit/copy/help_mail.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 /* What each process of a test does; result: an output, or where rank 0 writes what it was told. */
 typedef struct job {

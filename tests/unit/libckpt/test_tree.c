@@ -2,16 +2,10 @@
 /*
  * test_tree.c: the tree of values as an outline and as JSON: every kind, sharing, limits, paths.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/codec/help.h"
+#include "tests/unit/unit.h"
 
 static int collect(void *ctx, const char *text, size_t n)
 {

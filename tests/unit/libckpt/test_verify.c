@@ -2,17 +2,8 @@
 /*
  * test_verify.c: what verify finds in sound and in damaged checkpoints.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/ckpt.h"
+#include "tests/unit/unit.h"
 
 typedef struct found {
     unsigned n[3]; /* by severity */

@@ -3,17 +3,10 @@
  * test_adopt.c: one map taking over another: numbers of files and sources, shared things moved
  * once, names, states, and failing memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/state.h"
+#include "tests/unit/unit.h"
 
 /* A map with a file and n sources of 64 bytes in it. */
 static ckpt_map *make(const char *path, unsigned n)

@@ -2,15 +2,8 @@
 /*
  * test_check.c: a whole map is refused when its extents leave their sources, or repeat too much.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 #define GIB (UINT64_C(1) << 30)
 

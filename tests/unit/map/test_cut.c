@@ -3,18 +3,11 @@
  * test_cut.c: extents that follow a rule are those of a list: read one by one, checked, joined,
  * shared, copied and moved with the map that takes theirs over.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/join.h"
+#include "tests/unit/unit.h"
 
 enum { PARTS = 4, BYTES = 4096 };
 

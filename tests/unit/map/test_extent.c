@@ -3,16 +3,9 @@
  * test_extent.c: cutting intervals into boxes, sizes of shapes, and proving that extents cover
  * once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/map/extent.h"
+#include "tests/unit/unit.h"
 
 /* ---- cutting ---- */
 

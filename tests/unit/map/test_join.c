@@ -5,17 +5,10 @@
  * The oracle reads one element at a time straight from the definition of an extent; it shares no
  * code with the join.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/join.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_AXES = 5, MAX_ELEMS = 1024, MAX_EXTENTS = 64, N_SOURCES = 3, SOURCE_BYTES = 64 * 1024 };
 

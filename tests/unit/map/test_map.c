@@ -2,16 +2,8 @@
 /*
  * test_map.c: building a map: files, sources, tensors and their names, extents, facts, findings.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 static ckpt_map *map;
 

@@ -2,14 +2,8 @@
 /*
  * test_merge.c: maps of files joined into one map; nothing of them is borrowed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/map/merge.h"
+#include "tests/unit/unit.h"
 
 static void merges_tensors(void **state)
 {

@@ -3,17 +3,10 @@
  * test_moments8.c: bitsandbytes' 8-bit moments element by element against their formula, read in
  * pieces that begin and end inside blocks.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/moments8.h"
+#include "tests/unit/unit.h"
 
 enum { N = 2 * 256 + 77, BLOCKS = 3 };
 

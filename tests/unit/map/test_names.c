@@ -2,16 +2,8 @@
 /*
  * test_names.c: what may be a name, text, or a part of a path.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "libckpt/map/map.h"
+#include "tests/unit/unit.h"
 
 /* The bytes of one code point, without looking at whether it is allowed. */
 static unsigned encode(uint32_t c, char *out)

@@ -3,15 +3,8 @@
  * test_ranked.c: values that each rank has for itself: of which partition they are, and what is
  * said of those that a target loses.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/map/state.h"
+#include "tests/unit/unit.h"
 
 enum { WORLD = 2 };
 

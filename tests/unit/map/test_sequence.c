@@ -3,16 +3,8 @@
  * test_sequence.c: the order of the parameters in an optimizer's groups: by units of FSDP1, by a
  * model's dict that was put together anew, by names of a known architecture.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "libckpt/map/order.h"
+#include "tests/unit/unit.h"
 
 enum { TEXT = 2048 };
 

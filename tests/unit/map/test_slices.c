@@ -3,17 +3,11 @@
  * test_slices.c: joining slices: every rule on small shapes against arrays joined by definition,
  * with each slice cut in all ways a data-parallel run may cut it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/slices.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { MAX = 512, RANKS = 4 };
 

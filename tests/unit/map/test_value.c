@@ -3,16 +3,10 @@
  * test_value.c: the tree of values: nodes, growing containers, look-ups, enums as integers,
  * equality.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 #include "libckpt/map/value.h"
+#include "tests/unit/unit.h"
 
 static ckpt_arena *arena;
 

@@ -3,17 +3,9 @@
  * test_value_copy.c: trees of values copied: what is shared and what is a cycle stays so, the
  * source is not written to, and entries can be dropped and looked at on the way.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/map/value_copy.h"
+#include "tests/unit/unit.h"
 
 /* Counts storages and values, and drops integers. */
 typedef struct seen {

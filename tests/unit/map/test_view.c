@@ -3,16 +3,8 @@
  * test_view.c: views of a storage as extents: flat where they can be, boxes where they must be,
  * and what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <string.h>
-
 #include "libckpt/map/view.h"
+#include "tests/unit/unit.h"
 
 /* Backs a tensor of F32 by a view of 64 elements; the map has the storage as source 0. */
 static int back(ckpt_map *map, ckpt_tensor **t, const ckpt_tensor_value *v, ckpt_err *err)

@@ -2,16 +2,9 @@
 /*
  * test_zero_flat.c: the layout of stages 1 and 2 against worked examples and against a plain list.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "libckpt/base/mem.h"
 #include "libckpt/map/zero_flat.h"
+#include "tests/unit/unit.h"
 
 /* Lay out without failure. */
 static ckpt_zero_flat lay(const uint64_t *numel, const uint64_t *pad, uint64_t n, uint32_t world)

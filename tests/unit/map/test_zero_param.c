@@ -2,14 +2,8 @@
 /*
  * test_zero_param.c: the layout of stage 3 against worked examples and against plain lists.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/map/zero_param.h"
+#include "tests/unit/unit.h"
 
 /* A measured run on three ranks: 481 -> 161, 377 -> 126; 29 -> 10, 13 -> 5. */
 static void test_partitions(void **state)

@@ -3,14 +3,7 @@
  * test_activations.c: activations and pipelines, against the formulas of the papers as they stand
  * there, and numbers worked out by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
+#include "tests/unit/unit.h"
 #include "tools/costs/activations.h"
 
 /* GPT-3 175B, table 3 of Korthikanti et al. 2022: 8 tensor parallel ranks, 8 stages. */

@@ -2,14 +2,7 @@
 /*
  * test_costs.c: what travels in an update, against numbers worked out by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
+#include "tests/unit/unit.h"
 #include "tools/costs/costs.h"
 
 /* 1000 parameters in 16 bits on one node of 4. */

@@ -2,14 +2,8 @@
 /*
  * test_estimate.c: memory for model states: bytes and tables as DeepSpeed's estimators give them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 #include "tools/ckpt/estimate.h"
 
 static uint64_t count(const ckpt_value *c, const char *key)

@@ -3,15 +3,7 @@
  * test_events.c: the bytes of event files beside those that TensorFlow's and torch's writers made,
  * and the picture of a run: how points become fewer.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/unit.h"
 #include "tools/zerotrain/events.h"
 #include "tools/zerotrain/zerotrain.h"
 

@@ -4,14 +4,8 @@
  * are refused.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-/* the order matters to cmocka */
-#include <cmocka.h>
 
+#include "tests/unit/unit.h"
 #include "tools/mount/tree.h"
 
 static const char *path_of(void *ctx, size_t file)

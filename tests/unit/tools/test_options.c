@@ -2,17 +2,9 @@
 /*
  * test_options.c: what a run is told: the command line, files of options, what goes together.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/unit.h"
 #include "tools/zerotrain/zerotrain.h"
 
 #define MAX_ARGS 16

@@ -5,18 +5,9 @@
  * between forked processes.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,6 +18,7 @@
 #include "engine/comm/sum.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/mem.h"
+#include "tests/unit/unit.h"
 
 /* ---- one process ---- */
 

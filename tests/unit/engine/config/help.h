@@ -5,11 +5,8 @@
 #ifndef TESTS_UNIT_ENGINE_CONFIG_HELP_H
 #define TESTS_UNIT_ENGINE_CONFIG_HELP_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "engine/config/fields.h"
+#include "tests/unit/unit.h"
 
 /* What a test allocates from: made before each, freed after it. */
 static ckpt_arena *arena;

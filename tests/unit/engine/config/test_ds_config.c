@@ -2,20 +2,11 @@
 /*
  * test_ds_config.c: configurations resolved as DeepSpeed and the Trainer resolve them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/unit/engine/config/help.h"
+#include "tests/unit/unit.h"
 
 #define GOLDEN "tests/fixtures/golden/"
 

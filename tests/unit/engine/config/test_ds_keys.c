@@ -2,14 +2,8 @@
 /*
  * test_ds_keys.c: every key of the tables, arguments for "auto", base64, and memory that runs out.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/config/help.h"
+#include "tests/unit/unit.h"
 
 /* ---- arguments ---- */
 

@@ -4,20 +4,11 @@
  *
  * What is expected was measured with the package; the three differences are named where they come.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/config/config.h"
+#include "tests/unit/unit.h"
 
 /* A tree as one line: floats as %a, strings in quotes. */
 static void show(const ckpt_value *v, char *out, size_t room)

@@ -2,18 +2,10 @@
 /*
  * test_data.c: samples from files: permutations, tokens, recorded inputs, text and its tokenizer.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "engine/data/data.h"
+#include "tests/unit/unit.h"
 
 static char folder[] = "/tmp/ckpt_data_XXXXXX";
 

@@ -10,17 +10,10 @@
 #define TESTS_UNIT_ENGINE_DEVICE_HELP_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/device/device.h"
 #include "libckpt/base/cast.h"
+#include "tests/unit/unit.h"
 
 static const ckpt_dtype dh_dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
 

@@ -3,19 +3,12 @@
  * test_attention.c: attention on the processor against a plain reference in double, whose gradients
  * are themselves checked with finite differences.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/device/cpu.h"
 #include "engine/device/philox.h"
 #include "libckpt/base/cast.h"
+#include "tests/unit/unit.h"
 
 typedef enum mask_kind { NO_MASK, RIGHT, LEFT, HOLES, ONE_EMPTY } mask_kind;
 

@@ -4,6 +4,7 @@
  * double precision.
  */
 #include "tests/unit/engine/device/help.h"
+#include "tests/unit/unit.h"
 
 typedef struct shape {
     uint64_t rows, in, out, pad; /* pad: what strides are longer than dense */

@@ -3,6 +3,7 @@
  * test_device_layers.c: norms, embeddings and losses of the CPU device against double precision.
  */
 #include "tests/unit/engine/device/help.h"
+#include "tests/unit/unit.h"
 
 static const struct {
     uint64_t rows, width;

@@ -2,10 +2,10 @@
 /*
  * test_device_vector.c: memory, threads, vectors and activations of the CPU device.
  */
-#include "tests/unit/engine/device/help.h"
-
 #include "engine/device/cpu_pool.h"
 #include "libckpt/base/mem.h"
+#include "tests/unit/engine/device/help.h"
+#include "tests/unit/unit.h"
 
 static const uint64_t lengths[] = {0, 1, 15, 16, 17, 1023, 1025, 70001};
 

@@ -3,19 +3,12 @@
  * test_philox.c: dropout's factors against the generator's known answers and the
  * definition of its streams, and the moments of what is drawn.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/device/formulas.h"
 #include "engine/device/philox.h"
 #include "engine/model/model.h"
+#include "tests/unit/unit.h"
 
 /* Element i of a seed's words, by the definition in philox.h. */
 static uint32_t word(uint64_t seed, uint64_t i)

@@ -2,19 +2,12 @@
 /*
  * test_rope_dropout.c: rotary embedding and dropout on the processor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/device/cpu.h"
 #include "engine/device/philox.h"
 #include "libckpt/base/cast.h"
+#include "tests/unit/unit.h"
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
 

@@ -6,14 +6,8 @@
 #ifndef TESTS_UNIT_ENGINE_MODEL_HELP_H
 #define TESTS_UNIT_ENGINE_MODEL_HELP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/replay/model_check.h"
+#include "tests/unit/unit.h"
 
 #define GOLDEN "tests/fixtures/golden"
 #define KIN    "tests/fixtures/models"

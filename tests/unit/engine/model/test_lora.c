@@ -4,6 +4,7 @@
  */
 #include "libckpt/codec/json/json.h"
 #include "tests/unit/engine/model/help.h"
+#include "tests/unit/unit.h"
 
 static const zt_lora lora_all = {.rank = 3, .alpha = 6, .dropout = 0.25F, .targets = "all-linear"};
 

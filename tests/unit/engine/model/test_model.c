@@ -8,6 +8,7 @@
  */
 
 #include "tests/unit/engine/model/help.h"
+#include "tests/unit/unit.h"
 
 static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",        "gpt2",
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};

@@ -3,19 +3,11 @@
  * test_model_config.c: config.json of transformers: defaults, every key that is honoured, every one
  * that is refused, and what cannot be.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/model/model.h"
+#include "tests/unit/unit.h"
 
 #define BERT    "\"model_type\": \"bert\", \"problem_type\": \"regression\", \"num_labels\": 1"
 #define MLM     "\"architectures\": [\"BertForMaskedLM\"]"

@@ -3,16 +3,10 @@
  * test_muon.c: orthogonalised updates against DeepSpeed's, singular values near 1, and what an
  * overflow leaves alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <inttypes.h>
 
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 
 static ckpt_arena *arena;
 static zt_device *cpu;

@@ -3,16 +3,11 @@
  * test_onebit.c: 1-bit Adam on several ranks, each a thread: a run of DeepSpeed's class, the
  * exchange against a plain reference, one bit per element on the wire, failures.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "engine/comm/comm.h"
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_WORLD = 3, STEPS = 20 };
 

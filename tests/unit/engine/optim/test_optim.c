@@ -3,15 +3,9 @@
  * test_optim.c: the optimizer block of a config, and weights after updates: trajectories of the
  * real classes, equal bits for any number of threads and any cut, conversions.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libckpt/base/cast.h"
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 
 enum { STEPS = 20, N_TENSORS = 4 };
 

@@ -2,14 +2,8 @@
 /*
  * test_scaler.c: the loss scale update by update against DeepSpeed's own, and the fp16 block.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 
 static ckpt_arena *arena;
 

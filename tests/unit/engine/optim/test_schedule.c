@@ -3,14 +3,8 @@
  * test_schedule.c: learning rates and betas of every schedule against DeepSpeed's own, from the
  * first update and from any later one; settings that are refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/engine/help.h"
+#include "tests/unit/unit.h"
 
 enum { GROUPS = 2 };
 

@@ -13,6 +13,7 @@
 #include "engine/save/save.h"
 #include "libckpt/base/mem.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 /* ---- a folder with a small model, for the time of a group of tests ---- */
 

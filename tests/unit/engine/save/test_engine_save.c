@@ -3,12 +3,6 @@
  * Saving and loading runs: every stage and precision, at one world size and back at another; what a
  * failure leaves; what stays of old checkpoints.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <time.h>
 
 #include "ckpt.h"
@@ -16,6 +10,7 @@
 #include "engine/save/together.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/engine/save/help.h"
+#include "tests/unit/unit.h"
 
 /* ---- values that tell where they are ---- */
 

@@ -3,16 +3,10 @@
  * test_image.c: what a save copies of a run's memory.  A device whose memory the host can read says
  * that it is far away: what is not copied must come through its get.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ckpt.h"
 #include "engine/save/live.h"
 #include "tests/unit/engine/save/help.h"
+#include "tests/unit/unit.h"
 
 /* ---- a device that is far away ---- */
 

@@ -3,21 +3,12 @@
  * test_zero.c: the ZeRO runtime on one process with a tiny GPT-2: all stages do the same thing, bit
  * for bit, in whatever way they keep it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "engine/zero/pool.h"
 #include "engine/zero/zero.h"
+#include "tests/unit/unit.h"
 
 #define BATCH 2
 #define SEQ   6

@@ -6,22 +6,13 @@
  * set in $CKPT_SHARED/fixtures); without any the tests are skipped.  Values are compared by
  * tests/golden.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/base/mem.h"
 #include "libckpt/format.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_MADE = 128, LONG_PATH = 600 };
 

@@ -3,17 +3,9 @@
  * test_ds_autoep.c: AutoEP's experts: which expert-parallel sizes fit, how experts are dealt out to
  * ranks, which parameters those of a rank are, and where they lie in stage 3.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/write/write.h"
+#include "tests/unit/unit.h"
 
 enum { EXPERTS = 8, ROWS = 3, COLUMNS = 5, NAME = 64 };
 

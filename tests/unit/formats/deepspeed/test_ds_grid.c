@@ -6,24 +6,15 @@
  * Folders are made of links to the files of small real checkpoints ($CKPT_FIXTURES); without them
  * the tests are skipped.  Values are compared by tests/golden/compare_grid.py.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/base/mem.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
+#include "tests/unit/unit.h"
 
 enum { LONG_PATH = 600 };
 

@@ -2,14 +2,8 @@
 /*
  * test_ds_names.c: file names of DeepSpeed tag folders, of every release and of none.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "formats/deepspeed/folder/names.h"
+#include "tests/unit/unit.h"
 
 typedef struct name_case {
     const char *name;

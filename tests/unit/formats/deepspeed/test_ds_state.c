@@ -6,21 +6,12 @@
  * Facts of small real checkpoints in $CKPT_FIXTURES, of more in $CKPT_SHARED/fixtures when that is
  * set; layouts that no real run has are made by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "formats/deepspeed/module/state.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/map/zero_param.h"
+#include "tests/unit/unit.h"
 
 /* ---- opening ---- */
 

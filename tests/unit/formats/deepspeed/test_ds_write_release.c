@@ -3,14 +3,8 @@
  * test_ds_write_release.c: what releases of DeepSpeed write differently: versions, and how each
  * line cuts padding.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "formats/deepspeed/write/write.h"
+#include "tests/unit/unit.h"
 
 static void test_versions(void **state)
 {

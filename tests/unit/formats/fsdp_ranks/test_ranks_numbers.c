@@ -3,16 +3,8 @@
  * test_ranks_numbers.c: numbers of an optimizer and the model's parameters: the same order, and
  * what is said of others.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/fsdp_ranks/ranks.h"
+#include "tests/unit/unit.h"
 
 enum { MAX = 8, NAME = 32 };
 

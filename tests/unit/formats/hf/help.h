@@ -5,10 +5,9 @@
 #ifndef TESTS_UNIT_FORMATS_HF_HELP_H
 #define TESTS_UNIT_FORMATS_HF_HELP_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "tests/unit/unit.h"
 
 enum { MAX_FILES = 32 };
 

@@ -2,15 +2,8 @@
 /*
  * test_hf_config.c: the dtype in a config.json, and nothing else, changes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/hf/config.h"
+#include "tests/unit/unit.h"
 
 /* text becomes wanted; wanted NULL: it is refused. */
 static void check(const char *text, const char *wanted)

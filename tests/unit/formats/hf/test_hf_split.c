@@ -4,15 +4,9 @@
  *
  * The cases' results are those of huggingface_hub 2.4's own function for the same sizes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "formats/hf/split.h"
 #include "libckpt/base/mem.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_ITEMS = 14 };
 

@@ -2,16 +2,6 @@
 /*
  * test_huggingface.c: names understood, and folders read through their index.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +11,7 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/drivers.h"
 #include "tests/unit/formats/hf/help.h"
+#include "tests/unit/unit.h"
 
 /* A safetensors file of U8 tensors: names, each with as many bytes as its name has letters. */
 static void write_shard(folder *f, const char *name, const char *const *tensors,

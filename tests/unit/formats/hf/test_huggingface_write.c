@@ -3,22 +3,13 @@
  * test_huggingface_write.c: tensors distributed over files, the index, and the files that come
  * along.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/hf/hf.h"
 #include "libckpt/drivers.h"
 #include "tests/unit/formats/hf/help.h"
+#include "tests/unit/unit.h"
 
 /* A target with tensors a (4 bytes), b (8), c tied to a, d (4), named so that sorting matters. */
 static ckpt_map *target_map(void)

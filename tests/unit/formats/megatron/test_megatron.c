@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_megatron.c: where parameters lie in flat buffers; which rule joins their slices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/megatron/megatron.h"
+#include "tests/unit/unit.h"
 
 enum { N = 15 };
 

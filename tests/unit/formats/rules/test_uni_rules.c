@@ -3,15 +3,9 @@
  * test_uni_rules.c: universal_checkpoint_info: patterns as Python takes them, precedence, entries
  * of all kinds, and the dicts of real checkpoints.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "formats/rules/rules.h"
 #include "tests/unit/codec/help.h"
+#include "tests/unit/unit.h"
 
 static ckpt_uni_rules *rules_of(const char *json)
 {

@@ -2,20 +2,11 @@
 /*
  * test_safetensors.c: which headers are read and which refused, and the bytes that are laid out.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "formats/safetensors/safetensors.h"
 #include "libckpt/codec/json/json.h"
+#include "tests/unit/unit.h"
 
 /* A file: the header's length, the header, and n_data bytes of data that nobody looks at. */
 typedef struct st_case {

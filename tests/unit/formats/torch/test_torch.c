@@ -3,22 +3,13 @@
  * test_torch.c: what torch archives are read or refused, and that what is written is laid out as
  * torch does it and reads back the same.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
+#include "tests/unit/unit.h"
 
 extern const ckpt_format ckpt_format_torch;
 

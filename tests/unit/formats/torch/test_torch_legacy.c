@@ -3,19 +3,9 @@
  * test_torch_legacy.c: streams of pickles and storages: what is read, what is refused and why, and
  * the two other things that begin alike: tar files and plain pickles.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/base/digest.h"
 #include "libckpt/format.h"
+#include "tests/unit/unit.h"
 
 extern const ckpt_format ckpt_format_torch_legacy;
 

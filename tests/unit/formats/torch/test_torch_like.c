@@ -3,19 +3,10 @@
  * test_torch_like.c: archives that are read beside another: one tree where the pickles are equal,
  * and every check of what is each archive's own.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
 #include "libckpt/base/digest.h"
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
+#include "tests/unit/unit.h"
 
 extern const ckpt_format ckpt_format_torch;
 

@@ -2,17 +2,8 @@
 /*
  * test_torch_names.c: from a tree of values to named tensors: paths, collisions, ties, views.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
 #include "formats/torch/torch.h"
+#include "tests/unit/unit.h"
 
 static const ckpt_tensor *tensor(const ckpt_map *map, const char *name)
 {

@@ -3,16 +3,9 @@
  * test_torch_tree.c: building the tree of a file to be written: nodes, errors that stick, copies of
  * other trees.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "formats/torch/tree.h"
 #include "libckpt/codec/pickle/pickle.h"
+#include "tests/unit/unit.h"
 
 typedef struct fix {
     ckpt_map *from, *to;

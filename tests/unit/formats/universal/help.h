@@ -12,6 +12,7 @@
 #include "libckpt/drivers.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/copy/help.h"
+#include "tests/unit/unit.h"
 
 enum { UNI_STEP = 7, UNI_FLOATS = 64 };
 #define UNI_LONG ((INT64_C(1) << 53) + 1)

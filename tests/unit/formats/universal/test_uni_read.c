@@ -6,14 +6,8 @@
  * Folders are written by the library itself, then changed; values are compared with the run in
  * memory that they were written from.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/formats/universal/help.h"
+#include "tests/unit/unit.h"
 
 static int make_as(void **state, const ckpt_target *target)
 {

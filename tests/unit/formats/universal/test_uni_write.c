@@ -3,14 +3,8 @@
  * test_uni_write.c: which files a universal checkpoint is made of, what is in them, and what is
  * refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/formats/universal/help.h"
+#include "tests/unit/unit.h"
 
 static int make(void **state)
 {
