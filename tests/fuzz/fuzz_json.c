@@ -3,20 +3,8 @@
  * fuzz_json.c: any bytes through the gate and the parser; what is read is written, and read again
  * the same.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/codec/json/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Abort when the promise does not hold: the fuzzer then keeps the input. */
-static void fuzz_require(bool held)
-{
-    if (!held)
-        abort();
-}
+#include "tests/fuzz/fuzz_help.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,22 +4,10 @@
  * written, read again and written again: the two pickles must be the same.  Read with its objects
  * taken over, what is left is the same.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "ckpt.h"
 #include "libckpt/codec/pickle/pickle.h"
 #include "libckpt/map/map.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Abort when the promise does not hold: the fuzzer then keeps the input. */
-static void fuzz_require(bool held)
-{
-    if (!held)
-        abort();
-}
+#include "tests/fuzz/fuzz_help.h"
 
 static int fuzz_count(void *ctx, const char *text, size_t n)
 {

@@ -2,15 +2,11 @@
 /*
  * fuzz_torch.c: any bytes as a torch file of either container: read, and what was accepted checked.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/format.h"
+#include "tests/fuzz/fuzz_help.h"
 
 extern const ckpt_format ckpt_format_torch;
 extern const ckpt_format ckpt_format_torch_legacy;
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 /* Every source of a map lies inside the file, and every tensor inside its sources. */
 static void check(const ckpt_map *map, size_t n)

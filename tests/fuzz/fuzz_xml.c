@@ -3,20 +3,8 @@
  * fuzz_xml.c: any bytes as a listing of a storage service: what is told of it is bounded, and texts
  * are what they say.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/remote/xml.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Abort when the promise does not hold: the fuzzer then keeps the input. */
-static void fuzz_require(bool held)
-{
-    if (!held)
-        abort();
-}
+#include "tests/fuzz/fuzz_help.h"
 
 /* What was told so far. */
 typedef struct fuzz_told {

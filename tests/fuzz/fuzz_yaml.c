@@ -2,13 +2,9 @@
 /*
  * fuzz_yaml.c: any bytes as YAML, and as the configuration of a merge.
  */
-#include <stdint.h>
-#include <string.h>
-
 #include "libckpt/blend/recipe.h"
 #include "libckpt/codec/yaml/yaml.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz_help.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,12 +2,8 @@
 /*
  * fuzz_zip.c: any bytes as a zip archive: opened, every name looked up, every small record read.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/codec/zip/zip.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+#include "tests/fuzz/fuzz_help.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
