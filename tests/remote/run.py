@@ -324,10 +324,14 @@ class Storage:
             return 'no signature of ours: %s' % h.headers.get('Authorization')
         path, _, query = h.path.partition('?')
         names = m.group(4).split(';')
-        if not {'host', 'x-amz-date', 'x-amz-security-token'} <= set(names) or names != sorted(names):
+        # S3 refuses requests that lack one of these
+        needed = {'host', 'x-amz-content-sha256', 'x-amz-date', 'x-amz-security-token'}
+        if not needed <= set(names) or names != sorted(names):
             return 'signed headers: %s' % names
         lines = ''.join('%s:%s\n' % (n, ' '.join(h.headers[n].split())) for n in names)
-        body = h.headers.get('x-amz-content-sha256', hashlib.sha256(b'').hexdigest())
+        body = hashlib.sha256(b'').hexdigest()
+        if h.headers.get_all('x-amz-content-sha256') != [body]:
+            return 'hash of the body: %s' % h.headers.get_all('x-amz-content-sha256')
         if not query == '&'.join(sorted(query.split('&'))):
             return 'query: %s' % query
         canonical = '\n'.join(['GET', path, query, lines, m.group(4), body])
