@@ -279,7 +279,7 @@ static void test_memory(void **state)
         }
         assert_int_equal(rc, CKPT_ELIMIT);
     }
-    fail();
+    fail_msg("allocation never succeeds");
 }
 
 int main(void)
