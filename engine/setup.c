@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* setup.c: creates a run: configuration, data, model, runtime. */
-#include <math.h>
-#include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/cuda/load.h"
 #include "engine/inside.h"
 #include "engine/save/same.h"
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/listing.h"
 
@@ -180,21 +180,22 @@ static int su_threads(const zt_engine *e, unsigned *out, ckpt_err *err)
 static int su_slot(const zt_engine *e, int n, int *ordinal, ckpt_err *err)
 {
     const char *at = e->opts->slots;
-    char *end = NULL;
-    long slot;
+    const char *end = NULL;
+    uint64_t slot = 0;
 
     for (int r = 0; at && r < e->comm->rank; r++) {
         at = strchr(at, ',');
         at += at != NULL;
     }
-    slot = at ? strtol(at, &end, 10) : -1;
-    if (!at || end == at || (*end && *end != ',') || slot < 0)
+    if (at)
+        end = ckpt_scan_u64(at + strspn(at, " "), &slot);
+    if (!end || (*end && *end != ','))
         return ckpt_fail(err, CKPT_EUSAGE, "--slots %.80s: expected a GPU number for rank %d",
                          e->opts->slots, e->comm->rank);
-    if (slot >= n)
+    if (slot >= (uint64_t)n)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "slot %ld of rank %d on %s is out of range: the host has %d %s", slot,
-                         e->comm->rank, e->comm->host, n, n == 1 ? "GPU" : "GPUs");
+                         "slot %" PRIu64 " of rank %d on %s is out of range: the host has %d %s",
+                         slot, e->comm->rank, e->comm->host, n, n == 1 ? "GPU" : "GPUs");
     *ordinal = (int)slot;
     return CKPT_OK;
 }

@@ -5,10 +5,10 @@
  * or the model without some of them.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/around.h"
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/map/state.h"
@@ -116,12 +116,13 @@ typedef struct aro_names {
 static long aro_rank(const char *name, const char *begin, const char *end)
 {
     const char *at = name + strlen(begin);
-    char *after = NULL;
+    const char *after;
+    uint64_t rank = 0;
 
-    if (!aro_begins(name, begin) || *at < '0' || *at > '9')
+    if (!aro_begins(name, begin))
         return -1;
-    long rank = strtol(at, &after, 10);
-    return strcmp(after, end) == 0 && rank < ARO_RANKS ? rank : -1;
+    after = ckpt_scan_u64(at, &rank);
+    return after && strcmp(after, end) == 0 && rank < ARO_RANKS ? (long)rank : -1;
 }
 
 static void aro_name(aro_names *s, const ckpt_entry *e)
@@ -148,8 +149,10 @@ static long aro_ranks(const ckpt_map *map)
     for (size_t i = 0; i < map->files.n; i++) {
         const char *slash = strrchr(map->files.at[i].path, '/');
         const char *name = slash ? slash + 1 : map->files.at[i].path;
-        long rank = aro_begins(name, "__") ? strtol(name + 2, NULL, 10) : -1;
-        n = rank >= n && rank < ARO_RANKS ? rank + 1 : n;
+        uint64_t rank = 0;
+        if (aro_begins(name, "__") && ckpt_scan_u64(name + 2, &rank) && rank < ARO_RANKS &&
+            (long)rank >= n)
+            n = (long)rank + 1;
         n_zero += aro_ends(name, "_optim_states.pt");
     }
     return n > n_zero ? n : n_zero;

@@ -2,15 +2,14 @@
 /*
  * open.c: opens a path as a map: detects its kind, and chooses the driver.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 #include "libckpt/around.h"
+#include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/io.h"
@@ -309,16 +308,18 @@ static bool open_holds_run(ckpt_map *map, const ckpt_listing *list, const ckpt_e
 static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     const char *last = NULL;
-    long at = -1;
+    uint64_t at = 0;
     size_t n = 0;
 
     for (size_t i = 0; i < list->n; i++) {
         const ckpt_entry *e = &list->entry[i];
         const char *dash = strrchr(e->name, '-');
-        long step = dash ? strtol(dash + 1, NULL, 10) : 0;
+        uint64_t step = 0;
 
         if (!open_holds_run(map, list, e))
             continue;
+        if (dash)
+            (void)ckpt_scan_u64(dash + 1, &step);
         n++;
         last = !last || step >= at ? e->name : last;
         at = step > at ? step : at;

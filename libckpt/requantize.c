@@ -17,11 +17,11 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ckpt.h"
 #include "libckpt/base/cast.h"
+#include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
@@ -29,7 +29,8 @@
 
 enum {
     RQ_TILE = 1 << 16, /* elements examined together */
-    RQ_GLOBS = 64      /* limit of patterns of unchanged weights */
+    RQ_GLOBS = 64,     /* limit of patterns of unchanged weights */
+    RQ_SIDE_MAX = 9999 /* limit of rows or columns of a block */
 };
 
 #define RQ_MAX 448.0f /* the largest number of E4M3 */
@@ -391,21 +392,29 @@ static int rq_config(rq_work *w)
     return w->map->quantization ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
+/* True for a possible number of a block's rows or columns. */
+static bool rq_side(uint64_t n)
+{
+    return n > 0 && n <= RQ_SIDE_MAX;
+}
+
 /* Parse the form: "fp8-channel", "fp8-block", "fp8-block:64x128". */
 static int rq_take(rq_work *w)
 {
     static const char block[] = "fp8-block";
     const char *form = w->opts.form ? w->opts.form : "";
-    unsigned long long size[2] = {128, 128};
-    int end = 0;
+    uint64_t size[2] = {128, 128};
+    bool ok = true;
 
     if (strcmp(form, "fp8-channel") == 0)
         return CKPT_OK;
     if (strncmp(form, block, sizeof block - 1) == 0) {
         form += sizeof block - 1;
-        if (*form && (sscanf(form, ":%4llux%4llu%n", &size[0], &size[1], &end) != 2 || form[end]))
-            end = -1;
-        if (end >= 0 && size[0] > 0 && size[1] > 0) {
+        if (*form) {
+            form = *form == ':' ? ckpt_scan_u64(form + 1, &size[0]) : NULL;
+            ok = form && *form == 'x' && ckpt_parse_u64(form + 1, &size[1]);
+        }
+        if (ok && rq_side(size[0]) && rq_side(size[1])) {
             w->block[0] = size[0];
             w->block[1] = size[1];
             return CKPT_OK;

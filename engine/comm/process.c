@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* process.c: reads /proc to find out whether another rank has ended. */
 #include "engine/comm/process.h"
+#include "libckpt/base/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +37,7 @@ static bool ps_look(int64_t pid, char *state, uint64_t *start)
             return false;
         p++;
     }
-    return sscanf(p, "%" SCNu64, start) == 1;
+    return ckpt_scan_u64(p, start) != NULL;
 }
 
 zt_process zt_process_self(void)

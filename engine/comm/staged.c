@@ -11,10 +11,10 @@
  * messages.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/comm/link.h"
 #include "libckpt/base/mem.h"
+#include "libckpt/base/number.h"
 
 /* Bytes of the buffer on the host: large enough that copies to a GPU run at full speed. */
 #define SG_BYTES (UINT64_C(16) << 20)
@@ -255,11 +255,14 @@ int zt_comm_staged(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *er
     } else {
         // room for one cache line per rank in each direction
         const char *text = getenv("ZT_STAGE_BYTES");
-        uint64_t want = text ? strtoull(text, NULL, 10) : SG_BYTES;
+        uint64_t want = SG_BYTES;
 
+        if (text && !ckpt_parse_u64(text, &want))
+            rc = ckpt_fail(err, CKPT_EUSAGE,
+                           "ZT_STAGE_BYTES is '%.40s': expected a number of bytes", text);
         s->n_room = want < least ? least : want > 16 * SG_BYTES ? SG_BYTES : want;
         s->room = base->ops->alloc(base, s->n_room);
-        rc = s->room ? CKPT_OK : ckpt_fail_memory(err);
+        rc = rc == CKPT_OK && !s->room ? ckpt_fail_memory(err) : rc;
     }
     rc = zt_comm_agree(base, rc, err);
     if (rc != CKPT_OK) {

@@ -7,13 +7,12 @@
  * are refused here, while pydantic reads 1 and 0.
  */
 #include "engine/config/fields.h"
+#include "libckpt/base/number.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -177,10 +176,14 @@ static bool fd_as_bool(const ckpt_value *v, bool *out)
     return f == 0.0 || f == 1.0;
 }
 
+/* True for a text without zero bytes. */
+static bool fd_is_text(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n;
+}
+
 static bool fd_as_int(const ckpt_value *v, bool typed, int64_t *out)
 {
-    char *end = NULL;
-
     if (v->kind == CKPT_V_INT) {
         *out = v->as.i;
         return true;
@@ -189,27 +192,16 @@ static bool fd_as_int(const ckpt_value *v, bool typed, int64_t *out)
         *out = (int64_t)v->as.f;
         return true;
     }
-    if (v->kind != CKPT_V_STR || !typed || v->as.text.n == 0)
-        return false;
-    errno = 0;
-    *out = strtoll(v->as.text.at, &end, 10);
-    return errno == 0 && *end == '\0' && (size_t)(end - v->as.text.at) == v->as.text.n;
+    return typed && fd_is_text(v) && ckpt_parse_i64(v->as.text.at, out);
 }
 
 static bool fd_as_real(const ckpt_value *v, bool typed, double *out)
 {
-    char *end = NULL;
-
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT) {
         *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
-    } else if (v->kind == CKPT_V_STR && typed && v->as.text.n > 0) {
-        *out = strtod(v->as.text.at, &end);
-        if ((size_t)(end - v->as.text.at) != v->as.text.n)
-            return false;
-    } else {
-        return false;
+        return isfinite(*out);
     }
-    return isfinite(*out);
+    return typed && fd_is_text(v) && ckpt_parse_f64(v->as.text.at, out);
 }
 
 /* Describe the values that a key accepts, for messages. */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "engine/config/config.h"
+#include "libckpt/base/number.h"
 #include "libckpt/base/vec.h"
 
 #define HJ_DEPTH 64
@@ -340,20 +341,18 @@ static bool hj_is_number(const char *s, size_t n, bool *whole)
 /* Make a number; integers beyond 64 bits become the nearest FLOAT. */
 static int hj_number(hj_text *t, const char *s, size_t n, bool whole, ckpt_value **out)
 {
-    const char *copy = ckpt_arena_string(t->arena, s, n); // terminated, for strtoll
+    const char *copy = ckpt_arena_string(t->arena, s, n); // terminated
+    int64_t i;
+    double x = 0;
 
     if (!copy)
         return ckpt_fail_memory(t->err);
-    errno = 0;
-    if (whole) {
-        long long i = strtoll(copy, NULL, 10);
-
-        if (errno == 0) {
-            *out = ckpt_value_int(t->arena, i);
-            return *out ? CKPT_OK : ckpt_fail_memory(t->err);
-        }
+    if (whole && ckpt_parse_i64(copy, &i)) {
+        *out = ckpt_value_int(t->arena, i);
+    } else {
+        (void)ckpt_parse_f64(copy, &x); // beyond a double's range it is infinite, as in Python
+        *out = ckpt_value_float(t->arena, x);
     }
-    *out = ckpt_value_float(t->arena, strtod(copy, NULL));
     return *out ? CKPT_OK : ckpt_fail_memory(t->err);
 }
 

@@ -46,6 +46,7 @@ int zt_nccl_comm_new(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *
 
 #include "engine/comm/process.h"
 #include "libckpt/base/mem.h"
+#include "libckpt/base/number.h"
 
 #define NC_LOOK    200 /* milliseconds between checks */
 #define NC_TIMEOUT 600 /* seconds */
@@ -623,9 +624,13 @@ static int nc_meet(nc_comm *n, ncclUniqueId *id, ckpt_err *err)
 static int nc_begin_watch(nc_comm *n, ckpt_err *err)
 {
     const char *text = getenv("ZEROTRAIN_NCCL_TIMEOUT");
-    double seconds = text ? strtod(text, NULL) : 0;
+    double seconds = NC_TIMEOUT;
 
-    n->timeout = seconds > 0 ? seconds : NC_TIMEOUT;
+    if (text && *text && (!ckpt_parse_f64(text, &seconds) || seconds <= 0))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "ZEROTRAIN_NCCL_TIMEOUT is '%.40s': expected a number of seconds above 0",
+                         text);
+    n->timeout = seconds;
     if (pthread_mutex_init(&n->lock, NULL) != 0)
         return ckpt_fail_memory(err);
     (void)pthread_cond_init(&n->wake, NULL);

@@ -9,14 +9,13 @@
  * Classes are whole numbers, used unchanged, or names: numbered by label2id of the model's
  * config.json, else in the order of their bytes.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/config/config.h"
 #include "engine/data/source.h"
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
 
@@ -250,15 +249,6 @@ static int tx_compare(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool tx_number(const char *text, int64_t *out)
-{
-    char *end;
-
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    return *text && !*end && !errno;
-}
-
 /* Collect all different labels, in order. */
 static int tx_distinct(tx_source *s, ckpt_err *err)
 {
@@ -289,7 +279,7 @@ static bool tx_class(const tx_source *s, const ckpt_value *ids, bool numbers, co
 
     if (ids && ckpt_value_as_int(ckpt_value_get(ids, label), out))
         return true;
-    if (tx_number(label, out))
+    if (ckpt_parse_i64(label, out))
         return true;
     if (ids || numbers)
         return false;
@@ -322,7 +312,7 @@ static int tx_classes(tx_source *s, const zt_model_config *m, ckpt_err *err)
 
     ids = tx_ids(s, m);
     for (size_t i = 0; i < s->names.n; i++)
-        numbers = numbers && tx_number(s->names.at[i], &v);
+        numbers = numbers && ckpt_parse_i64(s->names.at[i], &v);
     // numbering by order is unsafe here: a file with fewer classes would give other numbers
     if (rc == CKPT_OK && !ids && !numbers && s->names.n != m->labels)
         return ckpt_fail(err, CKPT_EMISMATCH,

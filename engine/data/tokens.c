@@ -11,12 +11,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/data/source.h"
+#include "libckpt/base/number.h"
 
 typedef struct tk_source {
     zt_source base;
@@ -110,19 +110,16 @@ static const char *tk_field(const char *header, const char *key)
 /* Parse the shape (n,) or (n, m); *two: m, or 0. */
 static bool tk_shape(const char *p, uint64_t *one, uint64_t *two)
 {
-    char *end;
-
     *two = 0;
-    if (!p || *p++ != '(' || *p < '0' || *p > '9')
-        return false;
-    errno = 0;
-    *one = strtoull(p, &end, 10);
-    end += strspn(end, ", ");
-    if (*end >= '0' && *end <= '9') {
-        *two = strtoull(end, &end, 10);
-        end += strspn(end, ", ");
+    p = p && *p == '(' ? ckpt_scan_u64(p + 1, one) : NULL;
+    if (p)
+        p += strspn(p, ", ");
+    if (p && *p >= '0' && *p <= '9') {
+        p = ckpt_scan_u64(p, two);
+        if (p)
+            p += strspn(p, ", ");
     }
-    return *end == ')' && !errno;
+    return p && *p == ')';
 }
 
 static int tk_npy(tk_source *s, uint64_t size, uint64_t *row, ckpt_err *err)

@@ -10,12 +10,11 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/config/config.h"
 #include "engine/model/layers.h"
+#include "libckpt/base/number.h"
 
 #define LR_PREFIX "base_model.model."
 #define LR_ALL    "all-linear"
@@ -216,14 +215,11 @@ static const char *lr_task(zt_arch arch)
 /* A rate with the fewest digits that give the same float, so 0.1 stays 0.1. */
 static ckpt_value *lr_rate(ckpt_arena *arena, float rate)
 {
-    char text[32];
+    char text[CKPT_NUMBER_TEXT];
+    double shortest = (double)rate;
 
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, (double)rate);
-        if ((float)strtod(text, NULL) == rate)
-            break;
-    }
-    return ckpt_value_float(arena, strtod(text, NULL));
+    (void)ckpt_parse_f64(ckpt_print_f32(text, rate, 1), &shortest);
+    return ckpt_value_float(arena, shortest);
 }
 
 const ckpt_value *zt_lora_config(const zt_model *m, ckpt_arena *arena, const char *base)

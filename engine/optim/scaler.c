@@ -8,11 +8,11 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "engine/optim/optim.h"
+#include "libckpt/base/number.h"
 
 /*
  * Limit of step counts: larger than any real one, and small enough that sums of a few do not
@@ -31,16 +31,12 @@ static const ckpt_value *sc_get(const ckpt_value *block, const char *key)
 /* Convert a number, or a string with a number, because DeepSpeed's typed blocks accept both. */
 static bool sc_number(const ckpt_value *v, double *out)
 {
-    char *end;
-
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT) {
         *out = v->kind == CKPT_V_INT ? (double)v->as.i : v->as.f;
         return isfinite(*out);
     }
-    if (v->kind != CKPT_V_STR || v->as.text.n == 0)
-        return false;
-    *out = strtod(v->as.text.at, &end);
-    return end == v->as.text.at + v->as.text.n && isfinite(*out);
+    return v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n &&
+           ckpt_parse_f64(v->as.text.at, out);
 }
 
 /* Read an integer, also written as 1e3 or "1000". */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "engine/save/keep.h"
+#include "libckpt/base/number.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/copy/dir.h"
 
@@ -69,7 +70,8 @@ static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
         memcpy(t->name, e->d_name, n + 1);
         t->seconds = (int64_t)st.st_mtim.tv_sec;
         t->nanoseconds = (int64_t)st.st_mtim.tv_nsec;
-        t->number = strtoull(e->d_name + stem, NULL, 10);
+        t->number = UINT64_MAX; // a number that is too large counts as the newest
+        (void)ckpt_parse_u64(e->d_name + stem, &t->number);
     }
     (void)closedir(d);
     return CKPT_OK;

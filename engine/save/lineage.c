@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/copy/dir.h"
 
 #define LG_FILE ".zerotrain"
@@ -50,15 +51,15 @@ void zt_lineage_free(zt_lineage *l)
 /* Parse a line; false: it is malformed. */
 static bool lg_line(const char *line, zt_lineage_step *out)
 {
-    char *end;
+    const char *end;
+    uint64_t step = 0;
 
-    if (strspn(line, "0123456789abcdef") != 16 || line[16] != ' ' || line[17] < '0' ||
-        line[17] > '9')
+    if (strspn(line, "0123456789abcdef") != 16 || line[16] != ' ')
         return false;
-    errno = 0;
     out->id = strtoull(line, NULL, 16);
-    out->step = strtoll(line + 17, &end, 10);
-    return errno == 0 && *end == '\n';
+    end = ckpt_scan_u64(line + 17, &step);
+    out->step = (int64_t)step;
+    return end && *end == '\n' && step <= INT64_MAX;
 }
 
 /* Read the lines of dir/name; false: no readable file, or out of memory. */
@@ -281,9 +282,13 @@ static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_he
         const size_t n = strlen(series);
         const bool numbered =
             strncmp(name, series, n) == 0 && name[n] && !name[n + strspn(name + n, "0123456789")];
-        const uint64_t number = numbered ? strtoull(name + n, NULL, 10) : 0;
+        uint64_t number = UINT64_MAX; // also of a number that is too large
         struct stat st;
 
+        if (!numbered)
+            number = 0;
+        else
+            (void)ckpt_parse_u64(name + n, &number);
         if (name[0] == '.' || fstatat(dir, name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
             zt_lineage_has(l, dir, name))
             continue;

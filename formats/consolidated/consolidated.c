@@ -8,12 +8,12 @@
  * therefore stay separate here, under ckpt's usual names of slices: "mp_rank_01/<name>".
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/consolidated/whole.h"
 #include "formats/hf/side.h"
 #include "formats/torch/torch.h"
+#include "libckpt/base/number.h"
 #include "libckpt/format.h"
 #include "libckpt/map/adopt.h"
 
@@ -24,14 +24,15 @@
 static bool con_parse(const char *name, uint32_t *rank)
 {
     static const char lead[] = "consolidated.";
-    size_t n = sizeof lead - 1, digits;
+    const char *at = name + sizeof lead - 1, *end;
+    uint64_t n = 0;
 
-    if (strncmp(name, lead, n) != 0)
+    if (strncmp(name, lead, sizeof lead - 1) != 0)
         return false;
-    digits = strspn(name + n, "0123456789");
-    if (digits < 2 || digits > 4 || strcmp(name + n + digits, ".pth") != 0)
+    end = ckpt_scan_u64(at, &n);
+    if (!end || end - at < 2 || end - at > 4 || strcmp(end, ".pth") != 0)
         return false;
-    *rank = (uint32_t)strtoul(name + n, NULL, 10);
+    *rank = (uint32_t)n;
     return true;
 }
 

@@ -11,9 +11,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 
 #define CONW_PARAMS (UINT64_C(1) << 20) /* largest params.json, in bytes */
@@ -118,11 +118,12 @@ static int conw_layers(const conw_model *m)
         return ckpt_fail_memory(m->err);
     for (size_t i = 0; i < m->map->tensors.n; i++) {
         const char *name = m->map->tensors.at[i]->name;
-        char *end;
+        const char *end;
+        uint64_t layer = 0;
         if (strlen(name) < skip || strncmp(name + skip, "layers.", 7) != 0)
             continue;
-        uint64_t layer = strtoul(name + skip + 7, &end, 10);
-        if (*end != '.')
+        end = ckpt_scan_u64(name + skip + 7, &layer);
+        if (!end || *end != '.')
             continue;
         most = layer + 1 > most ? layer + 1 : most;
         seen += layer < said && !is[layer];

@@ -12,6 +12,7 @@
 #include "formats/dcp/dcp.h"
 #include "formats/deepspeed/layout/layout.h"
 #include "libckpt/base/mem.h"
+#include "libckpt/base/number.h"
 
 int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                         ckpt_err *err)
@@ -45,14 +46,13 @@ static uint32_t dln_named(const ckpt_group *g)
     const ckpt_value *name = ckpt_value_get(g->fields, "name"),
                      *moe = ckpt_value_get(g->fields, "moe");
     const char *digits;
+    uint64_t n = 1;
 
     if (!moe || moe->kind != CKPT_V_BOOL || !moe->as.i || !name || name->kind != CKPT_V_STR ||
         strncmp(name->as.text.at, mark, sizeof mark - 1) != 0)
         return 1;
     digits = name->as.text.at + sizeof mark - 1;
-    if (strlen(digits) > 6 || strspn(digits, "0123456789") != strlen(digits))
-        return 1;
-    return (uint32_t)strtoul(digits, NULL, 10);
+    return strlen(digits) <= 6 && ckpt_parse_u64(digits, &n) ? (uint32_t)n : 1;
 }
 
 /*

@@ -8,12 +8,11 @@
  * checkpoint: the finished one with the highest number at the end of its name is read.  Newer ones
  * whose save did not finish are skipped with a note.
  */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
+#include "libckpt/base/number.h"
 
 enum {
     DST_MAX_LOOKED = 256, /* subfolders that a probe reads, the newest first */
@@ -58,8 +57,9 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
 static int64_t drn_number(const char *folder)
 {
     char text[CKPT_RUN_NAME];
+    int64_t number = -1;
 
-    return ckpt_dcp_number_of(text, folder) ? (int64_t)strtoll(text, NULL, 10) : -1;
+    return ckpt_dcp_number_of(text, folder) && ckpt_parse_i64(text, &number) ? number : -1;
 }
 
 /* ---- a run ---- */
@@ -197,8 +197,8 @@ static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const
                      ckpt_err *err)
 {
     const ckpt_entry *e = ckpt_listing_find(&run->list, asked);
-    bool digits =
-        *asked && strspn(asked, "0123456789") == strlen(asked) && strlen(asked) <= DST_MAX_DIGITS;
+    uint64_t number = 0;
+    bool digits = ckpt_parse_u64(asked, &number) && strlen(asked) <= DST_MAX_DIGITS;
     const char *found = NULL, *why;
 
     if (!ckpt_path_part_ok(asked, strlen(asked)))
@@ -206,7 +206,7 @@ static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const
     if (e && e->is_dir)
         found = e->name;
     for (size_t i = 0; !e && digits && i < run->list.n; i++) {
-        if (drn_number(run->list.entry[i].name) != (int64_t)strtoll(asked, NULL, 10) ||
+        if (drn_number(run->list.entry[i].name) != (int64_t)number ||
             !drn_look(map, &run->list, &run->list.entry[i], run->kind).is)
             continue;
         if (found)

@@ -2,22 +2,23 @@
 /*
  * names.c: parses the names of the ranks' files: kind, world size, rank.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/base/number.h"
 
 const char *const ckpt_ranks_file_kinds[CKPT_RANKS_KINDS] = {"model", "optim", "extra_state"};
 
 /* Parse a number without leading zeros, as programs print it. */
 static bool rfn_number(const char **at, uint32_t *out)
 {
-    size_t n = strspn(*at, "0123456789");
+    uint64_t n = 0;
+    const char *end = ckpt_scan_u64(*at, &n);
 
-    if (n == 0 || n > 5 || (n > 1 && **at == '0'))
+    if (!end || end - *at > 5 || (end - *at > 1 && **at == '0'))
         return false;
-    *out = (uint32_t)strtoul(*at, NULL, 10);
-    *at += n;
+    *out = (uint32_t)n;
+    *at = end;
     return true;
 }
 

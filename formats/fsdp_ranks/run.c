@@ -3,13 +3,13 @@
  * run.c: makes weights, named optimizer state and the tree of values from the files of a run.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 #include "libckpt/copy/reader.h"
 
 enum { RRU_NODES = 10000000 }; /* limit of nodes for the comparison of two ranks' values */
@@ -335,7 +335,7 @@ static int rru_unnamed(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kin
 static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
 {
     const char *kind = rru_kind_of(r, item), *of = strchr(item->name, '/') + 1;
-    uint64_t number = r->by_name ? 0 : strtoull(of, NULL, 10);
+    uint64_t number = UINT64_MAX;
     int rc = kind ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc != CKPT_OK)
@@ -346,11 +346,10 @@ static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
     }
     if (r->numbers.why)
         return rru_unnamed(r, item, kind);
-    if (number >= r->numbers.n)
+    if (!ckpt_parse_u64(of, &number) || number >= r->numbers.n)
         return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: state of parameter %" PRIu64
-                         ", which is in no group of the optimizer",
-                         r->path, number);
+                         "%s: state of parameter %s, which is in no group of the optimizer",
+                         r->path, of);
     for (size_t i = 0; rc == CKPT_OK && i < r->numbers.param.n; i++) {
         if (r->numbers.param.at[i].number == number)
             rc = rru_moment(r, item, kind, &r->numbers.param.at[i]);
@@ -403,8 +402,8 @@ static bool rru_put_plain(ckpt_ranks_run *r, ckpt_value *state, ckpt_value *key,
 
     if (r->by_name || r->numbers.why)
         return ckpt_dict_add(arena, &state->as.map, key, of);
-    if (key->kind == CKPT_V_STR)
-        number = strtoull(key->as.text.at, NULL, 10); // digits, because names are handled above
+    if (key->kind == CKPT_V_STR && !ckpt_parse_u64(key->as.text.at, &number))
+        return true; // the number of no parameter
     for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
         const ckpt_ranks_param *p = &r->numbers.param.at[k];
         if (p->number == number)

@@ -12,10 +12,10 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/base/number.h"
 #include "libckpt/copy/io.h"
 
 enum {
@@ -29,15 +29,24 @@ static const char rrn_verl[] = "latest_checkpointed_iteration.txt",
                   rrn_skyrl[] = "latest_ckpt_global_step.txt", rrn_policy[] = "policy";
 static const char *const rrn_tracker[] = {rrn_verl, rrn_skyrl};
 
+/* Parse a whole text as the number of a step. */
+static bool rrn_parse(const char *text, int64_t *out)
+{
+    uint64_t n = 0;
+    bool ok = ckpt_parse_u64(text, &n) && strlen(text) <= RRN_MAX_DIGITS;
+
+    *out = ok ? (int64_t)n : -1;
+    return ok;
+}
+
 /* The number of a step's folder, or -1. */
 static int64_t rrn_number(const ckpt_entry *e)
 {
-    const char *digits = e->name + sizeof rrn_step - 1;
-    size_t n =
-        e->is_dir && strncmp(e->name, rrn_step, sizeof rrn_step - 1) == 0 ? strlen(digits) : 0;
+    int64_t number;
 
-    return n > 0 && n <= RRN_MAX_DIGITS && strspn(digits, "0123456789") == n
-               ? (int64_t)strtoll(digits, NULL, 10)
+    return e->is_dir && strncmp(e->name, rrn_step, sizeof rrn_step - 1) == 0 &&
+                   rrn_parse(e->name + sizeof rrn_step - 1, &number)
+               ? number
                : -1;
 }
 
@@ -150,13 +159,14 @@ static int rrn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckp
 /* The folder for a number or a folder's name, or NULL. */
 static const ckpt_entry *rrn_named(const ckpt_listing *run, const char *text, size_t n)
 {
-    bool digits = n > 0 && n <= RRN_MAX_DIGITS && strspn(text, "0123456789") >= n;
+    uint64_t asked = 0;
+    bool digits = n <= RRN_MAX_DIGITS && ckpt_scan_u64(text, &asked) == text + n;
 
     for (size_t i = 0; i < run->n; i++) {
         const ckpt_entry *e = &run->entry[i];
         int64_t number = rrn_number(e);
         bool same = strlen(e->name) == n && memcmp(e->name, text, n) == 0;
-        if (number >= 0 && (same || (digits && (int64_t)strtoll(text, NULL, 10) == number)))
+        if (number >= 0 && (same || (digits && (int64_t)asked == number)))
             return e;
     }
     return NULL;
@@ -269,11 +279,10 @@ static bool rrn_is_skyrl(const ckpt_listing *list)
 
 static bool rrn_folder(char out[CKPT_RUN_NAME], const char *text)
 {
-    size_t n = strlen(text);
+    int64_t number;
 
-    return n > 0 && n <= RRN_MAX_DIGITS && strspn(text, "0123456789") == n &&
-           snprintf(out, CKPT_RUN_NAME, "%s%" PRId64, rrn_step, (int64_t)strtoll(text, NULL, 10)) >
-               0;
+    return rrn_parse(text, &number) &&
+           snprintf(out, CKPT_RUN_NAME, "%s%" PRId64, rrn_step, number) > 0;
 }
 
 static bool rrn_text(char out[CKPT_RUN_NAME], const char *folder)

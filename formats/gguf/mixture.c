@@ -6,14 +6,13 @@
  * llama-quant.cpp, of 2025: quantization without an importance matrix.
  */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "formats/gguf/model.h"
 #include "libckpt/base/cast.h"
+#include "libckpt/base/number.h"
 
 /* The mixtures, with their numbers in general.file_type. */
 typedef enum gmx_mix {
@@ -140,7 +139,7 @@ static ckpt_dtype gmx_down(gmx_rule *r, const ckpt_tensor *t)
     ckpt_dtype type = r->type;
 
     if (r->n_experts > 1 && strncmp(t->name, "blk.", 4) == 0)
-        i = strtoull(t->name + 4, NULL, 10);
+        (void)ckpt_scan_u64(t->name + 4, &i);
     if (r->mix == GMX_Q2_K)
         type = CKPT_Q3_K;
     else if (r->mix == GMX_Q2_K_S && i < n / 8)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 /* ---- general keys ---- */
 
@@ -127,15 +128,19 @@ static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt
 /* ---- order ---- */
 
 /* The number N of "blk.N."; -1 for other tensors, so that they come first. */
-static long long gmo_block(const ckpt_tensor *t)
+static int64_t gmo_block(const ckpt_tensor *t)
 {
-    return strncmp(t->name, "blk.", 4) == 0 ? strtoll(t->name + 4, NULL, 10) : -1;
+    uint64_t n = 0;
+
+    return strncmp(t->name, "blk.", 4) == 0 && ckpt_scan_u64(t->name + 4, &n) && n <= INT64_MAX
+               ? (int64_t)n
+               : -1;
 }
 
 static int gmo_order(const void *pa, const void *pb)
 {
     const ckpt_tensor *a = *(ckpt_tensor *const *)pa, *b = *(ckpt_tensor *const *)pb;
-    long long i = gmo_block(a), k = gmo_block(b);
+    int64_t i = gmo_block(a), k = gmo_block(b);
 
     return i != k ? (i > k) - (i < k) : strcmp(a->name, b->name);
 }

@@ -10,10 +10,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 #include "libckpt/map/adopt.h"
 
 /* GS_TAIL: length of "-00001-of-00003.gguf". */
@@ -150,8 +150,8 @@ static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < map->tensors.n; i++) {
         const char *name = map->tensors.at[i]->name;
-        char *end = NULL;
-        unsigned long n = strncmp(name, "blk.", 4) == 0 ? strtoul(name + 4, &end, 10) : 0;
+        uint64_t n = 0;
+        const char *end = strncmp(name, "blk.", 4) == 0 ? ckpt_scan_u64(name + 4, &n) : NULL;
         bool counts = end && *end == '.' && n < *known && !is[n];
 
         *here += counts;

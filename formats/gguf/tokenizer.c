@@ -10,11 +10,10 @@
 #include "formats/gguf/tokenizer.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/hf/side.h"
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 
 #define GTK_BYTES   (UINT64_C(256) << 20) /* limit of a file in bytes */
@@ -252,14 +251,14 @@ static int gtk_spm(ckpt_gguf_tokenizer_work *w)
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < decoder.n; i++) {
         const ckpt_text key = decoder.at[i].key->as.text;
-        char *stop = NULL;
-        long long number = strtoll(key.at, &stop, 10);
+        int64_t number = -1;
 
-        rc = *key.at && !*stop ? gtk_add(w, decoder.at[i].value, number)
-                               : ckpt_fail(w->err, CKPT_EFORMAT,
-                                           "tokenizer_config.json: token number '%.40s' is not an "
-                                           "integer",
-                                           key.at);
+        rc = ckpt_parse_i64(key.at, &number)
+                 ? gtk_add(w, decoder.at[i].value, number)
+                 : ckpt_fail(w->err, CKPT_EFORMAT,
+                             "tokenizer_config.json: token number '%.40s' is not an "
+                             "integer",
+                             key.at);
     }
     return rc;
 }

@@ -9,10 +9,10 @@
 #include "formats/hf/whole.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
@@ -74,8 +74,8 @@ static hfc_stack *hfc_stack_of(hfc_stacks *all, const char *prefix, size_t n)
 static bool hfc_note(hfc_stacks *all, const char *name)
 {
     for (const char *s = strchr(name, '.'); s; s = strchr(s + 1, '.')) {
-        char *end = NULL;
-        unsigned long k = s[1] >= '0' && s[1] <= '9' ? strtoul(s + 1, &end, 10) : HFW_LAYERS;
+        uint64_t k = 0;
+        const char *end = ckpt_scan_u64(s + 1, &k);
         if (!end || *end != '.' || k >= HFW_LAYERS)
             continue;
         hfc_stack *stack = hfc_stack_of(all, name, (size_t)(s - name));

@@ -14,13 +14,12 @@
  * With modules of Transformer Engine the first norm of a layer belongs to linear_qkv, which then
  * comes after linear_proj, and experts may be grouped by matrix.
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 enum { MGB_ALIGN = 64, MGB_MAX_RANKS = 65536, MGB_MAX_BUCKETS = 65536, MGB_KINDS = 16 };
 
@@ -135,7 +134,8 @@ static int mgb_order(const void *pa, const void *pb)
 static bool mgb_parse(const char *name, mgb_bucket *out)
 {
     const char *at, *dtypes, *after;
-    char *end;
+    const char *end;
+    uint64_t number = 0;
 
     if (strncmp(name, "chained_0.", 10) == 0 || strncmp(name, "chained_1.", 10) == 0) {
         out->optimizer = name[8] == '1';
@@ -144,17 +144,19 @@ static bool mgb_parse(const char *name, mgb_bucket *out)
     if (strncmp(name, MGB_PREFIX, sizeof MGB_PREFIX - 1) != 0)
         return false;
     at = name + sizeof MGB_PREFIX - 1;
-    out->group = (uint32_t)strtoul(at, &end, 10);
-    if (end == at || end - at > 6 || strncmp(end, ".gbuf_idx_0.dtype_(", 19) != 0)
+    end = ckpt_scan_u64(at, &number);
+    if (!end || end - at > 6 || strncmp(end, ".gbuf_idx_0.dtype_(", 19) != 0)
         return false;
+    out->group = (uint32_t)number;
     dtypes = end + 19;
     after = strstr(dtypes, ").bucket_idx_");
     if (!after)
         return false;
     at = after + 13;
-    out->number = (uint32_t)strtoul(at, &end, 10);
-    if (end == at || end - at > 6 || *end != '.' || !end[1] || strchr(end + 1, '.'))
+    end = ckpt_scan_u64(at, &number);
+    if (!end || end - at > 6 || *end != '.' || !end[1] || strchr(end + 1, '.'))
         return false;
+    out->number = (uint32_t)number;
     out->kind = end + 1;
     return true;
 }

@@ -3,10 +3,10 @@
  * facts.c: reads the run's arguments.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
+#include "libckpt/base/number.h"
 
 const ckpt_value *ckpt_meg_value(const ckpt_meg_job *job, const char *name)
 {
@@ -43,6 +43,7 @@ int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
     const char *slash = strrchr(map->path, '/');
     int64_t world = ckpt_meg_arg(job, "data_parallel_size");
     int rc = ckpt_map_fact(map, job->err, "layout", "%s", layout);
+    int64_t named = 0;
 
     map->known.tag = slash && slash[1] ? slash + 1 : map->path;
     map->known.world = world > 0 && world < UINT32_MAX ? (uint32_t)world : 0;
@@ -55,7 +56,7 @@ int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
         rc == CKPT_OK)
         rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
     if (rc == CKPT_OK && map->known.step >= 0 && ckpt_meg_is_iter(map->known.tag) &&
-        strtoll(map->known.tag + 5, NULL, 10) != map->known.step)
+        ckpt_parse_i64(map->known.tag + 5, &named) && named != map->known.step)
         rc =
             ckpt_map_note(map, CKPT_WARNING, job->err,
                           "%s: holds iteration %" PRId64 ", which does not match the folder's name",

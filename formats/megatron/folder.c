@@ -7,10 +7,10 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/legacy.h"
+#include "libckpt/base/number.h"
 
 enum {
     MGF_MAX_TRACKER = 4096, /* limit of the tracker file in bytes */
@@ -60,12 +60,12 @@ static int mgf_no_tag(ckpt_map *map, const ckpt_listing *list, const char *reaso
 
 bool ckpt_meg_folder(char out[CKPT_RUN_NAME], const char *text)
 {
-    size_t n = strlen(text);
+    uint64_t n = 0;
 
     if (strcmp(text, "release") == 0)
         (void)snprintf(out, CKPT_RUN_NAME, "release");
-    else if (n > 0 && n <= CKPT_MEG_DIGITS && strspn(text, "0123456789") == n)
-        (void)snprintf(out, CKPT_RUN_NAME, "iter_%07" PRIu64, (uint64_t)strtoull(text, NULL, 10));
+    else if (strlen(text) <= CKPT_MEG_DIGITS && ckpt_parse_u64(text, &n))
+        (void)snprintf(out, CKPT_RUN_NAME, "iter_%07" PRIu64, n);
     else
         return false;
     return true;
@@ -73,10 +73,12 @@ bool ckpt_meg_folder(char out[CKPT_RUN_NAME], const char *text)
 
 bool ckpt_meg_text(char out[CKPT_RUN_NAME], const char *folder)
 {
+    uint64_t n = 0;
+
     if (strcmp(folder, "release") == 0)
         (void)snprintf(out, CKPT_RUN_NAME, "release");
-    else if (ckpt_meg_is_iter(folder))
-        (void)snprintf(out, CKPT_RUN_NAME, "%" PRIu64, (uint64_t)strtoull(folder + 5, NULL, 10));
+    else if (ckpt_meg_is_iter(folder) && ckpt_parse_u64(folder + 5, &n))
+        (void)snprintf(out, CKPT_RUN_NAME, "%" PRIu64, n);
     else
         return false;
     return true;

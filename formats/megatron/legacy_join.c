@@ -4,12 +4,11 @@
  * their layer and expert numbers, joins slices, and chains copies as twins.
  */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/legacy.h"
 #include "formats/rules/rules.h"
+#include "libckpt/base/number.h"
 
 enum { MGJ_CHUNKS = 64, MGJ_NUMBER = 1 << 20 };
 
@@ -30,16 +29,13 @@ typedef struct mgj_lister {
 static const char *mgj_number(const char *name, const char *word, uint64_t *n)
 {
     const char *at = strstr(name, word);
-    size_t digits;
+    const char *end;
 
     if (!at || (at > name && at[-1] != '.' && word[0] != '.'))
         return NULL;
     at += strlen(word);
-    digits = strspn(at, "0123456789");
-    if (digits == 0 || digits > 6 || (at[digits] && at[digits] != '.'))
-        return NULL;
-    *n = strtoull(at, NULL, 10);
-    return at;
+    end = ckpt_scan_u64(at, n);
+    return end && end - at <= 6 && (!*end || *end == '.') ? at : NULL;
 }
 
 /*
@@ -70,16 +66,17 @@ static const char *mgj_renumber(ckpt_arena *arena, const char *name, const char 
 /* Cut a rank's name to the module's name, and get its chunk; NULL: not part of the model. */
 static const char *mgj_module(const char *name, unsigned *chunk)
 {
-    size_t digits;
+    const char *end;
+    uint64_t n = 0;
 
     if (strncmp(name, "model", 5) != 0)
         return NULL;
     name += 5;
-    digits = strspn(name, "0123456789");
-    if (digits > 2 || name[digits] != '.')
+    end = *name == '.' ? name : ckpt_scan_u64(name, &n);
+    if (!end || end - name > 2 || *end != '.' || n >= MGJ_CHUNKS)
         return NULL;
-    *chunk = digits ? (unsigned)strtoul(name, NULL, 10) : 0;
-    return *chunk < MGJ_CHUNKS ? name + digits + 1 : NULL;
+    *chunk = (unsigned)n;
+    return end + 1;
 }
 
 /* True for Transformer Engine's fused state, which is not a tensor of the model. */

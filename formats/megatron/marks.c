@@ -2,10 +2,10 @@
 /*
  * marks.c: recognises checkpoints by the names in a folder.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/legacy.h"
+#include "libckpt/base/number.h"
 
 bool ckpt_meg_is_iter(const char *name)
 {
@@ -33,11 +33,12 @@ unsigned ckpt_meg_numbers(const char *name, uint32_t out[3])
         return 0;
     name += sizeof start - 1;
     while (n < 3) {
-        size_t digits = strspn(name, "0123456789");
-        if (digits < 1 || digits > 6)
+        uint64_t number = 0;
+        const char *rest = ckpt_scan_u64(name, &number);
+        if (!rest || rest - name > 6)
             return 0;
-        out[n++] = (uint32_t)strtoul(name, NULL, 10);
-        name += digits;
+        out[n++] = (uint32_t)number;
+        name = rest;
         if (!*name)
             return n;
         if (*name++ != '_')

@@ -7,11 +7,11 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "libckpt/ask/doctor.h"
+#include "libckpt/base/number.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/state.h"
 
@@ -269,12 +269,13 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
 static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
 {
     char text[CKPT_RUN_NAME];
+    int64_t number;
 
     if (!t->layout)
         return;
     t->done = t->layout->is_done && t->layout->is_done(list);
     if (t->layout->text(text, t->dir))
-        t->number = (int64_t)strtoll(text, NULL, 10);
+        t->number = ckpt_parse_i64(text, &number) ? number : 0; // Megatron's "release" is the first
 }
 
 int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)

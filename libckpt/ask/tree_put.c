@@ -3,15 +3,14 @@
  * tree_put.c: writes the output of the tree printers: buffering, numbers, escapes.
  */
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/ask/tree.h"
 #include "libckpt/base/hidden.h"
+#include "libckpt/base/number.h"
 #include "libckpt/map/map.h"
 
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)
@@ -64,25 +63,10 @@ void ckpt_tree_printf(ckpt_tree *t, const char *fmt, ...)
 
 void ckpt_tree_float(ckpt_tree *t, double f)
 {
-    char text[40];
-    const char *point = localeconv()->decimal_point;
-    char *at;
-    int digits = 15;
+    char text[CKPT_NUMBER_TEXT];
 
-    if (isnan(f) || isinf(f)) {
-        ckpt_tree_puts(t, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
-        return;
-    }
-    do { // the fewest of 15 to 17 digits that give the same value again
-        (void)snprintf(text, sizeof text, "%.*g", digits, f);
-    } while (digits++ < 17 && memcmp(&f, &(double){strtod(text, NULL)}, sizeof f) != 0);
-    at = strstr(text, point); // the program's locale may have a decimal comma
-    if (at && strcmp(point, ".") != 0) {
-        *at = '.';
-        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
-    }
-    ckpt_tree_puts(t, text);
-    if (!strpbrk(text, ".e"))
+    ckpt_tree_puts(t, ckpt_print_f64(text, f, 15));
+    if (isfinite(f) && !strpbrk(text, ".e"))
         ckpt_tree_puts(t, ".0");
 }
 

@@ -3,6 +3,7 @@
  * launch.c: reads the number of processes from the environment variables of MPI launchers.
  */
 #include "libckpt/base/launch.h"
+#include "libckpt/base/number.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,13 +11,9 @@
 long ckpt_launch_count(const char *name)
 {
     const char *text = getenv(name);
-    char *end = NULL;
-    long n;
+    int64_t n = -1;
 
-    if (!text || !*text)
-        return -1;
-    n = strtol(text, &end, 10);
-    return *end == 0 && n >= 0 ? n : -1;
+    return text && ckpt_parse_i64(text, &n) && n >= 0 ? (long)n : -1;
 }
 
 long ckpt_launch_size(void)

@@ -127,7 +127,8 @@ static char *num_print(char out[CKPT_NUMBER_TEXT], double x, int least, bool nar
     locale_t before = num_plain();
 
     for (int digits = least; digits <= most; digits++) {
-        (void)snprintf(out, CKPT_NUMBER_TEXT, "%.*g", digits, x);
+        // a NaN may have a sign, which printf would show
+        (void)snprintf(out, CKPT_NUMBER_TEXT, "%.*g", digits, isnan(x) ? fabs(x) : x);
         const double back = narrow ? (double)strtof(out, NULL) : strtod(out, NULL);
         // < and >, because compilers warn about == on floats
         if (!(back < x || back > x))

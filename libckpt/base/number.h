@@ -36,7 +36,7 @@ const char *ckpt_scan_f64(const char *text, double *out);
 
 /*
  * Print the fewest digits, but at least `least`, from which the same double or float is read again;
- * returns out. Infinite values and NaN become the words of printf.
+ * returns out. The words for other values are "inf", "-inf" and "nan".
  */
 char *ckpt_print_f64(char out[CKPT_NUMBER_TEXT], double x, int least);
 char *ckpt_print_f32(char out[CKPT_NUMBER_TEXT], float x, int least);

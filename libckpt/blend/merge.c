@@ -7,9 +7,9 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/blend/recipe.h"
 #include "libckpt/map/adopt.h"
@@ -191,13 +191,9 @@ static int mg_join(merging *g)
 static bool mg_layer(const char *name, uint64_t *layer)
 {
     for (const char *p = name; p; p = strchr(p, '.')) {
-        char *end;
-
         p += *p == '.';
-        if (*p < '0' || *p > '9')
-            continue;
-        *layer = strtoull(p, &end, 10);
-        if (*end == '.')
+        const char *end = ckpt_scan_u64(p, layer);
+        if (end && *end == '.')
             return *layer < UINT32_MAX;
     }
     return false;

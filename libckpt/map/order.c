@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/map/order.h"
 
 /*
@@ -191,11 +192,10 @@ static const char *fo_eat(const char *s, const char *pattern, size_t n, uint64_t
                 return NULL;
             continue;
         }
-        size_t digits = strspn(s, "0123456789");
-        if (digits < 1 || digits > 9 || (*s == '0' && digits > 1))
+        const char *end = ckpt_scan_u64(s, layer);
+        if (!end || end - s > 9 || (*s == '0' && end - s > 1))
             return NULL;
-        *layer = strtoull(s, NULL, 10);
-        s += digits;
+        s = end;
     }
     return s;
 }

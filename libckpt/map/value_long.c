@@ -3,10 +3,9 @@
  * value_long.c: converts integers beyond 64 bits between decimal digits and two's complement bytes.
  */
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/map/value.h"
 
 enum { VN_BYTES = 256 }; // the limit of the pickle reader
@@ -29,11 +28,10 @@ ckpt_value *ckpt_value_decimal(ckpt_arena *a, const char *digits)
     uint8_t number[VN_BYTES] = {0};
     bool minus = digits[0] == '-';
     size_t n = 1;
+    int64_t small;
     ckpt_value *v;
 
-    errno = 0;
-    int64_t small = strtoll(digits, NULL, 10);
-    if (errno == 0)
+    if (ckpt_parse_i64(digits, &small))
         return ckpt_value_int(a, small);
     for (const char *p = digits + minus; *p; p++) {
         unsigned carry = (unsigned)(*p - '0');

@@ -5,9 +5,9 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/remap/expr.h"
 
 enum { EX_DEPTH = 96, EX_ARGS = 4, EX_NAME = 256 };
@@ -378,22 +378,25 @@ static const ckpt_value *ex_word(ex_state *x)
 
 static const ckpt_value *ex_literal(ex_state *x)
 {
-    char *stop = NULL;
     size_t n = strspn(x->at, "0123456789");
+    const char *stop;
+    uint64_t i = 0;
+    double d = 0;
 
     if (x->at[n] == '.' || x->at[n] == 'e') {
-        double d = strtod(x->at, &stop);
+        stop = ckpt_scan_f64(x->at, &d);
+        if (!stop)
+            return ex_fail(x, "the number is too large");
         x->at = stop;
         ex_blanks(x);
-        return isfinite(d) ? ex_made(x, ckpt_value_float(x->arena, d))
-                           : ex_fail(x, "the number is too large");
+        return ex_made(x, ckpt_value_float(x->arena, d));
     }
-    if (n > 18)
+    stop = ckpt_scan_u64(x->at, &i);
+    if (!stop || n > 18)
         return ex_fail(x, "the number is too large");
-    long long i = strtoll(x->at, &stop, 10);
     x->at = stop;
     ex_blanks(x);
-    return ex_made(x, ckpt_value_int(x->arena, i));
+    return ex_made(x, ckpt_value_int(x->arena, (int64_t)i));
 }
 
 static const ckpt_value *ex_text(ex_state *x)

@@ -4,11 +4,10 @@
  */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/remap/expr.h"
@@ -148,9 +147,9 @@ static const ckpt_value *fa_member(const ckpt_value *v, const char *key, size_t 
         if (k->kind == CKPT_V_STR && k->as.text.n == n && memcmp(k->as.text.at, key, n) == 0)
             return map.at[i].value;
     }
-    if (seq.n > 0 && n > 0 && n < 6 && strspn(key, "0123456789") >= n) {
-        unsigned long at = strtoul(key, NULL, 10);
-        return at < seq.n ? seq.at[at] : NULL;
+    if (seq.n > 0 && n > 0 && n < 6) {
+        uint64_t at = 0;
+        return ckpt_scan_u64(key, &at) == key + n && at < seq.n ? seq.at[at] : NULL;
     }
     return NULL;
 }
@@ -203,18 +202,14 @@ static const ckpt_value *fa_config(const ckpt_value *v, const char *path)
 static const ckpt_value *fa_key(ckpt_arena *a, const ckpt_key *key)
 {
     const ckpt_value *v = key->value;
-    char text[32];
-    double d = 0;
+    char text[CKPT_NUMBER_TEXT];
+    double d = v->as.f;
 
     if (key->type != CKPT_KEY_F32 || v->kind != CKPT_V_FLOAT || !isfinite(v->as.f))
         return v;
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, v->as.f);
-        d = strtod(text, NULL);
-        if (fabs(d) <= (double)FLT_MAX && !((float)d < (float)v->as.f) &&
-            !((float)d > (float)v->as.f))
-            break;
-    }
+    // a short text of the largest floats may be above FLT_MAX
+    if (!ckpt_parse_f64(ckpt_print_f32(text, (float)v->as.f, 1), &d) || fabs(d) > (double)FLT_MAX)
+        d = v->as.f;
     return ckpt_value_float(a, d);
 }
 

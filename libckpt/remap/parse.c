@@ -6,9 +6,9 @@
  * with `or`. '#' begins a comment, outside of quotes, at a line's start or after a blank.
  */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/remap/expr.h"
 #include "libckpt/remap/rule.h"
 
@@ -189,9 +189,8 @@ static int par_plus(par_text *p, ckpt_rm_rule *rule, const char **at)
     const char *s = *at + strspn(*at, " \t");
     size_t n = strspn(s, "0123456789.");
 
-    if (n == 0 || n > 18 || s[n])
+    if (n > 18 || s[n] || !ckpt_parse_f64(s, &rule->plus))
         return par_fail(p, "expected a number at the end of", p->text);
-    rule->plus = strtod(s, NULL);
     *at = s + n;
     return CKPT_OK;
 }

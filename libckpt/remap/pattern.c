@@ -4,9 +4,9 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/remap/rule.h"
 
 /* Limit of steps of one match, so that a pattern cannot cost too much. */
@@ -143,6 +143,7 @@ int ckpt_rm_pattern(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned
 static bool rpat_range(const ckpt_rm_piece *p, const char *s, size_t *low, size_t *high)
 {
     size_t n = 0;
+    uint64_t number = 0;
 
     switch (p->kind) {
     case CKPT_RM_TEXT:
@@ -154,7 +155,7 @@ static bool rpat_range(const ckpt_rm_piece *p, const char *s, size_t *low, size_
             n++;
         *low = *high = n;
         return n >= p->width && n < 10 && (n == p->width || s[0] != '0') &&
-               strtoull(s, NULL, 10) >= p->plus;
+               ckpt_scan_u64(s, &number) && number >= p->plus;
     case CKPT_RM_WORD:
         *low = 1;
         *high = strcspn(s, ".");
@@ -233,8 +234,11 @@ bool ckpt_rm_match(const ckpt_rm_term *t, const char *name, ckpt_rm_capture *out
         if (!ckpt_rm_takes(p))
             continue;
         *f = (ckpt_rm_found){p->name, w.from[i], (size_t)(w.to[i] - w.from[i]), 0};
-        if (p->kind == CKPT_RM_NUMBER)
-            *f = (ckpt_rm_found){p->name, NULL, 0, strtoull(w.from[i], NULL, 10) - p->plus};
+        if (p->kind == CKPT_RM_NUMBER) {
+            uint64_t number = 0;
+            (void)ckpt_scan_u64(w.from[i], &number); // a number, as rpat_range has checked
+            *f = (ckpt_rm_found){p->name, NULL, 0, number - p->plus};
+        }
         out->n++;
     }
     return true;

@@ -4,11 +4,11 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "ckpt.h"
+#include "libckpt/base/number.h"
 #include "libckpt/remote/fetch.h"
 
 enum {
@@ -66,13 +66,12 @@ bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all)
 static int loa_number(unsigned *out, const char *name, unsigned usual, unsigned most, ckpt_err *err)
 {
     const char *said = getenv(name);
-    char *end = NULL;
-    long n = said && *said ? strtol(said, &end, 10) : 0;
+    uint64_t n = 0;
 
     *out = usual;
     if (!said || !*said)
         return CKPT_OK;
-    if (*end || n < 0 || n > (long)most || (n == 0 && usual == LOA_STALL))
+    if (!ckpt_parse_u64(said, &n) || n > most || (n == 0 && usual == LOA_STALL))
         return ckpt_fail(err, CKPT_EUSAGE, "%s is '%.40s': not a number from %d to %u", name, said,
                          usual == LOA_STALL, most);
     *out = (unsigned)n;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "tools/cli/near.h"
 #include "tools/cli/words.h"
 
@@ -89,14 +90,14 @@ int elements_set_range(elements *r, const char *text, ckpt_err *err)
     r->count = r->t->n_elems;
     if (!text)
         return CKPT_OK;
-    if (!colon || (colon > text && !word_uint(&r->first, text, (size_t)(colon - text))))
+    if (!colon || (colon > text && ckpt_scan_u64(text, &r->first) != colon))
         return fail(err, CKPT_EUSAGE, "--range: '%s' is not FIRST:COUNT", text);
     if (r->first > r->t->n_elems)
         return fail(err, CKPT_EUSAGE, "--range: %s has only %" PRIu64 " elements", r->t->name,
                     r->t->n_elems);
     r->count = r->t->n_elems - r->first;
     uint64_t count = r->count;
-    if (colon[1] && !word_uint(&count, colon + 1, strlen(colon + 1)))
+    if (colon[1] && !ckpt_parse_u64(colon + 1, &count))
         return fail(err, CKPT_EUSAGE, "--range: '%s' is not FIRST:COUNT", text);
     // refuse it, because the user would not notice missing elements
     if (count > r->count)

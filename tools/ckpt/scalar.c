@@ -6,11 +6,11 @@
  * that are not finite), as the formats' papers and torch define them.
  */
 #include "tools/ckpt/scalar.h"
+#include "libckpt/base/number.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Meaning of the largest exponent, and of a lone sign bit. */
@@ -198,23 +198,10 @@ void scalar_get(scalar *out, ckpt_dtype d, const void *buf, size_t i)
     }
 }
 
-/* Format with more and more digits until the text reads back as the same number. */
-static const char *real_text(char *buf, size_t room, double x, bool is_double)
+/* Format so that the text reads back as the same number. */
+static const char *real_text(char *buf, double x, bool is_double)
 {
-    int digits = is_double ? 15 : 6, most = is_double ? 17 : 9;
-
-    if (isnan(x)) {
-        (void)snprintf(buf, room, "nan");
-        return buf;
-    }
-    for (; digits <= most; digits++) {
-        (void)snprintf(buf, room, "%.*g", digits, x);
-        double back = is_double ? strtod(buf, NULL) : (double)strtof(buf, NULL);
-        // compare with < and >, because compilers warn about == on floats; -0 may stay "-0"
-        if (isinf(x) || !(back < x || back > x))
-            break;
-    }
-    return buf;
+    return is_double ? ckpt_print_f64(buf, x, 15) : ckpt_print_f32(buf, (float)x, 6);
 }
 
 const char *scalar_text(char buf[SCALAR_ROOM], const scalar *s)
@@ -223,7 +210,7 @@ const char *scalar_text(char buf[SCALAR_ROOM], const scalar *s)
 
     switch (s->is) {
     case SCALAR_REAL:
-        return real_text(buf, SCALAR_ROOM, s->as_real, s->is_double);
+        return real_text(buf, s->as_real, s->is_double);
     case SCALAR_SIGNED:
         (void)snprintf(buf, SCALAR_ROOM, "%" PRId64, s->as_signed);
         break;
@@ -234,12 +221,12 @@ const char *scalar_text(char buf[SCALAR_ROOM], const scalar *s)
         (void)snprintf(buf, SCALAR_ROOM, "%s", s->as_unsigned ? "true" : "false");
         break;
     case SCALAR_COMPLEX:
-        (void)real_text(buf, SCALAR_ROOM / 2, s->as_real, s->is_double);
+        (void)real_text(buf, s->as_real, s->is_double);
         n = strlen(buf);
         // 1+2j, 1-2j: the second sign is always written
         if (!signbit(s->imag))
             buf[n++] = '+';
-        (void)real_text(buf + n, SCALAR_ROOM - n - 2, s->imag, s->is_double);
+        (void)real_text(buf + n, s->imag, s->is_double);
         (void)strcat(buf, "j");
         break;
     case SCALAR_BITS:

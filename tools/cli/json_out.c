@@ -10,10 +10,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "tools/cli/out.h"
 
 /* Print a code point as a JSON escape. */
@@ -160,7 +159,7 @@ void json_literal(json_out *j, const char *key, const char *text)
 
 void json_real(json_out *j, const char *key, double x)
 {
-    char text[40];
+    char text[CKPT_NUMBER_TEXT];
 
     // JSON lacks these numbers; Python and JavaScript know the words
     if (isnan(x)) {
@@ -171,11 +170,5 @@ void json_real(json_out *j, const char *key, double x)
         json_text(j, key, x < 0 ? "-Infinity" : "Infinity");
         return;
     }
-    // the shortest text that reads back as the same number
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, x);
-        if (digits == 17 || !(strtod(text, NULL) < x || strtod(text, NULL) > x))
-            break;
-    }
-    json_literal(j, key, text);
+    json_literal(j, key, ckpt_print_f64(text, x, 15));
 }

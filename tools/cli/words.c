@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* words.c: converts one word to one field: numbers, sizes, dtypes. */
 #include "tools/cli/words.h"
+#include "libckpt/base/number.h"
 
 #include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-bool word_uint(uint64_t *out, const char *text, size_t n)
-{
-    uint64_t x = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        // stop before the product can wrap
-        if (text[i] < '0' || text[i] > '9' || x > UINT64_MAX / 10)
-            return false;
-        uint64_t digit = (uint64_t)(text[i] - '0');
-        if (x * 10 > UINT64_MAX - digit)
-            return false;
-        x = x * 10 + digit;
-    }
-    *out = x;
-    return n > 0;
-}
 
 /* Bytes of a unit: 1 for no unit, 0 for an unknown one.  A single letter is a power of 1000. */
 static uint64_t word_unit(const char *word)
@@ -53,7 +35,7 @@ static uint64_t word_multiple(const char *word)
     uint64_t unit = 1, power = 0;
 
     if (*word == 'e' || *word == 'E') {
-        if (!word_uint(&power, word + 1, strlen(word + 1)) || power > 12)
+        if (!ckpt_parse_u64(word + 1, &power) || power > 12)
             return 0;
         while (power-- > 0)
             unit *= 10;
@@ -69,21 +51,19 @@ static uint64_t word_multiple(const char *word)
 /* Parse a number with a unit.  Fractions are allowed, except with a unit of one. */
 static bool word_scaled(uint64_t *out, const char *text, uint64_t (*unit_of)(const char *word))
 {
-    size_t whole = strspn(text, "0123456789"), n_fraction = 0;
-    const char *rest = text + whole;
     uint64_t x = 0, fraction = 0, scale = 1;
+    const char *rest = ckpt_scan_u64(text, &x), *point = rest;
 
-    if (*rest == '.') {
-        n_fraction = strspn(++rest, "0123456789");
-        if (n_fraction == 0 || n_fraction > 6 || !word_uint(&fraction, rest, n_fraction))
+    if (rest && *rest == '.') {
+        rest = ckpt_scan_u64(point + 1, &fraction);
+        if (!rest || rest - point > 7)
             return false;
-        rest += n_fraction;
+        for (const char *digit = point + 1; digit < rest; digit++)
+            scale *= 10;
     }
-    for (size_t i = 0; i < n_fraction; i++)
-        scale *= 10;
-    uint64_t unit = unit_of(rest);
+    uint64_t unit = rest ? unit_of(rest) : 0;
     // a fraction needs a unit, because half a byte is not a size
-    if (unit == 0 || (unit == 1 && n_fraction) || !word_uint(&x, text, whole))
+    if (unit == 0 || (unit == 1 && scale > 1))
         return false;
     // leave room for the fraction
     if (x > UINT64_MAX / unit - (unit > 1))
@@ -105,31 +85,6 @@ static bool word_size(uint64_t *out, const char *text)
     bool plain = text[strspn(text, "0123456789")] == '\0';
 
     return word_scaled(out, text, word_unit) && (!plain || *out == 0 || *out >= WORD_PLAIN_BYTES);
-}
-
-/* Parse a finite plain decimal. */
-static bool word_real(double *out, const char *text)
-{
-    char *end = NULL;
-
-    // strtod also accepts hexadecimal, "inf" and blanks
-    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text))
-        return false;
-    *out = strtod(text, &end);
-    return !*end && isfinite(*out);
-}
-
-/* Parse a whole number with or without a sign. */
-static bool word_integer(int64_t *out, const char *text)
-{
-    bool minus = *text == '-';
-    uint64_t n = 0;
-
-    text += minus || *text == '+';
-    if (!word_uint(&n, text, strlen(text)) || n > INT64_MAX)
-        return false;
-    *out = minus ? -(int64_t)n : (int64_t)n;
-    return true;
 }
 
 /* True for a mixture of types that a format offers. */
@@ -165,7 +120,7 @@ static bool word_count(unsigned *out, const char *text)
 {
     uint64_t n = 0;
 
-    if (!word_uint(&n, text, strlen(text)) || n == 0 || n > INT32_MAX)
+    if (!ckpt_parse_u64(text, &n) || n == 0 || n > INT32_MAX)
         return false;
     *out = (unsigned)n;
     return true;
@@ -191,17 +146,17 @@ bool word_store(void *field, cli_kind kind, const char *word)
     case CLI_COUNT:
         return word_count(field, word);
     case CLI_COUNT64:
-        return word_uint(field, word, strlen(word)) && *(uint64_t *)field > 0;
+        return ckpt_parse_u64(word, field) && *(uint64_t *)field > 0;
     case CLI_MANY:
         return word_scaled(field, word, word_multiple) && *(uint64_t *)field > 0;
     case CLI_WHOLE:
-        return word_integer(field, word) && *(int64_t *)field >= 0;
+        return ckpt_parse_i64(word, field) && *(int64_t *)field >= 0;
     case CLI_INTEGER:
-        return word_integer(field, word);
+        return ckpt_parse_i64(word, field);
     case CLI_NUMBER:
-        return word_real(field, word) && *(double *)field >= 0;
+        return ckpt_parse_f64(word, field) && *(double *)field >= 0;
     case CLI_REAL:
-        return word_real(field, word);
+        return ckpt_parse_f64(word, field);
     case CLI_DTYPE:
         *(ckpt_dtype *)field = ckpt_dtype_parse(word);
         return *(ckpt_dtype *)field != CKPT_DTYPE_NONE;
@@ -268,7 +223,7 @@ bool word_weighted(char *path, size_t room, const char *word, double *weight)
     struct stat st;
 
     *weight = 1;
-    if (colon && (lstat(word, &st) == 0 || !word_real(weight, colon + 1)))
+    if (colon && (lstat(word, &st) == 0 || !ckpt_parse_f64(colon + 1, weight)))
         n = strlen(word);
     if (n == 0 || n >= room)
         return false;

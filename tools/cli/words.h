@@ -5,9 +5,6 @@
 
 #include "tools/cli/table.h"
 
-/* Parse a decimal number without sign or blanks; false if the word is not one, or it overflows. */
-bool word_uint(uint64_t *out, const char *text, size_t n);
-
 /* Store a word in a field of its kind (table.h); false if the word is not of that kind. */
 bool word_store(void *field, cli_kind kind, const char *word);
 

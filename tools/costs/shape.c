@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape.c: finds the sizes of a model's layers in a checkpoint. */
 #include "tools/costs/shape.h"
+#include "libckpt/base/number.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A fact that is a number; 0: there is none. */
 static uint64_t ml_fact(const ckpt_map *map, const char *want)
 {
     const char *key, *text;
-    char *end;
+    uint64_t n = 0;
     bool number;
 
     for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, &number); i++) {
-        if (number && strcmp(key, want) == 0) {
-            unsigned long long n = strtoull(text, &end, 10);
-            return *end || end == text ? 0 : n;
-        }
+        if (number && strcmp(key, want) == 0)
+            return ckpt_parse_u64(text, &n) ? n : 0;
     }
     return 0;
 }
@@ -26,9 +24,10 @@ static uint64_t ml_number(const char *name)
 {
     for (const char *at = name; at; at = strchr(at, '.')) {
         at += *at == '.';
-        size_t n = strspn(at, "0123456789");
-        if (n > 0 && n < 6 && at[n] == '.')
-            return strtoull(at, NULL, 10) + 1;
+        uint64_t n = 0;
+        const char *end = ckpt_scan_u64(at, &n);
+        if (end && end - at < 6 && *end == '.')
+            return n + 1;
     }
     return 0;
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/base/plugin.h"
 #include "tools/cli/out.h"
 #include "tools/mpi/mail.h"
@@ -174,13 +175,12 @@ static int ranks_mute(ckpt_err *err)
 static int ranks_limit(unsigned *limit, ckpt_err *err)
 {
     const char *said = getenv("CKPT_MPI_LIMIT");
-    char *end = NULL;
-    long n = said && *said ? strtol(said, &end, 10) : 0;
+    uint64_t n = 0;
 
     *limit = 0;
     if (!said || !*said)
         return CKPT_OK;
-    if (*end || n < 1 || n > 1000000)
+    if (!ckpt_parse_u64(said, &n) || n < 1 || n > 1000000)
         return fail(err, CKPT_EUSAGE,
                     "CKPT_MPI_LIMIT is '%.40s': expected a number of seconds from 1 to 1000000",
                     said);

@@ -3,9 +3,9 @@
 #include "tools/report/scan.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "tools/cli/out.h"
 
 const char *scan_name(scan_is is)
@@ -128,7 +128,8 @@ static int scan_word(scan *s, int c, ckpt_err *err)
         return n ? scan_bad(s, (unsigned char)s->text[0], "a value", err)
                  : scan_bad(s, c, "a value", err);
     s->is = SCAN_NUMBER;
-    s->number = strtod(s->text, NULL);
+    (void)ckpt_parse_f64(s->text,
+                         &s->number); // beyond a double's range it is infinite, as in Python
     return CKPT_OK;
 }
 

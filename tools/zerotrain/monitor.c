@@ -12,11 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/copy/dir.h"
 #include "tools/zerotrain/events.h"
 #include "tools/zerotrain/zerotrain.h"
@@ -98,11 +98,7 @@ static int mo_open(monitor_file *f, const char *folder, ckpt_arena *arena, ckpt_
 /* Format the shortest text that reads back as v, as Python does. */
 static void mo_number(char out[40], double v)
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(out, 40, "%.*g", digits, v);
-        if (v != v || strtod(out, NULL) == v)
-            break;
-    }
+    (void)ckpt_print_f64(out, v, 1);
     if (strspn(out, "-0123456789") == strlen(out))
         (void)strcat(out, ".0");
 }

@@ -6,11 +6,11 @@
  * ranks. Without ZeRO each expert-parallel rank has an optimizer file of its own as well.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/deepspeed/module/experts.h"
 #include "formats/deepspeed/module/module.h"
+#include "libckpt/base/number.h"
 
 /* ---- files ---- */
 
@@ -152,9 +152,10 @@ static uint64_t dse_size(const ckpt_value *optimizer)
 
     for (uint64_t g = 0; g < groups.n; g++) {
         const ckpt_value *name = ckpt_value_get(groups.at[g], "name");
+        uint64_t n = 0;
         if (name && name->kind == CKPT_V_STR &&
             strncmp(name->as.text.at, mark, sizeof mark - 1) == 0)
-            return strtoull(name->as.text.at + sizeof mark - 1, NULL, 10);
+            return ckpt_parse_u64(name->as.text.at + sizeof mark - 1, &n) ? n : 0;
     }
     return 0;
 }

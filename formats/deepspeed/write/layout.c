@@ -6,11 +6,11 @@
  * This is pure arithmetic from libckpt/map/zero_*.h and does not depend on the keys of files.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/deepspeed/write/write.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 #include "libckpt/map/moments8.h"
 
 /* ---- columns: masters, and each kind of state ---- */
@@ -439,13 +439,16 @@ static void dwl_number(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 }
 
 /* Parse the two numbers of a stage 3 tensor's ds_id, "0_17". */
-static bool dwl_ids(const ckpt_value *flat, long long id[2])
+static bool dwl_ids(const ckpt_value *flat, uint64_t id[2])
 {
     const ckpt_value *state = flat && flat->kind == CKPT_V_TENSOR ? flat->as.tensor->state : NULL;
     const ckpt_value *text = ckpt_value_get(state, "ds_id");
 
-    return text && text->kind == CKPT_V_STR &&
-           sscanf(text->as.text.at, "%lld_%lld", &id[0], &id[1]) == 2 && id[0] >= 0 && id[1] >= 0;
+    const char *rest =
+        text && text->kind == CKPT_V_STR ? ckpt_scan_u64(text->as.text.at, &id[0]) : NULL;
+
+    return rest && *rest == '_' && ckpt_parse_u64(rest + 1, &id[1]) && id[0] <= INT64_MAX &&
+           id[1] <= INT64_MAX;
 }
 
 /*
@@ -463,15 +466,15 @@ static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
     for (int pass = 0; pass < 2; pass++) {
         for (uint64_t k = 0; k < flat.n && k < shapes.n; k++) {
             ckpt_dict names = ckpt_value_map(shapes.at[k]);
-            long long id[2];
+            uint64_t id[2];
             if (names.n == 0 || !dwl_ids(flat.at[k], id))
                 continue;
             for (int end = 0; end < 2; end++) {
                 const ckpt_value *name = names.at[end ? names.n - 1 : 0].key;
                 size_t t = ckpt_state_index(job->from, job->state, name);
-                counted = counted && (t == SIZE_MAX || layout->ds_id[t] == id[end]);
+                counted = counted && (t == SIZE_MAX || layout->ds_id[t] == (int64_t)id[end]);
                 if (pass && t != SIZE_MAX)
-                    layout->ds_id[t] = id[end];
+                    layout->ds_id[t] = (int64_t)id[end];
             }
         }
         for (size_t i = 0; pass == 0 && !counted && i < job->from->tensors.n; i++)

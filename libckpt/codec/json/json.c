@@ -17,6 +17,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/copy/io.h"
 #include "libckpt/map/map.h"
@@ -329,7 +330,8 @@ static bool json_float(ckpt_bytes *out, double f)
         snprintf(text, sizeof text, "%.*e", precision, f);
     while (strtod(text, NULL) != f && ++precision < DBL_DECIMAL_DIG);
     const char *e = strrchr(text, 'e');
-    long exp = strtol(e + 1, NULL, 10);
+    int64_t exp = 0;
+    (void)ckpt_parse_i64(e + 1, &exp);
     for (const char *p = text; p < e; p++) {
         if (*p >= '0' && *p <= '9' && n < sizeof digits)
             digits[n++] = *p;

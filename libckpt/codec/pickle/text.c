@@ -8,11 +8,10 @@
 #include "libckpt/codec/pickle/text.h"
 
 #include <ctype.h>
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/number.h"
 #include "libckpt/map/map.h"
 
 #define TEXT_DIGITS_MAX 64u /* digits of a number in text form; 10^64 takes 27 bytes */
@@ -112,8 +111,8 @@ int ckpt_pk_memo_number(const ckpt_pk *p, ckpt_text s, uint64_t *out)
 int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
 {
     char text[TEXT_DIGITS_MAX + 8];
-    char *end, *point;
-    double f;
+    const char *word = text;
+    double f = 0;
 
     if (s.n > TEXT_DIGITS_MAX)
         return ckpt_pk_fail(p, CKPT_ELIMIT, "a number in text form has more than 64 digits");
@@ -124,12 +123,10 @@ int ckpt_pk_float(const ckpt_pk *p, ckpt_value **out, ckpt_text s)
         if (!strchr("0123456789+-.eEinfa", text[i]) || text[i] == '\0')
             return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
     }
-    point = strchr(text, '.');
-    if (point) {
-        *point = *localeconv()->decimal_point; // strtod uses the program's locale
-    }
-    f = strtod(text, &end);
-    if (s.n == 0 || *end != '\0')
+    word += *word == '+' || *word == '-';
+    if (strcmp(word, "inf") == 0 || strcmp(word, "nan") == 0)
+        f = copysign(*word == 'i' ? (double)INFINITY : (double)NAN, *text == '-' ? -1 : 1);
+    else if (!ckpt_parse_f64(text, &f) && !isinf(f)) // Python reads 1e999 as infinite
         return ckpt_pk_fail(p, CKPT_EFORMAT, "a number in text form is malformed");
     *out = ckpt_pk_node(p, CKPT_V_FLOAT);
     if (!*out)

@@ -5,13 +5,12 @@
 #include "libckpt/codec/yaml/yaml.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "libckpt/base/index.h"
+#include "libckpt/base/number.h"
 
 typedef struct yml_frame {
     ckpt_value *at;  /* DICT or LIST */
@@ -89,7 +88,8 @@ static ckpt_value *yml_plain(const yml_reader *r, const char *s, size_t n)
     static const char *const no[] = {"", "~", "null", "Null", "NULL", NULL};
     static const char *const words[] = {"false", "False", "FALSE", "no",  "No",  "off", "Off",
                                         "true",  "True",  "TRUE",  "yes", "Yes", "on",  "On"};
-    char *end;
+    int64_t whole;
+    double x = 0;
 
     for (size_t i = 0; no[i]; i++) {
         if (strcmp(s, no[i]) == 0)
@@ -100,14 +100,10 @@ static ckpt_value *yml_plain(const yml_reader *r, const char *s, size_t n)
             return ckpt_value_bool(r->arena, i >= 7);
     }
     if (strchr("+-.0123456789", s[0])) {
-        errno = 0;
-        long long whole = strtoll(s, &end, 10);
-        if (*end == 0 && errno == 0)
+        if (ckpt_parse_i64(s, &whole))
             return ckpt_value_int(r->arena, whole);
-        // strtod would also accept hexadecimal floats, "inf" and "nan", therefore the characters
-        // are checked
-        double x = strtod(s, &end);
-        if (*end == 0 && strspn(s, "+-.0123456789eE") == n)
+        // Python reads a number that is too large for a double as infinite
+        if (ckpt_parse_f64(s, &x) || isinf(x))
             return ckpt_value_float(r->arena, x);
     }
     return ckpt_value_str(r->arena, s, n);
