@@ -172,7 +172,7 @@ static int npy_descr(npy_text *t, ckpt_npy *out)
     rc = npy_string(t, &s);
     if (rc != CKPT_OK)
         return rc;
-    if (s.n == 0 || !strchr("<>|=", s.at[0]))
+    if (s.n == 0 || s.at[0] == 0 || !strchr("<>|=", s.at[0])) // strchr would find a NUL
         return npy_bad(t, "has a descr without byte order");
     if (s.n == 2 && s.at[1] == 'O')
         return CKPT_OK;
