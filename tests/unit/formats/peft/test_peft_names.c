@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_peft_names.c: names of an adapter's tensors, in its file and in a model in training.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/peft/peft.h"
+
+#define BASE "base_model.model."
+
+static void parses(void **state)
+{
+    static const struct {
+        const char *name;
+        ckpt_peft_part part;
+        const char *module;
+    } cases[] = {
+        {BASE "h.0.q.lora_A.weight", CKPT_PEFT_A, "h.0.q"},
+        {BASE "h.0.q.lora_B.weight", CKPT_PEFT_B, "h.0.q"},
+        {BASE "h.0.q.lora_B.bias", CKPT_PEFT_B_BIAS, "h.0.q"},
+        {BASE "wte.lora_embedding_A", CKPT_PEFT_TABLE_A, "wte"},
+        {BASE "wte.lora_embedding_B", CKPT_PEFT_TABLE_B, "wte"},
+        {BASE "q.lora_magnitude_vector", CKPT_PEFT_MAGNITUDE, "q"},
+        {BASE "q.lora_magnitude_vector.weight", CKPT_PEFT_MAGNITUDE, "q"},
+        {BASE "q.base_layer.weight", CKPT_PEFT_BASE_WEIGHT, "q"},
+        {BASE "q.base_layer.bias", CKPT_PEFT_BASE_BIAS, "q"},
+        {BASE "score.weight", CKPT_PEFT_PLAIN, "score.weight"},
+        {BASE "score.original_module.weight", CKPT_PEFT_ORIGINAL, "score.original_module.weight"},
+        {BASE "score.modules_to_save.weight", CKPT_PEFT_PLAIN, "score.modules_to_save.weight"},
+        // near the known ends, but others
+        {BASE "q.lora_A.bias", CKPT_PEFT_PLAIN, "q.lora_A.bias"},
+        {BASE "q.lora_A.default.weight", CKPT_PEFT_PLAIN, "q.lora_A.default.weight"},
+        {BASE "q.xlora_A.weight", CKPT_PEFT_PLAIN, "q.xlora_A.weight"},
+        // an end without a module before it is the name of a tensor
+        {BASE ".lora_A.weight", CKPT_PEFT_PLAIN, ".lora_A.weight"},
+        // the part is the last one, and a module may be called like a part
+        {BASE "lora_A.weight.lora_B.weight", CKPT_PEFT_B, "lora_A.weight"},
+        {BASE "x.original_module.lora_A.weight", CKPT_PEFT_A, "x.original_module"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckpt_peft_name is;
+
+        assert_true(ckpt_peft_parse(&is, cases[i].name));
+        if (is.part != cases[i].part)
+            fail_msg("%s is part %d", cases[i].name, (int)is.part);
+        assert_int_equal(is.n, strlen(cases[i].module));
+        assert_memory_equal(is.module, cases[i].module, is.n);
+    }
+}
+
+static void refuses(void **state)
+{
+    static const char *const cases[] = {
+        "",
+        "base_model.model",
+        BASE,
+        "base_model.models.q.lora_A.weight",
+        "q.lora_A.weight",
+        "model." BASE "q.lora_A.weight",
+    };
+    ckpt_peft_name is;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (ckpt_peft_parse(&is, cases[i]))
+            fail_msg("'%s' is taken for an adapter's", cases[i]);
+    }
+}
+
+static void saved_names(void **state)
+{
+    static const struct {
+        const char *name, *saved, *adapter;
+    } cases[] = {
+        {"m.q.lora_A.default.weight", "m.q.lora_A.weight", "default"},
+        {"m.q.lora_B.default.weight", "m.q.lora_B.weight", "default"},
+        {"m.q.lora_B.two.bias", "m.q.lora_B.bias", "two"},
+        {"m.wte.lora_embedding_A.default", "m.wte.lora_embedding_A", "default"},
+        {"m.wte.lora_embedding_B.x", "m.wte.lora_embedding_B", "x"},
+        {"m.q.lora_magnitude_vector.default.weight", "m.q.lora_magnitude_vector", "default"},
+        {"m.score.modules_to_save.default.weight", "m.score.weight", "default"},
+        {"m.score.modules_to_save.default.0.bias", "m.score.0.bias", "default"},
+        // of no adapter
+        {"m.q.base_layer.weight", "m.q.base_layer.weight", ""},
+        {"m.score.original_module.weight", "m.score.original_module.weight", ""},
+        {"m.lora_A", "m.lora_A", ""},
+        {"", "", ""},
+        // nothing where the adapter's name would be
+        {"m.q.lora_A.", "m.q.lora_A", ""},
+        {"m.q.lora_A..weight", "m.q.lora_A.weight", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[100];
+        const char *adapter = NULL;
+        size_t n = 99;
+
+        memset(out, '#', sizeof out);
+        ckpt_peft_saved_name(out, cases[i].name, &adapter, &n);
+        if (strcmp(out, cases[i].saved) != 0)
+            fail_msg("%s is saved as %s", cases[i].name, out);
+        assert_int_equal(n, strlen(cases[i].adapter));
+        assert_true(n == 0 || strncmp(adapter, cases[i].adapter, n) == 0);
+        assert_true(n == 0 ||
+                    (adapter > cases[i].name && adapter < cases[i].name + strlen(cases[i].name)));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parses),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(saved_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
