@@ -15,6 +15,8 @@ CC       ?= cc
 # `make install` builds and installs; it has a folder of its own, so that neither build undoes the other.
 RELEASE  ?= $(filter install,$(MAKECMDGOALS))
 B        ?= $(if $(RELEASE),build/release,build)
+# None of make's own rules is of use here, and make searches them for each file.
+MAKEFLAGS += --no-builtin-rules
 # V=1 shows whole command lines
 Q        := $(if $(V),,@)
 
@@ -32,13 +34,18 @@ CFLAGS   ?= -O2 -g
 REPRO    := $(if $(RELEASE),-ffile-prefix-map=$(CURDIR)=.)
 ALL_CFLAGS = -std=c11 $(CFLAGS) $(REPRO) -ffp-contract=off -fvisibility=hidden -fstack-protector-strong \
              -fPIC -pthread $(WARN)
-# What the compiler and its headers know of a list of flags, each tried alone.
-known    = $(foreach f,$(1),$(shell printf '\043include <stdio.h>\n' | $(CC) -O2 -Werror -U_FORTIFY_SOURCE $(f) -x c -c -o /dev/null - 2>/dev/null && echo '$(f)'))
+# The GPU plugin is built if nvcc is installed, except with CUDA=no.  A sanitizer's runtime and CUDA's do not mix.
+CUDA     ?=
+NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
+CUDA_DIR := $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
+# What the compiler and the libraries here offer; $(call found,KIND) lists the answers of one kind.
+REMOTE   ?=
+MOUNT    ?=
+PROBED   := $(shell CC="$(CC)" SAN="$(SAN)" REMOTE="$(REMOTE)" MOUNT="$(MOUNT)" CUDA_DIR="$(CUDA_DIR)" sh tools/probe.sh)
+found     = $(patsubst $(1):%,%,$(filter $(1):%,$(PROBED)))
 ifeq ($(SAN),)
-FORTIFY  := $(lastword $(call known,-D_FORTIFY_SOURCE=2 -D_FORTIFY_SOURCE=3))
-HARDEN   := $(call known,-fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)
-OWN_CPPFLAGS += -U_FORTIFY_SOURCE $(FORTIFY)
-ALL_CFLAGS += $(HARDEN)
+OWN_CPPFLAGS := -U_FORTIFY_SOURCE $(call found,fortify)
+ALL_CFLAGS += $(call found,harden)
 OWN_LDFLAGS := -Wl,-z,relro,-z,now,-z,noexecstack
 else
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -51,7 +58,7 @@ LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl
 LIB_SRC  := $(sort $(wildcard libckpt/base/*.c libckpt/map/*.c libckpt/copy/*.c libckpt/remote/*.c libckpt/codec/*/*.c libckpt/*.c libckpt/claim/*.c libckpt/ask/*.c libckpt/start/*.c libckpt/remap/*.c libckpt/blend/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
-UNIT_SRC := $(sort $(shell find tests/unit -name "test_*.c"))
+UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/obj/%.o)
@@ -70,32 +77,25 @@ PROGRAMS := $(B)/bin/ckpt $(B)/bin/zero_to_fp32 $(B)/bin/zero_to_torch $(B)/bin/
             $(B)/bin/zerotrain
 LIBS     := $(B)/lib/libckpt.a $(B)/lib/libckpt.so
 # the engine: matrix products by oneDNN where Debian's has code for the processor, else by OpenBLAS
-SGEMM    ?= $(if $(filter x86_64,$(shell uname -m)),dnnl,openblas)
+SGEMM    ?= $(if $(filter machine:x86_64,$(PROBED)),dnnl,openblas)
 SGEMM_LIBS := $(if $(filter dnnl,$(SGEMM)),-ldnnl -lgomp,-lopenblas)
 OWN_CPPFLAGS += $(if $(filter dnnl,$(SGEMM)),-DZT_ONEDNN)
-# MPI where it is installed (without it `zerotrain` trains on one process and says so,
 ENGINE   := $(B)/lib/libzerotrain.a
-MPI_CFLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
-MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+# MPI where it is installed.  Without it zerotrain trains on one process and says so, and ckpt works alone; the part of ckpt for
+# mpirun is a library of its own, so that ckpt starts where there is no MPI.
+MPI_CFLAGS := $(call found,mpi_cflags)
+MPI_LIBS := $(call found,mpi_libs)
 comma    := ,
-# and ckpt works alone; its part for mpirun is a library of its own, so that ckpt starts where there is no MPI
 MAIL     = $(if $(MPI_LIBS),$(B)/lib/libckpt-mpi.so)
 # reading addresses by libcurl, where its headers are; REMOTE=no does without
-REMOTE   ?=
-CURL     := $(if $(filter no,$(REMOTE)),,$(shell printf '\043include <curl/curl.h>\n' | $(CC) -x c -E - >/dev/null 2>&1 && echo yes))
-FETCH    := $(if $(CURL),$(B)/lib/libckpt-remote.so)
+FETCH    := $(if $(filter header:curl,$(PROBED)),$(B)/lib/libckpt-remote.so)
 # file systems of views by libfuse, where its headers are; MOUNT=no does without
-MOUNT    ?=
-FUSE_CFLAGS := $(if $(filter no,$(MOUNT)),,$(shell pkg-config --cflags 'fuse3 >= 3.12' 2>/dev/null | sed 's/-I/-isystem /g'))
-FUSE_LIBS := $(if $(filter no,$(MOUNT)),,$(shell pkg-config --libs 'fuse3 >= 3.12' 2>/dev/null))
+FUSE_CFLAGS := $(call found,fuse_cflags)
+FUSE_LIBS := $(call found,fuse_libs)
 FUSE     := $(if $(FUSE_LIBS),$(B)/lib/libckpt-mount.so)
-# the GPU plugin where nvcc is; CUDA=no does without.  A sanitizer's runtime and CUDA's do not mix.
-CUDA     ?=
-NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
-CUDA_DIR := $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
 PLUGIN   := $(if $(NVCC),$(B)/lib/libzerotrain-cuda.so)
 GPU_SRC  := $(sort $(wildcard engine/cuda/*.cu))
-NCCL     := $(if $(NVCC),$(shell printf '\043include <nccl.h>\n' | $(CC) -I$(CUDA_DIR)/include -x c -E - >/dev/null 2>&1 && echo yes))
+NCCL     := $(filter header:nccl,$(PROBED))
 ENG_LIBS := $(ENGINE) $(B)/lib/libckpt.a -Wl,--as-needed $(SGEMM_LIBS) -lunistring $(MPI_LIBS)
 
 .PHONY: all demo check check-rest check-all check-unit check-cli check-golden check-bad check-engine check-fault \
