@@ -22,8 +22,7 @@ source:
 # The static program can load no plugin: none/plugin.o replaces base/plugin.o, because it precedes the archive.  The linker
 # warns that OpenSSL could load modules and look up hosts; the program is not affected, because it uses only digests.
 $(B)/static/ckpt: $(CKPT_MAIN) $(B)/obj/libckpt/base/none/plugin.o $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
-	@mkdir -p $(@D)
-	@echo "  LINK  $@"
+	$(call say,LINK )
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
 
 # the static program from the objects of B, for tests
@@ -36,6 +35,20 @@ tarball:
 	@SOURCE_DATE_EPOCH=$(EPOCH) sh tools/packaging/tarball.sh build/static-$(ARCH)/static/ckpt $(VERSION) $(ARCH) \
 	    build/sysroot/$(DEBIAN)-$(ARCH)/licences dist
 
+# ---- the Python package ----------------------------------------------------------------------
+# The library and the program as they lie in the Python package's wheel: the libraries that they need are beside them.
+WHEEL_LD := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN'
+WHEEL    := $(B)/wheel/libckpt.so.$(SOVER) $(B)/wheel/ckpt
+$(B)/wheel/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
+	$(call link,$(WHEEL_LD) $(SHARED_FLAGS),$(LIB_OBJ) $(LDLIBS))
+
+$(B)/wheel/ckpt: $(CKPT_MAIN) $(TOOLS) $(MODELS) $(B)/lib/libckpt.a
+	$(call link,$(WHEEL_LD) -pie,$^ $(LDLIBS))
+
+.PHONY: wheel
+wheel: $(WHEEL)
+	@python3 tools/python/wheel.py --library $(B)/wheel/libckpt.so.$(SOVER) --program $(B)/wheel/ckpt --version $(VERSION) --out dist
+
 # ---- wheels for any Linux --------------------------------------------------------------------
 # Compiled against an older C library, with all other libraries linked statically: the wheel has two files of machine code.
 MANY_DEBIAN ?= bullseye
@@ -47,12 +60,6 @@ manylinux:
 	+@$(call ABROAD,$(MANY_DEBIAN),$(MANY_B)) $(MANY_B)/wheel/ckpt $(MANY_B)/wheel/libckpt.so.$(SOVER)
 	@python3 tools/python/wheel.py --library $(MANY_B)/wheel/libckpt.so.$(SOVER) --program $(MANY_B)/wheel/ckpt \
 	    --version $(VERSION) --strip $(TRIPLET)-strip --licences build/sysroot/$(MANY_DEBIAN)-$(ARCH)/licences --out $(OUT)
-
-# ---- tests -----------------------------------------------------------------------------------
-# Use the packages of dist/ in systems without other software; FULL=1: packages of all architectures, as published.
-.PHONY: check-packages
-check-packages: programs
-	@sh tests/packages/run.sh $(if $(FULL),--full) $(B)/bin
 
 # ---- Debian packages -------------------------------------------------------------------------
 .PHONY: deb
