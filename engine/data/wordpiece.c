@@ -18,6 +18,7 @@
 #include <unistr.h>
 
 #include "engine/data/source.h"
+#include "libckpt/base/index.h"
 
 #define WP_LONGEST 100 /* characters of a word */
 
@@ -25,34 +26,29 @@ struct zt_wordpiece {
     char *text;   /* the file, with NUL after each line */
     uint32_t *at; /* offset of each line in text */
     uint32_t n;
-    uint32_t *slot;   /* hash table of line + 1 */
-    uint32_t n_slots; /* a power of two */
+    ckpt_index pieces; /* finds the lines by their text */
     bool lower_case;
     int32_t unknown, cls, sep, pad;
 };
 
 /* ---- vocabulary ---- */
 
-static uint32_t wp_hash(const char *s, size_t n)
+static bool wp_same(const void *ctx, uint32_t line, const void *key)
 {
-    uint32_t h = 2166136261U; // FNV-1a
+    const zt_wordpiece *w = ctx;
+    const ckpt_text *piece = key;
+    const char *have = w->text + w->at[line];
 
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (uint8_t)s[i]) * 16777619U;
-    return h;
+    return strncmp(have, piece->at, piece->n) == 0 && !have[piece->n];
 }
 
 /* Find the number of a piece; -1: unknown. */
 static int32_t wp_find(const zt_wordpiece *w, const char *s, size_t n)
 {
-    for (uint32_t i = wp_hash(s, n) & (w->n_slots - 1);; i = (i + 1) & (w->n_slots - 1)) {
-        const char *have;
-        if (!w->slot[i])
-            return -1;
-        have = w->text + w->at[w->slot[i] - 1];
-        if (strncmp(have, s, n) == 0 && !have[n])
-            return (int32_t)(w->slot[i] - 1);
-    }
+    const ckpt_text piece = {s, n};
+    uint32_t line = ckpt_index_find(&w->pieces, ckpt_hash_bytes(s, n, 0), wp_same, w, &piece);
+
+    return line != CKPT_INDEX_NONE ? (int32_t)line : -1;
 }
 
 static int wp_index(zt_wordpiece *w, size_t size, ckpt_err *err)
@@ -62,25 +58,23 @@ static int wp_index(zt_wordpiece *w, size_t size, ckpt_err *err)
     for (size_t i = 0; i < size; i++)
         w->n += w->text[i] == '\n';
     w->n += size && w->text[size - 1] != '\n';
-    for (w->n_slots = 16; w->n_slots < 2 * w->n; w->n_slots *= 2)
-        ;
     w->at = ckpt_alloc((size_t)w->n * sizeof *w->at + 1);
-    w->slot = ckpt_alloc((size_t)w->n_slots * sizeof *w->slot);
-    if (!w->at || !w->slot)
+    if (!w->at)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < size; line++) {
         size_t n = strcspn(w->text + i, "\n"), end = i + n;
-        uint32_t k;
         n -= n && w->text[i + n - 1] == '\r';
         w->text[i + n] = w->text[end] = 0;
         w->at[line] = (uint32_t)i;
-        // for equal lines the last one counts, as in transformers
-        for (k = wp_hash(w->text + i, n) & (w->n_slots - 1);
-             w->slot[k] && strcmp(w->text + w->at[w->slot[k] - 1], w->text + i) != 0;
-             k = (k + 1) & (w->n_slots - 1))
-            ;
-        w->slot[k] = line + 1;
         i = end + 1;
+    }
+    // for equal lines the last one counts, as in transformers
+    while (line-- > 0) {
+        const char *piece = w->text + w->at[line];
+        size_t n = strlen(piece);
+        if (wp_find(w, piece, n) < 0 &&
+            !ckpt_index_add(&w->pieces, ckpt_hash_bytes(piece, n, 0), line))
+            return ckpt_fail_memory(err);
     }
     return CKPT_OK;
 }
@@ -127,7 +121,7 @@ void zt_wordpiece_free(zt_wordpiece *w)
         return;
     ckpt_free(w->text);
     ckpt_free(w->at);
-    ckpt_free(w->slot);
+    ckpt_index_free(&w->pieces);
     ckpt_free(w);
 }
 

@@ -9,13 +9,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/base/index.h"
+#include "libckpt/base/vec.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/far.h"
 #include "libckpt/copy/places.h"
 
 /* A file in some listing. */
 typedef struct plc_file {
-    uint64_t hash; /* hash of its path; 0: an empty slot */
+    uint64_t hash; /* hash of its path, which is the same in all processes */
     char *path;
     uint8_t *seen; /* per node */
     uint64_t size;
@@ -24,93 +26,80 @@ typedef struct plc_file {
     bool is_dir;
 } plc_file;
 
-/* All such files, in a hash table that is at most half full. Entries are never removed. */
+CKPT_VEC(plc_files, plc_file);
+
+/* All such files. Entries are never removed. */
 static struct {
     pthread_mutex_t lock;
-    plc_file *slot;
-    size_t n, room;
+    plc_files file;
+    ckpt_index paths;
 } plc_all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* FNV-1a, never 0. */
+/* FNV-1a. */
 static uint64_t plc_hash(const char *path)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
 
     for (; *path; path++)
         h = (h ^ (unsigned char)*path) * UINT64_C(0x100000001b3);
-    return h | 1;
+    return h;
 }
 
 /* ---- the table; the caller holds the lock ---- */
 
-static plc_file *plc_slot(plc_file *slot, size_t room, uint64_t hash, const char *path)
+static bool plc_same(const void *ctx, uint32_t number, const void *key)
 {
-    size_t i = (size_t)(hash >> 7) & (room - 1);
+    const plc_files *all = ctx;
 
-    while (slot[i].hash != 0 && (slot[i].hash != hash || strcmp(slot[i].path, path) != 0))
-        i = (i + 1) & (room - 1);
-    return &slot[i];
-}
-
-static bool plc_grow(void)
-{
-    size_t room = plc_all.room > 0 ? plc_all.room * 2 : 256;
-    plc_file *slot;
-
-    if (plc_all.n * 2 < plc_all.room)
-        return true;
-    slot = ckpt_alloc(room * sizeof *slot);
-    if (!slot)
-        return false;
-    for (size_t i = 0; i < plc_all.room; i++) {
-        if (plc_all.slot[i].hash != 0)
-            *plc_slot(slot, room, plc_all.slot[i].hash, plc_all.slot[i].path) = plc_all.slot[i];
-    }
-    ckpt_free(plc_all.slot);
-    plc_all.slot = slot;
-    plc_all.room = room;
-    return true;
+    return strcmp(all->at[number].path, key) == 0;
 }
 
 /* The file of a path, or NULL. */
 static plc_file *plc_look(const char *path)
 {
-    plc_file *f =
-        plc_all.room > 0 ? plc_slot(plc_all.slot, plc_all.room, plc_hash(path), path) : NULL;
+    uint32_t i = ckpt_index_find(&plc_all.paths, ckpt_hash_u64(plc_hash(path)), plc_same,
+                                 &plc_all.file, path);
 
-    return f && f->hash != 0 ? f : NULL;
+    return i != CKPT_INDEX_NONE ? &plc_all.file.at[i] : NULL;
+}
+
+/* Add a file, which no node sees yet; NULL: out of memory. */
+static plc_file *plc_new(const ckpt_team *t, const char *path)
+{
+    uint64_t hash = plc_hash(path);
+    size_t n = strlen(path) + 1;
+    char *copy = ckpt_alloc(n);
+    uint8_t *seen = ckpt_alloc(t->n_nodes);
+    plc_file *f = copy && seen ? ckpt_vec_push(&plc_all.file) : NULL;
+
+    if (f && !ckpt_index_add(&plc_all.paths, ckpt_hash_u64(hash), (uint32_t)plc_all.file.n - 1)) {
+        plc_all.file.n--;
+        f = NULL;
+    }
+    if (!f) {
+        ckpt_free(copy);
+        ckpt_free(seen);
+        return NULL;
+    }
+    memcpy(copy, path, n);
+    *f = (plc_file){.hash = hash, .path = copy, .seen = seen};
+    return f;
 }
 
 /* Record that a node sees a file; NULL: out of memory. */
 static const plc_file *plc_add(const ckpt_team *t, const char *path, const ckpt_far_entry *e,
                                unsigned node)
 {
-    uint64_t hash = plc_hash(path);
-    size_t n = strlen(path) + 1;
-    plc_file *f;
+    plc_file *f = plc_look(path);
 
-    if (!plc_grow())
-        return NULL;
-    f = plc_slot(plc_all.slot, plc_all.room, hash, path);
-    if (f->hash == 0) {
-        char *copy = ckpt_alloc(n);
-        uint8_t *seen = ckpt_alloc(t->n_nodes);
-
-        if (!copy || !seen) {
-            ckpt_free(copy);
-            ckpt_free(seen);
+    if (!f) {
+        f = plc_new(t, path);
+        if (!f)
             return NULL;
-        }
-        memcpy(copy, path, n);
-        *f = (plc_file){.hash = hash,
-                        .path = copy,
-                        .seen = seen,
-                        .size = e->size,
-                        .sum = e->sum,
-                        .first = node,
-                        .unlike = node,
-                        .is_dir = e->is_dir};
-        plc_all.n++;
+        f->size = e->size;
+        f->sum = e->sum;
+        f->first = f->unlike = node;
+        f->is_dir = e->is_dir;
     }
     f->seen[node] = 1;
     if (f->is_dir != e->is_dir || (!f->is_dir && (f->size != e->size || f->sum != e->sum)))

@@ -19,7 +19,7 @@
 #include "libckpt/map/extent.h"
 
 /* Slots of a new table (a power of two), and the bytes of a name that a message shows. */
-enum { MAP_FIRST_SLOTS = 64, MAP_SHOWN = 200 };
+enum { MAP_SHOWN = 200 };
 
 /* Length for %.*s: names from files can be 64 KiB long. */
 static int map_shown(uint64_t n)
@@ -67,7 +67,7 @@ void ckpt_map_free(ckpt_map *map)
     ckpt_vec_free(&map->files);
     ckpt_vec_free(&map->sources);
     ckpt_vec_free(&map->tensors);
-    ckpt_vec_free(&map->slots);
+    ckpt_index_free(&map->names);
     ckpt_vec_free(&map->findings);
     ckpt_vec_free(&map->facts);
     ckpt_vec_free(&map->keys);
@@ -161,85 +161,58 @@ int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *
 
 /* ---- names ---- */
 
+typedef struct map_name {
+    const char *at;
+    size_t n;
+} map_name;
+
 /*
- * FNV-1a, seeded with the map's address and mixed at the end, so that a file cannot choose names
- * that all fall into one run of slots. No visible order depends on it.
+ * Seeded with the map's address, so that a file cannot choose names whose hashes collide. No
+ * visible order depends on it.
  */
-static uint64_t map_hash(const ckpt_map *map, const char *name, size_t n)
+static uint32_t map_hash(const ckpt_map *map, const map_name *name)
 {
-    uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)map;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
-    h ^= h >> 32;
-    h *= UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ (h >> 29);
+    return ckpt_hash_bytes(name->at, name->n, ckpt_hash_u64((uint64_t)(uintptr_t)map));
 }
 
-/* The slot of a name, or the free slot for it; the table is never full. */
-static uint32_t *map_slot(const ckpt_map *map, const char *name, size_t n)
+static bool map_same(const void *ctx, uint32_t number, const void *key)
 {
-    size_t mask = map->slots.n - 1;
-    size_t i = (size_t)map_hash(map, name, n) & mask;
+    const ckpt_map *map = ctx;
+    const map_name *name = key;
+    const char *other = map->tensors.at[number]->name;
 
-    while (map->slots.at[i] != 0) {
-        const char *other = map->tensors.at[map->slots.at[i] - 1]->name;
-
-        if (strlen(other) == n && memcmp(other, name, n) == 0)
-            break;
-        i = (i + 1) & mask;
-    }
-    return &map->slots.at[i];
+    return strlen(other) == name->n && memcmp(other, name->at, name->n) == 0;
 }
 
-/* Make room for n names in all, at most two thirds full; false when memory is exhausted. */
-static bool map_slots_for(ckpt_map *map, size_t n)
-{
-    ckpt_slots bigger = {0};
-    size_t want = map->slots.n > 0 ? map->slots.n : MAP_FIRST_SLOTS;
-
-    while (want / 3 * 2 < n) {
-        want *= 2; // n < 2^32, far from overflow
-    }
-    if (want == map->slots.n)
-        return true;
-    bigger.at = ckpt_alloc(want * sizeof *bigger.at);
-    if (!bigger.at)
-        return false;
-    bigger.n = bigger.room = want;
-    ckpt_vec_free(&map->slots);
-    map->slots = bigger;
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        const char *name = map->tensors.at[i]->name;
-
-        *map_slot(map, name, strlen(name)) = (uint32_t)(i + 1);
-    }
-    return true;
-}
-
-/* A map without tensors has no table yet. */
 size_t ckpt_map_index(const ckpt_map *map, const char *name, size_t n)
 {
-    uint32_t found = map->slots.n > 0 ? *map_slot(map, name, n) : 0;
+    const map_name key = {name, n};
+    uint32_t found = ckpt_index_find(&map->names, map_hash(map, &key), map_same, map, &key);
 
-    return found > 0 ? found - 1 : SIZE_MAX;
+    return found != CKPT_INDEX_NONE ? found : SIZE_MAX;
 }
 
-/* The table may be larger than needed after tensors were dropped; it is cleared, not shrunk. */
+/* Enter the name of tensor i; false when memory is exhausted. */
+static bool map_enter(ckpt_map *map, size_t i)
+{
+    const char *name = map->tensors.at[i]->name;
+    const map_name key = {name, strlen(name)};
+
+    return i < INT32_MAX && ckpt_index_add(&map->names, map_hash(map, &key), (uint32_t)i);
+}
+
 int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
 {
-    if (map->tensors.n >= UINT32_MAX || !map_slots_for(map, map->tensors.n))
-        return ckpt_fail_memory(err);
-    memset(map->slots.at, 0, map->slots.n * sizeof *map->slots.at);
+    ckpt_index_free(&map->names);
     for (size_t i = 0; i < map->tensors.n; i++) {
         const char *name = map->tensors.at[i]->name;
         size_t n = strlen(name);
-        uint32_t *slot = map_slot(map, name, n);
 
-        if (*slot != 0)
+        if (ckpt_map_index(map, name, n) != SIZE_MAX)
             return ckpt_fail(err, CKPT_EMISMATCH, "two tensors are named '%.*s'", map_shown(n),
                              name);
-        *slot = (uint32_t)(i + 1);
+        if (!map_enter(map, i))
+            return ckpt_fail_memory(err);
     }
     return CKPT_OK;
 }
@@ -335,13 +308,14 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
     if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: two tensors are named '%.*s'", map_file(map),
                          map_shown(n_name), t->name);
-    if (map->tensors.n >= UINT32_MAX - 1 || !map_slots_for(map, map->tensors.n + 1))
-        return ckpt_fail_memory(err);
     slot = ckpt_vec_push(&map->tensors);
     if (!slot)
         return ckpt_fail_memory(err);
     *slot = t;
-    *map_slot(map, t->name, (size_t)n_name) = (uint32_t)map->tensors.n;
+    if (!map_enter(map, map->tensors.n - 1)) {
+        map->tensors.n--;
+        return ckpt_fail_memory(err);
+    }
     *out = t;
     return CKPT_OK;
 }

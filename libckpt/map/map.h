@@ -9,6 +9,7 @@
 #ifndef CKPT_MAP_MAP_H
 #define CKPT_MAP_MAP_H
 
+#include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
@@ -291,7 +292,7 @@ struct ckpt_map {
     ckpt_map_files files;
     ckpt_sources sources;
     ckpt_tensors tensors; /* in the checkpoint's order */
-    ckpt_slots slots;     /* hash table over names: index + 1, 0 = free */
+    ckpt_index names;     /* finds the tensors by name */
     ckpt_value *values;   /* root of the tree of values, or NULL */
     /* str -> str metadata of the format (safetensors' __metadata__) */
     ckpt_dict metadata;

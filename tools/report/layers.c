@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/cli/out.h"
 
 size_t layer_of(const char *name)
@@ -30,62 +31,34 @@ const char *layer_rest(const char *name)
     return name[n] ? name + n + 1 : name + n;
 }
 
-/* FNV-1a. */
-static uint64_t layers_hash(const char *name, size_t n)
+typedef struct layers_key {
+    const char *name;
+    size_t n;
+} layers_key;
+
+static bool layers_same(const void *ctx, uint32_t number, const void *key)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    const layers *l = ctx;
+    const layers_key *k = key;
+    const char *other = l->at[number].name;
 
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)name[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-/* Find the slot of a name: that of its layer, or a free one. */
-static size_t *layers_slot(const layers *l, const char *name, size_t n)
-{
-    size_t i = (size_t)layers_hash(name, n) & (l->n_slots - 1);
-
-    while (l->slot[i]) {
-        const char *other = l->at[l->slot[i] - 1].name;
-        if (strncmp(other, name, n) == 0 && !other[n])
-            break;
-        i = (i + 1) & (l->n_slots - 1);
-    }
-    return &l->slot[i];
-}
-
-/* Double the tables when half of the slots are used. */
-static bool layers_grow(layers *l)
-{
-    size_t n_slots = l->n_slots ? 2 * l->n_slots : 64;
-    layer *at = realloc(l->at, n_slots / 2 * sizeof *at);
-
-    if (!at)
-        return false;
-    l->at = at;
-    size_t *slot = calloc(n_slots, sizeof *slot);
-    if (!slot)
-        return false;
-    free(l->slot);
-    l->slot = slot;
-    l->n_slots = n_slots;
-    for (size_t i = 0; i < l->n; i++)
-        *layers_slot(l, l->at[i].name, strlen(l->at[i].name)) = i + 1;
-    return true;
+    return strncmp(other, k->name, k->n) == 0 && !other[k->n];
 }
 
 size_t layers_find(layers *l, const char *name, size_t n)
 {
-    if (l->n == l->n_slots / 2 && !layers_grow(l))
+    const layers_key key = {name, n};
+    uint32_t hash = ckpt_hash_bytes(name, n, 0);
+    uint32_t found = ckpt_index_find(&l->names, hash, layers_same, l, &key);
+
+    if (found != CKPT_INDEX_NONE)
+        return found;
+    layer *added = ckpt_vec_push(l);
+    if (!added)
         return SIZE_MAX;
-    size_t *slot = layers_slot(l, name, n);
-    if (*slot)
-        return *slot - 1;
-    char *copy = strndup(name, n);
-    if (!copy)
+    added->name = strndup(name, n);
+    if (!added->name || !ckpt_index_add(&l->names, hash, (uint32_t)l->n - 1))
         return SIZE_MAX;
-    l->at[l->n] = (layer){.name = copy};
-    *slot = ++l->n;
     return l->n - 1;
 }
 
@@ -118,8 +91,8 @@ void layers_free(layers *l)
 {
     for (size_t i = 0; i < l->n; i++)
         free(l->at[i].name);
-    free(l->at);
+    ckpt_vec_free(l);
     free(l->of);
-    free(l->slot);
+    ckpt_index_free(&l->names);
     *l = (layers){0};
 }

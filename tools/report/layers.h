@@ -9,6 +9,7 @@
 #define TOOLS_LAYERS_H
 
 #include "ckpt.h"
+#include "libckpt/base/index.h"
 
 typedef struct layer {
     char *name;
@@ -18,11 +19,10 @@ typedef struct layer {
 
 typedef struct layers {
     layer *at; /* in the order of their first tensors */
-    size_t n;
+    size_t n, room;
     uint32_t *of;                                 /* layer of each tensor of the map */
     uint64_t bytes_of[CKPT_N_DTYPES], most_bytes; /* bytes per dtype; bytes of the largest layer */
-    size_t *slot;                                 /* hash table of names: index + 1 */
-    size_t n_slots;
+    ckpt_index names;                             /* finds the layers by name */
 } layers;
 
 /* Length of the layer's name within a tensor's name. */
