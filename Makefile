@@ -242,7 +242,7 @@ install: all
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)/libckpt.so
 	$(if $(PLUGIN)$(MAIL)$(FETCH)$(FUSE),install -m 755 $(PLUGIN) $(MAIL) $(FETCH) $(FUSE) $(DESTDIR)$(PREFIX)/lib/ckpt)
-	install -m 644 libckpt/ckpt.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 libckpt/ckpt.h libckpt/ckpt_extra.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
 	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(SHARE)/doc/ckpt

@@ -30,6 +30,9 @@
  * append members, so older programs keep working; a library refuses a program that sets a member
  * unknown to it. Initialise with {.size = sizeof (ckpt_target), ...} to use appended members.
  * Later releases also append members to the structs that the library fills.
+ *
+ * This header is the stable part of the library. ckpt_extra.h, which includes it, declares the
+ * rest: functions that may change in any release.
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -45,10 +48,8 @@ extern "C" {
 #define CKPT_VERSION "0.1.0"
 
 typedef struct ckpt_map ckpt_map;
-typedef struct ckpt_value ckpt_value;
 typedef struct ckpt_plan ckpt_plan;
 typedef struct ckpt_reader ckpt_reader;
-typedef struct ckpt_view ckpt_view;
 
 /*
  * The version of the linked library, "0.1.0"; the text of an error code; the tools' exit status for
@@ -58,59 +59,14 @@ CKPT_API const char *ckpt_version(void);
 CKPT_API const char *ckpt_err_text(int code);
 CKPT_API int ckpt_err_status(int code);
 
-enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* flags of ckpt_prepare */
-
-/*
- * Acquire resources early, for programs that drop privileges (Landlock, seccomp) before they open a
- * checkpoint, because the sandbox would refuse these steps later. CKPT_TO_READ opens the unnamed
- * temporary file, in TMPDIR or else /tmp, for decoded records that are too large for memory; it
- * stays open until the process ends. CKPT_TO_WRITE loads the configuration of OpenSSL, which
- * computes the digests of resumable outputs. CKPT_TO_FETCH loads the plugin that reads remote
- * addresses. Call it before other threads use the library.
- *
- * what      CKPT_TO_* flags
- * Errors    CKPT_EIO: the temporary file cannot be created; checkpoints that do not need it can
- *           still be read. CKPT_ELIMIT; CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
- */
-CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
-
-/*
- * Remote addresses (ckpt-remote(7)): ckpt_path_is_remote is true for a path on another machine;
- * ckpt_open and every function that opens a checkpoint accept such a path too. A thread that waits
- * for another machine calls `stop` several times a second and fails with CKPT_ECANCELED soon after
- * `stop` returns true; NULL: waits cannot be cancelled.
- */
-CKPT_API bool ckpt_path_is_remote(const char *path);
-typedef bool ckpt_remote_stop_fn(void *ctx);
-CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
-/*
- * True while the library fetches the headers of remote files; n_open of n_all have arrived. A
- * `stop` function can call it to show progress.
- */
-CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
-
-/*
- * Check that an output may have this path, which need not exist. Every function that writes makes
- * the same check.
- *
- * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a symbolic link, unless
- *          it leads to a folder
- */
-CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
-
 /*
  * Element types. ckpt_dtype_name: "F32". ckpt_dtype_parse: reads a user's spelling ("bf16",
  * "float32", any case); CKPT_DTYPE_NONE: unknown. ckpt_dtype_bits: bits of one element, 0 for
- * CKPT_DTYPE_NONE and ggml's types. ckpt_dtype_block: elements of a block (1: the type has no
- * blocks) and, unless bytes is NULL, its size.
+ * CKPT_DTYPE_NONE and ggml's types, whose elements lie in blocks.
  */
 CKPT_API const char *ckpt_dtype_name(ckpt_dtype d);
 CKPT_API ckpt_dtype ckpt_dtype_parse(const char *text);
 CKPT_API unsigned ckpt_dtype_bits(ckpt_dtype d);
-CKPT_API unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes);
-
-/* True if ckpt can convert elements of dtype `from` to dtype `to`; equal dtypes: always. */
-CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 
 /* ---- opening ---- */
 
@@ -155,16 +111,6 @@ typedef struct ckpt_open_opts {
 CKPT_API int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err);
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
-/*
- * Open a file of any known file format whose bytes the caller provides (ckpt_types.h). Every
- * function that takes a map accepts the result. Options for folders have no effect.
- *
- * name    of the file, for messages; a single array takes this name
- * Errors  CKPT_EUSAGE; those of ckpt_open
- */
-CKPT_API int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
-                             const ckpt_open_opts *opts, ckpt_err *err);
-
 /* An array in the caller's memory. */
 typedef struct ckpt_array {
     size_t size; /* sizeof this struct, or 0: see above */
@@ -194,9 +140,6 @@ CKPT_API const char *ckpt_map_path(const ckpt_map *map);
 /* the name of its format: "deepspeed" */
 CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
-/* CKPT_TOOK_*: the options that changed the result */
-CKPT_API unsigned ckpt_map_effects(const ckpt_map *map);
-
 /* Tensors in the order of the checkpoint; they live as long as the map. NULL: i is past the end. */
 CKPT_API size_t ckpt_map_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
@@ -210,20 +153,6 @@ CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
-
-/*
- * Target maps: the folder that receives the files: the target's path, or the folder of its single
- * file; NULL for other maps.
- */
-CKPT_API const char *ckpt_map_into(const ckpt_map *map);
-
-/*
- * Target maps: the name of the folder below the target's path that holds all files and appears
- * complete or not at all, and the name of the small file beside it that names this folder
- * ("latest"). Each is NULL when there is none.
- */
-CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
-CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
 
 /*
  * The facts that ckpt read in the checkpoint ("stage", "3"), in order; false when i is past the
@@ -245,87 +174,6 @@ CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, 
 /* String pairs that the format carries beside tensors (safetensors' __metadata__). */
 CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key,
                                    const char **text);
-
-/*
- * The location of the bytes of an extent (ckpt_tensor_extent): the path of the file, the name of
- * the record (or NULL), and the offset in the file (UINT64_MAX: compressed).
- */
-CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
-                             const char **record, uint64_t *at);
-
-/* Check that existing bytes cover each element of each tensor exactly once. */
-CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
-
-/* ---- the tree of values ---- */
-
-typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
-
-/*
- * Print the tree of values through a callback, in linear size: it prints a shared node once, and
- * refers to it where it occurs again. max_depth 0 means 100; max_items (per container) 0 means all.
- * path ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
- */
-typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
-typedef struct ckpt_tree_opts {
-    size_t size; /* sizeof this struct, or 0: see above */
-    ckpt_tree_format format;
-    const char *path;
-    unsigned max_depth;
-    uint64_t max_items;
-} ckpt_tree_opts;
-CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn,
-                             void *ctx, ckpt_err *err);
-
-/* The kind of a value for a program; it does not distinguish Python's types of one kind. */
-typedef enum ckpt_kind {
-    CKPT_KIND_NONE, /* None, or a missing value */
-    CKPT_KIND_BOOL,
-    CKPT_KIND_INT, /* 64 bits */
-    CKPT_KIND_FLOAT,
-    CKPT_KIND_TEXT, /* UTF-8, terminated */
-    CKPT_KIND_BYTES,
-    CKPT_KIND_LIST,   /* lists, tuples, sets */
-    CKPT_KIND_DICT,   /* in the order of insertion */
-    CKPT_KIND_TENSOR, /* the map's tensors hold its elements */
-    CKPT_KIND_OTHER   /* longer integers, classes, dtypes, objects: ckpt_tree_print shows them */
-} ckpt_kind;
-
-/*
- * The root of the tree of values, or NULL. Nodes live as long as the map. They form a graph that
- * may share nodes and contain cycles, so a walk needs its own limit.
- */
-CKPT_API const ckpt_value *ckpt_map_values(const ckpt_map *map);
-CKPT_API ckpt_kind ckpt_value_type(const ckpt_value *v);
-
-/*
- * The value as a number; false, and 0, when it is not a number. Booleans and enumerations count as
- * integers; integers count as floats, rounded beyond 2^53.
- */
-CKPT_API bool ckpt_value_to_int(const ckpt_value *v, int64_t *out);
-CKPT_API bool ckpt_value_to_float(const ckpt_value *v, double *out);
-
-/*
- * The n bytes of TEXT and BYTES; a terminator follows, which n does not count. False for other
- * kinds.
- */
-CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t *n);
-
-/*
- * Items of a list or dict: their number (0 when the value is not a container), the i-th value, its
- * key in a dict, and the value of a text key; NULL: there is none.
- */
-CKPT_API size_t ckpt_value_count(const ckpt_value *v);
-CKPT_API const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i);
-CKPT_API const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i);
-CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key);
-
-/* ---- changing a map's tensors before they are written ---- */
-
-#include "ckpt_shape.h"
-
-/* ---- several processes ---- */
-
-#include "ckpt_team.h"
 
 /* ---- converting ---- */
 
@@ -395,22 +243,6 @@ typedef struct ckpt_target {
 } ckpt_target;
 
 /*
- * Add the training state of a run before its first step to a map that has only weights (a model
- * folder, a torch or safetensors file), so that "zero" and "universal" targets can be laid out from
- * it: AdamW at step 0, moments of zero. Formats that hold only weights (CKPT_TAKES_WEIGHTS) need no
- * state and get none. A map with training state keeps it; only the order of the parameters in its
- * groups changes, to target->order_text.
- *
- * The order of the parameters is target->order_text. Without it, ckpt uses the known order of the
- * model type in config.json, or the file's own order for torch files. Floating tensors that
- * order_text does not list become frozen parameters.
- *
- * Errors   CKPT_EUSAGE: a bad order, no known order, no stage, world size or dtype; CKPT_EMISSING:
- *          nothing to train; CKPT_EUNSUPPORTED: moments without step counts
- */
-CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
-
-/*
  * Check a target: its format exists, can be written and holds the dtype, and every field that is
  * set has a meaning for the format. ckpt_layout makes the same check first; call this before
  * opening a source to fail sooner.
@@ -445,12 +277,6 @@ CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *e
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
- * Do not check CRCs of records stored uncompressed, in all later reads. Use it to read a few
- * elements of a large record, because a check reads the complete record.
- */
-CKPT_API void ckpt_reader_trust(ckpt_reader *r);
-
-/*
  * Read elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own),
  * into buf. The reader checks the CRC of a record before the first use of its bytes.
  */
@@ -467,86 +293,6 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
  */
 CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
                                ckpt_dtype dtype, void *buf, ckpt_err *err);
-
-/*
- * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
- * loader can read its slice of a parameter directly into place.
- *
- * start    one per axis of t; count too
- * dtype    of the elements in buf; NONE: the tensor's own
- * stride   bytes from one element to the next along each axis, in any order of axes; gaps are not
- *          written. Ignored for an axis of one element. Elements must not overlap. NULL: row-major
- *          and dense
- * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or smaller than an element;
- *          more bytes than a buffer can hold; those of ckpt_reader_slice
- */
-CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
-                                  const uint64_t *count, ckpt_dtype dtype, void *buf,
-                                  const int64_t *stride, ckpt_err *err);
-
-/* ---- files without writing them ---- */
-
-typedef struct ckpt_view_opts {
-    size_t size;              /* sizeof this struct, or 0: see above */
-    const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and no_doubt count; or NULL */
-    /*
-     * read a complete record and compare its CRC before returning its first byte; false: compare it
-     * as soon as the reads have covered the record
-     */
-    bool check_first;
-} ckpt_view_opts;
-
-/*
- * A view of the files of a laid-out target, readable at any offset without writing them. Opening
- * costs as much as a plan; memory is bounded for a model of any size. Both maps must outlive the
- * view, because the view stores checksums in the target map.
- *
- * Torch archives have checksums of 0, as torch writes them after
- * torch.serialization.set_crc32_options(False); all other bytes equal those that ckpt_plan_run
- * writes. A target with deflated files has no view.
- */
-CKPT_API int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to,
-                           const ckpt_view_opts *opts, ckpt_err *err);
-CKPT_API void ckpt_view_free(ckpt_view *view);
-
-/*
- * The number of files; the path of file i, relative to the target's folder and including the
- * pointer to the newest tag; its size in bytes. NULL: there is no such file.
- */
-CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
-CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
-CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
-
-/*
- * Read n bytes of file i from offset `at`, in any order, from any number of threads.
- *
- * Errors   CKPT_EUSAGE: not all inside the file; CKPT_EFORMAT: a record of the source fails its
- *          CRC; CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: values that a run refuses; CKPT_EIO,
- *          CKPT_ELIMIT. The message names file and record. Earlier reads of a bad record may have
- *          returned damaged bytes
- */
-CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
-                            ckpt_err *err);
-
-/*
- * Read ahead for a sequential reader: prepare these bytes in the calling thread, as far as a worker
- * and memory are free. Only for a file that was read before.
- *
- * Errors   those of the read; the read itself meets a damaged record again and reports it in full
- */
-CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
-
-/*
- * Stream file i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run
- * would write. Call it before ckpt_view_read of that file. When it ends, it has read every record
- * that the file needs completely, and compared its CRC.
- *
- * Errors   those of ckpt_view_read, after which the bytes passed to write may be damaged; those of
- *          write
- */
-CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
-                              ckpt_err *err);
-CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
 
 /* ---- checking ---- */
 
@@ -676,38 +422,6 @@ typedef struct ckpt_doctor_opts {
  */
 CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err);
 
-/*
- * A left-over of an interrupted run of this library: a temporary file, or a folder of incomplete
- * files.
- */
-typedef struct ckpt_leftover {
-    const char *name; /* name in the folder */
-    bool is_dir;
-    uint64_t n_bytes, n_files;
-    int64_t age;      /* seconds since the last write to it */
-    const char *kept; /* the reason why it stays; NULL: it was removed (dry_run: would be) */
-} ckpt_leftover;
-
-typedef struct ckpt_clean_opts {
-    size_t size;  /* sizeof this struct, or 0: see above */
-    bool dry_run; /* remove nothing */
-    /* remove young temporary files too, but never those that a live process has locked */
-    bool force;
-    /* called for each left-over; a non-zero return stops; or NULL */
-    int (*leftover)(void *ctx, const ckpt_leftover *l);
-    void *ctx;
-} ckpt_clean_opts;
-
-/*
- * Remove the left-overs of interrupted runs in a folder: unlocked ".NAME.ckpt-XXXXXX.tmp" files, if
- * the youngest of them is over an hour old; ".NAME.ckpt-partial" folders with an unlocked journal.
- * If such a run was replacing an output, ckpt first puts that output in order. It follows no
- * symbolic link.
- *
- * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
- */
-CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err);
-
 /* ---- formats ---- */
 
 /* The abilities of a format, and the fields of ckpt_target that it uses. */
@@ -760,9 +474,6 @@ CKPT_API const ckpt_format_info *ckpt_format_named(const char *name);
 
 /* The format to write to a file of this name, by its suffix; NULL: no format has this suffix. */
 CKPT_API const char *ckpt_format_of(const char *path);
-
-/* The flags of one format; 0 for an unknown name. */
-CKPT_API unsigned ckpt_format_caps(const char *name);
 
 #ifdef __cplusplus
 }

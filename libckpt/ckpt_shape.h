@@ -3,13 +3,12 @@
  * ckpt_shape.h: changes a map's tensors between opening and writing.
  *
  * Selecting and renaming, layout maps, quantized weights, vocabularies and ties, adapters, merges.
- * ckpt.h includes this header, which is installed beside it and compiles alone, too.
+ * A part of ckpt_extra.h: it is not stable yet and may change in any release.
  */
-#ifndef CKPT_H
-#include "ckpt.h" /* which includes this header behind the types that it needs */
-#endif
 #ifndef CKPT_SHAPE_H
 #define CKPT_SHAPE_H
+
+#include "ckpt.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,7 +17,7 @@ extern "C" {
 /* ---- selecting and renaming ---- */
 
 typedef struct ckpt_filter {
-    size_t size;                /* sizeof this struct, or 0: see above */
+    size_t size;                /* sizeof this struct, or 0: see ckpt.h */
     const char *const *include; /* NULL-terminated globs; NULL: everything */
     const char *const *exclude; /* NULL-terminated globs */
     /*
@@ -39,7 +38,7 @@ typedef struct ckpt_filter {
 CKPT_API int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err);
 
 typedef struct ckpt_model_opts {
-    size_t size;     /* sizeof this struct, or 0: see above */
+    size_t size;     /* sizeof this struct, or 0: see ckpt.h */
     bool keep_names; /* keep the checkpoint's names unchanged */
     bool run;        /* the map will become a training run: refuse a file with several models */
     /*
@@ -100,7 +99,7 @@ CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
 CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
 typedef struct ckpt_remap_opts {
-    size_t size;    /* sizeof this struct, or 0: see above */
+    size_t size;    /* sizeof this struct, or 0: see ckpt.h */
     bool backwards; /* translates from the right layout to the left one */
     /*
      * the model's config.json, which takes precedence over those in the source's folder, and its
@@ -160,7 +159,7 @@ CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 CKPT_API int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
 
 typedef struct ckpt_quantize {
-    size_t size;      /* sizeof this struct, or 0: see above */
+    size_t size;      /* sizeof this struct, or 0: see ckpt.h */
     const char *form; /* "fp8-block", "fp8-block:64x64" or "fp8-channel" */
     /* NULL-terminated globs of weights to leave unchanged, besides heads; or NULL */
     const char *const *skip;
@@ -181,7 +180,7 @@ CKPT_API int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_er
 /* ---- vocabulary and tied heads ---- */
 
 typedef struct ckpt_vocab_opts {
-    size_t size;   /* sizeof this struct, or 0: see above */
+    size_t size;   /* sizeof this struct, or 0: see ckpt.h */
     uint64_t rows; /* number of tokens after the change */
     /*
      * NULL-terminated globs of the tensors whose first axis is the vocabulary; NULL: find them by
@@ -228,7 +227,7 @@ CKPT_API int ckpt_map_untie(ckpt_map *map, ckpt_err *err);
 /* ---- adapters ---- */
 
 typedef struct ckpt_adapter {
-    size_t size;      /* sizeof this struct, or 0: see above */
+    size_t size;      /* sizeof this struct, or 0: see ckpt.h */
     const char *path; /* a folder with adapter_config.json, or the run that trained it */
     double weight;    /* factor of its updates; 0: 1 */
     /* write the head separately, with its old values, in a model that ties it to the embedding */
@@ -248,7 +247,7 @@ typedef struct ckpt_adapter {
 CKPT_API int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 
 typedef struct ckpt_adapter_only {
-    size_t size;        /* sizeof this struct, or 0: see above */
+    size_t size;        /* sizeof this struct, or 0: see ckpt.h */
     const char *config; /* path of its adapter_config.json; NULL: the one in the run's folder */
     const char *name;   /* name of the adapter, if the run has several; NULL: the only one */
 } ckpt_adapter_only;
@@ -279,7 +278,7 @@ typedef struct ckpt_merge_model {
 typedef int (*ckpt_merge_names_fn)(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err);
 
 typedef struct ckpt_merge {
-    size_t size; /* sizeof this struct, or 0: see above */
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
     /* as in mergekit: "linear", "slerp", "task_arithmetic", "ties", "dare_linear", "dare_ties" */
     const char *method;
     const ckpt_merge_model *models;

@@ -5,8 +5,8 @@
  * After ckpt_team_join every process calls the same functions of ckpt.h with the same arguments.
  * One process reads headers and sends them to the others; ckpt_plan_run, ckpt_verify and ckpt_diff
  * divide their work; outputs get their final names once, after every process has written its part.
- * All processes return the same result: the code and text of the first failure. ckpt.h
- * includes this header, which is installed beside it and compiles alone, too.
+ * All processes return the same result: the code and text of the first failure. A part of
+ * ckpt_extra.h: it is not stable yet and may change in any release.
  */
 #ifndef CKPT_TEAM_H
 #define CKPT_TEAM_H

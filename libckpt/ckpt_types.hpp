@@ -30,7 +30,7 @@
 #include <span>
 #endif
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 
 namespace ckpt
 {

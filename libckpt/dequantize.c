@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"

@@ -3,6 +3,7 @@
  * drivers.c: finds drivers by name, suffix and number, for the library and its callers.
  */
 #include "libckpt/drivers.h"
+#include "ckpt_extra.h"
 
 #include <string.h>
 

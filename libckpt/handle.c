@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"

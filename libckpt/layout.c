@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/drivers.h"

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/map/state.h"
 
 /*

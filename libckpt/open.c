@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/around.h"
 #include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"

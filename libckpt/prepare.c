@@ -2,6 +2,7 @@
 /*
  * prepare.c: acquires resources early, for programs that drop privileges.
  */
+#include "ckpt_extra.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/spool.h"
 #include "libckpt/format.h"

@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"

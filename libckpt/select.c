@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/address.h"

@@ -2,7 +2,7 @@
 /*
  * team.c: implements the public functions for joining a team.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/hostfile.h"
 #include "libckpt/base/launch.h"
 #include "libckpt/copy/far.h"

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"

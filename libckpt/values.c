@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/map/map.h"
 
 const ckpt_value *ckpt_map_values(const ckpt_map *map)

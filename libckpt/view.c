@@ -3,6 +3,7 @@
  * view.c: implements the public function that makes views, and connects copy/ with the formats.
  */
 #include "libckpt/copy/view.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
 #include "libckpt/plan_run.h"

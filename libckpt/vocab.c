@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"

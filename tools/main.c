@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/json_out.h"

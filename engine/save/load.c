@@ -13,7 +13,7 @@
 #include "engine/save/same.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/ckpt_shape.h"
 #include "libckpt/copy/reader.h"
 
 enum {

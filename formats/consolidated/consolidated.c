@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "formats/consolidated/whole.h"
 #include "formats/hf/side.h"
 #include "formats/torch/torch.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "formats/dcp/dcp.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/torch.h"

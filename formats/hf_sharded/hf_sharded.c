@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/codec/json/json.h"

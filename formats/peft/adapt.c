@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "formats/peft/lora.h"
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"

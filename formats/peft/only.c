@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "formats/hf/side.h"
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"

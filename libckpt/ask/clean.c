@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/copy/dir.h"

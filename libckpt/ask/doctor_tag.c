@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/ask/doctor.h"
 #include "libckpt/base/number.h"
 #include "libckpt/drivers.h"

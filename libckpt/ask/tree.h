@@ -10,7 +10,7 @@
 #ifndef CKPT_TREE_H
 #define CKPT_TREE_H
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"

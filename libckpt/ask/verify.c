@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"

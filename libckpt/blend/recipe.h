@@ -6,7 +6,7 @@
 #ifndef CKPT_BLEND_RECIPE_H
 #define CKPT_BLEND_RECIPE_H
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/blend/ops.h"
 
 typedef struct ckpt_recipe_model {

@@ -17,7 +17,7 @@
 #ifndef CKPT_REMAP_H
 #define CKPT_REMAP_H
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/map/map.h"
 
 /* Limits of one text. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/number.h"
 #include "libckpt/remote/fetch.h"
 

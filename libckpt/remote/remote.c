@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/remote/remote.h"
 

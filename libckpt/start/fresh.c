@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
 #include "libckpt/map/order.h"

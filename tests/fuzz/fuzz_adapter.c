@@ -5,7 +5,7 @@
  */
 #include "tests/fuzz/fuzz_help.h"
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 
 enum { FZ_BYTES = 8192 };
 

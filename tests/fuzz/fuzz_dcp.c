@@ -6,6 +6,7 @@
  * Input: three bytes with the length of .metadata (little-endian), its bytes; the same of
  * __0_0.distcp; the rest is __1_0.distcp.
  */
+#include "ckpt_extra.h"
 #include "libckpt/format.h"
 #include "tests/fuzz/fuzz_help.h"
 

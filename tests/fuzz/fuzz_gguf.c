@@ -3,6 +3,7 @@
  * fuzz_gguf.c: any bytes as a GGUF file; what is accepted is covered
  * exactly, and can be laid out anew.
  */
+#include "ckpt_extra.h"
 #include "formats/gguf/gguf.h"
 #include "tests/fuzz/fuzz_format.h"
 

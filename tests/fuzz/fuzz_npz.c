@@ -3,6 +3,7 @@
  * fuzz_npz.c: any bytes as an archive of numpy arrays, or a single one; what is accepted is covered
  * exactly, and can be laid out anew.
  */
+#include "ckpt_extra.h"
 #include "formats/npz/npz.h"
 #include "tests/fuzz/fuzz_format.h"
 

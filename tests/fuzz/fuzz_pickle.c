@@ -4,7 +4,7 @@
  * written, read again and written again: the two pickles must be the same.  Read with its objects
  * taken over, what is left is the same.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/codec/pickle/pickle.h"
 #include "libckpt/map/map.h"
 #include "tests/fuzz/fuzz_help.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/remap/remap.h"
 #include "tests/fuzz/fuzz_help.h"
 

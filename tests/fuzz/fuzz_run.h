@@ -8,6 +8,7 @@
 #ifndef TESTS_FUZZ_RUN_H
 #define TESTS_FUZZ_RUN_H
 
+#include "ckpt_extra.h"
 #include "libckpt/format.h"
 #include "tests/fuzz/fuzz_help.h"
 

@@ -3,6 +3,7 @@
  * fuzz_safetensors.c: any bytes as a safetensors file; what is accepted is covered exactly, and
  * laying it out anew and reading that gives the same tensors.
  */
+#include "ckpt_extra.h"
 #include "formats/safetensors/safetensors.h"
 #include "tests/fuzz/fuzz_format.h"
 

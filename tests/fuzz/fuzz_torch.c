@@ -2,6 +2,7 @@
 /*
  * fuzz_torch.c: any bytes as a torch file of either container: read, and what was accepted checked.
  */
+#include "ckpt_extra.h"
 #include "libckpt/format.h"
 #include "tests/fuzz/fuzz_help.h"
 

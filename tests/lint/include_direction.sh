@@ -39,8 +39,8 @@ for f in $files; do
     for inc in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$f"); do
         case "$inc" in
         # the public types belong to no room
-        ckpt_types.h | ckpt_shape.h | ckpt_team.h) continue ;;
-        ckpt.h) inc=libckpt/ckpt.h ;;
+        ckpt_types.h | ckpt_team.h) continue ;;
+        ckpt.h | ckpt_extra.h | ckpt_shape.h) inc=libckpt/ckpt.h ;;
         esac
         theirs=$(rank "$inc")
         if [ "$theirs" -gt "$mine" ]; then

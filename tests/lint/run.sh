@@ -48,7 +48,7 @@ have() {
 
 # Each installed header compiles alone; those for C in C++ too, where their functions must have C's names.
 headers() {
-    for h in ckpt ckpt_shape ckpt_team ckpt_types; do
+    for h in ckpt ckpt_extra ckpt_shape ckpt_team ckpt_types; do
         printf '#include "%s.h"\nint main(void) { return sizeof(ckpt_err) == 0; }\n' $h >build/header_test.c
         cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c || return 1
         command -v g++ >/dev/null || continue

@@ -42,7 +42,7 @@ class Abi(Case):
         folder = self.scratch()
         source, program = os.path.join(folder, 'abi.c'), os.path.join(folder, 'abi')
         with open(source, 'w') as f:
-            f.write('#include <stdio.h>\n#include "ckpt.h"\nint main(void) {\n%s\nreturn 0; }\n' % '\n'.join(lines))
+            f.write('#include <stdio.h>\n#include "ckpt_extra.h"\nint main(void) {\n%s\nreturn 0; }\n' % '\n'.join(lines))
         subprocess.run(['cc', '-I' + os.path.join(ROOT, 'libckpt'), '-I' + os.path.join(ROOT, 'libckpt', 'base'), '-o', program, source],
                        check=True)
         got = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()

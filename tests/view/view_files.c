@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/copy/view_inside.h"
 #include "libckpt/format.h"
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/elements.h"
 #include "tools/ckpt/report.h"

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 

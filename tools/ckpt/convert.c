@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub.h"
 #include "tools/ckpt/job.h"

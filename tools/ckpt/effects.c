@@ -5,6 +5,7 @@
  * conditions.
  */
 #include "tools/ckpt/effects.h"
+#include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 
 #include <inttypes.h>

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/number.h"
 #include "tools/cli/near.h"
 #include "tools/cli/words.h"

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 #include "tools/cli/args.h"
 #include "tools/cli/progress.h"

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/out.h"
 #include "tools/cli/progress.h"
 

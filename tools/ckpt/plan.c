@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.c: prints shapes, totals, facts and proofs in the same way for every verb. */
 #include "tools/ckpt/report.h"
+#include "ckpt_extra.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -3,6 +3,7 @@
  * reshard.c: implements ckpt reshard, which writes a ZeRO checkpoint with its optimizer state for
  * another number of ranks, another stage or another precision.
  */
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/plan.h"

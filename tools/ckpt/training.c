@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/remap.h"
 #include "tools/ckpt/report.h"

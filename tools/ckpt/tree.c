@@ -3,6 +3,7 @@
  * tree.c: implements ckpt tree, which prints all values of a checkpoint except tensor bytes, and
  * never executes any.
  */
+#include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/out.h"
 #include "tools/cli/table.h"
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ckpt_team.h"
 #include "tools/cli/out.h"
 
 /* Columns of the bar, and of a terminal that does not report its width. */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/report.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ckpt_extra.h"
 #include "engine/model/model.h"
 
 /* ---- choosing the file ------------------------------------------------------------------- */

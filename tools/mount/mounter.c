@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/plugin.h"
 #include "tools/cli/out.h"
 #include "tools/mount/table.h"

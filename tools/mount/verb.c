@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/prepare.h"

@@ -3,7 +3,7 @@
 #ifndef TOOLS_MPI_MAIL_H
 #define TOOLS_MPI_MAIL_H
 
-#include "ckpt.h"
+#include "ckpt_team.h"
 
 /* Names of the plugin and of its functions. */
 #define MAIL_PLUGIN "libckpt-mpi.so"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/out.h"
 
 /* Order files: those with tensors first, then by name, "rank_2" before "rank_10". */

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/out.h"
 
 enum { SHEET_TRIES = 100 };

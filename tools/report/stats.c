@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/scalar.h"
 #include "tools/cli/out.h"
 

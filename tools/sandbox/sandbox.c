@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/cli/words.h"
 #include "tools/sandbox/landlock.h"
 #include "tools/sandbox/seccomp.h"

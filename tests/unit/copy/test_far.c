@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/copy/journal.h"
 #include "libckpt/copy/reader.h"
 #include "tests/unit/copy/help.h"

@@ -6,7 +6,7 @@
  */
 #include <pthread.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/copy/journal.h"
 #include "libckpt/copy/reader.h"

@@ -4,7 +4,7 @@
  */
 #include <utime.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"

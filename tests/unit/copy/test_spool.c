@@ -3,7 +3,7 @@
  * test_spool.c: decoded records that do not fit in memory, in files of their own and in the one
  * that was opened ahead.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/copy/spool.h"
 #include "tests/unit/unit.h"
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/copy/view.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "libckpt/base/mem.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/ckpt_extra.h"
 #include "libckpt/copy/left.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"

@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "ckpt.h"
+#include "ckpt_shape.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
 #include "libckpt/quant_scheme.h"

@@ -3,6 +3,7 @@
  * test_fresh.c: training state for maps that have none: orders known, listed and stored, groups,
  * roles, and everything that must be refused.
  */
+#include "ckpt_extra.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/state.h"

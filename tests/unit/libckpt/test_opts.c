@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "tests/unit/unit.h"
 

@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"
 

@@ -3,6 +3,7 @@
  * test_remap.c: layout maps: what is a rule and what is none, patterns, expressions, and the boxes
  * that come of axes, against a walk over every element.
  */
+#include "ckpt_extra.h"
 #include "libckpt/remap/expr.h"
 #include "tests/unit/unit.h"
 

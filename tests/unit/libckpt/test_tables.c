@@ -2,7 +2,7 @@
 /*
  * test_tables.c: the tables of a vocabulary: rows cut and added, heads tied and untied.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 

@@ -2,7 +2,7 @@
 /*
  * test_target.c: what can be asked of a target, and that nothing else is passed over.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "tests/unit/unit.h"
 
 /* Refused, with a text that says this. */

@@ -5,7 +5,7 @@
  * other.
  */
 #define _GNU_SOURCE // MAP_ANONYMOUS
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "tests/unit/copy/help_mail.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
 /*
  * test_tree.c: the tree of values as an outline and as JSON: every kind, sharing, limits, paths.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/codec/help.h"
 #include "tests/unit/unit.h"

@@ -2,6 +2,7 @@
 /*
  * test_check.c: a whole map is refused when its extents leave their sources, or repeat too much.
  */
+#include "ckpt_extra.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 

@@ -3,6 +3,7 @@
  * test_cut.c: extents that follow a rule are those of a list: read one by one, checked, joined,
  * shared, copied and moved with the map that takes theirs over.
  */
+#include "ckpt_extra.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/extent.h"

@@ -3,7 +3,7 @@
  * test_slices.c: joining slices: every rule on small shapes against arrays joined by definition,
  * with each slice cut in all ways a data-parallel run may cut it.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/slices.h"
 #include "tests/unit/copy/help.h"

@@ -3,7 +3,7 @@
  * test_image.c: what a save copies of a run's memory.  A device whose memory the host can read says
  * that it is far away: what is not copied must come through its get.
  */
-#include "ckpt.h"
+#include "ckpt_extra.h"
 #include "engine/save/live.h"
 #include "tests/unit/engine/save/help.h"
 #include "tests/unit/unit.h"

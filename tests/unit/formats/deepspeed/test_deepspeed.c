@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/format.h"
 #include "tests/unit/unit.h"

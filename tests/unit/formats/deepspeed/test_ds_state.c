@@ -8,6 +8,7 @@
  */
 #include <limits.h>
 
+#include "ckpt_extra.h"
 #include "formats/deepspeed/module/state.h"
 #include "libckpt/copy/run.h"
 #include "libckpt/map/zero_param.h"

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "formats/hf/hf.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"

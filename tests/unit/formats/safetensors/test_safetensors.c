@@ -4,6 +4,7 @@
  */
 #include <time.h>
 
+#include "ckpt_extra.h"
 #include "formats/safetensors/safetensors.h"
 #include "libckpt/codec/json/json.h"
 #include "tests/unit/unit.h"

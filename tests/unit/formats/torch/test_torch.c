@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"

@@ -3,6 +3,7 @@
  * test_torch_legacy.c: streams of pickles and storages: what is read, what is refused and why, and
  * the two other things that begin alike: tar files and plain pickles.
  */
+#include "ckpt_extra.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/format.h"
 #include "tests/unit/unit.h"

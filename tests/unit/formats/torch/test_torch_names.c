@@ -2,6 +2,7 @@
 /*
  * test_torch_names.c: from a tree of values to named tensors: paths, collisions, ties, views.
  */
+#include "ckpt_extra.h"
 #include "formats/torch/torch.h"
 #include "tests/unit/unit.h"
 

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ckpt_extra.h: declares the functions of the library that are not stable yet.
+ *
+ * Everything in this header, in ckpt_shape.h and in ckpt_team.h may change or vanish in any
+ * release; a program that uses it is built against one release. The stable part of the library is
+ * ckpt.h, whose conventions also hold here. This header includes all others.
+ */
+#ifndef CKPT_EXTRA_H
+#define CKPT_EXTRA_H
+
+#include "ckpt.h"
+#include "ckpt_shape.h"
+#include "ckpt_team.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ckpt_value ckpt_value;
+typedef struct ckpt_view ckpt_view;
+
+/* ---- programs with fewer privileges ---- */
+
+enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* flags of ckpt_prepare */
+
+/*
+ * Acquire resources early, for programs that drop privileges (Landlock, seccomp) before they open a
+ * checkpoint, because the sandbox would refuse these steps later. CKPT_TO_READ opens the unnamed
+ * temporary file, in TMPDIR or else /tmp, for decoded records that are too large for memory; it
+ * stays open until the process ends. CKPT_TO_WRITE loads the configuration of OpenSSL, which
+ * computes the digests of resumable outputs. CKPT_TO_FETCH loads the plugin that reads remote
+ * addresses. Call it before other threads use the library.
+ *
+ * what      CKPT_TO_* flags
+ * Errors    CKPT_EIO: the temporary file cannot be created; checkpoints that do not need it can
+ *           still be read. CKPT_ELIMIT; CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
+ */
+CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
+
+/*
+ * Check that an output may have this path, which need not exist. Every function that writes makes
+ * the same check.
+ *
+ * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a symbolic link, unless
+ *          it leads to a folder
+ */
+CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
+
+/* ---- remote addresses ---- */
+
+/*
+ * Remote addresses (ckpt-remote(7)): ckpt_path_is_remote is true for a path on another machine;
+ * ckpt_open and every function that opens a checkpoint accept such a path too. A thread that waits
+ * for another machine calls `stop` several times a second and fails with CKPT_ECANCELED soon after
+ * `stop` returns true; NULL: waits cannot be cancelled.
+ */
+CKPT_API bool ckpt_path_is_remote(const char *path);
+typedef bool ckpt_remote_stop_fn(void *ctx);
+CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
+/*
+ * True while the library fetches the headers of remote files; n_open of n_all have arrived. A
+ * `stop` function can call it to show progress.
+ */
+CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
+
+/* ---- dtypes and formats ---- */
+
+/*
+ * Elements of a block of a dtype (1: the type has no blocks) and, unless bytes is NULL, the size of
+ * the block.
+ */
+CKPT_API unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes);
+
+/* True if ckpt can convert elements of dtype `from` to dtype `to`; equal dtypes: always. */
+CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
+
+/* The flags of one format; 0 for an unknown name. */
+CKPT_API unsigned ckpt_format_caps(const char *name);
+
+/* ---- maps ---- */
+
+/*
+ * Open a file of any known file format whose bytes the caller provides (ckpt_types.h). Every
+ * function that takes a map accepts the result. Options for folders have no effect.
+ *
+ * name    of the file, for messages; a single array takes this name
+ * Errors  CKPT_EUSAGE; those of ckpt_open
+ */
+CKPT_API int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
+                             const ckpt_open_opts *opts, ckpt_err *err);
+
+/* CKPT_TOOK_*: the options that changed the result */
+CKPT_API unsigned ckpt_map_effects(const ckpt_map *map);
+
+/*
+ * Target maps: the folder that receives the files: the target's path, or the folder of its single
+ * file; NULL for other maps.
+ */
+CKPT_API const char *ckpt_map_into(const ckpt_map *map);
+
+/*
+ * Target maps: the name of the folder below the target's path that holds all files and appears
+ * complete or not at all, and the name of the small file beside it that names this folder
+ * ("latest"). Each is NULL when there is none.
+ */
+CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
+CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
+
+/*
+ * The location of the bytes of an extent (ckpt_tensor_extent): the path of the file, the name of
+ * the record (or NULL), and the offset in the file (UINT64_MAX: compressed).
+ */
+CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
+                             const char **record, uint64_t *at);
+
+/* Check that existing bytes cover each element of each tensor exactly once. */
+CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
+
+/*
+ * Add the training state of a run before its first step to a map that has only weights (a model
+ * folder, a torch or safetensors file), so that "zero" and "universal" targets can be laid out from
+ * it: AdamW at step 0, moments of zero. Formats that hold only weights (CKPT_TAKES_WEIGHTS) need no
+ * state and get none. A map with training state keeps it; only the order of the parameters in its
+ * groups changes, to target->order_text.
+ *
+ * The order of the parameters is target->order_text. Without it, ckpt uses the known order of the
+ * model type in config.json, or the file's own order for torch files. Floating tensors that
+ * order_text does not list become frozen parameters.
+ *
+ * Errors   CKPT_EUSAGE: a bad order, no known order, no stage, world size or dtype; CKPT_EMISSING:
+ *          nothing to train; CKPT_EUNSUPPORTED: moments without step counts
+ */
+CKPT_API int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err);
+
+/* ---- the tree of values ---- */
+
+typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_format;
+
+/*
+ * Print the tree of values through a callback, in linear size: it prints a shared node once, and
+ * refers to it where it occurs again. max_depth 0 means 100; max_items (per container) 0 means all.
+ * path ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
+ */
+typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
+typedef struct ckpt_tree_opts {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    ckpt_tree_format format;
+    const char *path;
+    unsigned max_depth;
+    uint64_t max_items;
+} ckpt_tree_opts;
+CKPT_API int ckpt_tree_print(const ckpt_map *map, const ckpt_tree_opts *opts, ckpt_write_fn fn,
+                             void *ctx, ckpt_err *err);
+
+/* The kind of a value for a program; it does not distinguish Python's types of one kind. */
+typedef enum ckpt_kind {
+    CKPT_KIND_NONE, /* None, or a missing value */
+    CKPT_KIND_BOOL,
+    CKPT_KIND_INT, /* 64 bits */
+    CKPT_KIND_FLOAT,
+    CKPT_KIND_TEXT, /* UTF-8, terminated */
+    CKPT_KIND_BYTES,
+    CKPT_KIND_LIST,   /* lists, tuples, sets */
+    CKPT_KIND_DICT,   /* in the order of insertion */
+    CKPT_KIND_TENSOR, /* the map's tensors hold its elements */
+    CKPT_KIND_OTHER   /* longer integers, classes, dtypes, objects: ckpt_tree_print shows them */
+} ckpt_kind;
+
+/*
+ * The root of the tree of values, or NULL. Nodes live as long as the map. They form a graph that
+ * may share nodes and contain cycles, so a walk needs its own limit.
+ */
+CKPT_API const ckpt_value *ckpt_map_values(const ckpt_map *map);
+CKPT_API ckpt_kind ckpt_value_type(const ckpt_value *v);
+
+/*
+ * The value as a number; false, and 0, when it is not a number. Booleans and enumerations count as
+ * integers; integers count as floats, rounded beyond 2^53.
+ */
+CKPT_API bool ckpt_value_to_int(const ckpt_value *v, int64_t *out);
+CKPT_API bool ckpt_value_to_float(const ckpt_value *v, double *out);
+
+/*
+ * The n bytes of TEXT and BYTES; a terminator follows, which n does not count. False for other
+ * kinds.
+ */
+CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t *n);
+
+/*
+ * Items of a list or dict: their number (0 when the value is not a container), the i-th value, its
+ * key in a dict, and the value of a text key; NULL: there is none.
+ */
+CKPT_API size_t ckpt_value_count(const ckpt_value *v);
+CKPT_API const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key);
+
+/* ---- reading values ---- */
+
+/*
+ * Do not check CRCs of records stored uncompressed, in all later reads. Use it to read a few
+ * elements of a large record, because a check reads the complete record.
+ */
+CKPT_API void ckpt_reader_trust(ckpt_reader *r);
+
+/*
+ * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
+ * loader can read its slice of a parameter directly into place.
+ *
+ * start    one per axis of t; count too
+ * dtype    of the elements in buf; NONE: the tensor's own
+ * stride   bytes from one element to the next along each axis, in any order of axes; gaps are not
+ *          written. Ignored for an axis of one element. Elements must not overlap. NULL: row-major
+ *          and dense
+ * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or smaller than an element;
+ *          more bytes than a buffer can hold; those of ckpt_reader_slice
+ */
+CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
+                                  const uint64_t *count, ckpt_dtype dtype, void *buf,
+                                  const int64_t *stride, ckpt_err *err);
+
+/* ---- files without writing them ---- */
+
+typedef struct ckpt_view_opts {
+    size_t size;              /* sizeof this struct, or 0: see ckpt.h */
+    const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and no_doubt count; or NULL */
+    /*
+     * read a complete record and compare its CRC before returning its first byte; false: compare it
+     * as soon as the reads have covered the record
+     */
+    bool check_first;
+} ckpt_view_opts;
+
+/*
+ * A view of the files of a laid-out target, readable at any offset without writing them. Opening
+ * costs as much as a plan; memory is bounded for a model of any size. Both maps must outlive the
+ * view, because the view stores checksums in the target map.
+ *
+ * Torch archives have checksums of 0, as torch writes them after
+ * torch.serialization.set_crc32_options(False); all other bytes equal those that ckpt_plan_run
+ * writes. A target with deflated files has no view.
+ */
+CKPT_API int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to,
+                           const ckpt_view_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_view_free(ckpt_view *view);
+
+/*
+ * The number of files; the path of file i, relative to the target's folder and including the
+ * pointer to the newest tag; its size in bytes. NULL: there is no such file.
+ */
+CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
+CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
+CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
+
+/*
+ * Read n bytes of file i from offset `at`, in any order, from any number of threads.
+ *
+ * Errors   CKPT_EUSAGE: not all inside the file; CKPT_EFORMAT: a record of the source fails its
+ *          CRC; CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: values that a run refuses; CKPT_EIO,
+ *          CKPT_ELIMIT. The message names file and record. Earlier reads of a bad record may have
+ *          returned damaged bytes
+ */
+CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
+                            ckpt_err *err);
+
+/*
+ * Read ahead for a sequential reader: prepare these bytes in the calling thread, as far as a worker
+ * and memory are free. Only for a file that was read before.
+ *
+ * Errors   those of the read; the read itself meets a damaged record again and reports it in full
+ */
+CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
+
+/*
+ * Stream file i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run
+ * would write. Call it before ckpt_view_read of that file. When it ends, it has read every record
+ * that the file needs completely, and compared its CRC.
+ *
+ * Errors   those of ckpt_view_read, after which the bytes passed to write may be damaged; those of
+ *          write
+ */
+CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
+                              ckpt_err *err);
+CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
+
+/* ---- cleaning ---- */
+
+/*
+ * A left-over of an interrupted run of this library: a temporary file, or a folder of incomplete
+ * files.
+ */
+typedef struct ckpt_leftover {
+    const char *name; /* name in the folder */
+    bool is_dir;
+    uint64_t n_bytes, n_files;
+    int64_t age;      /* seconds since the last write to it */
+    const char *kept; /* the reason why it stays; NULL: it was removed (dry_run: would be) */
+} ckpt_leftover;
+
+typedef struct ckpt_clean_opts {
+    size_t size;  /* sizeof this struct, or 0: see ckpt.h */
+    bool dry_run; /* remove nothing */
+    /* remove young temporary files too, but never those that a live process has locked */
+    bool force;
+    /* called for each left-over; a non-zero return stops; or NULL */
+    int (*leftover)(void *ctx, const ckpt_leftover *l);
+    void *ctx;
+} ckpt_clean_opts;
+
+/*
+ * Remove the left-overs of interrupted runs in a folder: unlocked ".NAME.ckpt-XXXXXX.tmp" files, if
+ * the youngest of them is over an hour old; ".NAME.ckpt-partial" folders with an unlocked journal.
+ * If such a run was replacing an output, ckpt first puts that output in order. It follows no
+ * symbolic link.
+ *
+ * Errors   CKPT_EUSAGE: not a folder; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ */
+CKPT_API int ckpt_clean(const char *folder, const ckpt_clean_opts *opts, ckpt_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
