@@ -272,6 +272,20 @@ CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target,
 
 /* ---- reading values ---- */
 
+/*
+ * Read all elements of a tensor, row-major and dense, into buf. To read parts, or many tensors that
+ * share compressed records, use a reader.
+ *
+ * t        a tensor of this map
+ * dtype    of the elements in buf; NONE: the tensor's own, and buf then holds ckpt_tensor_bytes(t)
+ *          bytes
+ * buf      room for t->n_elems elements of dtype; may be NULL if the tensor has no elements
+ * Errors   CKPT_EUSAGE; CKPT_EUNSUPPORTED: no such conversion; CKPT_EFORMAT: a record fails its
+ *          CRC; CKPT_EIO, CKPT_ELIMIT. On failure the content of buf is undefined
+ */
+CKPT_API int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype,
+                              void *buf, ckpt_err *err);
+
 /* A reader of tensors of a map; use one reader per thread. */
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);

@@ -202,6 +202,13 @@ class tensor
     tensor(const detail::origin *from, const ckpt_tensor *t) noexcept : from_(from), t_(t)
     {
     }
+    void read_all(ckpt_dtype dtype, void *out) const
+    {
+        ckpt_err err = ckpt_err();
+
+        if (size() > 0)
+            from_->check(ckpt_tensor_read(from_->map, t_, dtype, out, &err), err, name());
+    }
     const detail::origin *from_;
     const ckpt_tensor *t_;
 };
@@ -763,7 +770,9 @@ class reader
 
 template <class T> std::vector<T> tensor::read() const
 {
-    return reader(from_).read<T>(*this);
+    std::vector<T> out(detail::product(size(), sizeof(T)) / sizeof(T));
+    read_all(dtype_of<T>(), out.data());
+    return out;
 }
 template <class T> void tensor::read_into(span<T> out) const
 {
@@ -772,11 +781,13 @@ template <class T> void tensor::read_into(span<T> out) const
                     "room for " + std::to_string(out.size()) + " elements, there are " +
                         std::to_string(size()),
                     detail::view(ckpt_map_path(from_->map)), name());
-    reader(from_).read(*this, out);
+    read_all(dtype_of<T>(), out.data());
 }
 inline std::vector<std::byte> tensor::read_bytes() const
 {
-    return reader(from_).read_bytes(*this);
+    std::vector<std::byte> out(detail::bytes_of(dtype(), size()));
+    read_all(CKPT_DTYPE_NONE, out.data());
+    return out;
 }
 template <class T> std::vector<T> part::read() const
 {

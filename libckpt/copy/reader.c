@@ -201,6 +201,18 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     return rc == CKPT_OK ? ckpt_io_pool_check(r->feed.pool, err) : rc;
 }
 
+int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype, void *buf,
+                     ckpt_err *err)
+{
+    ckpt_reader *r = NULL;
+    int rc = ckpt_reader_new(&r, map, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_read(r, t, 0, t ? t->n_elems : 0, dtype, buf, err);
+    ckpt_reader_free(r);
+    return rc;
+}
+
 /* ---- slices and boxes ---- */
 
 /* State while a part is read: rows of one axis, each with whole blocks of the axes after it. */

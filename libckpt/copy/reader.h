@@ -9,7 +9,9 @@
 
 typedef struct ckpt_reader ckpt_reader;
 
-/* The six functions of ckpt.h, documented there. */
+/* The public functions, documented in ckpt.h and ckpt_extra.h. */
+CKPT_API int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype,
+                              void *buf, ckpt_err *err);
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);

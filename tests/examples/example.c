@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * example.c: open a checkpoint, list its tensors, read a slice, convert it, compare.
+ * example.c: open a checkpoint, list and read its tensors, convert it, compare.
  *
  *     cc example.c $(pkg-config --cflags --libs ckpt) -o example
  *     ./example CHECKPOINT TENSOR OUT.safetensors
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <ckpt.h>
 
@@ -27,6 +28,26 @@ static void list(const ckpt_map *map)
             printf(" %" PRIu64, t->shape[k]);
         printf("\n");
     }
+}
+
+/* The mean of all elements, read as float. */
+static int print_mean(const ckpt_map *map, const char *name, ckpt_err *err)
+{
+    const ckpt_tensor *t = ckpt_map_find(map, name);
+    float *values = t ? malloc(t->n_elems * sizeof *values) : NULL;
+    double sum = 0;
+
+    if (!values) {
+        fprintf(stderr, "%s: not a tensor of this checkpoint, or too large\n", name);
+        return CKPT_EMISSING;
+    }
+    int rc = ckpt_tensor_read(map, t, CKPT_F32, values, err);
+    for (uint64_t i = 0; rc == CKPT_OK && i < t->n_elems; i++)
+        sum += (double)values[i];
+    if (rc == CKPT_OK)
+        printf("mean %.6f\n", sum / (double)t->n_elems);
+    free(values);
+    return rc;
 }
 
 /* The second row of a matrix, its first three columns, as float. */
@@ -93,6 +114,8 @@ int main(int argc, char **argv)
         list(map);
         rc = read_slice(map, argv[2], &err);
     }
+    if (rc == CKPT_OK)
+        rc = print_mean(map, argv[2], &err);
     if (rc == CKPT_OK)
         rc = convert(map, argv[3], &err);
     if (rc == CKPT_OK)

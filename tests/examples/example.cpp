@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * example.cpp: open a checkpoint, list its tensors, read a slice, convert it, compare.
+ * example.cpp: open a checkpoint, list and read its tensors, convert it, compare.
  *
  *     c++ -std=c++17 example.cpp $(pkg-config --cflags --libs ckpt) -o example
  *     ./example CHECKPOINT TENSOR OUT.safetensors
@@ -29,6 +29,13 @@ static void run(const char *from, const char *name, const char *out)
         std::cout << text;
     }
     std::cout << '\n';
+
+    double sum = 0;
+    for (float v : model[name].read<float>())
+        sum += static_cast<double>(v);
+    char mean[64];
+    std::snprintf(mean, sizeof mean, "%.6f", sum / static_cast<double>(model[name].size()));
+    std::cout << "mean " << mean << '\n';
 
     ckpt::run_options options;
     options.on_progress = [](std::uint64_t done, std::uint64_t total) {

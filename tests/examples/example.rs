@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! example.rs: open a checkpoint, list its tensors, read a slice, convert it, compare.
+//! example.rs: open a checkpoint, list and read its tensors, convert it, compare.
 //!
 //!     bindgen ckpt.h --allowlist-function 'ckpt_.*' --allowlist-var 'CKPT_.*' -o ckpt_sys.rs
 //!     CKPT_SYS=$PWD/ckpt_sys.rs rustc example.rs -l ckpt
@@ -82,6 +82,16 @@ impl Map {
         check(rc, &err).map(|()| out)
     }
 
+    /// The mean of all elements, read as f32.
+    fn mean(&self, name: &str) -> Result<f64, Error> {
+        let t = unsafe { sys::ckpt_map_find(self.0, c(name).as_ptr()).as_ref() };
+        let t = t.ok_or_else(|| Error(sys::CKPT_EMISSING as c_int, format!("{name}: not a tensor of this checkpoint")))?;
+        let (mut out, mut err) = (vec![0f32; t.n_elems as usize], zeroed());
+        let to = out.as_mut_ptr() as *mut c_void;
+        let rc = unsafe { sys::ckpt_tensor_read(self.0, t, sys::ckpt_dtype_CKPT_F32, to, &mut err) };
+        check(rc, &err).map(|()| out.iter().map(|&v| v as f64).sum::<f64>() / out.len() as f64)
+    }
+
     fn convert(&self, out: &str) -> Result<sys::ckpt_run_report, Error> {
         let (format, path) = (c("safetensors"), c(out));
         let mut target: sys::ckpt_target = zeroed();
@@ -127,6 +137,7 @@ fn run(from: &str, name: &str, out: &str) -> Result<(), Error> {
     }
     let v = model.slice(name)?;
     println!("slice {:.6} {:.6} {:.6}", v[0], v[1], v[2]);
+    println!("mean {:.6}", model.mean(name)?);
     let report = model.convert(out)?;
     println!("converted {} tensors, {} elements", report.n_tensors, report.n_elems);
     println!("{}", if model.equals(&Map::open(out)?)? { "equal" } else { "different" });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// example.go: open a checkpoint, list its tensors, read a slice, convert it, compare.
+// example.go: open a checkpoint, list and read its tensors, convert it, compare.
 //
 //	CGO_CFLAGS="$(pkg-config --cflags ckpt)" CGO_LDFLAGS="$(pkg-config --libs ckpt)" go build -o example .
 //	./example CHECKPOINT TENSOR OUT.safetensors
@@ -82,6 +82,24 @@ func (c *checkpoint) slice(name string) ([3]float32, error) {
 	return out, check(rc, &err)
 }
 
+// mean reads all elements of a tensor as float32.
+func (c *checkpoint) mean(name string) (float64, error) {
+	var err C.ckpt_err
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	t := C.ckpt_map_find(c.m, n)
+	if t == nil || t.n_elems == 0 {
+		return 0, &failure{C.CKPT_EMISSING, name + ": not a tensor with elements of this checkpoint"}
+	}
+	out := make([]float32, t.n_elems)
+	rc := C.ckpt_tensor_read(c.m, t, C.CKPT_F32, unsafe.Pointer(&out[0]), &err)
+	sum := 0.0
+	for _, v := range out {
+		sum += float64(v)
+	}
+	return sum / float64(len(out)), check(rc, &err)
+}
+
 //export goProgress
 func goProgress(_ unsafe.Pointer, done, total C.uint64_t) C.int {
 	percent := C.uint64_t(100)
@@ -128,6 +146,11 @@ func run(from, name, out string) error {
 		return err
 	}
 	fmt.Printf("slice %.6f %.6f %.6f\n", v[0], v[1], v[2])
+	mean, err := model.mean(name)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("mean %.6f\n", mean)
 	report, err := model.convert(out)
 	if err != nil {
 		return err

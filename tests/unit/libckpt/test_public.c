@@ -281,6 +281,47 @@ static void memory_refuses(void **state)
     ckpt_map_free(other);
 }
 
+/* ---- whole tensors ---- */
+
+static void tensor_is_read_whole(void **state)
+{
+    static double wide[SIDE * (SIDE + 1) * (SIDE + 2)];
+    static float own[SIDE * (SIDE + 1) * (SIDE + 2)];
+    ckpt_map *map = memory();
+    const ckpt_tensor *t = ckpt_map_find(map, "w.weight");
+
+    (void)state;
+    assert_int_equal(t->n_elems, sizeof own / sizeof *own);
+    assert_int_equal(ckpt_tensor_read(map, t, CKPT_F64, wide, NULL), CKPT_OK);
+    assert_int_equal(ckpt_tensor_read(map, t, CKPT_DTYPE_NONE, own, NULL), CKPT_OK);
+    assert_int_equal(ckpt_tensor_bytes(t), sizeof own);
+    assert_memory_equal(own, box, sizeof own);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        assert_true(wide[i] == (double)own[i]);
+    ckpt_map_free(map);
+}
+
+static void whole_tensor_is_refused(void **state)
+{
+    ckpt_map *map = memory();
+    const ckpt_tensor *t = ckpt_map_find(map, "w.weight");
+    ckpt_err err = {0};
+    float x = 0;
+
+    (void)state;
+    assert_int_equal(ckpt_tensor_read(NULL, t, CKPT_F32, &x, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_tensor_read(map, NULL, CKPT_F32, &x, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_tensor_read(map, t, CKPT_F32, NULL, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_tensor_read(map, t, CKPT_F4, &x, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(err.code, CKPT_EUNSUPPORTED);
+    // a tensor without axes has one element
+    assert_int_equal(ckpt_tensor_read(map, ckpt_map_find(map, "scale"), CKPT_F32, &x, &err),
+                     CKPT_OK);
+    assert_int_equal(err.code, CKPT_OK);
+    assert_true(x == box[1][1][1]);
+    ckpt_map_free(map);
+}
+
 /* ---- slices ---- */
 
 /* Read a slice of the box in a dtype, and compare it with what three loops give. */
@@ -626,6 +667,8 @@ int main(void)
         cmocka_unit_test(memory_refuses),
         cmocka_unit_test(memory_to_any_format),
         cmocka_unit_test(memory_to_a_run),
+        cmocka_unit_test(tensor_is_read_whole),
+        cmocka_unit_test(whole_tensor_is_refused),
         cmocka_unit_test(slices),
         cmocka_unit_test(long_slices),
         cmocka_unit_test(slices_refused),
