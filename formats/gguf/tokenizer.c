@@ -342,10 +342,10 @@ static int gtk_lines(ckpt_gguf_tokenizer_work *w)
     for (end = s + n; rc == CKPT_OK && s < end; i++) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         ckpt_text text = {s, (uint64_t)((stop ? stop : end) - s)};
-        bool mark = text.n > 2 && s[0] == '[' && s[text.n - 1] == ']' && s[text.n - 2] >= 'A';
 
         if (text.n && s[text.n - 1] == '\r')
             text.n--;
+        bool mark = text.n > 2 && s[0] == '[' && s[text.n - 1] == ']' && s[text.n - 2] >= 'A';
         rc = ckpt_utf8_ok(text.at, text.n)
                  ? gtk_set(w, i, &text, mark ? GTK_CONTROL : 1)
                  : ckpt_fail(w->err, CKPT_EFORMAT, "vocab.txt: line %" PRId64 " is not UTF-8",
