@@ -412,13 +412,14 @@ static int gtk_read(ckpt_gguf_tokenizer_work *w)
 static int gtk_fill(ckpt_gguf_tokenizer_work *w)
 {
     uint64_t rows = gtk_rows(w->to);
+    int rc = CKPT_OK;
 
     // llama.cpp's converter drops SentencePiece tokens without a row
     if (rows && w->token.n > rows && w->scores) {
-        int rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                               "tokens from number %" PRIu64 " on are left out: the model has no "
-                               "rows for them",
-                               rows);
+        rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
+                           "tokens from number %" PRIu64 " on are left out: the model has no "
+                           "rows for them",
+                           rows);
         if (rc != CKPT_OK)
             return rc;
         w->token.n = (size_t)rows;
@@ -428,9 +429,9 @@ static int gtk_fill(ckpt_gguf_tokenizer_work *w)
                          "%s: the tokenizer has %zu tokens, but the model only %" PRIu64
                          ": it belongs to another model; --no-side-files leaves it out",
                          w->list.folder, w->token.n, rows);
-    if (rows > w->token.n && gtk_grow(w, rows - 1) != CKPT_OK)
-        return CKPT_ELIMIT;
-    for (size_t i = 0; i < w->token.n; i++) {
+    if (rows > w->token.n)
+        rc = gtk_grow(w, rows - 1);
+    for (size_t i = 0; rc == CKPT_OK && i < w->token.n; i++) {
         ckpt_gguf_token *t = &w->token.at[i];
 
         if (t->text)
@@ -440,7 +441,7 @@ static int gtk_fill(ckpt_gguf_tokenizer_work *w)
             return ckpt_fail_memory(w->err);
         t->n = strlen(t->text);
     }
-    return CKPT_OK;
+    return rc;
 }
 
 /* Make a list with room for n values. */

@@ -301,6 +301,18 @@ static void refuses_json(void **state)
     }
 }
 
+/* A model with more rows than a file may have tokens. */
+static void refuses_rows(void **state)
+{
+    folder f;
+
+    (void)state;
+    open_folder(&f, (UINT64_C(1) << 24) + 1);
+    folder_text(f.path, "tokenizer.json", BPE(ABC, "\"a b\""));
+    assert_int_equal(run(&f), CKPT_EFORMAT);
+    close_folder(&f);
+}
+
 /* BPE with byte_fallback was made from SentencePiece: scores fall, and bytes have their own type. */
 static void spm_as_json(void **state)
 {
@@ -404,15 +416,11 @@ static void refuses_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_pieces),
-        cmocka_unit_test(refuses_pieces),
-        cmocka_unit_test(bpe),
-        cmocka_unit_test(merges_as_pairs),
-        cmocka_unit_test(refuses_json),
-        cmocka_unit_test(spm_as_json),
-        cmocka_unit_test(spm_with_added),
-        cmocka_unit_test(words),
-        cmocka_unit_test(refuses_words),
+        cmocka_unit_test(reads_pieces), cmocka_unit_test(refuses_pieces),
+        cmocka_unit_test(bpe),          cmocka_unit_test(merges_as_pairs),
+        cmocka_unit_test(refuses_json), cmocka_unit_test(refuses_rows),
+        cmocka_unit_test(spm_as_json),  cmocka_unit_test(spm_with_added),
+        cmocka_unit_test(words),        cmocka_unit_test(refuses_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
