@@ -17,7 +17,13 @@
 
 #include <cmocka.h>
 
-/* tools/cli/out.h declares a function of this name; fail_msg remains. */
+/*
+ * tools/cli/out.h declares a function `fail`, which cmocka's macro of that name hides.  cmocka's
+ * fail_msg uses that macro, so it is replaced, too.
+ */
 #undef fail
+#undef fail_msg
+#define fail_msg(...)                                                                              \
+    (print_error("ERROR: " __VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
 #endif
