@@ -2,18 +2,11 @@
 /*
  * test_number.c: numbers of texts: limits, malformed texts, other locales, and printing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "libckpt/base/number.h"
+#include "tests/unit/unit.h"
 
 static void unsigned_limits(void **state)
 {

@@ -4,20 +4,10 @@
  *
  * Each case makes the objects that torch pickles, changes one of them, and reads the file.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/dcp/dcp.h"
 #include "libckpt/codec/pickle/pickle.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 static ckpt_arena *arena;
 

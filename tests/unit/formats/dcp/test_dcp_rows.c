@@ -3,15 +3,8 @@
  * test_dcp_rows.c: rows of each rank under FSDP2, compared with torch.chunk done element by element,
  * and numbers at the end of folder names.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/dcp/dcp.h"
+#include "tests/unit/unit.h"
 
 /* torch.chunk: chunks of the smallest size with which `ranks` of them hold all rows. */
 static uint64_t chunk_size(uint64_t rows, uint32_t ranks)

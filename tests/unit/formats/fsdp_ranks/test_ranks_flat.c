@@ -4,15 +4,8 @@
  *
  * The oracle numbers the elements of the flat parameter one by one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/fsdp_ranks/ranks.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_RANKS = 12, MAX_ELEMS = 200 };
 

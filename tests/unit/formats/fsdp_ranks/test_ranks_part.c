@@ -5,15 +5,8 @@
  * The oracle deals elements out like torch.chunk, with a list of indexes for each axis; it shares no
  * code with the reader.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/fsdp_ranks/ranks.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_MESH = 3, MAX_AXES = 3, MAX_ROWS = 12, MAX_ELEMS = MAX_ROWS * MAX_ROWS * MAX_ROWS };
 

@@ -5,20 +5,10 @@
  * Each byte of a file's data is the number of the element in the whole tensor, so the bytes that the
  * map's extents name show whether every element is in its place.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/hf_sharded/hf_sharded.h"
 #include "libckpt/drivers.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 extern const ckpt_directory ckpt_directory_hf_sharded;
 

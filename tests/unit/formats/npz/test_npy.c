@@ -4,18 +4,9 @@
  *
  * The oracle assembles a header from numpy's description of the format (numpy.lib.format).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/npz/npz.h"
 #include "libckpt/base/dtype.h"
+#include "tests/unit/unit.h"
 
 enum { ROOM = 2048 };
 

@@ -2,20 +2,11 @@
 /*
  * test_peft_config.c: which adapter_config.json is read, and the rank and scale of each module.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "formats/peft/config.h"
 #include "tests/unit/libckpt/help.h"
+#include "tests/unit/unit.h"
 
 typedef struct one {
     char folder[FOLDER_PATH];

@@ -2,15 +2,8 @@
 /*
  * test_peft_names.c: names of an adapter's tensors, in its file and in a model in training.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/peft/peft.h"
+#include "tests/unit/unit.h"
 
 #define BASE "base_model.model."
 
