@@ -7,6 +7,7 @@
  * there, because in 16 bits the rounding depends on it.  If a factor cannot change the rounding, it
  * moves into the update, which saves a pass over all gradients.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "engine/zero/own.h"
@@ -118,6 +119,7 @@ int zr_sum(zt_zero *z, void *x, ckpt_dtype dt, uint64_t n, int root, ckpt_err *e
     uint64_t step = c == dt ? n : AV_CAST * (uint64_t)z->comm->world;
     int rc = CKPT_OK;
 
+    assert((x || n == 0) && root < z->comm->world);
     if (z->comm->world == 1 || n == 0)
         return CKPT_OK;
     if (c != dt && !av_buffer(z, err))
@@ -180,6 +182,7 @@ int zr_sum_scatter(zt_zero *z, void *x, ckpt_dtype dt, uint64_t slice, ckpt_err 
     void *mine = zr_at(x, dt, (uint64_t)z->comm->rank * slice);
     int rc;
 
+    assert(x || slice == 0);
     if (z->comm->world == 1 || slice == 0)
         return CKPT_OK;
     zr_scale(z, dt, all, x, o->average.source);

@@ -9,6 +9,7 @@
  * the part that this rank owns to its partition; stage 1 adds it to accumulators of another dtype.
  * Then the bucket is reused.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/zero/own.h"
@@ -60,11 +61,13 @@ static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
 
     if (!numel)
         return ckpt_fail_memory(err);
+    assert(g->n > 0 && g->first + g->n <= z->n_order);
     for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
     rc = ckpt_zero_flat_new(lay, numel, NULL, g->n, world,
                             z->config->stage == 0 ? 1 : ckpt_zero_flat_align(world, false), err);
     ckpt_free(numel);
+    assert(rc != CKPT_OK || lay->slice * world == lay->total);
     for (uint32_t k = 0; rc == CKPT_OK && k < g->n; k++) {
         zr_place *p = &zr_of(z)->place[z->order[g->first + k]];
 
@@ -85,6 +88,7 @@ static void fl_buffers(zt_zero *z, uint32_t i)
 
     *p = (zt_partition){
         .group = i, .first = z->group[i].first, .n = z->group[i].n, .n_elems = g->lay.slice};
+    assert(mine + g->lay.slice <= g->lay.total);
     g->w = zr_alloc(z, zr_bytes(dt, g->lay.total), &o->memory.weights, true);
     if (o->flat->resident) {
         g->g = zr_alloc(z, zr_bytes(dt, g->lay.total), &o->memory.gradients, true);
@@ -279,6 +283,7 @@ static void fl_keep(zt_zero *z, uint32_t param, const void *x, ckpt_dtype dt)
         begin = (uint64_t)z->comm->rank * g->lay.slice;
         end = begin + g->lay.slice;
     }
+    assert(at->group < z->n_groups && at->part < z->n_parts);
     uint64_t from = at->at > begin ? at->at : begin;
     uint64_t to = at->at + n < end ? at->at + n : end;
 
@@ -323,6 +328,7 @@ static int fl_collect(zt_zero *z, uint32_t param, void *x, fl_run *run, ckpt_err
         uint64_t left = slice - (at->at + i) % slice;
         void *from = zr_at(x, dt, i);
 
+        assert(root < z->comm->world); // the padding belongs to the last rank
         part = n - i < left ? n - i : left;
         if (run->x && (run->root != root || zr_at(run->x, dt, run->n) != from))
             rc = fl_reduce_run(z, run, err);
@@ -376,6 +382,7 @@ static int fl_hold(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
         p->g_add = false;
         p->g = f->tied[i];
         if (!p->g) {
+            assert(f->n_pieces < z->n_order && f->fill + p->n_elems <= f->room);
             p->g = zr_at(f->bucket, z->model->dtype, f->fill);
             f->piece[f->n_pieces++] = (fl_piece){.param = i, .at = f->fill};
             f->fill += p->n_elems;
@@ -411,6 +418,7 @@ static int fl_leave(zt_zero *z, uint32_t l, bool backward, ckpt_err *err)
 
         if (zr_of(z)->place[i].group == ZR_NONE || zr_of(z)->place[i].first != l)
             continue;
+        assert(p->g); // reserved before the pass of the last layer that uses it
         if (!p->g_add)
             z->device->ops->zero(z->device, p->g, zr_bytes(dt, p->n_elems));
         if (f->tied[i]) {

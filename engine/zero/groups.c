@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c: divides parameters into groups, and sets each group's order and hyper-parameters. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -46,6 +47,7 @@ zt_hyper zr_settings(const zt_zero *z, uint32_t group)
 {
     zt_hyper h = zt_optim_hyper(&z->config->optim, z->group[group].muon);
 
+    assert(group < 4);
     h.weight_decay = z->group[group].weight_decay;
     return h;
 }
@@ -67,6 +69,7 @@ static int gr_round_robin(zt_zero *z, const zt_group *g, ckpt_err *err)
     if (at && old) {
         memcpy(old, z->order + g->first, g->n * sizeof *old);
         ckpt_zero_round_robin(g->n, (uint32_t)z->comm->world, at);
+        assert(at[0] < g->n && at[g->n - 1] < g->n);
         for (uint32_t i = 0; i < g->n; i++)
             z->order[g->first + i] = old[at[i]];
     }
@@ -139,11 +142,13 @@ static int gr_add(zt_zero *z, uint32_t c, ckpt_err *err)
     zt_group *g = &z->group[z->n_groups];
     int rc;
 
+    assert(c < 4 && z->n_groups < 4);
     *g = (zt_group){.first = z->n_order};
     for (uint32_t i = 0; i < ps->n; i++) {
         if (zr_is_trained(z, i) && gr_class(z, &ps->at[i]) == c)
             z->order[z->n_order++] = i;
     }
+    assert(z->n_order <= ps->n); // each parameter is of one class
     g->n = z->n_order - g->first;
     if (g->n == 0)
         return CKPT_OK;
@@ -169,6 +174,7 @@ bool zr_is_trained(const zt_zero *z, uint32_t param)
 {
     const zt_param *p = &z->model->params.at[param];
 
+    assert(param < z->model->params.n);
     return !p->frozen && p->n_elems > 0;
 }
 
@@ -184,6 +190,7 @@ static void gr_uses(zt_zero *z)
         for (uint32_t k = 0; k < ls->at[l].n_params; k++) {
             zr_place *p = &place[ls->at[l].param[k]];
 
+            assert(ls->at[l].param[k] < z->model->params.n);
             p->first = p->first == ZR_NONE ? l : p->first;
             p->last = l;
         }

@@ -11,6 +11,7 @@
  *
  * Source: Ren et al. 2021 (ZeRO-Offload).
  */
+#include <assert.h>
 #include <pthread.h>
 
 #include "engine/zero/own.h"
@@ -134,6 +135,7 @@ int zr_home_ready(zt_zero *z, ckpt_err *err)
         most = z->part[i].n_elems > most ? z->part[i].n_elems : most;
     // LAMB's partitions are not divided into pieces, because its norms are over complete partitions
     h->room = most < piece || z->config->optim.type == ZT_OPT_LAMB ? most : piece;
+    assert(h->room > 0);
     for (unsigned i = 0; i < 2; i++) {
         h->slot[i].grad = hm_room(z);
         h->slot[i].low = hm_room(z);
@@ -199,6 +201,7 @@ static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, ui
 {
     zt_device *d = h->zero->device;
 
+    assert(s->state == HM_IDLE && n > 0 && n <= h->room && at + n <= all->n);
     s->piece = *all;
     s->piece.n = n;
     s->piece.p = all->p + at;
@@ -220,6 +223,7 @@ int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *e
 {
     zr_home *h = zr_of(z)->homes;
 
+    assert(h && part < z->n_parts && h->next < 2);
     h->part = part;
     for (uint64_t at = 0; at < piece->n; at += h->room) {
         uint64_t left = piece->n - at;
@@ -243,6 +247,7 @@ void zr_masters_read(zt_zero *z, float *master, const void *low, uint64_t n)
     zr_home *h = zr_of(z)->homes;
     ckpt_dtype dt = z->model->dtype;
 
+    assert(n == 0 || (master && low));
     if (!h) {
         z->device->ops->cast(z->device, n, master, CKPT_F32, low, dt);
         return;
@@ -262,6 +267,7 @@ void zr_masters_write(zt_zero *z, void *low, const float *master, uint64_t n)
     zr_home *h = zr_of(z)->homes;
     ckpt_dtype dt = z->model->dtype;
 
+    assert(n == 0 || (master && low));
     if (!h) {
         z->device->ops->cast(z->device, n, low, dt, master, CKPT_F32);
         return;

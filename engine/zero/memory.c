@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: allocates the runtime's memory from the device or the communicator, and frees it. */
+#include <assert.h>
+
 #include "engine/zero/own.h"
 
 /* Allocate from device `of`; NULL: from the communicator, which owns device memory then. */
@@ -10,6 +12,7 @@ static void *my_take(zt_zero *z, zt_device *of, uint64_t n_bytes, uint64_t *coun
     zr_block *b = ckpt_vec_push(&o->blocks);
     uint64_t n = n_bytes < 64 ? 64 : (n_bytes + 63) & ~UINT64_C(63);
 
+    assert(count && d);
     if (!b || n < n_bytes) {
         o->failed = true;
         return NULL;

@@ -6,6 +6,8 @@
  * summing buffers that are zero outside the rank's own run; then every rank computes the direction
  * and keeps its run.
  */
+#include <assert.h>
+
 #include "engine/zero/own.h"
 
 bool zr_has_muon(const zt_zero *z)
@@ -24,6 +26,7 @@ typedef struct zm_work {
 /* View a tensor with more axes as a matrix: its first axis by all others. */
 static void zm_shape(const zt_param *p, uint64_t *rows, uint64_t *cols)
 {
+    assert(p->ndim >= 2); // vectors are of the other half
     *rows = p->shape[0];
     *cols = p->shape[0] == 0 ? 0 : p->n_elems / p->shape[0];
 }
@@ -84,6 +87,7 @@ static int zm_matrix(zt_zero *z, uint32_t param, zm_work *w, float g_scale, ckpt
     uint64_t rows, cols;
     int rc = CKPT_OK;
 
+    assert(p->n_elems <= w->n && own.first + own.count <= p->n_elems);
     zm_shape(p, &rows, &cols);
     if (own.count > 0)
         rc = zr_bring(z, own.partition, err);

@@ -14,6 +14,7 @@
  */
 #define _DEFAULT_SOURCE // madvise
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -160,6 +161,7 @@ static void *of_worker(void *ctx)
 /* Queue a request; a slot has at most one, so the queue cannot overflow. */
 static void of_submit(zr_files *f, of_slot *s, of_state what)
 {
+    assert(s->state == OF_IDLE && what != OF_IDLE && f->n_queue < f->n_room);
     s->state = what;
     f->queue[f->n_queue++] = (uint32_t)(s - f->slot);
     pthread_cond_signal(&f->work);
@@ -221,6 +223,7 @@ static of_slot *of_extra(zr_files *f, uint32_t part, ckpt_err *err)
 
     while (f->slot[i].mem)
         i++;
+    assert(i < f->n_room); // there is room for each partition
     of_name(name, sizeof name, part);
     fd = openat(f->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0)
@@ -248,6 +251,7 @@ static void of_point(zr_files *f, uint32_t part, const of_slot *s)
     zt_partition *p = &f->zero->part[part];
     uint64_t stride = of_stride(f->zero, part);
 
+    assert(!s || s->part == part);
     p->master = !s ? NULL : (void *)s->mem;
     for (unsigned k = 0; k < f->zero->config->optim.n_state; k++)
         p->state[k] = !s ? NULL : (void *)(s->mem + stride * (k + 1));
@@ -287,6 +291,7 @@ int zr_bring(zt_zero *z, uint32_t part, ckpt_err *err)
 
     if (!zr_of(z)->swapped)
         return CKPT_OK;
+    assert(f && part < z->n_parts);
     pthread_mutex_lock(&f->lock);
     of_slot *s = of_bring(f, part, err);
 
@@ -314,6 +319,7 @@ int zr_put_back(zt_zero *z, uint32_t part, bool changed, ckpt_err *err)
 
     if (!zr_of(z)->swapped)
         return CKPT_OK;
+    assert(f && part < z->n_parts);
     z->device->ops->sync(z->device);
     pthread_mutex_lock(&f->lock);
     of_slot *s = of_find(f, part);

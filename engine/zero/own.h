@@ -9,6 +9,8 @@
 #ifndef ZT_ZERO_OWN_H
 #define ZT_ZERO_OWN_H
 
+#include <assert.h>
+
 #include "engine/zero/zero.h"
 
 #define ZR_NONE UINT32_MAX
@@ -120,6 +122,7 @@ static inline zr_own *zr_of(const zt_zero *z)
 /* Bytes of n elements of one of the three dtypes of training. */
 static inline uint64_t zr_bytes(ckpt_dtype dt, uint64_t n)
 {
+    assert(dt == CKPT_F32 || dt == CKPT_F16 || dt == CKPT_BF16);
     return n * (dt == CKPT_F32 ? 4u : 2u);
 }
 

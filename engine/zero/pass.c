@@ -8,6 +8,7 @@
  */
 #include "engine/zero/own.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* Grow a buffer to at least n bytes; the old content is lost. */
@@ -163,6 +164,7 @@ static void *ch_out(const zt_zero *z, uint32_t l)
 {
     const zr_chain *c = &zr_of(z)->chain;
 
+    assert(c->row_bytes * (zr_of(z)->training ? l + 1 : 2) <= c->x_bytes);
     return (char *)c->x + c->row_bytes * (zr_of(z)->training ? l : l % 2);
 }
 
@@ -173,6 +175,7 @@ static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
     const zt_layer *layer = &z->model->layers.at[l];
     bool head = l + 1 == z->model->layers.n;
 
+    assert(l < z->model->layers.n);
     layer->ops->fw(z->model, layer, p, (char *)c->tape + c->tape_at[l],
                    l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
 }

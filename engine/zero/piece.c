@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* piece.c: runs the optimizer's step of one partition, or of a run of it, in memory. */
+#include <assert.h>
+
 #include "engine/zero/own.h"
 
 /*
@@ -15,6 +17,7 @@ static void pc_tensors(zt_zero *z, const zt_partition *p, const zt_piece *all, c
         one.n = z->model->params.at[z->order[k]].n_elems;
         one.p += at->at;
         one.g = (const char *)all->g + zr_bytes(all->g_dtype, at->at);
+        assert(at->at + one.n <= all->n); // the piece is the whole partition
         for (unsigned s = 0; s < 2; s++)
             one.state[s] = !all->state[s] ? NULL : all->state[s] + at->at;
         one.low = !all->low ? NULL : zr_at(all->low, all->low_dtype, at->at);
@@ -30,6 +33,7 @@ int zr_update_piece(zt_zero *z, zt_device *d, uint32_t i, const zt_piece *piece,
     const zt_optim *optim = &z->config->optim;
     const zt_hyper *h = &z->group[p->group].hyper;
 
+    assert(i < z->n_parts && p->group < z->n_groups && piece->n <= p->n_elems);
     if (z->group[p->group].muon)
         zt_muon_apply(d, h, piece);
     else if (o->onebit)

@@ -2,6 +2,7 @@
 /* pool.c: implements a first-fit allocator in one block of memory. */
 #include "engine/zero/pool.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/mem.h"
@@ -25,6 +26,7 @@ uint64_t zr_pool_take(zr_pool *p, uint64_t n_bytes)
     uint64_t at = 0;
     uint32_t i = 0;
 
+    assert(p->n <= p->room && n_bytes <= UINT64_MAX - 63);
     for (; i < p->n && p->span[i].at - at < n; i++)
         at = p->span[i].at + p->span[i].n_bytes;
     if (p->n == p->room || n > p->limit || at > p->limit - n)
@@ -45,4 +47,5 @@ void zr_pool_give(zr_pool *p, uint64_t at)
             return;
         }
     }
+    assert(!"only taken spans are given back");
 }

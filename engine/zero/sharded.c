@@ -11,6 +11,7 @@
  *
  * One rank gathers nothing: its layers work on the partitions themselves.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/zero/own.h"
@@ -92,6 +93,7 @@ static void sh_add(zt_zero *z, const sh_flight *f)
                        .factor = 1,
                        .add = !sh_first_micro(z)};
 
+    assert(f->reduce && !f->direct && p->part < z->n_parts);
     zr_scale(z, c, p->chunk, mine, o->average.after);
     z->device->ops->accumulate(z->device, &a);
 }
@@ -103,6 +105,7 @@ static int sh_land(zt_zero *z, ckpt_err *err)
     sh_flight f = s->flight[s->head];
     int rc = s->dry || z->comm->world == 1 ? CKPT_OK : z->wire->ops->wait(z->wire, err);
 
+    assert(s->n_flights > 0 && s->head < ZT_COMM_PENDING && f.param < z->model->params.n);
     s->head = (s->head + 1) % ZT_COMM_PENDING;
     s->n_flights--;
     if (!f.reduce) {
@@ -133,6 +136,7 @@ static int sh_start(zt_zero *z, const sh_flight *f, const zt_collective *what, c
 
     if (s->n_flights == ZT_COMM_PENDING)
         rc = sh_land(z, err);
+    assert(s->n_flights < ZT_COMM_PENDING && f->param < z->model->params.n);
     s->flight[(s->head + s->n_flights) % ZT_COMM_PENDING] = *f;
     s->n_flights++;
     if (rc == CKPT_OK && what && z->comm->world > 1) {
@@ -154,6 +158,7 @@ static int sh_gather_to(zt_zero *z, uint32_t param, void *to, ckpt_err *err)
                        .n = sh_place(z, param)->chunk,
                        .dt = z->model->dtype};
 
+    assert(to || sh_of(z)->dry);
     return sh_start(z, &f, sh_of(z)->dry ? NULL : &c, err);
 }
 
@@ -186,6 +191,7 @@ static void sh_drop(zt_zero *z, uint32_t param)
     zr_sharded *s = sh_of(z);
 
     if (s->where[param] != SH_GONE && s->w_at[param] != SH_AWAY) {
+        assert(s->where[param] == SH_HERE && s->live >= sh_padded(z, param));
         zr_pool_give(&s->w_pool, s->w_at[param]);
         s->w_at[param] = SH_AWAY;
         s->where[param] = SH_GONE;
@@ -197,6 +203,7 @@ static void sh_drop(zt_zero *z, uint32_t param)
 /* The layer that runs after this one; false: none. */
 static bool sh_next(const zt_zero *z, uint32_t l, bool backward, uint32_t *next)
 {
+    assert(l < z->model->layers.n);
     if (backward) {
         *next = l - 1;
         return l > 0;
@@ -331,6 +338,7 @@ static int sh_send(zt_zero *z, uint32_t param, ckpt_err *err)
     ckpt_dtype c = z->config->comm_dtype;
     int rc;
 
+    assert(at->part < z->n_parts && s->g_at[param] != SH_AWAY);
     if (!s->dry && !p->g_add) { // no layer has written it
         z->device->ops->zero(z->device, p->g, zr_bytes(z->model->dtype, p->n_elems));
     }
@@ -508,6 +516,7 @@ static int sh_sub_groups(zt_zero *z, uint32_t group, uint32_t *next, ckpt_err *e
     for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
     ckpt_zero_sub_groups(numel, g->n, world, z->config->sub_group_size, sub, next);
+    assert(*next <= z->n_order); // no sub-group is empty
     for (uint32_t k = 0; k < g->n; k++) {
         zt_partition *p = &z->part[sub[k]];
         zr_place *at = &zr_of(z)->place[z->order[g->first + k]];

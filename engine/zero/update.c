@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update.c: runs the optimizer's step over the partitions that this rank owns. */
+#include <assert.h>
+
 #include "engine/zero/own.h"
 
 void *zr_low(zt_zero *z, uint32_t i)
@@ -9,6 +11,7 @@ void *zr_low(zt_zero *z, uint32_t i)
     uint64_t first, count;
     uint32_t k = p->first;
 
+    assert(i < z->n_parts);
     if (o->alias)
         return NULL;
     if (p->low)
@@ -41,6 +44,7 @@ static int zu_all(zt_zero *z, float g_scale, bool low, ckpt_err *err)
         rc = zr_bring(z, i, err);
         if (rc != CKPT_OK)
             break;
+        assert(p->n_elems == 0 || (p->master && p->grad));
         zt_piece piece = {.n = p->n_elems,
                           .p = p->master,
                           .state = {p->state[0], p->state[1]},

@@ -3,6 +3,8 @@
  * values.c: moves values into and out of the runtime: initial values, masters after a resume, runs
  * that this rank owns, complete parameters.
  */
+#include <assert.h>
+
 #include "engine/zero/own.h"
 
 #define VA_CHUNK (UINT64_C(1) << 18) /* elements at a time: 1 MiB */
@@ -42,6 +44,7 @@ static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ck
     char *low = zr_of(z)->stage->low(z, i, &first, &count);
     int rc = CKPT_OK;
 
+    assert(count == 0 || first + count <= z->model->params.at[i].n_elems);
     for (uint64_t at = 0; at < count && rc == CKPT_OK; at += VA_CHUNK) {
         uint64_t n = count - at < VA_CHUNK ? count - at : VA_CHUNK;
 
@@ -178,6 +181,7 @@ int zt_zero_gather(zt_zero *z, uint32_t param, void *host, ckpt_err *err)
     const void *whole = NULL;
     int rc = zr_of(z)->stage->whole(z, param, &whole, err);
 
+    assert(host && param < z->model->params.n);
     if (rc == CKPT_OK) {
         uint64_t n = z->model->params.at[param].n_elems;
 

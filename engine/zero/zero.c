@@ -3,6 +3,7 @@
  * zero.c: creates and frees the runtime, and runs the part of an update that all stages share:
  * norm, overflow, clipping, update, counters.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -93,9 +94,11 @@ static int zr_list_owned(zt_zero *z, ckpt_err *err)
         uint64_t slice = z->part[at->part].n_elems;
         uint64_t begin = z->config->stage % 3 == 0 ? 0 : (uint64_t)z->comm->rank * slice;
 
+        assert(at->group < z->n_groups && at->part < z->n_parts);
         o->stage->low(z, p, &own.first, &own.count);
         if (own.count > 0) {
             own.at = at->at + (z->config->stage == 3 ? 0 : own.first) - begin;
+            assert(own.at + own.count <= slice); // the run is inside the partition
             o->owned[o->n_owned++] = own;
         }
     }
@@ -164,6 +167,7 @@ int zt_zero_new(zt_zero **out, zt_model *model, const zt_config *config, zt_comm
     zr_own *o = ckpt_alloc(sizeof *o);
     int rc;
 
+    assert(model && config && comm && opts && comm->rank >= 0 && comm->rank < comm->world);
     *out = NULL;
     if (!z || !o) {
         ckpt_free(z);
@@ -389,6 +393,7 @@ static int zr_boundary(zt_zero *z, zt_step *step, ckpt_err *err)
     double before = z->scaler.scale;
     int rc = o->stage->reduce(z, err);
 
+    assert(z->micro_steps >= 0 && step);
     if (rc == CKPT_OK)
         rc = zr_measure_grads(z, &m, err);
     if (rc == CKPT_OK)
