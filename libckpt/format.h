@@ -92,6 +92,20 @@ typedef struct ckpt_run_layout {
     bool (*text)(char out[CKPT_RUN_NAME], const char *folder);
 } ckpt_run_layout;
 
+/* The number in a checkpoint folder's name, by which a run is ordered; -1: not a checkpoint's. */
+int64_t ckpt_run_number(const ckpt_run_layout *run, const char *folder);
+
+/* True if a folder in the run's folder is a checkpoint that --tag can name. */
+typedef bool ckpt_run_entry_fn(const ckpt_listing *run, const ckpt_entry *e, const void *ctx);
+
+/* The names of a run's checkpoints for a message, at most twelve of them; NULL if it has none. */
+int ckpt_run_tags(const char **out, const ckpt_listing *run, ckpt_run_entry_fn *is_tag,
+                  const void *ctx, ckpt_err *err);
+
+/* Fail with CKPT_EMISSING, the reason `why`, and the checkpoints that there are. */
+int ckpt_run_no_tag(const ckpt_listing *run, ckpt_run_entry_fn *is_tag, const void *ctx,
+                    const char *why, ckpt_err *err);
+
 typedef struct ckpt_directory {
     ckpt_format_info is; /* the same; CKPT_IS_FOLDER is set */
 

@@ -16,7 +16,6 @@
 
 enum {
     DST_MAX_LOOKED = 256, /* subfolders that a probe reads, the newest first */
-    DST_MAX_LISTED = 12,  /* limit of names in a message */
     DST_MAX_DIGITS = 18
 };
 
@@ -53,15 +52,6 @@ bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
     return true;
 }
 
-/* The number at the end of a folder's name, or -1. */
-static int64_t drn_number(const char *folder)
-{
-    char text[CKPT_RUN_NAME];
-    int64_t number = -1;
-
-    return ckpt_dcp_number_of(text, folder) && ckpt_parse_i64(text, &number) ? number : -1;
-}
-
 /* ---- a run ---- */
 
 /* A checkpoint of a run. */
@@ -80,7 +70,7 @@ typedef struct drn_run {
 static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_entry *e,
                          const ckpt_run_layout *kind)
 {
-    drn_step s = {.name = e->name, .number = drn_number(e->name)};
+    drn_step s = {.name = e->name, .number = ckpt_run_number(kind, e->name)};
     const char *path =
         e->is_dir ? ckpt_arena_printf(map->arena, "%s/%s", list->folder, e->name) : NULL;
     ckpt_listing sub;
@@ -141,23 +131,14 @@ bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
     return drn_find_run(list->map, list, kind, &run);
 }
 
-/* Fail with CKPT_EMISSING and list the checkpoints that --tag could name. */
-static int drn_none(ckpt_map *map, const drn_run *run, const char *why, ckpt_err *err)
+static bool drn_is_tag(const ckpt_listing *run, const ckpt_entry *e, const void *kind)
 {
-    const char *text = NULL;
-    unsigned n = 0;
+    return drn_look(run->map, run, e, kind).is;
+}
 
-    for (size_t i = 0; i < run->list.n && n <= DST_MAX_LISTED; i++) {
-        const char *name = run->list.entry[i].name;
-        if (!drn_look(map, &run->list, &run->list.entry[i], run->kind).is)
-            continue;
-        name = n++ == DST_MAX_LISTED ? "..." : name;
-        text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
-        if (!text)
-            return ckpt_fail_memory(err);
-    }
-    return ckpt_fail(err, CKPT_EMISSING, "%s: %s; tags here: %s; choose one with -t/--tag",
-                     run->list.folder, why, text ? text : "none");
+static int drn_none(const drn_run *run, const char *why, ckpt_err *err)
+{
+    return ckpt_run_no_tag(&run->list, drn_is_tag, run->kind, why, err);
 }
 
 /* Find the newest finished checkpoint, and note newer unfinished ones. */
@@ -173,12 +154,12 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
         if (s.done && (n_done++ == 0 || s.number > best.number))
             best = s;
         else if (s.done && s.number == best.number)
-            return drn_none(map, run, "the folder names do not end in different numbers", err);
+            return drn_none(run, "the folder names do not end in different numbers", err);
         if (!s.done && s.number > late.number)
             late = s;
     }
     if (n_done == 0)
-        return drn_none(map, run,
+        return drn_none(run,
                         run->kind->is_done == ckpt_dcp_done
                             ? "no checkpoint here was finished (.metadata is written last)"
                             : "no checkpoint here was finished",
@@ -206,18 +187,18 @@ static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const
     if (e && e->is_dir)
         found = e->name;
     for (size_t i = 0; !e && digits && i < run->list.n; i++) {
-        if (drn_number(run->list.entry[i].name) != (int64_t)number ||
+        if (ckpt_run_number(run->kind, run->list.entry[i].name) != (int64_t)number ||
             !drn_look(map, &run->list, &run->list.entry[i], run->kind).is)
             continue;
         if (found)
-            return drn_none(map, run, "several folders have this number", err);
+            return drn_none(run, "several folders have this number", err);
         found = run->list.entry[i].name;
     }
     *out = found;
     if (found)
         return CKPT_OK;
     why = ckpt_arena_printf(map->arena, "no folder for the tag %s", asked);
-    return why ? drn_none(map, run, why, err) : ckpt_fail_memory(err);
+    return why ? drn_none(run, why, err) : ckpt_fail_memory(err);
 }
 
 int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,

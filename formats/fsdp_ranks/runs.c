@@ -139,21 +139,16 @@ static int rrn_role(ckpt_map *map, ckpt_listing *list, ckpt_err *err)
 
 /* ---- a run ---- */
 
-/* Fail with CKPT_EMISSING and list the steps that --tag could name. */
-static int rrn_none(ckpt_map *map, const ckpt_listing *run, const char *why, ckpt_err *err)
+static bool rrn_is_tag(const ckpt_listing *run, const ckpt_entry *e, const void *ctx)
 {
-    const char *text = NULL;
-    unsigned n = 0;
+    (void)run;
+    (void)ctx;
+    return rrn_number(e) >= 0;
+}
 
-    for (size_t i = 0; i < run->n && n <= RRN_MAX_LISTED; i++) {
-        if (rrn_number(&run->entry[i]) < 0)
-            continue;
-        text = rrn_more(map, text, n++ == RRN_MAX_LISTED ? "..." : run->entry[i].name);
-        if (!text)
-            return ckpt_fail_memory(err);
-    }
-    return ckpt_fail(err, CKPT_EMISSING, "%s: %s; tags here: %s; choose one with -t/--tag",
-                     run->folder, why, text ? text : "none");
+static int rrn_none(const ckpt_listing *run, const char *why, ckpt_err *err)
+{
+    return ckpt_run_no_tag(run, rrn_is_tag, NULL, why, err);
 }
 
 /* The folder for a number or a folder's name, or NULL. */
@@ -198,7 +193,7 @@ static int rrn_tracked(ckpt_map *map, const ckpt_listing *run, const ckpt_entry 
     if (rc == CKPT_OK && !(*out = rrn_named(run, text, n))) {
         path = ckpt_arena_printf(map->arena, "%s names a step that does not exist: %s%s", name,
                                  rrn_step, text);
-        rc = path ? rrn_none(map, run, path, err) : ckpt_fail_memory(err);
+        rc = path ? rrn_none(run, path, err) : ckpt_fail_memory(err);
     }
     ckpt_free(text);
     return rc;
@@ -226,7 +221,7 @@ static int rrn_choose(ckpt_map *map, const ckpt_listing *run, const char *asked,
     if (asked) {
         *out = rrn_named(run, asked, strlen(asked));
         why = *out ? NULL : ckpt_arena_printf(map->arena, "no folder for the tag %s", asked);
-        return *out ? CKPT_OK : why ? rrn_none(map, run, why, err) : ckpt_fail_memory(err);
+        return *out ? CKPT_OK : why ? rrn_none(run, why, err) : ckpt_fail_memory(err);
     }
     rc = rrn_tracked(map, run, out, err);
     if (rc != CKPT_OK || *out)

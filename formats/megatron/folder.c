@@ -13,8 +13,7 @@
 #include "libckpt/base/number.h"
 
 enum {
-    MGF_MAX_TRACKER = 4096, /* limit of the tracker file in bytes */
-    MGF_MAX_LISTED = 12     /* limit of names in a message */
+    MGF_MAX_TRACKER = 4096 /* limit of the tracker file in bytes */
 };
 
 /* True for a folder with one checkpoint, complete or not. */
@@ -38,24 +37,20 @@ static bool mgf_has(const ckpt_listing *list, const char *name)
     return e && e->is_dir;
 }
 
-/* Fail with CKPT_EMISSING and list the iterations that --tag could name. */
-static int mgf_no_tag(ckpt_map *map, const ckpt_listing *list, const char *reason, const char *tag,
-                      ckpt_err *err)
+static bool mgf_is_tag(const ckpt_listing *run, const ckpt_entry *e, const void *ctx)
 {
-    const char *text = NULL;
-    unsigned n = 0;
+    (void)run;
+    (void)ctx;
+    return ckpt_meg_is_iter(e->name) || strcmp(e->name, "release") == 0;
+}
 
-    for (size_t i = 0; i < list->n && n <= MGF_MAX_LISTED; i++) {
-        const char *name = list->entry[i].name;
-        if (!list->entry[i].is_dir || !(ckpt_meg_is_iter(name) || strcmp(name, "release") == 0))
-            continue;
-        name = n++ == MGF_MAX_LISTED ? "..." : name;
-        text = text ? ckpt_arena_printf(map->arena, "%s, %s", text, name) : name;
-        if (!text)
-            return ckpt_fail_memory(err);
-    }
-    return ckpt_fail(err, CKPT_EMISSING, "%s: %s%s%s; tags here: %s; choose one with -t/--tag",
-                     list->folder, reason, tag ? " " : "", tag ? tag : "", text ? text : "none");
+/* Fail with CKPT_EMISSING and list the iterations that --tag could name. */
+static int mgf_no_tag(const ckpt_listing *list, const char *reason, const char *tag, ckpt_err *err)
+{
+    const char *why =
+        ckpt_arena_printf(list->map->arena, "%s%s%s", reason, tag ? " " : "", tag ? tag : "");
+
+    return why ? ckpt_run_no_tag(list, mgf_is_tag, NULL, why, err) : ckpt_fail_memory(err);
 }
 
 bool ckpt_meg_folder(char out[CKPT_RUN_NAME], const char *text)
@@ -137,8 +132,8 @@ static int mgf_tracker(ckpt_map *map, const ckpt_listing *list, const char **tag
         rc = mgf_named(map, path, text, n, tag, err);
     ckpt_free(text);
     if (rc == CKPT_OK && !mgf_has(list, *tag))
-        rc = mgf_no_tag(map, list,
-                        CKPT_MEG_TRACKER " names an iteration that does not exist:", *tag, err);
+        rc = mgf_no_tag(list, CKPT_MEG_TRACKER " names an iteration that does not exist:", *tag,
+                        err);
     return rc;
 }
 
@@ -155,8 +150,7 @@ static int mgf_tag(ckpt_map *map, const ckpt_listing *list, const char *asked, c
                                              : asked;
     if (!*tag)
         return ckpt_fail_memory(err);
-    return mgf_has(list, *tag) ? CKPT_OK
-                               : mgf_no_tag(map, list, "no folder for the tag", asked, err);
+    return mgf_has(list, *tag) ? CKPT_OK : mgf_no_tag(list, "no folder for the tag", asked, err);
 }
 
 int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
@@ -173,7 +167,7 @@ int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts,
     else if (tracker && !tracker->is_dir)
         rc = mgf_tracker(map, list, &tag, err);
     else
-        rc = mgf_no_tag(map, list, "no " CKPT_MEG_TRACKER " and no tag given", NULL, err);
+        rc = mgf_no_tag(list, "no " CKPT_MEG_TRACKER " and no tag given", NULL, err);
     if (rc != CKPT_OK)
         return rc;
     path = mgf_path(map, list, tag);

@@ -10,7 +10,6 @@
 
 #include "libckpt/around.h"
 #include "libckpt/ask/doctor.h"
-#include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/copy/address.h"
 #include "libckpt/copy/left.h"
@@ -151,13 +150,10 @@ static int doc_alone(ckpt_doc *d, ckpt_doc_run *run)
  */
 static void doc_number(const ckpt_doc_run *run, ckpt_doc_tag *t)
 {
-    char text[CKPT_RUN_NAME];
-    int64_t number;
-
     if (!run->layout)
         t->number = -1;
-    else if (t->number < 0 && run->layout->text(text, t->dir))
-        t->number = ckpt_parse_i64(text, &number) ? number : 0; // Megatron's "release" is the first
+    else if (t->number < 0)
+        t->number = ckpt_run_number(run->layout, t->dir);
 }
 
 /*

@@ -12,7 +12,6 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/ask/doctor.h"
-#include "libckpt/base/number.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/state.h"
 
@@ -269,14 +268,10 @@ static int dot_weigh(ckpt_map *map, const ckpt_listing *top, uint64_t *n_bytes, 
 /* Set the numbers, from names, by which tags are ordered. */
 static void dot_order(ckpt_doc_tag *t, const ckpt_listing *list)
 {
-    char text[CKPT_RUN_NAME];
-    int64_t number;
-
     if (!t->layout)
         return;
     t->done = t->layout->is_done && t->layout->is_done(list);
-    if (t->layout->text(text, t->dir))
-        t->number = ckpt_parse_i64(text, &number) ? number : 0; // Megatron's "release" is the first
+    t->number = ckpt_run_number(t->layout, t->dir);
 }
 
 int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)

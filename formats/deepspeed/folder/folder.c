@@ -28,42 +28,26 @@ static bool dsf_has_shards(const ckpt_listing *list)
     return false;
 }
 
-/* Lists the tags of a run folder, that is its sub-folders with shards; "" if it has none. */
-static int dsf_tags(const ckpt_ds_job *job, const ckpt_listing *list, const char **out)
+/* A tag is a sub-folder with shards. An unreadable folder cannot be offered as one. */
+static bool dsf_is_tag(const ckpt_listing *run, const ckpt_entry *e, const void *ctx)
 {
-    const char *text = NULL;
-    unsigned n = 0;
-    int rc = CKPT_OK;
+    const char *path = ckpt_path_join(run->map->arena, run->folder, e->name);
+    ckpt_listing sub;
 
-    for (size_t i = 0; rc == CKPT_OK && i < list->n && n <= DSF_MAX_LISTED; i++) {
-        ckpt_listing sub;
-        if (!list->entry[i].is_dir)
-            continue;
-        const char *path = ckpt_path_join(job->map->arena, list->folder, list->entry[i].name);
-        if (!path)
-            return ckpt_fail_memory(job->err);
-        // An unreadable folder cannot be offered as a tag.
-        if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
-            continue;
-        const char *name = n == DSF_MAX_LISTED ? "..." : list->entry[i].name;
-        text = text ? ckpt_arena_printf(job->map->arena, "%s, %s", text, name) : name;
-        n++;
-        rc = text ? CKPT_OK : ckpt_fail_memory(job->err);
-    }
-    *out = text ? text : "";
-    return rc;
+    (void)ctx;
+    return path && ckpt_listing_read(&sub, run->map, path, NULL) == CKPT_OK && dsf_has_shards(&sub);
 }
 
 /* Fails with CKPT_EMISSING and lists the possible tags. */
 static int dsf_no_tag(const ckpt_ds_job *job, const ckpt_listing *list, const char *reason,
                       const char *tag)
 {
-    const char *tags = "";
-    int rc = dsf_tags(job, list, &tags);
+    const char *tags = NULL;
+    int rc = ckpt_run_tags(&tags, list, dsf_is_tag, NULL, job->err);
 
     if (rc != CKPT_OK)
         return rc;
-    if (!*tags)
+    if (!tags)
         return ckpt_fail(job->err, CKPT_EMISSING,
                          "%s: %s%s%s, and no folder in it holds *_states.pt files", list->folder,
                          reason, tag ? " " : "", tag ? tag : "");
