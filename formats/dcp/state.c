@@ -66,13 +66,14 @@ static bool dps_is_flat(const ckpt_value *v)
 }
 
 /*
- * Find the first two optimizers below a dict, and the schedule next to one.
+ * Find the first two optimizers below a dict or a list, and the schedule next to one.
  *
- * beside  the dict that contains v
+ * beside  the dict that contains v, or the list with v
  */
 static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside, unsigned depth)
 {
     ckpt_dict map = ckpt_value_map(v);
+    ckpt_seq list = ckpt_value_seq(v);
 
     if (ckpt_value_get(v, "param_groups") || dps_is_flat(v)) {
         *(m->optimizer ? &m->more : &m->optimizer) = v;
@@ -83,6 +84,19 @@ static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside
         if (!ckpt_dcp_is_kept(&map.at[i]))
             dps_find(m, map.at[i].value, v, depth - 1);
     }
+    // Lightning and trainers with several models save a list, which often has one optimizer
+    for (uint64_t i = 0; depth > 0 && i < list.n && !m->more; i++)
+        dps_find(m, list.at[i], beside, depth - 1);
+}
+
+/* True if a tensor of the map is optimizer state, wherever it was saved. */
+static bool dps_has_state(const ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        if (map->tensors.at[i]->role == CKPT_ROLE_STATE)
+            return true;
+    }
+    return false;
 }
 
 /* ---- groups ---- */
@@ -423,6 +437,14 @@ static bool dps_is_model(const ckpt_value *v)
     return is;
 }
 
+/* True for a list that holds the optimizer alone, as trainers for several models save it. */
+static bool dps_lists_optimizer(const dps_maker *m, const ckpt_value *v)
+{
+    ckpt_seq list = ckpt_value_seq(v);
+
+    return list.n == 1 && list.at[0] == m->optimizer;
+}
+
 /*
  * Copy a dict without model and optimizer.  A tensor of several chunks has no single storage for
  * the tree to refer to, so it is left out and reported.
@@ -436,8 +458,8 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         ckpt_value *key = map.at[i].key, *value = map.at[i].value;
         bool open = depth > 0 && value->kind == CKPT_V_DICT && value->as.map.n > 0;
-        if (value == m->optimizer || value == m->schedule || dps_is_model(value) ||
-            (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage) ||
+        if (value == m->optimizer || value == m->schedule || dps_lists_optimizer(m, value) ||
+            dps_is_model(value) || (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage) ||
             ckpt_dcp_is_kept(&map.at[i]))
             continue;
         if (open) {
@@ -537,9 +559,11 @@ int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err)
     int rc;
 
     dps_find(&m, map->values, NULL, DPS_DEPTH);
-    map->no_optimizer = !m.optimizer;
-    if (!m.optimizer)
+    map->no_optimizer = !m.optimizer && !dps_has_state(map);
+    if (map->no_optimizer)
         return dps_none(&m, "it holds no optimizer", NULL);
+    if (!m.optimizer)
+        return dps_none(&m, "its optimizer state has no param_groups beside it", NULL);
     if (m.more)
         return dps_none(&m, "it holds several optimizers", NULL);
     rc = ckpt_state_new(&m.state, map, "", err);

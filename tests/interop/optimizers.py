@@ -5,10 +5,12 @@
     optimizers.py --bin build/bin
 
 What an optimizer keeps differs: moments of several kinds, counts and numbers of a whole parameter, none at all.  The losses of the steps
-after the way must be those of the uninterrupted run, which differ only by how three ranks sum.
+after the way must be those of the uninterrupted run, which differ only by how three ranks sum.  Some programs save a list with one
+optimizer; that state comes along too, and a list of two is refused by every target.
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,9 @@ KINDS = {
     'AdamW two groups': lambda p: O.AdamW([{'params': p[:2], 'weight_decay': .1}, {'params': p[2:], 'weight_decay': 0.}], lr=1e-3),
 }
 
+# Keys of a list that holds the optimizer; else it is saved under "optim".
+LISTS = {'Adam amsgrad': 'optimizers', 'RAdam': 'optimizer_states'}
+
 
 class Model(nn.Module):
     def __init__(self):
@@ -63,6 +68,13 @@ def train(model, optimizer, steps):
     return losses
 
 
+def halves(o):
+    """The states of two optimizers, each with half of the parameters."""
+    names = sorted(o['state'])
+    return [{'state': {n: o['state'][n] for n in part}, 'param_groups': [dict(o['param_groups'][0], params=part)]}
+            for part in (names[:3], names[3:])]
+
+
 def rank_main(mode, folder, out):
     """Each optimizer on one rank; rank 0 writes to `out` the relative distance of the losses, by kind."""
     distances = {}
@@ -74,7 +86,9 @@ def rank_main(mode, folder, out):
         if mode == 'save':
             train(model, optimizer, range(3))
             m, o = get_state_dict(model, optimizer)
-            dcp.save({'model': m, 'optim': o}, checkpoint_id=os.path.join(folder, kind))
+            dcp.save({'model': m, **({LISTS[kind]: [o]} if kind in LISTS else {'optim': o})}, checkpoint_id=os.path.join(folder, kind))
+            if kind in LISTS:
+                dcp.save({'model': m, LISTS[kind]: halves(o)}, checkpoint_id=os.path.join(folder, kind + '.two'))
             losses = train(model, optimizer, range(3, 6))
             if dist.get_rank() == 0:
                 torch.save(losses, os.path.join(folder, kind + '.losses'))
@@ -109,6 +123,16 @@ def main():
             for cmd in (['--world', '3', '--stage', '2', at, at + '.zero'],
                         ['--to', 'dcp', '--world', '2', '--to-tag', 'x', at + '.zero', at + '.back']):
                 subprocess.run([ckpt, 'reshard', '-q'] + cmd, check=True)
+        for kind in LISTS:
+            for to in ('--to', 'dcp'), ('--to', 'fsdp-ranks', '--world', '2'), ('--stage', '1', '--world', '2'):
+                done = subprocess.run([ckpt, 'reshard', '-q', *to, os.path.join(tmp, kind + '.two'), os.path.join(tmp, 'two')],
+                                      capture_output=True, text=True)
+                if done.returncode != 3 or 'it holds several optimizers' not in done.stderr:
+                    sys.exit('FAIL %s twice: status %d: %s' % (kind, done.returncode, done.stderr))
+                source, one = os.path.join(tmp, kind), os.path.join(tmp, 'one ' + to[1])
+                subprocess.run([ckpt, 'reshard', '-q', *to, source, one], check=True)
+                subprocess.run([ckpt, 'diff', '-q', '--with-optimizer', source, one], check=True)
+                shutil.rmtree(one)
         distances = run(3, 'load', tmp)
     far = {kind: d for kind, d in distances.items() if not d <= 1e-6}
     for kind, d in far.items():
