@@ -5,6 +5,7 @@
  */
 #include "engine/comm/comm.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ int zt_comm_agree(zt_comm *c, int rc, ckpt_err *err)
     ckpt_err told = {.code = CKPT_OK}, failed = {.code = CKPT_OK};
     int bad;
 
+    assert(c->rank >= 0 && c->rank < c->world);
     if (rc != CKPT_OK && err && err->code != CKPT_OK) {
         told = *err;
         told.code = rc;

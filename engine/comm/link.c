@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "engine/comm/link.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -79,6 +80,7 @@ void *zt_link_alloc(zt_comm *c, uint64_t n_bytes)
         uintptr_t at = ((uintptr_t)p + sizeof p + LK_ALIGN - 1) & ~(uintptr_t)(LK_ALIGN - 1);
         unsigned char *q = (unsigned char *)p + (at - (uintptr_t)p);
 
+        assert((uintptr_t)q % LK_ALIGN == 0 && q >= (unsigned char *)p + sizeof p);
         memcpy(q - sizeof p, &p, sizeof p);
         lk_advise(q, n_bytes);
         return q;
@@ -109,6 +111,7 @@ int zt_link_check(const zt_comm *c, zt_call *call, bool sum, ckpt_err *err)
                  call->dt == CKPT_BF16 || call->dt == CKPT_I32 || call->dt == CKPT_I64;
     uint64_t total;
 
+    assert(info && c->world > 0 && c->rank >= 0 && c->rank < c->world);
     call->size = info->bits / 8;
     if (!known && (sum || call->dt != CKPT_U8))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: dtype %s is not supported%s",
@@ -167,6 +170,7 @@ static int lk_reduce_large(zt_link *l, const zt_call *all, ckpt_err *err)
     zt_call half = *all;
     int rc;
 
+    assert(m > 0 && all->size > 0); // smaller ones go another way
     half.n = m;
     half.to = x + (uint64_t)l->base.rank * m * all->size;
     rc = l->ops->reduce_scatter(l->way, &half, err);
@@ -264,6 +268,8 @@ int zt_link_start(zt_comm *c, const zt_collective *what, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "start: %d operations are already running: wait for one first",
                          ZT_COMM_PENDING);
+    assert(l->first < ZT_COMM_PENDING && l->n_pending < ZT_COMM_PENDING);
+    assert(what->kind == ZT_REDUCE_SCATTER || what->kind == ZT_ALL_GATHER);
     l->pending[(l->first + l->n_pending) % ZT_COMM_PENDING] = *what;
     l->n_pending++;
     return CKPT_OK;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/comm/node.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -60,17 +61,20 @@ static nd_meeting *nd_shared(const zt_node *n)
 
 static nd_record *nd_of(const zt_node *n, int rank)
 {
+    assert(rank >= 0 && rank < n->world);
     return (nd_record *)(void *)(n->memory + ND_PAGE + (uint64_t)rank * ND_RANK);
 }
 
 unsigned char *zt_node_half(const zt_node *n, int rank, unsigned half)
 {
+    assert(half < 2);
     return (unsigned char *)nd_of(n, rank) + ND_PAGE + (uint64_t)half * ZT_NODE_HALF;
 }
 
 void zt_node_begin(zt_node *n, void *memory)
 {
     n->memory = (unsigned char *)memory + (ND_PAGE - (uintptr_t)memory % ND_PAGE);
+    assert((uintptr_t)n->memory % ND_PAGE == 0);
     if (n->rank == 0)
         memset(n->memory, 0, ND_PAGE);
     memset(nd_of(n, n->rank), 0, ND_RANK);

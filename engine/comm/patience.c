@@ -2,6 +2,7 @@
 /* patience.c: owns the limits on waiting for another rank, and the messages of a long wait. */
 #include "engine/comm/patience.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #define PT_TELL 10.0 /* seconds until a message */
@@ -45,6 +46,7 @@ int zt_patience_look(zt_patience *p, const char *what, int rank, bool tells, con
     bool over;
     char name[200];
 
+    assert(what && whom);
     p->looked = now;
     p->waited += step < PT_STEP ? step : PT_STEP;
     over = pt_limit > 0 && p->waited >= pt_limit;

@@ -3,6 +3,7 @@
  * same.c: checks that all ranks have the same text: a digest from each, and the first lines that
  * differ if the digests do.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static int sm_digests(zt_comm *c, const void *text, size_t n, uint8_t **all, ckp
 
 static bool sm_as_first(const uint8_t *all, int rank)
 {
+    assert(all && rank >= 0);
     return memcmp(all, all + (size_t)rank * SM_DIGEST, SM_DIGEST) == 0;
 }
 

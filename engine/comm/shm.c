@@ -10,6 +10,7 @@
  * The callers' buffers are not shared, because most kernels give huge pages to plain memory only,
  * and matrix products on 4 KiB pages lose more time than a copy through the cache costs.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/comm/node.h"
@@ -76,6 +77,7 @@ static int sy_run(zt_node *node, const sy_way *way, const zt_call *call, ckpt_er
     sy_chunk k = {.node = node, .call = call};
     int rc = CKPT_OK;
 
+    assert(node->rank < node->world && room > 0);
     for (; k.at < call->n && rc == CKPT_OK; k.at += k.count) {
         k.count = call->n - k.at < room ? call->n - k.at : room;
         k.half = node->chunk++ & 1;

@@ -10,6 +10,7 @@
  * ZT_STAGE_BYTES in the environment sets the size of the buffer, so tests can divide small
  * messages.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "engine/comm/link.h"
@@ -51,6 +52,7 @@ static int sg_cut_new(const sg_comm *s, sg_cut *cut, zt_call *call, uint64_t par
     cut->size = call->size;
     // pieces begin on cache lines, so the ranks' sums run on whole vectors
     cut->step = s->n_room / parts / 64 * 64 / (call->size ? call->size : 1);
+    assert(rc != CKPT_OK || cut->step > 0); // else the operations would never end
     return rc;
 }
 
@@ -62,11 +64,13 @@ static uint64_t sg_least(uint64_t a, uint64_t b)
 /* Copy n_bytes from the device to the buffer at `at`, and back. */
 static void sg_get(sg_comm *s, uint64_t at, const void *from, uint64_t n_bytes)
 {
+    assert(at + n_bytes <= s->n_room);
     s->d->ops->get(s->d, s->room + at, from, n_bytes);
 }
 
 static void sg_put(sg_comm *s, void *to, uint64_t at, uint64_t n_bytes)
 {
+    assert(at + n_bytes <= s->n_room);
     s->d->ops->put(s->d, to, s->room + at, n_bytes);
 }
 

@@ -9,6 +9,7 @@
  */
 #include "engine/comm/sum.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/cast.h"
@@ -99,6 +100,8 @@ void zt_sum(void *to, const void *const *from, int world, uint64_t n, ckpt_dtype
     ckpt_cast_fn widen = narrow ? ckpt_cast_find(CKPT_F32, dt) : NULL;
     ckpt_cast_fn back = narrow ? ckpt_cast_find(dt, CKPT_F32) : NULL;
 
+    assert(world > 0 && (op == ZT_SUM || op == ZT_MAX || op == ZT_MIN));
+    assert(narrow || dt == CKPT_F32 || dt == CKPT_F64 || dt == CKPT_I32 || dt == CKPT_I64);
     for (uint64_t at = 0; at < n; at += SUM_BLOCK) {
         size_t m = n - at < SUM_BLOCK ? (size_t)(n - at) : SUM_BLOCK, skip = (size_t)at * size;
         unsigned char *out = (unsigned char *)to + skip;

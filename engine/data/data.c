@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data.c: makes micro batches from a source of samples: the order of samples, padding, checks. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -108,6 +109,7 @@ static int dt_check(zt_data *d, ckpt_err *err)
     uint64_t first = rank * each + (rank < rest ? rank : rest);
     int rc = CKPT_OK;
 
+    assert(rank < world);
     for (uint64_t i = 0; rc == CKPT_OK && !s->checked && i < each + (rank < rest); i++)
         rc = s->ops->get(s, first + i, 0, &d->in, &length, err);
     return rc;
@@ -212,6 +214,7 @@ static bool dt_sample(const zt_data *d, uint64_t i, uint64_t k, uint64_t *sample
         *sample = ((i % s->steps) * s->ranks + rank) * s->batch + k;
         return true;
     }
+    assert(rank < world && k < d->batch);
     place = (i * world + rank) * d->batch + k;
     if (d->opts.evaluate) {
         *sample = place;
@@ -230,6 +233,7 @@ static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
                               d->in.labels};
     uint64_t room = d->source->seq;
 
+    assert(seq > 0 && seq <= room && b->batch <= d->batch);
     for (int i = 0; i < 4; i++) {
         bool whole = i == 3 && !d->source->has.label_per_token;
         for (uint64_t r = 0; !whole && r < b->batch; r++)

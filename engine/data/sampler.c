@@ -6,6 +6,8 @@
  * the result is below n (cycle walking, Black & Rogaway 2002): a bijection for every key.  It is
  * equal on every rank, and a rank can start at any index.
  */
+#include <assert.h>
+
 #include "engine/data/data.h"
 
 #define SP_ROUNDS 6
@@ -36,6 +38,7 @@ uint64_t zt_sample_at(uint64_t n, uint64_t i, uint64_t seed, uint64_t epoch, boo
     uint64_t key = sp_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ sp_mix(epoch * 2 + 1), x = i;
     unsigned half = 1;
 
+    assert(i < n);
     if (!shuffle || n < 2)
         return i;
     while (half < 32 && (UINT64_C(1) << (2 * half)) < n)

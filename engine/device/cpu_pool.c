@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #include "engine/device/cpu_pool.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -84,6 +85,7 @@ static void cp_run_share(zt_cpu_pool *p, cp_worker *from, unsigned number)
 /* Take ranges until none is left, first those of this worker's own share. */
 static void cp_run(zt_cpu_pool *p, unsigned number)
 {
+    assert(number < p->n && p->body);
     for (unsigned i = 0; i < p->n; i++)
         cp_run_share(p, &p->worker[(number + i) % p->n], number);
 }
@@ -149,6 +151,7 @@ static void cp_share_out(zt_cpu_pool *p, uint64_t n, uint64_t grain)
     uint64_t wanted = (uint64_t)p->n * CP_RANGES;
     uint64_t per_range = grains / wanted + (grains % wanted != 0);
     uint64_t ranges = grains / per_range + (grains % per_range != 0);
+    assert(grain > 0 && per_range > 0 && ranges <= wanted);
     p->total = n;
     p->length = per_range * grain;
     for (unsigned i = 0; i < p->n; i++) {
@@ -186,6 +189,7 @@ void zt_cpu_parallel(zt_device *d, uint64_t n, uint64_t grain, zt_cpu_body body,
 void *zt_cpu_scratch(zt_device *d, unsigned worker, uint64_t n_bytes)
 {
     cp_worker *w = &((zt_cpu *)d)->pool->worker[worker];
+    assert(worker < ((zt_cpu *)d)->pool->n);
     if (n_bytes > w->scratch_bytes) {
         ckpt_free(w->scratch);
         w->scratch_bytes = 0;

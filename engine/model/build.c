@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.c: builds the list of parameters and the chain of layers on behalf of an architecture. */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/model/layers.h"
@@ -40,6 +41,7 @@ void zt_build_layer(zt_build *b, const zt_layer_ops *ops, bool is_block, const c
         bd_fail_memory(b);
         return;
     }
+    assert(ops->fw && ops->bw && b->n_used == 0);
     l->ops = ops;
     l->name = name;
     l->number = (uint32_t)(b->m->layers.n - 1);
@@ -87,6 +89,7 @@ static uint32_t bd_add(zt_build *b, const char *name, const uint64_t *shape, uin
         bd_fail_memory(b);
         return ZT_NO_PARAM;
     }
+    assert(b->m->layers.n > 0 && ndim > 0 && ndim <= sizeof p->shape / sizeof *p->shape);
     p->name = name;
     p->ndim = ndim;
     memcpy(p->shape, shape, ndim * sizeof *shape);
@@ -159,6 +162,7 @@ void zt_build_alias(zt_build *b, const char *name, uint32_t param)
         bd_fail_memory(b);
         return;
     }
+    assert(name && param < b->m->params.n);
     a->name = name;
     a->param = param;
 }

@@ -6,6 +6,8 @@
 #ifndef ZT_MODEL_LAYERS_H
 #define ZT_MODEL_LAYERS_H
 
+#include <assert.h>
+
 #include "engine/model/model.h"
 
 #define ZT_NO_PARAM UINT32_MAX
@@ -128,6 +130,7 @@ void *zt_room_take(zt_room *r, uint64_t n_bytes);
 
 static inline uint64_t zt_elem(const zt_model *m)
 {
+    assert(m->dtype == CKPT_F32 || m->dtype == CKPT_F16 || m->dtype == CKPT_BF16);
     return m->dtype == CKPT_F32 ? 4 : 2;
 }
 
@@ -186,6 +189,7 @@ void zt_drop(const zt_call *c, uint32_t site, float p, const zt_dropout *a);
 
 static inline const void *zt_weight(const zt_model *m, uint32_t param)
 {
+    assert(param == ZT_NO_PARAM || param < m->params.n);
     return param == ZT_NO_PARAM ? NULL : m->params.at[param].w;
 }
 

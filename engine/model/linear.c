@@ -3,6 +3,8 @@
  * linear.c: implements the steps that all architectures share, by device operations: linear maps
  * with or without a LoRA adapter, norms, dropout, and dividing memory.
  */
+#include <assert.h>
+
 #include "engine/model/layers.h"
 
 /* Pieces start at multiples of a cache line, as vector loads need. */
@@ -12,6 +14,7 @@ void *zt_room_take(zt_room *r, uint64_t n_bytes)
 {
     void *p = r->base ? r->base + r->used : NULL;
 
+    assert(r->used % LI_ALIGN == 0);
     r->used += (n_bytes + LI_ALIGN - 1) / LI_ALIGN * LI_ALIGN;
     return p;
 }
@@ -52,6 +55,7 @@ void *zt_grad(zt_model *m, uint32_t param, bool *add)
     *add = false;
     if (param == ZT_NO_PARAM)
         return NULL;
+    assert(param < m->params.n);
     p = &m->params.at[param];
     if (p->frozen || !p->g)
         return NULL;
@@ -98,6 +102,7 @@ uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
 
 static float li_scaling(const zt_model *m)
 {
+    assert(m->lora.rank > 0);
     return (float)(m->lora.alpha / (double)m->lora.rank);
 }
 
@@ -184,6 +189,8 @@ void zt_map_forward(const zt_call *c, const zt_map *l, const zt_map_fw *f)
                    .w = zt_weight(m, l->w),
                    .b = zt_weight(m, l->b)};
 
+    assert(c->rows == 0 || (f->x && f->y));
+    assert(!split || f->pre);
     // the adapter adds to the activation's input
     a.act = split ? ZT_ACT_NONE : f->act;
     a.y = split ? f->pre : f->y;
@@ -211,6 +218,7 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g)
                         .dy = g->dy,
                         .dx = g->dx};
 
+    assert(c->rows == 0 || g->dy);
     a.dw = zt_grad(m, l->w, &a.w_add);
     a.db = zt_grad(m, l->b, &a.b_add);
     if (a.dx || a.dw || a.db)
@@ -230,6 +238,7 @@ void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void
     uint64_t n = c->rows * l->out;
     float p = m->config.dropout_hidden;
 
+    assert(f->act == ZT_ACT_NONE && f->y != x);
     f->y_add = m->dtype == CKPT_F32 && li_rate(c, p) <= 0.0F;
     if (f->y_add) {
         d->ops->copy(d, f->y, x, n * zt_elem(m));

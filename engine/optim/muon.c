@@ -11,6 +11,7 @@
  * A tall matrix is treated as its transpose, without moving elements: the products exchange the
  * sides of the factors and their transposition flags.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "engine/optim/optim.h"
@@ -50,6 +51,7 @@ static void *mu_take(char **at, uint64_t n_bytes)
 {
     void *p = *at;
 
+    assert((uintptr_t)p % 64 == 0);
     *at += mu_room(n_bytes);
     return p;
 }
@@ -263,6 +265,7 @@ void zt_muon_direction(zt_device *d, const zt_hyper *h, uint64_t rows, uint64_t 
     }
     j.n = j.tall ? cols : rows;
     j.m = j.tall ? rows : cols;
+    assert(j.n <= j.m && g && momentum && scratch);
     mu_blend(d, h->momentum, rows * cols, g, momentum);
     if (h->muon_gram)
         mu_gram_method(d, &j, g, scratch);

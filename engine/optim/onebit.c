@@ -13,6 +13,7 @@
  * Source: runtime/fp16/onebit/adam.py and runtime/comm/nccl.py of DeepSpeed releases before 0.18,
  * measured against them.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ int zt_onebit_new(zt_onebit **out, struct zt_comm *c, zt_device *d, uint64_t n, 
     b->n = n;
     b->padded = (n + unit - 1) / unit * unit;
     b->chunk = b->padded / world;
+    assert(b->padded >= n && b->chunk * world == b->padded && b->chunk % 8 == 0);
     b->worker = ckpt_alloc(b->padded * sizeof *b->worker + 1);
     b->server = ckpt_alloc(b->chunk * sizeof *b->server + 1);
     b->out = ckpt_alloc(b->padded / 8 + 1);
@@ -102,6 +104,7 @@ static float ob_compress(uint8_t *bits, float *x, uint64_t n)
     double sum = 0;
     float scale;
 
+    assert(n % 8 == 0 && n > 0); // whole bytes of signs
     for (uint64_t i = 0; i < n; i++)
         sum += (double)x[i] * (double)x[i];
     scale = (float)(sqrt(sum) / sqrt((double)n));

@@ -6,6 +6,7 @@
  * uses the constructor's values.  The order of operations is that of DeepSpeed 0.19.8,
  * runtime/lr_schedules.py, so values agree to the last bits.
  */
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -462,6 +463,7 @@ void zt_schedule_begin(zt_schedule *s, zt_hyper *group, const double *own_lr, si
 
 void zt_schedule_step(zt_schedule *s, zt_hyper *group, const double *own_lr, size_t n)
 {
+    assert(n == 0 || (group && own_lr));
     s->last++;
     for (size_t i = 0; i < n; i++)
         sd_group(s, &group[i], own_lr[i], i);

@@ -7,6 +7,7 @@
  * Lion, Chen et al. 2023; LAMB, You et al. 2020; SGD with momentum as in torch.optim.SGD.  Bias
  * corrections are powers of the step number, so a resumed run continues with the same bits.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "engine/optim/optim.h"
@@ -89,6 +90,7 @@ void zt_optim_update(zt_device *d, const zt_optim *o, const zt_hyper *h, int64_t
 {
     zt_update u = ud_start(h, piece);
 
+    assert(t > 0 && (piece->n == 0 || (piece->p && piece->g)));
     u.eps = h->eps;
     u.m = piece->state[0];
     u.v = piece->state[1];
@@ -126,6 +128,7 @@ void zt_muon_apply(zt_device *d, const zt_hyper *h, const zt_piece *piece)
     float decay = (float)(1 - h->lr * h->weight_decay);
     zt_update u = ud_start(h, piece);
 
+    assert(piece->n == 0 || (piece->p && piece->g));
     if (decay < 1 || decay > 1)
         d->ops->scale(d, CKPT_F32, piece->n, piece->p, decay);
     u.kind = ZT_SGD;

@@ -9,6 +9,7 @@
  * `latest`.  Every step that can fail on one rank ends with an agreement, so all ranks fail
  * together.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -190,6 +191,7 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
 /* True if this rank is the writer for all ranks. */
 static bool sv_sees_all(const sv_job *j, const zt_comm *c)
 {
+    assert(j->writer && j->writer_of);
     for (int r = 0; r < c->world; r++) {
         if (j->writer_of[r] != c->rank)
             return false;
@@ -307,6 +309,7 @@ static int sv_finish(sv_job *j, zt_saver *s, ckpt_err *err)
     const zt_keep keep = {j->dir, j->tag, j->keep, &s->lineage};
     int rc;
 
+    assert(j->plan && j->writer_of);
     if (j->threaded)
         (void)pthread_join(j->thread, NULL);
     j->threaded = false;
@@ -329,6 +332,7 @@ int zt_saver_new(zt_saver **out, zt_zero *zero, ckpt_err *err)
     *out = ckpt_alloc(sizeof **out);
     if (!*out)
         return ckpt_fail_memory(err);
+    assert(zero);
     (*out)->zero = zero;
     zt_lineage_begin(&(*out)->lineage);
     return CKPT_OK;
@@ -409,6 +413,7 @@ int zt_save(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
         sv_free(j);
         return rc;
     }
+    assert(!s->job); // zt_save_wait has finished the one before
     s->job = j;
     // if no thread can be started, write the files now
     j->threaded = opts->async && pthread_create(&j->thread, NULL, sv_write, j) == 0;
