@@ -30,6 +30,7 @@ int zt_comm_mpi(zt_comm **out, ckpt_err *err)
 
 #else
 
+#include <assert.h>
 #include <mpi.h>
 
 #include <sched.h>
@@ -150,6 +151,7 @@ static int mp_watch(mp_comm *m, zt_patience *p, MPI_Request *req, int n, const c
 /* Record which rank a request waits for (-1: all), and return the request. */
 static MPI_Request *mp_at(mp_comm *m, MPI_Request *req, int peer)
 {
+    assert(req >= m->req && peer >= -1 && peer < m->link.base.world);
     m->peer[req - m->req] = peer;
     return req;
 }
@@ -210,6 +212,7 @@ static int mp_post(mp_comm *m, const mp_swap *s, ckpt_err *err)
     int me = m->link.base.rank, world = m->link.base.world, n_bytes, rc = CKPT_OK;
     const char *what = zt_call_name(s->call->kind);
 
+    assert(s->count * s->call->size <= INT32_MAX);
     n_bytes = (int)(s->count * s->call->size);
     for (int d = 1; d < world && rc == CKPT_OK; d++) {
         int to = (me + d) % world, from = (me - d + world) % world;
@@ -300,6 +303,7 @@ static int mp_ring(mp_comm *m, const zt_call *call, int s, ckpt_err *err)
     uint64_t room = MP_MESSAGE / call->size;
     const char *what = zt_call_name(call->kind);
 
+    assert(room > 0 && out >= 0 && in >= 0 && in < world);
     for (uint64_t at = 0; at < call->n && rc == CKPT_OK; at += room) {
         uint64_t count = call->n - at < room ? call->n - at : room;
         int n_bytes = (int)(count * call->size);

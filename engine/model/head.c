@@ -9,6 +9,7 @@
  * computes logits, loss, gradient of the logits, and the products of that with the weight and with
  * h.  So logits never take more than HD_CHUNK bytes, and no product is computed twice.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -56,6 +57,7 @@ typedef struct hd_rows {
 
 static void hd_pick(hd_rows *r, const int32_t *given, const zt_batch *b, bool shifted)
 {
+    assert(b->seq > 0 && r->n == 0);
     for (uint64_t i = 0; i < zt_batch_rows(b); i++) {
         bool last = shifted && i % b->seq == b->seq - 1;
 
@@ -155,6 +157,7 @@ static void hd_gather(const zt_call *c, const hd_rows *r, const hd_work *w, cons
                   .word = x,
                   .y = w->x};
 
+    assert(r->n > 0 && r->n <= c->rows);
     d->ops->put(d, w->row, r->row, r->n * sizeof *w->row);
     d->ops->put(d, w->label, r->label, r->n * sizeof *w->label);
     e.token = w->row;
@@ -191,6 +194,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
                  .ld = w->ld,
                  .loss = &loss};
 
+    assert(c->rows > 0 && first + c->rows <= n && w->ld >= m->config.vocab);
     zt_map_forward(c, out, &fw);
     a.label = w->label + first;
     a.logits = w->logits;
@@ -213,6 +217,7 @@ static void hd_loss(const zt_call *c, const hd_work *w, const zt_lm_body *body)
     float factor = zt_loss_factor(c, body->loss_in_dt);
     double loss = 0;
 
+    assert(n > 0 && step > 0);
     for (uint64_t first = 0; first < n; first += step) {
         zt_call part = *c;
 

@@ -5,6 +5,7 @@
  */
 #include "engine/save/live.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static int lv_take_part(zt_image *m, uint32_t i, bool copy, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
+    assert(copy || m->n_held == i); // partitions are let go in reverse order
     m->n_held = i + 1;
     from[0] = p->master;
     from[1] = p->state[0];
@@ -373,6 +375,7 @@ static int lv_run(lv_maker *k, uint32_t source, uint64_t at, uint64_t first, uin
 
     if (!e || !a)
         return ckpt_fail_memory(k->err);
+    assert(count > 0 && k->extent.n == k->axis.n);
     *a = (ckpt_axis){first, count, (int64_t)item};
     *e = (ckpt_extent){.source = source, .ndim = 1, .at = at};
     return CKPT_OK;
@@ -412,6 +415,7 @@ static int lv_back_column(lv_maker *k, ckpt_tensor *t, uint32_t param, unsigned 
             return ckpt_fail(k->err, CKPT_EUSAGE,
                              "the memory of partition %u is not registered for saving",
                              o->partition);
+        assert(o->first >= at && o->first + o->count <= t->n_elems);
         if (o->first > at)
             rc = lv_run(k, k->elsewhere, at * sizeof(float), at, o->first - at, sizeof(float));
         if (rc == CKPT_OK)
@@ -433,6 +437,7 @@ static int lv_back_low(lv_maker *k, ckpt_tensor *t, const zt_low *low)
     uint32_t source = 0;
     int rc = CKPT_OK;
 
+    assert(low->count == 0 || end <= t->n_elems);
     if (low->at && low->count)
         rc = lv_source(k, low->device, low->at, low->count * item, &source);
     else

@@ -6,6 +6,7 @@
  * and shapes are known to fit.  Then each rank reads only the runs that it holds, so world size and
  * stage of the checkpoint do not matter.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -418,6 +419,7 @@ static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, floa
     float *to = column + o->at;
     int rc = CKPT_OK;
 
+    assert(column && o->count > 0);
     if (t && home->host)
         return ckpt_reader_read(l->reader, t, o->first, o->count, CKPT_F32, to, err);
     if (!t)
