@@ -94,8 +94,8 @@ static void test_published_example(void **state)
 {
     static const char *const header[] = {
         "Host: examplebucket.s3.amazonaws.com", "Range: bytes=0-9",
-        "x-amz-content-sha256: "
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        ("x-amz-content-sha256: "
+         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
         "x-amz-date: 20130524T000000Z"};
     const ckpt_wire_plugin *p = transport();
     char url[64];
