@@ -5,6 +5,7 @@
  * the reader reports other files as not read.  It also reports what such files show about the
  * others: that one is missing, or belongs to another save.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list)
 
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
+    assert(map && list);
     static const char *const begins[] = {"random_states_", "rng_state", "sampler",
                                          "custom_checkpoint_", "trainer_state.json"};
     int rc = CKPT_OK;
@@ -64,6 +66,7 @@ const char *ckpt_dcp_of_run(const ckpt_listing *list)
 int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
                           const ckpt_open_opts *opts, ckpt_err *err)
 {
+    assert(map && list && optimizer && opts);
     const char *of = ckpt_dcp_of_run(list);
 
     if (!of)
@@ -129,6 +132,7 @@ static int64_t dcb_steps(const ckpt_map *map)
 
 int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
+    assert(map && list);
     int64_t own = dcb_steps(map), run = 0;
     ckpt_value *root = NULL;
     ckpt_err local = {0};
@@ -200,6 +204,7 @@ static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_er
 
 bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root)
 {
+    assert(arena);
     ckpt_dict all = ckpt_value_map(root);
 
     if (!ckpt_value_get(root, CKPT_DCP_LIGHTNING) || ckpt_value_get(root, "lr_scheduler"))
@@ -248,6 +253,7 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
 
 int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
+    assert(map && list && list->read);
     const char *name = ckpt_dcp_schedule(list);
     ckpt_value *run = map->states.n == 1 ? map->states.at[0]->model : NULL, *schedule = NULL;
     const ckpt_entry *meta = ckpt_listing_find(list, "meta.pt");

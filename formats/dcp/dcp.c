@@ -5,6 +5,7 @@
  * Opening reads .metadata and the small objects.  The archive in a tensor's entry is parsed only
  * when its bytes are needed (entry.c).
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,6 +488,7 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
 int ckpt_dcp_read(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                   ckpt_dcp_roles_fn *roles, ckpt_err *err)
 {
+    assert(map && list && opts && roles);
     dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
 
     map->settle = ckpt_dcp_settle;

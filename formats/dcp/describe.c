@@ -6,6 +6,7 @@
  * five members, _StorageInfo without transforms.  Only the names follow torch 2.4, which stores
  * members of param_groups one by one.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
@@ -99,6 +100,7 @@ static ckpt_value *dds_call(dds_maker *m, ckpt_value *cls, ckpt_value *arg)
 
 static ckpt_value *dds_size(dds_maker *m, const uint64_t *n, uint32_t ndim)
 {
+    assert(n || ndim == 0);
     ckpt_value *v = dds_new(m, CKPT_V_SIZE);
 
     for (uint32_t k = 0; k < ndim; k++)
@@ -160,6 +162,7 @@ static ckpt_value *dds_chunk(dds_maker *m, const ckpt_dcp_item *item, const ckpt
 static ckpt_value *dds_description(dds_maker *m, const ckpt_dcp_metadata *from,
                                    const ckpt_dcp_item *item)
 {
+    assert(item->first + item->n <= from->chunk.n);
     ckpt_value *state, *chunks;
 
     if (!item->is_tensor)
@@ -216,6 +219,7 @@ static ckpt_value *dds_root(dds_maker *m, const ckpt_dcp_metadata *from)
 
 int ckpt_dcp_describe(ckpt_bytes *out, const ckpt_dcp_metadata *from, ckpt_err *err)
 {
+    assert(out && from);
     dds_maker m = {.a = ckpt_arena_new(0)};
     ckpt_value *root = NULL;
     int rc = m.a ? CKPT_OK : ckpt_fail_memory(err);

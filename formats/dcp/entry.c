@@ -5,6 +5,7 @@
  * A tensor's entry is parsed when its bytes are needed instead of at opening, because a large
  * checkpoint has a million entries.
  */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "formats/dcp/dcp.h"
@@ -14,6 +15,7 @@
 int ckpt_dcp_object(ckpt_value **out, ckpt_map *map, ckpt_io *io, uint32_t file,
                     const ckpt_dcp_place *place, ckpt_err *err)
 {
+    assert(out && map && io && place);
     ckpt_torch_range range = {.io = io, .file = file, .at = place->at, .n = place->n};
 
     return ckpt_torch_inner(out, map, &range, err);
@@ -102,6 +104,7 @@ static int den_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value
 
 int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
 {
+    assert(source && source->inner && io);
     const ckpt_dcp_place place = {.file = source->file, .at = source->at, .n = source->n_stored};
     ckpt_map *map = NULL;
     ckpt_value *v = NULL;

@@ -37,6 +37,7 @@ static const char dkp_root[] = "deepspeed", dkp_class[] = "(class)", dkp_state[]
 
 bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
 {
+    assert(state && p && p->key);
     if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
         return false;
     // belongs to DeepSpeed, although the user's program sets it
@@ -52,6 +53,7 @@ bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
  */
 bool ckpt_dcp_is_layout(const ckpt_pair *p)
 {
+    assert(p && p->key);
     static const char *const names[] = {
         "module",
         "param_shapes",
@@ -182,6 +184,7 @@ static ckpt_value *dkp_member(ckpt_arena *arena, const ckpt_pair *p)
 
 bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p)
 {
+    assert(arena && p && p->value);
     return dkp_member(arena, p) != NULL;
 }
 
@@ -380,12 +383,14 @@ static void dkp_buffers(ckpt_map *map, const ckpt_value *names)
 
 bool ckpt_dcp_is_kept(const ckpt_pair *p)
 {
+    assert(p && p->key);
     return ckpt_value_is(p->key, dkp_root) && dkp_is_ours(p->value);
 }
 
 int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
                        ckpt_err *err)
 {
+    assert(map && state && root);
     ckpt_value *kept = ckpt_value_get(map->values, dkp_root), *whole;
     const ckpt_value *version;
     ckpt_dtype dtype;

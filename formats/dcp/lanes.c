@@ -6,6 +6,7 @@
  * group there has the parameters of all lanes, one lane after another.  The group keeps DeepSpeed's
  * name ("ep_size_2"), because on the way back it gives the number of lanes.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                         ckpt_err *err)
 {
+    assert(out && s && arena);
     ckpt_state *copy;
     bool any = false;
 
@@ -157,6 +159,7 @@ static int dln_sort(const ckpt_state *s, const ckpt_group *g, uint32_t lanes, ck
 
 int ckpt_dcp_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err)
 {
+    assert(s && odd);
     *odd = NULL;
     for (size_t i = 0; i < s->group.n; i++) {
         ckpt_group *g = &s->group.at[i];

@@ -17,6 +17,7 @@
  * The model is the dict that contains the optimizer's parameters; without an optimizer, a member
  * with a usual name.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,7 @@ typedef struct dly_path {
 
 static bool dly_same(const void *ctx, uint32_t number, const void *key)
 {
+    assert(number < ((const dly_set *)ctx)->name.n);
     const dly_set *set = ctx;
 
     return strcmp(set->name.at[number], key) == 0;
@@ -110,6 +112,7 @@ static bool dly_keys(dly_reader *r, const ckpt_dcp_item *item, dly_path *path)
 /* Join keys from..to-1, with a '.' after each; NULL: no memory. */
 static const char *dly_join(dly_reader *r, const dly_path *path, unsigned from, unsigned to)
 {
+    assert(from <= to && to <= path->n);
     ckpt_bytes text = {0};
     const char *out = NULL;
     bool ok = true;
@@ -329,6 +332,7 @@ static int dly_model(dly_reader *r)
 
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
 {
+    assert(m && arena && (out || m->item.n == 0));
     dly_reader r = {.m = m, .out = out, .arena = arena, .err = err};
     int rc;
 

@@ -217,6 +217,7 @@ int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
 bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
                      const ckpt_pair *p)
 {
+    assert(from && state && g && p);
     const ckpt_tensor_value *v = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
 
     for (uint32_t k = 0; v && k < v->ndim; k++) {
@@ -234,5 +235,6 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
 
 const ckpt_value *ckpt_dcp_kept(const ckpt_state *state, const ckpt_group *g, size_t param)
 {
+    assert(state && g && param < state->param.n);
     return state->own && state->own[param] ? state->own[param] : g->entry;
 }

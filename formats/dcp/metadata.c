@@ -6,6 +6,7 @@
  * Megatron-Core write their own classes derived from torch's.  The key of an entry is (name, offset
  * of the chunk); the `index` of a MetadataIndex is only a hint, and some writers omit it.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,7 @@ static int dmd_apart(dmd_reader *r)
 /* Find the entry of a chunk, or of an object (n is 0). */
 static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ckpt_dcp_place *out)
 {
+    assert(key && out && key->n <= CKPT_MAX_DIM);
     uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
 
     if (key->name == CKPT_INDEX_NONE || at == CKPT_INDEX_NONE)
@@ -274,6 +276,7 @@ static int dmd_properties(const dmd_reader *r, ckpt_dcp_item *item, const ckpt_v
 /* Check that a box lies inside its tensor; ckpt_map_check looks for holes and overlaps. */
 static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
+    assert(c->start && c->count);
     for (uint32_t k = 0; k < item->ndim; k++) {
         if (!ckpt_within(c->start[k], c->count[k], item->shape[k]))
             return ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -545,6 +548,7 @@ static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
 int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char *folder,
                            const char *prefix, ckpt_err *err)
 {
+    assert(out && arena && folder && prefix);
     dmd_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
     ckpt_arena *scratch = NULL;
     ckpt_pickle pickle = {0};

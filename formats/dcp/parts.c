@@ -2,6 +2,7 @@
 /*
  * parts.c: reads the small objects of .metadata by their attributes, and stores each text once.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/dcp/parts.h"
@@ -27,6 +28,7 @@ static bool dpr_number(const ckpt_value *v, uint64_t *out)
 
 bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n)
 {
+    assert(arena && out && n);
     ckpt_seq s = ckpt_value_seq(v);
     uint64_t *at;
 
@@ -47,6 +49,7 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
 
 static bool dpr_same_text(const void *ctx, uint32_t number, const void *key)
 {
+    assert(number < ((const ckpt_dcp_parts *)ctx)->text.n);
     const ckpt_text *a = &((const ckpt_dcp_parts *)ctx)->text.at[number], *b = key;
 
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
@@ -59,6 +62,7 @@ static uint32_t dpr_hash(const ckpt_text *text)
 
 uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text)
 {
+    assert(parts && text && text->at);
     return ckpt_index_find(&parts->by_text, dpr_hash(text), dpr_same_text, parts, text);
 }
 
@@ -140,6 +144,7 @@ static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part 
 
 bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
 {
+    assert(ctx && o && number);
     ckpt_dcp_parts *parts = ctx;
     ckpt_dcp_part part, *to;
 
@@ -157,6 +162,7 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
 const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
                                       ckpt_dcp_part_kind kind)
 {
+    assert(parts && v && kind <= CKPT_DCP_INFO);
     const ckpt_dcp_part *part = NULL;
     int64_t number;
 

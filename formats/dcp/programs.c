@@ -8,6 +8,7 @@
  *                 its CheckpointManager requires their keys (0.3: trainer.py, lr_scheduler.py)
  *     accelerate  pytorch_model_fsdp_0/ with model, optimizer_0/ with optimizer (load_state)
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static const ckpt_dcp_layout dpg_layouts[] = {
 
 int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err *err)
 {
+    assert(out);
     for (size_t i = 0; i < sizeof dpg_layouts / sizeof *dpg_layouts; i++) {
         *out = &dpg_layouts[i];
         if (!name || strcmp((*out)->name, name) == 0)
@@ -106,6 +108,7 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
 
 int ckpt_dcp_program_folder(ckpt_dsw_job *job, const ckpt_dcp_layout *layout)
 {
+    assert(job && layout);
     if (job->state && dpg_is_titan(layout))
         return dpg_titan_folder(job);
     if (job->state && layout->of_optimizer)
@@ -142,6 +145,7 @@ static bool dpg_add(ckpt_arena *arena, ckpt_value *out, const char *dict, const 
 int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_map *from,
                             const ckpt_state *state, const ckpt_dcp_layout *layout, ckpt_err *err)
 {
+    assert(out && to && from && layout);
     ckpt_dict all = ckpt_value_map(state->model);
     int64_t steps = dpg_steps(state), updates = steps - dpg_count(state, "skipped_steps");
     bool ok = (*out = ckpt_value_new(to->arena, CKPT_V_DICT)) != NULL;
@@ -160,6 +164,7 @@ int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_map *from
 int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const ckpt_state *state,
                         ckpt_err *err)
 {
+    assert(settings && arena && state);
     const ckpt_value *params = ckpt_dsw_config_get(state, "optimizer", "params");
     ckpt_value *lr = ckpt_value_get(params, "lr");
 

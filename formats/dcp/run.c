@@ -3,6 +3,7 @@
  * run.c: converts a run to FSDP for all of FSDP's file formats: refuses sources and options,
  * decides which values FSDP can store, and chooses the dtype of tensors.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 
 uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
 {
+    assert(ranks > 0 && rank < ranks && start);
     uint64_t each = rows / ranks + (rows % ranks != 0);
 
     *start = each > 0 && rank <= rows / each ? rank * each : rows; // no overflow: at most rows
@@ -20,6 +22,7 @@ uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *s
 
 ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
 {
+    assert(target && t);
     bool converts = target->dtype != CKPT_DTYPE_NONE &&
                     (target->dtype == t->dtype || ckpt_cast_find(target->dtype, t->dtype));
 
@@ -108,6 +111,7 @@ static int dru_tell(const ckpt_dsw_job *job)
 
 int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
 {
+    assert(job && ranks);
     const ckpt_state *state = job->from->states.n == 1 ? job->from->states.at[0] : NULL;
     int rc;
 

@@ -5,6 +5,7 @@
  * dcp.load requires every key of the program's own optimizer.  DeepSpeed's FusedAdam and CPUAdam
  * have fewer keys than torch's Adam and AdamW, and additionally bias_correction.
  */
+#include <assert.h>
 #include <strings.h>
 
 #include "formats/dcp/dcp.h"
@@ -43,6 +44,7 @@ static int dpt_fields(ckpt_value **out, ckpt_map *to, const ckpt_state *state, c
 int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
                       ckpt_err *err)
 {
+    assert(out && to && state && g);
     ckpt_group own = *g;
     int rc = dpt_fields(&own.fields, to, state, g, err);
     const ckpt_value *corrects = ckpt_value_get(own.fields, "bias_correction");

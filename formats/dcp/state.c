@@ -7,6 +7,7 @@
  * may list units of FSDP1 (libckpt/map/sequence.c).  Flat optimizer dicts have settings for each
  * parameter; neighbours with equal settings become one group, which has the same effect.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -181,6 +182,7 @@ static int dps_param(dps_maker *m, const char *name)
 
 ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number)
 {
+    assert(arena && settings);
     ckpt_dict from = ckpt_value_map(settings);
     ckpt_value *fields = ckpt_value_new(arena, CKPT_V_DICT),
                *params = ckpt_value_new(arena, CKPT_V_LIST),
@@ -517,6 +519,7 @@ static int dps_values(dps_maker *m)
 
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
 {
+    assert(s);
     ckpt_dtype d = CKPT_DTYPE_NONE;
 
     for (size_t i = 0; i < s->param.n; i++) {
@@ -555,6 +558,7 @@ static int dps_make(dps_maker *m)
 
 int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err)
 {
+    assert(map && map->states.n == 0);
     dps_maker m = {.map = map, .in_order = in_order, .err = err};
     int rc;
 

@@ -8,6 +8,7 @@
  * checkpoint: the finished one with the highest number at the end of its name is read.  Newer ones
  * whose save did not finish are skipped with a note.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ bool ckpt_dcp_is_one(const ckpt_listing *list)
 
 bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
 {
+    assert(out && folder);
     size_t n = strlen(folder), from = n;
 
     while (from > 0 && folder[from - 1] >= '0' && folder[from - 1] <= '9')
@@ -126,6 +128,7 @@ static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, const ckpt_run
 
 bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
 {
+    assert(list && kind && kind->is_tag);
     ckpt_listing run;
 
     return drn_find_run(list->map, list, kind, &run);
@@ -204,6 +207,7 @@ static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const
 int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,
                   ckpt_err *err)
 {
+    assert(map && list && kind && kind->is_tag);
     ckpt_read_file *read = list->read;
     drn_run run = {.kind = kind};
     const char *tag = NULL, *path;

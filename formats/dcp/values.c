@@ -6,6 +6,7 @@
  * A tensor is a leaf.  It has a storage only if one chunk covers it; otherwise its values are in
  * the map.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
@@ -97,6 +98,7 @@ static bool dvl_list(ckpt_arena *arena, ckpt_value *v)
 
 ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t)
 {
+    assert(arena && t);
     ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
     ckpt_tensor_value *tensor = ckpt_arena_alloc(arena, sizeof *tensor);
     uint64_t *stride = ckpt_arena_array(arena, t->ndim + 1, sizeof *stride), row = 1;
@@ -118,6 +120,7 @@ ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t)
 int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,
                   ckpt_arena *arena, ckpt_err *err)
 {
+    assert(out && m && arena && (leaf || m->item.n == 0));
     dvl_tree t = {.arena = arena};
     ckpt_value *root = ckpt_value_new(arena, CKPT_V_DICT);
     bool ok = root != NULL;

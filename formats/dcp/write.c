@@ -12,6 +12,7 @@
  *
  * Tensors are sharded along their first axis as by FSDP2: ceil(rows / ranks) per rank.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -517,6 +518,7 @@ static int dpw_write(dpw_writer *w)
 
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
+    assert(to && from && target);
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
     ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
     int rc = ckpt_dcp_layout_find(&w.layout, target->layout, err);
