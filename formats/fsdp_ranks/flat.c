@@ -3,6 +3,7 @@
  * flat.c: extracts parameters from FSDP1's flat parameters, which have one axis and are sharded
  * over the ranks without regard to parameter bounds.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
@@ -22,6 +23,7 @@ uint64_t ckpt_ranks_flat_n(const ckpt_ranks_item *item, uint32_t group)
 int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_arena *arena,
                     uint64_t first, uint64_t n, uint32_t group, ckpt_err *err)
 {
+    assert(out && from && group > 0);
     uint64_t *shape = ckpt_arena_array(arena, 1, sizeof *shape), at = 0;
     uint32_t copy = 0;
 

@@ -5,6 +5,7 @@
  * If several ranks have the same box (replicas of HSDP, plain tensors), the first rank's is used.
  * The others become twins, which are compared when the values are read.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,7 @@ static ckpt_ranks_item *rjn_item(ckpt_ranks_set *set, ckpt_arena *arena, const c
 /* Add a file's storage as a source of the output map. */
 static int rjn_source(const ckpt_ranks_file *file, uint32_t from, uint32_t *out, ckpt_err *err)
 {
+    assert(from < file->of->sources.n);
     ckpt_source s;
     int rc;
 
@@ -88,6 +90,7 @@ static int rjn_source(const ckpt_ranks_file *file, uint32_t from, uint32_t *out,
 static int rjn_piece(const ckpt_ranks_file *file, ckpt_ranks_item *item, const ckpt_ranks_box *box,
                      ckpt_err *err)
 {
+    assert(box->local && box->local->ndim == item->ndim);
     const ckpt_tensor_value *v = box->local;
     ckpt_axis *axis = ckpt_arena_array(file->map->arena, item->ndim + 1, sizeof *axis);
     ckpt_ranks_piece piece = {.rank = file->where.rank, .n = 1, .rows = ckpt_view_is_plain(v)};
@@ -143,6 +146,7 @@ static int rjn_agrees(const ckpt_ranks_file *file, ckpt_ranks_item *item,
 int ckpt_ranks_add(ckpt_ranks_set *set, const ckpt_ranks_file *file, const char *name,
                    const ckpt_value *v, ckpt_err *err)
 {
+    assert(set && file && name && v);
     ckpt_ranks_part part = {0};
     ckpt_ranks_item *item = NULL;
     int rc = ckpt_ranks_part_read(&part, v, &file->where, err);
@@ -260,6 +264,7 @@ static int rjn_back(ckpt_map *map, ckpt_ranks_item *item, ckpt_tensor *t, ckpt_e
 int ckpt_ranks_emit(ckpt_tensor **out, ckpt_map *map, ckpt_ranks_item *item,
                     const ckpt_ranks_name *as, ckpt_err *err)
 {
+    assert(map && item && as && as->name);
     const ckpt_ranks_item *shape = as->like ? as->like : item;
     const ckpt_tensor like = {
         .dtype = item->dtype, .ndim = shape->ndim, .shape = shape->shape, .role = as->role};
@@ -277,6 +282,7 @@ int ckpt_ranks_emit(ckpt_tensor **out, ckpt_map *map, ckpt_ranks_item *item,
 
 bool ckpt_ranks_same(const ckpt_ranks_item *a, const ckpt_ranks_item *b)
 {
+    assert(a && b);
     bool same = a->piece.n > 0 && a->piece.n == b->piece.n && a->ndim == b->ndim &&
                 a->dtype == b->dtype && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
 

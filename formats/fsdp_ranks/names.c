@@ -2,6 +2,7 @@
 /*
  * names.c: parses the names of the ranks' files: kind, world size, rank.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
@@ -25,6 +26,7 @@ static bool rfn_number(const char **at, uint32_t *out)
 /* Parse "<kind>[_world_size_W]_rank_R.pt". */
 bool ckpt_ranks_name_parse(const char *name, ckpt_ranks_file_name *out)
 {
+    assert(name && out);
     static const char world[] = "_world_size_", rank[] = "_rank_";
 
     for (size_t k = 0; k < CKPT_RANKS_KINDS; k++) {

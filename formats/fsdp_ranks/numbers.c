@@ -6,6 +6,7 @@
  * has more entries than the optimizer: buffers, tied names, frozen parameters.  Shapes decide: an
  * assignment is accepted only if it is the only one that fits.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -386,6 +387,7 @@ static int rnm_find(rnm_finder *f)
 
 int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *path, ckpt_err *err)
 {
+    assert(out->model && out->optim && out->group > 0 && out->param.n == 0);
     rnm_finder f = {.out = out, .arena = arena, .path = path, .err = err};
     int rc;
 

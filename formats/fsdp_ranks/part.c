@@ -12,6 +12,7 @@
  * ranks, and a placement for each axis of the mesh.  A ShardedTensor's state has shards with their
  * offsets.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -275,6 +276,7 @@ static int rpt_placement_read(const rpt_reader *r, const ckpt_value *v, uint32_t
 /* Cut a box along one axis of the mesh: ceil(n / ranks) per rank, less for the last ones. */
 static void rpt_cut(ckpt_ranks_box *box, const rpt_mesh *mesh, const rpt_placement *p, uint32_t k)
 {
+    assert(k < mesh->ndim && mesh->at[k] < mesh->size[k] && p->shards);
     uint64_t n = box->count[p->dim], each = n / mesh->size[k] + (n % mesh->size[k] != 0);
     uint64_t from = mesh->at[k] * each < n ? mesh->at[k] * each : n;
 
@@ -480,6 +482,7 @@ static int rpt_plain(const rpt_reader *r, ckpt_ranks_part *out, const ckpt_value
 int ckpt_ranks_part_read(ckpt_ranks_part *out, const ckpt_value *v, const ckpt_ranks_where *where,
                          ckpt_err *err)
 {
+    assert(v && where->rank < where->world && out->box.n == 0);
     const rpt_reader r = {where, err};
     const ckpt_value *state, *inside = rpt_inside(v);
     ckpt_seq args;

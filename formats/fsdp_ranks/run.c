@@ -2,6 +2,7 @@
 /*
  * run.c: makes weights, named optimizer state and the tree of values from the files of a run.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static int rru_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kin
 int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
                     ckpt_ranks_take *take)
 {
+    assert(kind < CKPT_RANKS_KINDS && rank < r->world && take);
     const char *path = ckpt_path_join(r->map->arena, r->path, name);
     ckpt_ranks_file file = {.map = r->map,
                             .where = {.file = path, .rank = rank, .world = r->world}};
@@ -617,6 +619,7 @@ static int rru_facts(ckpt_ranks_run *r)
 
 int ckpt_ranks_finish(ckpt_ranks_run *r)
 {
+    assert(r->map && r->world > 0);
     int rc = rru_check_model(r);
 
     if (rc == CKPT_OK)

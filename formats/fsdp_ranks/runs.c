@@ -10,6 +10,7 @@
  * step, or the model's folder itself.  A step with several models is refused, because none of them
  * is the obvious one.  `ckpt doctor` uses both kinds of runs.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -234,6 +235,7 @@ static int rrn_choose(ckpt_map *map, const ckpt_listing *run, const char *asked,
 
 int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckpt_err *err)
 {
+    assert(map && list);
     ckpt_read_file *read = list->read;
     const ckpt_entry *step = NULL;
     const char *path;

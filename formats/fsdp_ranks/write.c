@@ -6,6 +6,7 @@
  * ranks) per rank.  Pickles have the form of torch 2.15.  The optimizer's groups have `param_names`
  * (torch 2.6 and later), so that its numbers are unambiguous.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -518,6 +519,7 @@ static const char *rwr_device(const ckpt_map *from)
 
 int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
+    assert(to && from && target);
     ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
     rwr_writer w = {.job = &job, .device = rwr_device(from)};
     int rc = ckpt_dcp_begin(&job, &w.ranks);

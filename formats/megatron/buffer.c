@@ -14,6 +14,7 @@
  * With modules of Transformer Engine the first norm of a layer belongs to linear_qkv, which then
  * comes after linear_proj, and experts may be grouped by matrix.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ enum { MGB_ALIGN = 64, MGB_MAX_RANKS = 65536, MGB_MAX_BUCKETS = 65536, MGB_KINDS
 
 bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size_t n_buckets)
 {
+    assert((param || n == 0) && (size || n_buckets == 0));
     size_t bucket = 0;
     uint64_t at = 0;
 
@@ -53,6 +55,7 @@ bool ckpt_meg_layout(ckpt_meg_param *param, size_t n, const uint64_t *size, size
 int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param *param,
                  ckpt_tensor **out, ckpt_err *err)
 {
+    assert(map && bucket && param && out);
     const int64_t width = (int64_t)(ckpt_dtype_get(bucket->dtype)->bits / 8);
     const uint64_t end = param->at + param->n;
     ckpt_tensor like = {.dtype = bucket->dtype,

@@ -2,6 +2,7 @@
 /*
  * facts.c: reads the run's arguments.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name)
 
 int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
 {
+    assert(job->map && layout);
     static const char *const key[][2] = {
         {"tensor_model_parallel_size", "tensor parallel"},
         {"pipeline_model_parallel_size", "pipeline parallel"},

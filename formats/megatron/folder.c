@@ -5,6 +5,7 @@
  * The path may be a run's folder, with its tracker file or a tag, or an iteration's folder itself.
  * A tag is a folder's name ("iter_0000003", "release"), or the number in the tracker ("3").
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +156,7 @@ static int mgf_tag(ckpt_map *map, const ckpt_listing *list, const char *asked, c
 
 int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts, ckpt_err *err)
 {
+    assert(map && list && opts);
     const ckpt_entry *tracker = ckpt_listing_find(list, CKPT_MEG_TRACKER);
     ckpt_read_file *read = list->read;
     const char *tag = NULL, *path;

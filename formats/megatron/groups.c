@@ -8,6 +8,7 @@
  * own learning rate (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and keys have
  * weight decay if the run sets apply_wd_to_qk_layernorm.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
@@ -73,6 +74,7 @@ static bool mgg_decoupled(const char *name)
 
 size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim)
 {
+    assert(groups && name);
     bool decays = ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
     bool norm = strstr(name, "q_layernorm.") || strstr(name, "k_layernorm.");
     bool experts = false, decoupled = false;

@@ -10,6 +10,8 @@
 #ifndef CKPT_FORMATS_MEGATRON_LEGACY_H
 #define CKPT_FORMATS_MEGATRON_LEGACY_H
 
+#include <assert.h>
+
 #include "formats/megatron/megatron.h"
 
 #define CKPT_MEG_FLAT "distrib_optim.pt"
@@ -47,6 +49,7 @@ typedef struct ckpt_meg_grid {
 static inline ckpt_meg_rank *ckpt_meg_at(const ckpt_meg_grid *g, uint32_t tp, uint32_t pp,
                                          uint32_t ep)
 {
+    assert(tp < g->tp && pp < g->pp && ep < g->ep);
     return &g->rank.at[((size_t)pp * g->ep + ep) * g->tp + tp];
 }
 

@@ -3,6 +3,7 @@
  * legacy_join.c: joins the tensors of model-parallel ranks into the model's: converts names with
  * their layer and expert numbers, joins slices, and chains copies as twins.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -172,6 +173,7 @@ static int mgj_tell_extra(const mgj_lister *l)
 
 int ckpt_meg_slices_list(ckpt_meg_job *job, ckpt_meg_grid *grid)
 {
+    assert(job && grid->rank.n > 0);
     mgj_lister l = {.job = job, .grid = grid, .n_chunks = 1, .err = job->err};
     uint64_t(*layers)[MGJ_CHUNKS] = ckpt_arena_array(job->map->arena, grid->pp, sizeof *layers);
     int rc = layers ? CKPT_OK : ckpt_fail_memory(job->err);
@@ -374,6 +376,7 @@ static void mgj_chain_tables(const mgj_joiner *j)
 
 int ckpt_meg_join(ckpt_meg_job *job, ckpt_meg_grid *grid, const char *kind)
 {
+    assert(job && grid->rank.n > 0);
     mgj_joiner j = {.job = job, .grid = grid, .kind = kind, .err = job->err};
     int rc = CKPT_OK;
 

@@ -2,6 +2,7 @@
 /*
  * marks.c: recognises checkpoints by the names in a folder.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/megatron/legacy.h"
@@ -26,6 +27,7 @@ bool ckpt_meg_is_dist(const ckpt_listing *list)
 
 unsigned ckpt_meg_numbers(const char *name, uint32_t out[3])
 {
+    assert(name && out);
     static const char start[] = "mp_rank_";
     unsigned n = 0;
 

@@ -9,6 +9,7 @@
  *
  * All other names belong to the model.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -138,6 +139,7 @@ static int mgn_moment(mgn_reader *r, size_t i)
 
 int ckpt_meg_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
 {
+    assert(m && arena && (out || m->item.n == 0));
     mgn_reader r = {.out = out, .m = m, .arena = arena, .err = err};
     int rc;
 

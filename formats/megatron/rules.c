@@ -10,6 +10,7 @@
  * other rows are joined separately.  An MLP is gated if linear_fc1 has twice as many rows as
  * linear_fc2 has columns.  The names of Megatron-LM before Core follow the same rules.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,7 @@ static bool mgr_gated(const ckpt_map *map, const char *name, uint32_t lead, bool
 
 bool ckpt_meg_rule(ckpt_slice_rule *out, const ckpt_map *map, const char *name, uint32_t lead)
 {
+    assert(out && map && name);
     bool gated = false;
 
     *out = (ckpt_slice_rule){.kind = CKPT_SLICE_SAME};
@@ -315,6 +317,7 @@ static int mgr_weight(ckpt_map *map, const char *kind, const ckpt_meg_part *part
 int ckpt_meg_stack(ckpt_map *map, const char *kind, ckpt_meg_parts *parts, uint32_t tp,
                    ckpt_err *err)
 {
+    assert(map && kind && parts);
     int rc = CKPT_OK;
 
     if (parts->n > 0)

@@ -3,6 +3,7 @@
  * state.c: builds the training state: the parameters of groups, fp32 masters, step counts, the
  * values of the run.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
@@ -20,6 +21,7 @@ typedef struct mgs_maker {
 
 int ckpt_meg_none(ckpt_map *map, const char *why, const char *name, ckpt_err *err)
 {
+    assert(map && why);
     map->no_state =
         ckpt_arena_printf(map->arena, "%s%s%.200s", why, name ? ": " : "", name ? name : "");
     return map->no_state ? CKPT_OK : ckpt_fail_memory(err);
@@ -241,6 +243,7 @@ static int mgs_make(mgs_maker *m)
 
 int ckpt_meg_state(ckpt_meg_job *job, const ckpt_meg_groups *groups)
 {
+    assert(job->map && groups);
     mgs_maker m = {.job = job, .map = job->map, .group = groups, .err = job->err};
     int rc = ckpt_state_new(&m.state, job->map, "", job->err);
 
