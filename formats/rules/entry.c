@@ -2,6 +2,7 @@
 /*
  * entry.c: reads sub-parameter and affine entries of universal_checkpoint_info into rules.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -145,6 +146,7 @@ static int ue_sub_width(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_val
 int ckpt_uni_sub_read(ckpt_slice_rule *rule, ckpt_arena *arena, const ckpt_value *fields,
                       const ckpt_value *width, ckpt_err *err)
 {
+    assert(rule && arena);
     const ckpt_value *dim = ckpt_value_get(fields, "partition_dim");
     int64_t axis = 0;
     int rc;
@@ -279,6 +281,7 @@ static int ue_piece(ue_affine *a, uint32_t rank, const ckpt_value *v)
 int ckpt_uni_affine_read(const ckpt_affine **out, ckpt_arena *arena, const ckpt_value *v,
                          const char *pattern, ckpt_err *err)
 {
+    assert(out && arena && pattern);
     ckpt_affine *map = ckpt_arena_alloc(arena, sizeof *map);
     ue_affine a = {.arena = arena, .pattern = pattern, .map = map, .err = err};
     ue_counts shape;

@@ -3,6 +3,7 @@
  * pattern.c: matches names against Python patterns; the only user of PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <assert.h>
 #include <inttypes.h>
 #include <pcre2.h>
 #include <string.h>
@@ -217,6 +218,7 @@ static bool pat_same(const void *ctx, uint32_t number, const void *key)
 int ckpt_uni_patterns_add(ckpt_uni_patterns *p, const char *text, uint64_t n, uint32_t *number,
                           ckpt_err *err)
 {
+    assert(p && text && number);
     const pat_key key = {text, n};
     uint32_t hash = ckpt_hash_bytes(text, (size_t)n, 0);
     pat_text *t;
@@ -280,6 +282,7 @@ static int pat_regex(ckpt_uni_patterns *p, const pat_text *t, const char *name, 
 int ckpt_uni_patterns_match(ckpt_uni_patterns *p, uint32_t number, const char *name, uint64_t n,
                             bool *yes, ckpt_err *err)
 {
+    assert(p && name && yes);
     const pat_text *t = &p->text.at[number];
     int found = 0;
 

@@ -2,6 +2,7 @@
 /*
  * rules.c: reads universal_checkpoint_info, and finds the rule for a parameter.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -275,6 +276,7 @@ static int ru_read(ckpt_uni_rules *r, const ckpt_value *info, ckpt_err *err)
 
 int ckpt_uni_rules_new(ckpt_uni_rules **out, const ckpt_value *info, ckpt_err *err)
 {
+    assert(out);
     ckpt_uni_rules *r = ckpt_alloc(sizeof *r);
     int rc;
 
@@ -485,6 +487,7 @@ static int ru_lists(ckpt_uni_rules *r, ru_name name, ckpt_slice_rule *rule, ckpt
 int ckpt_uni_rules_find(ckpt_uni_rules *rules, const char *name, uint64_t n_name,
                         ckpt_slice_rule *rule, ckpt_err *err)
 {
+    assert(rules && name && rule);
     const ru_name key = {name, n_name};
     ru_entry *e = NULL;
     int rc = ru_match(rules, RU_REFUSED, key, &e, err);

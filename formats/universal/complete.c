@@ -7,6 +7,7 @@
  * in a copy. Parameters of two optimizers (Muon and AdamW) do not count as damaged, because each
  * has a kind that the other lacks.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -83,6 +84,7 @@ static int ucm_say(const ucm *c, size_t param, uint64_t lacks)
 
 int ckpt_uni_complete(ckpt_uni *u)
 {
+    assert(u->job.map);
     ucm c = {.u = u, .sets = ckpt_alloc((u->param.n + 1) * sizeof(uint64_t))};
     uint64_t seen[UCM_KINDS];
     size_t n = 0;

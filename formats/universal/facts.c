@@ -2,6 +2,7 @@
 /*
  * facts.c: fills in the facts of a universal checkpoint that `ckpt info` prints.
  */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "formats/universal/universal.h"
@@ -43,6 +44,7 @@ static int uc_fact_steps(ckpt_uni *u)
 
 int ckpt_uni_facts(ckpt_uni *u)
 {
+    assert(u->job.map && u->tag);
     ckpt_map *map = u->job.map;
     ckpt_err *err = u->job.err;
     const ckpt_value *version = u->head.model.map ? ckpt_ds_version(&u->head.model) : NULL;

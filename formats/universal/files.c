@@ -2,6 +2,7 @@
 /*
  * files.c: reads the many small files of zero/ with the threads of the shard reader.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/universal/universal.h"
@@ -24,6 +25,7 @@ static int ux_take(void *ctx, ckpt_ds_shard *s)
 
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn)
 {
+    assert(u && wants && fn);
     bool steps = wants->n && strcmp(wants->at[0].state, "step") == 0;
     ux_hand h = {.u = u, .wants = wants, .fn = fn};
     ckpt_ds_parts parts = {0};

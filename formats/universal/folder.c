@@ -7,6 +7,7 @@
  * are built from directory listings only, never from names inside files, because a file can name
  * anything.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,6 +310,7 @@ static int uf_walk(ckpt_uni *u, const char *zero)
 
 int ckpt_uni_folder_find(ckpt_uni *u, const ckpt_listing *list)
 {
+    assert(u && list);
     ckpt_map *map = u->job.map;
     ckpt_listing at = *list, zero;
     int rc = uf_resolve(u, &at);
@@ -339,6 +341,7 @@ void ckpt_uni_folder_free(ckpt_uni_folder *dir)
 
 size_t ckpt_uni_entry_find(const ckpt_uni_folder *dir, const char *name)
 {
+    assert(dir && name);
     const ckpt_uni_entry key = {.name = name};
     const ckpt_uni_entry *e =
         dir->entry.n ? bsearch(&key, dir->entry.at, dir->entry.n, sizeof key, uf_by_name) : NULL;

@@ -7,6 +7,7 @@
  * zero/. `module` is written because ckpt and other readers use it. The stage 3 file holds
  * placeholders instead, as a rank's native model file does.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -377,6 +378,7 @@ static ckpt_value *um_tree(um_file *m)
 
 int ckpt_uni_model_file(ckpt_uni_write *w, bool parts, const char *name)
 {
+    assert(w && name);
     um_file m = {.w = w, .f = {.job = &w->job, .how = &w->how}, .parts = parts};
     int rc = ckpt_tt_begin(&m.f.t, w->job.to, w->job.from, name, w->job.err);
 

@@ -3,6 +3,7 @@
  * optim.c: writes zero/optimizer_state.pt: the loss scale, and the parameter groups once for stages
  * 1 and 2 and once for stage 3, which look for them under different keys.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/universal/universal.h"
@@ -169,6 +170,7 @@ static ckpt_value *uo_tree(ckpt_uni_write *w, ckpt_dsw_file *f)
 
 int ckpt_uni_optim_file(ckpt_uni_write *w, const char *name)
 {
+    assert(w && name);
     ckpt_dsw_file f = {.job = &w->job, .how = &w->how};
     int rc = ckpt_tt_begin(&f.t, w->job.to, w->job.from, name, w->job.err);
 

@@ -2,6 +2,8 @@
 /*
  * step.c: finds a group's step count and writes it in the form of universal checkpoints.
  */
+#include <assert.h>
+
 #include "formats/universal/universal.h"
 
 /* A group's step count from the optimizer's state, or from the hyper-parameters (FusedAdam). */
@@ -29,6 +31,7 @@ bool ckpt_uni_write_steps(const ckpt_uni_write *w, const ckpt_group *g)
 
 ckpt_value *ckpt_uni_write_step(ckpt_uni_write *w, ckpt_torch_tree *t, const ckpt_group *g)
 {
+    assert(w && t && g);
     const ckpt_value *step = ust_step(g);
     const ckpt_tensor *tensor = ust_step_tensor(w, g);
 

@@ -8,6 +8,7 @@
  * Earlier releases get the form of one stage.  The layout follows from names and shapes alone; the
  * source's param_slice_mappings is never used, because it is wrong for round_robin_gradients.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -500,6 +501,7 @@ static int uw_tag(ckpt_uni_write *w)
 
 int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
+    assert(to && from && target);
     ckpt_err own = {0};
     ckpt_uni_write w = {.job = {.from = from, .to = to, .target = target}};
     ckpt_dtype d = target->dtype;

@@ -6,6 +6,7 @@
  * Trainer runs (the highest checkpoint-N with `latest`). Other layouts of DeepSpeed or torch in
  * such a folder fail with a message that names them, because a partial conversion would be wrong.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -398,6 +399,7 @@ static bool dsf_pick(const ckpt_ds_parts *from, uint32_t mp, ckpt_ds_parts *out)
 int ckpt_ds_folder_slice(ckpt_ds_job *job, const ckpt_ds_folder *dir, uint32_t mp, uint32_t slice,
                          ckpt_ds_folder *out)
 {
+    assert(job && dir && out);
     memset(out, 0, sizeof *out);
     out->path = dir->path;
     out->tag = dir->tag;
@@ -413,6 +415,7 @@ int ckpt_ds_folder_slice(ckpt_ds_job *job, const ckpt_ds_folder *dir, uint32_t m
 
 int ckpt_ds_folder_find(ckpt_ds_job *job, ckpt_ds_folder *dir, const ckpt_listing *list)
 {
+    assert(job && dir && list);
     ckpt_listing at = *list;
     int rc = dsf_resolve(job, &at);
 
@@ -487,6 +490,7 @@ const char *ckpt_ds_folder_lost(const ckpt_ds_job *job, const ckpt_ds_parts *par
 
 int ckpt_ds_folder_check(ckpt_ds_job *job, const ckpt_ds_parts *parts, const char *what)
 {
+    assert(job && parts && what);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i + 1 < parts->n; i++) {

@@ -3,6 +3,7 @@
  * job.c: reports problems of a DeepSpeed folder as errors, or as findings when the caller collects
  * them.
  */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -10,6 +11,7 @@
 
 int ckpt_ds_problem(ckpt_ds_job *job, int code, const char *fmt, ...)
 {
+    assert(job && code != CKPT_OK && fmt);
     char text[sizeof job->err->text];
     va_list args;
 

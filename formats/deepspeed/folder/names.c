@@ -5,6 +5,7 @@
  * The data-parallel rank has no leading zeros, the model-parallel rank has two digits. Releases up
  * to 0.3.13 omitted the underscore before "optim_states" in names of optimizer files.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/folder/names.h"
@@ -94,6 +95,7 @@ static bool dsn_layer(const char *p, ckpt_ds_name *out)
 
 ckpt_ds_name ckpt_ds_name_parse(const char *name)
 {
+    assert(name);
     static const ckpt_ds_name other = {0};
     ckpt_ds_name out = other;
     const char *p = name;
@@ -119,6 +121,7 @@ bool ckpt_ds_name_is_shard(const char *name)
 
 bool ckpt_ds_name_run(const char *name, uint64_t *out)
 {
+    assert(name && out);
     uint32_t n = 0;
 
     if (!dsn_skip(&name, "checkpoint-") || !dsn_number(&name, &n) || *name)

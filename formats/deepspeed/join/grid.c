@@ -9,6 +9,7 @@
  * number of files per layer. Stage 0 with experts is also read in parts, one for each
  * expert-parallel rank, because each has its own optimizer file.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -414,6 +415,7 @@ static int dsg_whole(ckpt_ds_grid *grid)
 
 int ckpt_ds_grid_read(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
+    assert(job && dir);
     ckpt_ds_grid grid = {.job = job, .dir = dir, .tp = 1, .pp = 1, .ep = (uint32_t)dir->expps.n};
     bool keep = false;
 

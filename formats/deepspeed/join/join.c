@@ -8,6 +8,7 @@
  * parameter (tied layers), the first one's tensor is kept and the others become copies that must be
  * equal. The single training state joins the groups of all stages by index.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -425,6 +426,7 @@ static int dsj_rules(dsj *j)
 
 int ckpt_ds_join(ckpt_ds_grid *grid)
 {
+    assert(grid);
     dsj j = {.grid = grid, .job = grid->job};
     int rc = dsj_rules(&j);
 

@@ -5,6 +5,7 @@
  * Rank 0's files define the parameters and groups; the file of every other rank is read, compared
  * with them, and closed.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -600,6 +601,7 @@ static void one_free(one *o)
 int ckpt_ds_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_pipe *pipe,
                  ckpt_ds_run *run)
 {
+    assert(job && dir && run);
     one o = {.job = job, .dir = dir, .pipe = pipe};
 
     job->map->path = dir->path;

@@ -5,6 +5,7 @@
  */
 #include "formats/deepspeed/layout/autoep.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -176,6 +177,7 @@ static int aep_split(const ckpt_ds_job *job, ckpt_ds_params *out, const ckpt_ds_
 int ckpt_ds_autoep_expand(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_params *params,
                           bool all)
 {
+    assert(job && head && params);
     ckpt_ds_params out = {0};
     int rc = CKPT_OK;
 
@@ -207,6 +209,7 @@ int ckpt_ds_autoep_expand(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_pa
 
 int ckpt_ds_autoep_place(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout)
 {
+    assert(job && head && layout);
     for (size_t g = 0; g < layout->group.n; g++) {
         const ckpt_ds_group *group = &layout->group.at[g];
         uint64_t at = 0, next = 0;

@@ -6,6 +6,7 @@
  */
 #include "formats/deepspeed/layout/bnb.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,6 +168,7 @@ static int dbn_made(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, ui
 int ckpt_ds_bnb_flat(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_bnb *b, uint32_t i,
                      size_t group, ckpt_ds_flat *out)
 {
+    assert(s && b && out);
     int rc = ckpt_ds_shard_flat(job, s, dbn_get(b->dict, "state", i), i ? "state2" : "state1", out);
 
     if (rc != CKPT_OK)

@@ -4,6 +4,7 @@
  */
 #include "formats/deepspeed/layout/boxes.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "libckpt/base/dtype.h"
@@ -11,6 +12,7 @@
 int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_ds_flat *from,
                        uint64_t at, uint64_t first, uint64_t count)
 {
+    assert(boxes && from && boxes->extent.n == boxes->axis.n);
     uint64_t item = ckpt_dtype_get((ckpt_dtype)from->dtype)->bits / 8;
     uint64_t byte = from->at + at * item;
     size_t n = boxes->extent.n;
@@ -40,6 +42,7 @@ int ckpt_ds_extent_add(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, const ckpt_
 
 int ckpt_ds_extent_back(const ckpt_ds_job *job, ckpt_ds_boxes *boxes, ckpt_tensor *t)
 {
+    assert(t && boxes->extent.n == boxes->axis.n);
     // the list of axes is complete, so its address no longer changes
     for (size_t i = 0; i < boxes->extent.n; i++)
         boxes->extent.at[i].axis = &boxes->axis.at[i];

@@ -8,6 +8,7 @@
  * e, e + k, e + 2k ... (deepspeed/utils/groups.py, stage_1_and_2.py); partition_count is the number
  * of these ranks.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static const char *dsx_autoep(const char *name)
 
 bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *number)
 {
+    assert(name && at && n && number);
     const char *mark = strstr(name, CKPT_DS_EXPERTS), *p;
     const char *autoep = mark ? NULL : dsx_autoep(name);
 
@@ -168,6 +170,7 @@ static int dsx_group(const ckpt_ds_job *job, ckpt_ds_layout *layout, ckpt_ds_gro
 
 int ckpt_ds_lanes_params(const ckpt_ds_job *job, ckpt_ds_layout *layout)
 {
+    assert(job && layout);
     ckpt_ds_params out = {0};
     bool any = false;
     int rc = CKPT_OK;

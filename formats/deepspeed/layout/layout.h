@@ -6,6 +6,8 @@
 #ifndef CKPT_FORMATS_DS_LAYOUT_H
 #define CKPT_FORMATS_DS_LAYOUT_H
 
+#include <assert.h>
+
 #include "formats/deepspeed/layout/head.h"
 #include "formats/deepspeed/shard/index.h"
 #include "libckpt/map/state.h"
@@ -74,6 +76,7 @@ void ckpt_ds_layout_free(ckpt_ds_layout *layout);
 static inline size_t ckpt_ds_slot(const ckpt_ds_group *g, uint32_t world, uint32_t interval,
                                   uint32_t rank)
 {
+    assert(rank < world && interval < g->intervals);
     if (g->lanes > 1)
         return g->part + (size_t)(rank % g->lanes) * g->n_parts + rank / g->lanes;
     return g->part + (size_t)interval * world + rank;

@@ -10,6 +10,7 @@
  *     base_optimizer_state                   stages 1, 2: {'state': {g: {...}}}; elastic: a list
  *     optimizer_state_dict                   stage 3: {'state': {s: {...}}}
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -120,6 +121,7 @@ static int dso_owners(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_
 
 int ckpt_ds_optim_begin(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout)
 {
+    assert(job && head && layout && layout->column.n == 0);
     ckpt_value *flats = ckpt_value_get(head->optim.optim, dso_key(head));
     ckpt_seq list = ckpt_value_seq(flats);
     ckpt_ds_column *masters = NULL;
@@ -438,6 +440,7 @@ static int dso_check_swapped(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds
 int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
                        ckpt_ds_layout *layout, ckpt_ds_shard *s)
 {
+    assert(layout->column.n > 0 && s && s->rank < head->world);
     ckpt_seq list = ckpt_value_seq(ckpt_value_get(s->optim, dso_key(head)));
     bool before = job->broken;
 

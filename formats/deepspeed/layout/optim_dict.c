@@ -4,6 +4,8 @@
  *
  * The keys are listed in optim.c.
  */
+#include <assert.h>
+
 #include "formats/deepspeed/layout/layout.h"
 
 ckpt_value *ckpt_ds_optim_flat(const ckpt_ds_head *head, ckpt_seq list, size_t group,
@@ -44,6 +46,7 @@ ckpt_value *ckpt_ds_optim_state(const ckpt_ds_head *head, const ckpt_value *opti
 ckpt_value *ckpt_ds_optim_entry(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                                 const ckpt_value *optim, size_t group)
 {
+    assert(head && layout);
     ckpt_seq groups =
         ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, optim), "param_groups"));
 

@@ -7,6 +7,7 @@
  * in every optimizer file, at first as one dict for all groups in the module's order.  Groups of
  * such files are recognised by the storages that the module's tensors view.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static int dsp_shape(const ckpt_ds_job *job, ckpt_ds_param *p, const ckpt_value 
 int ckpt_ds_params_add(const ckpt_ds_job *job, ckpt_ds_params *out, const ckpt_value *dict,
                        uint32_t group, const char *what)
 {
+    assert(job && out && what);
     ckpt_dict map = ckpt_value_map(dict);
     int rc = CKPT_OK;
 
@@ -237,6 +239,7 @@ static int dsp_no_shapes(const ckpt_ds_job *job, const ckpt_ds_head *head)
 int ckpt_ds_params_read(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_index *names,
                         ckpt_ds_layout *layout)
 {
+    assert(head && layout);
     const ckpt_value *shapes = dsp_find(&head->model, &head->optim);
 
     if (!shapes)

@@ -3,6 +3,8 @@
  * ranked.c: records the values of an optimizer's groups that differ by rank (ZeRO), while the
  * reader compares the ranks' files with rank 0's.
  */
+#include <assert.h>
+
 #include "formats/deepspeed/layout/layout.h"
 
 /* Values of one group that differ by rank, kept here until the state has groups. */
@@ -37,6 +39,7 @@ static ckpt_ranked *drk_entry(const ckpt_ds_job *job, ckpt_ds_head *head, const 
 int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
                         const ckpt_ds_pair *p)
 {
+    assert(head && s && p && p->key);
     struct ckpt_ds_ranked *of;
     ckpt_value *first = NULL;
     ckpt_ranked *r;
@@ -68,6 +71,7 @@ int ckpt_ds_ranked_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shar
 
 int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_pair *p)
 {
+    assert(head && p && p->key);
     ckpt_ranked *r = drk_entry(job, head, p);
 
     if (!r)
@@ -78,6 +82,7 @@ int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt
 
 int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_state *state)
 {
+    assert(head && state);
     const char *text;
 
     for (const struct ckpt_ds_ranked *r = head->ranked; r; r = r->next) {

@@ -6,6 +6,7 @@
  * Ranks with different values were trained separately, or belong to different runs.  Each rank is
  * compared with rank 0, because readers use rank 0's values for all.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ enum {
 
 int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *b, bool *same)
 {
+    assert(job && same);
     *same = ckpt_value_equal(a, b, SAME_MAX_NODES);
     if (*same)
         return CKPT_OK;

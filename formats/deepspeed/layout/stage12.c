@@ -7,6 +7,7 @@
  * three different ways.  Only padding is ever cut: a slice is valid if it has at least the elements
  * of parameters, and at most the length of its partition.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -281,6 +282,7 @@ static dsl_fit dsl_fits(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
 int ckpt_ds_stage12_form(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, ckpt_ds_form *form)
 {
+    assert(c && form && group < layout->group.n);
     const ckpt_ds_group *g = &layout->group.at[group];
     uint32_t all = g->n_parts * g->lanes;
     dsl_fit fit = dsl_fits(head, layout, c, g);
@@ -320,6 +322,7 @@ int ckpt_ds_stage12_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout
                             ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p,
                             ckpt_ds_form form)
 {
+    assert(boxes && c && p && p->group < layout->group.n);
     const ckpt_ds_group *g = &layout->group.at[p->group];
     uint64_t i = (uint64_t)(p - &layout->params.at[g->first]), cursor = 0;
     const ckpt_ds_flat *lane = &c->at[g->part + (size_t)(i / g->n) * g->n_parts];

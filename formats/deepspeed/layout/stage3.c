@@ -6,6 +6,7 @@
  * parameters.  The padding after the last rank's partition is uninitialised memory, so no extent
  * may include it.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -129,6 +130,7 @@ int ckpt_ds_stage3_check(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt
 int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_layout *layout,
                          const ckpt_ds_column *c, size_t group, bool *holds)
 {
+    assert(c && holds && group < layout->group.n);
     const ckpt_ds_group *g = &layout->group.at[group];
     uint32_t absent = 0, wrong = 0;
 
@@ -152,6 +154,7 @@ int ckpt_ds_stage3_holds(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_
 int ckpt_ds_stage3_parts(const ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_flat *flat,
                          const ckpt_parts **out)
 {
+    assert(flat && out && head->world > 0);
     ckpt_part *part = ckpt_alloc(head->world * sizeof *part);
 
     if (!part)
@@ -166,6 +169,7 @@ int ckpt_ds_stage3_parts(const ckpt_ds_job *job, const ckpt_ds_head *head, const
 int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const ckpt_parts *parts,
                         uint64_t at, ckpt_tensor *t)
 {
+    assert(flat && parts && t);
     const uint64_t item = ckpt_dtype_get((ckpt_dtype)flat->dtype)->bits / 8;
     const ckpt_cut cut = {.parts = parts,
                           .at = at * item,
@@ -188,6 +192,7 @@ int ckpt_ds_stage3_back(const ckpt_ds_job *job, const ckpt_ds_flat *flat, const 
 int ckpt_ds_stage3_extents(const ckpt_ds_job *job, const ckpt_ds_layout *layout,
                            ckpt_ds_boxes *boxes, const ckpt_ds_column *c, const ckpt_ds_param *p)
 {
+    assert(boxes && c && p && p->group < layout->group.n);
     const ckpt_ds_group *g = &layout->group.at[p->group];
     const size_t lane = (size_t)(p - &layout->params.at[g->first]) / g->n;
     const ckpt_ds_flat *flat = &c->at[g->part + lane * g->n_parts];

@@ -6,6 +6,7 @@
  * its own; ranked.c records those.  ckpt reports state that it cannot split (lists, dicts,
  * objects).
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ static bool dsv_is_value(const ckpt_ds_head *head, const ckpt_ds_layout *layout,
 int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
                        const ckpt_value *own, const ckpt_value *first, bool *same)
 {
+    assert(head && s && same);
     bool has[2] = {false, false};
     double n[2] = {0, 0};
     int rc = ckpt_ds_shard_step(job, s, own, &has[0], &n[0]);

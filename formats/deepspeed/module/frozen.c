@@ -2,6 +2,7 @@
 /*
  * frozen.c: reads the fragments of frozen parameters of stage 3 from the model files of all ranks.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 int ckpt_ds_frozen_back(const ckpt_ds_job *job, const ckpt_ds_head *head,
                         const ckpt_ds_module *module, size_t frozen, ckpt_tensor *t)
 {
+    assert(t && frozen < module->frozen.n);
     const ckpt_ds_flat *flat = &module->fragment[frozen * head->world];
     const ckpt_parts *parts = NULL;
 
@@ -49,6 +51,7 @@ static int dsfr_fragment(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_mod
 int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         ckpt_ds_shard *s)
 {
+    assert(module && s && s->rank < head->world);
     ckpt_dict dict = ckpt_value_map(ckpt_value_get(s->root, "frozen_param_fragments"));
     int rc = CKPT_OK;
 

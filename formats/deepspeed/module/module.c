@@ -8,6 +8,7 @@
  * shared_params (since 0.9.2). In older files only shared storage, that is the same storage and
  * offset, shows that two names are tied.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,7 @@ static int dsm_buffers(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_modul
 
 int ckpt_ds_module_begin(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module)
 {
+    assert(head && module && !module->seen);
     // The finding may be that the module is missing.
     if (job->broken)
         return CKPT_OK;
@@ -312,6 +314,7 @@ ckpt_dtype ckpt_ds_module_dtype(const ckpt_ds_module *module)
 int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         const ckpt_ds_params *trained)
 {
+    assert(module && trained);
     ckpt_dict shared = ckpt_value_map(ckpt_ds_head_get(head, "shared_params"));
     dsm_place *place = ckpt_alloc((module->dict.n + 1) * sizeof *place);
 
@@ -338,6 +341,7 @@ int ckpt_ds_module_sort(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text *name,
                        const ckpt_tensor_value *v, ckpt_role role, ckpt_tensor **out)
 {
+    assert(s && name && name->at && v);
     ckpt_tensor like = {.dtype = v->dtype,
                         .ndim = v->ndim,
                         .shape = v->shape,
@@ -618,6 +622,7 @@ static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const ckp
 int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                         ckpt_tensor *t)
 {
+    assert(module && t);
     const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, t->name, strlen(t->name));
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     ckpt_tensor *twin = NULL;

@@ -10,6 +10,7 @@
  * mismatch. Every stage that uses a tied layer has its parameters ("tied_modules.KEY.weight"), but
  * only the first stage has them in a layer file.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,6 +412,7 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
                      const char *const *model, uint32_t n)
 {
+    assert(out && dir && n > 0);
     ckpt_ds_pipe *pipe = ckpt_alloc(sizeof *pipe);
     bool whole = true;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set.c: makes the module of the model file from the entries of several files. */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/module/module.h"
@@ -26,6 +27,7 @@ static int dsa_twice(ckpt_ds_job *job, ckpt_dict dict)
 int ckpt_ds_module_set(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_pairs *more,
                        bool keep)
 {
+    assert(head && more);
     ckpt_arena *arena = head->model.map->arena;
     ckpt_dict root = ckpt_value_map(head->model.root);
     ckpt_value *made = ckpt_value_new(arena, CKPT_V_ODICT), *old = NULL;

@@ -6,6 +6,7 @@
  * Parameters have the optimizer's order, which differs from param_shapes only under
  * round_robin_gradients; sub-groups of stage 3 are joined into their parameter groups.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ static ckpt_dtype dsr_dtype(const ckpt_ds_head *head, const ckpt_ds_module *modu
 int ckpt_ds_state_new(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                       ckpt_state **out)
 {
+    assert(head && module && out);
     const ckpt_value *version = ckpt_ds_version(&head->model);
     ckpt_dtype dtype = dsr_dtype(head, module);
     int64_t world = 0;
@@ -318,6 +320,7 @@ static int dsr_in_file(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tens
 int ckpt_ds_state_scalar(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
                          ckpt_ds_scalar *out)
 {
+    assert(s && out);
     double number = 0;
 
     *out = (ckpt_ds_scalar){0};

@@ -2,6 +2,7 @@
 /*
  * index.c: finds entries of a dict by name.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ static int dsk_by_key(const void *a, const void *b)
 
 int ckpt_ds_index_new(ckpt_ds_index *out, ckpt_dict dict, ckpt_err *err)
 {
+    assert(out);
     out->n = 0;
     out->at = ckpt_alloc((dict.n + 1) * sizeof *out->at);
     if (!out->at)

@@ -16,6 +16,7 @@
  * map/merge.h, because most records of a shard are copies that no output map needs, and `verify`
  * counts the sources of a map.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ static int dss_enter(ckpt_ds_job *job, ckpt_ds_shard *s, dss_read_file *f, ckpt_
 
 int ckpt_ds_shard_open(ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_ds_part *part)
 {
+    assert(job && s && part);
     dss_read_file f = {0};
 
     memset(s, 0, sizeof *s);
@@ -184,6 +186,7 @@ static int dss_batch_run(ckpt_ds_job *job, dss_batch *b, size_t n, ckpt_ds_shard
 int ckpt_ds_shard_each(ckpt_ds_job *job, const ckpt_ds_parts *parts, size_t first,
                        ckpt_ds_content kind, ckpt_ds_shard_fn fn, void *ctx)
 {
+    assert(parts && first <= parts->n && fn);
     dss_batch b = {.read = job->read,
                    .kind = kind,
                    .jobs = ckpt_run_jobs(0),
@@ -221,6 +224,7 @@ void ckpt_ds_shard_close(ckpt_ds_shard *s)
 
 int ckpt_ds_shard_merge(const ckpt_ds_job *job, ckpt_ds_shard *into, ckpt_ds_shard *from)
 {
+    assert(into && from && into != from);
     size_t n_files = into->map->files.n, n_sources = into->map->sources.n;
     uint32_t *file = ckpt_resize(into->file, (n_files + from->map->files.n) * sizeof *file);
 
@@ -243,6 +247,7 @@ int ckpt_ds_shard_merge(const ckpt_ds_job *job, ckpt_ds_shard *into, ckpt_ds_sha
 
 int ckpt_ds_shard_source(const ckpt_ds_job *job, ckpt_ds_shard *s, uint32_t source, uint32_t *out)
 {
+    assert(s->map && s->source && out);
     if (source >= s->map->sources.n)
         return ckpt_fail(job->err, CKPT_EFORMAT, "%s: a tensor has no bytes in the file", s->path);
     if (s->source[source] == UINT32_MAX) {
@@ -271,6 +276,7 @@ static bool dss_elems(const ckpt_tensor_value *t, uint64_t *out)
 int ckpt_ds_shard_flat(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
                        const char *what, ckpt_ds_flat *out)
 {
+    assert(s && what && out);
     const ckpt_tensor_value *t = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
     uint64_t n_bytes = 0;
 
@@ -299,6 +305,7 @@ int ckpt_ds_shard_flat(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_valu
 int ckpt_ds_shard_back(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tensor_value *v,
                        ckpt_tensor *t)
 {
+    assert(s->map && v && t);
     uint32_t source = 0;
 
     if (t->n_elems == 0)
@@ -358,6 +365,7 @@ static int dss_scalar(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_tenso
 int ckpt_ds_shard_step(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v, bool *has,
                        double *out)
 {
+    assert(s && has && out);
     uint64_t n = 0;
 
     *has = false;

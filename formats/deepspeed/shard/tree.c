@@ -2,6 +2,7 @@
 /*
  * tree.c: copies a shard's tree of values into the output map's arena.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/shard/shard.h"
@@ -53,6 +54,7 @@ static bool dst_storage_copy(void *ctx, const ckpt_storage *from, ckpt_storage *
 int ckpt_ds_value_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_value *v,
                        ckpt_value **out)
 {
+    assert(s->map && out);
     dst_copy c = {.job = job, .shard = s};
     const ckpt_value_copier copier = {
         .arena = job->map->arena, .whole = true, .ctx = &c, .storage = dst_storage_copy};
@@ -68,6 +70,7 @@ int ckpt_ds_value_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_valu
 
 int ckpt_ds_tree_copy(const ckpt_ds_job *job, ckpt_ds_shard *s, ckpt_value **out)
 {
+    assert(s->map && out);
     int rc = s->tree ? CKPT_OK : ckpt_ds_value_copy(job, s, s->root, &s->tree);
 
     *out = s->tree;

@@ -6,6 +6,7 @@
  * deepspeed/__init__.py). The class then sorts the matrices of each group by size; equal sizes keep
  * the module's order (original_muon.py).
  */
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -88,6 +89,7 @@ static uint64_t dsum_search(ckpt_dsu *u, size_t group, uint64_t n, const ckpt_te
 void ckpt_dsu_muon_run(ckpt_dsu *u, size_t group, const ckpt_dsu_entry *e, uint64_t *first,
                        uint64_t *n)
 {
+    assert(e && first && n);
     uint64_t all = ckpt_value_seq(ckpt_value_get(u->param_groups.at[group], "params")).n;
     uint64_t end = dsum_search(u, group, all, e->copy, true);
 

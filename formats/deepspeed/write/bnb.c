@@ -8,6 +8,7 @@
  * the source.  Otherwise ckpt refuses the target, because it would have to quantize the moments
  * again.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,6 +73,7 @@ static uint32_t dwq_bits_of(const ckpt_map *from, const ckpt_tensor *m)
 int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
                       uint32_t *bits)
 {
+    assert(p && bits && p->group < job->state->group.n);
     const ckpt_group *g = &job->state->group.at[p->group];
     ckpt_ds_bnb b = ckpt_ds_bnb_look(g->stored);
     const char *name = ckpt_ds_bnb_name(&b, 0);
@@ -301,6 +303,7 @@ int ckpt_dsw_bnb_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                       const ckpt_dsw_layout *layout, const ckpt_dsw_records *records,
                       const ckpt_dsw_part *p)
 {
+    assert(records->record && p->group < job->state->group.n);
     dwq_work w = {.job = job, .how = how, .layout = layout, .records = records, .p = p};
     int rc = CKPT_OK;
 

@@ -3,6 +3,7 @@
  * config.c: makes values that depend on world, stage or dtype but not on the layout (ds_config,
  * version, loss scaler), and reports rewritten values.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -27,6 +28,7 @@ const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *secti
 uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
                                 uint64_t otherwise)
 {
+    assert(key);
     const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
 
     if (v && v->kind == CKPT_V_INT && v->as.i > 0)
@@ -62,6 +64,7 @@ static int dwc_once(const ckpt_dsw_job *job, ckpt_severity severity, const char 
 
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
 {
+    assert(f && fmt);
     char text[256];
     va_list args;
 
@@ -74,6 +77,7 @@ void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
 
 int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
 {
+    assert(job && fmt);
     char text[512];
     va_list args;
 

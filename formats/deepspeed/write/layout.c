@@ -5,6 +5,7 @@
  *
  * This is pure arithmetic from libckpt/map/zero_*.h and does not depend on the keys of files.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -486,6 +487,7 @@ static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
 
 int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
 {
+    assert(how->world > 0 && layout && layout->part.n == 0);
     size_t n = job->from->tensors.n + 1;
     int rc = CKPT_OK;
 
@@ -512,6 +514,7 @@ int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_d
 int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                          const ckpt_dsw_layout *layout, ckpt_dsw_records *records)
 {
+    assert(how->world > 0 && records && !records->record);
     uint64_t n_fragments = 0, n_records = 0;
 
     if (!ckpt_mul(layout->frozen.n + 1, how->world, &n_fragments) ||
@@ -555,6 +558,7 @@ void ckpt_dsw_layout_free(ckpt_dsw_layout *layout)
 
 bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t rank, uint32_t *index)
 {
+    assert(p->world > 0 && index);
     uint32_t lanes = group->n_lanes ? group->n_lanes : 1;
 
     *index = rank / lanes;
@@ -564,6 +568,7 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
 const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
                                  const ckpt_dsw_part *p, size_t i)
 {
+    assert(layout->scratch && i < p->n);
     const ckpt_group *g = &job->state->group.at[p->group];
     // Lane 0's experts have the lowest numbers, and every rank numbers its experts from there.
     const ckpt_tensor *t = g->n_lanes > 1 ? layout->given[g->first + p->origin[i]] : p->param[i];
@@ -575,6 +580,7 @@ const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout 
 uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, size_t column,
                        uint32_t index)
 {
+    assert(column < p->n_columns && index < p->world);
     const ckpt_dsw_column *c = &layout->column.at[p->column + column];
 
     if (c->of == CKPT_DSW_SCALES)
@@ -646,6 +652,7 @@ static int dwl_fill_whole(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t 
 static int dwl_fill_cut(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column,
                         const ckpt_tensor *donor)
 {
+    assert(column < p->n_columns && i < p->n);
     const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
     const uint32_t lanes = r->job->state->group.at[p->group].n_lanes, world = r->how->world;
     const uint64_t item = ckpt_dtype_get(c->dtype)->bits / 8;
@@ -703,6 +710,7 @@ static int dwl_fill_expert(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t
 /* Fill a column of one parameter on all ranks. */
 static int dwl_fill_param(dwl_runs *r, const ckpt_dsw_part *p, size_t i, size_t column)
 {
+    assert(column < p->n_columns && i < p->n);
     const ckpt_dsw_column *c = &r->layout->column.at[p->column + column];
     const ckpt_group *g = &r->job->state->group.at[p->group];
     const ckpt_tensor *param = p->param[i],
@@ -750,6 +758,7 @@ static int dwl_fill_frozen(dwl_runs *r, size_t i)
 int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
                   const ckpt_dsw_records *records)
 {
+    assert(layout->home && records->record);
     dwl_runs r = {.job = job, .how = how, .layout = layout, .records = records};
     ckpt_dsw_stage0_form form = ckpt_dsw_form_of(job, how);
     int rc = CKPT_OK;

@@ -6,6 +6,7 @@
  * The template is the source's model file; without one (weights of other formats) all entries come
  * from the table of keys.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ static bool dwm_is_alias(const ckpt_dsw_job *job, const ckpt_text *name)
 
 size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
 {
+    assert(self < module.n);
     const ckpt_value *value = module.at[self].value;
     size_t kept = SIZE_MAX, n_kept = 0;
 
@@ -586,6 +588,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
 {
+    assert(records && rank < how->world && name);
     dwm_file d = {
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
     ckpt_torch_made made = {(uint32_t)job->to->files.n, job->to->sources.n, 0, job->to->tensors.n,

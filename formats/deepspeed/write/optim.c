@@ -3,6 +3,7 @@
  * optim.c: makes the tree of an optimizer file: this rank's slices of masters and moments, and the
  * other values of the optimizer.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -703,6 +704,7 @@ int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
 {
+    assert(records->record && rank < how->world && name);
     ckpt_dsw_file f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank};
     ckpt_value *root = NULL;
     int rc = ckpt_tt_begin(&f.t, job->to, job->from, name, job->err);

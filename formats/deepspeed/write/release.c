@@ -2,6 +2,7 @@
 /*
  * release.c: knows the differences between DeepSpeed's releases: keys by table, and padding.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,7 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
 
 uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index)
 {
+    assert(index < (uint64_t)p->world * p->intervals);
     if (how->release >= CKPT_DS_RELEASE(0, 16, 4))
         return ckpt_zero_flat_padding(&p->flat, index);
     // Earlier releases count padding only on the last rank, even if it is longer than the slice.
@@ -101,6 +103,7 @@ static uint64_t rel_cut(uint64_t n, uint64_t cut)
 
 uint64_t ckpt_dsw_saved(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint32_t index)
 {
+    assert(index < (uint64_t)p->world * p->intervals);
     uint64_t s = p->slice, n = p->flat.used;
 
     if (how->bf16_optimizer)

@@ -3,6 +3,7 @@
  * stored.c: finds AutoEP's experts of a rank, which are separate parameters in the map but fused
  * into one DeepSpeed parameter.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/layout/layout.h"
@@ -48,6 +49,7 @@ static bool dwp_same(const ckpt_state *state, const ckpt_tensor *a, const ckpt_t
 
 size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t i)
 {
+    assert(g && i <= g->n);
     size_t end = i + 1;
 
     while (end < g->n &&
@@ -77,6 +79,7 @@ int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_
 
 bool ckpt_dsw_autoep_is(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i)
 {
+    assert(i < p->n);
     return p->one && ckpt_dsw_autoep_prefix(job->state, p->param[i]) > 0;
 }
 
@@ -125,6 +128,7 @@ bool ckpt_dsw_autoep_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
 void ckpt_dsw_autoep_lanes(const ckpt_state *s, const ckpt_group *from, uint32_t ep, ckpt_group *to,
                            ckpt_tensor **param)
 {
+    assert(ep > 0 && to && param);
     size_t n = 0;
 
     *to = *from;

@@ -27,6 +27,8 @@
 #ifndef CKPT_FORMATS_DS_WRITE_H
 #define CKPT_FORMATS_DS_WRITE_H
 
+#include <assert.h>
+
 #include "formats/torch/tree.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
@@ -237,6 +239,7 @@ const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d);
 static inline uint32_t *ckpt_dsw_record(const ckpt_dsw_records *records, uint32_t rank,
                                         const ckpt_dsw_part *p, size_t column, uint32_t interval)
 {
+    assert(records->record && column < p->n_columns && interval < p->intervals);
     return &records->record[rank * records->per_rank + p->slot + interval * p->n_columns + column];
 }
 
@@ -324,6 +327,7 @@ int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_
 /* Number of parameters from i on that are fused into one; 0 if i is not the first of them. */
 static inline uint32_t ckpt_dsw_one(const ckpt_dsw_part *p, size_t i)
 {
+    assert(i < p->n);
     return p->one ? p->one[i] : 1;
 }
 
