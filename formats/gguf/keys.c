@@ -4,6 +4,7 @@
  */
 #include "formats/gguf/model.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
@@ -46,6 +47,7 @@ const ckpt_key *ckpt_gguf_key(const ckpt_map *map, const char *name)
 
 bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out)
 {
+    assert(map && name && out);
     const ckpt_key *k = ckpt_gguf_key(map, name);
 
     if (!k || k->list || k->value->kind != CKPT_V_INT || k->value->as.i < 0)
@@ -57,6 +59,7 @@ bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out)
 int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
                   ckpt_err *err)
 {
+    assert(to && name);
     ckpt_key *key = value ? ckpt_vec_push(&to->keys) : NULL;
 
     if (!key)

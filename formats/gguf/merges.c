@@ -3,6 +3,7 @@
  * merges.c: writes the merges of a BPE tokenizer.  Both parts and the result of a merge must be in
  * the vocabulary, because the tokenizers library requires it (models/bpe, BpeBuilder).
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct mrg_work {
 
 static bool mrg_same(const void *ctx, uint32_t number, const void *key)
 {
+    assert(number < ((const mrg_work *)ctx)->vocab.n);
     const mrg_work *m = ctx;
     const ckpt_text *mine = &m->vocab.at[number].key->as.text, *other = key;
 
@@ -125,6 +127,7 @@ static int mrg_learn(mrg_work *m, const ckpt_value *bpe)
 
 int ckpt_gguf_merges(ckpt_gguf_tokenizer_work *w)
 {
+    assert(w->to && w->bpe);
     const ckpt_value *merges = ckpt_value_get(w->bpe, "merges");
     const ckpt_seq from = ckpt_value_seq(merges);
     ckpt_value *list = ckpt_value_new(w->to->arena, CKPT_V_LIST);

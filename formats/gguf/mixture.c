@@ -187,6 +187,7 @@ static ckpt_dtype gmx_mixed(gmx_rule *r, const ckpt_tensor *t)
 /* Rows that do not fill whole blocks get a similar type with blocks of 32 elements, or F16. */
 static ckpt_dtype gmx_fits(ckpt_dtype type, uint64_t row)
 {
+    assert(type != CKPT_DTYPE_NONE);
     if (row % ckpt_dtype_get(type)->per == 0)
         return type;
     switch ((int)type) {
@@ -296,6 +297,7 @@ static bool gmx_find(gmx_rule *r, const char *name, ckpt_dtype type)
 int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, uint64_t *number,
                   ckpt_err *err)
 {
+    assert(to && from && target && number);
     gmx_rule r = {.to = to, .err = err};
     int rc = CKPT_OK;
 

@@ -6,6 +6,7 @@
  * them. Keys are stored twice: in the map's tree of values, and in its list of keys, because a
  * writer needs their types.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -80,6 +81,7 @@ static int grd_bytes(grd_reader *r, void *to, uint64_t n)
 /* Read an integer of n bytes. */
 static int grd_uint(grd_reader *r, unsigned n, uint64_t *out, const char *what)
 {
+    assert(n > 0 && n <= 8);
     uint8_t b[8] = {0};
     int rc = grd_left(r) < n ? grd_cut(r, what) : grd_bytes(r, b, n);
 
@@ -341,6 +343,7 @@ typedef struct grd_tensor {
 /* Round up to the alignment; false on overflow. */
 static bool grd_pad(const grd_reader *r, uint64_t *at)
 {
+    assert(r->align > 0 && (r->align & (r->align - 1)) == 0);
     return ckpt_add(*at, r->align - 1, at) && ((*at &= ~(r->align - 1)), true);
 }
 
@@ -539,6 +542,7 @@ static int grd_facts(grd_reader *r)
 
 int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 {
+    assert(map && io && file < map->files.n);
     grd_reader *r = ckpt_alloc(sizeof *r);
     int rc;
 

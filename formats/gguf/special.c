@@ -6,6 +6,7 @@
  * by the added tokens of tokenizer.json, else from config.json; the flags from the post-processor,
  * else from tokenizer_config.json.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -248,6 +249,7 @@ static int gsp_put_normalizer(ckpt_gguf_tokenizer_work *w)
 
 int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
 {
+    assert(w->to && w->model);
     gsp_found f = {.w = w, .cls = gsp_text(w->config, "cls")};
     const ckpt_value *prefix = ckpt_value_get(w->config, "add_prefix_space");
     char key[32];

@@ -8,6 +8,7 @@
  */
 #include "formats/gguf/model.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,7 @@ static int gs_check_blocks(ckpt_map *map, const char *name, ckpt_err *err)
 
 int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
 {
+    assert(map && path);
     const char *slash = strrchr(path, '/');
     uint64_t no = 0, said = 0;
     unsigned number, count;
@@ -308,6 +310,7 @@ static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *er
 
 int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err)
 {
+    assert(to && target);
     uint32_t *file, count;
     ckpt_set *set;
     int rc;

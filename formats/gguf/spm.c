@@ -5,6 +5,7 @@
  * The file is a protobuf message; the repeated field 1 is a piece: 1 text, 2 score (float), 3 type.
  * Other fields are skipped.  Source: sentencepiece_model.proto; protobuf's encoding.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ static bool spm_varint(spm_at *s, uint64_t *out)
 /* Take n bytes as a nested message. */
 static bool spm_take(spm_at *s, uint64_t n, spm_at *out)
 {
+    assert(s->at <= s->end);
     if (n > (uint64_t)(s->end - s->at))
         return false;
     *out = (spm_at){s->at, s->at + n};
@@ -91,6 +93,7 @@ static bool spm_piece(spm_at s, ckpt_gguf_token *out)
 int ckpt_gguf_spm(ckpt_gguf_tokens *out, const char *name, const char *bytes, uint64_t n,
                   ckpt_err *err)
 {
+    assert(out && name && (bytes || n == 0) && out->n == 0);
     const uint8_t *begin = (const uint8_t *)bytes;
     spm_at s = {begin, begin + n}, body = {0};
     uint64_t tag, value;

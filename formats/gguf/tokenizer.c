@@ -9,6 +9,7 @@
  */
 #include "formats/gguf/tokenizer.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -521,6 +522,7 @@ static int gtk_put(ckpt_gguf_tokenizer_work *w)
 
 int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
+    assert(to && from);
     ckpt_gguf_tokenizer_work w = {.to = to, .err = err};
     int rc = ckpt_map_new(&w.scratch, UINT64_C(4) << 30, err);
 

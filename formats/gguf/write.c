@@ -5,6 +5,7 @@
  * Like ggml's gguf_write_to_file: version 3, little-endian, the data and every tensor padded with
  * zeros to the alignment, the last one too.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -244,6 +245,7 @@ static int gw_head(gw_writer *w, uint64_t n_tensors, uint64_t *n_data)
 
 int ckpt_gguf_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
+    assert(file < to->files.n);
     gw_writer w = {.to = to, .file = file, .err = err, .align = CKPT_GGUF_ALIGN};
     uint64_t n_tensors = 0, n_data, at = 0;
     int rc;

@@ -2,6 +2,7 @@
 /*
  * npy.c: reads and writes the header of a numpy array.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static int npy_bad(const npy_text *t, const char *what)
 
 int ckpt_npy_length(uint64_t *out, const uint8_t *head, size_t n, const char *name, ckpt_err *err)
 {
+    assert(out && head && name);
     uint64_t length, lead;
 
     if (n < 10 || memcmp(head, npy_magic, sizeof npy_magic) != 0)
@@ -256,6 +258,7 @@ const char *ckpt_npy_descr(ckpt_dtype d, bool *as_bits)
 
 bool ckpt_npy_put(ckpt_bytes *out, const char *descr, const uint64_t *shape, uint32_t ndim)
 {
+    assert(out && descr && ndim <= CKPT_MAX_DIM && (shape || ndim == 0));
     static const uint8_t lead[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
     size_t from = out->n, length;
     bool ok = ckpt_bytes_add(out, lead, sizeof lead) &&

@@ -8,6 +8,7 @@
  */
 #include "formats/npz/npz.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -156,6 +157,7 @@ static int nw_plan_new(nw_writer *w)
 
 int ckpt_npz_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
+    assert(file < to->files.n);
     nw_writer w = {.to = to, .file = file, .err = err};
     int rc = nw_plan_new(&w);
 
@@ -224,6 +226,7 @@ static bool nw_put_gap(const ckpt_map *to, nw_plan *p, ckpt_bytes *out)
 
 int ckpt_npz_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
 {
+    assert(file < to->files.n && to->files.at[file].state);
     nw_plan *p = to->files.at[file].state;
     ckpt_bytes out = {0};
     int rc = CKPT_OK;
@@ -276,6 +279,7 @@ static int nw_check_packed(const ckpt_map *to, const nw_plan *p, ckpt_io *packed
  * file. */
 int ckpt_npz_pack(ckpt_map *to, uint32_t file, ckpt_packing *packing, ckpt_err *err)
 {
+    assert(file < to->files.n && packing);
     const nw_plan *p = to->files.at[file].state;
     const ckpt_zip_deflate_job job = {.from = packing->stored,
                                       .item = p->item,

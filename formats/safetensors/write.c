@@ -6,6 +6,7 @@
  * first in the header; the JSON is compact and padded with spaces to a multiple of 8.  Checked
  * against safetensors 0.8.0.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,7 @@ static int stw_back(stw_writer *w)
 /* Offsets follow from names, dtypes and shapes alone; none depends on the values. */
 int ckpt_safetensors_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
+    assert(file < to->files.n);
     stw_writer w = {.to = to, .file = file, .err = err};
     uint64_t n_data = 0, size = 0;
     int rc = CKPT_OK;

@@ -5,6 +5,7 @@
  * Storages stay shared between several copies into one file.  If a tensor in the tree views a
  * record, the plan copies the complete record, like any other tensor.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/torch/tree.h"
@@ -110,6 +111,7 @@ static bool tc_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to)
 
 ckpt_value *ckpt_tt_copy(ckpt_torch_tree *t, const ckpt_value *v)
 {
+    assert(t->from);
     // texts, shapes and strides are shared, because the other map outlives this tree
     const ckpt_value_copier copier = {
         .arena = t->scratch, .ctx = t, .storage = tc_storage, .drop = tc_dropped};
@@ -157,6 +159,7 @@ static bool tc_no_storage(void *ctx, const ckpt_storage *from, ckpt_storage **to
 /* Collect names with the copier, because it visits every node below a tree once. */
 int ckpt_tt_unknown(const ckpt_value *v, ckpt_value *names, ckpt_arena *arena, ckpt_err *err)
 {
+    assert(names && arena);
     tc_unknown u = {names, arena};
     const ckpt_value_copier copier = {
         .arena = ckpt_arena_new(0), .ctx = &u, .storage = tc_no_storage, .meet = tc_meet};

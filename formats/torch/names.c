@@ -6,6 +6,7 @@
  * graph, possibly with cycles: each container is visited once, on the first path to it, with an
  * explicit stack, so that the time is linear in the nodes.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -403,6 +404,7 @@ static int tn_run(tn_walk *w, ckpt_value *root)
 
 int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckpt_err *err)
 {
+    assert(map && io && root);
     tn_walk w = {.map = map, .io = io, .err = err, .swap = swap};
     int rc = tn_run(&w, root);
     size_t i;

@@ -453,6 +453,7 @@ static void torch_swap(const torch_file *f, const ckpt_pickle *pickle)
 
 int ckpt_torch_inner(ckpt_value **root, ckpt_map *map, const ckpt_torch_range *range, ckpt_err *err)
 {
+    assert(root && map && range->io);
     torch_file f = {.map = map, .inner = true, .at = range->at, .file = range->file, .err = err};
     ckpt_pickle pickle = {0};
     int rc = ckpt_io_part(&f.io, range->io, range->at, range->n, err);

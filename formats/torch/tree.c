@@ -30,6 +30,7 @@ static void *tt_memory(ckpt_torch_tree *t)
 int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_t file,
                  ckpt_err *err)
 {
+    assert(t && to);
     *t = (ckpt_torch_tree){.to = to, .from = from, .file = file, .err = err};
     t->scratch = ckpt_arena_new(0);
     if (!t->scratch)
@@ -40,6 +41,7 @@ int ckpt_tt_more(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, uint32_
 int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const char *name,
                   ckpt_err *err)
 {
+    assert(t && to && name);
     ckpt_map_file file = {.path = name, .format = &ckpt_format_torch, .rank = UINT32_MAX};
     uint32_t index = UINT32_MAX;
     int rc = ckpt_map_add_file(to, &file, &index, err), more;
@@ -51,6 +53,7 @@ int ckpt_tt_begin(ckpt_torch_tree *t, ckpt_map *to, const ckpt_map *from, const 
 
 int ckpt_tt_end(ckpt_torch_tree *t, ckpt_value *root)
 {
+    assert(t->file < t->to->files.n || t->rc != CKPT_OK);
     ckpt_map_file *file = t->file < t->to->files.n ? &t->to->files.at[t->file] : NULL;
 
     if (t->rc == CKPT_OK && !root)
@@ -128,6 +131,7 @@ ckpt_value *ckpt_tt_global(ckpt_torch_tree *t, const char *module, const char *n
 ckpt_value *ckpt_tt_object(ckpt_torch_tree *t, const char *module, const char *name,
                            ckpt_object_form form, ckpt_value *args, ckpt_value *state)
 {
+    assert(module && name && (!args || args->kind == CKPT_V_TUPLE));
     ckpt_value *v = ckpt_tt_new(t, CKPT_V_OBJECT), *cls = ckpt_tt_global(t, module, name);
     ckpt_object *o = cls ? ckpt_arena_alloc(t->scratch, sizeof *o) : NULL;
 
@@ -146,6 +150,7 @@ void ckpt_tt_add(ckpt_torch_tree *t, ckpt_value *seq, ckpt_value *item)
 
 void ckpt_tt_put_at(ckpt_torch_tree *t, ckpt_value *dict, ckpt_value *key, ckpt_value *value)
 {
+    assert(!dict || dict->kind == CKPT_V_DICT || dict->kind == CKPT_V_ODICT);
     if (t->rc == CKPT_OK &&
         (!dict || !key || !value || !ckpt_dict_add(t->scratch, &dict->as.map, key, value)))
         tt_memory(t);
@@ -181,6 +186,7 @@ static ckpt_storage *tt_storage(ckpt_torch_tree *t, const ckpt_storage *like)
 
 ckpt_storage *ckpt_tt_storage(ckpt_torch_tree *t, ckpt_dtype dtype, uint64_t n)
 {
+    assert(dtype != CKPT_DTYPE_NONE);
     ckpt_storage s = {.location = {"cpu", 3}, .dtype = dtype, .n_elems = n};
 
     if (t->rc == CKPT_OK && !ckpt_dtype_bytes(dtype, n, &s.n_bytes))
@@ -197,6 +203,7 @@ ckpt_storage *ckpt_tt_storage(ckpt_torch_tree *t, ckpt_dtype dtype, uint64_t n)
 ckpt_value *ckpt_tt_view(ckpt_torch_tree *t, ckpt_storage *s, uint64_t offset,
                          const uint64_t *shape, uint32_t ndim)
 {
+    assert(ndim <= CKPT_MAX_DIM && (shape || ndim == 0));
     ckpt_value *v = ckpt_tt_new(t, CKPT_V_TENSOR);
     ckpt_tensor_value *n = v && s ? ckpt_arena_alloc(t->scratch, sizeof *n) : NULL;
     uint64_t *own = n ? ckpt_arena_array(t->scratch, 2 * (uint64_t)ndim, sizeof *own) : NULL,
@@ -238,6 +245,7 @@ ckpt_value *ckpt_tt_zeros(ckpt_torch_tree *t, ckpt_dtype dtype, const uint64_t *
 
 ckpt_value *ckpt_tt_whole(ckpt_torch_tree *t, const ckpt_tensor *donor, ckpt_dtype dtype)
 {
+    assert(donor && dtype != CKPT_DTYPE_NONE);
     ckpt_value *v = ckpt_tt_zeros(t, dtype, donor->shape, donor->ndim);
     ckpt_axis axis = {0, donor->n_elems, ckpt_dtype_get(dtype)->bits / 8};
 
@@ -264,6 +272,7 @@ static int tt_taker(ckpt_map *to, const ckpt_torch_fill *fill, ckpt_tensor **out
 int ckpt_tt_fill(ckpt_map *to, const ckpt_torch_fill *fill, const ckpt_extent *extent, uint32_t n,
                  ckpt_err *err)
 {
+    assert(to && fill->donor && fill->kind);
     ckpt_tensor *made = NULL;
     int rc = tt_taker(to, fill, &made, err);
 
@@ -302,6 +311,7 @@ static int tt_fill_again(ckpt_map *to, const ckpt_tensor *t, uint32_t shift, ckp
 int ckpt_tt_again(ckpt_map *to, const ckpt_torch_made *made, const char *name,
                   ckpt_torch_made *again, ckpt_err *err)
 {
+    assert(made->file < to->files.n && made->source + made->n_sources <= to->sources.n);
     ckpt_map_file file = {.path = name, .format = &ckpt_format_torch, .rank = UINT32_MAX};
     uint32_t shift = (uint32_t)(to->sources.n - made->source), index;
 

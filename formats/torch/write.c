@@ -501,6 +501,7 @@ static int tw_take(tw_file *f, uint32_t like, uint32_t shift)
 
 int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t shift, ckpt_err *err)
 {
+    assert(file < to->files.n && like < to->files.n && file != like);
     tw_file f = {.map = to, .file = file, .err = err, .scratch = ckpt_arena_new(0)};
     int rc = f.scratch ? tw_take(&f, like, shift) : ckpt_fail_memory(err);
 
@@ -513,6 +514,7 @@ int ckpt_torch_place_like(ckpt_map *to, uint32_t file, uint32_t like, uint32_t s
 
 int ckpt_torch_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
+    assert(file < to->files.n);
     tw_file f = {.map = to, .file = file, .err = err};
     int rc = CKPT_OK;
 
@@ -633,6 +635,7 @@ static int tw_put_gap(tw_seal *s)
 
 int ckpt_torch_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
 {
+    assert(file < to->files.n && to->files.at[file].state);
     tw_plan *first = to->files.at[file].state;
     tw_seal s = {.to = to, .file = file, .err = err};
     int rc = CKPT_OK;
