@@ -7,6 +7,7 @@
  * which axis slices join; a layout map does (`right keeps slices`).  Slices of several ranks
  * therefore stay separate here, under ckpt's usual names of slices: "mp_rank_01/<name>".
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ static int con_probe(const ckpt_listing *list)
 static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, const char *prefix,
                     ckpt_err *err)
 {
+    assert(map && list->read && name && prefix);
     const char *path = ckpt_path_join(map->arena, list->folder, name);
     ckpt_map *file = NULL;
     int rc = path ? list->read(&file, path, NULL, err) : ckpt_fail_memory(err);

@@ -9,6 +9,7 @@
  */
 #include "formats/consolidated/whole.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct conw_model {
 /* A tensor of the first rank with ndim axes, or NULL. */
 static const ckpt_tensor *conw_find(const conw_model *m, const char *name, uint32_t ndim)
 {
+    assert(m->map && name && ndim > 0);
     char full[128];
     int n = snprintf(full, sizeof full, "%s%s", m->n > 1 ? "mp_rank_00/" : "", name);
     size_t at = ckpt_map_index(m->map, full, (size_t)n);
@@ -166,6 +168,7 @@ static int conw_params(conw_model *m, ckpt_arena *arena)
 
 int ckpt_con_whole(ckpt_map *map, const ckpt_listing *list, uint32_t n, ckpt_err *err)
 {
+    assert(map && list);
     conw_model m = {.map = map, .list = list, .n = n, .err = err};
     ckpt_arena *arena = ckpt_arena_new(0);
     int rc = arena ? conw_params(&m, arena) : ckpt_fail_memory(err);

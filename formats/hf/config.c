@@ -9,6 +9,7 @@
  * such values.  Checked against transformers 5.23 (configuration_utils.py, dict_dtype_to_str;
  * modeling_utils.py, _get_dtype).
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/hf/config.h"
@@ -308,6 +309,7 @@ int ckpt_hf_config_dtype(ckpt_bytes *out, const char *text, uint64_t n, const ch
 
 int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt_hf_member *m)
 {
+    assert(out && text && m);
     hc_scan s = {.at = text, .n = n, .dtype = m->value, .key = m->key, .old = m->old, .out = out};
 
     if (!hc_walk(&s) || s.failed)
@@ -332,6 +334,7 @@ int ckpt_hf_config_set(ckpt_bytes *out, const char *text, uint64_t n, const ckpt
 
 int ckpt_hf_config_drop(ckpt_bytes *out, const char *text, uint64_t n, const char *key)
 {
+    assert(out && text && key);
     // the walk must not set a member, so it gets a key that no file has
     hc_scan s = {.at = text, .n = n, .dtype = "", .key = " ", .old = " ", .drop = key, .out = out};
 

@@ -2,6 +2,7 @@
 /*
  * name.c: parses the names of weight files in Hugging Face folders.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/hf/hf.h"
@@ -84,6 +85,7 @@ static ckpt_hf_role hfn_rest(const char *rest, const hfn_family *f, ckpt_hf_name
  */
 ckpt_hf_name ckpt_hf_parse_name(const char *name)
 {
+    assert(name);
     for (unsigned i = 0; i < sizeof hfn_families / sizeof *hfn_families; i++) {
         ckpt_hf_name out = {.family = i};
         const char *rest = hfn_skip(name, hfn_families[i].stem);

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L // readlink
 #include "formats/hf/side.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,6 +208,7 @@ static side_kind side_of_folder(const side_work *w, const char *name)
 int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
                         ckpt_err *err)
 {
+    assert(to && name && (bytes || n == 0));
     ckpt_map_file file = {.path = name, .size = n, .rank = UINT32_MAX};
     uint32_t index = 0;
     int rc = ckpt_map_add_file(to, &file, &index, err);
@@ -448,6 +450,7 @@ static bool side_says_model(const ckpt_listing *list)
  */
 int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
 {
+    assert(out && scratch && from);
     const char *folder = from->path;
     ckpt_listing above;
     ckpt_err ignored = {0};
@@ -501,6 +504,7 @@ static bool side_names_code(const side_work *w)
 int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
                         ckpt_err *err)
 {
+    assert(out && to && from && file);
     static const ckpt_json_style style = {.indent = 2, .sort_keys = true, .ascii = true};
     const ckpt_map_config *c = &from->config;
     int rc;

@@ -2,6 +2,8 @@
 /*
  * split.c: divides tensors into shards by the rule of huggingface_hub.
  */
+#include <assert.h>
+
 #include "formats/hf/split.h"
 
 #include "libckpt/base/mem.h"
@@ -42,6 +44,7 @@ static uint32_t split_take(split_walk *w, uint64_t n)
 int ckpt_hf_split(const ckpt_hf_item *item, size_t n, uint64_t limit, uint32_t *shard,
                   ckpt_hf_sums *sums, ckpt_err *err)
 {
+    assert((item || n == 0) && (shard || n == 0) && sums);
     split_walk w = {.limit = limit ? limit : UINT64_MAX, .open = SPLIT_NONE};
     uint32_t *id = ckpt_alloc(n * sizeof *id); // by storage: id of its shard + 1, or 0
     int rc = CKPT_OK;

@@ -8,6 +8,7 @@
  */
 #include "formats/hf/whole.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -241,6 +242,7 @@ static int hfc_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const ch
 
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
+    assert(map && name);
     static const char *const vocab[] = {"vocab_size", NULL};
     static const char *const hidden[] = {"hidden_size", "n_embd", "d_model", NULL};
     static const char *const narrow[] = {"embedding_size", "word_embed_proj_dim", "emb_dim",

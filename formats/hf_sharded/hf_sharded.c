@@ -100,6 +100,7 @@ static int hfs_file_order(const void *pa, const void *pb)
  */
 static int hfs_check_files(hfs_reader *r)
 {
+    assert(r->files.n > 0);
     const hfs_file *f = r->files.at;
     uint32_t of = f[0].is.of, ranks = 0, seen = 0, last = 0;
 
@@ -156,6 +157,7 @@ static int hfs_find_files(hfs_reader *r)
 
 static bool hfs_is(const void *ctx, uint32_t number, const void *key)
 {
+    assert(key);
     return strcmp(((const hfs_item *)ctx)[number].name, key) == 0;
 }
 
@@ -350,6 +352,7 @@ static int hfs_box_order(const void *pa, const void *pb)
  * look up. */
 static void hfs_extent(const hfs_item *item, const hfs_box *box, ckpt_axis *axis, ckpt_extent *e)
 {
+    assert(box->count && box->start && item->ndim <= CKPT_MAX_DIM);
     int64_t by = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
     uint64_t row = 1;
     bool rows = true;
@@ -439,6 +442,7 @@ static hfs_cut hfs_cut_of(const hfs_item *item, const hfs_box *box, size_t n)
 /* Rows per rank, as torch.chunk divides them. */
 static uint64_t hfs_share(uint64_t rows, uint64_t ranks)
 {
+    assert(ranks > 0);
     return rows / ranks + (rows % ranks > 0);
 }
 

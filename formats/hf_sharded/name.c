@@ -2,6 +2,7 @@
 /*
  * name.c: parses the names of the ranks' files.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "formats/hf_sharded/hf_sharded.h"
@@ -31,6 +32,7 @@ static bool hsn_skip(const char **text, const char *word)
 
 bool ckpt_hfs_parse(const char *name, ckpt_hfs_name *out)
 {
+    assert(name && out);
     return hsn_skip(&name, "shard-") && (out->rank = hsn_number(&name)) > 0 &&
            hsn_skip(&name, "-model-") && (out->file = hsn_number(&name)) > 0 &&
            hsn_skip(&name, "-of-") && (out->of = hsn_number(&name)) >= out->file &&

@@ -8,6 +8,7 @@
  * piece of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
  * tensors, so that torch's consolidation makes shards of the requested size.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,6 +342,7 @@ static int hsw_make_set(hsw_writer *w)
 
 int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
+    assert(to && from && target);
     hsw_writer w = {.to = to, .err = err, .scratch = ckpt_arena_new(0)};
     size_t n = to->tensors.n + 1;
     int rc = CKPT_OK;

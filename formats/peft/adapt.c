@@ -5,6 +5,7 @@
  * The adapter's file decides which modules are updated; its configuration gives the scales and the
  * tensors that may be replaced.  A tensor of the file that is not used is an error.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -661,6 +662,7 @@ static int ad_open(adapting *a)
 
 int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 {
+    assert(map && adapter);
     ckpt_err_clear(err);
     adapting a = {.map = map, .err = err};
     ckpt_known known = {0};

@@ -223,6 +223,7 @@ int ckpt_peft_scale(const ckpt_peft_config *c, const char *module, uint64_t *ran
 
 bool ckpt_peft_saves(const ckpt_peft_config *c, const char *name)
 {
+    assert(c && name);
     ckpt_seq all = c->saved ? ckpt_value_seq(c->saved) : (ckpt_seq){0};
 
     for (uint64_t i = 0; i < all.n; i++) {

@@ -7,6 +7,7 @@
  * that the configuration lists as trained.  The user must give the configuration, because such a
  * checkpoint has no rank, scale and targets.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -156,6 +157,7 @@ bool ckpt_peft_is_live(const ckpt_map *map)
 
 int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err)
 {
+    assert(out && map);
     ckpt_map *scratch = NULL, own = *map;
     ckpt_listing list;
     int rc = given ? CKPT_OK : ckpt_map_new(&scratch, 0, err);
@@ -178,6 +180,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
 
 int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
 {
+    assert(map && only);
     ckpt_err_clear(err);
     only_job j = {.map = map, .err = err};
     const char *path = NULL;
