@@ -159,6 +159,19 @@ static bool rnm_in_order(rnm_finder *f)
 }
 
 /*
+ * True if each group has its parameters in the model's order. A program may sort a group in another
+ * way, by name for example, and then the order of equal shapes in the group means nothing.
+ */
+static bool rnm_ascends(const rnm_finder *f)
+{
+    for (size_t number = 1; number < f->out->n; number++) {
+        if (f->group[number] == f->group[number - 1] && f->at[number] <= f->at[number - 1])
+            return false;
+    }
+    return true;
+}
+
+/*
  * Assign several groups by shape.  A shape must occur in one group only and as often as in the
  * model; order decides among equal shapes.
  */
@@ -370,12 +383,18 @@ static int rnm_find(rnm_finder *f)
         return rc;
     if (!several && rnm_in_order(f))
         return f->out->why ? CKPT_OK : rnm_keep(f);
-    if (several && f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f))
-        return rnm_keep(f);
-    if (several || f->out->form == CKPT_RANKS_WHOLE) {
-        f->out->why = several ? "the optimizer names its parameters by number, and shapes do not "
-                                "show which parameters are in which group"
-                              : rnm_unordered(f);
+    if (several) {
+        bool fits = f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f);
+        if (fits && rnm_ascends(f))
+            return rnm_keep(f);
+        f->out->why = fits ? "the optimizer names its parameters by number, and the shapes in a "
+                             "group are the model's, but in another order"
+                           : "the optimizer names its parameters by number, and shapes do not "
+                             "show which parameters are in which group";
+        return CKPT_OK;
+    }
+    if (f->out->form == CKPT_RANKS_WHOLE) {
+        f->out->why = rnm_unordered(f);
         return CKPT_OK;
     }
     rc = rnm_units(f, &found);

@@ -87,6 +87,19 @@ static void in_order(void **state)
     }
 }
 
+/* Each shape is in one group only, and both groups have the model's order. */
+static void groups_by_shape(void **state)
+{
+    const case_of c = {.model = {7, 3, 2, 5, 7}, .optim = {7, 3, 5, 7, 2}, .several = true};
+    static const char *const want[] = {"p0", "p1", "p3", "p4", "p2"};
+    const char *names[MAX];
+
+    (void)state;
+    assert_null(why(&c, names));
+    for (unsigned i = 0; i < 5; i++)
+        assert_string_equal(names[i], want[i]);
+}
+
 /*
  * FSDP1's rekey_optim_state_dict, and so Lightning, numbers parameters by their places in the model:
  * the groups then have the numbers 1, 3 and 0, 2, and equal shapes leave no doubt.
@@ -152,6 +165,9 @@ static void other_orders(void **state)
          "shapes do not show which of the model's parameters it has"},
         {{.model = {7, 3, 3}, .optim = {7, 3, 3}, .several = true},
          "which parameters are in which group"},
+        // a group sorted by name: each shape is in one group, but equal ones may be exchanged
+        {{.model = {7, 3, 5, 7, 2}, .optim = {7, 7, 3, 5, 2}, .several = true},
+         "a group are the model's, but in another order"},
     };
 
     (void)state;
@@ -169,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order),
+        cmocka_unit_test(groups_by_shape),
         cmocka_unit_test(numbers_by_model),
         cmocka_unit_test(other_orders),
     };
