@@ -6,7 +6,7 @@
 #ifndef TOOLS_PREPARE_H
 #define TOOLS_PREPARE_H
 
-#include "tools/cli/args.h"
+#include "tools/cli/options.h"
 
 /*
  * Check and complete a->target (its format and path must be set), open the source, change it as the
@@ -23,28 +23,21 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
 #define PREPARE_OPTIONS \
     {"dtype", 0, CLI_DTYPES, PREPARE_AT(target.dtypes), "D[:GLOB,...]", \
      "dtype of floating tensors (default: the source's; masters fp32)"}, \
-    {"max-shard-size", 0, CLI_SIZE, PREPARE_AT(target.max_shard_size), "SIZE", \
-     "largest file of a folder (default: 5GB; 0: one file)"}, \
+    OPTION_MAX_SHARD_SIZE, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(target.world), "N", \
      "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
-    {"include", 0, CLI_LIST, PREPARE_AT(include), "GLOB", \
-     "include tensors matching GLOB (repeatable)"}, \
-    {"exclude", 0, CLI_LIST, PREPARE_AT(exclude), "GLOB", \
-     "exclude tensors matching GLOB (repeatable)"}, \
+    OPTION_INCLUDE, \
+    OPTION_EXCLUDE, \
     {"rename", 0, CLI_FILE, PREPARE_AT(rename), "FILE", \
      "rename tensors by rules: PATTERN REPLACEMENT in each line"}, \
-    {"keep-names", 0, CLI_FLAG, PREPARE_AT(keep_names), NULL, \
-     "keep wrapper prefixes such as module. in names"}, \
+    OPTION_KEEP_NAMES, \
     {"map", 0, CLI_TEXT, PREPARE_AT(map), "NAME|FILE", \
      "apply a layout map, such as hf:megatron (see ckpt maps)"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(hub_layout), CLI_LAYOUTS, \
      "names of weights (hub, native) or of dcp (others)"}, \
-    {"backwards", 0, CLI_FLAG, PREPARE_AT(backwards), NULL, \
-     "apply the map's FILE from right to left"}, \
-    {"config", 0, CLI_SOURCE, PREPARE_AT(config), "PATH", \
-     "read config.json here instead of beside the source"}, \
-    {"size", 0, CLI_LIST, PREPARE_AT(sizes), "NAME=VALUE", \
-     "set a value that the map asks for (repeatable)"}, \
+    OPTION_BACKWARDS, \
+    OPTION_CONFIG, \
+    OPTION_SIZE, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
      "merge the LoRA adapter of a folder or run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
@@ -64,44 +57,31 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
      "select one of several adapters"}, \
-    {"tag", 't', CLI_TEXT, PREPARE_AT(open.tag), "TAG", "read this tag (default: the latest)"}, \
-    {"with-optimizer", 0, CLI_FLAG, PREPARE_AT(open.with_optimizer), NULL, \
-     "include optimizer state"}, \
+    OPTION_TAG, \
+    OPTION_WITH_OPTIMIZER, \
     {"weights-only", 0, CLI_FLAG, PREPARE_AT(open.weights_only), NULL, \
      "read 16-bit weights from DeepSpeed's model files only"}, \
     {"keep-slices", 0, CLI_FLAG, PREPARE_AT(open.keep_slices), NULL, \
      "keep tensor-parallel slices separate"}, \
-    {"slice-rules", 0, CLI_FILE, PREPARE_AT(slice_rules), "FILE", \
-     "read the rules that join slices (JSON)"}, \
-    {"order", 0, CLI_FILE, PREPARE_AT(order), "FILE", \
-     "order of the parameters: names in FILE, or 'stored'"}, \
+    OPTION_SLICE_RULES, \
+    OPTION_ORDER, \
     {"to-tag", 0, CLI_TEXT, PREPARE_AT(target.tag), "NAME", \
      "name of the new tag"}, \
-    {"drop-optimizer", 0, CLI_FLAG, PREPARE_AT(target.fresh_optimizer), NULL, \
-     "write moments of zero and step 0"}, \
-    {"moments", 0, CLI_DTYPE, PREPARE_AT(moments), "fp32", \
-     "write 8-bit moments as Adam's in fp32"}, \
-    {"keep-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_kept), NULL, \
-     "copy objects of unknown classes"}, \
-    {"drop-objects", 0, CLI_FLAG, PREPARE_AT(target.objects_dropped), NULL, \
-     "leave objects of unknown classes out"}, \
+    OPTION_DROP_OPTIMIZER, \
+    OPTION_MOMENTS, \
+    OPTION_KEEP_OBJECTS, \
+    OPTION_DROP_OBJECTS, \
     {"no-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "leave frozen parameters out"}, \
     {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "same as --no-frozen"}, \
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
      "read this shard alone, not its checkpoint"}, \
-    {"ignore-copies", 0, CLI_FLAG, PREPARE_AT(open.ignore_copies), NULL, \
-     "do not compare masters with 16-bit copies"}, \
-    {"require-crc", 0, CLI_FLAG, PREPARE_AT(open.require_crc), NULL, \
-     "refuse records without CRC-32"}, \
-    {"strict", 0, CLI_FLAG, PREPARE_AT(strict), NULL, "fail on warnings; write nothing"}, \
-    {"allow-overflow", 0, CLI_FLAG, PREPARE_AT(allow_overflow), NULL, \
-     "accept values beyond the dtype's range"}, \
-    {"memory", 0, CLI_SIZE, PREPARE_AT(run.memory), "SIZE", \
-     "size of all buffers (default: 256MiB)"}, \
-    {"jobs", 'j', CLI_COUNT, PREPARE_AT(run.jobs), "N", \
-     "number of threads (default: one per processor, at most 8)"}, \
-    {"no-side-files", 0, CLI_FLAG, PREPARE_AT(no_side_files), NULL, \
-     "do not copy config and tokenizer files"}
+    OPTION_IGNORE_COPIES, \
+    OPTION_REQUIRE_CRC, \
+    OPTION_STRICT, \
+    OPTION_ALLOW_OVERFLOW, \
+    OPTION_MEMORY, \
+    OPTION_JOBS, \
+    OPTION_NO_SIDE_FILES
 // clang-format on
 
 /* The headings of these options in help texts, after that of the common options. */

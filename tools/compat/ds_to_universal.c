@@ -19,6 +19,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 enum { UNI_EXTRACT = 4, UNI_MERGE = 2 }; /* the script's defaults */
 
@@ -228,13 +229,11 @@ static const cli_option uni_options[] = {
      "leave objects of unknown classes out"},
     {"ignore_copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
-    {"strict", 0, CLI_FLAG, AT(strict), NULL, "fail on warnings; write nothing"},
-    {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "size of all buffers (default: 256MiB)"},
-    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N",
-     "number of threads (default: one per processor, at most 8)"},
-    {"no-fsync", 0, CLI_FLAG, AT(run.no_fsync), NULL,
-     "do not sync files to disk (scratch data only)"},
-    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
+    OPTION_STRICT,
+    OPTION_MEMORY,
+    OPTION_JOBS,
+    OPTION_NO_FSYNC,
+    OPTION_QUIET,
     CLI_LOCAL,
     CLI_SPREAD,
     CLI_NO_SANDBOX,

@@ -17,6 +17,7 @@
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 enum { ZERO_PATH = 4200 };
 
@@ -229,9 +230,8 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
     {"max_shard_size",          0,      CLI_SIZE,                                                  \
      AT(target.max_shard_size), "SIZE", "largest file (default: 5GB; 0: one file)"},               \
         {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
-        {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag (default: the latest)"},        \
-        {"exclude_frozen_parameters", 0,    CLI_FLAG,                                              \
-         AT(open.no_frozen),          NULL, "leave frozen parameters out"},                        \
+        OPTION_TAG, {"exclude_frozen_parameters", 0,    CLI_FLAG,                                  \
+                     AT(open.no_frozen),          NULL, "leave frozen parameters out"},            \
         {"keep_slices",        0,    CLI_FLAG,                                                     \
          AT(open.keep_slices), NULL, "keep tensor-parallel slices separate"},                      \
         {"slice_rules",   0,      CLI_FILE,                                                        \
@@ -241,15 +241,13 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing other model"},          \
         {"ignore_copies",        0,    CLI_FLAG,                                                   \
          AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
-        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"},                         \
-        {"strict", 0, CLI_FLAG, AT(strict), NULL, "fail on warnings; write nothing"},              \
-        {"memory", 0, CLI_SIZE, AT(run.memory), "SIZE", "size of all buffers (default: 256MiB)"},  \
+        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"}, OPTION_STRICT,          \
+        OPTION_MEMORY,                                                                             \
         {"jobs",       'j', CLI_COUNT,                                                             \
          AT(run.jobs), "N", "number of threads (default: one per processor, at most 8)"},          \
         {"no-fsync",       0,    CLI_FLAG,                                                         \
          AT(run.no_fsync), NULL, "do not sync files to disk (scratch data only)"},                 \
-        {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"}, CLI_LOCAL,    \
-        CLI_SPREAD, CLI_NO_SANDBOX,                                                                \
+        OPTION_QUIET, CLI_LOCAL, CLI_SPREAD, CLI_NO_SANDBOX,                                       \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
     }

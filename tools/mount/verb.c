@@ -313,7 +313,7 @@ static int mount_run(cli_args *a, ckpt_err *err)
 
 #define AT(field) offsetof(cli_args, field)
 static const cli_option mount_options[] = {
-    {"to", 0, CLI_FORMAT, AT(target.format), "FORMAT", NULL},
+    OPTION_TO,
     {"name", 0, CLI_TEXT, AT(name), "FILE",
      "name of a single file (default: model and the suffix)"},
     {"verify", 0, CLI_FLAG, AT(check_first), NULL,
@@ -321,14 +321,11 @@ static const cli_option mount_options[] = {
     {"daemon", 0, CLI_FLAG, AT(daemon), NULL, "return after mounting; send messages to syslog"},
     {"allow-other", 0, CLI_FLAG, AT(allow_other), NULL, "allow other users to read"},
     PREPARE_OPTIONS,
-    {"stage", 's', CLI_COUNT, AT(target.stage), "1|2|3",
-     "ZeRO stage (default: same as the source)"},
-    {"sub-group-size", 0, CLI_COUNT64, AT(target.sub_group_size), "N",
-     "stage 3 sub-groups of N elements (default: the source's, or 1e9)"},
-    {"deepspeed-version", 0, CLI_TEXT, AT(target.version), "V",
-     "write for DeepSpeed V (default: the source's)"},
-    {"join", 0, CLI_FLAG, AT(join), NULL, "join tensor-parallel slices"},
-    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
+    OPTION_STAGE,
+    OPTION_SUB_GROUP_SIZE,
+    OPTION_DEEPSPEED_VERSION,
+    OPTION_JOIN,
+    OPTION_QUIET,
     CLI_NO_SANDBOX,
     CLI_END,
 };

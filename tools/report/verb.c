@@ -12,6 +12,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 #include "tools/report/draw.h"
 #include "tools/report/page.h"
@@ -383,16 +384,16 @@ static const cli_option report_options[] = {
     {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
      "read curves from FILE (default: trainer_state.json or metrics.jsonl)"},
     {"svg", 0, CLI_TEXT, AT(picture), PICTURES, "write one picture as SVG instead of a page"},
-    {"tag", 't', CLI_TEXT, AT(open.tag), "TAG", "read this tag (default: the latest)"},
-    {"include", 0, CLI_LIST, AT(include), "GLOB", "include tensors matching GLOB (repeatable)"},
-    {"exclude", 0, CLI_LIST, AT(exclude), "GLOB", "exclude tensors matching GLOB (repeatable)"},
-    {"with-optimizer", 0, CLI_FLAG, AT(open.with_optimizer), NULL, "include optimizer state"},
+    OPTION_TAG,
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE,
+    OPTION_WITH_OPTIMIZER,
     {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL,
      "show tensor-parallel slices separately"},
-    {"slice-rules", 0, CLI_FILE, AT(slice_rules), "FILE", "read the rules that join slices (JSON)"},
+    OPTION_SLICE_RULES,
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing output"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print a summary as JSON"},
-    {"quiet", 'q', CLI_FLAG, AT(quiet), NULL, "print warnings and errors only"},
+    OPTION_QUIET,
     CLI_NO_SANDBOX,
     CLI_END,
 };
