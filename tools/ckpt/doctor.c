@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
@@ -22,46 +23,35 @@ typedef struct doctor_problem {
     char *text;
 } doctor_problem;
 
+CKPT_VEC(doctor_problems, doctor_problem);
+
 typedef struct doctor_tag {
     ckpt_tag is; /* its strings are copies */
     size_t run;
 } doctor_tag;
 
+CKPT_VEC(doctor_tags, doctor_tag);
+
 typedef struct doctor_run {
     ckpt_run_health is; /* its strings are copies; NULL becomes "" */
 } doctor_run;
+
+CKPT_VEC(doctor_runs, doctor_run);
 
 typedef struct doctor_all {
     const cli_args *a;
     int (*step)(void *ctx, uint64_t done,
                 uint64_t total); /* the progress callback of the command line */
     void *step_ctx;
-    doctor_tag *tag;
-    doctor_problem *problem;
-    doctor_run *run;
-    size_t n_tags, n_problems, n_runs;
+    doctor_tags tag;
+    doctor_problems problem;
+    doctor_runs run;
     bool lost; /* out of memory */
 } doctor_all;
 
 static const char *const health_names[] = {"whole", "partial", "rotten", "mixed", "unknown"};
 
 /* ---- storing ---- */
-
-/* Append a zeroed element to an array; NULL: out of memory. */
-static void *doctor_more(doctor_all *all, void **array, size_t *n, size_t size)
-{
-    void *p = realloc(*array, (*n + 1) * size);
-
-    if (!p) {
-        all->lost = true;
-        return NULL;
-    }
-    *array = p;
-    char *slot = (char *)p + *n * size;
-    memset(slot, 0, size);
-    (*n)++;
-    return slot;
-}
 
 /* A copy of a string, "" for NULL. */
 static char *doctor_copy(doctor_all *all, const char *text)
@@ -75,12 +65,11 @@ static char *doctor_copy(doctor_all *all, const char *text)
 static int doctor_keep_tag(void *ctx, const ckpt_tag *tag)
 {
     doctor_all *all = ctx;
-    void *array = all->tag;
-    doctor_tag *t = doctor_more(all, &array, &all->n_tags, sizeof *t);
+    doctor_tag *t = ckpt_vec_push(&all->tag);
 
-    all->tag = array;
+    all->lost = all->lost || !t;
     if (t) {
-        *t = (doctor_tag){.is = *tag, .run = all->n_runs};
+        *t = (doctor_tag){.is = *tag, .run = all->run.n};
         t->is.name = doctor_copy(all, tag->name);
         t->is.reason = doctor_copy(all, tag->reason);
     }
@@ -90,13 +79,12 @@ static int doctor_keep_tag(void *ctx, const ckpt_tag *tag)
 static int doctor_keep_problem(void *ctx, const char *tag, int code, const char *text)
 {
     doctor_all *all = ctx;
-    void *array = all->problem;
-    doctor_problem *p = doctor_more(all, &array, &all->n_problems, sizeof *p);
+    doctor_problem *p = ckpt_vec_push(&all->problem);
 
-    all->problem = array;
+    all->lost = all->lost || !p;
     if (p)
-        *p = (doctor_problem){.tag = tag ? all->n_tags - 1 : SIZE_MAX,
-                              .run = all->n_runs,
+        *p = (doctor_problem){.tag = tag ? all->tag.n - 1 : SIZE_MAX,
+                              .run = all->run.n,
                               .code = code,
                               .text = doctor_copy(all, text)};
     return all->lost;
@@ -105,10 +93,9 @@ static int doctor_keep_problem(void *ctx, const char *tag, int code, const char 
 static int doctor_keep_run(void *ctx, const ckpt_run_health *run)
 {
     doctor_all *all = ctx;
-    void *array = all->run;
-    doctor_run *r = doctor_more(all, &array, &all->n_runs, sizeof *r);
+    doctor_run *r = ckpt_vec_push(&all->run);
 
-    all->run = array;
+    all->lost = all->lost || !r;
     if (r) {
         r->is.name = doctor_copy(all, run->name);
         r->is.pointer = doctor_copy(all, run->pointer);
@@ -134,23 +121,23 @@ static void doctor_drop(const char *text)
 
 static void doctor_free(doctor_all *all)
 {
-    for (size_t i = 0; i < all->n_tags; i++) {
-        doctor_drop(all->tag[i].is.name);
-        doctor_drop(all->tag[i].is.reason);
+    for (size_t i = 0; i < all->tag.n; i++) {
+        doctor_drop(all->tag.at[i].is.name);
+        doctor_drop(all->tag.at[i].is.reason);
     }
-    for (size_t i = 0; i < all->n_problems; i++)
-        free(all->problem[i].text);
-    for (size_t i = 0; i < all->n_runs; i++) {
-        doctor_drop(all->run[i].is.name);
-        doctor_drop(all->run[i].is.pointer);
-        doctor_drop(all->run[i].is.latest);
-        doctor_drop(all->run[i].is.newest);
-        doctor_drop(all->run[i].is.fixed);
-        doctor_drop(all->run[i].is.reason);
+    for (size_t i = 0; i < all->problem.n; i++)
+        free(all->problem.at[i].text);
+    for (size_t i = 0; i < all->run.n; i++) {
+        doctor_drop(all->run.at[i].is.name);
+        doctor_drop(all->run.at[i].is.pointer);
+        doctor_drop(all->run.at[i].is.latest);
+        doctor_drop(all->run.at[i].is.newest);
+        doctor_drop(all->run.at[i].is.fixed);
+        doctor_drop(all->run.at[i].is.reason);
     }
-    free(all->tag);
-    free(all->problem);
-    free(all->run);
+    ckpt_vec_free(&all->tag);
+    ckpt_vec_free(&all->problem);
+    ckpt_vec_free(&all->run);
 }
 
 /* ---- text ---- */
@@ -167,7 +154,7 @@ static void doctor_number(int64_t n, bool known, int width)
 /* Print one tag as a row; with --all its problems and remarks below it. */
 static void doctor_row(const doctor_all *all, size_t i, size_t width)
 {
-    const ckpt_tag *t = &all->tag[i].is;
+    const ckpt_tag *t = &all->tag.at[i].is;
     char bytes[HUMAN_ROOM];
 
     out_printf("%c ", t->is_latest ? '*' : ' ');
@@ -185,11 +172,11 @@ static void doctor_row(const doctor_all *all, size_t i, size_t width)
     if (t->n_problems > 1 && !all->a->all)
         out_printf(" (1 of %zu problems)", t->n_problems);
     out_printf("\n");
-    for (size_t k = 0; all->a->all && k < all->n_problems; k++) {
-        if (all->problem[k].tag != i)
+    for (size_t k = 0; all->a->all && k < all->problem.n; k++) {
+        if (all->problem.at[k].tag != i)
             continue;
-        out_printf("      %s: ", all->problem[k].code == CKPT_OK ? "warning" : "error");
-        out_text(all->problem[k].text);
+        out_printf("      %s: ", all->problem.at[k].code == CKPT_OK ? "warning" : "error");
+        out_text(all->problem.at[k].text);
         out_printf("\n");
     }
 }
@@ -198,26 +185,26 @@ static void doctor_table(const doctor_all *all)
 {
     size_t width = text_width("tag");
 
-    for (size_t i = 0; i < all->n_tags; i++) {
-        size_t w = text_width(all->tag[i].is.name);
+    for (size_t i = 0; i < all->tag.n; i++) {
+        size_t w = text_width(all->tag.at[i].is.name);
         width = w > width ? w : width;
     }
-    if (all->n_tags) {
+    if (all->tag.n) {
         out_printf("  ");
         out_padded("tag", width);
         out_printf("%10s%7s%7s%10s  state\n", "step", "stage", "world", "size");
     }
-    for (size_t i = 0; i < all->n_tags && !out_broken(); i++)
+    for (size_t i = 0; i < all->tag.n && !out_broken(); i++)
         doctor_row(all, i, width);
 }
 
 /* The tag that a run's pointer names, or NULL. */
 static const ckpt_tag *doctor_latest(const doctor_all *all, size_t run)
 {
-    for (size_t i = 0; i < all->n_tags; i++) {
-        const ckpt_tag *t = &all->tag[i].is;
-        bool universal = strcmp(all->run[run].is.pointer, "latest_universal") == 0;
-        if (all->tag[i].run == run && t->is_latest && t->is_universal == universal)
+    for (size_t i = 0; i < all->tag.n; i++) {
+        const ckpt_tag *t = &all->tag.at[i].is;
+        bool universal = strcmp(all->run.at[run].is.pointer, "latest_universal") == 0;
+        if (all->tag.at[i].run == run && t->is_latest && t->is_universal == universal)
             return t;
     }
     return NULL;
@@ -233,7 +220,7 @@ static void doctor_pointer(const ckpt_run_health *r)
 /* Print the last lines of a run: whether its pointer is usable, repairs made, repairs possible. */
 static void doctor_verdict(const doctor_all *all, size_t i)
 {
-    const ckpt_run_health *r = &all->run[i].is;
+    const ckpt_run_health *r = &all->run.at[i].is;
     const ckpt_tag *t = doctor_latest(all, i);
 
     // a single tag folder has no pointer
@@ -266,25 +253,25 @@ static void doctor_verdict(const doctor_all *all, size_t i)
 static void doctor_text(const doctor_all *all)
 {
     doctor_table(all);
-    for (size_t i = 0; i < all->n_problems; i++) {
-        const doctor_problem *p = &all->problem[i];
+    for (size_t i = 0; i < all->problem.n; i++) {
+        const doctor_problem *p = &all->problem.at[i];
         if (p->tag != SIZE_MAX)
             continue;
         out_printf("%s: ", p->code == CKPT_OK ? "note" : "warning");
         out_text(p->text);
         out_printf("\n");
     }
-    for (size_t i = 0; i < all->n_runs && !out_broken(); i++)
+    for (size_t i = 0; i < all->run.n && !out_broken(); i++)
         doctor_verdict(all, i);
 }
 
 /* With --quiet: print the names of complete tags. */
 static void doctor_names(const doctor_all *all)
 {
-    for (size_t i = 0; i < all->n_tags && !out_broken(); i++) {
-        if (all->tag[i].is.health != CKPT_TAG_WHOLE)
+    for (size_t i = 0; i < all->tag.n && !out_broken(); i++) {
+        if (all->tag.at[i].is.health != CKPT_TAG_WHOLE)
             continue;
-        out_text(all->tag[i].is.name);
+        out_text(all->tag.at[i].is.name);
         out_printf("\n");
     }
 }
@@ -295,8 +282,8 @@ static void doctor_names(const doctor_all *all)
 static void doctor_json_problems(json_out *j, const doctor_all *all, size_t tag, size_t run)
 {
     json_open(j, tag == SIZE_MAX ? "notes" : "problems", '[');
-    for (size_t i = 0; i < all->n_problems; i++) {
-        const doctor_problem *p = &all->problem[i];
+    for (size_t i = 0; i < all->problem.n; i++) {
+        const doctor_problem *p = &all->problem.at[i];
         if (p->tag != tag || p->run != run)
             continue;
         json_open(j, NULL, '{');
@@ -323,7 +310,7 @@ static void doctor_json_number(json_out *j, const char *key, int64_t n, bool kno
 
 static void doctor_json_tag(json_out *j, const doctor_all *all, size_t i)
 {
-    const ckpt_tag *t = &all->tag[i].is;
+    const ckpt_tag *t = &all->tag.at[i].is;
 
     json_open(j, NULL, '{');
     json_text(j, "name", t->name);
@@ -336,13 +323,13 @@ static void doctor_json_tag(json_out *j, const doctor_all *all, size_t i)
     json_uint(j, "bytes", t->n_bytes);
     json_bool(j, "latest", t->is_latest);
     json_bool(j, "universal", t->is_universal);
-    doctor_json_problems(j, all, i, all->tag[i].run);
+    doctor_json_problems(j, all, i, all->tag.at[i].run);
     json_close(j, '}');
 }
 
 static void doctor_json_run(json_out *j, const doctor_all *all, size_t i)
 {
-    const ckpt_run_health *r = &all->run[i].is;
+    const ckpt_run_health *r = &all->run.at[i].is;
 
     json_open(j, NULL, '{');
     json_text(j, "name", r->name);
@@ -354,8 +341,8 @@ static void doctor_json_run(json_out *j, const doctor_all *all, size_t i)
     doctor_json_text(j, "newest_whole", r->newest);
     doctor_json_text(j, "fixed", r->fixed);
     json_open(j, "tags", '[');
-    for (size_t k = 0; k < all->n_tags; k++) {
-        if (all->tag[k].run == i)
+    for (size_t k = 0; k < all->tag.n; k++) {
+        if (all->tag.at[k].run == i)
             doctor_json_tag(j, all, k);
     }
     json_close(j, ']');
@@ -375,7 +362,7 @@ static void doctor_json(const doctor_all *all, int rc, const ckpt_err *err)
     if (rc != CKPT_OK)
         json_text(&j, "reason", err->text);
     json_open(&j, "runs", '[');
-    for (size_t i = 0; i < all->n_runs; i++)
+    for (size_t i = 0; i < all->run.n; i++)
         doctor_json_run(&j, all, i);
     json_close(&j, ']');
     json_end(&j);
@@ -410,7 +397,7 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
                                    .ctx = &all};
     int rc = ckpt_doctor(a->operand[0], &opts, err);
     progress_end(&p);
-    bool told = all.n_runs && rc == all.run[all.n_runs - 1].is.code && !all.lost;
+    bool told = all.run.n && rc == all.run.at[all.run.n - 1].is.code && !all.lost;
     if (all.lost) {
         *err = (ckpt_err){0};
         rc = fail(err, CKPT_ELIMIT, "out of memory");
@@ -422,7 +409,7 @@ static int doctor_run_verb(cli_args *a, ckpt_err *err)
     else
         doctor_text(&all);
     // the table or the document has already reported the failure
-    if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run[all.n_runs - 1].is.pointer)
+    if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run.at[all.run.n - 1].is.pointer)
         err->text[0] = 0;
     doctor_free(&all);
     return rc;

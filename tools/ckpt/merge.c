@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub.h"
 #include "tools/ckpt/job.h"
@@ -18,57 +19,42 @@
 #include "tools/cli/options.h"
 #include "tools/cli/words.h"
 
+CKPT_VEC(merge_list, ckpt_merge_model);
+CKPT_VEC(merge_steps, int64_t);
+
 /* The models of the command line. */
 typedef struct merge_models {
-    ckpt_merge_model *at;
-    int64_t *step; /* each tag's step; -1: unknown, or no tag */
-    size_t n, room;
-    bool failed;     /* out of memory */
-    size_t n_broken; /* number of skipped tags that are not complete */
+    merge_list all;
+    merge_steps step; /* each tag's step; -1: unknown, or no tag */
+    bool failed;      /* out of memory */
+    size_t n_broken;  /* number of skipped tags that are not complete */
 } merge_models;
-
-/* Make room for one more model; false (and failed): out of memory. */
-static bool merge_grow(merge_models *m)
-{
-    size_t room = m->room ? 2 * m->room : 8;
-    void *at = m->n == m->room ? realloc(m->at, room * sizeof *m->at) : m->at;
-
-    if (!at) {
-        m->failed = true;
-        return false;
-    }
-    m->at = at;
-    int64_t *step = m->n == m->room ? realloc(m->step, room * sizeof *m->step) : m->step;
-    if (!step) {
-        m->failed = true;
-        return false;
-    }
-    m->step = step;
-    m->room = m->n == m->room ? room : m->room;
-    return true;
-}
 
 static void merge_add(merge_models *m, const char *path, double weight, int64_t step)
 {
-    char *own = merge_grow(m) ? strdup(path) : NULL;
+    int64_t *its_step = ckpt_vec_push(&m->step);
+    ckpt_merge_model *model = its_step ? ckpt_vec_push(&m->all) : NULL;
 
-    m->failed = m->failed || !own;
-    if (own) {
-        m->step[m->n] = step;
-        m->at[m->n++] = (ckpt_merge_model){.path = own, .weight = weight};
+    if (!model) {
+        m->failed = true;
+        return;
     }
+    *its_step = step;
+    *model = (ckpt_merge_model){.path = strdup(path), .weight = weight};
+    m->failed = m->failed || !model->path;
 }
 
 /* Drop the first n models. */
 static void merge_drop(merge_models *m, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        free((char *)(uintptr_t)m->at[i].path);
+        free((char *)(uintptr_t)m->all.at[i].path);
     if (n > 0)
-        memmove(m->at, m->at + n, (m->n - n) * sizeof *m->at);
+        memmove(m->all.at, m->all.at + n, (m->all.n - n) * sizeof *m->all.at);
     if (n > 0)
-        memmove(m->step, m->step + n, (m->n - n) * sizeof *m->step);
-    m->n -= n;
+        memmove(m->step.at, m->step.at + n, (m->all.n - n) * sizeof *m->step.at);
+    m->all.n -= n;
+    m->step.n = m->all.n;
 }
 
 /* ---- the last tags of a run ---- */
@@ -105,14 +91,14 @@ static bool merge_of_model(const char *path)
 /* Check that tags belong to one model: two tags with the same step belong to different models. */
 static int merge_one_model(const merge_models *m, ckpt_err *err)
 {
-    for (size_t i = 0; i < m->n; i++) {
+    for (size_t i = 0; i < m->all.n; i++) {
         for (size_t k = 0; k < i; k++) {
-            bool same = m->step[i] >= 0 && m->step[i] == m->step[k];
-            if (same || (merge_of_model(m->at[i].path) && merge_of_model(m->at[k].path)))
+            bool same = m->step.at[i] >= 0 && m->step.at[i] == m->step.at[k];
+            if (same || (merge_of_model(m->all.at[i].path) && merge_of_model(m->all.at[k].path)))
                 return fail(err, CKPT_EMISMATCH,
                             "%s and %s %s: --last averages tags of one model; give the paths of "
                             "the tags to merge (ckpt merge A B)",
-                            m->at[k].path, m->at[i].path,
+                            m->all.at[k].path, m->all.at[i].path,
                             same ? "have the same step, so they are of two models or two saves"
                                  : "are two models of one save");
         }
@@ -131,19 +117,19 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
     // a wrong `latest` does not matter, because complete tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
-    if (models->n == 0 && rc != CKPT_OK)
+    if (models->all.n == 0 && rc != CKPT_OK)
         return fail(err, rc, "%s", ignored.text);
-    if (models->n < a->last)
+    if (models->all.n < a->last)
         return fail(err, CKPT_EMISSING, "%s: found %zu whole tags, expected at least %u (--last)%s",
-                    run.path, models->n, a->last,
+                    run.path, models->all.n, a->last,
                     models->n_broken ? "; ckpt doctor shows the problems of the others" : "");
-    merge_drop(models, models->n - a->last);
+    merge_drop(models, models->all.n - a->last);
     if (models->n_broken)
         say_warning("%s: skipped tags that are not whole: %zu; ckpt doctor shows their problems",
                     run.path, models->n_broken);
     rc = merge_one_model(models, err);
-    for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->n; i++)
-        say_note("averaged: %s", models->at[i].path);
+    for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->all.n; i++)
+        say_note("averaged: %s", models->all.at[i].path);
     return rc;
 }
 
@@ -236,8 +222,8 @@ static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
                               .method = a->recipe   ? NULL
                                         : a->method ? a->method
                                                     : "linear",
-                              .models = models.at,
-                              .n_models = models.n,
+                              .models = models.all.at,
+                              .n_models = models.all.n,
                               .base = a->base,
                               .density = a->density,
                               .lambda = a->lambda,
@@ -254,9 +240,9 @@ static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
         rc = ckpt_merge_open(map, &merge, err);
-    merge_drop(&models, models.n);
-    free(models.at);
-    free(models.step);
+    merge_drop(&models, models.all.n);
+    ckpt_vec_free(&models.all);
+    ckpt_vec_free(&models.step);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
 
@@ -31,15 +32,13 @@ bool maps_is_path(const char *name)
 /* Parse a text and add it; it is freed with the maps.  NULL: read the file `path`. */
 static int maps_add(cli_maps *m, const char *path, char *text, ckpt_err *err)
 {
-    cli_map_text *more = m->n < MAPS_MAX ? realloc(m->at, (m->n + 1) * sizeof *m->at) : NULL;
+    cli_map_text *t = m->n < MAPS_MAX ? ckpt_vec_push(m) : NULL;
 
-    if (!more) {
+    if (!t) {
         free(text);
         return fail(err, CKPT_ELIMIT, "%s: too many layout maps, or out of memory", path);
     }
-    m->at = more;
-    m->at[m->n] = (cli_map_text){.path = strdup(path), .text = text};
-    cli_map_text *t = &m->at[m->n++];
+    *t = (cli_map_text){.path = strdup(path), .text = text};
     if (!t->path)
         return fail(err, CKPT_ELIMIT, "%s: out of memory", path);
     int rc = text ? CKPT_OK : text_read(&t->text, path, "a layout map", err);
@@ -132,7 +131,7 @@ void maps_free(cli_maps *m)
         free(m->at[i].text);
         free(m->at[i].path);
     }
-    free(m->at);
+    ckpt_vec_free(m);
     *m = (cli_maps){0};
 }
 

@@ -30,7 +30,7 @@ typedef struct cli_map_text {
 /* Maps, in the order in which they are tried. */
 typedef struct cli_maps {
     cli_map_text *at;
-    size_t n;
+    size_t n, room;
 } cli_maps;
 
 /*

@@ -24,7 +24,9 @@
 #include <unistd.h>
 
 #include "ckpt_extra.h"
+#include "libckpt/base/number.h"
 #include "libckpt/base/plugin.h"
+#include "libckpt/base/vec.h"
 #include "tools/cli/out.h"
 #include "tools/mount/table.h"
 
@@ -42,15 +44,16 @@ enum {
     MTR_TRIES = 100 /* 2 s in all */
 };
 
+CKPT_VEC(mtr_files, int);
+
 struct mounter {
     const mount_plugin *plugin;
     mounter_opts opts;
     pid_t pid;
-    int socket; /* connection to the process */
-    int null;   /* /dev/null, opened early because it cannot be opened later */
-    int log;    /* daemon: pipe for stderr; else -1 */
-    int *held;  /* daemon: n_held descriptors inherited from the caller */
-    size_t n_held;
+    int socket;     /* connection to the process */
+    int null;       /* /dev/null, opened early because it cannot be opened later */
+    int log;        /* daemon: pipe for stderr; else -1 */
+    mtr_files held; /* daemon: descriptors inherited from the caller */
 };
 
 /* State of the mounter process. */
@@ -321,11 +324,11 @@ static void mtr_let_go(const mounter *m, const char *source)
 {
     char name[2][40];
 
-    for (size_t i = 0; i < m->n_held; i++) {
-        (void)snprintf(name[0], sizeof name[0], "/dev/fd/%d", m->held[i]);
-        (void)snprintf(name[1], sizeof name[1], "/proc/self/fd/%d", m->held[i]);
+    for (size_t i = 0; i < m->held.n; i++) {
+        (void)snprintf(name[0], sizeof name[0], "/dev/fd/%d", m->held.at[i]);
+        (void)snprintf(name[1], sizeof name[1], "/proc/self/fd/%d", m->held.at[i]);
         if (!source || (strcmp(source, name[0]) != 0 && strcmp(source, name[1]) != 0))
-            (void)close(m->held[i]);
+            (void)close(m->held.at[i]);
     }
 }
 
@@ -445,15 +448,12 @@ static void mtr_hold(mounter *m)
     const struct dirent *e;
 
     while (d && (e = readdir(d))) {
-        int fd = atoi(e->d_name);
-        int *more = fd > STDERR_FILENO && fd != dirfd(d)
-                        ? realloc(m->held, (m->n_held + 1) * sizeof *more)
-                        : NULL;
+        uint64_t fd = 0;
+        bool held = ckpt_parse_u64(e->d_name, &fd) && fd > STDERR_FILENO && (int)fd != dirfd(d);
+        int *more = held ? ckpt_vec_push(&m->held) : NULL;
 
-        if (!more)
-            continue;
-        m->held = more;
-        m->held[m->n_held++] = fd;
+        if (more)
+            *more = (int)fd;
     }
     if (d)
         (void)closedir(d);
@@ -636,6 +636,6 @@ void mounter_end(mounter *m)
     (void)close(m->null);
     if (m->log >= 0)
         (void)close(m->log);
-    free(m->held);
+    ckpt_vec_free(&m->held);
     free(m);
 }

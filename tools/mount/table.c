@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE /* statx, umount2's flags */
 #include "tools/mount/table.h"
+#include "libckpt/base/vec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@ typedef struct tbl_place {
 
 typedef struct tbl_places {
     tbl_place *at;
-    size_t n;
+    size_t n, room;
 } tbl_places;
 
 /* A line of mountinfo. */
@@ -82,19 +83,18 @@ static void tbl_free(tbl_places *p)
 {
     for (size_t i = 0; i < p->n; i++)
         free(p->at[i].path);
-    free(p->at);
+    ckpt_vec_free(p);
     *p = (tbl_places){0};
 }
 
 static bool tbl_add(tbl_places *p, const tbl_line *line)
 {
-    tbl_place *more = realloc(p->at, (p->n + 1) * sizeof *more);
+    tbl_place *place = ckpt_vec_push(p);
 
-    if (!more)
+    if (!place)
         return false;
-    p->at = more;
-    more[p->n] = (tbl_place){.id = line->id, .path = strdup(line->path)};
-    return more[p->n].path && ++p->n;
+    *place = (tbl_place){.id = line->id, .path = strdup(line->path)};
+    return place->path != NULL;
 }
 
 /*

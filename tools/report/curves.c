@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/cli/out.h"
 #include "tools/report/scan.h"
 
@@ -51,22 +52,18 @@ static int curves_add(curves *c, curve_kind kind, int64_t step, double value, ck
 {
     curve *to = &c->of[kind];
 
-    if (to->n == to->room) {
-        size_t room = to->room ? 2 * to->room : 256;
-        curve_point *at = realloc(to->at, room * sizeof *at);
-        if (!at)
-            return fail(err, CKPT_ELIMIT, "%s: out of memory", c->path);
-        to->at = at;
-        to->room = room;
-    }
+    bool first = to->n == to->n_gaps;
+    curve_point *point = ckpt_vec_push(to);
+
+    if (!point)
+        return fail(err, CKPT_ELIMIT, "%s: out of memory", c->path);
     if (isfinite(value)) {
-        bool first = to->n == to->n_gaps;
         to->least = first || value < to->least ? value : to->least;
         to->most = first || value > to->most ? value : to->most;
     } else {
         to->n_gaps++;
     }
-    to->at[to->n++] = (curve_point){step, value};
+    *point = (curve_point){step, value};
     return CKPT_OK;
 }
 
@@ -237,7 +234,7 @@ char *curves_beside(const char *path)
 void curves_free(curves *c)
 {
     for (int k = 0; k < CURVE_KINDS; k++)
-        free(c->of[k].at);
+        ckpt_vec_free(&c->of[k]);
     free(c->path);
     *c = (curves){0};
 }

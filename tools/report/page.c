@@ -144,8 +144,8 @@ static void page_tags(sheet *s, const tags *t)
                  "the run</h2>\n<div class=\"wide\">");
     draw_timeline(s, t, false);
     sheet_printf(s, "</div>\n");
-    for (size_t i = 0; i < t->n_runs; i++) {
-        const tags_run *r = &t->run[i];
+    for (size_t i = 0; i < t->run.n; i++) {
+        const tags_run *r = &t->run.at[i];
         if (r->good || !*r->pointer)
             continue;
         sheet_printf(s, "<p class=\"trouble\">");

@@ -14,20 +14,6 @@ const char *tags_state(ckpt_tag_health health)
     return names[health];
 }
 
-/* Append a zeroed element to an array; NULL: out of memory. */
-static void *tags_more(tags *t, void **array, size_t *n, size_t size)
-{
-    char *p = realloc(*array, (*n + 1) * size);
-
-    if (!p) {
-        t->lost = true;
-        return NULL;
-    }
-    *array = p;
-    memset(p + *n * size, 0, size);
-    return p + (*n)++ * size;
-}
-
 static char *tags_copy(tags *t, const char *text)
 {
     char *copy = strdup(text ? text : "");
@@ -39,10 +25,9 @@ static char *tags_copy(tags *t, const char *text)
 static int tags_keep(void *ctx, const ckpt_tag *from)
 {
     tags *t = ctx;
-    void *array = t->at;
-    tag *to = tags_more(t, &array, &t->n, sizeof *to);
+    tag *to = ckpt_vec_push(t);
 
-    t->at = array;
+    t->lost = t->lost || !to;
     if (!to)
         return 1;
     *to = (tag){.name = tags_copy(t, from->name),
@@ -54,7 +39,7 @@ static int tags_keep(void *ctx, const ckpt_tag *from)
                 .n_bytes = from->n_bytes,
                 .is_latest = from->is_latest,
                 .is_universal = from->is_universal,
-                .run = t->n_runs};
+                .run = t->run.n};
     t->most_bytes = from->n_bytes > t->most_bytes ? from->n_bytes : t->most_bytes;
     return t->lost;
 }
@@ -74,14 +59,13 @@ static bool tags_is(const tag *t, const ckpt_run_health *run)
 static int tags_keep_run(void *ctx, const ckpt_run_health *from)
 {
     tags *t = ctx;
-    void *array = t->run;
 
     for (size_t i = 0; i < t->n; i++) {
-        if (t->at[i].run == t->n_runs && t->at[i].name)
+        if (t->at[i].run == t->run.n && t->at[i].name)
             t->at[i].is_newest = tags_is(&t->at[i], from);
     }
-    tags_run *to = tags_more(t, &array, &t->n_runs, sizeof *to);
-    t->run = array;
+    tags_run *to = ckpt_vec_push(&t->run);
+    t->lost = t->lost || !to;
     if (!to)
         return 1;
     *to = (tags_run){.name = tags_copy(t, from->name),
@@ -147,14 +131,14 @@ void tags_free(tags *t)
         free(t->at[i].name);
         free(t->at[i].reason);
     }
-    for (size_t i = 0; i < t->n_runs; i++) {
-        free(t->run[i].name);
-        free(t->run[i].pointer);
-        free(t->run[i].latest);
-        free(t->run[i].newest);
-        free(t->run[i].reason);
+    for (size_t i = 0; i < t->run.n; i++) {
+        free(t->run.at[i].name);
+        free(t->run.at[i].pointer);
+        free(t->run.at[i].latest);
+        free(t->run.at[i].newest);
+        free(t->run.at[i].reason);
     }
-    free(t->at);
-    free(t->run);
+    ckpt_vec_free(t);
+    ckpt_vec_free(&t->run);
     *t = (tags){0};
 }

@@ -4,6 +4,7 @@
 #define TOOLS_TAGS_H
 
 #include "ckpt.h"
+#include "libckpt/base/vec.h"
 
 typedef struct tag {
     char *name, *reason;
@@ -23,10 +24,12 @@ typedef struct tags_run {
     bool good; /* true: the pointer names a complete tag */
 } tags_run;
 
+CKPT_VEC(tags_runs, tags_run);
+
 typedef struct tags {
     tag *at; /* run by run, the oldest first */
-    tags_run *run;
-    size_t n, n_runs;
+    size_t n, room;
+    tags_runs run;
     uint64_t most_bytes; /* size of the largest tag */
     bool lost;           /* out of memory */
 } tags;

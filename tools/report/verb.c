@@ -196,8 +196,8 @@ static bool verb_ill(const tags *t)
 {
     bool ill = verb_n_ill(t) > 0;
 
-    for (size_t i = 0; i < t->n_runs; i++)
-        ill = ill || !t->run[i].good;
+    for (size_t i = 0; i < t->run.n; i++)
+        ill = ill || !t->run.at[i].good;
     return ill && t->n > 0;
 }
 
