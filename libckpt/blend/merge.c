@@ -214,12 +214,12 @@ static double mg_where(const merging *g, const char *name)
 /* ---- one tensor ---- */
 
 /* Read a flag from the recipe; otherwise it has the method's default. */
-static int mg_flag(const merging *g, const char *key, const char *name, double at, bool usual,
+static int mg_flag(const merging *g, const ckpt_recipe_for *of, const char *key, bool usual,
                    bool *out)
 {
     bool found;
     double x = usual;
-    int rc = ckpt_recipe_number(&g->recipe, NULL, key, name, at, &x, &found, g->err);
+    int rc = ckpt_recipe_number(&g->recipe, of, key, &x, &found, g->err);
 
     *out = x != 0;
     return rc;
@@ -231,14 +231,15 @@ static int mg_term(const merging *g, size_t model, const char *name, double at,
 {
     const ckpt_recipe *r = &g->recipe;
     const ckpt_recipe_model *m = &r->models.at[model];
+    const ckpt_recipe_for of = {m, name, at};
     bool found, dense;
     int rc;
 
     term->weight = m->weight;
     term->density = r->density;
-    rc = ckpt_recipe_number(r, m, "weight", name, at, &term->weight, &found, g->err);
+    rc = ckpt_recipe_number(r, &of, "weight", &term->weight, &found, g->err);
     if (rc == CKPT_OK)
-        rc = ckpt_recipe_number(r, m, "density", name, at, &term->density, &dense, g->err);
+        rc = ckpt_recipe_number(r, &of, "density", &term->density, &dense, g->err);
     if (rc == CKPT_OK && !found && !r->has_weight && r->method != CKPT_BLEND_SLERP)
         rc = ckpt_fail(g->err, CKPT_EUSAGE, "%s: no weight for tensor %.200s", m->path, name);
     return rc;
@@ -272,7 +273,7 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
 {
     ckpt_tensor *t = g->map->tensors.at[i];
     const ckpt_recipe *r = &g->recipe;
-    double at = mg_where(g, t->name);
+    const ckpt_recipe_for of = {NULL, t->name, mg_where(g, t->name)};
     ckpt_blend b = {.method = r->method,
                     .base = r->base ? g->opened.at[0].tensor[i] : NULL,
                     .lambda = r->lambda,
@@ -284,20 +285,20 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
 
     if (r->from_config && (steps == CKPT_BF16 || steps == CKPT_F16))
         b.steps = steps;
-    int rc = mg_flag(g, "normalize", t->name, at,
-                     ckpt_blend_normalizes(r->method) && !r->no_normalize, &b.normalize);
+    int rc = mg_flag(g, &of, "normalize", ckpt_blend_normalizes(r->method) && !r->no_normalize,
+                     &b.normalize);
 
     if (rc == CKPT_OK)
-        rc = mg_flag(g, "rescale", t->name, at, ckpt_blend_rescales(r->method), &b.rescale);
+        rc = mg_flag(g, &of, "rescale", ckpt_blend_rescales(r->method), &b.rescale);
     if (rc == CKPT_OK)
-        rc = ckpt_recipe_number(r, NULL, "lambda", t->name, at, &b.lambda, &found, g->err);
+        rc = ckpt_recipe_number(r, &of, "lambda", &b.lambda, &found, g->err);
     if (rc == CKPT_OK)
-        rc = ckpt_recipe_number(r, NULL, "t", t->name, at, &b.t, &said, g->err);
+        rc = ckpt_recipe_number(r, &of, "t", &b.t, &said, g->err);
     if (rc == CKPT_OK && r->method == CKPT_BLEND_SLERP &&
         ((!said && b.t == 0) || !(b.t >= 0 && b.t <= 1)))
         rc = ckpt_fail(g->err, CKPT_EUSAGE, "slerp needs t, from 0 (the base) to 1 (the other)");
     if (rc == CKPT_OK)
-        rc = mg_terms(g, i, at, term, &b);
+        rc = mg_terms(g, i, of.at, term, &b);
     if (rc == CKPT_OK && b.n == 0)
         rc = ckpt_fail(g->err, CKPT_EUSAGE, "the base is the only model");
     if (rc == CKPT_OK && t->n_elems > 0)

@@ -136,6 +136,14 @@ static double bo_uniform(uint64_t key, uint64_t at)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
+/* The elements that are made together. */
+typedef struct bo_tile {
+    ckpt_inputs *in;
+    uint64_t at, n; /* first element in the tensors, and number of elements */
+    float *room;    /* scratch: rows of BO_TILE elements */
+    void *half;     /* buffer for bo_round() */
+} bo_tile;
+
 /* ---- sparsified differences ---- */
 
 static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, uint64_t at)
@@ -152,35 +160,36 @@ static void bo_thin(const bo_make *m, const bo_term *p, float *d, uint64_t n, ui
     }
 }
 
-/* Compute a term's difference from `base`; half: a buffer for bo_round(). */
-static int bo_difference(const bo_make *m, ckpt_inputs *in, const bo_term *p, const float *base,
-                         float *d, uint64_t n, uint64_t at, void *half, ckpt_err *err)
+/* Compute a term's difference from `base`. */
+static int bo_difference(const bo_make *m, const bo_tile *tile, const bo_term *p, const float *base,
+                         float *d, ckpt_err *err)
 {
-    int rc = bo_read(in, p->t, at, n, d, err);
+    int rc = bo_read(tile->in, p->t, tile->at, tile->n, d, err);
 
     if (rc != CKPT_OK)
         return rc;
-    bo_round(m, d, n, half);
-    for (uint64_t i = 0; i < n; i++)
+    bo_round(m, d, tile->n, tile->half);
+    for (uint64_t i = 0; i < tile->n; i++)
         d[i] -= base[i];
-    bo_round(m, d, n, half);
+    bo_round(m, d, tile->n, tile->half);
     return CKPT_OK;
 }
 
 /* ---- tiles ---- */
 
-static int bo_linear(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint64_t n,
-                     uint64_t at, ckpt_err *err)
+static int bo_linear(const bo_make *m, const bo_tile *tile, float *to, ckpt_err *err)
 {
+    const uint64_t n = tile->n;
+    float *x = tile->room;
     int rc = CKPT_OK;
 
     memset(to, 0, (size_t)n * sizeof *to);
     for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
         const float w = m->term[k].weight;
 
-        rc = bo_read(in, m->term[k].t, at, n, x, err);
+        rc = bo_read(tile->in, m->term[k].t, tile->at, n, x, err);
         if (rc == CKPT_OK)
-            bo_round(m, x, n, x + (BO_ROWS - 1) * BO_TILE);
+            bo_round(m, x, n, tile->half);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
             to[i] += w * x[i];
     }
@@ -189,18 +198,19 @@ static int bo_linear(const bo_make *m, ckpt_inputs *in, float *to, float *x, uin
     return rc;
 }
 
-static int bo_slerp(const bo_make *m, ckpt_inputs *in, float *to, float *x, uint64_t n, uint64_t at,
-                    ckpt_err *err)
+static int bo_slerp(const bo_make *m, const bo_tile *tile, float *to, ckpt_err *err)
 {
     const float a = m->first, b = m->other;
-    int rc = bo_read(in, m->of.base, at, n, to, err);
+    const uint64_t n = tile->n;
+    float *x = tile->room;
+    int rc = bo_read(tile->in, m->of.base, tile->at, n, to, err);
 
     if (rc == CKPT_OK)
-        rc = bo_read(in, m->term[0].t, at, n, x, err);
+        rc = bo_read(tile->in, m->term[0].t, tile->at, n, x, err);
     if (rc != CKPT_OK)
         return rc;
-    bo_round(m, to, n, x + (BO_ROWS - 1) * BO_TILE);
-    bo_round(m, x, n, x + (BO_ROWS - 1) * BO_TILE);
+    bo_round(m, to, n, tile->half);
+    bo_round(m, x, n, tile->half);
     for (uint64_t i = 0; i < n; i++)
         to[i] = a * to[i] + b * x[i];
     return CKPT_OK;
@@ -236,22 +246,24 @@ static void bo_elect(const bo_make *m, const bo_sums *s, uint64_t n)
     }
 }
 
-/* Sum up the weighted differences of a tile. */
-static int bo_sum_up(const bo_make *m, ckpt_inputs *in, const float *base, float *d,
-                     const bo_sums *s, uint64_t n, uint64_t at, void *half, ckpt_err *err)
+/* Sum up the weighted differences of a tile from `base`. */
+static int bo_sum_up(const bo_make *m, const bo_tile *tile, const float *base, const bo_sums *s,
+                     ckpt_err *err)
 {
+    const uint64_t n = tile->n;
+    float *d = tile->room;
     int rc = CKPT_OK;
 
     for (uint32_t k = 0; rc == CKPT_OK && k < m->of.n; k++) {
         const bo_term *p = &m->term[k];
 
-        rc = bo_difference(m, in, p, base, d, n, at, half, err);
+        rc = bo_difference(m, tile, p, base, d, err);
         if (rc != CKPT_OK)
             return rc;
-        bo_thin(m, p, d, n, at);
+        bo_thin(m, p, d, n, tile->at);
         for (uint64_t i = 0; i < n; i++)
             d[i] *= p->weight;
-        bo_round(m, d, n, half);
+        bo_round(m, d, n, tile->half);
         if (bo_has_signs(&m->of))
             bo_add_signs(s, d, p->weight, n);
         for (uint64_t i = 0; !bo_has_signs(&m->of) && i < n; i++)
@@ -260,19 +272,20 @@ static int bo_sum_up(const bo_make *m, ckpt_inputs *in, const float *base, float
     return rc;
 }
 
-static int bo_task(const bo_make *m, ckpt_inputs *in, float *to, float *room, uint64_t n,
-                   uint64_t at, ckpt_err *err)
+static int bo_task(const bo_make *m, const bo_tile *tile, float *to, ckpt_err *err)
 {
+    float *const room = tile->room, *const half = tile->half;
+    const uint64_t n = tile->n;
     const bo_sums s = {room + BO_TILE, room + 2 * BO_TILE, room + 3 * BO_TILE, room + 4 * BO_TILE,
                        room + 5 * BO_TILE};
-    float lambda = (float)m->of.lambda, *half = room + (BO_ROWS - 1) * BO_TILE;
+    float lambda = (float)m->of.lambda;
     unsigned n_sums = bo_has_signs(&m->of) ? 5 : 1;
-    int rc = bo_read(in, m->of.base, at, n, to, err);
+    int rc = bo_read(tile->in, m->of.base, tile->at, n, to, err);
 
     memset(s.all, 0, n_sums * BO_TILE * sizeof *room);
     if (rc == CKPT_OK) {
         bo_round(m, to, n, half);
-        rc = bo_sum_up(m, in, to, room, &s, n, at, half, err);
+        rc = bo_sum_up(m, tile, to, &s, err);
     }
     if (rc != CKPT_OK)
         return rc;
@@ -300,14 +313,15 @@ static int bo_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     int rc = room ? CKPT_OK : ckpt_fail_memory(err);
 
     for (uint64_t done = 0; rc == CKPT_OK && done < n; done += BO_TILE) {
-        uint64_t some = n - done < BO_TILE ? n - done : BO_TILE;
+        const bo_tile tile = {in, at + done, n - done < BO_TILE ? n - done : BO_TILE, room,
+                              room + (BO_ROWS - 1) * BO_TILE};
 
         if (m->of.method == CKPT_BLEND_LINEAR)
-            rc = bo_linear(m, in, x + done, room, some, at + done, err);
+            rc = bo_linear(m, &tile, x + done, err);
         else if (m->of.method == CKPT_BLEND_SLERP)
-            rc = bo_slerp(m, in, x + done, room, some, at + done, err);
+            rc = bo_slerp(m, &tile, x + done, err);
         else
-            rc = bo_task(m, in, x + done, room, some, at + done, err);
+            rc = bo_task(m, &tile, x + done, err);
     }
     return rc;
 }
@@ -321,20 +335,20 @@ static int bo_pass(const bo_make *m, ckpt_inputs *in, const bo_term *p, bo_see s
                    ckpt_err *err)
 {
     float *base = in->scratch(in, 3 * BO_TILE * sizeof *base), *d = base + BO_TILE;
-    float *half = base + 2 * BO_TILE;
     uint64_t n = m->of.base->n_elems;
     int rc = base ? CKPT_OK : ckpt_fail_memory(err);
 
     for (uint64_t at = 0; rc == CKPT_OK && at < n; at += BO_TILE) {
-        uint64_t some = n - at < BO_TILE ? n - at : BO_TILE;
+        const bo_tile tile = {in, at, n - at < BO_TILE ? n - at : BO_TILE, base,
+                              base + 2 * BO_TILE};
 
-        rc = bo_read(in, m->of.base, at, some, base, err);
+        rc = bo_read(in, m->of.base, at, tile.n, base, err);
         if (rc == CKPT_OK) {
-            bo_round(m, base, some, half);
-            rc = bo_difference(m, in, p, base, d, some, at, half, err);
+            bo_round(m, base, tile.n, tile.half);
+            rc = bo_difference(m, &tile, p, base, d, err);
         }
         if (rc == CKPT_OK)
-            see(ctx, d, some, at);
+            see(ctx, d, tile.n, at);
     }
     return rc;
 }

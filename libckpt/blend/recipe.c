@@ -51,7 +51,7 @@ static bool rc_all_numbers(const ckpt_seq *list)
 }
 
 /* Evaluate a setting for one tensor; *found is false if its filters exclude the tensor. */
-static int rc_setting(const ckpt_value *v, const char *tensor, double at, double *out, bool *found,
+static int rc_setting(const ckpt_value *v, const ckpt_recipe_for *of, double *out, bool *found,
                       unsigned depth, ckpt_err *err)
 {
     ckpt_seq list = ckpt_value_seq(v);
@@ -64,13 +64,13 @@ static int rc_setting(const ckpt_value *v, const char *tensor, double at, double
     if (rc_number(v, out))
         return CKPT_OK;
     if (v->kind == CKPT_V_LIST && rc_all_numbers(&list)) {
-        *out = rc_gradient(&list, at);
+        *out = rc_gradient(&list, of->at);
         return CKPT_OK;
     }
     *found = false;
     for (uint64_t i = 0; rc == CKPT_OK && !*found && i < list.n; i++)
         rc = list.at[i]->kind == CKPT_V_DICT
-                 ? rc_setting(list.at[i], tensor, at, out, found, depth + 1, err)
+                 ? rc_setting(list.at[i], of, out, found, depth + 1, err)
                  : ckpt_fail(err, CKPT_EFORMAT, "the list mixes numbers with other values");
     if (v->kind == CKPT_V_LIST)
         return rc;
@@ -80,16 +80,16 @@ static int rc_setting(const ckpt_value *v, const char *tensor, double at, double
         return ckpt_fail(err, CKPT_EFORMAT,
                          "expected a number, a list of numbers, or entries with filter and value");
     if (filter && filter->kind == CKPT_V_STR && !ckpt_value_is(filter, "*") &&
-        !strstr(tensor, filter->as.text.at))
+        !strstr(of->tensor, filter->as.text.at))
         return CKPT_OK;
-    return rc_setting(value, tensor, at, out, found, depth + 1, err);
+    return rc_setting(value, of, out, found, depth + 1, err);
 }
 
-int ckpt_recipe_number(const ckpt_recipe *r, const ckpt_recipe_model *model, const char *key,
-                       const char *tensor, double at, double *out, bool *found, ckpt_err *err)
+int ckpt_recipe_number(const ckpt_recipe *r, const ckpt_recipe_for *of, const char *key,
+                       double *out, bool *found, ckpt_err *err)
 {
-    assert(r && key && tensor && out && found);
-    const ckpt_value *places[3] = {model ? model->parameters : NULL, r->parameters[0],
+    assert(r && key && of && of->tensor && out && found);
+    const ckpt_value *places[3] = {of->model ? of->model->parameters : NULL, r->parameters[0],
                                    r->parameters[1]};
     ckpt_err inner = {0};
     int rc = CKPT_OK;
@@ -99,7 +99,7 @@ int ckpt_recipe_number(const ckpt_recipe *r, const ckpt_recipe_model *model, con
         const ckpt_value *v = places[i] ? ckpt_value_get(places[i], key) : NULL;
 
         if (v && v->kind != CKPT_V_NONE)
-            rc = rc_setting(v, tensor, at, out, found, 0, &inner);
+            rc = rc_setting(v, of, out, found, 0, &inner);
     }
     return rc == CKPT_OK ? CKPT_OK : ckpt_fail(err, rc, "parameter %s: %s", key, inner.text);
 }

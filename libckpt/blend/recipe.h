@@ -43,15 +43,20 @@ typedef struct ckpt_recipe {
 int ckpt_recipe_read(ckpt_recipe *out, ckpt_arena *a, const ckpt_merge *merge, ckpt_err *err);
 void ckpt_recipe_free(ckpt_recipe *r);
 
+/* The tensor that a parameter is for. */
+typedef struct ckpt_recipe_for {
+    const ckpt_recipe_model *model; /* NULL: that of all models */
+    const char *tensor;
+    double at; /* 0..1: relative position of its layer; 0 outside the layers */
+} ckpt_recipe_for;
+
 /*
- * Read a parameter of a model (NULL: of all) for one tensor from the most specific setting. A
- * setting is a number, a list of numbers from the first layer to the last, or a list of values with
- * filters (parts of tensor names).
+ * Read a parameter from the most specific setting. A setting is a number, a list of numbers from
+ * the first layer to the last, or a list of values with filters (parts of tensor names).
  *
- * at      0..1: relative position of the tensor's layer; 0 outside the layers
  * *found  false: without a setting, *out is unchanged
  */
-int ckpt_recipe_number(const ckpt_recipe *r, const ckpt_recipe_model *model, const char *key,
-                       const char *tensor, double at, double *out, bool *found, ckpt_err *err);
+int ckpt_recipe_number(const ckpt_recipe *r, const ckpt_recipe_for *of, const char *key,
+                       double *out, bool *found, ckpt_err *err);
 
 #endif

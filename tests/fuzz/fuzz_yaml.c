@@ -22,8 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (text && ckpt_recipe_read(&r, a, &merge, NULL) == CKPT_OK) {
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
             for (size_t i = 0; i < r.models.n; i++)
-                (void)ckpt_recipe_number(&r, &r.models.at[i], keys[k], "layers.1.mlp.weight", 0.5,
-                                         &x, &found, NULL);
+                (void)ckpt_recipe_number(
+                    &r, &(ckpt_recipe_for){&r.models.at[i], "layers.1.mlp.weight", 0.5}, keys[k],
+                    &x, &found, NULL);
         }
     }
     ckpt_recipe_free(&r);

@@ -290,14 +290,13 @@ static void parameters(void **state)
     assert_int_equal(r.models.n, 2);
     assert_string_equal(r.base, "zero");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int rc = ckpt_recipe_number(&r, &r.models.at[cases[i].model], cases[i].key, cases[i].tensor,
-                                    cases[i].at, &value, &found, &err);
+        const ckpt_recipe_for of = {&r.models.at[cases[i].model], cases[i].tensor, cases[i].at};
+        int rc = ckpt_recipe_number(&r, &of, cases[i].key, &value, &found, &err);
         if (rc != CKPT_OK || !found || fabs(value - cases[i].expected) > 1e-12)
             fail_msg("%s of %s: %g (%s)", cases[i].key, cases[i].tensor, value, err.text);
     }
-    assert_int_equal(
-        ckpt_recipe_number(&r, &r.models.at[1], "density", "layers.0.mlp", 0, &value, &found, &err),
-        CKPT_OK);
+    const ckpt_recipe_for second = {&r.models.at[1], "layers.0.mlp", 0};
+    assert_int_equal(ckpt_recipe_number(&r, &second, "density", &value, &found, &err), CKPT_OK);
     assert_false(found);
     ckpt_recipe_free(&r);
     ckpt_arena_free(a);
