@@ -89,20 +89,20 @@ static float dqz_exponent(uint8_t byte, ckpt_dtype d)
 
 /* The scales that were read last, so that rows of the same blocks do not read them again. */
 typedef struct dqz_window {
+    ckpt_inputs *in;
     uint64_t first, n;
     float *scale;
     uint8_t *own; /* buffer for the scales as stored */
 } dqz_window;
 
 /* Read n scales as F32, from `first` on. */
-static int dqz_scales(const dqz_make *m, ckpt_inputs *in, uint64_t first, uint64_t n, dqz_window *w,
-                      ckpt_err *err)
+static int dqz_scales(const dqz_make *m, dqz_window *w, uint64_t first, uint64_t n, ckpt_err *err)
 {
     int rc;
 
     if (w->first == first && w->n == n)
         return CKPT_OK;
-    rc = in->read(in, m->input[1], first, n, CKPT_DTYPE_NONE, w->own, err);
+    rc = w->in->read(w->in, m->input[1], first, n, CKPT_DTYPE_NONE, w->own, err);
     if (rc == CKPT_OK && m->widen)
         m->widen(w->scale, w->own, (size_t)n);
     for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < n; i++)
@@ -113,8 +113,8 @@ static int dqz_scales(const dqz_make *m, ckpt_inputs *in, uint64_t first, uint64
 }
 
 /* Multiply elements at, at + 1 ... of the weight, in x, by their scales. */
-static int dqz_multiply(const dqz_make *m, ckpt_inputs *in, float *x, uint64_t n, uint64_t at,
-                        dqz_window *w, ckpt_err *err)
+static int dqz_multiply(const dqz_make *m, dqz_window *w, float *x, uint64_t n, uint64_t at,
+                        ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -124,7 +124,7 @@ static int dqz_multiply(const dqz_make *m, ckpt_inputs *in, float *x, uint64_t n
         uint64_t of = row / m->rows * m->grid[0] + row % m->rows / m->block[0];
         uint64_t first = col / m->block[1], last = (col + left - 1) / m->block[1];
 
-        rc = dqz_scales(m, in, of * m->grid[1] + first, last - first + 1, w, err);
+        rc = dqz_scales(m, w, of * m->grid[1] + first, last - first + 1, err);
         for (uint64_t b = first; rc == CKPT_OK && b <= last; b++) {
             uint64_t from = b == first ? 0 : b * m->block[1] - col;
             uint64_t end = b == last ? left : (b + 1) * m->block[1] - col;
@@ -160,14 +160,14 @@ static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
     // at most one row's scales are read together, or one per element
     uint64_t n_scale = m->grid[1] < n ? m->grid[1] : n, n_x = m->own || m->narrow ? n : 0;
     float *scratch = in->scratch(in, (2 * n_scale + n_x) * sizeof *scratch);
-    dqz_window w = {.scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
+    dqz_window w = {.in = in, .scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
     float *x = n_x ? scratch + 2 * n_scale : to;
     int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
         rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
     if (rc == CKPT_OK)
-        rc = dqz_multiply(m, in, x, n, at, &w, err);
+        rc = dqz_multiply(m, &w, x, n, at, err);
     if (rc == CKPT_OK)
         dqz_finish(m, to, x, n);
     return rc;

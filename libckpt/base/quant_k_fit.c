@@ -24,13 +24,20 @@ static float qf_error(const ckpt_qk_search *s, const float *x, const float *w, c
     return sum;
 }
 
+/* The values of a run with their weights, and sums over the run. */
+typedef struct qf_points {
+    const float *x, *w;
+    float sum_w, sum_wx;
+} qf_points;
+
 /*
  * Compute the levels for an inverse scale, and the weighted least squares line through them; false:
  * none.
  */
-static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, const float sums[2],
-                    float inverse, float low, ckpt_qk_run *r)
+static bool qf_line(const ckpt_qk_search *s, const qf_points *p, float inverse, float low,
+                    ckpt_qk_run *r)
 {
+    const float *const x = p->x, *const w = p->w;
     float sl = 0, sl2 = 0, sxl = 0, det;
 
     for (int i = 0; i < s->n; i++) {
@@ -41,11 +48,11 @@ static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, con
         sl2 += w[i] * (float)level * (float)level;
         sxl += w[i] * (float)level * x[i];
     }
-    det = sums[0] * sl2 - sl * sl;
+    det = p->sum_w * sl2 - sl * sl;
     if (!(det > 0))
         return false;
-    r->scale = (sums[0] * sxl - sums[1] * sl) / det;
-    r->low = (sl2 * sums[1] - sl * sxl) / det;
+    r->scale = (p->sum_w * sxl - p->sum_wx * sl) / det;
+    r->low = (sl2 * p->sum_wx - sl * sxl) / det;
     if (r->low > 0) {
         r->low = 0;
         r->scale = sxl / sl2;
@@ -56,14 +63,15 @@ static bool qf_line(const ckpt_qk_search *s, const float *x, const float *w, con
 /* Fit scale and minimum (at most 0) of a run; out->low is subtracted, so it is at least 0. */
 static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, ckpt_qk_run *out)
 {
-    float low = x[0], high = x[0], sums[2] = {w[0], w[0] * x[0]}, best;
+    qf_points p = {x, w, w[0], w[0] * x[0]};
+    float low = x[0], high = x[0], best;
     ckpt_qk_run r;
 
     for (int i = 1; i < s->n; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
-        sums[0] += w[i];
-        sums[1] += w[i] * x[i];
+        p.sum_w += w[i];
+        p.sum_wx += w[i] * x[i];
     }
     low = low > 0 ? 0 : low;
     memset(out->level, 0, sizeof out->level);
@@ -81,7 +89,7 @@ static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, 
     for (int k = 0; k <= s->steps; k++) {
         // relative to the best minimum so far
         inverse = (s->from + s->by * (float)k + (float)s->most) / (high - out->low);
-        if (!qf_line(s, x, w, sums, inverse, out->low, &r))
+        if (!qf_line(s, &p, inverse, out->low, &r))
             continue;
         const float error = qf_error(s, x, w, &r);
 

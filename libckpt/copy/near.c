@@ -13,13 +13,13 @@
 /* Context of one call of ckpt_join. */
 typedef struct nr_walk {
     ckpt_near *near;
-    uint64_t item; /* bytes of one element */
+    uint64_t item; /* bytes of one element of the visited tensor */
     double weight; /* part of each visited byte that counts; below 1 inside nested sources */
     unsigned depth;
 } nr_walk;
 
-static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                       double weight, unsigned depth, ckpt_err *err);
+static int nr_interval(const nr_walk *w, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                       ckpt_err *err);
 
 /* ---- preparation ---- */
 
@@ -108,6 +108,7 @@ static int nr_file(ckpt_near *n, uint32_t file, uint64_t bytes, ckpt_err *err)
 static int nr_nested(const nr_walk *w, const ckpt_source *s, uint64_t from, uint64_t end,
                      double weight, ckpt_err *err)
 {
+    const nr_walk inner = {.near = w->near, .weight = weight, .depth = w->depth + 1};
     const ckpt_tensor *in;
     int rc = CKPT_OK;
 
@@ -118,7 +119,7 @@ static int nr_nested(const nr_walk *w, const ckpt_source *s, uint64_t from, uint
         if (end < s->n_bytes)
             stop = (uint64_t)((double)end * per + 0.5);
         if (first < stop)
-            rc = nr_interval(w->near, in, first, stop - first, weight, w->depth + 1, err);
+            rc = nr_interval(&inner, in, first, stop - first, err);
     }
     return rc;
 }
@@ -146,19 +147,20 @@ static int nr_piece(void *ctx, const ckpt_piece *p, ckpt_err *err)
 }
 
 /* Count the bytes of a region of one slice or copy. */
-static int nr_join(ckpt_near *n, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes,
-                   double weight, unsigned depth, ckpt_err *err)
+static int nr_join(const nr_walk *w, const ckpt_tensor *t, const ckpt_axis *region, unsigned n_axes,
+                   ckpt_err *err)
 {
-    nr_walk w = {n, ckpt_dtype_get(t->dtype)->bytes, weight, depth};
+    nr_walk own = *w;
 
-    return ckpt_join(t, region, n_axes, nr_piece, &w, err);
+    own.item = ckpt_dtype_get(t->dtype)->bytes;
+    return ckpt_join(t, region, n_axes, nr_piece, &own, err);
 }
 
 /*
  * Count the bytes of a tensor's elements inside a source, in whole blocks, with copies and addends.
  */
-static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                       double weight, unsigned depth, ckpt_err *err)
+static int nr_interval(const nr_walk *w, const ckpt_tensor *t, uint64_t first, uint64_t count,
+                       ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -169,7 +171,7 @@ static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint6
             uint64_t end = first + count + (per - (first + count) % per) % per;
             ckpt_axis region = {from, (end < twin->n_elems ? end : twin->n_elems) - from, 0};
 
-            rc = nr_join(n, twin, &region, 1, weight, depth, err);
+            rc = nr_join(w, twin, &region, 1, err);
         }
     }
     return rc;
@@ -178,6 +180,7 @@ static int nr_interval(ckpt_near *n, const ckpt_tensor *t, uint64_t first, uint6
 int ckpt_near_job(ckpt_near *n, const ckpt_job *job, ckpt_err *err)
 {
     assert(n && n->plan && job);
+    const nr_walk w = {.near = n, .weight = 1};
     ckpt_job_view v;
     int rc = CKPT_OK;
 
@@ -188,7 +191,7 @@ int ckpt_near_job(ckpt_near *n, const ckpt_job *job, ckpt_err *err)
     ckpt_job_look(&v, n->plan, job);
     for (const ckpt_tensor *slice = v.origin; rc == CKPT_OK && slice; slice = slice->addend) {
         for (const ckpt_tensor *twin = slice; rc == CKPT_OK && twin; twin = twin->twin)
-            rc = nr_join(n, twin, v.region, v.n_axes, 1, 0, err);
+            rc = nr_join(&w, twin, v.region, v.n_axes, err);
     }
     return rc;
 }

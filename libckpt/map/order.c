@@ -365,22 +365,26 @@ int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
 
 /* ---- the order ---- */
 
+/* Parameters of a model. */
+typedef struct fo_list {
+    ckpt_tensor *const *at;
+    size_t n, cut; /* cut: bytes before each name that do not belong to the model */
+} fo_list;
+
 /*
  * Sort a list of parameters by position; *odd is one without a position, or one of two with the
  * same.
- *
- * cut      bytes before each name that do not belong to the model
  */
-static int fo_places_of(fo_places *places, ckpt_tensor *const *list, size_t n, size_t cut,
-                        const fo_arch *arch, const ckpt_tensor **odd, ckpt_err *err)
+static int fo_places_of(fo_places *places, const fo_list *list, const fo_arch *arch,
+                        const ckpt_tensor **odd, ckpt_err *err)
 {
-    for (size_t i = 0; i < n && !*odd; i++) {
+    for (size_t i = 0; i < list->n && !*odd; i++) {
         fo_place *p = ckpt_vec_push(places);
         if (!p)
             return ckpt_fail_memory(err);
-        p->tensor = list[i];
-        if (!fo_find(p, arch->modules, fo_bare(arch, list[i]->name + cut), false))
-            *odd = list[i];
+        p->tensor = list->at[i];
+        if (!fo_find(p, arch->modules, fo_bare(arch, list->at[i]->name + list->cut), false))
+            *odd = list->at[i];
     }
     if (places->n && !*odd)
         qsort(places->at, places->n, sizeof *places->at, fo_compare);
@@ -400,9 +404,10 @@ static int fo_named_as(fo_places *places, ckpt_tensor *const *list, size_t n, co
 
     *odd = NULL;
     for (int i = 0; rc == CKPT_OK && i < (prefix ? 2 : 1) && (i == 0 || *odd); i++) {
+        const fo_list names = {list, n, i ? prefix : 0};
         *odd = NULL;
         places->n = 0;
-        rc = fo_places_of(places, list, n, i ? prefix : 0, arch, odd, err);
+        rc = fo_places_of(places, &names, arch, odd, err);
     }
     return rc;
 }
@@ -478,8 +483,9 @@ int ckpt_order_known(ckpt_tensors *out, const ckpt_map *map, bool *known, const 
         else if (ckpt_order_trains(map, map->tensors.at[i]))
             rc = ckpt_fail_memory(err);
     }
+    const fo_list list = {trained.at, trained.n, 0};
     if (rc == CKPT_OK)
-        rc = fo_places_of(&places, trained.at, trained.n, 0, arch, odd, err);
+        rc = fo_places_of(&places, &list, arch, odd, err);
     ckpt_vec_free(&trained);
     for (size_t i = 0; rc == CKPT_OK && !*odd && i < places.n; i++) {
         ckpt_tensor **slot = ckpt_vec_push(out);

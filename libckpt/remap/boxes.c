@@ -231,25 +231,32 @@ static bool box_make(const box_runs *runs, const uint32_t *choice, const ckpt_rm
     return some;
 }
 
-/* Find the boxes that member a of one side and member b of the other share. */
-static int box_meet(const ckpt_rm_instance *in, unsigned side, const ckpt_rm_member *a,
-                    const ckpt_rm_member *b, box_fn fn, void *ctx, ckpt_err *err)
+/* Member a of one side, and member b of the other. */
+typedef struct box_pair {
+    unsigned side;
+    const ckpt_rm_member *a, *b;
+} box_pair;
+
+/* Find the boxes that the two members share. */
+static int box_meet(const ckpt_rm_instance *in, const box_pair *of, box_fn fn, void *ctx,
+                    ckpt_err *err)
 {
-    const ckpt_rm_view *va = &in->view[side][a->term], *vb = &in->view[!side][b->term];
+    const ckpt_rm_view *va = &in->view[of->side][of->a->term];
+    const ckpt_rm_view *vb = &in->view[!of->side][of->b->term];
     uint32_t choice[CKPT_MAX_DIM] = {0}, i = 0;
     box_runs *runs = ckpt_alloc((va->n_atoms + 1) * sizeof *runs);
     box_common box = {0};
     int rc = runs ? CKPT_OK : ckpt_fail_memory(err);
 
     for (i = 0; rc == CKPT_OK && i < va->n_atoms; i++) {
-        box_atom_runs(in, &va->atom[i], vb, b, &runs[i]);
+        box_atom_runs(in, &va->atom[i], vb, of->b, &runs[i]);
         if (runs[i].n == 0) {
             ckpt_free(runs); // they are different parts of a fused axis and share no element
             return CKPT_OK;
         }
     }
     for (bool more = rc == CKPT_OK; rc == CKPT_OK && more;) {
-        if (box_make(runs, choice, va, vb, a, &box))
+        if (box_make(runs, choice, va, vb, of->a, &box))
             rc = fn(ctx, &box, err);
         for (i = va->n_atoms; i > 0 && ++choice[i - 1] == runs[i - 1].n; i--)
             choice[i - 1] = 0;
@@ -513,7 +520,7 @@ int ckpt_rm_back(ckpt_rm_instance *in, ckpt_rm_member *target, ckpt_err *err)
     t.width = t.view->n_atoms ? t.view->n_atoms : 1;
     for (size_t i = 0; rc == CKPT_OK && i < sources->n; i++) {
         t.source = &sources->at[i];
-        rc = box_meet(in, in->to, target, t.source, box_take, &t, err);
+        rc = box_meet(in, &(box_pair){in->to, target, t.source}, box_take, &t, err);
     }
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
@@ -564,7 +571,7 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
     for (uint32_t i = 0; i < t.view->n_atoms; i++)
         shape[i] = t.view->size[i];
     for (size_t i = 0; rc == CKPT_OK && i < targets->n; i++)
-        rc = box_meet(in, in->from, source, &targets->at[i], box_used, &t, err);
+        rc = box_meet(in, &(box_pair){in->from, source, &targets->at[i]}, box_used, &t, err);
     // padding of the source need not be copied: count it as used
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
