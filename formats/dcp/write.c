@@ -147,9 +147,14 @@ static int dpw_chunk(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, uint
     return dpw_end(w, &tree, v, rank, &chunk);
 }
 
+/* The rows of a tensor in one chunk. */
+typedef struct dpw_rows {
+    uint64_t start, count;
+} dpw_rows;
+
 /* Make a chunk's box, and the extent of its elements in the chunk's storage. */
-static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_dcp_chunk *chunk,
-                    uint64_t start, uint64_t count, ckpt_extent *e)
+static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, const dpw_rows *rows,
+                    ckpt_dcp_chunk *chunk, ckpt_extent *e)
 {
     uint64_t *at = ckpt_arena_array(w->to->arena, 2 * (uint64_t)t->ndim + 1, sizeof *at);
     ckpt_axis *axis = ckpt_arena_array(w->to->arena, t->ndim + 1, sizeof *axis);
@@ -160,8 +165,8 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
     chunk->start = at;
     chunk->count = at + t->ndim;
     for (uint32_t k = 0; k < t->ndim; k++) {
-        at[k] = k == 0 ? start : 0;
-        at[t->ndim + k] = k == 0 ? count : t->shape[k];
+        at[k] = k == 0 ? rows->start : 0;
+        at[t->ndim + k] = k == 0 ? rows->count : t->shape[k];
     }
     for (uint32_t k = t->ndim; k-- > 0;) {
         axis[k] = (ckpt_axis){chunk->start[k], chunk->count[k], stride};
@@ -179,7 +184,7 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, ckpt_
 static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
 {
     const ckpt_tensor *donor = t->owner ? t->owner : t;
-    uint64_t rows = t->ndim > 0 ? t->shape[0] : 1, start, count;
+    uint64_t n_rows = t->ndim > 0 ? t->shape[0] : 1;
     ckpt_extent *extent = ckpt_alloc(w->ranks * sizeof *extent);
     ckpt_dcp_item *item = NULL;
     uint32_t n = 0;
@@ -193,10 +198,11 @@ static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckp
     }
     for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
         ckpt_dcp_chunk chunk = {0};
-        count = ckpt_dcp_rows(rows, w->ranks, r, &start);
-        if (count == 0 && r > 0)
+        dpw_rows rows;
+        rows.count = ckpt_dcp_rows(n_rows, w->ranks, r, &rows.start);
+        if (rows.count == 0 && r > 0)
             break;
-        if (!dpw_box(w, t, dtype, &chunk, start, count, &extent[n]))
+        if (!dpw_box(w, t, dtype, &rows, &chunk, &extent[n]))
             rc = ckpt_fail_memory(w->err);
         if (rc == CKPT_OK)
             rc = dpw_chunk(w, t, dtype, r, &chunk, &extent[n]);

@@ -206,23 +206,30 @@ static bool rjn_extent(ckpt_arena *arena, const ckpt_ranks_item *item, const ckp
     return true;
 }
 
+/* The extents of one copy. */
+typedef struct rjn_copy {
+    ckpt_extent *extent; /* room for one per piece */
+    uint32_t n;
+    bool more; /* some box has more copies */
+} rjn_copy;
+
 /*
  * Make the extents of copy number `copy`: each box from the rank with that number among its
- * holders, or from the first if there are fewer.  *n: number of extents; *more: some box has more
- * copies.
+ * holders, or from the first if there are fewer.
  */
 static bool rjn_extents(ckpt_arena *arena, const ckpt_ranks_item *item, size_t copy, bool rows,
-                        ckpt_extent *out, uint32_t *n, bool *more)
+                        rjn_copy *out)
 {
     const ckpt_ranks_piece *p = item->piece.at;
 
-    *n = 0;
-    *more = false;
+    out->n = 0;
+    out->more = false;
     for (size_t i = 0, next; i < item->piece.n; i = next) {
         for (next = i + 1; next < item->piece.n && rjn_same_box(&p[i], &p[next], item->ndim);)
             next++;
-        *more |= next - i > copy + 1;
-        if (!rjn_extent(arena, item, &p[next - i > copy ? i + copy : i], rows, &out[(*n)++]))
+        out->more |= next - i > copy + 1;
+        if (!rjn_extent(arena, item, &p[next - i > copy ? i + copy : i], rows,
+                        &out->extent[out->n++]))
             return false;
     }
     return true;
@@ -231,14 +238,13 @@ static bool rjn_extents(ckpt_arena *arena, const ckpt_ranks_item *item, size_t c
 /* Set the tensor's extents, and add a twin for each further copy. */
 static int rjn_back(ckpt_map *map, ckpt_ranks_item *item, ckpt_tensor *t, ckpt_err *err)
 {
-    ckpt_extent *extent = ckpt_alloc((item->piece.n + 1) * sizeof *extent);
-    bool rows = true, more = true;
-    uint32_t n = 0;
-    int rc = extent ? CKPT_OK : ckpt_fail_memory(err);
+    rjn_copy made = {.extent = ckpt_alloc((item->piece.n + 1) * sizeof *made.extent), .more = true};
+    bool rows = true;
+    int rc = made.extent ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; i < item->piece.n; i++)
         rows &= item->piece.at[i].rows;
-    for (size_t copy = 0; rc == CKPT_OK && more; copy++) {
+    for (size_t copy = 0; rc == CKPT_OK && made.more; copy++) {
         ckpt_tensor *twin = NULL;
         if (copy > 0) {
             const ckpt_tensor like = {.dtype = t->dtype,
@@ -248,16 +254,16 @@ static int rjn_back(ckpt_map *map, ckpt_ranks_item *item, ckpt_tensor *t, ckpt_e
                                       .flags = t->flags};
             rc = ckpt_map_add_hidden(map, t->name, strlen(t->name), &like, &twin, err);
         }
-        if (rc == CKPT_OK && !rjn_extents(map->arena, item, copy, rows, extent, &n, &more))
+        if (rc == CKPT_OK && !rjn_extents(map->arena, item, copy, rows, &made))
             rc = ckpt_fail_memory(err);
         if (rc == CKPT_OK)
-            rc = ckpt_map_back(map, twin ? twin : t, extent, n, err);
+            rc = ckpt_map_back(map, twin ? twin : t, made.extent, made.n, err);
         if (twin) {
             t->twin = twin;
             t = twin;
         }
     }
-    ckpt_free(extent);
+    ckpt_free(made.extent);
     return rc;
 }
 

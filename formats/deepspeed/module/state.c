@@ -243,17 +243,22 @@ static uint32_t dsr_lanes(const ckpt_ds_layout *layout, size_t group, size_t fla
     return has && layout->group.at[flat].lanes > 1 ? layout->group.at[flat].lanes : 1;
 }
 
-/* Sets a group's hyper-parameters and optimizer state; `flat` is its first flat group. */
+/* A parameter group's number, and that of its first flat group. */
+typedef struct dsr_group {
+    size_t g, flat;
+} dsr_group;
+
+/* Sets a group's hyper-parameters and optimizer state. */
 static int dsr_set_values(const ckpt_ds_job *job, const ckpt_ds_head *head,
-                          const ckpt_ds_layout *layout, const ckpt_state *state, size_t g,
-                          size_t flat, ckpt_group *out)
+                          const ckpt_ds_layout *layout, const ckpt_state *state, dsr_group of,
+                          ckpt_group *out)
 {
     const ckpt_value *optim = ckpt_value_get(state->optim, "optimizer_state_dict");
     ckpt_ds_bnb b;
 
-    out->fields = ckpt_ds_optim_entry(head, layout, optim, g);
-    if (flat < layout->group.n && layout->group.at[flat].of == g)
-        out->entry = ckpt_ds_optim_state(head, optim, flat, 0);
+    out->fields = ckpt_ds_optim_entry(head, layout, optim, of.g);
+    if (of.flat < layout->group.n && layout->group.at[of.flat].of == of.g)
+        out->entry = ckpt_ds_optim_state(head, optim, of.flat, 0);
     if (out->entry && out->entry->kind != CKPT_V_DICT)
         out->entry = NULL;
     b = ckpt_ds_bnb_look(out->entry);
@@ -280,7 +285,7 @@ static int dsr_add_groups(const ckpt_ds_job *job, const ckpt_ds_head *head,
         while (next < layout->params.n && dsr_of(layout, &layout->params.at[next]) == g)
             next++;
         group->n = (next - group->first) / group->n_lanes;
-        rc = dsr_set_values(job, head, layout, state, g, flat, group);
+        rc = dsr_set_values(job, head, layout, state, (dsr_group){g, flat}, group);
         while (flat < layout->group.n && layout->group.at[flat].of == g)
             flat++;
         if (rc == CKPT_OK)
