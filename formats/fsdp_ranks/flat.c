@@ -21,9 +21,10 @@ uint64_t ckpt_ranks_flat_n(const ckpt_ranks_item *item, uint32_t group)
 }
 
 int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_arena *arena,
-                    uint64_t first, uint64_t n, uint32_t group, ckpt_err *err)
+                    const ckpt_ranks_range *range, ckpt_err *err)
 {
-    assert(out && from && group > 0);
+    assert(out && from && range && range->group > 0);
+    const uint64_t first = range->first, n = range->n;
     uint64_t *shape = ckpt_arena_array(arena, 1, sizeof *shape), at = 0;
     uint32_t copy = 0;
 
@@ -40,8 +41,8 @@ int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_aren
         ckpt_axis *axis;
         ckpt_ranks_piece *slot;
         uint64_t lo, hi, skip = 0;
-        if (p->rank / group != copy) {
-            copy = p->rank / group;
+        if (p->rank / range->group != copy) {
+            copy = p->rank / range->group;
             at = 0;
         }
         lo = at > first ? at : first;

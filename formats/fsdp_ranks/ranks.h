@@ -185,15 +185,15 @@ bool ckpt_ranks_same(const ckpt_ranks_item *a, const ckpt_ranks_item *b);
 
 /* ---- flat.c ---- */
 
-/*
- * Make an item of elements first..first+n-1 of a flat parameter: plain tensors with one axis,
- * concatenated in rank order.
- *
- * group   number of ranks that together hold one copy; the other ranks repeat it
- * Errors  CKPT_ELIMIT
- */
+/* Elements of a flat parameter: plain tensors with one axis, concatenated in rank order. */
+typedef struct ckpt_ranks_range {
+    uint64_t first, n;
+    uint32_t group; /* number of ranks that together hold one copy; the other ranks repeat it */
+} ckpt_ranks_range;
+
+/* Make an item of a range of a flat parameter.  Errors: CKPT_ELIMIT */
 int ckpt_ranks_flat(ckpt_ranks_item *out, const ckpt_ranks_item *from, ckpt_arena *arena,
-                    uint64_t first, uint64_t n, uint32_t group, ckpt_err *err);
+                    const ckpt_ranks_range *range, ckpt_err *err);
 
 /* The number of elements of the flat parameter, which `group` ranks hold together. */
 uint64_t ckpt_ranks_flat_n(const ckpt_ranks_item *item, uint32_t group);

@@ -307,7 +307,8 @@ static int rru_moment(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kind
     for (uint32_t k = 0; k < p->model->ndim; k++)
         n *= p->model->shape[k]; // no overflow: the map has checked this product
     as.like = p->model;
-    rc = ckpt_ranks_flat(&flat, item, r->map->arena, p->first, n, r->numbers.group, r->err);
+    rc = ckpt_ranks_flat(&flat, item, r->map->arena,
+                         &(ckpt_ranks_range){p->first, n, r->numbers.group}, r->err);
     if (rc == CKPT_OK)
         rc = ckpt_ranks_emit(NULL, r->map, &flat, &as, r->err);
     ckpt_vec_free(&flat.piece);
@@ -327,8 +328,8 @@ static int rru_unnamed(ckpt_ranks_run *r, ckpt_ranks_item *item, const char *kin
         return ckpt_fail_memory(r->err);
     if (item->kind != CKPT_RANKS_PLAIN || item->ndim != 1 || r->numbers.form == CKPT_RANKS_WHOLE)
         return ckpt_ranks_emit(NULL, r->map, item, &as, r->err);
-    rc = ckpt_ranks_flat(&flat, item, r->map->arena, 0, ckpt_ranks_flat_n(item, r->numbers.group),
-                         r->numbers.group, r->err);
+    const ckpt_ranks_range all = {0, ckpt_ranks_flat_n(item, r->numbers.group), r->numbers.group};
+    rc = ckpt_ranks_flat(&flat, item, r->map->arena, &all, r->err);
     if (rc == CKPT_OK)
         rc = ckpt_ranks_emit(NULL, r->map, &flat, &as, r->err);
     ckpt_vec_free(&flat.piece);
