@@ -168,11 +168,12 @@ static int vs_own(ckpt_values *v, vs_region *r, const ckpt_tensor *t, void *buf,
 static int vs_nested(void *ctx, const ckpt_source *s, void *to, uint64_t n, uint64_t at,
                      ckpt_err *err);
 
-int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *region,
-                       unsigned n_axes, uint64_t n_elems, void *buf, ckpt_err *err)
+int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_region *region, void *buf,
+                       ckpt_err *err)
 {
-    assert(v && t && (buf || n_elems == 0));
-    vs_region r = {.head = t, .axis = region, .n_axes = n_axes, .n = n_elems};
+    assert(v && t && region && (buf || region->n_elems == 0));
+    const uint64_t n_elems = region->n_elems;
+    vs_region r = {.head = t, .axis = region->axis, .n_axes = region->n_axes, .n = n_elems};
     uint32_t n = 0;
     int rc;
 
@@ -207,9 +208,9 @@ int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint6
         step = n_elems;
     for (uint64_t done = 0; rc == CKPT_OK && done < n_elems; done += step) {
         const ckpt_axis flat = {first + done, n_elems - done < step ? n_elems - done : step, 0};
+        const ckpt_region region = {&flat, 1, flat.count};
 
-        rc = ckpt_values_region(v, t, &flat, 1, flat.count, to + ckpt_job_bytes(t->dtype, done),
-                                err);
+        rc = ckpt_values_region(v, t, &region, to + ckpt_job_bytes(t->dtype, done), err);
     }
     return rc;
 }

@@ -40,15 +40,21 @@ typedef struct ckpt_values {
 /* Bytes of region buffers for tensors inside others. */
 #define CKPT_VALUES_ROOM (256u * 1024u)
 
+/* A region of a tensor, with axes as for ckpt_gather_region. */
+typedef struct ckpt_region {
+    const ckpt_axis *axis;
+    unsigned n_axes;
+    uint64_t n_elems;
+} ckpt_region;
+
 /*
  * Compute a region's values in the tensor's dtype.
  *
- * region  as for ckpt_gather_region; n_elems elements, at most `room` bytes if t has copies or
- *         addends
+ * region  at most `room` bytes if t has copies or addends
  * Errors  those of ckpt_gather_region, of unlike, and of operations
  */
-int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *region,
-                       unsigned n_axes, uint64_t n_elems, void *buf, ckpt_err *err);
+int ckpt_values_region(ckpt_values *v, const ckpt_tensor *t, const ckpt_region *region, void *buf,
+                       ckpt_err *err);
 
 /* Compute any number of elements from `first` of the flattened tensor. */
 int ckpt_values_read(ckpt_values *v, const ckpt_tensor *t, uint64_t first, uint64_t n_elems,

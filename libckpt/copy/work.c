@@ -278,7 +278,8 @@ int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_
         *out = w->in;
     }
     if (rc == CKPT_OK)
-        rc = ckpt_values_region(&w->values, v->origin, v->region, v->n_axes, job->count,
+        rc = ckpt_values_region(&w->values, v->origin,
+                                &(ckpt_region){v->region, v->n_axes, job->count},
                                 (uint8_t *)(uintptr_t)*out, err);
     if (rc != CKPT_OK)
         return rc;
