@@ -9,7 +9,7 @@ text='SPDX-License-Identifier: Apache-2.0'
 # one file a line; data of tests is not ours to mark
 sources() {
     git ls-files --cached --others --exclude-standard | grep -v '^tests/fixtures/' |
-        grep -E '\.(c|h|cu|cuh|cpp|py|sh|inc|bash|zsh|fish|mk)$|(^|/)Makefile$|^\.ci/run$'
+        grep -E '\.(c|h|cu|cuh|cpp|py|sh|inc|bash|zsh|fish|mk)$|(^|/)(Makefile|meson\.build|meson_options\.txt)$|^\.ci/run$'
 }
 
 # the line as FILE's language has it
