@@ -19,7 +19,7 @@
 #include "tools/cli/out.h"
 
 /* Columns of the bar, and of a terminal that does not report its width. */
-enum { BAR_WIDTH = 24, PROGRESS_COLUMNS = 79 };
+static const int BAR_WIDTH = 24, PROGRESS_COLUMNS = 79;
 static const double REDRAW_SECONDS = 0.1, LINE_SECONDS = 1.0;
 
 static volatile sig_atomic_t caught;

@@ -9,14 +9,14 @@
 #include "tools/report/draw.h"
 
 enum {
-    PU_ROW = 24,
     PU_BAR = 16,
     PU_LEFT = 230,  /* width for names */
     PU_RIGHT = 120, /* width for the numbers after the bars */
-    PU_HEAD = 36,   /* height of a group's title */
     PU_PARTS = 4,
     PU_ROWS = 16 /* maximum number of bars in a group */
 };
+/* heights of a row, and of a group's title */
+static const double PU_ROW = 24, PU_HEAD = 36;
 
 static const char *const pu_names[PU_PARTS] = {"weights", "gradients", "optimizer", "activations"};
 

@@ -13,10 +13,10 @@ enum {
     DRAW_TAG_HEIGHT = 110, /* height of the highest bar */
     DRAW_TAG_NAME = 10,
     DRAW_TAG_LABELS = 24, /* with more tags, only some have labels */
-    DRAW_ROW = 18,
     DRAW_MOST_LAYERS = 300,
-    DRAW_LABEL = 250 /* width for names of layers */
 };
+/* height of a row, and width for names of layers */
+static const int DRAW_ROW = 18, DRAW_LABEL = 250;
 
 void draw_begin(sheet *s, double height, const char *title, bool alone)
 {

@@ -15,7 +15,7 @@
 #include "tools/report/sheet.h"
 #include "tools/report/tags.h"
 
-enum { DRAW_WIDTH = 960 };
+static const int DRAW_WIDTH = 960;
 
 /*
  * Begin an svg element of width DRAW_WIDTH and this height.  The title is for screen readers.

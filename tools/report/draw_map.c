@@ -5,10 +5,10 @@
 #include "tools/report/draw.h"
 
 enum {
-    DRAW_MAP_HEIGHT = 480,
     DRAW_STAIRS = 24, /* a run of more parts is drawn as a band */
     DRAW_RUNS = 4096  /* maximum number of runs of one tensor */
 };
+static const int DRAW_MAP_HEIGHT = 480;
 
 typedef struct chart_parts {
     sheet *s;

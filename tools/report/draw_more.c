@@ -7,17 +7,14 @@
 #include "tools/report/draw.h"
 
 enum {
-    PLOT_LEFT = 80,
-    PLOT_HEIGHT = 130, /* height of one chart; PLOT_ROOM: with its title and steps */
-    PLOT_ROOM = 190,
     PLOT_BUCKETS = 800, /* with more points, each bucket's minimum and maximum are drawn */
     PLOT_MARKS = 100,
-    HEAT_LEFT = 250,
-    HEAT_TOP = 150,
-    HEAT_ROW = 18,
     HEAT_ROWS = 300,
     HEAT_COLUMNS = 64
 };
+/* PLOT_HEIGHT: height of one chart; PLOT_ROOM: with its title and steps */
+static const int PLOT_LEFT = 80, PLOT_HEIGHT = 130, PLOT_ROOM = 190;
+static const int HEAT_LEFT = 250, HEAT_TOP = 150, HEAT_ROW = 18;
 
 /* ---- curves ---- */
 

@@ -13,7 +13,8 @@
 
 #include "tools/zerotrain/zerotrain.h"
 
-enum { PL_WIDTH = 760, PL_HEIGHT = 260, PL_LEFT = 70, PL_TOP = 40, PL_GAP = 90, PL_PATH = 4096 };
+enum { PL_PATH = 4096 };
+static const int PL_WIDTH = 760, PL_HEIGHT = 260, PL_LEFT = 70, PL_TOP = 40, PL_GAP = 90;
 
 /* Merge neighbouring points. */
 static void pl_halve(plot *p)
