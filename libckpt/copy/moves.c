@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/base/rename.h"
 #include "libckpt/copy/dir.h"
 #include "libckpt/copy/moves.h"
 

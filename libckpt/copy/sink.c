@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/base/rename.h"
 #include "libckpt/copy/sink_inside.h"
 
 /* ---- existing outputs ---- */

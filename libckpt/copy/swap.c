@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/base/rename.h"
 #include "libckpt/copy/swap.h"
 
 /* True if an entry of that name exists; *st gets its attributes. */
