@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "libckpt/format.h"
+#include "libckpt/copy/runs.h"
 
 #include "libckpt/base/number.h"
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/format.h"
+#include "libckpt/copy/runs.h"
 
 /* Folders "step-N"; "last" is a checkpoint without a number. */
 static bool text_of(char out[CKPT_RUN_NAME], const char *folder)
