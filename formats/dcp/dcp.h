@@ -289,16 +289,22 @@ int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *cons
 
 /* ---- state.c ---- */
 
+/* What the files tell about the order of an optimizer's parameters. */
+typedef enum ckpt_dcp_order {
+    CKPT_DCP_UNORDERED, /* the map's tensors have no order */
+    CKPT_DCP_BY_MODEL,  /* the map's tensors have the order of the model's dict */
+    CKPT_DCP_BY_NUMBER  /* also, the optimizer names its parameters by position */
+} ckpt_dcp_order;
+
 /*
  * Build the training state of a map that has weights, moments and the tree of values; step counts
  * come from the tensors "step/<parameter>".  If there is no state, or it cannot be expressed,
  * map->no_state gives the reason.
  *
- * in_order  the map's tensors have the order of the model's dict
- * Errors    CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: step counts differ
- *           within one group; errors of reading the counts
+ * Errors   CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: step counts differ
+ *          within one group; errors of reading the counts
  */
-int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err);
+int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, ckpt_err *err);
 
 /*
  * Copy a parameter group's settings; 'params' becomes the group's number, as training formats store

@@ -29,7 +29,7 @@ typedef struct dps_maker {
     const ckpt_value *schedule; /* the schedule found with the optimizer, or NULL */
     ckpt_reader *reader;
     ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
-    bool in_order;     /* the map's tensors have the order of the model's dict */
+    ckpt_dcp_order order;
     const char *waits; /* a parameter that the model was saved without, or NULL */
     double steps;      /* the largest step count of a parameter */
     bool counted;      /* the optimizer has step counts; SGD has none */
@@ -551,15 +551,18 @@ static int dps_make(dps_maker *m)
     m->state->dtype = ckpt_dcp_dtype(m->state);
     rc = dps_values(m);
     // a DeepSpeed run keeps its optimizer's order; a layout map will order split parameters
-    return rc == CKPT_OK && m->state->foreign && !m->waits
-               ? ckpt_state_sequence(m->map, m->state, m->in_order, m->err)
-               : rc;
+    if (rc != CKPT_OK || !m->state->foreign || m->waits)
+        return rc;
+    m->state->numbered = m->order == CKPT_DCP_BY_NUMBER;
+    m->map->in_order = m->order != CKPT_DCP_UNORDERED;
+    return m->state->numbered ? CKPT_OK
+                              : ckpt_state_sequence(m->map, m->state, m->map->in_order, m->err);
 }
 
-int ckpt_dcp_state(ckpt_map *map, bool in_order, ckpt_err *err)
+int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, ckpt_err *err)
 {
     assert(map && map->states.n == 0);
-    dps_maker m = {.map = map, .in_order = in_order, .err = err};
+    dps_maker m = {.map = map, .order = order, .err = err};
     int rc;
 
     dps_find(&m, map->values, NULL, DPS_DEPTH);

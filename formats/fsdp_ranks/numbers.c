@@ -423,5 +423,8 @@ int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *pa
     rc = rnm_params(&f);
     if (rc == CKPT_OK)
         rc = rnm_groups(&f);
-    return rc == CKPT_OK ? rnm_find(&f) : rc;
+    if (rc == CKPT_OK)
+        rc = rnm_find(&f);
+    out->positions = !f.by_model && out->form != CKPT_RANKS_UNITS;
+    return rc;
 }

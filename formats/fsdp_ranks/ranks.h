@@ -224,6 +224,7 @@ typedef struct ckpt_ranks_numbers {
     ckpt_ranks_params param;             /* result, in the order of the numbers */
     ckpt_ranks_form form;
     size_t n;        /* number of parameters in the optimizer */
+    bool positions;  /* the numbers are the positions of `param` in the optimizer's groups */
     const char *why; /* NULL: all are known; else the reason */
 } ckpt_ranks_numbers;
 

@@ -584,12 +584,20 @@ static int rru_same_steps(ckpt_ranks_run *r)
     return rc;
 }
 
+/* torch's numbers are positions; FSDP1's units and its rekeyed numbers follow the model. */
+static ckpt_dcp_order rru_order(const ckpt_ranks_run *r)
+{
+    bool positions = r->numbers.groups && !r->by_name && r->numbers.positions;
+
+    return positions ? CKPT_DCP_BY_NUMBER : CKPT_DCP_BY_MODEL;
+}
+
 static int rru_state(ckpt_ranks_run *r)
 {
     int rc;
 
     if (r->by_name || !r->numbers.groups || !r->numbers.why)
-        return ckpt_dcp_state(r->map, true, r->err);
+        return ckpt_dcp_state(r->map, rru_order(r), r->err);
     r->map->no_state = r->numbers.why;
     rc = rru_same_steps(r);
     if (rc != CKPT_OK)

@@ -83,8 +83,8 @@ size_t ckpt_order_layer(const char *name);
  *
  * The optimizer's own order, which the state comes with, may be that of FSDP1's units (parameters
  * outside of units first); torch's get_state_dict may have rebuilt the model's dict (parameters
- * wrapped by torch.compile or checkpoint_wrapper last). The order that can be a walk over a model
- * wins; in doubt the model's, with a warning. state->no_order gets the reason if neither can be.
+ * wrapped by torch.compile or checkpoint_wrapper last). Any other order may be the program's, so
+ * nothing is sorted then, and state->no_order gets the reason if the right one is in doubt.
  *
  * in_order  the map's tensors have the order of the model's dict
  * Errors    CKPT_ELIMIT

@@ -10,7 +10,9 @@
  *     get_state_dict rewrites names that wrappers of layers have changed (torch.compile,
  *     checkpoint_wrapper), and so moves them to the end of the model's dict
  *
- * Both move the parameters that follow the layers before them.
+ * Both put parameters outside of layers first and the layers after them. A program may also give
+ * its optimizer parameters in any order (sorted by name, the head first), and then the optimizer's
+ * order is the right one. So an order is replaced only if it is exactly the one that FSDP1 makes.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@
 typedef enum sq_choice {
     SQ_OWN,   /* the order in the optimizer's file */
     SQ_MODEL, /* the order of the model's dict */
-    SQ_GUESS, /* the model's order; the optimizer's differs, and nothing shows which one is right */
+    SQ_ASK,   /* the optimizer's and the model's differ, and nothing shows which one is right */
     SQ_KNOWN, /* the order of a known architecture */
     SQ_NONE   /* none of these orders can be right */
 } sq_choice;
@@ -110,38 +112,64 @@ static size_t sq_tail(ckpt_tensor *const *list, size_t n)
     return tail;
 }
 
-/* Choose between the optimizer's and the model's order if they differ and both are possible. */
-static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t n, bool known)
+/* True if FSDP1 lists a model's parameters in this order: those outside of layers, then layers. */
+static bool sq_by_unit(ckpt_tensor *const *list, ckpt_tensor *const *model, size_t n)
 {
-    size_t before = sq_tail(own, n), model = sq_tail(w->model, n);
+    size_t k = 0;
 
-    if (known && sq_same(w->named, w->model, n))
-        return SQ_MODEL;
-    if (known && sq_same(w->named, own, n))
+    for (int layers = 0; layers < 2; layers++) {
+        for (size_t i = 0; i < n; i++) {
+            if ((ckpt_order_layer(model[i]->name) > 0) == (layers == 1) && list[k++] != model[i])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Choose if the optimizer and the model's dict have the same order. */
+static sq_choice sq_agreed(const sq_sorter *w, ckpt_tensor *const *own, size_t n)
+{
+    // torch may have moved parameters in both: FSDP1 with units that were compiled
+    if (!w->known || sq_tail(own, n) > 0 || sq_tail(w->named, n) == 0)
         return SQ_OWN;
-    // both effects shorten the tail after the layers, so the longer tail is the original
-    return before < model ? SQ_MODEL : before > model ? SQ_OWN : SQ_GUESS;
+    return sq_by_unit(own, w->named, n) ? SQ_KNOWN : SQ_ASK;
+}
+
+/* The names that show that the optimizer's order and the model's dict are no walks; or NULL. */
+typedef struct sq_odd {
+    const char *own, *model;
+} sq_odd;
+
+/* Choose between the optimizer's and the model's order if they differ. */
+static sq_choice sq_between(const sq_sorter *w, ckpt_tensor *const *own, size_t n, sq_odd odd)
+{
+    if (w->known && sq_same(w->named, own, n))
+        return SQ_OWN;
+    if (w->known && sq_by_unit(own, w->named, n))
+        return SQ_KNOWN;
+    if (odd.own && odd.model)
+        return SQ_NONE;
+    if (!odd.model && sq_by_unit(own, w->model, n))
+        return SQ_MODEL;
+    // get_state_dict has moved layers, or parts of them, to the end of the dict
+    if (!odd.own && (odd.model || sq_by_unit(w->model, own, n)))
+        return SQ_OWN;
+    return SQ_ASK;
 }
 
 static int sq_choose(sq_sorter *w, ckpt_tensor *const *own, size_t n, sq_choice *out)
 {
     bool known = w->known != NULL, same = w->in_order && sq_same(w->model, own, n);
-    const char *odd_own = NULL, *odd_model = NULL;
-    int rc = ckpt_order_twice(own, n, &odd_own, w->err);
+    sq_odd odd = {0};
+    int rc = ckpt_order_twice(own, n, &odd.own, w->err);
 
     if (rc == CKPT_OK && w->in_order)
-        rc = ckpt_order_twice(w->model, n, &odd_model, w->err);
-    w->odd = odd_model ? odd_model : odd_own;
-    if (!w->in_order)
+        rc = ckpt_order_twice(w->model, n, &odd.model, w->err);
+    w->odd = odd.model ? odd.model : odd.own;
+    if (!w->in_order || (same && odd.own))
         *out = known ? SQ_KNOWN : SQ_NONE;
-    else if (odd_own && odd_model)
-        *out = known ? SQ_KNOWN : SQ_NONE;
-    else if (odd_own || odd_model)
-        *out = odd_own ? SQ_MODEL : SQ_OWN;
-    else if (!same)
-        *out = sq_between(w, own, n, known);
-    else // both orders agree, but torch may have moved parameters in both
-        *out = known && sq_tail(own, n) == 0 && sq_tail(w->named, n) > 0 ? SQ_KNOWN : SQ_OWN;
+    else
+        *out = same ? sq_agreed(w, own, n) : sq_between(w, own, n, odd);
     return rc;
 }
 
@@ -206,9 +234,9 @@ static int sq_groups(sq_sorter *w, sq_use *use, void *ctx)
 /* The parameters of a group in the order that was chosen. */
 static ckpt_tensor *const *sq_chosen(const sq_sorter *w, size_t first, sq_choice choice)
 {
-    return choice == SQ_KNOWN                         ? w->named
-           : choice == SQ_MODEL || choice == SQ_GUESS ? w->model
-                                                      : w->state->param.at + first;
+    return choice == SQ_KNOWN   ? w->named
+           : choice == SQ_MODEL ? w->model
+                                : w->state->param.at + first;
 }
 
 /* ---- for readers: sort the groups of a new state ---- */
@@ -216,53 +244,51 @@ static ckpt_tensor *const *sq_chosen(const sq_sorter *w, size_t first, sq_choice
 typedef struct sq_reader {
     ckpt_map *map;
     ckpt_state *state;
-    bool told;
 } sq_reader;
 
-static int sq_tell(sq_reader *r, const sq_sorter *w, sq_choice choice)
+/* The reason why no order can be chosen; NULL: no memory. */
+static const char *sq_reason(const sq_reader *r, const sq_sorter *w, const ckpt_tensor *first,
+                             sq_choice choice)
 {
-    if (r->told)
-        return CKPT_OK;
-    r->told = true;
-    if (choice == SQ_GUESS)
-        return ckpt_map_note(r->map, CKPT_WARNING, w->err,
-                             "the optimizer lists its parameters in another order than the model's "
-                             "dict, and either may be the model's: ckpt uses the dict's; to set "
-                             "the order, list named_parameters() in --order FILE");
-    return ckpt_map_note(r->map, CKPT_INFO, w->err,
-                         "the optimizer lists its parameters by FSDP1 unit: ckpt puts its groups "
-                         "into the model's order");
+    if (choice == SQ_ASK)
+        return ckpt_arena_printf(
+            r->map->arena,
+            "the optimizer lists its parameters in another order than the model (%.60s), and not "
+            "as FSDP1 does (--order stored keeps the optimizer's order)",
+            first->name);
+    if (w->in_order)
+        return ckpt_arena_printf(r->map->arena,
+                                 "neither the model's dict nor the optimizer lists them in the "
+                                 "order of a model (%.200s)",
+                                 w->odd);
+    return r->state->renamed ? "a layout map made its parameters, and their names do not match a "
+                               "known architecture"
+                             : "the files do not keep the order of the model";
 }
 
 static int sq_put(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice)
 {
     sq_reader *r = ctx;
+    ckpt_tensor *const *own = r->state->param.at + first;
     ckpt_tensor *const *chosen = sq_chosen(w, first, choice);
-    int rc = CKPT_OK;
 
-    if (choice == SQ_NONE && !r->state->no_order) {
-        r->state->no_order = "the files do not keep the order of the model";
-        if (r->state->renamed)
-            r->state->no_order = "a layout map made its parameters, and their names do not match a "
-                                 "known architecture";
-        if (w->in_order)
-            r->state->no_order = ckpt_arena_printf(r->map->arena,
-                                                   "neither the model's dict nor the optimizer "
-                                                   "lists them in the order of a model (%.200s)",
-                                                   w->odd);
+    if ((choice == SQ_NONE || choice == SQ_ASK) && !r->state->no_order) {
+        size_t i = 0;
+        ckpt_tensor *const *other = w->in_order && !sq_same(w->model, own, n) ? w->model : w->named;
+        while (choice == SQ_ASK && own[i] == other[i])
+            i++;
+        r->state->no_order = sq_reason(r, w, own[i], choice);
         return r->state->no_order ? CKPT_OK : ckpt_fail_memory(w->err);
     }
-    if (sq_same(chosen, r->state->param.at + first, n))
+    if (sq_same(chosen, own, n))
         return CKPT_OK;
     if (!r->state->given)
         r->state->given = ckpt_arena_copy(r->map->arena, r->state->param.at,
                                           r->state->param.n * sizeof(*r->state->given));
     if (!r->state->given)
         return ckpt_fail_memory(w->err);
-    if (!r->state->renamed)
-        rc = sq_tell(r, w, choice);
     memcpy(r->state->param.at + first, chosen, n * sizeof(ckpt_tensor *));
-    return rc;
+    return CKPT_OK;
 }
 
 int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_err *err)
@@ -270,11 +296,24 @@ int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_er
     assert(map && state && !state->own);
     sq_sorter w = {.map = map, .state = state, .in_order = in_order, .err = err};
     sq_reader r = {.map = map, .state = state};
+    int rc;
 
     state->no_order = NULL;
     state->given = NULL;
     map->in_order = in_order;
-    return sq_groups(&w, sq_put, &r);
+    rc = sq_groups(&w, sq_put, &r);
+    if (rc != CKPT_OK || !state->given)
+        return rc;
+    if (state->no_order) {
+        // one group that FSDP1 did not make shows that it made none
+        memcpy(state->param.at, state->given, state->param.n * sizeof(*state->given));
+        state->given = NULL;
+        return CKPT_OK;
+    }
+    return state->renamed ? CKPT_OK
+                          : ckpt_map_note(map, CKPT_INFO, err,
+                                          "the optimizer lists its parameters by FSDP1 unit: ckpt "
+                                          "puts its groups into the model's order");
 }
 
 /* ---- for writers: check the order of a state ---- */
@@ -299,7 +338,7 @@ int ckpt_state_misplaced(const ckpt_map *map, const ckpt_state *state, const ckp
 
     *out = NULL;
     // DeepSpeed's own checkpoints find parameters by position, so their order is right
-    if (!state->foreign || state->listed || state->no_order)
+    if (!state->foreign || state->listed || state->numbered || state->no_order)
         return CKPT_OK;
     return sq_groups(&w, sq_compare_group, out);
 }

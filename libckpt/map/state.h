@@ -82,11 +82,12 @@ typedef struct ckpt_state {
     /* model and optim, if present, come from a program of another framework, not from DeepSpeed */
     bool foreign;
     /*
-     * listed: parameters have the order of the caller's list. renamed: a layout map has made them.
+     * listed: parameters have the order of the caller's list. numbered: the optimizer's file names
+     * them by position, so their order is the optimizer's. renamed: a layout map has made them.
      * no_order: the reason why their order is unknown, for readers that find them by position
      * (order.h); NULL: it is known
      */
-    bool listed, renamed;
+    bool listed, numbered, renamed;
     const char *no_order;
     /* parameters in the order of the optimizer's file; NULL: as in param */
     ckpt_tensor **given;

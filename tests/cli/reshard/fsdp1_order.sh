@@ -11,6 +11,16 @@ UNITS = ['wte.w', 'ln.w', 'head.w', 'h.0.w', 'h.0.b', 'h.1.w', 'h.1.b']
 ODD = ['wte.w', 'h.0.w', 'ln.w', 'h.0.b', 'h.1.w', 'h.1.b', 'head.w']
 
 
+def numbered(path, names):
+    """Numbers are positions in the optimizer; param_names (torch 2.6) tells which parameters they are."""
+    size = {n: MODEL.index(n) + 2 for n in MODEL}
+    state = {i: {'step': scalar(3.0), 'exp_avg': filled((size[n],), .1), 'exp_avg_sq': filled((size[n],), .01)}
+             for i, n in enumerate(names)}
+    save({'model': {n: filled((size[n],), 1.0) for n in MODEL},
+          'optim': {'state': state, 'param_groups': [dict(lr=.1, betas=(.9, .999), eps=1e-8, weight_decay=.0,
+                                                          params=list(range(len(names))), param_names=names)]}}, path)
+
+
 def run(path, model, *groups):
     size = {n: MODEL.index(n) + 2 for n in MODEL}
     state = {n: {'step': scalar(3.0), 'exp_avg': filled((size[n],), .1), 'exp_avg_sq': filled((size[n],), .01)}
@@ -24,6 +34,9 @@ run('units.pt', MODEL, UNITS)
 run('groups.pt', MODEL, [n for n in UNITS if n.endswith('w')], [n for n in UNITS if n.endswith('b')])
 run('compiled.pt', UNITS, MODEL)          # get_state_dict of compiled layers: the dict is by units
 run('odd.pt', ODD, ODD)
+run('first.pt', MODEL, MODEL[-1:] + MODEL[:-1])
+numbered('numbered.pt', MODEL[-1:] + MODEL[:-1])
+numbered('numbered_units.pt', UNITS)
 run('either.pt', ['wte.w', 'ln.w', 'head.w'], ['wte.w', 'head.w', 'ln.w'])
 EOP
 cat >show.py <<'EOP'
@@ -58,6 +71,12 @@ ckpt reshard -q odd.pt odd.ranks --world 2 --to fsdp-ranks
 ckpt reshard -q odd.pt odd.dcp --world 2 --to dcp
 ckpt reshard -q odd.pt odd.list --world 1 --stage 1 --order list && python3 show.py odd.list param_shapes
 echo "-- either order can be"
-ckpt reshard -q either.pt either --world 1 --stage 1 && python3 show.py either param_shapes
-ckpt reshard -q --strict either.pt either.strict --world 1 --stage 1 || echo "status $?"
+ckpt reshard -q either.pt either --world 1 --stage 1 || echo "status $?"
+ckpt reshard -q first.pt head --world 1 --stage 1 || echo "status $?"
+ckpt reshard -q first.pt head.zero --world 1 --stage 1 --order stored && python3 show.py head.zero param_shapes
+echo "-- numbers are positions, whichever order they have"
+for name in numbered numbered_units; do
+    ckpt reshard --strict -q $name.pt $name.zero --world 1 --stage 1 && python3 show.py $name.zero param_shapes
+    ckpt reshard --strict -q $name.pt $name.ranks --world 2 --to fsdp-ranks && python3 show.py $name.ranks param_names
+done
 ls

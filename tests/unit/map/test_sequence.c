@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_sequence.c: the order of the parameters in an optimizer's groups: by units of FSDP1, by a
- * model's dict that was put together anew, by names of a known architecture.
+ * model's dict that was put together anew, by names of a known architecture, and the program's own.
  */
 #include "libckpt/map/order.h"
 #include "tests/unit/unit.h"
@@ -103,8 +103,6 @@ static void units_of_fsdp1(void **state)
     becomes("model.e.w model.l.0.w model.l.1.w model.n.w head.w",
             "model.e.w model.n.w head.w model.l.0.w model.l.1.w", true,
             "model.e.w model.l.0.w model.l.1.w model.n.w head.w", 0);
-    // embedding and head are units of their own
-    becomes(GPT, "ln_f.w wte.w wpe.w h.0.a.w h.0.a.b h.1.a.w h.1.a.b head.w", true, GPT, 0);
     // each group for itself; buffers of the dict are in none
     becomes("wte.w mask "
             "h.0.a.w h.0.a.b ln_f.w ln_f.b",
@@ -159,9 +157,31 @@ static void what_is_not_known_is_asked_for(void **state)
     becomes("m.e.w m.n.w x m.l.0.w", "m.e.w m.n.w x m.l.0.w", true, NULL, 0);
     // stages of a pipeline, backwards
     becomes("l.1.w norm.w e.w l.0.w", "l.1.w norm.w e.w l.0.w", true, NULL, 0);
-    // both can be the model's: the dict's is taken, with a warning
-    becomes("emb.w fc1.w fc2.w out.w", "emb.w fc2.w out.w fc1.w", true, "emb.w fc1.w fc2.w out.w",
-            1);
+    // both can be the model's
+    becomes("emb.w fc1.w fc2.w out.w", "emb.w fc2.w out.w fc1.w", true, NULL, 0);
+}
+
+/* A program may give its optimizer parameters in any order, so only FSDP1's exact one is replaced. */
+static void a_program_has_its_own_order(void **state)
+{
+    (void)state;
+    // the final norm first: FSDP1 with embedding and head as units of their own, or a program
+    becomes(GPT, "ln_f.w wte.w wpe.w h.0.a.w h.0.a.b h.1.a.w h.1.a.b head.w", true, NULL, 0);
+    // the head first; sorted by name
+    becomes(GPT, "head.w wte.w wpe.w h.0.a.w h.0.a.b h.1.a.w h.1.a.b ln_f.w", true, NULL, 0);
+    becomes(GPT, "h.0.a.b h.0.a.w h.1.a.b h.1.a.w head.w ln_f.w wpe.w wte.w", true, NULL, 0);
+    // names of a known architecture do not tell how the program has listed them
+    becomes(LLAMA,
+            "lm_head.weight model.embed_tokens.weight model.layers.0.self_attn.q_proj.weight "
+            "model.layers.0.mlp.gate_proj.weight model.layers.0.input_layernorm.weight "
+            "model.norm.weight",
+            true, NULL, 0);
+    // a name shows that the optimizer's order is no walk over the model; it may still be meant
+    becomes("m.e.w m.l.0.w m.l.1.w m.n.w head.w", "m.e.w head.w m.l.1.w m.l.0.w m.n.w", true, NULL,
+            0);
+    // the second group shows that the first one's order is not FSDP1's either
+    becomes("wte.w h.0.a.w h.0.a.b ln_f.w ln_f.b h.1.a.b",
+            "wte.w ln_f.w h.0.a.w / h.1.a.b ln_f.b h.0.a.b", true, NULL, 0);
 }
 
 static void a_wrong_place_is_found(void **state)
@@ -175,11 +195,15 @@ static void a_wrong_place_is_found(void **state)
     assert_int_equal(ckpt_state_misplaced(map, s, &wrong, NULL), CKPT_OK);
     assert_non_null(wrong);
     assert_string_equal(wrong->name, "ln_f.w");
-    // the caller's list, and DeepSpeed's own order, are what they are
+    // the caller's list, numbers of torch, and DeepSpeed's own order are what they are
     s->listed = true;
     assert_int_equal(ckpt_state_misplaced(map, s, &wrong, NULL), CKPT_OK);
     assert_null(wrong);
-    s->listed = s->foreign = false;
+    s->listed = false;
+    s->numbered = true;
+    assert_int_equal(ckpt_state_misplaced(map, s, &wrong, NULL), CKPT_OK);
+    assert_null(wrong);
+    s->numbered = s->foreign = false;
     assert_int_equal(ckpt_state_misplaced(map, s, &wrong, NULL), CKPT_OK);
     assert_null(wrong);
     ckpt_map_free(map);
@@ -188,7 +212,7 @@ static void a_wrong_place_is_found(void **state)
 /* A tied parameter stands where its first name does, whichever the optimizer has. */
 static void tied(void **state)
 {
-    ckpt_map *map = make("wte.w h.0.w ln.w head.w", "ln.w head.w h.0.w");
+    ckpt_map *map = make("wte.w h.0.w ln.w head.w", "head.w ln.w h.0.w");
 
     (void)state;
     map->tensors.at[3]->owner = map->tensors.at[0];
@@ -225,6 +249,7 @@ int main(void)
         cmocka_unit_test(dicts_put_together_anew),
         cmocka_unit_test(names_of_an_architecture),
         cmocka_unit_test(what_is_not_known_is_asked_for),
+        cmocka_unit_test(a_program_has_its_own_order),
         cmocka_unit_test(a_wrong_place_is_found),
         cmocka_unit_test(tied),
         cmocka_unit_test(memory),
