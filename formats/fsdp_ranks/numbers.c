@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ typedef struct rnm_finder {
     const char *path;
     const ckpt_ranks_item **param; /* in the model's order, without buffers and tied names */
     size_t n_params;
-    const ckpt_ranks_item **moment; /* by number: a state tensor with axes, or NULL */
+    const ckpt_ranks_item **moment; /* by number: a state tensor of its shape, or NULL */
     uint32_t *group;                /* by number: parameter group */
     size_t *at;                     /* by number: index in param */
     bool by_model;                  /* numbers follow the model, not the groups */
@@ -40,6 +41,24 @@ static bool rnm_tied(const rnm_finder *f, const ckpt_ranks_item *item)
     return false;
 }
 
+bool ckpt_ranks_is_buffer(const ckpt_ranks_set *model, const ckpt_ranks_item *item)
+{
+    static const char *const last[] = {"running_mean", "running_var", "num_batches_tracked"};
+    const char *dot = strrchr(item->name, '.');
+    size_t n = dot ? (size_t)(dot + 1 - item->name) : 0;
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        is |= strcmp(item->name + n, last[i]) == 0;
+    // batch norms have all three; a parameter may have one of the names
+    for (size_t i = 0; is && i < sizeof last / sizeof *last; i++) {
+        char name[512];
+        int wrote = snprintf(name, sizeof name, "%.*s%s", (int)n, item->name, last[i]);
+        is = wrote > 0 && (size_t)wrote < sizeof name && ckpt_ranks_find(model, name);
+    }
+    return is;
+}
+
 /* Collect the parameters; if some tensors are sharded, plain ones are buffers. */
 static int rnm_params(rnm_finder *f)
 {
@@ -52,7 +71,8 @@ static int rnm_params(rnm_finder *f)
     for (size_t i = 0; i < all->n; i++)
         parts |= all->at[i].kind != CKPT_RANKS_PLAIN;
     for (size_t i = 0; i < all->n; i++) {
-        if ((!parts || all->at[i].kind != CKPT_RANKS_PLAIN) && !rnm_tied(f, &all->at[i]))
+        if ((!parts || all->at[i].kind != CKPT_RANKS_PLAIN) && !rnm_tied(f, &all->at[i]) &&
+            !ckpt_ranks_is_buffer(f->out->model, &all->at[i]))
             f->param[f->n_params++] = &all->at[i];
     }
     return CKPT_OK;
@@ -92,6 +112,43 @@ static int rnm_groups(rnm_finder *f)
     return CKPT_OK;
 }
 
+/* The number in the name of a state tensor, "<kind>/<number>"; f->out->n or more: none. */
+static uint64_t rnm_number(const rnm_finder *f, const ckpt_ranks_item *item)
+{
+    uint64_t number = 0;
+
+    for (const char *c = strrchr(item->name, '/') + 1; *c >= '0' && *c <= '9' && number < f->out->n;
+         c++)
+        number = number * 10 + (uint64_t)(*c - '0');
+    return number;
+}
+
+/* True for a kind of state with the shapes of parameters, such as exp_avg; false for step counts. */
+static bool rnm_has_shape(const rnm_finder *f, const ckpt_ranks_item *item)
+{
+    const ckpt_ranks_items *all = &f->out->optim->item;
+    size_t kind = (size_t)(strrchr(item->name, '/') + 1 - item->name);
+
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->at[i].ndim > 0 && strncmp(all->at[i].name, item->name, kind) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Use state without axes for parameters without axes, which have no other. */
+static void rnm_scalars(rnm_finder *f)
+{
+    const ckpt_ranks_items *all = &f->out->optim->item;
+
+    for (size_t i = 0; i < all->n; i++) {
+        const ckpt_ranks_item *item = &all->at[i];
+        uint64_t number = rnm_number(f, item);
+        if (item->ndim == 0 && number < f->out->n && !f->moment[number] && rnm_has_shape(f, item))
+            f->moment[number] = item;
+    }
+}
+
 /* Find a state tensor for each number, and the form of the state. */
 static void rnm_moments(rnm_finder *f)
 {
@@ -102,10 +159,7 @@ static void rnm_moments(rnm_finder *f)
         parts |= f->param[i]->kind != CKPT_RANKS_PLAIN;
     for (size_t i = 0; i < all->n; i++) {
         const ckpt_ranks_item *item = &all->at[i];
-        const char *slash = strrchr(item->name, '/');
-        uint64_t number = 0;
-        for (const char *c = slash + 1; *c >= '0' && *c <= '9' && number < f->out->n; c++)
-            number = number * 10 + (uint64_t)(*c - '0');
+        uint64_t number = rnm_number(f, item);
         if (item->ndim == 0 || number >= f->out->n)
             continue;
         if (!f->moment[number])
@@ -114,6 +168,8 @@ static void rnm_moments(rnm_finder *f)
         whole |= item->kind != CKPT_RANKS_PLAIN || item->ndim > 1;
     }
     f->out->form = flat && !whole && parts ? CKPT_RANKS_PIECES : CKPT_RANKS_WHOLE;
+    if (f->out->form == CKPT_RANKS_WHOLE)
+        rnm_scalars(f);
 }
 
 /* ---- unique assignments ---- */

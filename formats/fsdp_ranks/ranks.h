@@ -228,6 +228,9 @@ typedef struct ckpt_ranks_numbers {
     const char *why; /* NULL: all are known; else the reason */
 } ckpt_ranks_numbers;
 
+/* True for the statistics of a batch norm, which are no parameters of an optimizer. */
+bool ckpt_ranks_is_buffer(const ckpt_ranks_set *model, const ckpt_ranks_item *item);
+
 /*
  * Map the optimizer's numbers to parameters.  Numbers follow the model's order, group by group or
  * over all groups.  If shapes allow several assignments, `why` gives the reason for the failure.

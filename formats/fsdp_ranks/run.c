@@ -148,7 +148,7 @@ static uint32_t rru_role(const ckpt_ranks_run *r, const ckpt_ranks_item *item, b
 {
     bool known = r->numbers.groups && !r->numbers.why;
 
-    if (parts && item->kind == CKPT_RANKS_PLAIN)
+    if ((parts && item->kind == CKPT_RANKS_PLAIN) || ckpt_ranks_is_buffer(&r->model, item))
         return CKPT_ROLE_BUFFER;
     for (size_t i = 0; known && i < r->numbers.param.n; i++) {
         if (strcmp(r->numbers.param.at[i].name, item->name) == 0)

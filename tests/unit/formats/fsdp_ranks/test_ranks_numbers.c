@@ -100,6 +100,41 @@ static void groups_by_shape(void **state)
         assert_string_equal(names[i], want[i]);
 }
 
+/* A parameter without axes has moments without axes; step counts, which have none either, do not
+ * count. */
+static void scalars(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_ranks_set model = {0}, optim = {0};
+    ckpt_ranks_numbers n = {.model = &model, .optim = &optim, .group = 1};
+    ckpt_value *groups = ckpt_value_new(arena, CKPT_V_LIST);
+    static const char *const want[] = {"p0", "p2", "p1", "p3"};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        add(&optim, arena, "step/", i, 1);
+        optim.item.at[optim.item.n - 1].ndim = 0;
+        add(&model, arena, "p", i, 7 - i);
+        model.item.at[i].ndim = i % 2 ? 0 : 2;
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        add(&optim, arena, "exp_avg/", i, 7 - 2 * i);
+        optim.item.at[optim.item.n - 1].ndim = i < 2 ? 2 : 0;
+    }
+    assert_true(ckpt_seq_add(arena, &groups->as.seq, group(arena, 0, 2)));
+    assert_true(ckpt_seq_add(arena, &groups->as.seq, group(arena, 2, 4)));
+    n.groups = groups;
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+    assert_null(n.why);
+    assert_int_equal(n.param.n, 4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_string_equal(n.param.at[i].name, want[i]);
+    ckpt_vec_free(&n.param);
+    ckpt_vec_free(&model.item);
+    ckpt_vec_free(&optim.item);
+    ckpt_arena_free(arena);
+}
+
 /*
  * FSDP1's rekey_optim_state_dict, and so Lightning, numbers parameters by their places in the model:
  * the groups then have the numbers 1, 3 and 0, 2, and equal shapes leave no doubt.
@@ -184,9 +219,8 @@ static void other_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),
-        cmocka_unit_test(groups_by_shape),
-        cmocka_unit_test(numbers_by_model),
+        cmocka_unit_test(in_order),     cmocka_unit_test(groups_by_shape),
+        cmocka_unit_test(scalars),      cmocka_unit_test(numbers_by_model),
         cmocka_unit_test(other_orders),
     };
 
