@@ -2,9 +2,9 @@
 /*
  * whole.c: checks that a folder's tensors are all of the model that its config.json describes.
  *
- * Only cases that every loader rejects are errors: fewer layers than num_hidden_layers, and an
- * embedding that is 1/n of vocab_size x hidden_size.  Configurations whose layers share tensors, or
- * have none, are not checked.
+ * Only cases that every loader rejects are errors: fewer layers than num_hidden_layers, a tensor or
+ * an expert that one layer lacks, and an embedding that is 1/n of vocab_size x hidden_size.
+ * Configurations whose layers share tensors, or have none, are not checked.
  */
 #include "formats/hf/whole.h"
 
@@ -14,6 +14,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
+#include "libckpt/map/gaps.h"
 
 enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
@@ -146,6 +147,93 @@ static bool hfc_is_of(const hfc_stack *stack, const hfc_part *part)
     return !part->words[0];
 }
 
+/* Keys of configurations in which some layers use the keys or values of other layers. */
+static const char *const hfc_shared[] = {"num_kv_shared_layers", "attention_k_eq_v", "use_cla",
+                                         NULL};
+
+/* Read the kinds of the layers from layer_types: equal types get equal numbers. */
+static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt_err *err)
+{
+    const ckpt_value *types = ckpt_value_get(config, "layer_types");
+
+    types = types ? types : ckpt_value_get(ckpt_value_get(config, "text_config"), "layer_types");
+    *kinds = NULL;
+    *n = 0;
+    if (!types || types->kind != CKPT_V_LIST || types->as.seq.n == 0 ||
+        types->as.seq.n > HFW_LAYERS / 64)
+        return CKPT_OK;
+    *kinds = ckpt_alloc(types->as.seq.n * sizeof **kinds);
+    if (!*kinds)
+        return ckpt_fail_memory(err);
+    *n = types->as.seq.n;
+    for (size_t i = 0; i < *n; i++) {
+        uint32_t k = 0;
+        while (k < i && !ckpt_value_equal(types->as.seq.at[k], types->as.seq.at[i], 16))
+            k++;
+        (*kinds)[i] = k;
+    }
+    return CKPT_OK;
+}
+
+/* Report the first gap of a stack. */
+static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckpt_err *err)
+{
+    ckpt_gap gap;
+    int rc = ckpt_gap_find(map, stack, &gap, err);
+
+    if (rc != CKPT_OK || !gap.found)
+        return rc;
+    if (gap.there > 1)
+        return ckpt_map_problem(
+            map, CKPT_EMISSING, err,
+            "%s: %.*s.%" PRIu64 ".%s: found for %" PRIu64 " experts, expected %" PRIu64
+            ": a part of the model is missing; copy the whole model (name a "
+            "single file to read it as it is)",
+            name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, gap.here, gap.there);
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: %.*s.%" PRIu64 ".%s is missing, but layer %" PRIu64
+                            " has it: a part of the model is missing; copy the whole model (name "
+                            "a single file to read it as it is)",
+                            name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key,
+                            gap.like);
+}
+
+/* Look for a gap in each stack that has all of its layers. */
+static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *config,
+                    const char *name, ckpt_err *err)
+{
+    static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts",
+                                          NULL};
+    static const char *const layers[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
+                                         NULL};
+    uint64_t said = hfc_said(config, layers), n_experts = hfc_said(config, experts);
+    uint32_t *kinds = NULL;
+    size_t n = 0;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; hfc_shared[i]; i++) {
+        const ckpt_value *v = ckpt_value_get(config, hfc_shared[i]);
+        int64_t number = 0;
+        v = v ? v : ckpt_value_get(ckpt_value_get(config, "text_config"), hfc_shared[i]);
+        if (v && ckpt_value_as_int(v, &number) && number != 0)
+            return CKPT_OK;
+        if (v && v->kind == CKPT_V_BOOL && v->as.i)
+            return CKPT_OK;
+    }
+    rc = hfc_kinds(config, &kinds, &n, err);
+    for (size_t i = 0; rc == CKPT_OK && said > 0 && i < all->n; i++) {
+        ckpt_stack stack = {.prefix = all->at[i].prefix,
+                            .n_prefix = all->at[i].n_prefix,
+                            .kind = kinds,
+                            .n_kind = n,
+                            .experts = n_experts};
+        if (all->at[i].n >= said)
+            rc = hfc_gap(map, &stack, name, err);
+    }
+    ckpt_free(kinds);
+    return rc;
+}
+
 /* Compare the number of each part's layers with config.json. */
 static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said, const char *name,
                      ckpt_err *err)
@@ -199,6 +287,8 @@ static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name,
         rc = ckpt_fail_memory(err);
     else if (all.n < 64)
         rc = hfc_judge(map, &all, said, name, err);
+    if (rc == CKPT_OK && fits && all.n < 64)
+        rc = hfc_gaps(map, &all, config, name, err);
     for (size_t i = 0; i < all.n; i++)
         ckpt_free(all.at[i].is);
     ckpt_vec_free(&all);

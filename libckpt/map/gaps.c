@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gaps.c: counts the tensors of each layer by name, and compares the counts of layers.
+ */
+#include "libckpt/map/gaps.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/mem.h"
+#include "libckpt/base/number.h"
+#include "libckpt/base/vec.h"
+
+/* GA_LAYERS, GA_KEYS: larger stacks are not compared.  GA_MANY: a kind with fewer layers is no
+ * model for others. */
+enum { GA_LAYERS = 512, GA_KEYS = 1024, GA_MANY = 3 };
+
+/* A name after the layer's number, and how many tensors each layer has of it. */
+typedef struct ga_key {
+    char text[160];
+    size_t n;
+    bool expert; /* tensors of numbered experts are counted; of other names one is enough */
+    uint32_t of[GA_LAYERS];
+} ga_key;
+
+CKPT_VEC(ga_keys, ga_key);
+
+typedef struct ga_table {
+    ga_keys keys;
+    uint64_t n_layers;        /* highest number + 1 */
+    uint32_t same[GA_LAYERS]; /* how many layers have the same counts; 0: the layer has no tensor */
+    bool full;
+} ga_table;
+
+/* True for tensors beside a weight: layers of a quantized model may differ in them. */
+static bool ga_beside(const char *leaf)
+{
+    static const char *const words[] = {"scale", "zero",   "g_idx",        "perm",  "shape",
+                                        "_inv",  "absmax", "quant",        "group", "inv_freq",
+                                        "SCB",   "format", "bitsandbytes", NULL};
+
+    for (size_t i = 0; words[i]; i++) {
+        if (strstr(leaf, words[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Write a name with an expert's number as '*', other inner numbers as '#', and the names of a
+ * quantized weight as "weight".  False: the name is not compared. */
+static bool ga_normal(const char *name, ga_key *key)
+{
+    const char *leaf = strrchr(name, '.');
+    size_t at = 0;
+
+    leaf = leaf ? leaf + 1 : name;
+    *key = (ga_key){.n = 0};
+    if (ga_beside(leaf) || strlen(name) + 8 >= sizeof key->text)
+        return false;
+    for (const char *s = name; s < leaf;) {
+        const char *end = strchr(s, '.') + 1;
+        uint64_t k;
+        const char *after = ckpt_scan_u64(s, &k);
+        bool number = after && *after == '.';
+        bool expert = number && at >= 8 && strncmp(key->text + at - 8, "experts.", 8) == 0;
+        int n = number ? 2 : (int)(end - s);
+        memcpy(key->text + at, !number ? s : expert ? "*." : "#.", (size_t)n);
+        key->expert |= expert;
+        at += (size_t)n;
+        s = end;
+    }
+    (void)snprintf(key->text + at, sizeof key->text - at, "%s",
+                   strstr(leaf, "weight") ? "weight" : leaf);
+    key->n = strlen(key->text);
+    return true;
+}
+
+static bool ga_count(ga_table *t, uint64_t layer, const char *name)
+{
+    ga_key key, *to = NULL;
+
+    if (!ga_normal(name, &key))
+        return true;
+    for (size_t i = 0; i < t->keys.n && !to; i++) {
+        ga_key *k = &t->keys.at[i];
+        to = k->n == key.n && memcmp(k->text, key.text, key.n) == 0 ? k : NULL;
+    }
+    if (!to) {
+        if (t->keys.n == GA_KEYS) {
+            t->full = true;
+            return true;
+        }
+        to = ckpt_vec_push(&t->keys);
+        if (!to)
+            return false;
+        *to = key;
+    }
+    to->of[layer] = key.expert ? to->of[layer] + 1 : 1;
+    t->n_layers = layer + 1 > t->n_layers ? layer + 1 : t->n_layers;
+    return true;
+}
+
+/* True if layer a has no more of any name than layer b; *less: it has fewer of some. */
+static bool ga_within(const ga_table *t, uint64_t a, uint64_t b, bool *less)
+{
+    *less = false;
+    for (size_t i = 0; i < t->keys.n; i++) {
+        const ga_key *k = &t->keys.at[i];
+        if (k->of[a] > k->of[b])
+            return false;
+        *less = *less || k->of[a] < k->of[b];
+    }
+    return true;
+}
+
+static void ga_kinds(ga_table *t)
+{
+    for (uint64_t a = 0; a < t->n_layers; a++) {
+        bool any = false, less;
+        for (size_t i = 0; i < t->keys.n; i++)
+            any = any || t->keys.at[i].of[a];
+        for (uint64_t b = 0; any && b < t->n_layers; b++)
+            t->same[a] += ga_within(t, a, b, &less) && !less;
+    }
+}
+
+/* Names of which a layer has all or none. */
+static const char *const ga_sets[][4] = {
+    {"gate_proj.weight", "up_proj.weight", "down_proj.weight"},
+    {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"},
+    {"input_layernorm.weight", "post_attention_layernorm.weight"},
+    {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"},
+    {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight"},
+    {"attn_norm.weight", "ffn_norm.weight"},
+};
+
+/* The set of a name, and the length of the text before the set's name in it. */
+static const char *const *ga_set_of(const ga_key *k, size_t *n)
+{
+    for (size_t s = 0; s < sizeof ga_sets / sizeof *ga_sets; s++) {
+        for (size_t i = 0; i < 4 && ga_sets[s][i]; i++) {
+            size_t m = strlen(ga_sets[s][i]);
+            *n = k->n - m;
+            if (k->n >= m && strcmp(k->text + *n, ga_sets[s][i]) == 0 &&
+                (*n == 0 || k->text[*n - 1] == '.'))
+                return ga_sets[s];
+        }
+    }
+    return NULL;
+}
+
+/* True if a layer has another name of the set of `k`. */
+static bool ga_torn(const ga_table *t, const ga_key *k, uint64_t layer)
+{
+    size_t n = 0, m = 0;
+    const char *const *set = ga_set_of(k, &n);
+
+    for (size_t i = 0; set && i < t->keys.n; i++) {
+        const ga_key *o = &t->keys.at[i];
+        if (o != k && o->of[layer] && ga_set_of(o, &m) == set && m == n &&
+            memcmp(o->text, k->text, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the complete layer `like` and its kind lie before and after the layer; first and last
+ * layers often lack names on purpose. */
+static bool ga_inner(const ga_table *t, uint64_t layer, uint64_t like)
+{
+    bool before = false, after = false, less;
+
+    for (uint64_t i = 0; i < t->n_layers; i++) {
+        if (t->same[i] == 0 || !ga_within(t, i, like, &less) || less)
+            continue;
+        before = before || i < layer;
+        after = after || i > layer;
+    }
+    return before && after;
+}
+
+static bool ga_same_kind(const ckpt_stack *s, uint64_t a, uint64_t b)
+{
+    return s->n_kind == 0 || (a < s->n_kind && b < s->n_kind && s->kind[a] == s->kind[b]);
+}
+
+/* Compare a layer with one that may be its model. */
+static void ga_compare(const ga_table *t, const ckpt_stack *s, uint64_t a, uint64_t b,
+                       ckpt_gap *gap)
+{
+    bool less, lone;
+
+    if (a == b || t->same[b] == 0 || !ga_same_kind(s, a, b) || !ga_within(t, a, b, &less) || !less)
+        return;
+    lone = t->same[b] >= GA_MANY && t->same[b] / GA_MANY >= t->same[a] &&
+           (t->same[a] == 1 || t->same[b] / 8 >= t->same[a]) && ga_inner(t, a, b);
+    for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
+        const ga_key *k = &t->keys.at[i];
+        if (k->of[a] >= k->of[b] || !(lone || (k->of[a] == 0 && ga_torn(t, k, a))))
+            continue;
+        *gap =
+            (ckpt_gap){.found = true, .layer = a, .here = k->of[a], .there = k->of[b], .like = b};
+        (void)snprintf(gap->key, sizeof gap->key, "%s", k->text);
+    }
+}
+
+/* Check that a layer's experts all have the same weights, as many as are said. */
+static void ga_experts(const ga_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
+{
+    uint64_t most = s->experts;
+
+    for (size_t i = 0; i < t->keys.n; i++) {
+        const ga_key *k = &t->keys.at[i];
+        most = k->expert && k->of[layer] > most ? k->of[layer] : most;
+    }
+    for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
+        const ga_key *k = &t->keys.at[i];
+        bool weight = k->n > 7 && strcmp(k->text + k->n - 7, ".weight") == 0;
+        if (!k->expert || !weight || k->of[layer] == 0 || k->of[layer] >= most)
+            continue;
+        *gap = (ckpt_gap){
+            .found = true, .layer = layer, .here = k->of[layer], .there = most, .like = layer};
+        (void)snprintf(gap->key, sizeof gap->key, "%s", k->text);
+    }
+}
+
+static void ga_look(ga_table *t, const ckpt_stack *s, ckpt_gap *gap)
+{
+    ga_kinds(t);
+    for (uint64_t a = 0; a < t->n_layers && !gap->found; a++) {
+        if (t->same[a] == 0)
+            continue;
+        ga_experts(t, s, a, gap);
+        for (uint64_t b = 0; b < t->n_layers && !gap->found; b++)
+            ga_compare(t, s, a, b, gap);
+    }
+}
+
+int ckpt_gap_find(const ckpt_map *map, const ckpt_stack *stack, ckpt_gap *gap, ckpt_err *err)
+{
+    assert(map && stack && gap);
+    ga_table *t = ckpt_alloc(sizeof *t);
+    bool fits = t != NULL;
+
+    *gap = (ckpt_gap){.found = false};
+    for (size_t i = 0; fits && i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name, *end;
+        uint64_t layer = 0;
+        if (strncmp(name, stack->prefix, stack->n_prefix) != 0 || name[stack->n_prefix] != '.')
+            continue;
+        end = ckpt_scan_u64(name + stack->n_prefix + 1, &layer);
+        if (!end || *end != '.')
+            continue;
+        t->full = t->full || layer >= GA_LAYERS;
+        fits = t->full || ga_count(t, layer, end + 1);
+    }
+    if (fits && !t->full)
+        ga_look(t, stack, gap);
+    if (t)
+        ckpt_vec_free(&t->keys);
+    ckpt_free(t);
+    return fits ? CKPT_OK : ckpt_fail_memory(err);
+}
