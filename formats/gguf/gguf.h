@@ -6,6 +6,7 @@
  *     keys.c   ggml's type numbers; look-up of keys
  *     read.c   reads header, keys and tensors of a file
  *     split.c  reads and divides a model in several files
+ *     whole.c  compares tensors with the keys of the architecture
  *     write.c  lays out a file: keys, tensors, data
  *
  * A file, version 2 or 3:
@@ -60,6 +61,14 @@ bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out);
  * Errors  CKPT_EMISSING, recorded as a finding if the map collects them
  */
 int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err);
+
+/*
+ * Check that the tensors of all files are those of the model in the keys: blocks, tensors that each
+ * block needs, and sizes.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EMISMATCH, recorded as findings if the map collects them; CKPT_ELIMIT
+ */
+int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err);
 
 extern const ckpt_format ckpt_format_gguf;
 

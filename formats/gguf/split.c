@@ -130,52 +130,6 @@ static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name
     return rc;
 }
 
-/* Count the blocks that have tensors; *known: their number in the keys, or 0. */
-static int gs_blocks(const ckpt_map *map, uint64_t *here, uint64_t *known, ckpt_err *err)
-{
-    const ckpt_key *arch = ckpt_gguf_key(map, "general.architecture");
-    char key[96];
-    uint8_t *is;
-
-    *here = *known = 0;
-    if (!arch || arch->list || arch->value->kind != CKPT_V_STR)
-        return CKPT_OK;
-    (void)snprintf(key, sizeof key, "%.60s.attention.head_count", arch->value->as.text.at);
-    const ckpt_key *heads = ckpt_gguf_key(map, key);
-    (void)snprintf(key, sizeof key, "%.60s.block_count", arch->value->as.text.at);
-    // if heads differ by block, some blocks may have no tensors
-    if ((heads && heads->list) || !ckpt_gguf_number(map, key, known) || *known > GS_MOST)
-        *known = 0;
-    is = ckpt_alloc((size_t)*known + 1);
-    if (!is)
-        return ckpt_fail_memory(err);
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        const char *name = map->tensors.at[i]->name;
-        uint64_t n = 0;
-        const char *end = strncmp(name, "blk.", 4) == 0 ? ckpt_scan_u64(name + 4, &n) : NULL;
-        bool counts = end && *end == '.' && n < *known && !is[n];
-
-        *here += counts;
-        is[counts ? n : *known] = 1;
-    }
-    ckpt_free(is);
-    return CKPT_OK;
-}
-
-/* Check that the file has as many blocks as its keys state. */
-static int gs_check_blocks(ckpt_map *map, const char *name, ckpt_err *err)
-{
-    uint64_t here, known;
-    int rc = gs_blocks(map, &here, &known, err);
-
-    if (rc != CKPT_OK || here == 0 || here >= known)
-        return rc;
-    return ckpt_map_problem(map, CKPT_EMISSING, err,
-                            "%s: tensors of %" PRIu64 " blocks are here, but its keys say %" PRIu64
-                            ": the file is a piece of a model",
-                            name, here, known);
-}
-
 int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
 {
     assert(map && path);
@@ -187,7 +141,7 @@ int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
     if (gs_parse(slash ? slash + 1 : path, &stem, &number, &count))
         return CKPT_OK;
     if (!ckpt_gguf_number(map, CKPT_GGUF_COUNT, &said) || said <= 1)
-        return gs_check_blocks(map, path, err);
+        return ckpt_gguf_blocks(map, path, err);
     (void)ckpt_gguf_number(map, CKPT_GGUF_NO, &no);
     return ckpt_map_problem(
         map, CKPT_EMISSING, err,
@@ -233,7 +187,7 @@ static int gs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     }
     if (rc == CKPT_OK)
         rc = gs_check_count(map, name, err);
-    return rc == CKPT_OK ? gs_check_blocks(map, name, err) : rc;
+    return rc == CKPT_OK ? ckpt_gguf_blocks(map, name, err) : rc;
 }
 
 const ckpt_directory ckpt_directory_gguf = {

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * whole.c: compares a model's tensors with the keys of its architecture.
+ *
+ * Blocks are compared in every architecture, and sizes and tensors outside of blocks only in the
+ * architectures of gw_plain, whose tensors and keys are all of one kind.  Source: llama.cpp's
+ * llama-arch.cpp and llama-model.cpp, of 2025.
+ */
+#include "formats/gguf/gguf.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/number.h"
+#include "libckpt/map/gaps.h"
+
+enum { GW_MOST = 99999 };
+
+static const char *const gw_plain[] = {"llama",    "qwen2", "qwen3",  "qwen2moe",
+                                       "qwen3moe", "gemma", "gemma2", NULL};
+
+/* A key of the architecture; NULL: absent. */
+static const ckpt_key *gw_key(const ckpt_map *map, const char *arch, const char *key)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "%.60s.%.60s", arch, key);
+    return ckpt_gguf_key(map, name);
+}
+
+/* A number of the architecture; 0: absent, or a list with a number for each block. */
+static uint64_t gw_number(const ckpt_map *map, const char *arch, const char *key)
+{
+    char name[128];
+    uint64_t n = 0;
+
+    (void)snprintf(name, sizeof name, "%.60s.%.60s", arch, key);
+    return ckpt_gguf_number(map, name, &n) && n <= UINT32_MAX ? n : 0;
+}
+
+/* True if blocks differ by the keys: a list has a number for each block. */
+static bool gw_uneven(const ckpt_map *map, const char *arch)
+{
+    static const char *const keys[] = {"attention.head_count", "attention.head_count_kv",
+                                       "feed_forward_length", NULL};
+
+    for (size_t i = 0; keys[i]; i++) {
+        const ckpt_key *k = gw_key(map, arch, keys[i]);
+        if (k && k->list)
+            return true;
+    }
+    return gw_number(map, arch, "attention.shared_kv_layers") > 0;
+}
+
+/* Count the blocks below `known` that have tensors; *past: number of the last block + 1. */
+static int gw_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_t *past,
+                    ckpt_err *err)
+{
+    uint8_t *is = ckpt_alloc((size_t)known + 1);
+
+    *here = *past = 0;
+    if (!is)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        uint64_t n = 0;
+        const char *end = strncmp(name, "blk.", 4) == 0 ? ckpt_scan_u64(name + 4, &n) : NULL;
+        if (!end || *end != '.' || n > GW_MOST)
+            continue;
+        *past = n + 1 > *past ? n + 1 : *past;
+        *here += n < known && !is[n];
+        is[n < known ? n : known] = 1;
+    }
+    ckpt_free(is);
+    return CKPT_OK;
+}
+
+/* Report a tensor that one block lacks. */
+static int gw_gap(ckpt_map *map, const char *name, ckpt_err *err)
+{
+    const ckpt_stack stack = {.prefix = "blk", .n_prefix = 3};
+    ckpt_gap gap;
+    int rc = ckpt_gap_find(map, &stack, &gap, err);
+
+    if (rc != CKPT_OK || !gap.found)
+        return rc;
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: blk.%" PRIu64 ".%s is missing, but block %" PRIu64
+                            " has it: a part of the model is missing; copy or convert it again",
+                            name, gap.layer, gap.key, gap.like);
+}
+
+static const ckpt_tensor *gw_tensor(const ckpt_map *map, const char *name)
+{
+    size_t i = ckpt_map_index(map, name, strlen(name));
+
+    return i == SIZE_MAX ? NULL : map->tensors.at[i];
+}
+
+/* Compare one axis of a tensor with a number of the keys. */
+static int gw_axis(ckpt_map *map, const char *name, const char *tensor, unsigned axis,
+                   uint64_t said, const char *key, ckpt_err *err)
+{
+    const ckpt_tensor *t = gw_tensor(map, tensor);
+
+    if (!t || t->ndim != 2 || said == 0 || t->shape[axis] == said)
+        return CKPT_OK;
+    return ckpt_map_problem(map, CKPT_EMISMATCH, err,
+                            "%s: %s has %" PRIu64 " %s, but its keys say %" PRIu64
+                            " (%s): the keys are of another model; convert it again",
+                            name, tensor, t->shape[axis], axis ? "columns" : "rows", said, key);
+}
+
+/* Compare sizes in the keys with the first block and the embedding. */
+static int gw_sizes(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
+{
+    uint64_t width = gw_number(map, arch, "embedding_length");
+    uint64_t heads = gw_number(map, arch, "attention.head_count");
+    uint64_t kv = gw_number(map, arch, "attention.head_count_kv");
+    uint64_t head = gw_number(map, arch, "attention.key_length");
+    int rc = gw_axis(map, name, "token_embd.weight", 1, width, "embedding_length", err);
+
+    head = head ? head : heads ? width / heads : 0;
+    if (rc == CKPT_OK)
+        rc = gw_axis(map, name, "token_embd.weight", 0, gw_number(map, arch, "vocab_size"),
+                     "vocab_size", err);
+    if (rc == CKPT_OK)
+        rc = gw_axis(map, name, "blk.0.ffn_up.weight", 0,
+                     gw_number(map, arch, "feed_forward_length"), "feed_forward_length", err);
+    if (rc == CKPT_OK)
+        rc = gw_axis(map, name, "blk.0.attn_q.weight", 0, heads * head,
+                     "attention.head_count x head size", err);
+    if (rc == CKPT_OK)
+        rc = gw_axis(map, name, "blk.0.attn_k.weight", 0, (kv ? kv : heads) * head,
+                     "attention.head_count_kv x head size", err);
+    return rc;
+}
+
+/* Check that tensors outside of blocks, and experts, are there. */
+static int gw_others(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
+{
+    static const char *const needed[] = {"token_embd.weight", "output_norm.weight", NULL};
+    uint64_t experts = gw_number(map, arch, "expert_count");
+    int rc = CKPT_OK;
+    bool any = experts == 0;
+
+    for (size_t i = 0; rc == CKPT_OK && needed[i]; i++) {
+        if (!gw_tensor(map, needed[i]))
+            rc = ckpt_map_problem(map, CKPT_EMISSING, err,
+                                  "%s: %s is missing, which every model of the architecture %s "
+                                  "has; copy or convert it again",
+                                  name, needed[i], arch);
+    }
+    for (size_t i = 0; i < map->tensors.n && !any; i++)
+        any = strstr(map->tensors.at[i]->name, ".ffn_gate_inp") != NULL;
+    if (rc == CKPT_OK && !any)
+        rc = ckpt_map_problem(map, CKPT_EMISMATCH, err,
+                              "%s: its keys say %" PRIu64
+                              " experts (expert_count), but no block has a router "
+                              "(ffn_gate_inp.weight): convert it again",
+                              name, experts);
+    return rc;
+}
+
+/* True for a model; adapters and other files have another general.type. */
+static bool gw_is_model(const ckpt_map *map)
+{
+    const ckpt_key *type = ckpt_gguf_key(map, "general.type");
+
+    return !type || type->list || type->value->kind != CKPT_V_STR ||
+           ckpt_value_is(type->value, "model");
+}
+
+/* True for a model of an architecture in gw_plain. */
+static bool gw_is_plain(const ckpt_map *map, const char *arch)
+{
+    bool is = false;
+
+    for (size_t i = 0; gw_plain[i]; i++)
+        is = is || strcmp(gw_plain[i], arch) == 0;
+    return is && gw_is_model(map);
+}
+
+int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
+{
+    assert(map && name);
+    const ckpt_key *arch_key = ckpt_gguf_key(map, "general.architecture");
+    uint64_t here = 0, past = 0, known;
+    const char *arch;
+    bool uneven;
+    int rc;
+
+    if (!arch_key || arch_key->list || arch_key->value->kind != CKPT_V_STR)
+        return CKPT_OK;
+    arch = arch_key->value->as.text.at;
+    known = gw_number(map, arch, "block_count");
+    if (known == 0 || known > GW_MOST)
+        return CKPT_OK;
+    uneven = gw_uneven(map, arch);
+    rc = gw_count(map, known, &here, &past, err);
+    if (rc != CKPT_OK || past == 0)
+        return rc;
+    if (past > known)
+        return ckpt_map_problem(map, CKPT_EMISMATCH, err,
+                                "%s: tensors of %" PRIu64 " blocks are here, but its keys say "
+                                "%" PRIu64 " (block_count): the keys are of another model; "
+                                "convert it again",
+                                name, past, known);
+    // if heads differ by block, some blocks may have no tensors
+    if (here < known && !uneven)
+        return ckpt_map_problem(map, CKPT_EMISSING, err,
+                                "%s: tensors of %" PRIu64 " blocks are here, but its keys say "
+                                "%" PRIu64 ": the file is a piece of a model",
+                                name, here, known);
+    // the first block of ModernBERT has no attn_norm
+    if (!uneven && gw_is_model(map) && strcmp(arch, "modern-bert") != 0)
+        rc = gw_gap(map, name, err);
+    if (rc == CKPT_OK && gw_is_plain(map, arch))
+        rc = gw_others(map, name, arch, err);
+    return rc == CKPT_OK && !uneven && gw_is_plain(map, arch) ? gw_sizes(map, name, arch, err) : rc;
+}
