@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: reads the options of a run from the command line and JSON files, by a table. */
-#define _XOPEN_SOURCE 700 // realpath
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "libckpt/codec/json/json.h"
 #include "tools/zerotrain/zerotrain.h"
@@ -375,115 +372,6 @@ static bool told_keep(told *t, const cli_line *line)
     return ok;
 }
 
-/* Refuse to write a file that the run reads, even with --force, which is for older outputs only. */
-static int told_apart(const told *t, ckpt_err *err)
-{
-    const char *const to[] = {t->metrics, t->plot, t->run.predictions, t->run.save_weights};
-    const char *const from[] = {t->run.data, t->run.eval_data, t->run.model, t->run.init,
-                                t->run.load, t->run.config,    t->run.vocab};
-    struct stat a, b;
-
-    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
-        if (!to[i] || stat(to[i], &a) != 0 || !S_ISREG(a.st_mode))
-            continue;
-        for (size_t k = 0; k < sizeof from / sizeof *from; k++) {
-            if (from[k] && stat(from[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-                return ckpt_fail(
-                    err, CKPT_EUSAGE,
-                    "%s: the run reads this file and would overwrite it: choose another output",
-                    to[i]);
-        }
-    }
-    return CKPT_OK;
-}
-
-/* Take the next component of a path other than "."; *n: its length, 0 at the end. */
-static const char *next_component(const char *path, size_t *n)
-{
-    do {
-        path += strspn(path, "/");
-        *n = strcspn(path, "/");
-        if (*n != 1 || *path != '.')
-            return path;
-        path++;
-    } while (true);
-}
-
-/* True if two resolved paths are equal but for "." and repeated slashes. */
-static bool same_path(const char *a, const char *b)
-{
-    size_t n, m;
-
-    if ((*a == '/') != (*b == '/'))
-        return false;
-    do {
-        a = next_component(a, &n);
-        b = next_component(b, &m);
-        if (n != m || memcmp(a, b, n) != 0)
-            return false;
-        a += n;
-        b += m;
-    } while (n > 0);
-    return true;
-}
-
-/*
- * Resolve symbolic links in the part of a path that exists, and make it absolute; the rest is
- * appended unchanged. NULL: out of memory.
- */
-static const char *resolved_path(ckpt_arena *arena, const char *path)
-{
-    char *head = ckpt_arena_string(arena, path, strlen(path)), *slash;
-    const char *out = NULL;
-    char *real = NULL;
-
-    if (!head)
-        return NULL;
-    while (!(real = realpath(*head ? head : *path == '/' ? "/" : ".", NULL)) && *head) {
-        slash = strrchr(head, '/');
-        *(slash ? slash : head) = '\0';
-    }
-    if (real)
-        out = ckpt_arena_printf(arena, "%s/%s", real, path + strlen(head));
-    free(real);
-    return out;
-}
-
-/* Refuse one file for two outputs: the later one would replace the earlier. */
-static int told_distinct(const told *t, ckpt_err *err)
-{
-    const char *model = t->run.save_model;
-    const char *weights = t->run.lora_rank > 0 ? "adapter_model" : "model";
-    const char *in_folder =
-        model ? ckpt_arena_printf(t->arena, "%s/%s.safetensors", model, weights) : NULL;
-    const struct {
-        const char *option, *path;
-    } to[] = {{"--metrics", t->metrics},
-              {"--plot", t->plot},
-              {"--predict", t->run.predictions},
-              {"--save-weights", t->run.save_weights},
-              {"--save-model", in_folder}};
-    const char *full[sizeof to / sizeof *to] = {NULL};
-
-    if (model && !in_folder)
-        return ckpt_fail_memory(err);
-    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
-        if (!to[i].path || strcmp(to[i].path, "-") == 0)
-            continue;
-        full[i] = resolved_path(t->arena, to[i].path);
-        if (!full[i])
-            return ckpt_fail_memory(err);
-        for (size_t k = 0; k < i; k++) {
-            if (full[k] && same_path(full[i], full[k]))
-                return ckpt_fail(err, CKPT_EUSAGE,
-                                 "%s: %s and %s would both write this file: give one of them "
-                                 "another name",
-                                 to[i].path, to[k].option, to[i].option);
-        }
-    }
-    return CKPT_OK;
-}
-
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
     cli_line line = {0};
@@ -508,9 +396,7 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
     if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
         rc = told_needs(out, err);
     if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
-        rc = told_apart(out, err);
-    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
-        rc = told_distinct(out, err);
+        rc = outputs_check(out, err);
     if (rc == CKPT_OK)
         rc = told_alike(out, err);
     cli_free(&line);

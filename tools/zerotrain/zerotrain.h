@@ -3,6 +3,7 @@
  * zerotrain.h: declares the program around the engine: its options, its start, its reports.
  *
  *     options.c   the command line and JSON files of options
+ *     outputs.c   outputs that would replace an input or another output
  *     trainer.c   the option names of transformers' Trainer
  *     others.c    options of other programs that zerotrain lacks
  *     launch.c    hosts and slots to an mpirun command
@@ -66,6 +67,14 @@ typedef struct told {
  *         file
  */
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err);
+
+/* ---- outputs.c ---- */
+
+/*
+ * Refuse an output that would replace a file that the run reads, even with --force, or another
+ * output.  Errors  CKPT_EUSAGE
+ */
+int outputs_check(const told *t, ckpt_err *err);
 
 /* ---- trainer.c ---- */
 

@@ -36,7 +36,7 @@ run --model plain --save-model plain
 mkdir new && echo mine >new/vocab.txt
 run --model base --save-model new
 cksum plain/* | cmp - before && ls new
-run --model plain --save-model plain --force
+run --model base --save-model plain --force --seed 7
 cksum plain/model.safetensors | cmp -s - before || echo replaced
 run --model base/config.json --vocab base/vocab.txt --save-model from_file && ls from_file
 cp base/config.json other.json
