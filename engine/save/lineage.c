@@ -238,12 +238,43 @@ bool zt_lineage_is_tag(int dir, const char *name)
     return found;
 }
 
+bool zt_lineage_is_foreign(int dir, const char *name)
+{
+    static const char *const ends[] = {"_model_states.pt", "_optim_states.pt", NULL};
+    int fd = ckpt_dir_open_at(dir, name);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    bool known = false, any = false;
+
+    if (!d && fd >= 0)
+        (void)close(fd);
+    for (struct dirent *e; d && !known && (e = readdir(d));) {
+        any = any || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0);
+        known = strcmp(e->d_name, LG_FILE) == 0;
+        for (size_t i = 0; !known && ends[i]; i++)
+            known = lg_ends(e->d_name, ends[i]);
+    }
+    if (d)
+        (void)closedir(d);
+    return any && !known;
+}
+
+int zt_lineage_spare(int dir, const char *shown, const char *name, ckpt_err *err)
+{
+    if (!zt_lineage_is_foreign(dir, name))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "--save %.200s: its folder %.80s would be replaced, but is not a checkpoint "
+                     "(it has no file *_model_states.pt): rename it, or save to another folder",
+                     shown, name);
+}
+
 /* Checkpoints of other runs in a folder. */
 typedef struct lg_held {
     char name[LG_NAME]; /* the latest of them */
     uint64_t number;
     size_t n;
-    bool absent; /* `latest` names it, but it does not exist */
+    bool absent;           /* `latest` names it, but it does not exist */
+    char foreign[LG_NAME]; /* a folder with a name of this run's, but without a checkpoint */
 } lg_held;
 
 static void lg_hold(lg_held *h, const char *name, uint64_t number)
@@ -292,6 +323,11 @@ static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_he
         if (name[0] == '.' || fstatat(dir, name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
             zt_lineage_has(l, dir, name))
             continue;
+        if (zt_lineage_is_foreign(dir, name)) {
+            if (tag ? strcmp(name, tag) == 0 : numbered && number > (uint64_t)l->step)
+                (void)snprintf(out->foreign, sizeof out->foreign, "%.255s", name);
+            continue;
+        }
         if (tag && strcmp(name, tag) == 0)
             lg_hold(out, name, UINT64_MAX);
         else if (here ? numbered && number > (uint64_t)l->step
@@ -335,9 +371,10 @@ static int lg_say(const zt_lineage *l, bool here, const char *dir, const lg_held
     return CKPT_OK;
 }
 
-int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt_err *remark,
+int zt_lineage_check(const zt_lineage *l, const zt_lineage_place *to, ckpt_err *remark,
                      ckpt_err *err)
 {
+    const char *dir = to->dir;
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), list, rc = CKPT_OK;
     lg_held held = {.n = 0};
     DIR *d;
@@ -353,10 +390,12 @@ int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt
         if (list >= 0)
             (void)close(list);
     } else {
-        lg_look(l, fd, d, tag, &held);
+        lg_look(l, fd, d, to->tag, &held);
         (void)closedir(d);
     }
-    if (rc == CKPT_OK && held.n > 0)
+    if (rc == CKPT_OK && held.foreign[0])
+        rc = zt_lineage_spare(fd, dir, held.foreign, err);
+    if (rc == CKPT_OK && held.n > 0 && !to->force)
         rc = lg_say(l, lg_is_here(l, fd), dir, &held, remark, err);
     (void)close(fd);
     return rc;

@@ -53,6 +53,15 @@ bool zt_lineage_has(const zt_lineage *l, int dir, const char *name);
 /* True if a folder holds model states, so it is a checkpoint and no other folder of the user. */
 bool zt_lineage_is_tag(int dir, const char *name);
 
+/* True if a folder has files, but no file of a checkpoint: a run never replaces it. */
+bool zt_lineage_is_foreign(int dir, const char *name);
+
+/*
+ * Refuse to save as `name` in an open folder if a folder without a checkpoint has that name.
+ * Errors  CKPT_EUSAGE
+ */
+int zt_lineage_spare(int dir, const char *shown, const char *name, ckpt_err *err);
+
 /* True if this run may replace the existing checkpoint `name` of an open folder. */
 bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name);
 
@@ -60,14 +69,20 @@ bool zt_lineage_may_replace(const zt_lineage *l, int dir, const char *name);
 int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t step,
                     ckpt_err *err);
 
+/* Where a run saves. */
+typedef struct zt_lineage_place {
+    const char *dir, *tag; /* tag: name of the checkpoints, NULL: "global_step<N>" */
+    bool force;            /* checkpoints of other runs may be replaced */
+} zt_lineage_place;
+
 /*
- * Check before training that saving into this folder will not replace another run's checkpoints.
+ * Check before training that saving will replace no checkpoint of another run, unless forced, and
+ * no folder without a checkpoint.
  *
- * tag     name of the checkpoints, NULL: "global_step<N>"
  * remark  gets a warning if replacing is allowed but unexpected; otherwise unchanged
  * Errors  CKPT_EUSAGE: saving would replace some (the text lists the user's options); CKPT_EIO
  */
-int zt_lineage_check(const zt_lineage *l, const char *dir, const char *tag, ckpt_err *remark,
+int zt_lineage_check(const zt_lineage *l, const zt_lineage_place *to, ckpt_err *remark,
                      ckpt_err *err);
 
 #endif

@@ -178,7 +178,9 @@ static int sv_open_stage(sv_job *j, const zt_zero *z, ckpt_err *err)
     rc = sv_shell(j, z, err);
     if (rc == CKPT_OK)
         rc = ckpt_dir_make(&j->path, j->dir, err);
-    // another run may have created a checkpoint of that name since the start
+    // another program may have created a folder of that name since the start
+    if (rc == CKPT_OK)
+        rc = zt_lineage_spare(j->path.fd, j->dir, j->tag, err);
     opts.force =
         rc == CKPT_OK && (j->force || zt_lineage_may_replace(j->lineage, j->path.fd, j->tag));
     if (rc == CKPT_OK)
@@ -346,8 +348,9 @@ void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loa
 
 int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
 {
-    return opts->force ? CKPT_OK
-                       : zt_lineage_check(&s->lineage, opts->dir, opts->tag, &s->remark, err);
+    const zt_lineage_place to = {opts->dir, opts->tag, opts->force};
+
+    return zt_lineage_check(&s->lineage, &to, &s->remark, err);
 }
 
 void zt_saver_free(zt_saver *s)

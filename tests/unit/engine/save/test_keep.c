@@ -160,6 +160,44 @@ static void test_resume(void **state)
     zt_lineage_free(&l);
 }
 
+static int check(const zt_lineage *l, const char *where, const char *tag, bool force,
+                 ckpt_err *remark)
+{
+    const zt_lineage_place to = {where, tag, force};
+
+    return zt_lineage_check(l, &to, remark, &err);
+}
+
+/* A folder that has the name of a checkpoint, but is none. */
+static void test_foreign(void **state)
+{
+    zt_lineage l;
+    ckpt_err remark = {0};
+
+    (void)state;
+    zt_lineage_begin(&l);
+    assert_int_equal(mkdir(folder_at(dir, "global_step5"), 0777), 0);
+    assert_false(zt_lineage_is_foreign(fd, "global_step5")); // nothing is lost
+    assert_false(zt_lineage_is_foreign(fd, "none"));
+    folder_text(dir, "global_step5/notes.txt", "mine");
+    assert_true(zt_lineage_is_foreign(fd, "global_step5"));
+    assert_int_equal(zt_lineage_spare(fd, dir, "global_step5", &err), CKPT_EUSAGE);
+    for (int force = 0; force < 2; force++) {
+        err = (ckpt_err){0};
+        assert_int_equal(check(&l, dir, NULL, force, &remark), CKPT_EUSAGE);
+        assert_non_null(strstr(err.text, "global_step5 would be replaced"));
+        assert_null(strstr(err.text, "--load"));
+        assert_int_equal(check(&l, dir, "mine", force, &remark), CKPT_OK);
+    }
+    // a run that resumes after this step never saves under the name
+    tag_new("global_step9", 1);
+    zt_lineage_resume(&l, dir, "global_step9", false, 9);
+    assert_int_equal(check(&l, dir, NULL, false, &remark), CKPT_OK);
+    zt_lineage_free(&l);
+    folder_text(dir, "global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt", "");
+    assert_false(zt_lineage_is_foreign(fd, "global_step5"));
+}
+
 static void test_check(void **state)
 {
     zt_lineage l;
@@ -167,18 +205,18 @@ static void test_check(void **state)
 
     (void)state;
     zt_lineage_begin(&l);
-    assert_int_equal(zt_lineage_check(&l, folder_at(dir, "none"), NULL, &remark, &err), CKPT_OK);
-    assert_int_equal(zt_lineage_check(&l, dir, NULL, &remark, &err), CKPT_OK); // empty
+    assert_int_equal(check(&l, folder_at(dir, "none"), NULL, false, &remark), CKPT_OK);
+    assert_int_equal(check(&l, dir, NULL, false, &remark), CKPT_OK); // empty
     tag_new("global_step9", 1);
     tag_new("global_step10", 1);
-    assert_int_equal(zt_lineage_check(&l, dir, NULL, &remark, &err), CKPT_EUSAGE);
+    assert_int_equal(check(&l, dir, NULL, false, &remark), CKPT_EUSAGE);
     assert_non_null(strstr(err.text, "global_step10")); // the latest of them
     // a run that resumed from 10 replaces neither
     zt_lineage_resume(&l, dir, "global_step10", false, 10);
     err = (ckpt_err){0};
-    assert_int_equal(zt_lineage_check(&l, dir, NULL, &remark, &err), CKPT_OK);
+    assert_int_equal(check(&l, dir, NULL, false, &remark), CKPT_OK);
     assert_int_equal(remark.code, 0);
-    assert_int_equal(zt_lineage_check(&l, dir, "global_step10", &remark, &err), CKPT_OK);
+    assert_int_equal(check(&l, dir, "global_step10", false, &remark), CKPT_OK);
     zt_lineage_free(&l);
 }
 
@@ -280,8 +318,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_mark),  TEST(test_ancestors), TEST(test_bad_marks),  TEST(test_resume),
-        TEST(test_check), TEST(test_keep),      TEST(test_keep_order), TEST(test_keep_many),
+        TEST(test_mark),   TEST(test_ancestors),  TEST(test_bad_marks),
+        TEST(test_resume), TEST(test_foreign),    TEST(test_check),
+        TEST(test_keep),   TEST(test_keep_order), TEST(test_keep_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
