@@ -123,7 +123,7 @@ static uint64_t rnm_number(const rnm_finder *f, const ckpt_ranks_item *item)
     return number;
 }
 
-/* True for a kind of state with the shapes of parameters, such as exp_avg; false for step counts. */
+/* True for a kind of state with the shapes of parameters: exp_avg, but not step. */
 static bool rnm_has_shape(const rnm_finder *f, const ckpt_ranks_item *item)
 {
     const ckpt_ranks_items *all = &f->out->optim->item;

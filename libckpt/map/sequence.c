@@ -321,7 +321,9 @@ int ckpt_state_sequence(ckpt_map *map, ckpt_state *state, bool in_order, ckpt_er
 static int sq_compare_group(void *ctx, const sq_sorter *w, size_t first, size_t n, sq_choice choice)
 {
     const ckpt_tensor **out = ctx;
-    ckpt_tensor *const *chosen = sq_chosen(w, first, choice);
+    // a reader would have given no_order, so parameters were moved later
+    bool moved = choice == SQ_ASK && w->in_order;
+    ckpt_tensor *const *chosen = moved ? w->model : sq_chosen(w, first, choice);
 
     for (size_t i = 0; !*out && i < n; i++) {
         if (chosen[i] != w->state->param.at[first + i])
