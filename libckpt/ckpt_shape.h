@@ -46,10 +46,13 @@ typedef struct ckpt_model_opts {
      * into a model folder), and the file's name for messages; NULL: none
      */
     const char *config_text, *config_name;
+    /* keep the tensors with CKPT_ROLE_OTHER; without this, only a run keeps them */
+    bool keep_others;
 } ckpt_model_opts;
 
 /*
- * Keep only the model of a file that holds more ({"model": ..., "optimizer": ...}), in place, and
+ * Keep only the model of a file that holds more ({"model": ..., "optimizer": ...}), in place, drop
+ * tensors with CKPT_ROLE_OTHER (a map without a tensor of the model keeps them), and
  * remove wrapper prefixes from its tensors' names: the keys that lead to the model, the parts that
  * torch's wrappers add ("_orig_mod."), and prefixes of all names ("module.", Lightning's "model.")
  * if the shorter names are those of the architecture. Findings of the map list everything that was

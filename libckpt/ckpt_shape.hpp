@@ -46,6 +46,7 @@ struct model_options {
     bool keep_names = false;
     bool run = false;                /* the map will become a training run */
     std::string config, config_name; /* text of a config.json, and its name for messages */
+    bool keep_others = false;        /* keep tensors that a program saved beside the model */
 };
 
 /* Keep only the model, under its own names. Invalidates tensor objects of the map. */
@@ -60,6 +61,7 @@ inline void model(map &m, const model_options &o = model_options())
     c.run = o.run;
     c.config_text = text.or_null();
     c.config_name = name.or_null();
+    c.keep_others = o.keep_others;
     m.done(ckpt_map_model(m.get(), &c, &err), err);
 }
 

@@ -15,6 +15,8 @@
 #include "libckpt/remap/expr.h"
 #include "libckpt/unwrap.h"
 
+enum { MDL_LISTED = 6 }; /* maximum names in a list of what was left out */
+
 typedef struct mdl_work {
     ckpt_map *map;
     const ckpt_model_opts *opts;
@@ -81,20 +83,25 @@ static const char *mdl_left(const mdl_work *w, uint64_t *n)
     return text;
 }
 
+/* Give a tied tensor the bytes of its owner, which the map drops. */
+static void mdl_own(ckpt_tensor *t)
+{
+    const ckpt_tensor *owner = t->owner;
+
+    ckpt_extent_share(t, owner);
+    t->twin = owner->twin;
+    t->addend = owner->addend;
+    t->owner = NULL;
+}
+
 /*
  * Give a tensor of the model the bytes of its owner if that is in another part (weights tied to a
  * copy).
  */
 static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
 {
-    const ckpt_tensor *owner = t->owner;
-
-    if (!owner || mdl_has(model, owner))
-        return;
-    ckpt_extent_share(t, owner);
-    t->twin = owner->twin;
-    t->addend = owner->addend;
-    t->owner = NULL;
+    if (t->owner && !mdl_has(model, t->owner))
+        mdl_own(t);
 }
 
 /* Keep the model's tensors, and remove its path from their names. */
@@ -181,6 +188,79 @@ static int mdl_narrow(mdl_work *w)
                            "%s: the model is %s%.80s%s; ckpt leaves out %s", w->map->path,
                            *path ? "'" : "the file's own tensors", path, *path ? "'" : "", left);
     return rc == CKPT_OK ? mdl_take(w) : rc;
+}
+
+/* ---- tensors beside the model ---- */
+
+/* Count the tensors that are beside the model, and say if the map has a tensor of the model. */
+static size_t mdl_others(const ckpt_map *map, bool *has_model)
+{
+    size_t n = 0;
+
+    *has_model = false;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        uint32_t role = map->tensors.at[i]->role;
+        n += role == CKPT_ROLE_OTHER;
+        *has_model = *has_model || (role != CKPT_ROLE_OTHER && role != CKPT_ROLE_STATE);
+    }
+    return n;
+}
+
+/* List the first part of each name beside the model, once, and at most MDL_LISTED of them. */
+static const char *mdl_other_names(const ckpt_map *map)
+{
+    const char *text = "", *last = NULL;
+    size_t n_last = 0;
+    unsigned listed = 0;
+
+    for (size_t i = 0; text && i < map->tensors.n && listed <= MDL_LISTED; i++) {
+        const char *name = map->tensors.at[i]->name;
+        size_t n = strcspn(name, ".");
+        if (map->tensors.at[i]->role != CKPT_ROLE_OTHER ||
+            (last && n == n_last && strncmp(name, last, n) == 0))
+            continue;
+        last = name;
+        n_last = n;
+        const char *dot = *text ? ", " : "";
+        text = listed++ == MDL_LISTED
+                   ? ckpt_arena_printf(map->arena, "%s%s...", text, dot)
+                   : ckpt_arena_printf(map->arena, "%s%s%.*s%s", text, dot, n < 80 ? (int)n : 80,
+                                       name, name[n] ? ".*" : "");
+    }
+    return text;
+}
+
+/*
+ * Drop tensors that a program saved beside the model: averaged weights, a second model, random
+ * states, counters.  A map without a tensor of the model keeps them, because the caller has
+ * selected them.
+ */
+static int mdl_drop_others(mdl_work *w)
+{
+    ckpt_map *map = w->map;
+    bool has_model;
+    size_t n = mdl_others(map, &has_model), kept = 0;
+
+    if (n == 0 || !has_model || w->opts->run || w->opts->keep_others)
+        return CKPT_OK;
+    const char *names = mdl_other_names(map);
+    int rc = names ? ckpt_map_note(map, CKPT_INFO, w->err,
+                                   "%s: left out %zu tensor%s that %s not part of the model (%s); "
+                                   "--include selects them",
+                                   map->path, n, n == 1 ? "" : "s", n == 1 ? "is" : "are", names)
+                   : ckpt_fail_memory(w->err);
+    if (rc != CKPT_OK)
+        return rc;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        if (t->role == CKPT_ROLE_OTHER)
+            continue;
+        if (t->owner && t->owner->role == CKPT_ROLE_OTHER)
+            mdl_own(t);
+        map->tensors.at[kept++] = t;
+    }
+    map->tensors.n = kept;
+    return ckpt_map_reindex(map, w->err);
 }
 
 /* ---- naming its tensors ---- */
@@ -280,6 +360,8 @@ int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
         if (rc == CKPT_OK)
             rc = mdl_narrow(&w);
     }
+    if (rc == CKPT_OK)
+        rc = mdl_drop_others(&w);
     ckpt_whole_free(&w.whole);
     ckpt_map_free(read);
     w.raw = w.raw || (rc == CKPT_OK && map->format && strcmp(map->format, "full-state") == 0);

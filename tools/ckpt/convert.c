@@ -20,6 +20,15 @@
 #include "tools/cli/words.h"
 
 /*
+ * True if the output gets the tensors that a program saved beside the model: the user selects
+ * tensors, or asks for more than the model.
+ */
+static bool convert_others(const cli_args *a)
+{
+    return a->include.n > 0 || a->open.with_optimizer;
+}
+
+/*
  * Apply --include, --exclude and --rename to the map.  The model's configuration is taken between
  * selection and renaming, because options name tensors as the source does.
  */
@@ -32,7 +41,7 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (args_filter(&filter, a) && (filter.include || filter.exclude))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK)
-        rc = args_model(map, a, a->rename == NULL, err);
+        rc = args_model(map, a, a->rename == NULL, convert_others(a), err);
     if (rc == CKPT_OK && a->rename)
         rc = text_read(&rules, a->rename, "rename rules", err);
     if (rc == CKPT_OK && a->rename)
@@ -194,7 +203,7 @@ static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
 
     // adapters and vocabularies use the model's own names
     if (merged || a->vocab_size)
-        rc = args_model(map, a, true, err);
+        rc = args_model(map, a, true, convert_others(a), err);
     // an adapter applies to floats, as a program would load them
     if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c: implements ckpt diff, which compares two checkpoints of any formats by name and value. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
@@ -122,6 +123,53 @@ static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* A copy of a name as a glob that matches only this name; NULL: no memory. */
+static char *diff_glob(const char *name)
+{
+    char *glob = malloc(2 * strlen(name) + 1), *to = glob;
+
+    for (; glob && *name; name++) {
+        if (strchr("*?[\\", *name))
+            *to++ = '\\';
+        *to++ = *name;
+    }
+    if (glob)
+        *to = 0;
+    return glob;
+}
+
+/*
+ * Drop the tensors that a program saved beside the model of one side and that the other side lacks:
+ * some formats hold them as tensors, others as values.
+ */
+static int diff_others(ckpt_map *map, const ckpt_map *other, const cli_args *a, ckpt_err *err)
+{
+    size_t n = ckpt_map_count(map), lacks = 0;
+    char **globs = calloc(n + 1, sizeof *globs);
+    int rc = globs ? CKPT_OK : fail(err, CKPT_ELIMIT, "out of memory");
+
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        if (t->role != CKPT_ROLE_OTHER || ckpt_map_find(other, t->name))
+            continue;
+        globs[lacks] = diff_glob(t->name);
+        if (!globs[lacks++])
+            rc = fail(err, CKPT_ELIMIT, "out of memory");
+    }
+    if (rc == CKPT_OK && lacks > 0 && lacks < n) {
+        if (!a->quiet && !a->json)
+            say_note("%s: did not compare %zu tensor%s beside the model that the other side lacks "
+                     "(%s%s)",
+                     ckpt_map_path(map), lacks, lacks == 1 ? "" : "s", globs[0],
+                     lacks > 1 ? " ..." : "");
+        rc = ckpt_map_select(map, &(ckpt_filter){.exclude = (const char *const *)globs}, err);
+    }
+    for (size_t i = 0; globs && i < lacks; i++)
+        free(globs[i]);
+    free(globs);
+    return rc;
+}
+
 /* If only one side is quantized, dequantize it, so floats are compared with floats. */
 static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
 {
@@ -207,7 +255,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     }
     if (rc != CKPT_OK)
         return fail(err, rc, "%s", why.text);
-    return args_model(*out, a, true, err);
+    return args_model(*out, a, true, true, err);
 }
 
 /* The path of a shard means its complete checkpoint, on both sides. */
@@ -227,6 +275,10 @@ static int diff_run(cli_args *a, ckpt_err *err)
         rc = diff_filter(ma, a, err);
     if (rc == CKPT_OK)
         rc = diff_filter(mb, a, err);
+    if (rc == CKPT_OK)
+        rc = diff_others(ma, mb, a, err);
+    if (rc == CKPT_OK)
+        rc = diff_others(mb, ma, a, err);
     if (rc == CKPT_OK)
         rc = diff_maps(a, ma, mb, err);
     ckpt_map_free(ma);

@@ -93,7 +93,7 @@ int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = training_moments(*map, a, err);
     if (rc == CKPT_OK && !training_same(*map, a))
-        rc = args_model(*map, a, true, err);
+        rc = args_model(*map, a, true, true, err);
     if (rc == CKPT_OK)
         rc = remap_apply(*map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;

@@ -132,14 +132,15 @@ bool args_filter(ckpt_filter *out, const cli_args *a)
     return a->include.n || a->exclude.n || a->rename;
 }
 
-int args_model(ckpt_map *map, const cli_args *a, bool names, ckpt_err *err)
+int args_model(ckpt_map *map, const cli_args *a, bool names, bool others, ckpt_err *err)
 {
     const ckpt_model_opts opts = {
         .size = sizeof opts,
         .keep_names = a->keep_names || !names,
         .run = (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS) != 0,
         .config_text = a->config_text,
-        .config_name = a->config};
+        .config_name = a->config,
+        .keep_others = others};
 
     return ckpt_map_model(map, &opts, err);
 }

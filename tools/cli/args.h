@@ -133,8 +133,12 @@ int args_rules(cli_args *a, ckpt_err *err);
 /* Make a filter from --include, --exclude and --rename; false: none of them was given. */
 bool args_filter(ckpt_filter *out, const cli_args *a);
 
-/* Reduce a map to the model, with the model's names (or its present names if `names` is false). */
-int args_model(ckpt_map *map, const cli_args *a, bool names, ckpt_err *err);
+/*
+ * Reduce a map to the model, with the model's names (or its present names if `names` is false).
+ *
+ * others  keep the tensors that a program saved beside the model
+ */
+int args_model(ckpt_map *map, const cli_args *a, bool names, bool others, ckpt_err *err);
 
 /* True if the target is a folder, not one file. */
 bool args_into_folder(const ckpt_target *target);

@@ -46,6 +46,50 @@ static void globs_keep_and_drop(void **state)
     ckpt_map_free(map);
 }
 
+/* The map of make, where the program saved "m.emb" and "m.fc.bias" beside the model. */
+static ckpt_map *make_beside(void)
+{
+    ckpt_map *map = make();
+
+    map->tensors.at[0]->role = CKPT_ROLE_OTHER;
+    map->tensors.at[2]->role = CKPT_ROLE_OTHER;
+    return map;
+}
+
+static void tensors_beside_the_model_are_left_out(void **state)
+{
+    const ckpt_model_opts keep = {.keep_names = true, .keep_others = true},
+                          run = {.keep_names = true, .run = true}, drop = {.keep_names = true};
+    ckpt_map *map = make_beside();
+
+    (void)state;
+    assert_int_equal(ckpt_map_model(map, &keep, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_model(map, &run, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_count(map), 5);
+    assert_int_equal(map->findings.n, 0);
+    assert_int_equal(ckpt_map_model(map, &drop, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_count(map), 3);
+    assert_null(ckpt_map_find(map, "m.emb"));
+    // a tie of a dropped tensor has its values
+    assert_null(ckpt_map_find(map, "m.head")->owner);
+    assert_int_equal(ckpt_map_find(map, "m.head")->n_extents, 1);
+    assert_int_equal(map->findings.n, 1);
+    ckpt_map_free(map);
+}
+
+static void selected_tensors_beside_the_model_stay(void **state)
+{
+    const char *const include[] = {"*.emb", NULL};
+    const ckpt_model_opts drop = {.keep_names = true};
+    ckpt_map *map = make_beside();
+
+    (void)state;
+    assert_int_equal(ckpt_map_select(map, &(ckpt_filter){.include = include}, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_model(map, &drop, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_count(map), 1);
+    ckpt_map_free(map);
+}
+
 static void a_tie_outlives_its_owner(void **state)
 {
     const char *const exclude[] = {"m.emb", NULL};
@@ -136,6 +180,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(globs_keep_and_drop),
+        cmocka_unit_test(tensors_beside_the_model_are_left_out),
+        cmocka_unit_test(selected_tensors_beside_the_model_stay),
         cmocka_unit_test(a_tie_outlives_its_owner),
         cmocka_unit_test(rules_rename_by_the_first_that_matches),
         cmocka_unit_test(stars_take_the_shortest_run),

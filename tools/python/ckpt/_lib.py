@@ -110,7 +110,7 @@ class Filter(c.Structure):
 class ModelOpts(c.Structure):
     """ckpt_model_opts"""
     _fields_ = [('size', c.c_size_t), ('keep_names', c.c_bool), ('run', c.c_bool), ('config_text', c.c_char_p),
-                ('config_name', c.c_char_p)]
+                ('config_name', c.c_char_p), ('keep_others', c.c_bool)]
 
 
 WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
