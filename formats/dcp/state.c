@@ -532,6 +532,29 @@ ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
     return d == CKPT_BF16 || d == CKPT_F16 ? d : CKPT_F32;
 }
 
+/*
+ * Put `param_names`, torch's list of the names of a group's parameters, into the order of the
+ * parameters, which may have changed.
+ */
+static int dps_param_names(dps_maker *m)
+{
+    ckpt_arena *arena = m->map->arena;
+
+    for (size_t g = 0; g < m->state->group.n; g++) {
+        const ckpt_group *group = &m->state->group.at[g];
+        ckpt_value *names = ckpt_value_get(group->fields, "param_names");
+        if (!names || names->kind != CKPT_V_LIST || names->as.seq.n != group->n)
+            continue;
+        for (size_t i = 0; i < group->n; i++) {
+            const ckpt_tensor *p = m->state->param.at[group->first + i];
+            names->as.seq.at[i] = ckpt_value_cstr(arena, ckpt_state_name(m->state, p));
+            if (!names->as.seq.at[i])
+                return ckpt_fail_memory(m->err);
+        }
+    }
+    return CKPT_OK;
+}
+
 static int dps_make(dps_maker *m)
 {
     const char *odd;
@@ -555,8 +578,10 @@ static int dps_make(dps_maker *m)
         return rc;
     m->state->numbered = m->order == CKPT_DCP_BY_NUMBER;
     m->map->in_order = m->order != CKPT_DCP_UNORDERED;
-    return m->state->numbered ? CKPT_OK
-                              : ckpt_state_sequence(m->map, m->state, m->map->in_order, m->err);
+    if (m->state->numbered)
+        return CKPT_OK;
+    rc = ckpt_state_sequence(m->map, m->state, m->map->in_order, m->err);
+    return rc == CKPT_OK ? dps_param_names(m) : rc;
 }
 
 int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, ckpt_err *err)

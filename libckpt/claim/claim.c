@@ -547,7 +547,17 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
     return rc;
 }
 
-/* Compare the hyper-parameters, except the list of parameters, because the writer renumbers it. */
+/*
+ * True for a list of a group's parameters.  `params` has numbers that the writer changes, and
+ * torch's `param_names` repeats the names of the parameters: readers that find parameters by it do
+ * not keep it.
+ */
+static bool cl_lists_params(const ckpt_value *key, const ckpt_value *other)
+{
+    return ckpt_value_is(key, "params") || (!other && ckpt_value_is(key, "param_names"));
+}
+
+/* Compare the hyper-parameters, except lists of parameters. */
 static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *y,
                      const char *group)
 {
@@ -557,10 +567,10 @@ static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *
     for (uint64_t i = 0; rc == CKPT_OK && i < fields.n; i++) {
         const ckpt_value *key = fields.at[i].key, *v = fields.at[i].value, *other;
         char path[CKPT_CLAIM_PATH];
-        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params"))
+        other = key->kind == CKPT_V_STR ? ckpt_value_get(y->fields, key->as.text.at) : NULL;
+        if (key->kind != CKPT_V_STR || cl_lists_params(key, other))
             continue;
         (void)snprintf(path, sizeof path, "%s.%.200s", group, key->as.text.at);
-        other = ckpt_value_get(y->fields, key->as.text.at);
         if (w->to->claim.fresh && ckpt_value_is(key, "step") && other)
             w->to->claim.n_rewritten++;
         else

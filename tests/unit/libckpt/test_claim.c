@@ -203,6 +203,20 @@ static void what_differs_is_not_made_visible(void **state)
     }
 }
 
+/* Readers that find parameters by the names in a group do not keep them. */
+static void names_of_parameters_may_be_dropped(void **state)
+{
+    run r;
+
+    (void)state;
+    open_run(&r, &(ckpt_target){.format = "zero", .stage = 2, .world = 2});
+    ckpt_value *fields = state_of(&r)->group.at[0].fields;
+    assert_true(ckpt_dict_add_cstr(r.from->arena, &fields->as.map, "param_names",
+                                   ckpt_value_new(r.from->arena, CKPT_V_LIST)));
+    assert_int_equal(write_run(&r), CKPT_OK);
+    close_run(&r);
+}
+
 static void an_older_checkpoint_stays(void **state)
 {
     const ckpt_target target = {.format = "zero", .stage = 2, .world = 2};
@@ -335,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_differs_is_not_made_visible),
+        cmocka_unit_test(names_of_parameters_may_be_dropped),
         cmocka_unit_test(an_older_checkpoint_stays),
         cmocka_unit_test(universal_folders_are_read_back_too),
         cmocka_unit_test(entries_are_counted),
