@@ -152,13 +152,31 @@ static bool rfu_rest(ckpt_arena *arena, const ckpt_whole *whole, const ckpt_valu
     return ok;
 }
 
+/*
+ * Rename the average in a file of Lightning's WeightAveraging, because `state_dict` is the trained
+ * model in other files.
+ */
+static bool rfu_rename(ckpt_arena *arena, const ckpt_whole *whole, ckpt_value *rest)
+{
+    ckpt_dict all = ckpt_value_map(rest);
+    bool ok = true;
+
+    if (strcmp(whole->part.at[whole->model].path, CKPT_RANKS_AVERAGED) != 0)
+        return true;
+    for (uint64_t i = 0; ok && i < all.n; i++) {
+        if (ckpt_value_is(all.at[i].key, "state_dict"))
+            ok = (all.at[i].key = ckpt_value_cstr(arena, "averaged_state_dict")) != NULL;
+    }
+    return ok;
+}
+
 /* Divide a file into its model, its optimizer, and other values. */
 static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_whole *whole,
                        ckpt_value *root)
 {
     ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model, *optim = NULL;
     bool ok = rest && rfu_rest(r->map->arena, whole, root, "", rest) &&
-              ckpt_dcp_lightning(r->map->arena, rest);
+              rfu_rename(r->map->arena, whole, rest) && ckpt_dcp_lightning(r->map->arena, rest);
 
     model = whole->part.at[whole->model].value;
     for (size_t i = 0; i < whole->part.n; i++)
@@ -188,6 +206,8 @@ static int rfu_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *
                               file->where.file, *text ? text : "neither a model nor an optimizer")
                   : ckpt_fail_memory(r->err);
     }
+    if (rc == CKPT_OK)
+        rc = ckpt_ranks_trained(r->map, &whole, root, file->where.file, r->err);
     if (rc == CKPT_OK)
         rc = rfu_members(r, file, &whole, root);
     ckpt_whole_free(&whole);

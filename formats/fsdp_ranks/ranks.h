@@ -11,6 +11,7 @@
  *     names.c    parses file names
  *     runs.c     finds the folder in a run of verl or SkyRL
  *     full.c     the driver for unsharded model and optimizer dicts
+ *     trained.c  decides which weights of such a dict the optimizer trains
  *     write.c    the writer of per-rank files
  *
  * A checkpoint of verl, SkyRL and similar programs, with one file of each kind per rank:
@@ -27,6 +28,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/format.h"
+#include "libckpt/map/whole.h"
 
 enum { CKPT_RANKS_MAX = 65536 };
 
@@ -57,6 +59,23 @@ int ckpt_ranks_descend(ckpt_map *map, ckpt_listing *list, const char *asked, ckp
 
 /* ckpt_directory.scatter of the format fsdp-ranks (write.c). */
 int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                       ckpt_err *err);
+
+/* ---- trained.c ---- */
+
+/* Key under which Lightning's WeightAveraging stores the trained weights. */
+#define CKPT_RANKS_AVERAGED "current_model_state"
+
+/*
+ * Make the weights that the optimizer trains the model of a dict with one model and its copies, and
+ * list the copies.
+ *
+ * root    the dict
+ * file    prefix of messages
+ * Errors  CKPT_EUNSUPPORTED: the only model is an average, or the model is 16-bit and the dict may
+ *         also hold its float32 masters
+ */
+int ckpt_ranks_trained(ckpt_map *map, ckpt_whole *whole, const ckpt_value *root, const char *file,
                        ckpt_err *err);
 
 /* ---- part.c ---- */
