@@ -161,6 +161,31 @@ static int mdl_check_run(const mdl_work *w)
         w->map->path, text, w->whole.part.at[0].path);
 }
 
+/*
+ * Refuse an optimizer beside tensors that are no dict of weights, e.g. a pickled module: the
+ * optimizer's state would become part of the model.
+ */
+static int mdl_no_model(const mdl_work *w)
+{
+    uint64_t n_state = 0;
+    size_t at = 0;
+
+    for (size_t i = 0; i < w->whole.part.n; i++) {
+        uint64_t n = mdl_count(w->map, &w->whole.part.at[i]);
+        at = n > 0 ? i : at;
+        n_state += n;
+    }
+    if (n_state == 0 || n_state >= w->map->tensors.n)
+        return CKPT_OK;
+    return ckpt_fail(
+        w->err, CKPT_EUNSUPPORTED,
+        "%s: it holds an optimizer (%.80s), but no dict of weights: expected a model's "
+        "state_dict, found %" PRIu64 " other tensors, e.g. of a pickled module; save "
+        "model.state_dict(), or leave the optimizer out (--exclude '%.80s.*')",
+        w->map->path, w->whole.part.at[at].path, w->map->tensors.n - n_state,
+        w->whole.part.at[at].path);
+}
+
 /* Keep only the model of a saved dict; a dict without a recognised part stays unchanged. */
 static int mdl_narrow(mdl_work *w)
 {
@@ -168,9 +193,10 @@ static int mdl_narrow(mdl_work *w)
     uint64_t n;
     int rc = mdl_present(w);
 
-    if (rc != CKPT_OK || all->n_models == 0)
-        return rc;
-    rc = mdl_check_run(w);
+    if (rc == CKPT_OK && all->n_models == 0)
+        return mdl_no_model(w);
+    if (rc == CKPT_OK)
+        rc = mdl_check_run(w);
     if (rc != CKPT_OK)
         return rc;
     if (all->model == SIZE_MAX && (all->n_optimizers > 0 || all->n_copies > 0))

@@ -28,3 +28,9 @@ ckpt diff plain "$FIXTURES/whole_dicts/truth.pt"
 ckpt reshard -q --no-fsync --stage 1 --world 1 folder run
 echo "status $?"
 ckpt reshard -q --no-fsync --stage 1 --world 1 folder/pytorch_model.bin run && ckpt diff --with-optimizer run "$FIXTURES/whole_dicts/tutorial.pt"
+# a pickled module is no dict of weights: its optimizer does not become part of the model
+ckpt convert -q --no-fsync "$FIXTURES/whole_dicts/pickled.pt" pickled.safetensors
+echo "status $?"
+ckpt merge -q --no-fsync -o pickled.safetensors "$FIXTURES/whole_dicts/pickled.pt" "$FIXTURES/whole_dicts/pickled.pt"
+echo "status $?"
+ckpt convert -q --no-fsync --exclude 'optimizer.*' "$FIXTURES/whole_dicts/pickled.pt" pickled.safetensors && ckpt ls pickled.safetensors
