@@ -46,6 +46,56 @@ int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     return rc;
 }
 
+/* ---- further models ---- */
+
+/* True for the file of a second or later model: begin, a number from 1, end. */
+static bool dcb_is_further(const char *name)
+{
+    static const char *const form[][2] = {
+        {"model_", ".safetensors"}, {"pytorch_model_", ".bin"}, {"pytorch_model_fsdp_", ".bin"}};
+
+    for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
+        size_t n = strlen(form[i][0]);
+        size_t digits = strncmp(name, form[i][0], n) == 0 ? strspn(name + n, "0123456789") : 0;
+        if (digits > 0 && name[n] != '0' && strcmp(name + n + digits, form[i][1]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the map was read from a file of this name. */
+static bool dcb_is_read(const ckpt_map *map, const char *name)
+{
+    for (size_t i = 0; i < map->files.n; i++) {
+        const char *slash = strrchr(map->files.at[i].path, '/');
+        if (strcmp(slash ? slash + 1 : map->files.at[i].path, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+int ckpt_dcp_further(ckpt_map *map, const ckpt_listing *list, bool refuse, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        const char *name = list->entry[i].name;
+        if (list->entry[i].is_dir || !dcb_is_further(name) || dcb_is_read(map, name))
+            continue;
+        if (refuse && !map->collect)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: the run has a further model in %s, expected one model and its "
+                             "optimizer; copy the files of one model to a folder of its own, under "
+                             "the names without a number",
+                             list->folder, name);
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: left out: %s, a further model of accelerate; name that file to "
+                           "convert it",
+                           list->folder, name);
+    }
+    return rc;
+}
+
 /* ---- files that are missing ---- */
 
 const char *ckpt_dcp_of_run(const ckpt_listing *list)

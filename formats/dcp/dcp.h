@@ -391,6 +391,15 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list);
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /*
+ * Warn about the files of further models that accelerate puts next to the first (model_1.safetensors,
+ * pytorch_model_fsdp_1.bin) and that the map does not read.
+ *
+ * refuse  the caller wants a run, which has one model
+ * Errors  CKPT_EUNSUPPORTED: refused
+ */
+int ckpt_dcp_further(ckpt_map *map, const ckpt_listing *list, bool refuse, ckpt_err *err);
+
+/*
  * The name of a file that only a training run has (schedule, states of random number generators),
  * or NULL.
  */

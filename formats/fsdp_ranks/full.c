@@ -250,6 +250,8 @@ static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list, const ckpt_o
     bool optimizer = ckpt_listing_has(list, RFU_OPTIM, false);
     int rc = ckpt_ranks_read(r, RFU_MODEL, CKPT_RANKS_MODEL, 0, ckpt_ranks_take_model);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_further(r->map, list, opts->training, r->err);
     if (rc == CKPT_OK && r->map->collect && ckpt_listing_has(list, RFU_COPY, false))
         rc = rfu_look(r, list);
     if (rc == CKPT_OK && !optimizer)

@@ -676,6 +676,8 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     if (rc == CKPT_OK && !r.list->part)
         rc = hf_adapter(&r);
     if (rc == CKPT_OK && !r.list->part)
+        rc = ckpt_dcp_further(map, list, false, err);
+    if (rc == CKPT_OK && !r.list->part)
         rc = hf_optimizer(&r);
     ckpt_vec_free(&r.shards);
     ckpt_arena_free(r.arena);
