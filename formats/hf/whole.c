@@ -344,5 +344,5 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         rc = hfc_axis(map, t, hfc_said(config, vocab), "vocab_size", name, err);
     if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
         rc = hfc_axis(map, t, hfc_said(config, hidden), "hidden_size", name, err);
-    return rc;
+    return rc == CKPT_OK ? ckpt_hf_plain(map, config, name, err) : rc;
 }

@@ -17,4 +17,12 @@
  */
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
+/*
+ * Compare a model of a well-known type with the sizes in config.json, and check that its embedding,
+ * norms and untied head are there; other types are not checked.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EMISMATCH, recorded as findings if the map collects them
+ */
+int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
+
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A Hugging Face model in which one layer lacks a tensor, or one expert a weight, is not whole.
+# A Hugging Face model that contradicts its config.json, or in which one layer lacks a tensor, or one expert a weight, is not whole.
 cat >less.py <<'END'
 import json, os, sys
 
@@ -36,5 +36,23 @@ gguf_llama_deep model.layers.4.mlp.up_proj.weight
 gguf_llama_deep model.layers.8.mlp.up_proj.weight
 gguf_llama_deep model.layers.4.input_layernorm.weight
 gguf_llama_deep model.layers.0.self_attn.v_proj.weight
+gguf_llama_deep model.norm.weight
+gguf_llama_deep lm_head.weight
 gguf_mixtral model.layers.1.block_sparse_moe.experts.1.w3.weight
+END
+while read -r key value; do
+    rm -rf copy
+    cp -R "$FIXTURES"/gguf_llama_deep/hf copy
+    sed -i "s/\"$key\": [0-9]*/\"$key\": $value/" copy/config.json
+    ckpt verify copy >/dev/null
+    echo "verify with $key $value: $?"
+    ckpt convert -q -f --to safetensors copy out
+    echo "convert: $?"
+done <<'END'
+num_key_value_heads 2
+intermediate_size 40
+vocab_size 301
+hidden_size 33
+num_attention_heads 8
+vocab_size 300
 END

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plain.c: compares models of well-known types with the sizes and the tensors that their
+ * config.json implies.
+ *
+ * Only types whose classes have the same names and sizes in all versions of transformers are in the
+ * table.  A model without layers.0.self_attn.q_proj.weight has other names, and is not checked.
+ */
+#include "formats/hf/whole.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/base/dtype.h"
+
+/* A model type, and whether config.json must state head_dim or tied embeddings. */
+typedef struct hfp_type {
+    const char *name;
+    bool own_head_dim; /* without head_dim in config.json the class has a size of its own */
+    bool tied;         /* embeddings are tied unless config.json says otherwise */
+} hfp_type;
+
+static const hfp_type hfp_types[] = {
+    {"llama", false, false},    {"mistral", false, false}, {"mixtral", false, false},
+    {"qwen2", false, false},    {"qwen3", true, false},    {"qwen2_moe", false, false},
+    {"qwen3_moe", true, false}, {"gemma", true, true},     {"gemma2", true, true},
+};
+
+/* The checked model. */
+typedef struct hfp_model {
+    ckpt_map *map;
+    const ckpt_value *config;
+    const char *name;   /* of the weight file, for messages */
+    const char *prefix; /* before "layers." */
+    ckpt_err *err;
+} hfp_model;
+
+static const ckpt_tensor *hfp_tensor(const hfp_model *m, const char *prefix, const char *key)
+{
+    char name[160];
+    size_t i;
+
+    (void)snprintf(name, sizeof name, "%s%s", prefix, key);
+    i = ckpt_map_index(m->map, name, strlen(name));
+    return i == SIZE_MAX ? NULL : m->map->tensors.at[i];
+}
+
+/* True if a module has any tensor, because a quantized module has other names than weight. */
+static bool hfp_has(const hfp_model *m, const char *prefix, const char *module)
+{
+    char start[160];
+    int n = snprintf(start, sizeof start, "%s%s.", prefix, module);
+
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        if (strncmp(m->map->tensors.at[i]->name, start, (size_t)n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A positive number of config.json; 0: absent. */
+static uint64_t hfp_number(const hfp_model *m, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(m->config, key);
+    int64_t n = 0;
+
+    return v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, &n) && n > 0 && n < INT32_MAX
+               ? (uint64_t)n
+               : 0;
+}
+
+/* Report a missing module. */
+static int hfp_need(const hfp_model *m, const char *prefix, const char *module)
+{
+    if (hfp_has(m, prefix, module))
+        return CKPT_OK;
+    return ckpt_map_problem(m->map, CKPT_EMISSING, m->err,
+                            "%s: %s%s.weight is missing, which the model of config.json has: copy "
+                            "the whole model (name a single file to read it as it is)",
+                            m->name, prefix, module);
+}
+
+/* Compare an axis of a tensor, if it is there and not quantized, with what config.json says. */
+static int hfp_axis(const hfp_model *m, const char *tensor, unsigned axis, uint64_t said,
+                    const char *key)
+{
+    const ckpt_tensor *t = hfp_tensor(m, m->prefix, tensor);
+
+    if (!t || t->ndim != 2 || said == 0 || t->shape[axis] == said ||
+        ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+        return CKPT_OK;
+    return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
+                            "%s: %s%s has %" PRIu64 " %s, but config.json says %" PRIu64
+                            " (%s): config.json is from another model; copy the model's own (name "
+                            "a single file to read it as it is)",
+                            m->name, m->prefix, tensor, t->shape[axis], axis ? "columns" : "rows",
+                            said, key);
+}
+
+/* Check the tensors of the first layer and those outside of layers; gaps in other layers are found
+ * by comparison with it. */
+static int hfp_names(const hfp_model *m, const hfp_type *type)
+{
+    static const char *const needed[] = {"embed_tokens",
+                                         "norm",
+                                         "layers.0.input_layernorm",
+                                         "layers.0.post_attention_layernorm",
+                                         "layers.0.self_attn.k_proj",
+                                         "layers.0.self_attn.v_proj",
+                                         "layers.0.self_attn.o_proj",
+                                         NULL};
+    const ckpt_value *classes = ckpt_value_get(m->config, "architectures");
+    const ckpt_value *tie = ckpt_value_get(m->config, "tie_word_embeddings");
+    bool tied = tie && tie->kind == CKPT_V_BOOL ? tie->as.i : type->tied, head = false;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && needed[i]; i++)
+        rc = hfp_need(m, m->prefix, needed[i]);
+    if (classes && classes->kind == CKPT_V_LIST && classes->as.seq.n == 1 &&
+        classes->as.seq.at[0]->kind == CKPT_V_STR) {
+        const char *name = classes->as.seq.at[0]->as.text.at;
+        size_t n = strlen(name);
+        head = n > 11 && strcmp(name + n - 11, "ForCausalLM") == 0;
+    }
+    return rc == CKPT_OK && head && !tied ? hfp_need(m, "", "lm_head") : rc;
+}
+
+/* Compare the sizes of config.json with the first layer and the embedding. */
+static int hfp_sizes(const hfp_model *m, const hfp_type *type)
+{
+    uint64_t hidden = hfp_number(m, "hidden_size"), heads = hfp_number(m, "num_attention_heads");
+    uint64_t kv = hfp_number(m, "num_key_value_heads"), head = hfp_number(m, "head_dim");
+    uint64_t inner = hfp_number(m, "intermediate_size");
+    int rc = hfp_axis(m, "embed_tokens.weight", 0, hfp_number(m, "vocab_size"), "vocab_size");
+
+    head = head ? head : heads && !type->own_head_dim ? hidden / heads : 0;
+    if (rc == CKPT_OK)
+        rc = hfp_axis(m, "embed_tokens.weight", 1, hidden, "hidden_size");
+    if (rc == CKPT_OK)
+        rc = hfp_axis(m, "layers.0.mlp.up_proj.weight", 0, inner, "intermediate_size");
+    if (rc == CKPT_OK)
+        rc = hfp_axis(m, "layers.0.block_sparse_moe.experts.0.w1.weight", 0, inner,
+                      "intermediate_size");
+    if (rc == CKPT_OK)
+        rc = hfp_axis(m, "layers.0.mlp.experts.0.up_proj.weight", 0,
+                      hfp_number(m, "moe_intermediate_size"), "moe_intermediate_size");
+    if (rc == CKPT_OK)
+        rc = hfp_axis(m, "layers.0.self_attn.q_proj.weight", 0, heads * head,
+                      "num_attention_heads x head_dim");
+    return rc == CKPT_OK ? hfp_axis(m, "layers.0.self_attn.k_proj.weight", 0, kv * head,
+                                    "num_key_value_heads x head_dim")
+                         : rc;
+}
+
+int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    assert(map && name);
+    hfp_model m = {.map = map, .config = config, .name = name, .prefix = "model.", .err = err};
+    const ckpt_value *kind = ckpt_value_get(config, "model_type");
+    const hfp_type *type = NULL;
+    int rc;
+
+    for (size_t i = 0; kind && i < sizeof hfp_types / sizeof *hfp_types; i++)
+        type = ckpt_value_is(kind, hfp_types[i].name) ? &hfp_types[i] : type;
+    if (type && !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
+        m.prefix = "";
+    if (!type || !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
+        return CKPT_OK;
+    rc = hfp_names(&m, type);
+    return rc == CKPT_OK ? hfp_sizes(&m, type) : rc;
+}
