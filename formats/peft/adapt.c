@@ -143,6 +143,86 @@ static int ad_add_whole(adapting *a, const char *name, const ckpt_tensor *by)
     return CKPT_OK;
 }
 
+/* Number of bytes of a name's last two parts ("lm_head.weight"), or of the whole name. */
+static size_t ad_last_two(const char *name)
+{
+    size_t n = strlen(name), i = n;
+
+    for (unsigned dots = 0; i > 0; i--) {
+        if (name[i - 1] == '.' && ++dots == 2)
+            break;
+    }
+    return n - i;
+}
+
+/* Number of bytes of a name up to the dot after its first number ("model.layers.3."); 0: the name
+ * has no number. */
+static size_t ad_layer(const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t n = strspn(dot + 1, "0123456789");
+
+        if (n > 0 && dot[1 + n] == '.')
+            return (size_t)(dot - name) + n + 2;
+    }
+    return 0;
+}
+
+/* True if a name's module is the head of a language model, under any of its names. */
+static bool ad_is_head(const char *name)
+{
+    static const char *const heads[] = {"lm_head.", "embed_out.", "output_layer.", NULL};
+    const char *last = name + strlen(name) - ad_last_two(name);
+
+    for (size_t i = 0; heads[i]; i++) {
+        if (strncmp(last, heads[i], strlen(heads[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the base's tensor t may be the tensor `name` of the adapter, under another name. */
+static bool ad_may_be(const ckpt_tensor *t, const char *name, const ckpt_tensor *by)
+{
+    size_t n = ad_last_two(name), m = strlen(t->name);
+
+    if (t->owner || t->ndim != by->ndim)
+        return false;
+    if (ad_is_head(name))
+        return ad_is_head(t->name);
+    return t->n_elems == by->n_elems && !ad_layer(t->name) == !ad_layer(name) && m >= n &&
+           (m == n || t->name[m - n - 1] == '.') &&
+           memcmp(t->name + m - n, name + strlen(name) - n, n) == 0;
+}
+
+/* Add a tensor whose name the base lacks, unless the base may have it under another name: the
+ * output would then have both, and loaders would take the untrained one. */
+static int ad_add_new(adapting *a, const char *name, const ckpt_tensor *by)
+{
+    size_t n = ad_layer(name), bare = n ? (size_t)(strchr(name, '.') + 1 - name) : 0;
+    bool inside = false;
+
+    for (size_t i = 0; i < a->map->tensors.n; i++) {
+        const ckpt_tensor *t = a->map->tensors.at[i];
+
+        if (ad_may_be(t, name, by))
+            return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                             "%s: the base has no %.200s, but its %.200s may be the same tensor: "
+                             "rename it to the adapter's name first (ckpt convert --rename), or "
+                             "merge with peft's merge_and_unload",
+                             a->opts.path, name, t->name);
+        inside =
+            inside ||
+            (n && (strncmp(t->name, name, n) == 0 || strncmp(t->name, name + bare, n - bare) == 0));
+    }
+    if (inside)
+        return ckpt_fail(a->err, CKPT_EMISSING,
+                         "%s: the base has no %.200s, though it has other tensors of that layer: "
+                         "the adapter may belong to another base",
+                         a->opts.path, name);
+    return ad_add_whole(a, name, by);
+}
+
 /* Replace a whole tensor, if the configuration shows that it was trained. */
 static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
 {
@@ -160,7 +240,7 @@ static int ad_plain(adapting *a, const char *name, const ckpt_tensor *by)
     if (t && (saved || is_bias || is_table))
         return ad_put_whole(a, t, by);
     if (saved)
-        return ad_add_whole(a, name, by);
+        return ad_add_new(a, name, by);
     return ckpt_fail(a->err, t ? CKPT_EUNSUPPORTED : CKPT_EMISSING,
                      "%s: %.200s %s, and %s does not say that it was trained: every tensor of an "
                      "adapter must be used",

@@ -53,43 +53,59 @@ int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, c
 }
 
 /*
- * True if a tensor's name ends with the module's and `.weight`.  The module's first part may be
- * missing.
+ * True if a tensor of the base has this name, of n bytes, before `end`.  The name's first part may
+ * be missing in the base, and the base's name may have more parts before it.
  */
-static bool hn_has(const ckpt_map *base, const char *module, size_t n)
+static bool hn_has(const ckpt_map *base, const char *name, size_t n, const char *end)
 {
-    const char *dot = memchr(module, '.', n);
-    size_t bare = dot ? n - (size_t)(dot + 1 - module) : n;
+    const char *dot = memchr(name, '.', n);
+    size_t bare = dot ? n - (size_t)(dot + 1 - name) : n, n_end = strlen(end);
 
     for (size_t i = 0; i < ckpt_map_count(base); i++) {
-        const char *name = ckpt_map_tensor(base, i)->name, *end = strrchr(name, '.');
-        size_t m = end && strcmp(end, ".weight") == 0 ? (size_t)(end - name) : 0;
+        const char *t = ckpt_map_tensor(base, i)->name;
+        size_t m = strlen(t);
 
-        if (m == 0)
+        if (m <= n_end || strcmp(t + m - n_end, end) != 0)
             continue;
-        if ((m == bare && memcmp(name, module + n - bare, bare) == 0) ||
-            (m >= n && memcmp(name + m - n, module, n) == 0 && (m == n || name[m - n - 1] == '.')))
+        m -= n_end;
+        if ((m == bare && memcmp(t, name + n - bare, bare) == 0) ||
+            (m >= n && memcmp(t + m - n, name, n) == 0 && (m == n || t[m - n - 1] == '.')))
             return true;
     }
     return false;
 }
 
+/* True if the base has the tensor that an adapter's tensor changes or replaces. */
+static bool hn_has_target(const ckpt_map *base, const char *tensor)
+{
+    static const char prefix[] = "base_model.model.", saved[] = ".modules_to_save.";
+    const char *name = tensor + sizeof prefix - 1;
+
+    if (strncmp(tensor, prefix, sizeof prefix - 1) != 0)
+        return true;
+    const char *pair = strstr(name, ".lora_"), *mark = strstr(name, saved);
+    // the matrices of such a module, or its trained copy, are in the file too
+    if (!pair && (strstr(name, ".base_layer.") || strstr(name, ".original_module.")))
+        return true;
+    if (pair)
+        return pair == name || hn_has(base, name, (size_t)(pair - name), ".weight");
+    // a training run has the adapter's name after the mark
+    if (mark) {
+        const char *end = strrchr(mark, '.');
+        return hn_has(base, name, (size_t)(mark - name), end);
+    }
+    return hn_has(base, name, strlen(name), "");
+}
+
 bool hub_misses(const ckpt_map *base, const char *adapter)
 {
-    static const char prefix[] = "base_model.model.";
     ckpt_map *map = NULL;
     bool misses = false;
 
     if (ckpt_open(&map, adapter, NULL, NULL) != CKPT_OK)
         return false;
-    for (size_t i = 0; !misses && i < ckpt_map_count(map); i++) {
-        const char *name = ckpt_map_tensor(map, i)->name, *end = strstr(name, ".lora_");
-
-        if (end && strncmp(name, prefix, sizeof prefix - 1) == 0 && end > name + sizeof prefix) {
-            const char *module = name + sizeof prefix - 1;
-            misses = !hn_has(base, module, (size_t)(end - module));
-        }
-    }
+    for (size_t i = 0; !misses && i < ckpt_map_count(map); i++)
+        misses = !hn_has_target(base, ckpt_map_tensor(map, i)->name);
     ckpt_map_free(map);
     return misses;
 }

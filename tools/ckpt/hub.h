@@ -27,8 +27,8 @@ int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err
 int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err);
 
 /*
- * True if an adapter has modules without a matrix of that name in this base.  False if the adapter
- * cannot be opened, because merging it reports the reason.
+ * True if an adapter changes or replaces tensors that this base lacks under their names.  False if
+ * the adapter cannot be opened, because merging it reports the reason.
  */
 bool hub_misses(const ckpt_map *base, const char *adapter);
 
