@@ -48,6 +48,14 @@ typedef struct dsi_loan {
 
 CKPT_VEC(dsi_loans, dsi_loan);
 
+/* A name of a tied layer, and the first stage that lists it. */
+typedef struct dsi_tie {
+    const char *name;
+    uint32_t stage;
+} dsi_tie;
+
+CKPT_VEC(dsi_ties, dsi_tie);
+
 /* A stage: layers from .. to-1. */
 typedef struct dsi_stage {
     uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
@@ -63,6 +71,8 @@ struct ckpt_ds_pipe {
     dsi_names name;    /* names of all stages (ZeRO only) */
     dsi_entries entry; /* entries of all layers, ascending (without ZeRO) */
     dsi_loans loan;
+    dsi_ties tie;
+    bool unsure; /* the split into stages is unknown */
 };
 
 /* ---- reading the model files ---- */
@@ -78,13 +88,43 @@ static bool dsi_layer(const ckpt_text *name, uint64_t *out)
     return i > 0 && i < name->n && name->at[i] == '.';
 }
 
-/* Collects the names of one param_shapes dict that begin with a layer number. */
+static bool dsi_is_tied(const ckpt_value *name)
+{
+    return name->kind == CKPT_V_STR &&
+           strncmp(name->as.text.at, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0;
+}
+
+/* Returns the first stage that lists a tied name; UINT32_MAX if none does. */
+static uint32_t dsi_lister(const ckpt_ds_pipe *pipe, const char *name)
+{
+    for (size_t i = 0; i < pipe->tie.n; i++) {
+        if (strcmp(pipe->tie.at[i].name, name) == 0)
+            return pipe->tie.at[i].stage;
+    }
+    return UINT32_MAX;
+}
+
+/* Records the name of a tied layer. Stages are read in ascending order. */
+static bool dsi_add_tie(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *name)
+{
+    if (!dsi_is_tied(name) || dsi_lister(pipe, name->as.text.at) != UINT32_MAX)
+        return true;
+    dsi_tie *tie = ckpt_vec_push(&pipe->tie);
+    if (tie)
+        *tie = (dsi_tie){name->as.text.at, stage};
+    return tie != NULL;
+}
+
+/* Collects the names of one param_shapes dict that begin with a layer number, and of tied layers.
+ */
 static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *shapes)
 {
     ckpt_dict dict = ckpt_value_map(shapes);
     uint64_t layer = 0;
 
     for (uint64_t i = 0; i < dict.n; i++) {
+        if (!dsi_add_tie(pipe, stage, dict.at[i].key))
+            return false;
         if (dict.at[i].key->kind != CKPT_V_STR || !dsi_layer(&dict.at[i].key->as.text, &layer))
             continue;
         dsi_name *name = ckpt_vec_push(&pipe->name);
@@ -174,6 +214,7 @@ static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     const ckpt_value *optimizer = ckpt_value_get(root, "optimizer");
     const ckpt_value *inner = ckpt_value_get(optimizer, "optimizer_state_dict");
     ckpt_seq list = ckpt_value_seq(shapes);
+    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(root, "buffer_names"));
     bool fits = true;
 
     st->first = UINT64_MAX;
@@ -181,6 +222,8 @@ static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     for (uint64_t i = 0; fits && i < list.n; i++)
         fits = dsi_add_names(pipe, stage, list.at[i]);
     fits = fits && dsi_add_names(pipe, stage, shapes);
+    for (uint64_t i = 0; fits && i < buffers.n; i++)
+        fits = dsi_add_tie(pipe, stage, buffers.at[i]);
     if (fits && root && !st->whole)
         fits =
             dsi_masters(st, ckpt_value_get(optimizer, "fp32_groups") || !inner ? optimizer : inner);
@@ -368,6 +411,7 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
         pipe->stage[s].to = UINT64_MAX;
     }
     pipe->loan.n = 0;
+    pipe->unsure = true;
     size_t trained = 0;
     for (uint32_t s = 0; s < pipe->n; s++)
         trained += pipe->stage[s].master.n;
@@ -409,6 +453,35 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_
 
 /* ---- creation ---- */
 
+static bool dsi_has_file(const ckpt_ds_folder *dir, uint64_t layer)
+{
+    bool has = false;
+
+    for (size_t i = 0; !has && i < dir->layers.n; i++)
+        has = dir->layers.at[i].rank == layer;
+    return has;
+}
+
+/* Notes the first layer that has no file, though a later one has. Layers that are functions have no
+ * file, so this alone proves no file missing. */
+static int dsi_gap(const ckpt_ds_job *job, const ckpt_ds_folder *dir)
+{
+    uint64_t gap = 0, last = 0;
+
+    for (size_t i = 0; i < dir->layers.n; i++)
+        last = dir->layers.at[i].rank > last ? dir->layers.at[i].rank : last;
+    // This ends after as many steps as there are files.
+    while (gap < last && dsi_has_file(dir, gap))
+        gap++;
+    if (gap == last)
+        return CKPT_OK;
+    return ckpt_map_note(job->map, CKPT_INFO, job->err,
+                         "%s: layer %" PRIu64 " of the pipeline has no layer_*-model_states.pt, "
+                         "though layer %" PRIu64 " has one: if that layer is a module and not a "
+                         "function, copy its file, because DeepSpeed needs it to load",
+                         job->map->path, gap, last);
+}
+
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
                      const char *const *model, uint32_t n)
 {
@@ -431,6 +504,8 @@ int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder 
     }
     if (rc == CKPT_OK)
         rc = whole ? dsi_by_names(pipe, job) : dsi_by_shapes(pipe, job, dir);
+    if (rc == CKPT_OK)
+        rc = dsi_gap(job, dir);
     return rc;
 }
 
@@ -446,6 +521,7 @@ void ckpt_ds_pipe_free(ckpt_ds_pipe *pipe)
     ckpt_vec_free(&pipe->entry);
     ckpt_vec_free(&pipe->name);
     ckpt_vec_free(&pipe->loan);
+    ckpt_vec_free(&pipe->tie);
     ckpt_free(pipe->stage);
     ckpt_free(pipe);
 }
@@ -538,17 +614,16 @@ static bool dsi_is_buffer(const ckpt_ds_head *head, const ckpt_text *name)
 /*
  * Renames the entry of a tied layer to its name in the model file. The entry must be the only
  * unlisted one with the same name after the number and the same shape; NULL, for a buffer, allows
- * any shape.
+ * any shape. Returns the number of such entries.
  */
-static void dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_value *tied,
-                           const ckpt_value *shape)
+static unsigned dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_value *tied,
+                               const ckpt_value *shape)
 {
     const char *dot = NULL;
     ckpt_pair *found = NULL;
     unsigned n = 0;
 
-    if (tied->kind == CKPT_V_STR &&
-        strncmp(tied->as.text.at, CKPT_DS_TIED, strlen(CKPT_DS_TIED)) == 0)
+    if (dsi_is_tied(tied))
         dot = strchr(tied->as.text.at + strlen(CKPT_DS_TIED), '.');
     for (size_t i = 0; dot && i < pairs->n; i++) {
         ckpt_pair *p = &pairs->at[i];
@@ -561,21 +636,81 @@ static void dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, ckpt_
     }
     if (n == 1)
         found->key = tied;
+    return n;
 }
 
-/* Renames all tied parameters and buffers. */
-static void dsi_tied(const ckpt_ds_head *head, ckpt_ds_pairs *pairs)
+/* Returns whether any stage lists the entry `suffix` (with its dot) of a layer. */
+static bool dsi_is_named(const ckpt_ds_pipe *pipe, uint64_t layer, const char *suffix)
 {
-    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(head->model.root, "param_shapes"));
-    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(head->model.root, "buffer_names"));
+    bool found = false;
+
+    for (size_t i = 0; !found && i < pipe->name.n; i++) {
+        const dsi_name *name = &pipe->name.at[i];
+        found = name->layer == layer && strcmp(strchr(name->text.at, '.'), suffix) == 0;
+    }
+    return found;
+}
+
+/* Returns whether a layer file has an unlisted entry that a tied name may belong to. */
+static bool dsi_may_hold(const ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_part *part,
+                         const char *suffix, const ckpt_value *shape)
+{
+    ckpt_map *map = NULL;
+    ckpt_err err = {0};
+    int rc = job->read(&map, part->path, NULL, &err);
+    const ckpt_value *v = rc == CKPT_OK ? ckpt_value_get(map->values, suffix + 1) : NULL;
+    // The damage of an unreadable file is reported where its entries are taken.
+    bool may = rc != CKPT_OK ||
+               (v && (!shape || dsi_is_of(v, shape)) && !dsi_is_named(pipe, part->rank, suffix));
+
+    ckpt_map_free(map);
+    return may;
+}
+
+/*
+ * Reports a tied name that no layer file holds. Only the first stage that lists the name is asked.
+ * The file may count as one of the preceding stage, if no stage names its layer, so all files are
+ * searched.
+ */
+static int dsi_tied_lost(const dsi_taking *t, const ckpt_ds_folder *dir, const ckpt_value *tied,
+                         const ckpt_value *shape)
+{
+    const char *dot = strchr(tied->as.text.at + strlen(CKPT_DS_TIED), '.');
+
+    if (!dot || t->pipe->unsure || dsi_lister(t->pipe, tied->as.text.at) != t->stage)
+        return CKPT_OK;
+    for (size_t i = 0; i < dir->layers.n; i++) {
+        if (dsi_may_hold(t->pipe, t->job, &dir->layers.at[i], dot, shape))
+            return CKPT_OK;
+    }
+    return ckpt_ds_problem(t->job, CKPT_EMISSING,
+                           "%s: missing: no file of a layer holds %.200s, which %s lists: a "
+                           "layer_*-model_states.pt was not copied, or is of another run",
+                           t->job->map->path, tied->as.text.at,
+                           shape ? "param_shapes" : "buffer_names");
+}
+
+/* Renames all tied parameters and buffers, and reports those that have no entry. */
+static int dsi_tied(dsi_taking *t, const ckpt_ds_folder *dir)
+{
+    ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(t->head->model.root, "param_shapes"));
+    ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(t->head->model.root, "buffer_names"));
+    int rc = CKPT_OK;
 
     for (uint64_t g = 0; g < shapes.n; g++) {
         ckpt_dict dict = ckpt_value_map(shapes.at[g]);
-        for (uint64_t i = 0; i < dict.n; i++)
-            dsi_tied_entry(head, pairs, dict.at[i].key, dict.at[i].value);
+        for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
+            const ckpt_pair *p = &dict.at[i];
+            if (dsi_is_tied(p->key) && dsi_tied_entry(t->head, &t->pairs, p->key, p->value) == 0)
+                rc = dsi_tied_lost(t, dir, p->key, p->value);
+        }
     }
-    for (uint64_t i = 0; i < buffers.n; i++)
-        dsi_tied_entry(head, pairs, buffers.at[i], NULL);
+    for (uint64_t i = 0; rc == CKPT_OK && i < buffers.n; i++) {
+        if (dsi_is_tied(buffers.at[i]) &&
+            dsi_tied_entry(t->head, &t->pairs, buffers.at[i], NULL) == 0)
+            rc = dsi_tied_lost(t, dir, buffers.at[i], NULL);
+    }
+    return rc;
 }
 
 int ckpt_ds_pipe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head,
@@ -601,10 +736,10 @@ int ckpt_ds_pipe_module(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_hea
     int rc = fits ? ckpt_ds_shard_each(job, &parts, 0, CKPT_DS_SHARDS, dsi_take, &t)
                   : ckpt_fail_memory(job->err);
     ckpt_vec_free(&parts);
-    if (rc == CKPT_OK) {
-        dsi_tied(head, &t.pairs);
+    if (rc == CKPT_OK)
+        rc = dsi_tied(&t, dir);
+    if (rc == CKPT_OK)
         rc = ckpt_ds_module_set(job, head, &t.pairs, false);
-    }
     ckpt_vec_free(&t.pairs);
     return rc;
 }
