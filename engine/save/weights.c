@@ -7,6 +7,8 @@
  * its runs into a buffer of zeros, and the sum of the buffers as integers is the parameter, bit for
  * bit.
  */
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -329,6 +331,60 @@ static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
     return CKPT_OK;
 }
 
+static bool wt_begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+static bool wt_ends(const char *name, const char *with)
+{
+    size_t n = strlen(name), m = strlen(with);
+
+    return n >= m && strcmp(name + n - m, with) == 0;
+}
+
+/* True for names of weights, or of an adapter, that loaders look for in a model's folder. */
+static bool wt_is_loaded(const char *name)
+{
+    const bool stem = wt_begins(name, "model") || wt_begins(name, "pytorch_model");
+    const bool kind =
+        wt_ends(name, ".safetensors") || wt_ends(name, ".bin") || wt_ends(name, ".index.json");
+
+    return (stem && kind) || wt_begins(name, "adapter_model.") ||
+           strcmp(name, "adapter_config.json") == 0;
+}
+
+static bool wt_is_output(const ckpt_map *to, const char *name)
+{
+    bool is = to->adapter_config && strcmp(name, "adapter_config.json") == 0;
+
+    for (size_t i = 0; !is && i < to->files.n; i++)
+        is = strcmp(to->files.at[i].path, name) == 0;
+    return is;
+}
+
+/* Warn of other weights, or of an adapter, that stay in the output folder: loaders read them too,
+ * or instead. */
+static void wt_stays(const ckpt_map *to, const char *folder, ckpt_err *remark)
+{
+    DIR *d = remark->code == CKPT_OK ? opendir(folder) : NULL;
+    char first[NAME_MAX + 1] = "";
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        // The first name in order, so that the text is the same in each run.
+        if (wt_is_loaded(e->d_name) && !wt_is_output(to, e->d_name) &&
+            (!first[0] || strcmp(e->d_name, first) < 0))
+            (void)snprintf(first, sizeof first, "%s", e->d_name);
+    }
+    if (d)
+        (void)closedir(d);
+    if (first[0])
+        (void)ckpt_fail(remark, CKPT_EUSAGE,
+                        "%.200s%.200s stays there, and will be loaded with the saved model or "
+                        "instead of it: remove it, or choose another folder",
+                        folder, first);
+}
+
 /* Get the first warning of a layout. */
 static void wt_remark(const wt_writer *w, const ckpt_map *to, ckpt_err *remark)
 {
@@ -359,6 +415,8 @@ int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
         wt_remark(&w, to, zt_saver_remark(s));
     if (rc == CKPT_OK && !opts->force)
         rc = wt_look(to, opts->path, err);
+    if (rc == CKPT_OK && opts->path[strlen(opts->path) - 1] == '/')
+        wt_stays(to, opts->path, zt_saver_remark(s));
     ckpt_map_free(to);
     ckpt_map_free(w.map);
     ckpt_free(w.value);
