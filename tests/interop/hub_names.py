@@ -42,6 +42,9 @@ def problem(ckpt, kind, name, folder):
     hub, mine, state = (os.path.join(folder, x) for x in ('hub', 'mine', 'state.pt'))
     torch.save(model.state_dict(), state)
     model.save_pretrained(hub)
+    done = subprocess.run([ckpt, 'verify', '--strict', hub], capture_output=True, text=True)
+    if done.returncode:
+        return 'verify, status %d: %s' % (done.returncode, (done.stdout + done.stderr).strip()[-400:])
     done = subprocess.run([ckpt, 'convert', '-q', '-f', state, mine, '--to', 'hf', '--config', hub], capture_output=True, text=True)
     if done.returncode:
         return 'status %d: %s' % (done.returncode, done.stderr.strip()[-300:])
