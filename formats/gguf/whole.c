@@ -3,7 +3,7 @@
  * whole.c: compares a model's tensors with the keys of its architecture.
  *
  * Blocks are compared in every architecture, and sizes and tensors outside of blocks only in the
- * architectures of gw_plain, whose tensors and keys are all of one kind.  Source: llama.cpp's
+ * architectures of gz_plain, whose tensors and keys are all of one kind.  Source: llama.cpp's
  * llama-arch.cpp and llama-model.cpp, of 2025.
  */
 #include "formats/gguf/gguf.h"
@@ -16,13 +16,13 @@
 #include "libckpt/base/number.h"
 #include "libckpt/map/gaps.h"
 
-enum { GW_MOST = 99999 };
+enum { GZ_MOST = 99999 };
 
-static const char *const gw_plain[] = {"llama",    "qwen2", "qwen3",  "qwen2moe",
+static const char *const gz_plain[] = {"llama",    "qwen2", "qwen3",  "qwen2moe",
                                        "qwen3moe", "gemma", "gemma2", NULL};
 
 /* A key of the architecture; NULL: absent. */
-static const ckpt_key *gw_key(const ckpt_map *map, const char *arch, const char *key)
+static const ckpt_key *gz_key(const ckpt_map *map, const char *arch, const char *key)
 {
     char name[128];
 
@@ -31,7 +31,7 @@ static const ckpt_key *gw_key(const ckpt_map *map, const char *arch, const char 
 }
 
 /* A number of the architecture; 0: absent, or a list with a number for each block. */
-static uint64_t gw_number(const ckpt_map *map, const char *arch, const char *key)
+static uint64_t gz_number(const ckpt_map *map, const char *arch, const char *key)
 {
     char name[128];
     uint64_t n = 0;
@@ -41,21 +41,21 @@ static uint64_t gw_number(const ckpt_map *map, const char *arch, const char *key
 }
 
 /* True if blocks differ by the keys: a list has a number for each block. */
-static bool gw_uneven(const ckpt_map *map, const char *arch)
+static bool gz_uneven(const ckpt_map *map, const char *arch)
 {
     static const char *const keys[] = {"attention.head_count", "attention.head_count_kv",
                                        "feed_forward_length", NULL};
 
     for (size_t i = 0; keys[i]; i++) {
-        const ckpt_key *k = gw_key(map, arch, keys[i]);
+        const ckpt_key *k = gz_key(map, arch, keys[i]);
         if (k && k->list)
             return true;
     }
-    return gw_number(map, arch, "attention.shared_kv_layers") > 0;
+    return gz_number(map, arch, "attention.shared_kv_layers") > 0;
 }
 
 /* Count the blocks below `known` that have tensors; *past: number of the last block + 1. */
-static int gw_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_t *past,
+static int gz_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_t *past,
                     ckpt_err *err)
 {
     uint8_t *is = ckpt_alloc((size_t)known + 1);
@@ -67,7 +67,7 @@ static int gw_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_
         const char *name = map->tensors.at[i]->name;
         uint64_t n = 0;
         const char *end = strncmp(name, "blk.", 4) == 0 ? ckpt_scan_u64(name + 4, &n) : NULL;
-        if (!end || *end != '.' || n > GW_MOST)
+        if (!end || *end != '.' || n > GZ_MOST)
             continue;
         *past = n + 1 > *past ? n + 1 : *past;
         *here += n < known && !is[n];
@@ -78,7 +78,7 @@ static int gw_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_
 }
 
 /* Report a tensor that one block lacks. */
-static int gw_gap(ckpt_map *map, const char *name, ckpt_err *err)
+static int gz_gap(ckpt_map *map, const char *name, ckpt_err *err)
 {
     const ckpt_stack stack = {.prefix = "blk", .n_prefix = 3};
     ckpt_gap gap;
@@ -92,7 +92,7 @@ static int gw_gap(ckpt_map *map, const char *name, ckpt_err *err)
                             name, gap.layer, gap.key, gap.like);
 }
 
-static const ckpt_tensor *gw_tensor(const ckpt_map *map, const char *name)
+static const ckpt_tensor *gz_tensor(const ckpt_map *map, const char *name)
 {
     size_t i = ckpt_map_index(map, name, strlen(name));
 
@@ -100,10 +100,10 @@ static const ckpt_tensor *gw_tensor(const ckpt_map *map, const char *name)
 }
 
 /* Compare one axis of a tensor with a number of the keys. */
-static int gw_axis(ckpt_map *map, const char *name, const char *tensor, unsigned axis,
+static int gz_axis(ckpt_map *map, const char *name, const char *tensor, unsigned axis,
                    uint64_t said, const char *key, ckpt_err *err)
 {
-    const ckpt_tensor *t = gw_tensor(map, tensor);
+    const ckpt_tensor *t = gz_tensor(map, tensor);
 
     if (!t || t->ndim != 2 || said == 0 || t->shape[axis] == said)
         return CKPT_OK;
@@ -114,40 +114,40 @@ static int gw_axis(ckpt_map *map, const char *name, const char *tensor, unsigned
 }
 
 /* Compare sizes in the keys with the first block and the embedding. */
-static int gw_sizes(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
+static int gz_sizes(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
 {
-    uint64_t width = gw_number(map, arch, "embedding_length");
-    uint64_t heads = gw_number(map, arch, "attention.head_count");
-    uint64_t kv = gw_number(map, arch, "attention.head_count_kv");
-    uint64_t head = gw_number(map, arch, "attention.key_length");
-    int rc = gw_axis(map, name, "token_embd.weight", 1, width, "embedding_length", err);
+    uint64_t width = gz_number(map, arch, "embedding_length");
+    uint64_t heads = gz_number(map, arch, "attention.head_count");
+    uint64_t kv = gz_number(map, arch, "attention.head_count_kv");
+    uint64_t head = gz_number(map, arch, "attention.key_length");
+    int rc = gz_axis(map, name, "token_embd.weight", 1, width, "embedding_length", err);
 
     head = head ? head : heads ? width / heads : 0;
     if (rc == CKPT_OK)
-        rc = gw_axis(map, name, "token_embd.weight", 0, gw_number(map, arch, "vocab_size"),
+        rc = gz_axis(map, name, "token_embd.weight", 0, gz_number(map, arch, "vocab_size"),
                      "vocab_size", err);
     if (rc == CKPT_OK)
-        rc = gw_axis(map, name, "blk.0.ffn_up.weight", 0,
-                     gw_number(map, arch, "feed_forward_length"), "feed_forward_length", err);
+        rc = gz_axis(map, name, "blk.0.ffn_up.weight", 0,
+                     gz_number(map, arch, "feed_forward_length"), "feed_forward_length", err);
     if (rc == CKPT_OK)
-        rc = gw_axis(map, name, "blk.0.attn_q.weight", 0, heads * head,
+        rc = gz_axis(map, name, "blk.0.attn_q.weight", 0, heads * head,
                      "attention.head_count x head size", err);
     if (rc == CKPT_OK)
-        rc = gw_axis(map, name, "blk.0.attn_k.weight", 0, (kv ? kv : heads) * head,
+        rc = gz_axis(map, name, "blk.0.attn_k.weight", 0, (kv ? kv : heads) * head,
                      "attention.head_count_kv x head size", err);
     return rc;
 }
 
 /* Check that tensors outside of blocks, and experts, are there. */
-static int gw_others(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
+static int gz_others(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
 {
     static const char *const needed[] = {"token_embd.weight", "output_norm.weight", NULL};
-    uint64_t experts = gw_number(map, arch, "expert_count");
+    uint64_t experts = gz_number(map, arch, "expert_count");
     int rc = CKPT_OK;
     bool any = experts == 0;
 
     for (size_t i = 0; rc == CKPT_OK && needed[i]; i++) {
-        if (!gw_tensor(map, needed[i]))
+        if (!gz_tensor(map, needed[i]))
             rc = ckpt_map_problem(map, CKPT_EMISSING, err,
                                   "%s: %s is missing, which every model of the architecture %s "
                                   "has; copy or convert it again",
@@ -165,7 +165,7 @@ static int gw_others(ckpt_map *map, const char *name, const char *arch, ckpt_err
 }
 
 /* True for a model; adapters and other files have another general.type. */
-static bool gw_is_model(const ckpt_map *map)
+static bool gz_is_model(const ckpt_map *map)
 {
     const ckpt_key *type = ckpt_gguf_key(map, "general.type");
 
@@ -173,14 +173,16 @@ static bool gw_is_model(const ckpt_map *map)
            ckpt_value_is(type->value, "model");
 }
 
-/* True for a model of an architecture in gw_plain. */
-static bool gw_is_plain(const ckpt_map *map, const char *arch)
+/* True for a model of an architecture in gz_plain, with the names of its tensors. */
+static bool gz_is_plain(const ckpt_map *map, const char *arch)
 {
     bool is = false;
 
-    for (size_t i = 0; gw_plain[i]; i++)
-        is = is || strcmp(gw_plain[i], arch) == 0;
-    return is && gw_is_model(map);
+    if (!gz_tensor(map, "blk.0.attn_q.weight"))
+        return false;
+    for (size_t i = 0; gz_plain[i]; i++)
+        is = is || strcmp(gz_plain[i], arch) == 0;
+    return is && gz_is_model(map);
 }
 
 int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
@@ -195,11 +197,11 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
     if (!arch_key || arch_key->list || arch_key->value->kind != CKPT_V_STR)
         return CKPT_OK;
     arch = arch_key->value->as.text.at;
-    known = gw_number(map, arch, "block_count");
-    if (known == 0 || known > GW_MOST)
+    known = gz_number(map, arch, "block_count");
+    if (known == 0 || known > GZ_MOST)
         return CKPT_OK;
-    uneven = gw_uneven(map, arch);
-    rc = gw_count(map, known, &here, &past, err);
+    uneven = gz_uneven(map, arch);
+    rc = gz_count(map, known, &here, &past, err);
     if (rc != CKPT_OK || past == 0)
         return rc;
     if (past > known)
@@ -215,9 +217,9 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
                                 "%" PRIu64 ": the file is a piece of a model",
                                 name, here, known);
     // the first block of ModernBERT has no attn_norm
-    if (!uneven && gw_is_model(map) && strcmp(arch, "modern-bert") != 0)
-        rc = gw_gap(map, name, err);
-    if (rc == CKPT_OK && gw_is_plain(map, arch))
-        rc = gw_others(map, name, arch, err);
-    return rc == CKPT_OK && !uneven && gw_is_plain(map, arch) ? gw_sizes(map, name, arch, err) : rc;
+    if (!uneven && gz_is_model(map) && strcmp(arch, "modern-bert") != 0)
+        rc = gz_gap(map, name, err);
+    if (rc == CKPT_OK && gz_is_plain(map, arch))
+        rc = gz_others(map, name, arch, err);
+    return rc == CKPT_OK && !uneven && gz_is_plain(map, arch) ? gz_sizes(map, name, arch, err) : rc;
 }

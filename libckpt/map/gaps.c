@@ -12,29 +12,29 @@
 #include "libckpt/base/number.h"
 #include "libckpt/base/vec.h"
 
-/* GA_LAYERS, GA_KEYS: larger stacks are not compared.  GA_MANY: a kind with fewer layers is no
+/* LY_LAYERS, LY_KEYS: larger stacks are not compared.  LY_MANY: a kind with fewer layers is no
  * model for others. */
-enum { GA_LAYERS = 512, GA_KEYS = 1024, GA_MANY = 3 };
+enum { LY_LAYERS = 512, LY_KEYS = 1024, LY_MANY = 3 };
 
 /* A name after the layer's number, and how many tensors each layer has of it. */
-typedef struct ga_key {
+typedef struct ly_key {
     char text[160];
     size_t n;
     bool expert; /* tensors of numbered experts are counted; of other names one is enough */
-    uint32_t of[GA_LAYERS];
-} ga_key;
+    uint32_t of[LY_LAYERS];
+} ly_key;
 
-CKPT_VEC(ga_keys, ga_key);
+CKPT_VEC(ly_keys, ly_key);
 
-typedef struct ga_table {
-    ga_keys keys;
+typedef struct ly_table {
+    ly_keys keys;
     uint64_t n_layers;        /* highest number + 1 */
-    uint32_t same[GA_LAYERS]; /* how many layers have the same counts; 0: the layer has no tensor */
+    uint32_t same[LY_LAYERS]; /* how many layers have the same counts; 0: the layer has no tensor */
     bool full;
-} ga_table;
+} ly_table;
 
 /* True for tensors beside a weight: layers of a quantized model may differ in them. */
-static bool ga_beside(const char *leaf)
+static bool ly_beside(const char *leaf)
 {
     static const char *const words[] = {"scale", "zero",   "g_idx",        "perm",  "shape",
                                         "_inv",  "absmax", "quant",        "group", "inv_freq",
@@ -49,14 +49,14 @@ static bool ga_beside(const char *leaf)
 
 /* Write a name with an expert's number as '*', other inner numbers as '#', and the names of a
  * quantized weight as "weight".  False: the name is not compared. */
-static bool ga_normal(const char *name, ga_key *key)
+static bool ly_normal(const char *name, ly_key *key)
 {
     const char *leaf = strrchr(name, '.');
     size_t at = 0;
 
     leaf = leaf ? leaf + 1 : name;
-    *key = (ga_key){.n = 0};
-    if (ga_beside(leaf) || strlen(name) + 8 >= sizeof key->text)
+    *key = (ly_key){.n = 0};
+    if (ly_beside(leaf) || strlen(name) + 8 >= sizeof key->text)
         return false;
     for (const char *s = name; s < leaf;) {
         const char *end = strchr(s, '.') + 1;
@@ -76,18 +76,18 @@ static bool ga_normal(const char *name, ga_key *key)
     return true;
 }
 
-static bool ga_count(ga_table *t, uint64_t layer, const char *name)
+static bool ly_count(ly_table *t, uint64_t layer, const char *name)
 {
-    ga_key key, *to = NULL;
+    ly_key key, *to = NULL;
 
-    if (!ga_normal(name, &key))
+    if (!ly_normal(name, &key))
         return true;
     for (size_t i = 0; i < t->keys.n && !to; i++) {
-        ga_key *k = &t->keys.at[i];
+        ly_key *k = &t->keys.at[i];
         to = k->n == key.n && memcmp(k->text, key.text, key.n) == 0 ? k : NULL;
     }
     if (!to) {
-        if (t->keys.n == GA_KEYS) {
+        if (t->keys.n == LY_KEYS) {
             t->full = true;
             return true;
         }
@@ -102,11 +102,11 @@ static bool ga_count(ga_table *t, uint64_t layer, const char *name)
 }
 
 /* True if layer a has no more of any name than layer b; *less: it has fewer of some. */
-static bool ga_within(const ga_table *t, uint64_t a, uint64_t b, bool *less)
+static bool ly_within(const ly_table *t, uint64_t a, uint64_t b, bool *less)
 {
     *less = false;
     for (size_t i = 0; i < t->keys.n; i++) {
-        const ga_key *k = &t->keys.at[i];
+        const ly_key *k = &t->keys.at[i];
         if (k->of[a] > k->of[b])
             return false;
         *less = *less || k->of[a] < k->of[b];
@@ -114,19 +114,19 @@ static bool ga_within(const ga_table *t, uint64_t a, uint64_t b, bool *less)
     return true;
 }
 
-static void ga_kinds(ga_table *t)
+static void ly_kinds(ly_table *t)
 {
     for (uint64_t a = 0; a < t->n_layers; a++) {
         bool any = false, less;
         for (size_t i = 0; i < t->keys.n; i++)
             any = any || t->keys.at[i].of[a];
         for (uint64_t b = 0; any && b < t->n_layers; b++)
-            t->same[a] += ga_within(t, a, b, &less) && !less;
+            t->same[a] += ly_within(t, a, b, &less) && !less;
     }
 }
 
 /* Names of which a layer has all or none. */
-static const char *const ga_sets[][4] = {
+static const char *const ly_sets[][4] = {
     {"gate_proj.weight", "up_proj.weight", "down_proj.weight"},
     {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"},
     {"input_layernorm.weight", "post_attention_layernorm.weight"},
@@ -136,29 +136,29 @@ static const char *const ga_sets[][4] = {
 };
 
 /* The set of a name, and the length of the text before the set's name in it. */
-static const char *const *ga_set_of(const ga_key *k, size_t *n)
+static const char *const *ly_set_of(const ly_key *k, size_t *n)
 {
-    for (size_t s = 0; s < sizeof ga_sets / sizeof *ga_sets; s++) {
-        for (size_t i = 0; i < 4 && ga_sets[s][i]; i++) {
-            size_t m = strlen(ga_sets[s][i]);
+    for (size_t s = 0; s < sizeof ly_sets / sizeof *ly_sets; s++) {
+        for (size_t i = 0; i < 4 && ly_sets[s][i]; i++) {
+            size_t m = strlen(ly_sets[s][i]);
             *n = k->n - m;
-            if (k->n >= m && strcmp(k->text + *n, ga_sets[s][i]) == 0 &&
+            if (k->n >= m && strcmp(k->text + *n, ly_sets[s][i]) == 0 &&
                 (*n == 0 || k->text[*n - 1] == '.'))
-                return ga_sets[s];
+                return ly_sets[s];
         }
     }
     return NULL;
 }
 
 /* True if a layer has another name of the set of `k`. */
-static bool ga_torn(const ga_table *t, const ga_key *k, uint64_t layer)
+static bool ly_torn(const ly_table *t, const ly_key *k, uint64_t layer)
 {
     size_t n = 0, m = 0;
-    const char *const *set = ga_set_of(k, &n);
+    const char *const *set = ly_set_of(k, &n);
 
     for (size_t i = 0; set && i < t->keys.n; i++) {
-        const ga_key *o = &t->keys.at[i];
-        if (o != k && o->of[layer] && ga_set_of(o, &m) == set && m == n &&
+        const ly_key *o = &t->keys.at[i];
+        if (o != k && o->of[layer] && ly_set_of(o, &m) == set && m == n &&
             memcmp(o->text, k->text, n) == 0)
             return true;
     }
@@ -167,12 +167,12 @@ static bool ga_torn(const ga_table *t, const ga_key *k, uint64_t layer)
 
 /* True if the complete layer `like` and its kind lie before and after the layer; first and last
  * layers often lack names on purpose. */
-static bool ga_inner(const ga_table *t, uint64_t layer, uint64_t like)
+static bool ly_inner(const ly_table *t, uint64_t layer, uint64_t like)
 {
     bool before = false, after = false, less;
 
     for (uint64_t i = 0; i < t->n_layers; i++) {
-        if (t->same[i] == 0 || !ga_within(t, i, like, &less) || less)
+        if (t->same[i] == 0 || !ly_within(t, i, like, &less) || less)
             continue;
         before = before || i < layer;
         after = after || i > layer;
@@ -180,24 +180,24 @@ static bool ga_inner(const ga_table *t, uint64_t layer, uint64_t like)
     return before && after;
 }
 
-static bool ga_same_kind(const ckpt_stack *s, uint64_t a, uint64_t b)
+static bool ly_same_kind(const ckpt_stack *s, uint64_t a, uint64_t b)
 {
     return s->n_kind == 0 || (a < s->n_kind && b < s->n_kind && s->kind[a] == s->kind[b]);
 }
 
 /* Compare a layer with one that may be its model. */
-static void ga_compare(const ga_table *t, const ckpt_stack *s, uint64_t a, uint64_t b,
+static void ly_compare(const ly_table *t, const ckpt_stack *s, uint64_t a, uint64_t b,
                        ckpt_gap *gap)
 {
     bool less, lone;
 
-    if (a == b || t->same[b] == 0 || !ga_same_kind(s, a, b) || !ga_within(t, a, b, &less) || !less)
+    if (a == b || t->same[b] == 0 || !ly_same_kind(s, a, b) || !ly_within(t, a, b, &less) || !less)
         return;
-    lone = t->same[b] >= GA_MANY && t->same[b] / GA_MANY >= t->same[a] &&
-           (t->same[a] == 1 || t->same[b] / 8 >= t->same[a]) && ga_inner(t, a, b);
+    lone = t->same[b] >= LY_MANY && t->same[b] / LY_MANY >= t->same[a] &&
+           (t->same[a] == 1 || t->same[b] / 8 >= t->same[a]) && ly_inner(t, a, b);
     for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
-        const ga_key *k = &t->keys.at[i];
-        if (k->of[a] >= k->of[b] || !(lone || (k->of[a] == 0 && ga_torn(t, k, a))))
+        const ly_key *k = &t->keys.at[i];
+        if (k->of[a] >= k->of[b] || !(lone || (k->of[a] == 0 && ly_torn(t, k, a))))
             continue;
         *gap =
             (ckpt_gap){.found = true, .layer = a, .here = k->of[a], .there = k->of[b], .like = b};
@@ -206,16 +206,16 @@ static void ga_compare(const ga_table *t, const ckpt_stack *s, uint64_t a, uint6
 }
 
 /* Check that a layer's experts all have the same weights, as many as are said. */
-static void ga_experts(const ga_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
+static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
 {
     uint64_t most = s->experts;
 
     for (size_t i = 0; i < t->keys.n; i++) {
-        const ga_key *k = &t->keys.at[i];
+        const ly_key *k = &t->keys.at[i];
         most = k->expert && k->of[layer] > most ? k->of[layer] : most;
     }
     for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
-        const ga_key *k = &t->keys.at[i];
+        const ly_key *k = &t->keys.at[i];
         bool weight = k->n > 7 && strcmp(k->text + k->n - 7, ".weight") == 0;
         if (!k->expert || !weight || k->of[layer] == 0 || k->of[layer] >= most)
             continue;
@@ -225,22 +225,22 @@ static void ga_experts(const ga_table *t, const ckpt_stack *s, uint64_t layer, c
     }
 }
 
-static void ga_look(ga_table *t, const ckpt_stack *s, ckpt_gap *gap)
+static void ly_look(ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
 {
-    ga_kinds(t);
+    ly_kinds(t);
     for (uint64_t a = 0; a < t->n_layers && !gap->found; a++) {
         if (t->same[a] == 0)
             continue;
-        ga_experts(t, s, a, gap);
+        ly_experts(t, s, a, gap);
         for (uint64_t b = 0; b < t->n_layers && !gap->found; b++)
-            ga_compare(t, s, a, b, gap);
+            ly_compare(t, s, a, b, gap);
     }
 }
 
 int ckpt_gap_find(const ckpt_map *map, const ckpt_stack *stack, ckpt_gap *gap, ckpt_err *err)
 {
     assert(map && stack && gap);
-    ga_table *t = ckpt_alloc(sizeof *t);
+    ly_table *t = ckpt_alloc(sizeof *t);
     bool fits = t != NULL;
 
     *gap = (ckpt_gap){.found = false};
@@ -252,11 +252,11 @@ int ckpt_gap_find(const ckpt_map *map, const ckpt_stack *stack, ckpt_gap *gap, c
         end = ckpt_scan_u64(name + stack->n_prefix + 1, &layer);
         if (!end || *end != '.')
             continue;
-        t->full = t->full || layer >= GA_LAYERS;
-        fits = t->full || ga_count(t, layer, end + 1);
+        t->full = t->full || layer >= LY_LAYERS;
+        fits = t->full || ly_count(t, layer, end + 1);
     }
     if (fits && !t->full)
-        ga_look(t, stack, gap);
+        ly_look(t, stack, gap);
     if (t)
         ckpt_vec_free(&t->keys);
     ckpt_free(t);
