@@ -400,6 +400,18 @@ static int dps_steps(dps_maker *m, const ckpt_group *g, ckpt_value *entry)
     return rc;
 }
 
+/*
+ * A group's step count, or NULL.  apex's FusedAdam counts in the group's settings, and so do the
+ * schedule-free optimizers, as `k` beside `weight_sum`.
+ */
+static const ckpt_value *dps_count(const ckpt_group *g)
+{
+    const ckpt_value *step = ckpt_value_get(g->entry, "step");
+
+    step = step ? step : ckpt_value_get(g->fields, "step");
+    return step || !ckpt_value_get(g->fields, "weight_sum") ? step : ckpt_value_get(g->fields, "k");
+}
+
 static int dps_entries(dps_maker *m)
 {
     int rc = CKPT_OK;
@@ -413,7 +425,7 @@ static int dps_entries(dps_maker *m)
     if (rc == CKPT_OK)
         rc = ckpt_dcp_entries(m->map, m->state, m->orphans, m->optimizer, m->err);
     for (size_t i = 0; rc == CKPT_OK && i < m->state->group.n; i++) {
-        const ckpt_value *step = ckpt_value_get(m->state->group.at[i].entry, "step");
+        const ckpt_value *step = dps_count(&m->state->group.at[i]);
         int64_t n;
         if (!ckpt_value_as_int(step, &n) && !(step && step->kind == CKPT_V_FLOAT))
             continue;
