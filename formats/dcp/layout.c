@@ -160,12 +160,12 @@ static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 /* ---- optimizers ---- */
 
 /*
- * True if a path leads into an optimizer: after a prefix of *n keys comes "state" or
- * "param_groups", or in the flat form a key that begins so.
+ * True if a path leads into an optimizer: after a prefix of *n keys, of at least as many as on
+ * entry, comes "state" or "param_groups", or in the flat form a key that begins so.
  */
 static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *groups)
 {
-    for (*n = 0; *n < path->n; (*n)++) {
+    for (; *n < path->n; (*n)++) {
         const char *key = path->key[*n];
         bool nested = *n + 1 < path->n;
         *groups = dly_begins(key, "param_groups");
@@ -182,11 +182,14 @@ static int dly_find_optimizers(dly_reader *r)
 {
     for (size_t i = 0; i < r->m->item.n; i++) {
         dly_path path;
-        unsigned n;
-        bool flat, groups;
+        unsigned n = 0;
+        bool flat, groups, enters;
         if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
-        if (!r->m->item.at[i].path || !dly_enters(&path, &n, &flat, &groups) || !groups)
+        // a program may have a dict "state" above the optimizer
+        while ((enters = dly_enters(&path, &n, &flat, &groups)) && !groups)
+            n++;
+        if (!r->m->item.at[i].path || !enters)
             continue;
         const char *prefix = dly_join(r, &path, 0, n);
         if (!prefix || !dly_enter(&r->optimizers, prefix))
@@ -232,17 +235,16 @@ static int dly_optimizers(dly_reader *r)
 
     for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
         dly_path path;
-        unsigned n;
-        bool flat, groups;
+        bool flat, groups, found = false;
         if (!dly_keys(r, &r->m->item.at[i], &path))
             return ckpt_fail_memory(r->err);
-        if (!dly_enters(&path, &n, &flat, &groups))
-            continue;
-        const char *prefix = dly_join(r, &path, 0, n);
-        if (!prefix)
-            return ckpt_fail_memory(r->err);
-        if (dly_has(&r->optimizers, prefix))
-            rc = dly_of_optimizer(r, &path, n, flat, groups, &r->out[i]);
+        for (unsigned n = 0; !found && dly_enters(&path, &n, &flat, &groups); n++) {
+            const char *prefix = dly_join(r, &path, 0, n);
+            if (!prefix)
+                return ckpt_fail_memory(r->err);
+            found = dly_has(&r->optimizers, prefix);
+            rc = found ? dly_of_optimizer(r, &path, n, flat, groups, &r->out[i]) : CKPT_OK;
+        }
     }
     return rc;
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_dcp_layout.c: the roles of a distributed checkpoint's items.
+ */
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "tests/unit/unit.h"
+
+enum { LAYOUT_KEYS = 8 };
+
+/* Add an item with the path "a/b/c". */
+static void add(ckpt_dcp_metadata *m, ckpt_arena *arena, const char *path)
+{
+    ckpt_dcp_item *item = ckpt_vec_push(&m->item);
+    ckpt_value *keys = ckpt_value_new(arena, CKPT_V_TUPLE);
+    const char *end;
+
+    assert_non_null(item);
+    for (const char *at = path; *at; at = *end ? end + 1 : end) {
+        end = at + strcspn(at, "/");
+        const char *key = ckpt_arena_string(arena, at, (size_t)(end - at));
+        assert_true(ckpt_seq_add(arena, &keys->as.seq, ckpt_value_cstr(arena, key)));
+    }
+    *item = (ckpt_dcp_item){.name = {path, strlen(path)},
+                            .path = keys,
+                            .is_tensor = !strstr(path, "param_groups"),
+                            .dtype = CKPT_F32};
+}
+
+static void a_state_dict_above_the_optimizer(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_dcp_metadata m = {0};
+    ckpt_dcp_role role[LAYOUT_KEYS];
+
+    (void)state;
+    add(&m, arena, "state/net/model/w");
+    add(&m, arena, "state/opt/main/state/w/exp_avg");
+    add(&m, arena, "state/opt/main/param_groups/0/lr");
+    add(&m, arena, "state/ema/w");
+    assert_int_equal(ckpt_dcp_roles(role, &m, arena, NULL), CKPT_OK);
+    assert_int_equal(role[0].what, CKPT_DCP_WEIGHT);
+    assert_true(role[0].trained);
+    assert_string_equal(role[0].name, "w");
+    assert_int_equal(role[1].what, CKPT_DCP_MOMENT);
+    assert_string_equal(role[1].name, "w");
+    assert_string_equal(role[1].key, "exp_avg");
+    assert_int_equal(role[2].what, CKPT_DCP_SETTING);
+    assert_int_equal(role[3].what, CKPT_DCP_OTHER);
+    ckpt_vec_free(&m.item);
+    ckpt_arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_dict_above_the_optimizer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
