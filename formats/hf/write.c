@@ -232,11 +232,14 @@ static ckpt_set_name hfw_look_at(const char *file_name, bool adapters)
     ckpt_set_name out = {.order = 2 * n.family + (n.role == CKPT_HF_INDEX), .kind = n.family};
     bool is_adapter = n.family >= CKPT_HF_ADAPTER && n.family < CKPT_HF_ADAPTER + 2;
 
-    // users select variants by name, and an adapter does not replace its model
-    if (n.role != CKPT_HF_OTHER && is_adapter == adapters)
-        out.what = n.n_variant               ? CKPT_SET_NEAR
-                   : n.role == CKPT_HF_SHARD ? CKPT_SET_PART
-                                             : CKPT_SET_HEAD;
+    // users select variants by name; an adapter does not replace its model, but programs load both
+    if (n.role != CKPT_HF_OTHER)
+        out.what = n.n_variant || is_adapter != adapters ? CKPT_SET_NEAR
+                   : n.role == CKPT_HF_SHARD             ? CKPT_SET_PART
+                                                         : CKPT_SET_HEAD;
+    // without its tensors, too, this file makes programs look for another base
+    if (!adapters && strcmp(file_name, "adapter_config.json") == 0)
+        out.what = CKPT_SET_NEAR;
     return out;
 }
 

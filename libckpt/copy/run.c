@@ -195,6 +195,12 @@ static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
 
     if (s->n == 0)
         return CKPT_OK;
+    if (strncmp(s->first, "adapter_", 8) == 0)
+        return ckpt_map_note(
+            r->work.plan->to, CKPT_WARNING, err,
+            "%s/%s stays: programs apply that adapter to the model written here, "
+            "or load the adapter's own base: remove it, or write to another folder",
+            folder, s->first);
     if (s->n == 1)
         return ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,
                              "%s/%s is from an earlier conversion and may be loaded instead: "

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
@@ -56,6 +57,43 @@ static bool convert_to_folder(const cli_args *a)
     return strcmp(a->target.format, "hf") == 0 || strcmp(a->target.format, "hf-bin") == 0;
 }
 
+/* True if an adapter, given as its folder or as a file in it, lies in this folder. */
+static bool convert_lies_in(const char *adapter, const char *folder)
+{
+    char path[PATH_MAX];
+    const char *slash = strrchr(adapter, '/');
+    struct stat st, to;
+
+    if (stat(folder, &to) != 0 || !S_ISDIR(to.st_mode) || stat(adapter, &st) != 0)
+        return false;
+    if (!S_ISDIR(st.st_mode)) {
+        (void)snprintf(path, sizeof path, "%.*s", slash ? (int)(slash - adapter + 1) : 1,
+                       slash ? adapter : ".");
+        if (stat(path, &st) != 0)
+            return false;
+    }
+    return st.st_dev == to.st_dev && st.st_ino == to.st_ino;
+}
+
+/* Refuse to merge an adapter into its own folder: programs would apply it to the merged model once
+ * more. */
+static int convert_check_own_folder(const cli_args *a, ckpt_err *err)
+{
+    char path[PATH_MAX];
+    double weight = 0;
+
+    for (size_t i = 0; convert_to_folder(a) && i < a->adapters.n; i++) {
+        if (!word_weighted(path, sizeof path, a->adapters.at[i], &weight) ||
+            !convert_lies_in(path, a->target.path))
+            continue;
+        return fail(err, CKPT_EUSAGE,
+                    "%s holds the adapter %s, which programs would apply to the merged model once "
+                    "more: write to another folder",
+                    a->target.path, path);
+    }
+    return CKPT_OK;
+}
+
 /* Refuse options of adapters without an adapter. */
 static int convert_check_adapters(const cli_args *a, ckpt_err *err)
 {
@@ -71,7 +109,7 @@ static int convert_check_adapters(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
     if (a->adapter_only && !convert_to_folder(a))
         return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf or --to hf-bin");
-    return CKPT_OK;
+    return convert_check_own_folder(a, err);
 }
 
 /* Resize the vocabulary to --vocab-size. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# An adapter in is an adapter out, with its configuration; it is no rival of a model in the same folder.
+# An adapter in is an adapter out, with its configuration; a model in the same folder is kept, with a warning.
 mkdir in
 ckpt convert -q "$FIXTURES"/hf_bert_sharded in/adapter_model.safetensors --include '*LayerNorm*'
 echo '{"peft_type": "LORA", "base_model_name_or_path": "base"}' >in/adapter_config.json
