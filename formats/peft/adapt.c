@@ -335,12 +335,13 @@ static int ad_scale(adapting *a, ckpt_lora *o, const char *module)
 {
     uint64_t rank = 0;
     double scale = 0;
-    int rc = ckpt_peft_scale(&a->config, module, &rank, &scale, a->err);
+    const char *key = o->name ? o->name : module;
+    int rc = ckpt_peft_scale(&a->config, key, &rank, &scale, a->err);
 
     if (rc == CKPT_OK && o->a && rank != o->rank)
         return ckpt_fail(a->err, CKPT_EMISMATCH,
                          "%s: %.200s has rank %" PRIu64 ", but rank %" PRIu64 " in %s",
-                         a->opts.path, module, o->rank, rank, a->config.path);
+                         a->opts.path, key, o->rank, rank, a->config.path);
     o->scale = scale * a->opts.weight;
     return rc;
 }
@@ -412,6 +413,7 @@ static const char *ad_name(const adapting *a, const char *module, const char *la
 /*
  * Find the parameter of a module that target_parameters names and that the update fits; *many:
  * there are several.  peft wraps a module once more for each adapted parameter (".base_layer").
+ * o->name: the parameter's name, by which peft looks up rank and alpha.
  */
 static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, bool *many)
 {
@@ -441,6 +443,7 @@ static ckpt_tensor *ad_parameter(adapting *a, ckpt_lora *o, const char *module, 
             continue;
         *many = found != NULL && found != t;
         found = t;
+        o->name = whole;
     }
     return found;
 }
