@@ -179,6 +179,12 @@ static int ld_match(ld_loader *l, ckpt_err *err)
 
 static int ld_strict(const ld_loader *l, bool unknown, ckpt_err *err)
 {
+    if (l->n_missing && l->map->format && strcmp(l->map->format, "gguf") == 0)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%.200s: a GGUF file has other names for parameters than the model (%zu "
+                         "are missing): make a folder with the model's names by `ckpt convert "
+                         "%.200s DIR --to hf`, and use that",
+                         l->map->path, l->n_missing, l->map->path);
     if (l->n_missing)
         return ckpt_fail(err, CKPT_EMISSING,
                          "%.80s: %zu parameters of the model are missing: %s%s%s", l->map->path,
