@@ -363,6 +363,19 @@ static bool wt_is_output(const ckpt_map *to, const char *name)
     return is;
 }
 
+/* Refuse a model's folder whose layout has no config.json, since nothing could load the model. An
+ * older one in the folder would be that of another model. */
+static int wt_has_config(const wt_writer *w, const ckpt_map *to, ckpt_err *err)
+{
+    if (w->adapter || wt_is_output(to, "config.json"))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%.200s: config.json of the model %.200s cannot be copied there, because it "
+                     "is a link that leads out of its folder, or is too large: use --model with a "
+                     "copy of the folder (cp -RL)",
+                     w->opts->path, w->opts->folder);
+}
+
 /* Warn of other weights, or of an adapter, that stay in the output folder: loaders read them too,
  * or instead. */
 static void wt_stays(const ckpt_map *to, const char *folder, ckpt_err *remark)
@@ -411,6 +424,8 @@ int zt_try_weights(zt_saver *s, const zt_weights_opts *opts, ckpt_err *err)
     for (size_t i = 0; w.value && i < w.zero->model->params.n; i++)
         w.value[i] = wt_is_wanted(&w, &w.zero->model->params.at[i]) ? &nothing : NULL;
     rc = w.value ? wt_layout(&w, &to, err) : ckpt_fail_memory(err);
+    if (rc == CKPT_OK && opts->path[strlen(opts->path) - 1] == '/')
+        rc = wt_has_config(&w, to, err);
     if (rc == CKPT_OK)
         wt_remark(&w, to, zt_saver_remark(s));
     if (rc == CKPT_OK && !opts->force)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# --save-model warns of weights or an adapter that stay in the folder, because loaders read them too, or instead.
+# --save-model refuses a model without its config.json, and warns of weights or an adapter that stay in the folder, because loaders read them too, or instead.
 . "$FIXTURES"/../cli/zerotrain_help.inc
 run() {
     echo "--- $*"
@@ -19,3 +19,8 @@ run --save-model full
 run --save-model full --lora-rank 2 --force
 run --save-model full --force
 ls full
+cp -r "$S" linked && mv linked/config.json other.json && ln -s ../other.json linked/config.json
+run --model linked --save-model full --force
+run --model linked --save-model new
+test -e new || echo nothing
+run --model linked --save-model full --lora-rank 2 --force
