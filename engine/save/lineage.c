@@ -238,7 +238,8 @@ bool zt_lineage_is_tag(int dir, const char *name)
     return found;
 }
 
-bool zt_lineage_is_foreign(int dir, const char *name)
+/* True if a folder has files, but no file of a checkpoint: a run never replaces it. */
+static bool lg_is_foreign(int dir, const char *name)
 {
     static const char *const ends[] = {"_model_states.pt", "_optim_states.pt", NULL};
     int fd = ckpt_dir_open_at(dir, name);
@@ -260,7 +261,7 @@ bool zt_lineage_is_foreign(int dir, const char *name)
 
 int zt_lineage_spare(int dir, const char *shown, const char *name, ckpt_err *err)
 {
-    if (!zt_lineage_is_foreign(dir, name))
+    if (!lg_is_foreign(dir, name))
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EUSAGE,
                      "--save %.200s: its folder %.80s would be replaced, but is not a checkpoint "
@@ -323,7 +324,7 @@ static void lg_look(const zt_lineage *l, int dir, DIR *d, const char *tag, lg_he
         if (name[0] == '.' || fstatat(dir, name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
             zt_lineage_has(l, dir, name))
             continue;
-        if (zt_lineage_is_foreign(dir, name)) {
+        if (lg_is_foreign(dir, name)) {
             if (tag ? strcmp(name, tag) == 0 : numbered && number > (uint64_t)l->step)
                 (void)snprintf(out->foreign, sizeof out->foreign, "%.255s", name);
             continue;

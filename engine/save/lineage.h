@@ -53,11 +53,9 @@ bool zt_lineage_has(const zt_lineage *l, int dir, const char *name);
 /* True if a folder holds model states, so it is a checkpoint and no other folder of the user. */
 bool zt_lineage_is_tag(int dir, const char *name);
 
-/* True if a folder has files, but no file of a checkpoint: a run never replaces it. */
-bool zt_lineage_is_foreign(int dir, const char *name);
-
 /*
- * Refuse to save as `name` in an open folder if a folder without a checkpoint has that name.
+ * Refuse to save as `name` in an open folder if a folder of that name has files, but no file of a
+ * checkpoint: a run never replaces it.
  * Errors  CKPT_EUSAGE
  */
 int zt_lineage_spare(int dir, const char *shown, const char *name, ckpt_err *err);

@@ -177,10 +177,9 @@ static void test_foreign(void **state)
     (void)state;
     zt_lineage_begin(&l);
     assert_int_equal(mkdir(folder_at(dir, "global_step5"), 0777), 0);
-    assert_false(zt_lineage_is_foreign(fd, "global_step5")); // nothing is lost
-    assert_false(zt_lineage_is_foreign(fd, "none"));
+    assert_int_equal(zt_lineage_spare(fd, dir, "global_step5", &err), CKPT_OK); // nothing is lost
+    assert_int_equal(zt_lineage_spare(fd, dir, "none", &err), CKPT_OK);
     folder_text(dir, "global_step5/notes.txt", "mine");
-    assert_true(zt_lineage_is_foreign(fd, "global_step5"));
     assert_int_equal(zt_lineage_spare(fd, dir, "global_step5", &err), CKPT_EUSAGE);
     for (int force = 0; force < 2; force++) {
         err = (ckpt_err){0};
@@ -195,7 +194,7 @@ static void test_foreign(void **state)
     assert_int_equal(check(&l, dir, NULL, false, &remark), CKPT_OK);
     zt_lineage_free(&l);
     folder_text(dir, "global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt", "");
-    assert_false(zt_lineage_is_foreign(fd, "global_step5"));
+    assert_int_equal(zt_lineage_spare(fd, dir, "global_step5", &err), CKPT_OK);
 }
 
 static void test_check(void **state)
