@@ -65,7 +65,9 @@ static void check(const flat *f, uint64_t first, uint64_t n)
     ckpt_ranks_item out;
     unsigned seen[MAX_ELEMS] = {0};
 
-    assert_int_equal(ckpt_ranks_flat(&out, &f->item, arena, &(ckpt_ranks_range){first, n, f->group}, NULL), CKPT_OK);
+    assert_int_equal(
+        ckpt_ranks_flat(&out, &f->item, arena, &(ckpt_ranks_range){first, n, f->group}, NULL),
+        CKPT_OK);
     assert_int_equal(out.ndim, 1);
     assert_int_equal(out.shape[0], n);
     for (size_t i = 0; i < out.piece.n; i++) {
