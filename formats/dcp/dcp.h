@@ -391,8 +391,8 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list);
 int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
 /*
- * Warn about the files of further models that accelerate puts next to the first (model_1.safetensors,
- * pytorch_model_fsdp_1.bin) and that the map does not read.
+ * Warn about the files of further models that accelerate puts next to the first
+ * (model_1.safetensors, pytorch_model_fsdp_1.bin) and that the map does not read.
  *
  * refuse  the caller wants a run, which has one model
  * Errors  CKPT_EUNSUPPORTED: refused
