@@ -338,11 +338,14 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     static const char *const narrow[] = {"embedding_size", "word_embed_proj_dim", "emb_dim",
                                          "d_embed",        "embedding_dim",       NULL};
     const ckpt_tensor *t = hfc_table(map);
+    const size_t n_findings = map->findings.n;
     int rc = hfc_layers(map, config, name, err);
 
     if (rc == CKPT_OK && t)
         rc = hfc_axis(map, t, hfc_said(config, vocab), "vocab_size", name, err);
     if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
         rc = hfc_axis(map, t, hfc_said(config, hidden), "hidden_size", name, err);
-    return rc == CKPT_OK ? ckpt_hf_plain(map, config, name, err) : rc;
+    // a part of a model contradicts its config.json, too: that is no second finding
+    return rc == CKPT_OK && map->findings.n == n_findings ? ckpt_hf_plain(map, config, name, err)
+                                                          : rc;
 }
