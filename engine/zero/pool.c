@@ -47,5 +47,5 @@ void zr_pool_give(zr_pool *p, uint64_t at)
             return;
         }
     }
-    assert(!"only taken spans are given back");
+    assert(false); // only taken spans are given back
 }
