@@ -226,7 +226,7 @@ static void test_reduction(void **state)
 
 static void test_single_point(void **state)
 {
-    curve_point at[] = {{4, 1}, {5, NAN}};
+    curve_point at[] = {{4, 1}, {5, (double)NAN}};
     curves one = {.first = 4, .last = 5, .n_records = 2};
     sheet_memory m;
     char *text;

@@ -36,13 +36,14 @@ static void check_against_sums(const tensor_stats *t, const double *x, size_t n)
     uint64_t in_bins = 0;
 
     for (size_t i = 0; i < n; i++) {
-        sum += x[i];
-        squares += (long double)x[i] * x[i];
+        const long double v = (long double)x[i];
+        sum += v;
+        squares += v * v;
         least = x[i] < least ? x[i] : least;
         most = x[i] > most ? x[i] : most;
     }
     for (size_t i = 0; i < n; i++)
-        m2 += (x[i] - sum / n) * (x[i] - sum / n);
+        m2 += ((long double)x[i] - sum / n) * ((long double)x[i] - sum / n);
     assert_true(t->known);
     assert_int_equal(t->n, n);
     assert_true(t->min == least && t->max == most);
@@ -98,8 +99,9 @@ static void test_sums(void **state)
 
 static void test_special(void **state)
 {
-    double x[] = {NAN, -NAN, INFINITY, -INFINITY, -INFINITY, 0, -0.0, 3, -4};
-    double none[] = {NAN, INFINITY};
+    const double nan = (double)NAN, inf = (double)INFINITY;
+    double x[] = {nan, -nan, inf, -inf, -inf, 0, -0.0, 3, -4};
+    double none[] = {nan, inf};
     double huge[] = {1e300, -1e300, 1e300, 1e300};
     ckpt_map *map = map_new();
 
