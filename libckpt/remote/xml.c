@@ -282,6 +282,8 @@ int ckpt_xml_read(const char *name, const char *at, size_t n, ckpt_xml_end_fn *e
                   ckpt_err *err)
 {
     assert(name && (at || n == 0) && end);
+    // C allows no arithmetic on a null pointer, which an empty answer may have
+    at = at ? at : "";
     xml_reader x = {
         .name = name, .at = at, .start = at, .end = at + n, .done = end, .ctx = ctx, .err = err};
     int rc = CKPT_OK;
