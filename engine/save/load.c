@@ -421,11 +421,11 @@ static int ld_check_moments(const ld_loader *l, ckpt_err *err)
 static int ld_column(ld_loader *l, const ckpt_tensor *t, const zt_owned *o, float *column,
                      ckpt_err *err)
 {
+    assert(column && o->count > 0);
     zt_device *home = zt_zero_home(l->zero);
     float *to = column + o->at;
     int rc = CKPT_OK;
 
-    assert(column && o->count > 0);
     if (t && home->host)
         return ckpt_reader_read(l->reader, t, o->first, o->count, CKPT_F32, to, err);
     if (!t)
