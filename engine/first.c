@@ -88,7 +88,7 @@ static int fw_look(zt_engine *e, const char *folder, bool *holds, const char **o
 {
     ckpt_map *scratch = NULL;
     ckpt_listing list;
-    int rc = ckpt_map_new(&scratch, 0, err);
+    int rc = ckpt_map_create(&scratch, 0, err);
 
     *odd = NULL;
     if (rc == CKPT_OK)

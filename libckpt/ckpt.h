@@ -129,7 +129,7 @@ typedef struct ckpt_array {
  * name    for messages
  * Errors  CKPT_EUSAGE, CKPT_ELIMIT; CKPT_EFORMAT: the name exists already or is not UTF-8
  */
-CKPT_API int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err);
+CKPT_API int ckpt_map_new(ckpt_map **out, const char *name, ckpt_err *err);
 CKPT_API int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err);
 
 /* Add a pair of strings, for formats that store metadata beside tensors. Errors as above. */
@@ -141,8 +141,8 @@ CKPT_API const char *ckpt_map_path(const ckpt_map *map);
 CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
 /* Tensors in the order of the checkpoint; they live as long as the map. NULL: i is past the end. */
-CKPT_API size_t ckpt_map_count(const ckpt_map *map);
-CKPT_API const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i);
+CKPT_API size_t ckpt_map_tensor_count(const ckpt_map *map);
+CKPT_API const ckpt_tensor *ckpt_map_tensor_at(const ckpt_map *map, size_t i);
 CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
 CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 
@@ -150,7 +150,7 @@ CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
  * The files of the map: those it was read from, or those of a target. The path of a target's file
  * is relative to the target's path; NULL: i is past the end.
  */
-CKPT_API size_t ckpt_map_n_files(const ckpt_map *map);
+CKPT_API size_t ckpt_map_file_count(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
@@ -162,7 +162,7 @@ CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, 
                                bool *is_number);
 
 /* The facts that programs act on, as members of a struct. A NULL map: nothing is known. */
-CKPT_API void ckpt_map_known(const ckpt_map *map, ckpt_known *out);
+CKPT_API void ckpt_map_training_info(const ckpt_map *map, ckpt_training_info *out);
 
 /*
  * The findings: severity 0 information, 1 warning, 2 error (only with collect); false when i is
@@ -261,7 +261,7 @@ CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to,
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
-/* Run the plan: write the target's files into ckpt_map_into of the target map. */
+/* Run the plan: write the target's files into ckpt_map_output_dir of the target map. */
 CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts,
                            ckpt_run_report *report, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
@@ -305,8 +305,8 @@ CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t fir
  * Errors   CKPT_EUSAGE: outside the tensor; CKPT_EUNSUPPORTED: no such conversion, or elements
  *          smaller than a byte (F4, F6); those of ckpt_reader_read
  */
-CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
-                               ckpt_dtype dtype, void *buf, ckpt_err *err);
+CKPT_API int ckpt_reader_read_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
+                                    ckpt_dtype dtype, void *buf, ckpt_err *err);
 
 /* ---- checking ---- */
 
@@ -371,7 +371,7 @@ CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opt
 typedef enum ckpt_tag_health {
     CKPT_TAG_WHOLE,
     CKPT_TAG_PARTIAL, /* files are missing: a process did not save, or a copy stopped early */
-    CKPT_TAG_ROTTEN,  /* files are damaged or unsafe */
+    CKPT_TAG_DAMAGED, /* files are damaged or unsafe */
     /* files of several runs or world sizes lie in one folder, or contradict each other */
     CKPT_TAG_MIXED,
     CKPT_TAG_UNKNOWN /* not judged: an unsupported layout, or unreadable files */
@@ -442,13 +442,13 @@ CKPT_API int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_er
 enum {
     CKPT_CAN_READ = 1u,
     CKPT_CAN_WRITE = 2u,
-    CKPT_MAKES_TENSORS = 4u, /* written: training state; it uses tag, stage ... */
-    CKPT_TAKES_LIMIT = 8u,   /* max_shard_size */
-    CKPT_TAKES_SIDE = 16u,   /* no_side_files, keep_other_weights */
-    CKPT_IS_FOLDER = 32u,    /* path is a folder, not one file */
+    CKPT_WRITES_STATE = 4u,      /* written: training state; it uses tag, stage ... */
+    CKPT_TAKES_SHARD_SIZE = 8u,  /* max_shard_size */
+    CKPT_TAKES_SIDE_FILES = 16u, /* no_side_files, keep_other_weights */
+    CKPT_IS_FOLDER = 32u,        /* path is a folder, not one file */
     /* read: a run with several checkpoints; ckpt_open_opts.tag selects one */
     CKPT_HAS_TAGS = 64u,
-    CKPT_HOLDS_STATE = 128u, /* read: holds runs, with the state of their optimizers */
+    CKPT_READS_STATE = 128u, /* read: holds runs, with the state of their optimizers */
     CKPT_KEEPS_ORDER = 256u, /* read: tensors keep the order that the model gave them */
     /*
      * written: one file per rank; stage and world are needed, and model-parallel slices
@@ -484,10 +484,10 @@ typedef struct ckpt_format_info {
 CKPT_API const ckpt_format_info *ckpt_format_at(size_t i);
 
 /* A format by its name or alias; NULL: unknown. */
-CKPT_API const ckpt_format_info *ckpt_format_named(const char *name);
+CKPT_API const ckpt_format_info *ckpt_format_find(const char *name);
 
 /* The format to write to a file of this name, by its suffix; NULL: no format has this suffix. */
-CKPT_API const char *ckpt_format_of(const char *path);
+CKPT_API const char *ckpt_format_from_path(const char *path);
 
 #ifdef __cplusplus
 }

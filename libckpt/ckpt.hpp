@@ -37,7 +37,7 @@ inline namespace cxx17
 {
 #endif
 
-/* CKPT_TO_READ, CKPT_TO_WRITE: call it before the program drops privileges. */
+/* CKPT_PREPARE_READ, CKPT_PREPARE_WRITE: call it before the program drops privileges. */
 inline void prepare(unsigned what)
 {
     ckpt_err err = ckpt_err();
@@ -51,20 +51,20 @@ inline bool path_is_remote(std::string_view path)
 }
 
 /* Throws error (CKPT_EUSAGE) for a path that cannot be an output: an address, a device, a pipe. */
-inline void check_output(std::string_view path)
+inline void output_check(std::string_view path)
 {
     ckpt_err err{};
-    detail::check(ckpt_check_output(detail::text(path).get(), &err), err);
+    detail::check(ckpt_output_check(detail::text(path).get(), &err), err);
 }
 
 /*
  * While the library fetches the headers of remote files: the number of those that have arrived, and
  * the number of all.
  */
-[[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_opening()
+[[nodiscard]] inline std::optional<std::pair<std::uint64_t, std::uint64_t>> remote_progress()
 {
     std::uint64_t n_open = 0, n_all = 0;
-    if (!ckpt_remote_opening(&n_open, &n_all))
+    if (!ckpt_remote_progress(&n_open, &n_all))
         return std::nullopt;
     return std::pair{n_open, n_all};
 }
@@ -78,13 +78,13 @@ class remote_stop
   public:
     explicit remote_stop(std::function<bool()> stop) : stop_(std::move(stop))
     {
-        ckpt_remote_stop_with(ask, this);
+        ckpt_remote_set_stop(ask, this);
     }
     remote_stop(const remote_stop &) = delete;
     remote_stop &operator=(const remote_stop &) = delete;
     ~remote_stop()
     {
-        ckpt_remote_stop_with(nullptr, nullptr);
+        ckpt_remote_set_stop(nullptr, nullptr);
     }
 
   private:
@@ -123,15 +123,15 @@ inline std::vector<const ckpt_format_info *> formats()
 }
 
 /* The format with this name or alias; NULL: unknown. */
-inline const ckpt_format_info *format_named(std::string_view name)
+inline const ckpt_format_info *format_find(std::string_view name)
 {
-    return ckpt_format_named(detail::text(name).get());
+    return ckpt_format_find(detail::text(name).get());
 }
 
 /* The format to write to a file of this name; "": no format has its suffix. */
-inline std::string_view format_of(std::string_view path)
+inline std::string_view format_from_path(std::string_view path)
 {
-    return detail::view(ckpt_format_of(detail::text(path).get()));
+    return detail::view(ckpt_format_from_path(detail::text(path).get()));
 }
 
 inline unsigned format_caps(std::string_view name)
@@ -275,7 +275,7 @@ class view
     /* Number of files. */
     std::size_t size() const noexcept
     {
-        return ckpt_view_n_files(v_.get());
+        return ckpt_view_file_count(v_.get());
     }
     file operator[](std::size_t i) const noexcept
     {
@@ -303,10 +303,10 @@ class view
         done(ckpt_view_read(v_.get(), i, out.data(), out.size(), at, &err), err);
     }
     /* Read ahead: prepare n bytes from `at` while the caller works on earlier ones. */
-    void ahead(std::size_t i, std::uint64_t n, std::uint64_t at = 0) const
+    void prefetch(std::size_t i, std::uint64_t n, std::uint64_t at = 0) const
     {
         ckpt_err err = ckpt_err();
-        done(ckpt_view_ahead(v_.get(), i, n, at, &err), err);
+        done(ckpt_view_prefetch(v_.get(), i, n, at, &err), err);
     }
     /*
      * Stream file i in order, with all checksums, before any read of it; `write` returns false to
@@ -337,7 +337,7 @@ class view
     ckpt_view_counts counts() const noexcept
     {
         ckpt_view_counts out = ckpt_view_counts();
-        ckpt_view_count(v_.get(), &out);
+        ckpt_view_get_counts(v_.get(), &out);
         return out;
     }
 
@@ -395,7 +395,7 @@ inline ckpt_run_report reshard(std::string_view from, const target &to,
                                const run_options &opts = run_options(),
                                open_options opening = open_options())
 {
-    if (!(format_caps(to.format()) & CKPT_MAKES_TENSORS))
+    if (!(format_caps(to.format()) & CKPT_WRITES_STATE))
         throw error(CKPT_EUSAGE, "'" + std::string(to.format()) + "' holds no training state",
                     to.path());
     opening.with_optimizer = true;
@@ -678,10 +678,10 @@ class team
         ckpt_err err = ckpt_err();
         detail::check(ckpt_team_hostfile(detail::text(path).get(), &err), err, path);
     }
-    std::optional<ckpt_team_member> look(unsigned rank) const noexcept
+    std::optional<ckpt_team_member> member(unsigned rank) const noexcept
     {
         ckpt_team_member m = ckpt_team_member();
-        return ckpt_team_look(rank, &m) ? std::optional<ckpt_team_member>(m) : std::nullopt;
+        return ckpt_team_member_at(rank, &m) ? std::optional<ckpt_team_member>(m) : std::nullopt;
     }
 
   private:

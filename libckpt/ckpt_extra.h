@@ -22,17 +22,18 @@ typedef struct ckpt_view ckpt_view;
 
 /* ---- programs with fewer privileges ---- */
 
-enum { CKPT_TO_READ = 1, CKPT_TO_WRITE = 2, CKPT_TO_FETCH = 4 }; /* flags of ckpt_prepare */
+/* The flags of ckpt_prepare. */
+enum { CKPT_PREPARE_READ = 1, CKPT_PREPARE_WRITE = 2, CKPT_PREPARE_FETCH = 4 };
 
 /*
  * Acquire resources early, for programs that drop privileges (Landlock, seccomp) before they open a
- * checkpoint, because the sandbox would refuse these steps later. CKPT_TO_READ opens the unnamed
- * temporary file, in TMPDIR or else /tmp, for decoded records that are too large for memory; it
- * stays open until the process ends. CKPT_TO_WRITE loads the configuration of OpenSSL, which
- * computes the digests of resumable outputs. CKPT_TO_FETCH loads the plugin that reads remote
- * addresses. Call it before other threads use the library.
+ * checkpoint, because the sandbox would refuse these steps later. Call it before other threads use
+ * the library. CKPT_PREPARE_READ opens the unnamed temporary file, in TMPDIR or else /tmp, for
+ * decoded records that are too large for memory; it stays open until the process ends.
+ * CKPT_PREPARE_WRITE loads the configuration of OpenSSL, which computes the digests of resumable
+ * outputs. CKPT_PREPARE_FETCH loads the plugin that reads remote addresses.
  *
- * what      CKPT_TO_* flags
+ * what      CKPT_PREPARE_* flags
  * Errors    CKPT_EIO: the temporary file cannot be created; checkpoints that do not need it can
  *           still be read. CKPT_ELIMIT; CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
  */
@@ -45,7 +46,7 @@ CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
  * Errors   CKPT_EUSAGE: an address of any scheme; a device, pipe or socket; a symbolic link, unless
  *          it leads to a folder
  */
-CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
+CKPT_API int ckpt_output_check(const char *path, ckpt_err *err);
 
 /* ---- remote addresses ---- */
 
@@ -57,12 +58,12 @@ CKPT_API int ckpt_check_output(const char *path, ckpt_err *err);
  */
 CKPT_API bool ckpt_path_is_remote(const char *path);
 typedef bool ckpt_remote_stop_fn(void *ctx);
-CKPT_API void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx);
+CKPT_API void ckpt_remote_set_stop(ckpt_remote_stop_fn *stop, void *ctx);
 /*
  * True while the library fetches the headers of remote files; n_open of n_all have arrived. A
  * `stop` function can call it to show progress.
  */
-CKPT_API bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all);
+CKPT_API bool ckpt_remote_progress(uint64_t *n_open, uint64_t *n_all);
 
 /* ---- dtypes and formats ---- */
 
@@ -90,29 +91,29 @@ CKPT_API unsigned ckpt_format_caps(const char *name);
 CKPT_API int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
                              const ckpt_open_opts *opts, ckpt_err *err);
 
-/* CKPT_TOOK_*: the options that changed the result */
-CKPT_API unsigned ckpt_map_effects(const ckpt_map *map);
+/* CKPT_USED_*: the options that had an effect on the map. */
+CKPT_API unsigned ckpt_map_used_options(const ckpt_map *map);
 
 /*
  * Target maps: the folder that receives the files: the target's path, or the folder of its single
  * file; NULL for other maps.
  */
-CKPT_API const char *ckpt_map_into(const ckpt_map *map);
+CKPT_API const char *ckpt_map_output_dir(const ckpt_map *map);
 
 /*
  * Target maps: the name of the folder below the target's path that holds all files and appears
  * complete or not at all, and the name of the small file beside it that names this folder
  * ("latest"). Each is NULL when there is none.
  */
-CKPT_API const char *ckpt_map_folder(const ckpt_map *map);
-CKPT_API const char *ckpt_map_pointer(const ckpt_map *map);
+CKPT_API const char *ckpt_map_output_folder(const ckpt_map *map);
+CKPT_API const char *ckpt_map_output_pointer(const ckpt_map *map);
 
 /*
  * The location of the bytes of an extent (ckpt_tensor_extent): the path of the file, the name of
  * the record (or NULL), and the offset in the file (UINT64_MAX: compressed).
  */
-CKPT_API bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
-                             const char **record, uint64_t *at);
+CKPT_API bool ckpt_map_locate(const ckpt_map *map, const ckpt_extent *e, const char **path,
+                              const char **record, uint64_t *at);
 
 /* Check that existing bytes cover each element of each tensor exactly once. */
 CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
@@ -192,9 +193,9 @@ CKPT_API bool ckpt_value_to_text(const ckpt_value *v, const char **text, size_t 
  * key in a dict, and the value of a text key; NULL: there is none.
  */
 CKPT_API size_t ckpt_value_count(const ckpt_value *v);
-CKPT_API const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i);
-CKPT_API const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i);
-CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key);
+CKPT_API const ckpt_value *ckpt_value_at(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_key_at(const ckpt_value *v, size_t i);
+CKPT_API const ckpt_value *ckpt_value_find(const ckpt_value *v, const char *key);
 
 /* ---- reading values ---- */
 
@@ -202,7 +203,7 @@ CKPT_API const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *ke
  * Do not check CRCs of records stored uncompressed, in all later reads. Use it to read a few
  * elements of a large record, because a check reads the complete record.
  */
-CKPT_API void ckpt_reader_trust(ckpt_reader *r);
+CKPT_API void ckpt_reader_skip_crc(ckpt_reader *r);
 
 /*
  * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
@@ -214,7 +215,7 @@ CKPT_API void ckpt_reader_trust(ckpt_reader *r);
  *          written. Ignored for an axis of one element. Elements must not overlap. NULL: row-major
  *          and dense
  * Errors   CKPT_EUSAGE: outside the tensor; a stride that is negative or smaller than an element;
- *          more bytes than a buffer can hold; those of ckpt_reader_slice
+ *          more bytes than a buffer can hold; those of ckpt_reader_read_slice
  */
 CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
                                   const uint64_t *count, ckpt_dtype dtype, void *buf,
@@ -249,7 +250,7 @@ CKPT_API void ckpt_view_free(ckpt_view *view);
  * The number of files; the path of file i, relative to the target's folder and including the
  * pointer to the newest tag; its size in bytes. NULL: there is no such file.
  */
-CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
+CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
 CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
 CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
 
@@ -270,7 +271,7 @@ CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, ui
  *
  * Errors   those of the read; the read itself meets a damaged record again and reports it in full
  */
-CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
+CKPT_API int ckpt_view_prefetch(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
 
 /*
  * Stream file i from its first byte to its last, with all checksums: the bytes that ckpt_plan_run
@@ -282,7 +283,7 @@ CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at,
  */
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
-CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
+CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
 
 /* ---- cleaning ---- */
 

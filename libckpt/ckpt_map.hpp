@@ -173,7 +173,7 @@ class tensor
             const ckpt_extent *e = ckpt_tensor_extent(t_, i, &room);
             const char *path = nullptr, *record = nullptr;
             std::uint64_t at = 0;
-            if (ckpt_map_where(from_->map, e, &path, &record, &at))
+            if (ckpt_map_locate(from_->map, e, &path, &record, &at))
                 out.push_back(piece{detail::view(path), detail::view(record), at,
                                     std::vector<ckpt_axis>(e->axis, e->axis + e->ndim)});
         }
@@ -227,7 +227,7 @@ class map_iterator
     map_iterator() noexcept = default;
     tensor operator*() const
     {
-        return tensor(from_, ckpt_map_tensor(from_->map, i_));
+        return tensor(from_, ckpt_map_tensor_at(from_->map, i_));
     }
     map_iterator &operator++() noexcept
     {
@@ -299,15 +299,15 @@ class value
     }
     value item(std::size_t i) const noexcept
     {
-        return value(ckpt_value_item(v_, i));
+        return value(ckpt_value_at(v_, i));
     }
     value key(std::size_t i) const noexcept
     {
-        return value(ckpt_value_key(v_, i));
+        return value(ckpt_value_key_at(v_, i));
     }
     value operator[](std::string_view key) const
     {
-        return value(ckpt_value_member(v_, detail::text(key).get()));
+        return value(ckpt_value_find(v_, detail::text(key).get()));
     }
 
   private:
@@ -357,11 +357,11 @@ class map
         return map(const_cast<ckpt_map *>(m), false);
     }
     /* An empty map, to put arrays into; name is for messages. */
-    static map of_memory(std::string_view name)
+    static map create(std::string_view name)
     {
         ckpt_map *m = nullptr;
         ckpt_err err = ckpt_err();
-        const int rc = ckpt_map_of_memory(&m, detail::text(name).get(), &err);
+        const int rc = ckpt_map_new(&m, detail::text(name).get(), &err);
 
         detail::check(rc, err, name);
         return adopt(m);
@@ -380,15 +380,15 @@ class map
     {
         return detail::view(ckpt_map_format(get()));
     }
-    /* CKPT_TOOK_* */
-    unsigned effects() const noexcept
+    /* CKPT_USED_* */
+    unsigned used_options() const noexcept
     {
-        return ckpt_map_effects(get());
+        return ckpt_map_used_options(get());
     }
 
     std::size_t size() const noexcept
     {
-        return ckpt_map_count(get());
+        return ckpt_map_tensor_count(get());
     }
     bool empty() const noexcept
     {
@@ -419,7 +419,7 @@ class map
     std::vector<file> files() const
     {
         std::vector<file> out;
-        for (std::size_t i = 0; i < ckpt_map_n_files(get()); i++)
+        for (std::size_t i = 0; i < ckpt_map_file_count(get()); i++)
             out.push_back(
                 file{detail::view(ckpt_map_file_path(get(), i)), ckpt_map_file_size(get(), i)});
         return out;
@@ -450,11 +450,11 @@ class map
             out.push_back(ckpt::metadata{key, text});
         return out;
     }
-    ckpt_known known() const noexcept
+    ckpt_training_info training_info() const noexcept
     {
-        ckpt_known out = ckpt_known();
+        ckpt_training_info out = ckpt_training_info();
         out.size = sizeof out;
-        ckpt_map_known(get(), &out);
+        ckpt_map_training_info(get(), &out);
         return out;
     }
     /* The root of the tree. */
@@ -480,18 +480,18 @@ class map
         done(ckpt_map_check(get(), &err), err);
     }
 
-    /* Target maps: as ckpt_map_into, _folder and _pointer; "": there is none. */
-    std::string_view into() const noexcept
+    /* Target maps: as ckpt_map_output_dir, _folder and _pointer; "": there is none. */
+    std::string_view output_dir() const noexcept
     {
-        return detail::view(ckpt_map_into(get()));
+        return detail::view(ckpt_map_output_dir(get()));
     }
-    std::string_view folder() const noexcept
+    std::string_view output_folder() const noexcept
     {
-        return detail::view(ckpt_map_folder(get()));
+        return detail::view(ckpt_map_output_folder(get()));
     }
-    std::string_view pointer() const noexcept
+    std::string_view output_pointer() const noexcept
     {
-        return detail::view(ckpt_map_pointer(get()));
+        return detail::view(ckpt_map_output_pointer(get()));
     }
 
     /*
@@ -634,10 +634,10 @@ class reader
     explicit reader(const map &m) : reader(m.from())
     {
     }
-    /* Do not check CRCs of records stored uncompressed: see ckpt_reader_trust. */
-    void trust() noexcept
+    /* Do not check CRCs of records stored uncompressed: see ckpt_reader_skip_crc. */
+    void skip_crc() noexcept
     {
-        ckpt_reader_trust(r_.get());
+        ckpt_reader_skip_crc(r_.get());
     }
     /* Read out.size() elements from `first` of the tensor flattened row-major. */
     template <class T> void read(const tensor &t, span<T> out, std::uint64_t first = 0)
@@ -761,8 +761,8 @@ class reader
         mine(p.from_, p.t_->name);
         if (p.size() == 0)
             return;
-        from_->check(ckpt_reader_slice(r_.get(), p.t_, p.slices_.data(), dtype, out, &err), err,
-                     p.t_->name);
+        from_->check(ckpt_reader_read_slice(r_.get(), p.t_, p.slices_.data(), dtype, out, &err),
+                     err, p.t_->name);
     }
     const detail::origin *from_;
     std::unique_ptr<ckpt_reader, detail::reader_free> r_;

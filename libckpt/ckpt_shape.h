@@ -61,7 +61,7 @@ typedef struct ckpt_model_opts {
  * Errors   CKPT_EUNSUPPORTED: several models, and no hint which one to keep; CKPT_EFORMAT:
  *          config_text is malformed; CKPT_ELIMIT
  */
-CKPT_API int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err);
+CKPT_API int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err);
 
 /*
  * Set the folder with the configuration and the tokenizer of the map's model, if they are not in
@@ -85,13 +85,13 @@ CKPT_API void ckpt_remap_free(ckpt_remap *r);
 
 /* The names of its two layouts, "hf" and "megatron", and its description; "": none. */
 CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
-CKPT_API const char *ckpt_remap_about(const ckpt_remap *r);
+CKPT_API const char *ckpt_remap_description(const ckpt_remap *r);
 
 /*
  * True if the layout map declares this size, or its expressions look it up: ckpt_remap_opts.sizes
  * may then set it.
  */
-CKPT_API bool ckpt_remap_knows(const ckpt_remap *r, const char *name);
+CKPT_API bool ckpt_remap_has_size(const ckpt_remap *r, const char *name);
 
 /* True if it can recognise checkpoints of its right side by their names (`right has`). */
 CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
@@ -139,7 +139,7 @@ CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts 
 /*
  * True if weights are low-precision numbers with scales in separate tensors (fp8, MXFP4, GPTQ ...).
  */
-CKPT_API bool ckpt_map_quantized(const ckpt_map *map);
+CKPT_API bool ckpt_map_is_quantized(const ckpt_map *map);
 
 /*
  * Turn quantized weights into floats, in place; drop their scales and quantization_config.
@@ -159,7 +159,7 @@ CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
  * n       number of parameters with converted moments; 0: the map has no 8-bit moments
  * Errors  CKPT_EUNSUPPORTED: moments of an optimizer other than Adam; CKPT_ELIMIT
  */
-CKPT_API int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
+CKPT_API int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
 
 typedef struct ckpt_quantize {
     size_t size;      /* sizeof this struct, or 0: see ckpt.h */
@@ -206,7 +206,7 @@ typedef struct ckpt_vocab_opts {
  *          other axes have it too; CKPT_EUSAGE: a glob without a match; CKPT_EUNSUPPORTED: packed
  *          rows, moments of another shape; those of reading. On failure the map can only be freed.
  */
-CKPT_API int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err);
+CKPT_API int ckpt_map_resize_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err);
 
 /*
  * Tie a head to the embedding table that it repeats, in place: it becomes a second name of the
@@ -247,7 +247,7 @@ typedef struct ckpt_adapter {
  *          the adapter does not fit the base, or is not used; those of ckpt_open. On failure the
  *          map can only be freed.
  */
-CKPT_API int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
+CKPT_API int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 
 typedef struct ckpt_adapter_only {
     size_t size;        /* sizeof this struct, or 0: see ckpt.h */
@@ -263,7 +263,7 @@ typedef struct ckpt_adapter_only {
  * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config, and the map is
  *          unchanged; CKPT_EMISMATCH: the config belongs to another adapter
  */
-CKPT_API int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
+CKPT_API int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
 
 /* ---- merging models ---- */
 
@@ -297,7 +297,7 @@ typedef struct ckpt_merge {
      */
     const char *config_text, *config_name;
     const ckpt_open_opts *open; /* options for each model; or NULL */
-    bool keep_names;            /* keep the prefixes of wrappers in names (ckpt_map_model) */
+    bool keep_names;            /* keep the prefixes of wrappers in names (ckpt_map_keep_model) */
     ckpt_merge_names_fn names;  /* NULL: models are paired by their own names */
     void *names_ctx;
 } ckpt_merge;

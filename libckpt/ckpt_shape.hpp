@@ -62,7 +62,7 @@ inline void model(map &m, const model_options &o = model_options())
     c.config_text = text.or_null();
     c.config_name = name.or_null();
     c.keep_others = o.keep_others;
-    m.done(ckpt_map_model(m.get(), &c, &err), err);
+    m.done(ckpt_map_keep_model(m.get(), &c, &err), err);
 }
 
 inline void set_model_folder(map &m, std::string_view folder)
@@ -100,11 +100,11 @@ class remap
     }
     std::string_view about() const noexcept
     {
-        return detail::view(ckpt_remap_about(get()));
+        return detail::view(ckpt_remap_description(get()));
     }
     bool knows(std::string_view name) const
     {
-        return ckpt_remap_knows(get(), detail::text(name).get());
+        return ckpt_remap_has_size(get(), detail::text(name).get());
     }
     bool recognizes() const noexcept
     {
@@ -159,7 +159,7 @@ class remap
 
 inline bool quantized(const map &m) noexcept
 {
-    return ckpt_map_quantized(m.get());
+    return ckpt_map_is_quantized(m.get());
 }
 
 inline void dequantize(map &m, bool rounded)
@@ -170,13 +170,13 @@ inline void dequantize(map &m, bool rounded)
 
 /*
  * Convert bitsandbytes' moments to fp32; returns the number of parameters: see
- * ckpt_map_plain_moments.
+ * ckpt_map_dequantize_moments.
  */
 inline std::uint64_t plain_moments(map &m)
 {
     ckpt_err err = ckpt_err();
     std::uint64_t n = 0;
-    m.done(ckpt_map_plain_moments(m.get(), &n, &err), err);
+    m.done(ckpt_map_dequantize_moments(m.get(), &n, &err), err);
     return n;
 }
 
@@ -214,7 +214,7 @@ inline void vocab(map &m, std::uint64_t rows, const std::vector<std::string> &te
     c.tensors = tables.or_null();
     c.config_text = text.or_null();
     c.config_name = name.or_null();
-    m.done(ckpt_map_vocab(m.get(), &c, &err), err);
+    m.done(ckpt_map_resize_vocab(m.get(), &c, &err), err);
 }
 
 /* names  "HEAD=TABLE", "HEAD", or "": by config.json */
@@ -243,7 +243,7 @@ inline void adapt(map &m, std::string_view path, double weight = 1, bool untie_h
     c.path = terminated.get();
     c.weight = weight;
     c.untie = untie_head;
-    m.done(ckpt_map_adapt(m.get(), &c, &err), err);
+    m.done(ckpt_map_merge_adapter(m.get(), &c, &err), err);
 }
 
 /* config  path of the run's adapter_config.json;  name  needed if the run has several adapters */
@@ -256,7 +256,7 @@ inline void adapter_only(map &m, std::string_view config, std::string_view name 
     c.size = sizeof c;
     c.config = path.or_null();
     c.name = one.or_null();
-    m.done(ckpt_map_adapter_only(m.get(), &c, &err), err);
+    m.done(ckpt_map_keep_adapter(m.get(), &c, &err), err);
 }
 
 struct merge_model {

@@ -113,7 +113,7 @@ typedef struct ckpt_team_member {
 } ckpt_team_member;
 
 /* Returns false if there is no such process. */
-CKPT_API bool ckpt_team_look(unsigned rank, ckpt_team_member *out);
+CKPT_API bool ckpt_team_member_at(unsigned rank, ckpt_team_member *out);
 
 /*
  * Leave the team and send this process's result to the others; if it is a failure, processes that

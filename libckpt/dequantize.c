@@ -615,7 +615,7 @@ static int dqz_say(const dqz_work *w)
     return rc;
 }
 
-bool ckpt_map_quantized(const ckpt_map *map)
+bool ckpt_map_is_quantized(const ckpt_map *map)
 {
     return map && ckpt_quantized(map);
 }

@@ -31,7 +31,7 @@ static bool drv_is(const ckpt_format_info *f, const char *name)
     return false;
 }
 
-const ckpt_format *ckpt_format_find(const char *name)
+const ckpt_format *ckpt_driver_find(const char *name)
 {
     for (size_t i = 0; name && ckpt_formats[i]; i++) {
         if (drv_is(&ckpt_formats[i]->is, name))
@@ -66,9 +66,9 @@ const ckpt_format_info *ckpt_format_at(size_t i)
     return NULL;
 }
 
-const ckpt_format_info *ckpt_format_named(const char *name)
+const ckpt_format_info *ckpt_format_find(const char *name)
 {
-    const ckpt_format *f = ckpt_format_find(name);
+    const ckpt_format *f = ckpt_driver_find(name);
     const ckpt_directory *d = f ? NULL : ckpt_directory_find(name);
 
     return f ? &f->is : d ? &d->is : NULL;
@@ -76,7 +76,7 @@ const ckpt_format_info *ckpt_format_named(const char *name)
 
 unsigned ckpt_format_caps(const char *name)
 {
-    const ckpt_format_info *f = ckpt_format_named(name);
+    const ckpt_format_info *f = ckpt_format_find(name);
 
     return f ? f->caps : 0;
 }
@@ -94,7 +94,7 @@ static bool drv_ends(const char *path, const char *suffixes)
     return false;
 }
 
-const char *ckpt_format_of(const char *path)
+const char *ckpt_format_from_path(const char *path)
 {
     const ckpt_format_info *f;
 

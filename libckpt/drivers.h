@@ -13,7 +13,7 @@ extern const ckpt_format *const ckpt_formats[];
 extern const ckpt_directory *const ckpt_directories[];
 
 /* By name or alias; NULL: there is none. */
-const ckpt_format *ckpt_format_find(const char *name);
+const ckpt_format *ckpt_driver_find(const char *name);
 const ckpt_directory *ckpt_directory_find(const char *name);
 
 /*

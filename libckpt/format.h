@@ -78,7 +78,7 @@ typedef struct ckpt_directory {
 
     /*
      * Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add
-     * files and literals. With CKPT_MAKES_TENSORS `to` comes without tensors, because the driver
+     * files and literals. With CKPT_WRITES_STATE `to` comes without tensors, because the driver
      * makes them as its files need them. The driver marks files that it has placed itself.
      */
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);

@@ -44,17 +44,17 @@ const char *ckpt_map_format(const ckpt_map *map)
     return map ? map->format : NULL;
 }
 
-unsigned ckpt_map_effects(const ckpt_map *map)
+unsigned ckpt_map_used_options(const ckpt_map *map)
 {
     return map ? map->effects : 0;
 }
 
-size_t ckpt_map_count(const ckpt_map *map)
+size_t ckpt_map_tensor_count(const ckpt_map *map)
 {
     return map ? map->tensors.n : 0;
 }
 
-const ckpt_tensor *ckpt_map_tensor(const ckpt_map *map, size_t i)
+const ckpt_tensor *ckpt_map_tensor_at(const ckpt_map *map, size_t i)
 {
     return map && i < map->tensors.n ? map->tensors.at[i] : NULL;
 }
@@ -73,7 +73,7 @@ uint64_t ckpt_tensor_bytes(const ckpt_tensor *t)
     return t && ckpt_dtype_bytes(t->dtype, t->n_elems, &n) ? n : 0;
 }
 
-size_t ckpt_map_n_files(const ckpt_map *map)
+size_t ckpt_map_file_count(const ckpt_map *map)
 {
     return map ? map->files.n : 0;
 }
@@ -88,17 +88,17 @@ uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i)
     return map && i < map->files.n ? map->files.at[i].size : 0;
 }
 
-const char *ckpt_map_into(const ckpt_map *map)
+const char *ckpt_map_output_dir(const ckpt_map *map)
 {
     return map ? map->into : NULL;
 }
 
-const char *ckpt_map_folder(const ckpt_map *map)
+const char *ckpt_map_output_folder(const ckpt_map *map)
 {
     return map ? map->folder : NULL;
 }
 
-const char *ckpt_map_pointer(const ckpt_map *map)
+const char *ckpt_map_output_pointer(const ckpt_map *map)
 {
     return map ? map->pointer : NULL;
 }
@@ -114,9 +114,9 @@ bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const cha
     return true;
 }
 
-void ckpt_map_known(const ckpt_map *map, ckpt_known *out)
+void ckpt_map_training_info(const ckpt_map *map, ckpt_training_info *out)
 {
-    static const ckpt_known nothing = {.size = sizeof nothing, .stage = -1, .step = -1};
+    static const ckpt_training_info nothing = {.size = sizeof nothing, .stage = -1, .step = -1};
 
     ckpt_opts_give(out, map ? &map->known : &nothing, sizeof nothing);
 }
@@ -140,8 +140,8 @@ bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const
     return true;
 }
 
-bool ckpt_map_where(const ckpt_map *map, const ckpt_extent *e, const char **path,
-                    const char **record, uint64_t *at)
+bool ckpt_map_locate(const ckpt_map *map, const ckpt_extent *e, const char **path,
+                     const char **record, uint64_t *at)
 {
     if (!map || !e || e->source >= map->sources.n)
         return false;

@@ -231,7 +231,7 @@ static int lay_keys(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 /* Formats of training state choose their tensors themselves. */
 static bool lay_makes_tensors(const char *name)
 {
-    return ckpt_format_caps(name) & CKPT_MAKES_TENSORS;
+    return ckpt_format_caps(name) & CKPT_WRITES_STATE;
 }
 
 static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format,
@@ -261,7 +261,7 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
 /* Warn about names that programs would not find in a model folder. */
 static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    unsigned hub = CKPT_TAKES_SIDE | CKPT_IS_FOLDER;
+    unsigned hub = CKPT_TAKES_SIDE_FILES | CKPT_IS_FOLDER;
 
     if (target->no_side_files || (ckpt_format_caps(target->format) & hub) != hub ||
         from->adapter_config)
@@ -272,7 +272,7 @@ static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 /* Distribute tensors over files, then place each file's bytes. */
 static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    const ckpt_format *format = ckpt_format_find(target->format);
+    const ckpt_format *format = ckpt_driver_find(target->format);
     const ckpt_directory *dir = format ? NULL : ckpt_directory_find(target->format);
     int rc = CKPT_OK;
 
@@ -302,8 +302,8 @@ static int lay_take(ckpt_target *own, const ckpt_map *from, const ckpt_target *t
         rc = ckpt_fail(err, CKPT_EUSAGE, "no %s to write (ckpt_target.%s)",
                        own->format ? "path" : "format", own->format ? "path" : "format");
     // from here on each format has one name
-    if (rc == CKPT_OK && ckpt_format_named(own->format))
-        own->format = ckpt_format_named(own->format)->name;
+    if (rc == CKPT_OK && ckpt_format_find(own->format))
+        own->format = ckpt_format_find(own->format)->name;
     return rc;
 }
 
@@ -355,7 +355,7 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
                        "first (--to hf), and begin a run with these",
                        from->path);
     if (rc == CKPT_OK)
-        rc = ckpt_map_new(&to, 0, err);
+        rc = ckpt_map_create(&to, 0, err);
     if (rc == CKPT_OK) {
         to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
         to->into = to->path ? lay_into(to, target) : NULL;

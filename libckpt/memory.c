@@ -8,7 +8,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/map/map.h"
 
-int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err)
+int ckpt_map_new(ckpt_map **out, const char *name, ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_map *map = NULL;
@@ -18,7 +18,7 @@ int ckpt_map_of_memory(ckpt_map **out, const char *name, ckpt_err *err)
         *out = NULL;
     if (!out || !name)
         return ckpt_fail(err, CKPT_EUSAGE, "no name for the map, or no place for it");
-    rc = ckpt_map_new(&map, 0, err);
+    rc = ckpt_map_create(&map, 0, err);
     if (rc != CKPT_OK)
         return rc;
     map->format = "memory";
@@ -40,11 +40,11 @@ static bool arr_is_empty(const ckpt_array *a)
     return false;
 }
 
-/* Check that the map comes from ckpt_map_of_memory and that the array is complete. */
+/* Check that the map comes from ckpt_map_new and that the array is complete. */
 static int arr_check(const ckpt_map *map, const ckpt_array *a, ckpt_err *err)
 {
     if (!map || strcmp(map->format, "memory") != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map of ckpt_map_of_memory to put an array into");
+        return ckpt_fail(err, CKPT_EUSAGE, "no map of ckpt_map_new to put an array into");
     if (!a->name)
         return ckpt_fail(err, CKPT_EUSAGE, "an array without a name");
     if (a->dtype == CKPT_DTYPE_NONE || (unsigned)a->dtype >= CKPT_N_DTYPES)
@@ -88,7 +88,7 @@ int ckpt_map_put_metadata(ckpt_map *map, const char *key, const char *text, ckpt
     ckpt_value *k, *v;
 
     if (!map || !key || !text || strcmp(map->format, "memory") != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map of ckpt_map_of_memory, no key or no text");
+        return ckpt_fail(err, CKPT_EUSAGE, "no map of ckpt_map_new, no key or no text");
     if (!ckpt_utf8_ok(key, strlen(key)) || !ckpt_utf8_ok(text, strlen(text)))
         return ckpt_fail(err, CKPT_EUSAGE, "metadata is UTF-8");
     k = ckpt_value_cstr(map->arena, key);

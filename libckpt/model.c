@@ -111,7 +111,7 @@ static int mdl_take(mdl_work *w)
     const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
     size_t kept = 0;
 
-    map->effects |= w->opts->keep_names ? CKPT_TOOK_NAMES : 0;
+    map->effects |= w->opts->keep_names ? CKPT_USED_NAMES : 0;
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
         if (!mdl_has(model, t))
@@ -367,7 +367,7 @@ static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
     return rc;
 }
 
-int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
+int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
 {
     ckpt_model_opts own;
     mdl_work w = {.map = map, .opts = &own, .err = err};
@@ -400,6 +400,6 @@ int ckpt_map_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
     if (!own.keep_names)
         return ckpt_unwrap(map, map->model_type, w.raw, err);
     if (ckpt_unwrap_would(map, map->model_type, w.raw))
-        map->effects |= CKPT_TOOK_NAMES;
+        map->effects |= CKPT_USED_NAMES;
     return CKPT_OK;
 }

@@ -60,7 +60,7 @@ static int mom_group(ckpt_map *map, ckpt_group *g, size_t number, ckpt_err *err)
     return mom_fields(map, g, err);
 }
 
-int ckpt_map_plain_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
+int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
 {
     ckpt_err_clear(err);
     int rc = CKPT_OK;

@@ -109,7 +109,7 @@ static int open_with_io(ckpt_map *map, ckpt_io *io, const ckpt_input *input, ckp
     rc = ckpt_map_add_file(map, &file, &index, err);
     if (rc == CKPT_OK) {
         map->format = format->is.name;
-        map->known.training = format->is.caps & CKPT_HOLDS_STATE;
+        map->known.training = format->is.caps & CKPT_READS_STATE;
         rc = format->read(map, io, index, err);
     }
     return rc;
@@ -133,7 +133,7 @@ static int open_map(ckpt_map **out, ckpt_io *io, const char *path, const open_ho
                     ckpt_err *err)
 {
     ckpt_map *map = NULL;
-    int rc = ckpt_map_new(&map, 0, err);
+    int rc = ckpt_map_create(&map, 0, err);
 
     if (rc == CKPT_OK) {
         map->collect = how->collect;
@@ -299,7 +299,7 @@ static bool open_holds_run(ckpt_map *map, const ckpt_listing *list, const ckpt_e
     if (strncmp(e->name, trainer, sizeof trainer - 1) == 0 && *number &&
         strspn(number, "0123456789") == strlen(number) && below.n > 0)
         return true;
-    return open_driver(&below, CKPT_HOLDS_STATE, NULL) != NULL;
+    return open_driver(&below, CKPT_READS_STATE, NULL) != NULL;
 }
 
 /*
@@ -357,7 +357,7 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
         return open_nothing(map, &list, err);
     map->path = folder;
     map->format = driver->is.name;
-    map->known.training = driver->is.caps & CKPT_HOLDS_STATE;
+    map->known.training = driver->is.caps & CKPT_READS_STATE;
     rc = driver->gather(map, &list, opts, err);
     if (rc == CKPT_OK && opts->collect && !part)
         rc = ckpt_around(map, &list, err);
@@ -366,7 +366,7 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     // If the best driver cannot choose a checkpoint, another driver may read the folder's model.
     if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) && err) {
         const ckpt_directory *other = open_driver(&list, CKPT_CAN_READ, driver);
-        if (other && !(other->is.caps & CKPT_HOLDS_STATE))
+        if (other && !(other->is.caps & CKPT_READS_STATE))
             (void)strncat(err->text, "; for the model that is in this folder too, name its file",
                           sizeof err->text - strlen(err->text) - 1);
     }
@@ -393,14 +393,14 @@ static int open_require_crc(ckpt_map *map, ckpt_err *err)
 /* Add the flags of options that had an effect, besides those that drivers set. */
 static void open_effects(ckpt_map *map, const ckpt_directory *driver, bool is_shard)
 {
-    map->effects |= driver && (driver->is.caps & CKPT_HAS_TAGS) ? CKPT_TOOK_TAG : 0;
-    map->effects |= is_shard ? CKPT_TOOK_WHOLE : 0;
+    map->effects |= driver && (driver->is.caps & CKPT_HAS_TAGS) ? CKPT_USED_TAG : 0;
+    map->effects |= is_shard ? CKPT_USED_WHOLE : 0;
     for (size_t i = 0; i < map->tensors.n; i++)
-        map->effects |= map->tensors.at[i]->role == CKPT_ROLE_STATE ? CKPT_TOOK_STATE : 0;
+        map->effects |= map->tensors.at[i]->role == CKPT_ROLE_STATE ? CKPT_USED_STATE : 0;
     for (size_t i = 0; i < map->files.n; i++) {
         const ckpt_format *format = map->files.at[i].format;
 
-        map->effects |= format && format->records ? CKPT_TOOK_CRC : 0;
+        map->effects |= format && format->records ? CKPT_USED_CRC : 0;
     }
 }
 
@@ -445,7 +445,7 @@ static int open_run(ckpt_map **map, const char *path, const ckpt_open_opts *opts
     }
     if (!driver)
         return CKPT_OK;
-    int rc = ckpt_map_new(&run, 0, err);
+    int rc = ckpt_map_create(&run, 0, err);
     if (rc == CKPT_OK) {
         run->collect = opts->collect;
         rc = open_split(run, path, &folder, &name, err);
@@ -526,7 +526,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     rc = open_kind(path, &is_dir, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = ckpt_map_new(&map, 0, err);
+    rc = ckpt_map_create(&map, 0, err);
     if (rc == CKPT_OK) {
         map->collect = opts->collect;
         rc = open_split(map, path, &folder, &name, err);
@@ -550,7 +550,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
                      !is_dir && open_part(name, true) != open_part(name, false));
     }
     // a tag was requested: do not return anything else
-    if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_TOOK_TAG))
+    if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_USED_TAG))
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "%s: is of format %s, which has no tags, but tag '%s' "
                        "was asked for",

@@ -99,7 +99,7 @@ static int plan_check_whole(const ckpt_plan *plan, const ckpt_run_opts *opts, ui
                             ckpt_err *err)
 {
     ckpt_map *all = NULL;
-    int rc = ckpt_map_new(&all, 0, err);
+    int rc = ckpt_map_create(&all, 0, err);
 
     if (rc == CKPT_OK)
         rc = plan_whole_files(plan, all, err);
@@ -114,7 +114,7 @@ int ckpt_plan_check_source(const ckpt_map *from, uint32_t source, ckpt_err *err)
     const ckpt_run_opts alone = {.jobs = 1};
     ckpt_map *all = NULL;
     uint64_t n;
-    int rc = ckpt_map_new(&all, 0, err);
+    int rc = ckpt_map_create(&all, 0, err);
 
     if (rc == CKPT_OK)
         rc = plan_whole_file(&from->files.at[from->sources.at[source].file], all, err);

@@ -59,7 +59,7 @@ static bool tgt_takes(const ckpt_format_info *f, ckpt_dtype d)
 /* Check that floats convert to a dtype and that the format can store it. */
 static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err)
 {
-    const ckpt_format_info *f = ckpt_format_named(t->format);
+    const ckpt_format_info *f = ckpt_format_find(t->format);
     char list[TGT_LIST] = "";
 
     if (dtype == CKPT_DTYPE_NONE || tgt_takes(f, dtype))
@@ -86,7 +86,7 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
         return CKPT_OK;
     if (t->dtype != CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUSAGE, "dtype and dtypes exclude each other");
-    if (ckpt_format_caps(t->format) & CKPT_MAKES_TENSORS)
+    if (ckpt_format_caps(t->format) & CKPT_WRITES_STATE)
         return ckpt_fail(
             err, CKPT_EUSAGE,
             "dtype: a run trains in one dtype, so that patterns have no effect on format %s",
@@ -116,7 +116,7 @@ static bool tgt_lists(const char *list, const char *word)
 /* Check that a mixture is one of the format's, without another dtype. */
 static int tgt_check_mixture(const ckpt_target *t, ckpt_err *err)
 {
-    const ckpt_format_info *f = ckpt_format_named(t->format);
+    const ckpt_format_info *f = ckpt_format_find(t->format);
 
     if (!t->mixture)
         return CKPT_OK;
@@ -138,18 +138,18 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         bool set;
         unsigned needs;
     } field[] = {
-        {"max_shard_size", t->max_shard_size > 0, CKPT_TAKES_LIMIT},
-        {"no_side_files", t->no_side_files, CKPT_TAKES_SIDE},
-        {"tag", t->tag != NULL, CKPT_MAKES_TENSORS},
-        {"stage", t->stage != 0, CKPT_MAKES_TENSORS},
+        {"max_shard_size", t->max_shard_size > 0, CKPT_TAKES_SHARD_SIZE},
+        {"no_side_files", t->no_side_files, CKPT_TAKES_SIDE_FILES},
+        {"tag", t->tag != NULL, CKPT_WRITES_STATE},
+        {"stage", t->stage != 0, CKPT_WRITES_STATE},
         {"world", t->world > 0, CKPT_TAKES_WORLD},
         {"ep_size", t->ep_size > 0, CKPT_HAS_RANKS},
-        {"sub_group_size", t->sub_group_size > 0, CKPT_MAKES_TENSORS},
-        {"version", t->version != NULL, CKPT_MAKES_TENSORS},
-        {"fresh_optimizer", t->fresh_optimizer, CKPT_MAKES_TENSORS},
-        {"objects_kept", t->objects_kept, CKPT_MAKES_TENSORS},
-        {"objects_dropped", t->objects_dropped, CKPT_MAKES_TENSORS},
-        {"order_text", t->order_text != NULL, CKPT_MAKES_TENSORS},
+        {"sub_group_size", t->sub_group_size > 0, CKPT_WRITES_STATE},
+        {"version", t->version != NULL, CKPT_WRITES_STATE},
+        {"fresh_optimizer", t->fresh_optimizer, CKPT_WRITES_STATE},
+        {"objects_kept", t->objects_kept, CKPT_WRITES_STATE},
+        {"objects_dropped", t->objects_dropped, CKPT_WRITES_STATE},
+        {"order_text", t->order_text != NULL, CKPT_WRITES_STATE},
         {"deflate", t->deflate, CKPT_TAKES_DEFLATE},
         {"layout", t->layout != NULL, CKPT_TAKES_LAYOUT},
     };
@@ -168,7 +168,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_check_output(const char *path, ckpt_err *err)
+int ckpt_output_check(const char *path, ckpt_err *err)
 {
     if (!path || !*path)
         return ckpt_fail(err, CKPT_EUSAGE, "an output needs a path");
@@ -189,12 +189,12 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
     target = &own;
     if (!target->format || !target->path)
         return ckpt_fail(err, CKPT_EUSAGE, "a target needs a format and a path");
-    if (ckpt_check_output(target->path, err) != CKPT_OK)
+    if (ckpt_output_check(target->path, err) != CKPT_OK)
         return CKPT_EUSAGE;
     caps = ckpt_format_caps(target->format);
     if (!(caps & CKPT_CAN_WRITE))
         return ckpt_fail(err, CKPT_EUSAGE, "format '%s' %s; formats to write: %s", target->format,
-                         ckpt_format_named(target->format) ? "cannot be written" : "is unknown",
+                         ckpt_format_find(target->format) ? "cannot be written" : "is unknown",
                          tgt_formats(list, CKPT_CAN_WRITE));
     rc = tgt_check_dtype(target, target->dtype, err);
     if (rc == CKPT_OK)

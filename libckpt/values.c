@@ -68,7 +68,7 @@ size_t ckpt_value_count(const ckpt_value *v)
     return v ? (size_t)(ckpt_value_seq(v).n + ckpt_value_map(v).n) : 0;
 }
 
-const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i)
+const ckpt_value *ckpt_value_at(const ckpt_value *v, size_t i)
 {
     ckpt_seq seq = v ? ckpt_value_seq(v) : (ckpt_seq){0};
     ckpt_dict map = v ? ckpt_value_map(v) : (ckpt_dict){0};
@@ -76,14 +76,14 @@ const ckpt_value *ckpt_value_item(const ckpt_value *v, size_t i)
     return i < seq.n ? seq.at[i] : i < map.n ? map.at[i].value : NULL;
 }
 
-const ckpt_value *ckpt_value_key(const ckpt_value *v, size_t i)
+const ckpt_value *ckpt_value_key_at(const ckpt_value *v, size_t i)
 {
     ckpt_dict map = v ? ckpt_value_map(v) : (ckpt_dict){0};
 
     return i < map.n ? map.at[i].key : NULL;
 }
 
-const ckpt_value *ckpt_value_member(const ckpt_value *v, const char *key)
+const ckpt_value *ckpt_value_find(const ckpt_value *v, const char *key)
 {
     return v && key ? ckpt_value_get(v, key) : NULL;
 }

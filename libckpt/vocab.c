@@ -247,7 +247,7 @@ static int vcb_read_cut(const vcb_work *w, const ckpt_tensor *t, uint64_t first,
     *row = UINT64_MAX;
     // the run itself checks the CRCs
     if (rc == CKPT_OK)
-        ckpt_reader_trust(reader);
+        ckpt_reader_skip_crc(reader);
     while (rc == CKPT_OK && *row == UINT64_MAX && at < t->n_elems) {
         uint64_t n = t->n_elems - at < room ? t->n_elems - at : room;
         rc = ckpt_reader_read(reader, t, at, n, CKPT_DTYPE_NONE, buf, w->err);
@@ -328,7 +328,7 @@ static int vcb_resize(vcb_work *w, ckpt_tensor *t)
         rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                        "%.200s is %s, whose rows are packed: convert it to floats first (--dtype)",
                        t->name, ckpt_dtype_name(t->dtype));
-    if (rc == CKPT_OK && ckpt_dtype_bits(t->dtype) == 8 && ckpt_map_quantized(w->map))
+    if (rc == CKPT_OK && ckpt_dtype_bits(t->dtype) == 8 && ckpt_map_is_quantized(w->map))
         rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                        "%.200s is %s and has its own scales, which cannot be resized with its "
                        "rows: convert it to floats, too (--dtype)",
@@ -409,7 +409,7 @@ static int vcb_open(vcb_work *w)
     return rc;
 }
 
-int ckpt_map_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
+int ckpt_map_resize_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
     vcb_work w = {.map = map, .zeros = UINT32_MAX, .err = err};

@@ -155,7 +155,7 @@ static void main_show_opening(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t at = atomic_load(&due), s = now.tv_sec;
-    if (!ckpt_remote_opening(&n_open, &n_all)) {
+    if (!ckpt_remote_progress(&n_open, &n_all)) {
         atomic_store(&due, 0);
         return;
     }
@@ -180,7 +180,7 @@ static bool main_stop(void *ctx)
 static int main_confined(cli_args *args, ckpt_err *err)
 {
     sandbox box = {0};
-    ckpt_remote_stop_with(main_stop, args);
+    ckpt_remote_set_stop(main_stop, args);
     int rc = sandbox_check_outputs(args, err);
 
     if (rc == CKPT_OK && args->line.verb->before)

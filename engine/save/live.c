@@ -563,7 +563,7 @@ static int lv_make(lv_maker *k)
 int zt_live_map(ckpt_map **out, const zt_image *image, const ckpt_value *client, ckpt_err *err)
 {
     lv_maker k = {.image = image, .err = err};
-    int rc = ckpt_map_new(&k.map, 0, err);
+    int rc = ckpt_map_create(&k.map, 0, err);
 
     *out = NULL;
     if (rc == CKPT_OK) {

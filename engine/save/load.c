@@ -209,7 +209,7 @@ static int ld_unwrap(ld_loader *l, ckpt_err *err)
 
     for (uint32_t i = 0; !found && i < l->zero->model->params.n; i++)
         found = ld_find(l, i) != NULL;
-    return found ? CKPT_OK : ckpt_map_model(l->map, NULL, err);
+    return found ? CKPT_OK : ckpt_map_keep_model(l->map, NULL, err);
 }
 
 static int ld_open(ld_loader *l, const char *path, const ckpt_open_opts *opts, ckpt_err *err)

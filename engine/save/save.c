@@ -149,7 +149,7 @@ static int sv_shell(sv_job *j, const zt_zero *z, ckpt_err *err)
     struct timespec now = {0};
     uint64_t salt[3];
     uint32_t file = 0;
-    int rc = ckpt_map_new(&j->shell, 0, err);
+    int rc = ckpt_map_create(&j->shell, 0, err);
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     salt[0] = (uint64_t)now.tv_sec;

@@ -170,7 +170,7 @@ static int wt_add_adapter(wt_writer *w, ckpt_err *err)
 static int wt_map(wt_writer *w, ckpt_err *err)
 {
     const zt_model *model = w->zero->model;
-    int rc = ckpt_map_new(&w->map, 0, err);
+    int rc = ckpt_map_create(&w->map, 0, err);
     ckpt_value *key, *value;
 
     if (rc != CKPT_OK)

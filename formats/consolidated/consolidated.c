@@ -122,7 +122,7 @@ static int con_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                          "--keep-slices takes them as they are",
                          list->folder, n);
     if (n > 1)
-        map->effects |= CKPT_TOOK_SLICES;
+        map->effects |= CKPT_USED_SLICES;
     if (rc == CKPT_OK)
         rc = ckpt_map_fact_int(map, "tensor parallel", n, err);
     return rc == CKPT_OK ? ckpt_map_check(map, err) : rc;
@@ -158,7 +158,7 @@ static int con_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     ckpt_listing list = {0};
     char *bytes = NULL;
     uint64_t n = 0;
-    int rc = ckpt_map_new(&scratch, 0, err);
+    int rc = ckpt_map_create(&scratch, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_hf_beside(&list, scratch, from, err);
@@ -206,7 +206,7 @@ const ckpt_directory ckpt_directory_consolidated = {
             .note =
                 "one torch file for each tensor-parallel rank, as Meta publishes Llama; written "
                 "as one",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_IS_FOLDER | CKPT_TAKES_SIDE,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_IS_FOLDER | CKPT_TAKES_SIDE_FILES,
             .layout = "meta-llama",
         },
     .probe = con_probe,

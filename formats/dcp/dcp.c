@@ -531,8 +531,8 @@ const ckpt_directory ckpt_directory_dcp = {
             .aliases = "distcp",
             .signs = ".metadata and *.distcp (PyTorch DCP)",
             .note = "PyTorch distributed checkpoint (DCP), torch 2.0 to 2.15",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT | CKPT_TAKES_WORLD |
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_WRITES_STATE | CKPT_IS_FOLDER |
+                    CKPT_READS_STATE | CKPT_HAS_TAGS | CKPT_TAKES_LAYOUT | CKPT_TAKES_WORLD |
                     CKPT_TAKES_WEIGHTS,
         },
     .probe = dcp_probe,

@@ -108,7 +108,7 @@ int ckpt_dcp_settle(ckpt_source *source, ckpt_io *io, ckpt_err *err)
     const ckpt_dcp_place place = {.file = source->file, .at = source->at, .n = source->n_stored};
     ckpt_map *map = NULL;
     ckpt_value *v = NULL;
-    int rc = ckpt_map_new(&map, 0, err);
+    int rc = ckpt_map_create(&map, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_dcp_object(&v, map, io, source->file, &place, err);

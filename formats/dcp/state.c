@@ -121,7 +121,7 @@ static int dps_new_group(dps_maker *m, ckpt_group **out)
 /* Collect the names of moments without a parameter in the map, with the largest moment's shape. */
 static int dps_orphans(dps_maker *m)
 {
-    int rc = ckpt_map_new(&m->orphans, 0, m->err);
+    int rc = ckpt_map_create(&m->orphans, 0, m->err);
 
     for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
         const ckpt_tensor *t = m->map->tensors.at[i];

@@ -136,7 +136,7 @@ static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
 
     opts.weights_only = true;
     opts.with_optimizer = opts.collect = false;
-    if (ckpt_map_new(&again.map, 0, &local) != CKPT_OK)
+    if (ckpt_map_create(&again.map, 0, &local) != CKPT_OK)
         return false;
     again.map->path = list->folder;
     whole = ds_read(&again, list) == CKPT_OK && again.map->tensors.n > 0;
@@ -189,7 +189,7 @@ const ckpt_directory ckpt_directory_deepspeed = {
             .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and "
                     "expert "
                     "parallel; reads run, tag and HF Trainer folders",
-            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_READS_STATE | CKPT_IS_FOLDER,
         },
     .probe = ds_probe,
     .gather = ds_gather,

@@ -298,7 +298,7 @@ const ckpt_directory ckpt_directory_full_state = {
             .signs = RFU_MODEL " (accelerate)",
             .note = "whole dicts of a model and its optimizer: accelerate, Trainer, Lightning, "
                     "torch.save",
-            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER | CKPT_HOLDS_STATE,
+            .caps = CKPT_CAN_READ | CKPT_IS_FOLDER | CKPT_READS_STATE,
         },
     .probe = rfu_probe,
     .gather = rfu_gather,

@@ -161,7 +161,7 @@ static int rdr_same_save(rdr_reader *r)
 {
     ckpt_err local = {0};
     ckpt_map *map = NULL;
-    int rc = ckpt_map_new(&map, 0, r->run.err);
+    int rc = ckpt_map_create(&map, 0, r->run.err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -221,8 +221,8 @@ const ckpt_directory ckpt_directory_fsdp_ranks = {
             .aliases = "verl skyrl",
             .signs = "model_world_size_*_rank_*.pt (FSDP)",
             .note = "FSDP's files of each rank, as verl and SkyRL keep them, torch 2.2 to 2.15",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_IS_FOLDER |
-                    CKPT_HOLDS_STATE | CKPT_TAKES_WORLD | CKPT_HAS_TAGS | CKPT_TAKES_WEIGHTS,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_WRITES_STATE | CKPT_IS_FOLDER |
+                    CKPT_READS_STATE | CKPT_TAKES_WORLD | CKPT_HAS_TAGS | CKPT_TAKES_WEIGHTS,
         },
     .probe = rdr_probe,
     .gather = rdr_gather,

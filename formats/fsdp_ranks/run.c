@@ -66,7 +66,7 @@ int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind ki
         rc = ckpt_map_add_file(r->map, &entry, &number, r->err);
     }
     if (rc == CKPT_OK && rank > 0)
-        rc = ckpt_map_new(&scratch, 0, r->err);
+        rc = ckpt_map_create(&scratch, 0, r->err);
     if (rc == CKPT_OK) {
         ckpt_map *of = scratch ? scratch : r->map;
         file.of = of;

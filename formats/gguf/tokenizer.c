@@ -524,7 +524,7 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     assert(to && from);
     ckpt_gguf_tokenizer_work w = {.to = to, .err = err};
-    int rc = ckpt_map_new(&w.scratch, UINT64_C(4) << 30, err);
+    int rc = ckpt_map_create(&w.scratch, UINT64_C(4) << 30, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_hf_beside(&w.list, w.scratch, from, err);

@@ -692,7 +692,7 @@ const ckpt_directory ckpt_directory_hf = {
             .signs = "model.safetensors, pytorch_model.bin or their index (Hugging Face)",
             .note =
                 "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE |
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_SIDE_FILES |
                     CKPT_IS_FOLDER,
             .layout = "hf",
         },
@@ -707,7 +707,7 @@ const ckpt_directory ckpt_directory_hf_bin = {
         {
             .name = "hf-bin",
             .note = "Hugging Face model folder written as pytorch_model*.bin",
-            .caps = CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_SIDE | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_WRITE | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_SIDE_FILES | CKPT_IS_FOLDER,
             .layout = "hf",
         },
     .probe = hf_probe_none,

@@ -553,7 +553,7 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     // a configuration given with --config has priority over the one in the source's folder
     if (from->config.value)
         return side_of_diffusers(from->config.value);
-    if (ckpt_map_new(&scratch, 0, NULL) != CKPT_OK)
+    if (ckpt_map_create(&scratch, 0, NULL) != CKPT_OK)
         return false;
     if (ckpt_hf_beside(&list, scratch, from, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "config.json")) {
@@ -612,7 +612,7 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                        ckpt_err *err)
 {
     side_work w = {.to = to, .from = from, .dtype = dtype, .adapter = adapter, .err = err};
-    int rc = ckpt_map_new(&w.scratch, 0, err);
+    int rc = ckpt_map_create(&w.scratch, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_hf_beside(&w.list, w.scratch, from, err);

@@ -647,7 +647,7 @@ const ckpt_directory ckpt_directory_hf_sharded = {
             .name = "hf-sharded",
             .signs = "shard-*-model-*.safetensors (PyTorch)",
             .note = "safetensors with pieces for each rank (HuggingFaceStorageWriter of DCP)",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_LIMIT | CKPT_TAKES_WORLD |
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_WORLD |
                     CKPT_IS_FOLDER,
         },
     .probe = hfs_probe,

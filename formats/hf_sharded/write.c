@@ -268,7 +268,7 @@ static int hsw_file(hsw_writer *w, uint32_t rank, uint32_t shard)
     ckpt_bytes info = {0};
     ckpt_map *part = NULL;
     uint32_t index;
-    int rc = ckpt_map_new(&part, 0, w->err);
+    int rc = ckpt_map_create(&part, 0, w->err);
 
     (void)snprintf(name, sizeof name,
                    "shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", rank + 1,

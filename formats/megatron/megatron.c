@@ -175,7 +175,7 @@ const ckpt_directory ckpt_directory_megatron = {
             .aliases = "mcore torch_dist",
             .signs = CKPT_MEG_TRACKER " (Megatron-LM)",
             .note = "Megatron-LM runs and iterations: torch_dist, and a torch file for each rank",
-            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_READS_STATE | CKPT_IS_FOLDER,
         },
     .probe = mgc_probe,
     .gather = mgc_gather,

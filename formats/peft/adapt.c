@@ -717,7 +717,7 @@ static int ad_config_path(const char **out, adapting *a)
     }
     rc = ckpt_peft_config_of(out, a->child, a->opts.config, a->err);
     const ckpt_adapter_only only = {.size = sizeof only, .config = *out, .name = a->opts.name};
-    return rc == CKPT_OK ? ckpt_map_adapter_only(a->child, &only, a->err) : rc;
+    return rc == CKPT_OK ? ckpt_map_keep_adapter(a->child, &only, a->err) : rc;
 }
 
 static int ad_open(adapting *a)
@@ -743,12 +743,12 @@ static int ad_open(adapting *a)
     return rc;
 }
 
-int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
+int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 {
     assert(map && adapter);
     ckpt_err_clear(err);
     adapting a = {.map = map, .err = err};
-    ckpt_known known = {0};
+    ckpt_training_info known = {0};
     int rc = !map || !adapter || !adapter->path
                  ? ckpt_fail(err, CKPT_EUSAGE, "no map, or no adapter to merge into it")
                  : ckpt_opts_take(&a.opts, sizeof a.opts, adapter, "ckpt_adapter", err);
@@ -760,7 +760,7 @@ int ckpt_map_adapt(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
         return rc;
     if (a.opts.weight == 0)
         a.opts.weight = 1;
-    ckpt_map_known(map, &known);
+    ckpt_map_training_info(map, &known);
     a.model_type = known.model_type;
     a.headed = !known.architecture || strstr(known.architecture, "ForCausalLM") ||
                strstr(known.architecture, "LMHead") ||

@@ -160,7 +160,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     assert(out && map);
     ckpt_map *scratch = NULL, own = *map;
     ckpt_listing list;
-    int rc = given ? CKPT_OK : ckpt_map_new(&scratch, 0, err);
+    int rc = given ? CKPT_OK : ckpt_map_create(&scratch, 0, err);
 
     *out = given;
     // look in the run's folder, because the base model's folder does not have its configuration
@@ -178,7 +178,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
         map->path);
 }
 
-int ckpt_map_adapter_only(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
+int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
 {
     assert(map && only);
     ckpt_err_clear(err);

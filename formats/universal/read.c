@@ -258,7 +258,7 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
             ur_known(u, ix, e->name) || (trained && !states))
             continue;
         if (!trained && u->job.opts->no_frozen) {
-            u->job.map->effects |= CKPT_TOOK_FROZEN;
+            u->job.map->effects |= CKPT_USED_FROZEN;
             continue;
         }
         if (!trained && (states || (!held && u->module.dict.n))) {
@@ -770,8 +770,8 @@ const ckpt_directory ckpt_directory_universal = {
             .note = "DeepSpeed universal checkpoints (a folder per parameter); written so that "
                     "stages 1, 2 "
                     "and 3 of any world load them",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_TAGS |
-                    CKPT_HOLDS_STATE | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_WRITES_STATE | CKPT_HAS_TAGS |
+                    CKPT_READS_STATE | CKPT_IS_FOLDER,
             .dtypes = ckpt_ds_dtypes,
         },
     .probe = ckpt_uni_probe,

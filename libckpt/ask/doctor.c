@@ -167,7 +167,7 @@ static int doc_around(ckpt_doc *d, ckpt_doc_run *run)
 
     for (size_t i = 0; run->is.latest && i < run->tags.n; i++)
         t = strcmp(run->tags.at[i].dir, run->is.latest) == 0 ? &run->tags.at[i] : t;
-    int rc = ckpt_map_new(&map, 0, d->err);
+    int rc = ckpt_map_create(&map, 0, d->err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -261,7 +261,7 @@ static int doc_is_run(ckpt_doc *d, const ckpt_listing *list, bool *is)
         bool listed = false;
         if (!doc_is_folder(&list->entry[i]))
             continue;
-        rc = ckpt_map_new(&map, 0, d->err);
+        rc = ckpt_map_create(&map, 0, d->err);
         const char *path =
             rc == CKPT_OK ? ckpt_doc_join(map, list->folder, list->entry[i].name) : NULL;
         rc = path ? ckpt_doc_list(&sub, &listed, map, path, d->err) : ckpt_fail_memory(d->err);
@@ -360,7 +360,7 @@ int ckpt_doctor(const char *path, const ckpt_doctor_opts *opts, ckpt_err *err)
     if (!S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: not a folder; give the run folder, which holds `latest`", path);
-    rc = ckpt_map_new(&d.map, 0, &local);
+    rc = ckpt_map_create(&d.map, 0, &local);
     if (rc == CKPT_OK)
         rc = ckpt_listing_read(&list, d.map, path, &local);
     if (rc == CKPT_OK)

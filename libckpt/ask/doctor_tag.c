@@ -89,10 +89,10 @@ static ckpt_tag_health dot_health(int code, int *grave)
         return CKPT_TAG_MIXED;
     case CKPT_EFORMAT:
         *grave = 4;
-        return CKPT_TAG_ROTTEN;
+        return CKPT_TAG_DAMAGED;
     case CKPT_EUNSAFE:
         *grave = 5;
-        return CKPT_TAG_ROTTEN;
+        return CKPT_TAG_DAMAGED;
     default:
         // not supported, unreadable, over a limit: no statement about the checkpoint
         *grave = 1;
@@ -279,7 +279,7 @@ int ckpt_doc_tag_look(ckpt_doc *d, ckpt_doc_tag *t, bool anyhow, bool *found)
     ckpt_listing list;
     ckpt_map *map = NULL; // a listing may be long, and is not needed after this
     bool listed = false;
-    int rc = ckpt_map_new(&map, 0, d->err);
+    int rc = ckpt_map_create(&map, 0, d->err);
 
     *found = anyhow;
     if (rc == CKPT_OK)

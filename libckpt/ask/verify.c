@@ -170,7 +170,7 @@ static int ver_list_tensors(ckpt_map *all, const ckpt_map *map, ckpt_err *err)
 static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, ckpt_err *err)
 {
     ckpt_map *all = NULL;
-    int rc = ckpt_map_new(&all, 0, err);
+    int rc = ckpt_map_create(&all, 0, err);
 
     if (rc == CKPT_OK)
         rc = ver_list_records(all, map, err);
@@ -226,7 +226,7 @@ static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
         .kind = CKPT_SOURCE_ZERO, .n_bytes = UINT64_MAX, .name = "nowhere"};
     uint32_t source = 0;
     ckpt_map *to = NULL;
-    int rc = ckpt_map_new(&to, 0, err);
+    int rc = ckpt_map_create(&to, 0, err);
 
     if (rc == CKPT_OK) {
         to->collect = true;

@@ -139,17 +139,17 @@ enum {
  * changed nothing.
  */
 enum {
-    CKPT_TOOK_TAG = 1u << 0,     /* the checkpoint has tags, and the given one selected it */
-    CKPT_TOOK_STATE = 1u << 1,   /* with_optimizer: there is optimizer state */
-    CKPT_TOOK_FROZEN = 1u << 2,  /* no_frozen: some parameters were left out */
-    CKPT_TOOK_SLICES = 1u << 3,  /* keep_slices, set or not: there are slices of several ranks */
-    CKPT_TOOK_RULES = 1u << 4,   /* slice_rules: slices were joined by these rules */
-    CKPT_TOOK_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one of several shards */
-    CKPT_TOOK_CRC = 1u << 6,     /* require_crc: the format of the files has checksums */
-    CKPT_TOOK_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
-    CKPT_TOOK_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
-    CKPT_TOOK_SUB_GROUPS = 1u << 9, /* sub_group_size: the target has sub-groups */
-    CKPT_TOOK_NAMES = 1u << 10      /* keep_names: names have prefixes of wrappers */
+    CKPT_USED_TAG = 1u << 0,     /* the checkpoint has tags, and the given one selected it */
+    CKPT_USED_STATE = 1u << 1,   /* with_optimizer: there is optimizer state */
+    CKPT_USED_FROZEN = 1u << 2,  /* no_frozen: some parameters were left out */
+    CKPT_USED_SLICES = 1u << 3,  /* keep_slices, set or not: there are slices of several ranks */
+    CKPT_USED_RULES = 1u << 4,   /* slice_rules: slices were joined by these rules */
+    CKPT_USED_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one of several shards */
+    CKPT_USED_CRC = 1u << 6,     /* require_crc: the format of the files has checksums */
+    CKPT_USED_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
+    CKPT_USED_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
+    CKPT_USED_SUB_GROUPS = 1u << 9, /* sub_group_size: the target has sub-groups */
+    CKPT_USED_NAMES = 1u << 10      /* keep_names: names have prefixes of wrappers */
 };
 
 /* One axis of a box: elements start..start+count-1; in the source they are stride bytes apart. */
@@ -289,9 +289,9 @@ typedef struct ckpt_slice {
  * The facts about the training run of a checkpoint that programs act on. Texts live as long as the
  * map; NULL: not known.
  */
-typedef struct ckpt_known {
+typedef struct ckpt_training_info {
     size_t size;              /* sizeof this struct, or 0: see ckpt.h; not changed */
-    bool training;            /* the format keeps training state (CKPT_HOLDS_STATE) */
+    bool training;            /* the format keeps training state (CKPT_READS_STATE) */
     int stage;                /* stage of ZeRO; -1: not known */
     uint32_t world;           /* data-parallel ranks; 0: not known */
     int64_t step;             /* global_steps; -1: not known */
@@ -300,7 +300,7 @@ typedef struct ckpt_known {
     const char *model_type;   /* config.json: "llama" */
     const char *architecture; /* config.json: "LlamaForCausalLM" */
     const char *quantized;    /* config.json: "fp8, blocks of 128 x 128"; NULL: not quantized */
-} ckpt_known;
+} ckpt_training_info;
 
 /*
  * Called now and then, by one thread at a time, with the bytes done; a non-zero return cancels the
@@ -312,7 +312,7 @@ typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 typedef enum ckpt_cache {
     CKPT_CACHE_AUTO, /* drop them if the run reads and writes more than half of the memory */
     CKPT_CACHE_KEEP,
-    CKPT_CACHE_LET_GO /* drop them, except of files that were mostly cached before the run */
+    CKPT_CACHE_DROP /* drop them, except of files that were mostly cached before the run */
 } ckpt_cache;
 
 typedef struct ckpt_run_opts {

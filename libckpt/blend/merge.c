@@ -64,7 +64,8 @@ static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
     *m = (mg_model){.path = path, .tag = tag};
     rc = ckpt_open(&m->map, path, &opts, g->err);
     if (rc == CKPT_OK)
-        rc = ckpt_map_model(m->map, &(ckpt_model_opts){.keep_names = g->opts->keep_names}, g->err);
+        rc = ckpt_map_keep_model(m->map, &(ckpt_model_opts){.keep_names = g->opts->keep_names},
+                                 g->err);
     if (rc == CKPT_OK)
         rc = ckpt_map_dequantize(m->map, true, g->err);
     return rc;

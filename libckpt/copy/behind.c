@@ -30,7 +30,7 @@ bool ckpt_behind_due(ckpt_cache how, uint64_t n_bytes)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
     if (how != CKPT_CACHE_AUTO)
-        return how == CKPT_CACHE_LET_GO;
+        return how == CKPT_CACHE_DROP;
     return pages > 0 && page > 0 && n_bytes / 2 > (uint64_t)pages / 4 * (uint64_t)page;
 }
 

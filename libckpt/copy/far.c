@@ -332,7 +332,7 @@ static int far_answer_list(ckpt_bytes *answer, const char *folder, ckpt_err *err
 {
     ckpt_listing list;
     ckpt_map *map = NULL;
-    int rc = ckpt_map_new(&map, 0, err);
+    int rc = ckpt_map_create(&map, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_listing_read_here(&list, map, folder, err);

@@ -200,7 +200,7 @@ int ckpt_places_learn(ckpt_team *t, const char *path, ckpt_place *out, ckpt_err 
     *out = ckpt_places_find(t, path);
     if (out->known || !t->local)
         return CKPT_OK;
-    rc = ckpt_map_new(&map, 0, err);
+    rc = ckpt_map_create(&map, 0, err);
     // A folder that no machine has contains no files; the later open reports that.
     if (rc == CKPT_OK)
         (void)ckpt_listing_read(&list, map, plc_folder(map, path), NULL);

@@ -78,7 +78,7 @@ int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-void ckpt_reader_trust(ckpt_reader *r)
+void ckpt_reader_skip_crc(ckpt_reader *r)
 {
     if (r)
         r->trusts = true;
@@ -427,8 +427,8 @@ static int reader_part(reader_slice *s, const int64_t *stride, void *buf)
     return rc == CKPT_OK ? ckpt_io_pool_check(s->r->feed.pool, s->err) : rc;
 }
 
-int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
-                      ckpt_dtype dtype, void *buf, ckpt_err *err)
+int ckpt_reader_read_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
+                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_err_clear(err);
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};

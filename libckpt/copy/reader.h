@@ -15,13 +15,13 @@ CKPT_API int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dt
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
-CKPT_API int ckpt_reader_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
-                               ckpt_dtype dtype, void *buf, ckpt_err *err);
+CKPT_API int ckpt_reader_read_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slice *part,
+                                    ckpt_dtype dtype, void *buf, ckpt_err *err);
 CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *start,
                                   const uint64_t *count, ckpt_dtype dtype, void *buf,
                                   const int64_t *stride, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
-CKPT_API void ckpt_reader_trust(ckpt_reader *r);
+CKPT_API void ckpt_reader_skip_crc(ckpt_reader *r);
 
 /*
  * From this call on, compare each tensor that is read with its other copies in the checkpoint (fp32

@@ -580,7 +580,7 @@ void ckpt_team_begin(ckpt_team *team, const uint64_t *share, const uint64_t *far
     pthread_mutex_unlock(&t->lock);
 }
 
-bool ckpt_team_look(unsigned rank, ckpt_team_member *out)
+bool ckpt_team_member_at(unsigned rank, ckpt_team_member *out)
 {
     team_state *t = team_it;
     const team_mate *m;

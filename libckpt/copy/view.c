@@ -218,7 +218,7 @@ void ckpt_view_free(ckpt_view *v)
 
 /* ---- properties ---- */
 
-size_t ckpt_view_n_files(const ckpt_view *v)
+size_t ckpt_view_file_count(const ckpt_view *v)
 {
     return v ? v->n_files : 0;
 }
@@ -236,7 +236,7 @@ uint64_t ckpt_view_size(const ckpt_view *v, size_t i)
                                     : strlen(v->plan->to->pointer_text);
 }
 
-void ckpt_view_count(ckpt_view *v, ckpt_view_counts *out)
+void ckpt_view_get_counts(ckpt_view *v, ckpt_view_counts *out)
 {
     if (out)
         *out = (ckpt_view_counts){0};
@@ -682,7 +682,7 @@ int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, c
     return rc == CKPT_OK ? ckpt_view_window(v, (uint32_t)i, buf, n, at, err) : rc;
 }
 
-int ckpt_view_ahead(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err *err)
+int ckpt_view_prefetch(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err *err)
 {
     ckpt_err_clear(err);
     const view_file *f;

@@ -24,15 +24,15 @@ typedef struct ckpt_view ckpt_view;
 
 /* Public functions, documented in ckpt.h; ckpt_view_new is in libckpt/view.c. */
 CKPT_API void ckpt_view_free(ckpt_view *view);
-CKPT_API size_t ckpt_view_n_files(const ckpt_view *view);
+CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
 CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
 CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
 CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
                             ckpt_err *err);
-CKPT_API int ckpt_view_ahead(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
+CKPT_API int ckpt_view_prefetch(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
-CKPT_API void ckpt_view_count(ckpt_view *view, ckpt_view_counts *out);
+CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
 
 /* Functions that the caller, outside of this folder, passes in. */
 typedef struct ckpt_view_hooks {

@@ -30,7 +30,7 @@ static int map_shown(uint64_t n)
 /*
  * The struct is on the heap instead of its own arena, so that the order of freeing never matters.
  */
-int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
+int ckpt_map_create(ckpt_map **out, uint64_t limit, ckpt_err *err)
 {
     assert(out);
     ckpt_map *map = ckpt_alloc(sizeof *map);
@@ -43,7 +43,7 @@ int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err)
         ckpt_free(map);
         return ckpt_fail_memory(err);
     }
-    map->known = (ckpt_known){.size = sizeof map->known, .stage = -1, .step = -1};
+    map->known = (ckpt_training_info){.size = sizeof map->known, .stage = -1, .step = -1};
     *out = map;
     return CKPT_OK;
 }
@@ -477,7 +477,7 @@ CKPT_PRINTF(2, 0) static char *map_vprintf(ckpt_map *map, const char *fmt, va_li
  * Copy a fact that programs act on into its member, found by the fact's key; the first fact of a
  * key counts.
  */
-static void map_known(ckpt_known *k, const ckpt_fact *f)
+static void map_known(ckpt_training_info *k, const ckpt_fact *f)
 {
     const struct {
         const char *key, **text;

@@ -304,10 +304,10 @@ struct ckpt_map {
     ckpt_map_config config; /* configuration of the source map */
     ckpt_findings findings;
     ckpt_facts facts;
-    ckpt_known known;     /* the facts that programs act on */
-    ckpt_states states;   /* states of training runs: one per model-parallel rank (state.h) */
-    ckpt_maps children;   /* adopted (adopt.h): freed with this map */
-    unsigned effects;     /* CKPT_TOOK_*: options that had an effect */
+    ckpt_training_info known; /* the facts that programs act on */
+    ckpt_states states;       /* states of training runs: one per model-parallel rank (state.h) */
+    ckpt_maps children;       /* adopted (adopt.h): freed with this map */
+    unsigned effects;         /* CKPT_USED_*: options that had an effect */
     const char *no_state; /* the reason why a training format has no training state here, or NULL */
     bool no_optimizer;    /* true if the reason is that no optimizer state was saved */
     /*
@@ -388,7 +388,7 @@ struct ckpt_map {
 };
 
 /* A new empty map; limit caps its arena (0: default). */
-int ckpt_map_new(ckpt_map **out, uint64_t limit, ckpt_err *err);
+int ckpt_map_create(ckpt_map **out, uint64_t limit, ckpt_err *err);
 CKPT_API void ckpt_map_free(ckpt_map *map);
 
 /* Append; indexes never change. path and name are copied. */

@@ -79,7 +79,7 @@ static void sq_by_model(sq_sorter *w, ckpt_tensor *const *own, size_t n)
 /* Map each name to its position in w->known. */
 static int sq_index_known(ckpt_map **out, const sq_sorter *w)
 {
-    int rc = ckpt_map_new(out, 0, w->err);
+    int rc = ckpt_map_create(out, 0, w->err);
 
     for (size_t i = 0; rc == CKPT_OK && i < w->state->param.n; i++) {
         ckpt_tensor *t = w->known[i], *one;

@@ -51,7 +51,8 @@ typedef struct ckpt_group {
      * NULL: `entry` has the saved form
      */
     ckpt_value *stored;
-    bool became_adam;    /* bitsandbytes' moments were converted to fp32 (ckpt_map_plain_moments) */
+    /* bitsandbytes' moments were converted to fp32 (ckpt_map_dequantize_moments) */
+    bool became_adam;
     ckpt_ranked *ranked; /* values of fields and entry that differ by rank */
     uint64_t cut;        /* ckpt_ranked_cut of the partition that `ranked` belongs to; 0: none */
 } ckpt_group;

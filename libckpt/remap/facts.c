@@ -98,7 +98,7 @@ static int fa_given(ckpt_rm_facts *f, const char *text, ckpt_err *err)
         r->sizes.at[i].value = v;
         return CKPT_OK;
     }
-    if (rc == CKPT_OK && !ckpt_remap_knows(r, name))
+    if (rc == CKPT_OK && !ckpt_remap_has_size(r, name))
         return ckpt_fail(err, CKPT_EUSAGE, "size '%.80s': %s has no size of this name", text,
                          r->name);
     if (rc == CKPT_OK && !f->given)

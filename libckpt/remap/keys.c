@@ -131,7 +131,7 @@ int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < map->keys.n; i++) {
-        if (ckpt_remap_knows(f->r, map->keys.at[i].name) || n++ >= RKEY_LISTED)
+        if (ckpt_remap_has_size(f->r, map->keys.at[i].name) || n++ >= RKEY_LISTED)
             continue;
         left = ckpt_arena_printf(f->arena, "%s%s%.100s", left ? left : "", left ? ", " : "",
                                  map->keys.at[i].name);

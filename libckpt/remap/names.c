@@ -45,7 +45,7 @@ bool ckpt_rm_ask(ckpt_remap *r, const char *name)
     return slot != NULL;
 }
 
-bool ckpt_remap_knows(const ckpt_remap *r, const char *name)
+bool ckpt_remap_has_size(const ckpt_remap *r, const char *name)
 {
     for (size_t i = 0; r && name && i < r->sizes.n; i++) {
         if (strcmp(r->names.at[r->sizes.at[i].name], name) == 0)

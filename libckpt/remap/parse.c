@@ -754,7 +754,7 @@ bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right)
     return r->keeps_slices[right];
 }
 
-const char *ckpt_remap_about(const ckpt_remap *r)
+const char *ckpt_remap_description(const ckpt_remap *r)
 {
     return r->about;
 }

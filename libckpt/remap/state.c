@@ -40,7 +40,7 @@ static void rst_mark(uint32_t *group, const ckpt_map *map, const ckpt_map *waiti
 static int rst_groups(uint32_t *group, const ckpt_map *map, const ckpt_state *s, ckpt_err *err)
 {
     ckpt_map *waiting = NULL;
-    int rc = ckpt_map_new(&waiting, 0, err);
+    int rc = ckpt_map_create(&waiting, 0, err);
 
     for (size_t g = 0; g < s->group.n; g++) {
         for (size_t i = 0; rc == CKPT_OK && i < s->group.at[g].n * s->group.at[g].n_lanes; i++) {
@@ -158,7 +158,7 @@ static int rst_join(ckpt_tensor *t, const ckpt_tensor *moment, uint32_t *group, 
 static int rst_settle(const ckpt_tensors *made, uint32_t *group, ckpt_err *err)
 {
     ckpt_map *names = NULL;
-    int rc = ckpt_map_new(&names, 0, err);
+    int rc = ckpt_map_create(&names, 0, err);
 
     for (size_t i = 0; rc == CKPT_OK && i < made->n; i++) {
         const ckpt_tensor *t = made->at[i];
@@ -285,7 +285,7 @@ static int rst_order(ckpt_state *s, ckpt_map *map, const ckpt_tensors *made,
     ckpt_map *was = NULL;
     rst_names names = {0};
     bool same = false;
-    int rc = place ? ckpt_map_new(&was, 0, err) : ckpt_fail_memory(err);
+    int rc = place ? ckpt_map_create(&was, 0, err) : ckpt_fail_memory(err);
 
     for (size_t i = 0; rc == CKPT_OK && i < old->n; i++) {
         ckpt_tensor *one;

@@ -90,11 +90,11 @@ int64_t ckpt_fetch_now(void);
 int64_t ckpt_fetch_budget(void);
 
 /*
- * Add to the counts of ckpt_remote_opening: n more files are open, `wanted` more are to be opened.
+ * Add to the counts of ckpt_remote_progress: n more files are open, `wanted` more are to be opened.
  */
 void ckpt_fetch_opened(int64_t n, int64_t wanted);
 
-/* True if the program wants to end (ckpt_remote_stop_with). */
+/* True if the program wants to end (ckpt_remote_set_stop). */
 bool ckpt_fetch_stopped(void);
 
 #endif

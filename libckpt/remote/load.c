@@ -29,7 +29,7 @@ static struct {
 static _Atomic(ckpt_remote_stop_fn *) loa_stop;
 static _Atomic(void *) loa_stop_ctx;
 
-void ckpt_remote_stop_with(ckpt_remote_stop_fn *stop, void *ctx)
+void ckpt_remote_set_stop(ckpt_remote_stop_fn *stop, void *ctx)
 {
     atomic_store(&loa_stop_ctx, ctx);
     atomic_store(&loa_stop, stop);
@@ -51,7 +51,7 @@ void ckpt_fetch_opened(int64_t n, int64_t wanted)
     atomic_fetch_add(&loa_wanted, wanted);
 }
 
-bool ckpt_remote_opening(uint64_t *n_open, uint64_t *n_all)
+bool ckpt_remote_progress(uint64_t *n_open, uint64_t *n_all)
 {
     int64_t n = atomic_load(&loa_opened), all = atomic_load(&loa_wanted);
 

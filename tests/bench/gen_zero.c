@@ -145,7 +145,7 @@ static void gen_params(gen_model *g)
         x = x * 1664525u + 1013904223u;
         pattern[i] = ((float)(x >> 8) / 8388608.0f - 1.0f) * 0.05f;
     }
-    gen_ok(g, ckpt_map_new(&g->from, 0, &g->err), "map");
+    gen_ok(g, ckpt_map_create(&g->from, 0, &g->err), "map");
     gen_ok(g, ckpt_map_add_source(g->from, &memory, &index, &g->err), "pattern");
     if (g->mlp)
         gen_llama(g);
@@ -243,7 +243,7 @@ static ckpt_value *gen_size(gen_model *g, const ckpt_tensor *t)
 
 static uint32_t gen_file(gen_model *g, const char *name)
 {
-    ckpt_map_file f = {.path = name, .format = ckpt_format_find("torch")};
+    ckpt_map_file f = {.path = name, .format = ckpt_driver_find("torch")};
     uint32_t index = 0;
 
     gen_ok(g, ckpt_map_add_file(g->to, &f, &index, &g->err), name);
@@ -605,7 +605,7 @@ int main(int argc, char **argv)
         return 1;
     }
     gen_params(&g);
-    gen_ok(&g, ckpt_map_new(&g.to, UINT64_C(8) << 30, &g.err), "map");
+    gen_ok(&g, ckpt_map_create(&g.to, UINT64_C(8) << 30, &g.err), "map");
     gen_model_states(&g);
     gen_optim_states(&g);
     gen_write(&g);

@@ -136,7 +136,7 @@ static uint64_t sim_rank_in(const char *path)
 static void sim_places(sim *s)
 {
     unsigned n_ranks = s->n_nodes * s->per_node;
-    ckpt_known known = {.size = sizeof known};
+    ckpt_training_info known = {.size = sizeof known};
 
     s->node_of_rank = sim_alloc(s, n_ranks, sizeof *s->node_of_rank);
     for (unsigned r = 0; r < n_ranks; r++)
@@ -145,7 +145,7 @@ static void sim_places(sim *s)
         (ckpt_places){.n_ranks = n_ranks, .node_of_rank = s->node_of_rank, .n_nodes = s->n_nodes};
     if (!s->local)
         return;
-    ckpt_map_known(s->from, &known);
+    ckpt_map_training_info(s->from, &known);
     s->node_of_file = sim_alloc(s, s->from->files.n, sizeof *s->node_of_file);
     s->sees = sim_alloc(s, s->from->files.n * s->n_nodes, 1);
     for (size_t i = 0; i < s->from->files.n; i++) {
@@ -175,11 +175,11 @@ static void sim_plan(sim *s)
                                  .size = sizeof open};
     ckpt_target target = {.size = sizeof target, .format = "hf", .path = "out", .dtype = CKPT_F32};
     const ckpt_run_opts opts = {.size = sizeof opts, .jobs = s->n_workers};
-    ckpt_known known = {.size = sizeof known};
+    ckpt_training_info known = {.size = sizeof known};
     double begun = sim_processor();
 
     sim_ok(s, ckpt_open(&s->from, s->path, &open, &s->err), "open");
-    ckpt_map_known(s->from, &known);
+    ckpt_map_training_info(s->from, &known);
     target.max_shard_size = UINT64_C(5000000000);
     if (s->half)
         target = (ckpt_target){

@@ -20,9 +20,9 @@ static int progress(void *ctx, uint64_t done, uint64_t total)
 
 static void list(const ckpt_map *map)
 {
-    printf("%s: %zu tensors\n", ckpt_map_format(map), ckpt_map_count(map));
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    printf("%s: %zu tensors\n", ckpt_map_format(map), ckpt_map_tensor_count(map));
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         printf("%s %s", t->name, ckpt_dtype_name(t->dtype));
         for (uint32_t k = 0; k < t->ndim; k++)
             printf(" %" PRIu64, t->shape[k]);
@@ -64,7 +64,7 @@ static int read_slice(const ckpt_map *map, const char *name, ckpt_err *err)
     }
     int rc = ckpt_reader_new(&reader, map, err);
     if (rc == CKPT_OK)
-        rc = ckpt_reader_slice(reader, t, part, CKPT_F32, values, err);
+        rc = ckpt_reader_read_slice(reader, t, part, CKPT_F32, values, err);
     if (rc == CKPT_OK)
         printf("slice %.6f %.6f %.6f\n", (double)values[0], (double)values[1], (double)values[2]);
     ckpt_reader_free(reader);

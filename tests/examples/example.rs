@@ -57,8 +57,8 @@ impl Map {
     }
 
     fn tensors(&self) -> impl Iterator<Item = &sys::ckpt_tensor> + '_ {
-        let n = unsafe { sys::ckpt_map_count(self.0) };
-        (0..n).map(move |i| unsafe { &*sys::ckpt_map_tensor(self.0, i) })
+        let n = unsafe { sys::ckpt_map_tensor_count(self.0) };
+        (0..n).map(move |i| unsafe { &*sys::ckpt_map_tensor_at(self.0, i) })
     }
 
     /// The second row of a matrix, its first three columns.
@@ -76,7 +76,7 @@ impl Map {
         let mut rc = unsafe { sys::ckpt_reader_new(&mut reader, self.0, &mut err) };
         if rc == 0 {
             let to = out.as_mut_ptr() as *mut c_void;
-            rc = unsafe { sys::ckpt_reader_slice(reader, t, part.as_ptr(), sys::ckpt_dtype_CKPT_F32, to, &mut err) };
+            rc = unsafe { sys::ckpt_reader_read_slice(reader, t, part.as_ptr(), sys::ckpt_dtype_CKPT_F32, to, &mut err) };
         }
         unsafe { sys::ckpt_reader_free(reader) };
         check(rc, &err).map(|()| out)

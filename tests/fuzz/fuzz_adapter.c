@@ -16,7 +16,7 @@ static ckpt_map *fuzz_base(const uint8_t *bytes)
     static const char *const names[] = {"h.0.attn.c_proj.weight", "model.embed_tokens.weight",
                                         "layers.1.mlp.experts.up"};
     ckpt_map *map = NULL;
-    int rc = ckpt_map_of_memory(&map, "base", NULL);
+    int rc = ckpt_map_new(&map, "base", NULL);
 
     for (unsigned i = 0; rc == CKPT_OK && i < 3; i++) {
         const ckpt_array array = {.size = sizeof array,
@@ -47,11 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     (void)fuzz_file("adapter_config.json", (const uint8_t *)text, strlen(text));
     (void)fuzz_file("adapter_model.safetensors", data, size);
-    if (map && ckpt_map_adapt(map, &adapter, NULL) == CKPT_OK) {
+    if (map && ckpt_map_merge_adapter(map, &adapter, NULL) == CKPT_OK) {
         fuzz_require(ckpt_map_check(map, NULL) == CKPT_OK);
         fuzz_require(ckpt_reader_new(&r, map, NULL) == CKPT_OK);
-        for (size_t i = 0; i < ckpt_map_count(map); i++) {
-            const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+            const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
 
             if (t->n_elems <= FZ_BYTES && ckpt_dtype_bits(t->dtype) == 32)
                 fuzz_require(ckpt_reader_read(r, t, 0, t->n_elems, CKPT_DTYPE_NONE, values, NULL) ==

@@ -32,7 +32,7 @@ static ckpt_map *model(void)
     ckpt_map *map = NULL;
     char name[64];
 
-    fuzz_require(ckpt_map_of_memory(&map, "memory", NULL) == CKPT_OK);
+    fuzz_require(ckpt_map_new(&map, "memory", NULL) == CKPT_OK);
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         for (int k = 0; k < 2; k++) {
             ckpt_array a = {.name = name,

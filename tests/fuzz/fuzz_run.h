@@ -100,8 +100,8 @@ static inline void read_values(const ckpt_map *map)
     static uint8_t buf[MOST_VALUES * 16];
 
     fuzz_require(ckpt_reader_new(&r, map, &err) == CKPT_OK);
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         uint64_t n = t->n_elems < MOST_VALUES ? t->n_elems : MOST_VALUES;
 
         if (n > 0 && ckpt_reader_read(r, t, 0, n, CKPT_DTYPE_NONE, buf, &err) != CKPT_OK)

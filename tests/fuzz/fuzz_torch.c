@@ -33,7 +33,7 @@ static void read_as(const ckpt_format *format, const uint8_t *bytes, size_t n)
     ckpt_io *io = NULL;
     ckpt_err err = {0};
 
-    if (ckpt_map_new(&map, UINT64_C(512) << 20, &err) != CKPT_OK ||
+    if (ckpt_map_create(&map, UINT64_C(512) << 20, &err) != CKPT_OK ||
         ckpt_io_memory(&io, file.path, bytes, n, &err) != CKPT_OK ||
         ckpt_map_add_file(map, &file, &index, &err) != CKPT_OK)
         abort();

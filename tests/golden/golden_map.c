@@ -163,8 +163,8 @@ int main(int argc, char **argv)
         golden_notes(&g);
         golden_states(&g);
     }
-    for (size_t k = 0; fine && k < ckpt_map_count(g.map); k++)
-        fine = golden_tensor(&g, ckpt_map_tensor(g.map, k));
+    for (size_t k = 0; fine && k < ckpt_map_tensor_count(g.map); k++)
+        fine = golden_tensor(&g, ckpt_map_tensor_at(g.map, k));
     if (!fine)
         fprintf(stderr, "%s\n", g.err.text);
     ckpt_reader_free(g.reader);

@@ -10,7 +10,7 @@ from ckpt import _checkpoint, _dtype, _lib, _ops, _tensor, _view
 from help import Case, ROOT
 
 STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_part': _lib.Part, 'ckpt_parts': _lib.Parts,
-           'ckpt_cut': _lib.Cut, 'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_known': _lib.Known,
+           'ckpt_cut': _lib.Cut, 'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_training_info': _lib.TrainingInfo,
            'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
            'ckpt_filter': _lib.Filter, 'ckpt_model_opts': _lib.ModelOpts, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
            'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
@@ -33,9 +33,9 @@ class Abi(Case):
                 lines.append('printf("%%zu %%zu\\n", offsetof(%s, %s), sizeof(((%s *)0)->%s));' % (name, field, name, field))
                 f = getattr(kind, field)
                 want.append('%s.%s: %d %d' % (name, field, f.offset, f.size))
-        for text, value in (('CKPT_TOOK_STATE', _lib.TOOK_STATE), ('CKPT_TENSOR_CONJ', _lib.CONJ), ('CKPT_TREE_JSON', 1),
+        for text, value in (('CKPT_USED_STATE', _lib.USED_STATE), ('CKPT_TENSOR_CONJ', _lib.CONJ), ('CKPT_TREE_JSON', 1),
                             ('CKPT_ROLE_OTHER', _tensor.ROLES.index('other')), ('CKPT_TAG_UNKNOWN', len(_ops.HEALTH) - 1),
-                            ('CKPT_MAKES_TENSORS', _view.MAKES_TENSORS),
+                            ('CKPT_WRITES_STATE', _view.WRITES_STATE),
                             ('CKPT_IS_FOLDER', _view.IS_FOLDER), ('CKPT_HAS_RANKS', _view.HAS_RANKS), ('CKPT_STAGE_NONE', -1)):
             lines.append('printf("%%d\\n", (int)%s);' % text)
             want.append('%s: %d' % (text, value))

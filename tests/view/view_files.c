@@ -130,7 +130,7 @@ static void *random_ranges(void *arg)
         n = n < LONGEST ? n : LONGEST;
         n = n < p->size - at ? n : p->size - at;
         // some are made ahead, by this thread or while others read them
-        if (i % 4 == 0 && ckpt_view_ahead(p->view, p->i, n, at, NULL) != CKPT_OK) {
+        if (i % 4 == 0 && ckpt_view_prefetch(p->view, p->i, n, at, NULL) != CKPT_OK) {
             snprintf(p->text, sizeof p->text, "cannot be made ahead");
             break;
         }
@@ -324,7 +324,7 @@ int main(int argc, char **argv)
     read_words(&a, argc - 4, argv + 4);
     const unsigned caps = ckpt_format_caps(argv[3]);
     a.open.whole_checkpoint = true;
-    a.open.with_optimizer = (caps & CKPT_MAKES_TENSORS) != 0;
+    a.open.with_optimizer = (caps & CKPT_WRITES_STATE) != 0;
     // others join what model-parallel ranks hold
     a.open.keep_slices = strcmp(argv[3], "zero") == 0;
     if (ckpt_open(&from, argv[1], &a.open, &err) != CKPT_OK)
@@ -332,15 +332,15 @@ int main(int argc, char **argv)
     // as the commands do: a run that goes on in its own framework keeps its names
     const char *is = ckpt_map_format(from);
     const bool ranks = strcmp(is, "deepspeed") == 0 || strcmp(is, "universal") == 0;
-    const bool run = (caps & CKPT_MAKES_TENSORS) != 0;
+    const bool run = (caps & CKPT_WRITES_STATE) != 0;
     const ckpt_model_opts model = {.size = sizeof model, .run = run};
     if (!(run && (strcmp(is, argv[3]) == 0 || (ranks && (caps & CKPT_HAS_RANKS)))) &&
-        ckpt_map_model(from, &model, &err) != CKPT_OK)
+        ckpt_map_keep_model(from, &model, &err) != CKPT_OK)
         stop("model", &err);
     if (run && ckpt_map_warm_start(from, &a.target, &err) != CKPT_OK)
         stop("warm start", &err);
     ckpt_view *v = make(from, &to, &a), *w = make(from, &again, &a);
-    n_files = ckpt_view_n_files(v);
+    n_files = ckpt_view_file_count(v);
     for (size_t i = 0; i < n_files; i++) {
         pair p = {.view = v, .i = i, .ranges = a.ranges, .seed = 7};
         bool ok = one(&p, to, argv[2]);

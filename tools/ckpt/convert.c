@@ -121,7 +121,7 @@ static int convert_vocab(ckpt_map *map, const cli_args *a, ckpt_err *err)
                             .config_text = a->config_text,
                             .config_name = a->config};
 
-    return a->vocab_size ? ckpt_map_vocab(map, &opts, err) : CKPT_OK;
+    return a->vocab_size ? ckpt_map_resize_vocab(map, &opts, err) : CKPT_OK;
 }
 
 /* Apply --tie and --untie. */
@@ -153,7 +153,7 @@ static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
                         a->adapter_config ? "config" : "name");
         return CKPT_OK;
     }
-    int rc = ckpt_map_adapter_only(map, &only, err);
+    int rc = ckpt_map_keep_adapter(map, &only, err);
     if (rc == CKPT_EUSAGE && !asked && kind == HUB_WITH_BASE && strstr(err->text, "--adapter-c")) {
         *err = (ckpt_err){0};
         say_warning(
@@ -186,7 +186,7 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
         if (!renamed && hub_misses(map, path))
             rc = hub_rename(map, a, HUB_TO_MEMORY, &renamed, err);
         if (rc == CKPT_OK)
-            rc = ckpt_map_adapt(map, &adapter, err);
+            rc = ckpt_map_merge_adapter(map, &adapter, err);
     }
     if (rc == CKPT_OK && renamed)
         rc = hub_rename(map, a, HUB_TO_FILES, &renamed, err);
@@ -278,7 +278,7 @@ static void convert_dtype(ckpt_target *target)
 static void convert_check_config(const cli_args *a)
 {
     bool goes_along =
-        !a->target.no_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE);
+        !a->target.no_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES);
 
     if (a->config && !a->map && !a->vocab_size && !goes_along)
         say_warning("--config has no effect: format %s takes no configuration", a->target.format);
@@ -326,7 +326,7 @@ static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
         return rc;
     a->open.keep_slices = true;
     if (args_open(map, a, &why) == CKPT_OK) {
-        const ckpt_format_info *f = ckpt_format_named(ckpt_map_format(*map));
+        const ckpt_format_info *f = ckpt_format_find(ckpt_map_format(*map));
         (void)snprintf(name, sizeof name, "%s:hf", f && f->layout ? f->layout : "");
         if (maps_keep_slices(&a->maps, name, false))
             return CKPT_OK;
@@ -375,7 +375,7 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err)
     map_say_findings(*map, !a->quiet);
     effects_of_source(a, *map);
     // an empty output could be mistaken for a model
-    if (ckpt_map_count(*map) == 0)
+    if (ckpt_map_tensor_count(*map) == 0)
         return fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
                     a->operand[0]);
     return CKPT_OK;
@@ -391,7 +391,7 @@ static int convert_output(cli_args *a, ckpt_err *err)
         rc = pipe_check(a, err);
     if (rc == CKPT_OK && !a->target.format)
         // a file's suffix may choose the format; a folder's name does not
-        a->target.format = ckpt_format_of(a->target.path);
+        a->target.format = ckpt_format_from_path(a->target.path);
     if (rc == CKPT_OK && !a->target.format)
         rc = fail(err, CKPT_EUSAGE,
                   "%s: the suffix does not name a format: use --to FORMAT (`ckpt formats` lists "

@@ -144,12 +144,12 @@ static char *diff_glob(const char *name)
  */
 static int diff_others(ckpt_map *map, const ckpt_map *other, const cli_args *a, ckpt_err *err)
 {
-    size_t n = ckpt_map_count(map), lacks = 0;
+    size_t n = ckpt_map_tensor_count(map), lacks = 0;
     char **globs = calloc(n + 1, sizeof *globs);
     int rc = globs ? CKPT_OK : fail(err, CKPT_ELIMIT, "out of memory");
 
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         if (t->role != CKPT_ROLE_OTHER || ckpt_map_find(other, t->name))
             continue;
         globs[lacks] = diff_glob(t->name);
@@ -173,7 +173,7 @@ static int diff_others(ckpt_map *map, const ckpt_map *other, const cli_args *a, 
 /* If only one side is quantized, dequantize it, so floats are compared with floats. */
 static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
 {
-    bool a = ckpt_map_quantized(ma), b = ckpt_map_quantized(mb);
+    bool a = ckpt_map_is_quantized(ma), b = ckpt_map_is_quantized(mb);
     int rc = a == b ? CKPT_OK : ckpt_map_dequantize(a ? ma : mb, true, err);
 
     if (rc == CKPT_OK && a != b && !quiet)
@@ -219,16 +219,16 @@ static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_e
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
     if (a->json) {
         json_close(&out.j, ']');
-        json_uint(&out.j, "tensors_a", ckpt_map_count(ma));
-        json_uint(&out.j, "tensors_b", ckpt_map_count(mb));
+        json_uint(&out.j, "tensors_a", ckpt_map_tensor_count(ma));
+        json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
     } else if (!a->quiet && rc == CKPT_OK) {
-        out_printf("equal: %s\n", count_text(n, ckpt_map_count(ma), "tensor"));
+        out_printf("equal: %s\n", count_text(n, ckpt_map_tensor_count(ma), "tensor"));
     } else if (!a->quiet && rc == CKPT_EDIFFERS) {
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
-                   ckpt_map_count(ma), ckpt_map_count(mb));
+                   ckpt_map_tensor_count(ma), ckpt_map_tensor_count(mb));
     }
     return rc;
 }

@@ -19,19 +19,19 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         size_t at;
         unsigned needs;
     } option[] = {
-        {AT(target.max_shard_size), CKPT_TAKES_LIMIT},
-        {AT(no_side_files), CKPT_TAKES_SIDE},
-        {AT(order), CKPT_MAKES_TENSORS},
-        {AT(target.tag), CKPT_MAKES_TENSORS},
-        {AT(target.stage), CKPT_MAKES_TENSORS},
-        {AT(target.fresh_optimizer), CKPT_MAKES_TENSORS},
-        {AT(moments), CKPT_MAKES_TENSORS},
-        {AT(target.objects_kept), CKPT_MAKES_TENSORS},
-        {AT(target.objects_dropped), CKPT_MAKES_TENSORS},
+        {AT(target.max_shard_size), CKPT_TAKES_SHARD_SIZE},
+        {AT(no_side_files), CKPT_TAKES_SIDE_FILES},
+        {AT(order), CKPT_WRITES_STATE},
+        {AT(target.tag), CKPT_WRITES_STATE},
+        {AT(target.stage), CKPT_WRITES_STATE},
+        {AT(target.fresh_optimizer), CKPT_WRITES_STATE},
+        {AT(moments), CKPT_WRITES_STATE},
+        {AT(target.objects_kept), CKPT_WRITES_STATE},
+        {AT(target.objects_dropped), CKPT_WRITES_STATE},
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
         {AT(target.layout), CKPT_TAKES_LAYOUT},
         {AT(target.world), CKPT_TAKES_WORLD},
-        {AT(join), CKPT_MAKES_TENSORS},
+        {AT(join), CKPT_WRITES_STATE},
     };
     unsigned caps = ckpt_format_caps(a->target.format);
     char list[CLI_HELP_ROOM];
@@ -45,7 +45,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
                     a->target.format, cli_formats(list, option[k].needs));
     }
     // a target with training state needs all ranks, and a shard has the state of one
-    if ((caps & CKPT_MAKES_TENSORS) && cli_given(&a->line, AT(as_file)))
+    if ((caps & CKPT_WRITES_STATE) && cli_given(&a->line, AT(as_file)))
         return fail(err, CKPT_EUSAGE, "--as-file: format %s needs a whole checkpoint",
                     a->target.format);
     return CKPT_OK;
@@ -86,22 +86,22 @@ static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map,
 void effects_of_source(const cli_args *a, const ckpt_map *map)
 {
     static const effect option[] = {
-        {AT(open.with_optimizer), CKPT_TOOK_STATE, "the source has no optimizer state"},
-        {AT(all), CKPT_TOOK_STATE, "the source has no optimizer state"},
-        {AT(open.no_frozen), CKPT_TOOK_FROZEN, "no parameter is known to be frozen"},
-        {AT(open.keep_slices), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
-        {AT(join), CKPT_TOOK_SLICES, "no tensor is cut into slices"},
-        {AT(slice_rules), CKPT_TOOK_RULES, "no slices are joined"},
-        {AT(as_file), CKPT_TOOK_WHOLE, "the source is not a shard of several files"},
-        {AT(open.ignore_copies), CKPT_TOOK_COPIES,
+        {AT(open.with_optimizer), CKPT_USED_STATE, "the source has no optimizer state"},
+        {AT(all), CKPT_USED_STATE, "the source has no optimizer state"},
+        {AT(open.no_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
+        {AT(open.keep_slices), CKPT_USED_SLICES, "no tensor is cut into slices"},
+        {AT(join), CKPT_USED_SLICES, "no tensor is cut into slices"},
+        {AT(slice_rules), CKPT_USED_RULES, "no slices are joined"},
+        {AT(as_file), CKPT_USED_WHOLE, "the source is not a shard of several files"},
+        {AT(open.ignore_copies), CKPT_USED_COPIES,
          "the source has no 16-bit copies of its fp32 masters"},
-        {AT(open.require_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
-        {AT(keep_names), CKPT_TOOK_NAMES, "the names have no wrapper prefix to keep"},
-        {AT(no_crc), CKPT_TOOK_CRC, "files of this format have no checksums"},
+        {AT(open.require_crc), CKPT_USED_CRC, "files of this format have no checksums"},
+        {AT(keep_names), CKPT_USED_NAMES, "the names have no wrapper prefix to keep"},
+        {AT(no_crc), CKPT_USED_CRC, "files of this format have no checksums"},
         {0},
     };
 
-    effects_say(a, option, map, ckpt_map_effects(map));
+    effects_say(a, option, map, ckpt_map_used_options(map));
     if (a->open.weights_only && !map_fact(map, "weights"))
         say_warning("%s: --weights-only has no effect: only runs of DeepSpeed store weights and "
                     "optimizer state in separate files",
@@ -111,15 +111,15 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
 {
     static const effect option[] = {
-        {AT(target.objects_kept), CKPT_TOOK_OBJECTS,
+        {AT(target.objects_kept), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {AT(target.objects_dropped), CKPT_TOOK_OBJECTS,
+        {AT(target.objects_dropped), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {AT(target.sub_group_size), CKPT_TOOK_SUB_GROUPS, "only stage 3 has sub-groups"},
+        {AT(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
         {0},
     };
 
-    effects_say(a, option, from, ckpt_map_effects(to));
+    effects_say(a, option, from, ckpt_map_used_options(to));
 }
 
 int effects_strict(const cli_args *a, ckpt_err *err)

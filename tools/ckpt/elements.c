@@ -27,7 +27,7 @@ int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
 
     int rc = buf ? ckpt_reader_new(&reader, r->map, err) : fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK && r->no_crc)
-        ckpt_reader_trust(reader);
+        ckpt_reader_skip_crc(reader);
     for (uint64_t done = 0; rc == CKPT_OK && going && done < r->count; done += ELEMENTS_BLOCK) {
         uint64_t left = r->count - done;
         size_t n = left < ELEMENTS_BLOCK ? (size_t)left : ELEMENTS_BLOCK;
@@ -49,8 +49,8 @@ static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err
 
     near_begin(&near, name, strlen(name));
     // the user probably means a name that contains the word
-    for (size_t i = 0; i < ckpt_map_count(map) && n < ELEMENTS_MAX_HINTS; i++) {
-        const char *other = ckpt_map_tensor(map, i)->name;
+    for (size_t i = 0; i < ckpt_map_tensor_count(map) && n < ELEMENTS_MAX_HINTS; i++) {
+        const char *other = ckpt_map_tensor_at(map, i)->name;
         near_try(&near, other);
         if (!strstr(other, name) || strlen(hints) + strlen(other) + 3 > sizeof hints)
             continue;
@@ -58,9 +58,10 @@ static int elements_unknown(const ckpt_map *map, const char *name, ckpt_err *err
     }
     if (n == 0 && near.best)
         return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu; did you mean '%s'?",
-                    ckpt_map_path(map), name, ckpt_map_count(map), near.best);
+                    ckpt_map_path(map), name, ckpt_map_tensor_count(map), near.best);
     return fail(err, CKPT_EMISSING, "%s: no tensor '%s' among %zu%s%s", ckpt_map_path(map), name,
-                ckpt_map_count(map), n ? "; similar names: " : " (ckpt ls lists them)", hints);
+                ckpt_map_tensor_count(map), n ? "; similar names: " : " (ckpt ls lists them)",
+                hints);
 }
 
 int elements_open(ckpt_map **map, elements *r, cli_args *a, ckpt_err *err)

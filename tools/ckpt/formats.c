@@ -17,7 +17,7 @@ static void formats_json(void)
         json_text(&j, "aliases", f->aliases);
         json_text(&j, "suffixes", f->suffixes);
         json_bool(&j, "folder", f->caps & CKPT_IS_FOLDER);
-        json_bool(&j, "training", f->caps & (CKPT_HOLDS_STATE | CKPT_MAKES_TENSORS));
+        json_bool(&j, "training", f->caps & (CKPT_READS_STATE | CKPT_WRITES_STATE));
         json_bool(&j, "read", f->caps & CKPT_CAN_READ);
         json_bool(&j, "write", f->caps & CKPT_CAN_WRITE);
         json_text(&j, "note", f->note);

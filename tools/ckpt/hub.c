@@ -61,8 +61,8 @@ static bool hn_has(const ckpt_map *base, const char *name, size_t n, const char 
     const char *dot = memchr(name, '.', n);
     size_t bare = dot ? n - (size_t)(dot + 1 - name) : n, n_end = strlen(end);
 
-    for (size_t i = 0; i < ckpt_map_count(base); i++) {
-        const char *t = ckpt_map_tensor(base, i)->name;
+    for (size_t i = 0; i < ckpt_map_tensor_count(base); i++) {
+        const char *t = ckpt_map_tensor_at(base, i)->name;
         size_t m = strlen(t);
 
         if (m <= n_end || strcmp(t + m - n_end, end) != 0)
@@ -104,8 +104,8 @@ bool hub_misses(const ckpt_map *base, const char *adapter)
 
     if (ckpt_open(&map, adapter, NULL, NULL) != CKPT_OK)
         return false;
-    for (size_t i = 0; !misses && i < ckpt_map_count(map); i++)
-        misses = !hn_has_target(base, ckpt_map_tensor(map, i)->name);
+    for (size_t i = 0; !misses && i < ckpt_map_tensor_count(map); i++)
+        misses = !hn_has_target(base, ckpt_map_tensor_at(map, i)->name);
     ckpt_map_free(map);
     return misses;
 }
@@ -114,8 +114,8 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
 {
     bool live = false, base = false;
 
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const char *name = ckpt_map_tensor(map, i)->name, *at = strstr(name, ".lora_A.");
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const char *name = ckpt_map_tensor_at(map, i)->name, *at = strstr(name, ".lora_A.");
 
         // names end like this in adapter files; a training run puts the adapter's name after
         // ".lora_A"
@@ -147,8 +147,8 @@ static bool hn_meets(const ckpt_map *map, const ckpt_map *folder)
 {
     bool meets = true;
 
-    for (size_t i = 0; meets && i < ckpt_map_count(map); i++)
-        meets = ckpt_map_find(folder, ckpt_map_tensor(map, i)->name) != NULL;
+    for (size_t i = 0; meets && i < ckpt_map_tensor_count(map); i++)
+        meets = ckpt_map_find(folder, ckpt_map_tensor_at(map, i)->name) != NULL;
     return meets;
 }
 

@@ -24,8 +24,8 @@ static void info_classes(const ckpt_map *map, info_class_fn fn, json_out *j)
 {
     info_class classes[INFO_ROLES][CKPT_N_DTYPES] = {0};
 
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         // the total includes tied names, the classes do not
         if (t->owner || t->role >= INFO_ROLES || t->dtype >= CKPT_N_DTYPES)
             continue;
@@ -47,7 +47,7 @@ static uint64_t info_file_bytes(const ckpt_map *map)
 {
     uint64_t n = 0;
 
-    for (size_t i = 0; i < ckpt_map_n_files(map); i++)
+    for (size_t i = 0; i < ckpt_map_file_count(map); i++)
         n += ckpt_map_file_size(map, i);
     return n;
 }
@@ -79,7 +79,7 @@ static void info_json(const ckpt_map *map)
     json_text(&j, "format", ckpt_map_format(map));
     json_facts(&j, "facts", map);
     json_open(&j, "files", '[');
-    for (size_t i = 0; i < ckpt_map_n_files(map); i++) {
+    for (size_t i = 0; i < ckpt_map_file_count(map); i++) {
         json_open(&j, NULL, '{');
         json_text(&j, "path", ckpt_map_file_path(map, i));
         json_uint(&j, "bytes", ckpt_map_file_size(map, i));
@@ -125,7 +125,7 @@ static void info_text_class(json_out *j, uint32_t role, int dtype, const info_cl
 /* Print files with their sizes; of very many, only the first. */
 static void info_text_files(const ckpt_map *map, bool all)
 {
-    size_t n = ckpt_map_n_files(map), shown = all || n <= INFO_FILES ? n : INFO_FILES;
+    size_t n = ckpt_map_file_count(map), shown = all || n <= INFO_FILES ? n : INFO_FILES;
     char bytes[HUMAN_ROOM];
 
     out_padded("files", INFO_COLUMN);

@@ -20,9 +20,9 @@ void job_settle(ckpt_target *target)
 {
     unsigned caps = ckpt_format_caps(target->format);
 
-    if (!(caps & CKPT_TAKES_LIMIT))
+    if (!(caps & CKPT_TAKES_SHARD_SIZE))
         target->max_shard_size = 0;
-    if (!(caps & CKPT_TAKES_SIDE))
+    if (!(caps & CKPT_TAKES_SIDE_FILES))
         target->no_side_files = false;
 }
 
@@ -127,8 +127,8 @@ void job_take_counts(convert_job *j, const ckpt_view_counts *n)
 {
     ckpt_run_report *r = &j->report;
 
-    r->n_files = ckpt_map_n_files(j->to);
-    r->n_tensors = ckpt_map_count(j->to);
+    r->n_files = ckpt_map_file_count(j->to);
+    r->n_tensors = ckpt_map_tensor_count(j->to);
     r->n_elems = n->n_elems;
     r->n_compared = n->n_compared;
     r->n_records_checked = n->n_held;
@@ -196,7 +196,7 @@ int job_run(convert_job *j, ckpt_err *err)
     if (rc == CKPT_OK) {
         job_warn_values(j);
         if (!j->quiet)
-            job_say_leftovers(ckpt_map_into(j->to));
+            job_say_leftovers(ckpt_map_output_dir(j->to));
     }
     return rc;
 }

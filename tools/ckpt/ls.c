@@ -28,8 +28,8 @@ static void ls_measure(ls_widths *w, const ckpt_map *map)
     char shape[SHAPE_ROOM];
 
     *w = (ls_widths){0};
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         w->name = ls_wider(w->name, text_width(t->name), LS_MAX_NAME);
         w->dtype = ls_wider(w->dtype, text_width(ckpt_dtype_name(t->dtype)), LS_MAX_NAME);
         w->shape = ls_wider(w->shape, text_width(shape_text(shape, t)), LS_MAX_SHAPE);
@@ -49,7 +49,7 @@ static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
         out_printf(", exported as %s", ckpt_dtype_name(t->export_dtype));
     // tied and empty tensors have no location
     if (t->n_extents == 0 ||
-        !ckpt_map_where(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at))
+        !ckpt_map_locate(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at))
         return;
     out_printf(", %s in ", count_text(n, t->n_extents, "extent"));
     out_text(path ? map_relative(map, path) : "memory");
@@ -102,7 +102,7 @@ static void ls_json_extents(json_out *j, const ckpt_map *map, const ckpt_tensor 
     for (uint32_t i = 0; i < t->n_extents; i++) {
         ckpt_box room;
         const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
-        if (!ckpt_map_where(map, e, &path, &record, &at))
+        if (!ckpt_map_locate(map, e, &path, &record, &at))
             continue;
         json_open(j, NULL, '{');
         json_text(j, "file", path);
@@ -161,7 +161,7 @@ static void ls_json(const ckpt_map *map, bool details)
     json_uint(&j, "n_bytes", sum.n_bytes);
     json_open(&j, "tensors", '[');
     for (size_t i = 0; i < sum.n_tensors && !out_broken(); i++)
-        ls_json_tensor(&j, map, ckpt_map_tensor(map, i), details);
+        ls_json_tensor(&j, map, ckpt_map_tensor_at(map, i), details);
     json_close(&j, ']');
     json_end(&j);
 }
@@ -172,8 +172,8 @@ static void ls_text(const ckpt_map *map, const cli_args *a)
     ls_widths w;
 
     ls_measure(&w, map);
-    for (size_t i = 0; i < ckpt_map_count(map) && !out_broken(); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map) && !out_broken(); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         if (!a->quiet) {
             ls_line(map, t, &w, a);
             continue;

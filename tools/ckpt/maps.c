@@ -18,7 +18,7 @@ static void maps_json(const cli_maps *maps)
         json_open(&j, NULL, '{');
         json_text(&j, "left", ckpt_remap_side(maps->at[i].map, false));
         json_text(&j, "right", ckpt_remap_side(maps->at[i].map, true));
-        json_text(&j, "about", ckpt_remap_about(maps->at[i].map));
+        json_text(&j, "about", ckpt_remap_description(maps->at[i].map));
         json_text(&j, "file", maps_base(maps->at[i].path));
         json_close(&j, '}');
     }
@@ -76,7 +76,7 @@ static int maps_run(cli_args *a, ckpt_err *err)
                        ckpt_remap_side(a->maps.at[i].map, true));
         out_padded(pair, 20);
         out_printf(" ");
-        out_text(ckpt_remap_about(a->maps.at[i].map));
+        out_text(ckpt_remap_description(a->maps.at[i].map));
         out_printf("\n");
     }
     return CKPT_OK;

@@ -155,7 +155,8 @@ static int merge_target(cli_args *a, ckpt_err *err)
     if (!a->output)
         return fail(err, CKPT_EUSAGE, "the output is missing: use -o DST");
     if (!a->target.format)
-        a->target.format = ckpt_format_of(a->output) ? ckpt_format_of(a->output) : "hf";
+        a->target.format =
+            ckpt_format_from_path(a->output) ? ckpt_format_from_path(a->output) : "hf";
     if (training_format(a->target.format))
         return fail(err, CKPT_EUSAGE,
                     "ckpt merge writes weights, but format %s is for training state",

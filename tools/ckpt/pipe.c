@@ -79,15 +79,15 @@ static int pipe_pour(convert_job *job, ckpt_err *err)
     double start = pipe_clock();
     int rc = ckpt_view_new(&view, job->from, job->to, &opts, err);
 
-    if (rc == CKPT_OK && ckpt_view_n_files(view) != 1)
+    if (rc == CKPT_OK && ckpt_view_file_count(view) != 1)
         rc = fail(err, CKPT_EUSAGE,
                   "the model takes %zu files, but standard output takes one: omit --max-shard-size",
-                  ckpt_view_n_files(view));
+                  ckpt_view_file_count(view));
     pipe_widen();
     if (rc == CKPT_OK)
         rc = ckpt_view_stream(view, 0, pipe_write, job, err);
     if (rc == CKPT_OK) {
-        ckpt_view_count(view, &n);
+        ckpt_view_get_counts(view, &n);
         job_take_counts(job, &n);
     }
     job->report.seconds = pipe_clock() - start;

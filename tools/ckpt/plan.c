@@ -33,7 +33,7 @@ static uint64_t plan_bytes(const convert_job *job)
 {
     uint64_t n = 0;
 
-    for (size_t i = 0; i < ckpt_map_n_files(job->to); i++)
+    for (size_t i = 0; i < ckpt_map_file_count(job->to); i++)
         n += ckpt_map_file_size(job->to, i);
     return job->target.deflate ? 2 * n : n;
 }
@@ -93,7 +93,7 @@ static size_t plan_kinds(plan_kind kinds[PLAN_KINDS], const ckpt_map *to)
 {
     size_t n_kinds = 0;
 
-    for (size_t i = 0; i < ckpt_map_n_files(to); i++) {
+    for (size_t i = 0; i < ckpt_map_file_count(to); i++) {
         plan_kind kind = {.name = NULL};
         size_t k = 0;
         kind.name = plan_kind_of(ckpt_map_file_path(to, i), &kind.n_name);
@@ -128,7 +128,7 @@ static void plan_kinds_text(const ckpt_map *to)
 /* Print the path of a target's file as users see it. */
 static void plan_path(const convert_job *job, const char *path)
 {
-    const char *folder = ckpt_map_folder(job->to);
+    const char *folder = ckpt_map_output_folder(job->to);
 
     out_text(job->target.path);
     if (folder) {
@@ -146,7 +146,7 @@ static void plan_files_text(const convert_job *job)
 {
     char bytes[HUMAN_ROOM];
 
-    for (size_t i = 0; i < ckpt_map_n_files(job->to); i++) {
+    for (size_t i = 0; i < ckpt_map_file_count(job->to); i++) {
         plan_path(job, ckpt_map_file_path(job->to, i));
         out_printf("  %s%s\n", human_bytes(bytes, ckpt_map_file_size(job->to, i)),
                    job->target.deflate ? ", before it is deflated" : "");
@@ -209,7 +209,7 @@ static void plan_values_json(json_out *j, const char *key, const ckpt_map *to, c
 static void plan_files_json(json_out *j, const ckpt_map *to)
 {
     json_open(j, "files", '[');
-    for (size_t i = 0; i < ckpt_map_n_files(to); i++) {
+    for (size_t i = 0; i < ckpt_map_file_count(to); i++) {
         json_open(j, NULL, '{');
         json_text(j, "path", ckpt_map_file_path(to, i));
         json_uint(j, "bytes", ckpt_map_file_size(to, i));
@@ -223,8 +223,8 @@ static void plan_tensors_json(json_out *j, const ckpt_map *to)
 {
     uint64_t n[CKPT_N_DTYPES] = {0};
 
-    for (size_t i = 0; i < ckpt_map_count(to); i++)
-        n[ckpt_map_tensor(to, i)->dtype]++;
+    for (size_t i = 0; i < ckpt_map_tensor_count(to); i++)
+        n[ckpt_map_tensor_at(to, i)->dtype]++;
     json_open_flat(j, "dtypes", '{');
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
         if (n[d] > 0)
@@ -232,11 +232,11 @@ static void plan_tensors_json(json_out *j, const ckpt_map *to)
     }
     json_close(j, '}');
     // the parts of training state have no names that users know
-    if (ckpt_map_folder(to))
+    if (ckpt_map_output_folder(to))
         return;
     json_open(j, "outputs", '[');
-    for (size_t i = 0; i < ckpt_map_count(to) && !out_broken(); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(to, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(to) && !out_broken(); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(to, i);
 
         json_open_flat(j, NULL, '{');
         json_text(j, "name", t->name);
@@ -254,8 +254,8 @@ static void plan_dtypes_text(const ckpt_map *to)
     uint64_t n[CKPT_N_DTYPES] = {0};
     bool more = false;
 
-    for (size_t i = 0; i < ckpt_map_count(to); i++)
-        n[ckpt_map_tensor(to, i)->dtype]++;
+    for (size_t i = 0; i < ckpt_map_tensor_count(to); i++)
+        n[ckpt_map_tensor_at(to, i)->dtype]++;
     out_printf("dtypes:");
     for (unsigned d = 0; d < CKPT_N_DTYPES; d++) {
         if (n[d] == 0)
@@ -298,8 +298,8 @@ static void plan_changes_json(json_out *j, const convert_job *job)
  */
 static void plan_training_json(json_out *j, const ckpt_map *to)
 {
-    json_text(j, "folder", ckpt_map_folder(to));
-    json_text(j, "pointer", ckpt_map_pointer(to));
+    json_text(j, "folder", ckpt_map_output_folder(to));
+    json_text(j, "pointer", ckpt_map_output_pointer(to));
     plan_values_json(j, "rewritten", to, JOB_REWRITTEN);
     plan_values_json(j, "left_out", to, JOB_LEFT_OUT);
 }
@@ -311,7 +311,7 @@ static void plan_unchecked_json(json_out *j, const ckpt_map *to)
     json_text(j, NULL, "values");
     json_text(j, NULL, "checksums");
     json_text(j, NULL, "existing outputs");
-    if (ckpt_map_folder(to))
+    if (ckpt_map_output_folder(to))
         json_text(j, NULL, "read-back");
     json_close(j, ']');
 }
@@ -328,11 +328,11 @@ static void plan_json(const convert_job *job, uint64_t n_read, uint64_t n_write)
     json_text(&j, "format", job->target.format);
     json_bool(&j, "dry_run", true);
     plan_unchecked_json(&j, job->to);
-    json_uint(&j, "tensors", ckpt_map_count(job->to));
+    json_uint(&j, "tensors", ckpt_map_tensor_count(job->to));
     json_uint(&j, "bytes_to_read", n_read);
     json_uint(&j, "bytes_to_write", n_write);
     json_uint(&j, "memory", job->run.memory);
-    if (ckpt_map_folder(job->to)) {
+    if (ckpt_map_output_folder(job->to)) {
         json_uint(&j, "bytes_needed", plan_bytes(job));
         if (plan_free(job->target.path, &n_free))
             json_uint(&j, "bytes_free", n_free);
@@ -367,9 +367,9 @@ static void plan_disk_text(const convert_job *job)
 static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
 {
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM], n[COUNT_ROOM];
-    const char *pointer = ckpt_map_pointer(job->to);
+    const char *pointer = ckpt_map_output_pointer(job->to);
 
-    if (ckpt_map_n_files(job->to) > PLAN_FILES && ckpt_map_folder(job->to)) {
+    if (ckpt_map_file_count(job->to) > PLAN_FILES && ckpt_map_output_folder(job->to)) {
         plan_path(job, NULL);
         out_printf("/\n");
         plan_kinds_text(job->to);
@@ -381,16 +381,16 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
         out_printf("/%s\n", pointer);
     }
     plan_values_text(job->to);
-    if (ckpt_map_folder(job->to))
+    if (ckpt_map_output_folder(job->to))
         plan_disk_text(job);
     plan_changes_text(job);
     plan_dtypes_text(job->to);
-    out_printf("plan: %s, ", count_text(n, ckpt_map_count(job->to), "tensor"));
+    out_printf("plan: %s, ", count_text(n, ckpt_map_tensor_count(job->to), "tensor"));
     out_printf("%s, read %s, write %s, with %s of buffers; nothing was written\n",
-               count_text(n, ckpt_map_n_files(job->to), "file"), human_bytes(a, n_read),
+               count_text(n, ckpt_map_file_count(job->to), "file"), human_bytes(a, n_read),
                human_bytes(b, n_write), human_bytes(c, job->run.memory));
     out_printf("not checked by --dry-run: values, checksums, existing outputs%s\n",
-               ckpt_map_folder(job->to) ? ", reading the output back" : "");
+               ckpt_map_output_folder(job->to) ? ", reading the output back" : "");
 }
 
 /* Print the plan of a prepared job: files, totals, disk space; nothing has been written. */
@@ -431,7 +431,7 @@ static void outcome_json(const convert_job *job)
     json_text(&j, "target", job->target.path);
     json_text(&j, "format", job->target.format);
     json_bool(&j, "dry_run", false);
-    if (ckpt_map_folder(job->to))
+    if (ckpt_map_output_folder(job->to))
         plan_training_json(&j, job->to);
     plan_files_json(&j, job->to);
     plan_changes_json(&j, job);

@@ -52,9 +52,9 @@ const char *role_name(uint32_t role)
 
 void map_count(map_totals *out, const ckpt_map *map)
 {
-    *out = (map_totals){.n_tensors = ckpt_map_count(map)};
+    *out = (map_totals){.n_tensors = ckpt_map_tensor_count(map)};
     for (size_t i = 0; i < out->n_tensors; i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         // a tied name has no bytes of its own
         if (t->owner) {
             out->n_tied++;
@@ -111,10 +111,10 @@ bool map_has_records(const ckpt_map *map)
     uint64_t at;
 
     // the first tensor with bytes shows whether the format has records
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         if (t->n_extents &&
-            ckpt_map_where(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at) && path)
+            ckpt_map_locate(map, ckpt_tensor_extent(t, 0, &room), &path, &record, &at) && path)
             return record != NULL;
     }
     return false;
@@ -185,7 +185,7 @@ static void json_processes(json_out *j)
     if (ckpt_team_size() < 2)
         return;
     json_open(j, "processes", '[');
-    for (unsigned i = 0; ckpt_team_look(i, &m); i++) {
+    for (unsigned i = 0; ckpt_team_member_at(i, &m); i++) {
         json_open(j, NULL, '{');
         json_text(j, "host", m.host);
         json_uint(j, "bytes_share", m.n_share);

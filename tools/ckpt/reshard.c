@@ -18,9 +18,9 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
     char list[CLI_HELP_ROOM];
 
-    if (a->target.format && !(ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS))
+    if (a->target.format && !(ckpt_format_caps(a->target.format) & CKPT_WRITES_STATE))
         return fail(err, CKPT_EUSAGE, "ckpt reshard writes only %s; use ckpt convert for '%s'",
-                    cli_formats(list, CKPT_MAKES_TENSORS), a->target.format);
+                    cli_formats(list, CKPT_WRITES_STATE), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->operand[1];
     // keep the slices of model-parallel ranks, because only data-parallel ranks and AutoEP's

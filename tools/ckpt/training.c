@@ -13,7 +13,7 @@
 
 bool training_format(const char *format)
 {
-    return ckpt_format_caps(format) & CKPT_MAKES_TENSORS;
+    return ckpt_format_caps(format) & CKPT_WRITES_STATE;
 }
 
 int training_check(const cli_args *a, ckpt_err *err)
@@ -65,7 +65,7 @@ static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
 
     if (a->moments == CKPT_DTYPE_NONE)
         return CKPT_OK;
-    rc = ckpt_map_plain_moments(map, &n, err);
+    rc = ckpt_map_dequantize_moments(map, &n, err);
     // the writer refuses state that is not understood, with the reason
     if (rc == CKPT_OK && n == 0 && !map_fact(map, "moments"))
         say_warning(

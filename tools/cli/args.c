@@ -27,7 +27,7 @@ static int args_cache(ckpt_cache *out, ckpt_err *err)
     else if (strcmp(said, "keep") == 0)
         *out = CKPT_CACHE_KEEP;
     else if (strcmp(said, "let-go") == 0)
-        *out = CKPT_CACHE_LET_GO;
+        *out = CKPT_CACHE_DROP;
     else
         return fail(err, CKPT_EUSAGE,
                     "CKPT_CACHE=%.100s in the environment: expected auto, keep or let-go", said);
@@ -95,7 +95,7 @@ int args_rules(cli_args *a, ckpt_err *err)
 
     a->open.slice_rules = a->rules_text;
     // training state has its own layouts
-    if (a->hub_layout && (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS)) {
+    if (a->hub_layout && (ckpt_format_caps(a->target.format) & CKPT_WRITES_STATE)) {
         a->target.layout = a->hub_layout;
         a->hub_layout = NULL;
     }
@@ -134,15 +134,15 @@ bool args_filter(ckpt_filter *out, const cli_args *a)
 
 int args_model(ckpt_map *map, const cli_args *a, bool names, bool others, ckpt_err *err)
 {
-    const ckpt_model_opts opts = {
-        .size = sizeof opts,
-        .keep_names = a->keep_names || !names,
-        .run = (ckpt_format_caps(a->target.format) & CKPT_MAKES_TENSORS) != 0,
-        .config_text = a->config_text,
-        .config_name = a->config,
-        .keep_others = others};
+    const ckpt_model_opts opts = {.size = sizeof opts,
+                                  .keep_names = a->keep_names || !names,
+                                  .run =
+                                      (ckpt_format_caps(a->target.format) & CKPT_WRITES_STATE) != 0,
+                                  .config_text = a->config_text,
+                                  .config_name = a->config,
+                                  .keep_others = others};
 
-    return ckpt_map_model(map, &opts, err);
+    return ckpt_map_keep_model(map, &opts, err);
 }
 
 bool args_into_folder(const ckpt_target *target)

@@ -11,7 +11,7 @@ enum { HELP_COLUMN = 30 };
 unsigned cli_format_caps(cli_kind kind)
 {
     return kind == CLI_FORMAT  ? CKPT_CAN_WRITE
-           : kind == CLI_STATE ? CKPT_CAN_WRITE | CKPT_MAKES_TENSORS
+           : kind == CLI_STATE ? CKPT_CAN_WRITE | CKPT_WRITES_STATE
                                : 0;
 }
 

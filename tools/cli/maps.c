@@ -119,8 +119,8 @@ const char *maps_default(const char *format, const char *path)
     const ckpt_format_info *f;
 
     if (!format && path)
-        format = ckpt_format_of(path);
-    f = format ? ckpt_format_named(format) : NULL;
+        format = ckpt_format_from_path(path);
+    f = format ? ckpt_format_find(format) : NULL;
     return f ? f->layout : NULL;
 }
 
@@ -178,7 +178,7 @@ static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
         return NULL;
     for (size_t i = 0; i < n; i++) {
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(sizes[i], "="), sizes[i]);
-        if (ckpt_remap_knows(r, name))
+        if (ckpt_remap_has_size(r, name))
             out[kept++] = sizes[i];
     }
     return out;
@@ -196,7 +196,7 @@ static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_r
         for (size_t i = 0; !known && i < maps->n; i++) {
             const char *left = strstr(name, ckpt_remap_side(maps->at[i].map, false)),
                        *right = strstr(name, ckpt_remap_side(maps->at[i].map, true));
-            known = left && right && ckpt_remap_knows(maps->at[i].map, size);
+            known = left && right && ckpt_remap_has_size(maps->at[i].map, size);
         }
         if (!known || !(*s)[n])
             return fail(err, CKPT_EUSAGE,
@@ -263,7 +263,7 @@ static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *l
 const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *maps, const char *to,
                         ckpt_remap_opts *opts)
 {
-    const ckpt_format_info *from = ckpt_format_named(ckpt_map_format(map));
+    const ckpt_format_info *from = ckpt_format_find(ckpt_map_format(map));
     const char *at[4] = {to}, *layout = from && from->layout ? from->layout : NULL;
     size_t n = 1, used = 0;
 

@@ -102,7 +102,7 @@ static void progress_slowest(char *out, size_t room)
     double least = 2;
 
     out[0] = 0;
-    for (unsigned i = 0; ckpt_team_look(i, &m); i++) {
+    for (unsigned i = 0; ckpt_team_member_at(i, &m); i++) {
         double part = m.n_share > 0 ? (double)m.n_done / (double)m.n_share : 2;
 
         if (part < least) {

@@ -152,7 +152,7 @@ const cli_option *cli_option_named(const cli_verb *verb, const char *name);
 
 enum { CLI_HELP_ROOM = 160 };
 
-/* List the formats that can be written and have all these capabilities (CKPT_TAKES_LIMIT ...):
+/* List the formats that can be written and have all these capabilities (CKPT_TAKES_SHARD_SIZE ...):
  * "torch, safetensors or hf"; returns text. */
 const char *cli_formats(char text[CLI_HELP_ROOM], unsigned caps);
 

@@ -109,7 +109,7 @@ static bool word_is_mixture(const char *word)
  */
 static bool word_format(const char **out, const char *text)
 {
-    const ckpt_format_info *f = ckpt_format_named(text);
+    const ckpt_format_info *f = ckpt_format_find(text);
 
     *out = f ? f->name : text;
     return true;

@@ -25,8 +25,8 @@ enum { ZERO_PATH = 4200 };
 static void zero_count(const ckpt_map *map, uint32_t role, uint64_t *n_params, uint64_t *n_elems)
 {
     *n_params = *n_elems = 0;
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         if (t->role != role || t->owner)
             continue;
         *n_params += 1;
@@ -59,8 +59,8 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
     out_text(version ? version : "unknown");
     out_printf("\nDetected checkpoint of type zero stage %s, world_size: %s\n", stage ? stage : "?",
                world ? world : "?");
-    for (size_t i = 0; a->debug && i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; a->debug && i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         out_text(t->name);
         out_printf(" full shape: %s unpartitioned numel %" PRIu64 "\n", shape_text(shape, t),
                    t->n_elems);
@@ -76,12 +76,12 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
 static int zero_target(cli_args *a, ckpt_err *err)
 {
     a->target.path = a->operand[1];
-    a->target.format = ckpt_format_of(a->target.path);
+    a->target.format = ckpt_format_from_path(a->target.path);
     if (!a->target.format)
         a->target.format = a->safe ? "hf" : "hf-bin";
     a->target.keep_other_weights = true;
     // the script writes only weights
-    a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE) != 0;
+    a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES) != 0;
     if (a->safe && strcmp(a->target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
                     "--safe_serialization: %s is the name of a torch file; name a folder, or a "
@@ -113,13 +113,13 @@ static const char *zero_older(const cli_args *a, char buf[ZERO_PATH])
 /* True if `many` has every tensor of `few`, with its shape. */
 static bool zero_within(const ckpt_map *few, const ckpt_map *many)
 {
-    for (size_t i = 0; i < ckpt_map_count(few); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(few, i), *u = ckpt_map_find(many, t->name);
+    for (size_t i = 0; i < ckpt_map_tensor_count(few); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(few, i), *u = ckpt_map_find(many, t->name);
         if (!u || u->ndim != t->ndim ||
             (t->ndim && memcmp(u->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
             return false;
     }
-    return ckpt_map_count(few) > 0;
+    return ckpt_map_tensor_count(few) > 0;
 }
 
 /*

@@ -32,8 +32,8 @@ static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
     uint64_t own = 0;
     int rc = args_open(&map, a, err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         if (t->owner || t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||
             t->role == CKPT_ROLE_OTHER)
             continue;

@@ -39,8 +39,8 @@ void shape_of(model_shape *out, const ckpt_map *map)
     uint64_t size[ML_SIZES], count[ML_SIZES] = {0}, layers = 0;
     size_t n_sizes = 0, most = 0;
 
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         size_t k = 0;
 
         if (t->owner || t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER ||

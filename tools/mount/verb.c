@@ -49,7 +49,7 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
 
     if (!a->target.format)
         return fail(err, CKPT_EUSAGE, "the format of the files is missing: use --to FORMAT");
-    f = ckpt_format_named(a->target.format);
+    f = ckpt_format_find(a->target.format);
     a->target.path = a->operand[1];
     if (!f || args_into_folder(&a->target))
         return a->name ? fail(err, CKPT_EUSAGE,
@@ -114,7 +114,7 @@ static int mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
     mount_job *m = ctx;
     ckpt_err err = {0};
 
-    if (ckpt_view_ahead(m->view, file, n, at, &err) == CKPT_OK)
+    if (ckpt_view_prefetch(m->view, file, n, at, &err) == CKPT_OK)
         return 0;
     // the bytes may never be read, so report only damage of the source
     return err.code == CKPT_EFORMAT || err.code == CKPT_EMISMATCH ? mnt_failed(m, &err) : 0;
@@ -134,7 +134,7 @@ static uint64_t mnt_size(void *ctx, size_t file)
 
 static int mnt_tree(mount_job *m, ckpt_err *err)
 {
-    size_t n = ckpt_view_n_files(m->view), bad = 0;
+    size_t n = ckpt_view_file_count(m->view), bad = 0;
     int rc = mount_tree_make(&m->tree, n, mnt_path, mnt_size, m, &bad);
 
     if (rc == 0)
@@ -150,7 +150,7 @@ static int64_t mnt_time(const ckpt_map *from)
     int64_t newest = 0;
     struct stat st;
 
-    for (size_t i = 0; i < ckpt_map_n_files(from); i++) {
+    for (size_t i = 0; i < ckpt_map_file_count(from); i++) {
         const char *path = ckpt_map_file_path(from, i);
 
         if (!ckpt_path_is_remote(path) && stat(path, &st) == 0 && st.st_mtime > newest)
@@ -212,7 +212,7 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
         return rc;
     if (!a->quiet)
         mnt_say(m, a);
-    ckpt_remote_stop_with(mnt_stop, NULL);
+    ckpt_remote_set_stop(mnt_stop, NULL);
     rc = mounter_serving(m->mounter, err);
     if (rc != CKPT_OK)
         return rc;
@@ -229,7 +229,7 @@ static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
     char reads[COUNT_ROOM];
     ckpt_view_counts n;
 
-    ckpt_view_count(m->view, &n);
+    ckpt_view_get_counts(m->view, &n);
     job_take_counts(&m->convert, &n);
     job_warn_values(&m->convert);
     if (m->n_failed > 0)

@@ -300,7 +300,7 @@ void ranks_tell(void)
     char a[HUMAN_ROOM], b[HUMAN_ROOM], c[HUMAN_ROOM];
     unsigned n = 0;
 
-    for (; ckpt_team_look(n, &m); n++) {
+    for (; ckpt_team_member_at(n, &m); n++) {
         n_letters += m.n_letters;
         n_sent += m.n_sent;
         n_far += m.n_far;

@@ -70,7 +70,7 @@ static void data_difference(sheet *s, const difference *d)
 
 static void data_tensor(sheet *s, const page *p, size_t i)
 {
-    const ckpt_tensor *t = ckpt_map_tensor(p->map, i);
+    const ckpt_tensor *t = ckpt_map_tensor_at(p->map, i);
     const char *rest = t->name + layer_of(t->name);
     data_parts d = {.s = s};
 
@@ -121,7 +121,7 @@ void data_write(sheet *s, const page *p)
         sheet_printf(s, ",%" PRIu64 ",%" PRIu64 "]", f->n_bytes, f->held);
     }
     sheet_printf(s, "],\n\"tensors\":[");
-    for (size_t i = 0; i < ckpt_map_count(p->map); i++)
+    for (size_t i = 0; i < ckpt_map_tensor_count(p->map); i++)
         data_tensor(s, p, i);
     sheet_printf(s, "]}</script>\n");
 }

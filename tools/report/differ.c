@@ -103,7 +103,7 @@ static int differ_one(void *ctx, const ckpt_difference *from)
 /* Collect all names once: those of A, then those that only B has. */
 static int differ_names(differ_all *all, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
-    size_t n_a = ckpt_map_count(a), n = n_a + ckpt_map_count(b), kept = 0;
+    size_t n_a = ckpt_map_tensor_count(a), n = n_a + ckpt_map_tensor_count(b), kept = 0;
     differ *out = all->out;
 
     out->at = calloc(n ? n : 1, sizeof *out->at);
@@ -112,7 +112,7 @@ static int differ_names(differ_all *all, const ckpt_map *a, const ckpt_map *b, c
         return fail(err, CKPT_ELIMIT, "out of memory");
     out->n = out->n_a = n_a;
     for (size_t i = 0; i < n; i++) {
-        const ckpt_tensor *t = i < n_a ? ckpt_map_tensor(a, i) : ckpt_map_tensor(b, i - n_a);
+        const ckpt_tensor *t = i < n_a ? ckpt_map_tensor_at(a, i) : ckpt_map_tensor_at(b, i - n_a);
         all->names[i] = (differ_name){t->name, i};
         out->at[i].name = t->name;
     }

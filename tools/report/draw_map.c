@@ -81,14 +81,15 @@ void draw_map(sheet *s, parts *p, const layers *l, bool alone)
     char title[128];
 
     row = row > 28 ? 28 : row;
-    for (size_t i = 0; i < ckpt_map_count(map); i++)
-        total += ckpt_map_tensor(map, i)->owner ? 0 : (double)ckpt_map_tensor(map, i)->n_elems;
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++)
+        total +=
+            ckpt_map_tensor_at(map, i)->owner ? 0 : (double)ckpt_map_tensor_at(map, i)->n_elems;
     (void)snprintf(title, sizeof title, "Which of %zu files (down) holds which part of %zu tensors",
-                   p->n_used, ckpt_map_count(map));
+                   p->n_used, ckpt_map_tensor_count(map));
     draw_begin(s, row * rows + 60, title, alone);
     sheet_printf(s, "<text x=\"20\" y=\"18\">%s</text>\n", title);
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         double wide = t->owner || total <= 0 ? 0 : (double)t->n_elems / total * (DRAW_WIDTH - 40.0);
         chart_parts d = {.s = s, .t = t, .x = x, .wide = wide, .row = row, .colour = l->of[i] % 6};
         if (t->owner)

@@ -64,13 +64,13 @@ size_t layers_find(layers *l, const char *name, size_t n)
 
 int layers_make(layers *out, const ckpt_map *map, ckpt_err *err)
 {
-    size_t n = ckpt_map_count(map);
+    size_t n = ckpt_map_tensor_count(map);
 
     *out = (layers){.of = calloc(n ? n : 1, sizeof *out->of)};
     if (!out->of)
         return fail(err, CKPT_ELIMIT, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         size_t k = layers_find(out, t->name, layer_of(t->name));
         uint64_t bytes = t->owner ? 0 : ckpt_tensor_bytes(t);
         if (k == SIZE_MAX)

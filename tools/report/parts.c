@@ -52,7 +52,7 @@ static uint32_t parts_look(parts *p, const ckpt_extent *e, bool sorted)
         return PARTS_NO_FILE;
     if (!p->of_source[e->source] && sorted) {
         part_file key = {0}, *found = NULL;
-        if (ckpt_map_where(p->map, e, &path, &record, &at) && path) {
+        if (ckpt_map_locate(p->map, e, &path, &record, &at) && path) {
             key.path = path;
             found = bsearch(&key, p->file, p->n_files, sizeof *p->file, parts_by_path);
         }
@@ -75,8 +75,8 @@ static uint64_t parts_count(const ckpt_extent *e)
 /* Find the files that hold tensors, and their bytes, in one pass over all extents. */
 static void parts_measure(parts *p)
 {
-    for (size_t i = 0; i < ckpt_map_count(p->map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(p->map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(p->map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(p->map, i);
         double bytes = t->n_elems ? (double)ckpt_tensor_bytes(t) / (double)t->n_elems : 0;
         for (uint32_t k = 0; !t->owner && k < t->n_extents; k++) {
             ckpt_box room;
@@ -119,7 +119,7 @@ static int parts_sort(parts *p, ckpt_err *err)
 
 int parts_make(parts *out, const ckpt_map *map, ckpt_err *err)
 {
-    size_t n = ckpt_map_n_files(map);
+    size_t n = ckpt_map_file_count(map);
 
     *out = (parts){.map = map, .n_files = n, .file = calloc(n ? n : 1, sizeof *out->file)};
     if (!out->file)

@@ -41,7 +41,7 @@ int sheet_allowed(const char *path, bool force, const ckpt_map *const *maps, con
                    : fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
     bool input = sheet_same(&st, other);
     for (; *maps && !input; maps++) {
-        for (size_t i = 0; i < ckpt_map_n_files(*maps) && !input; i++)
+        for (size_t i = 0; i < ckpt_map_file_count(*maps) && !input; i++)
             input = sheet_same(&st, ckpt_map_file_path(*maps, i));
     }
     if (input)
@@ -49,7 +49,7 @@ int sheet_allowed(const char *path, bool force, const ckpt_map *const *maps, con
                     "%s: is one of the files that are read; choose another output", path);
     if (S_ISDIR(st.st_mode))
         return fail(err, CKPT_EUSAGE, "%s: is a folder; choose another output", path);
-    int rc = ckpt_check_output(path, err);
+    int rc = ckpt_output_check(path, err);
     if (rc != CKPT_OK)
         return rc;
     if (!force)

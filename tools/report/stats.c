@@ -198,7 +198,7 @@ static uint64_t stats_bytes(const ckpt_tensor *t, size_t n)
 static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void *raw,
                         ckpt_err *err)
 {
-    const ckpt_tensor *t = ckpt_map_tensor(w->map, i);
+    const ckpt_tensor *t = ckpt_map_tensor_at(w->map, i);
     tensor_stats *to = &w->out->at[i];
     stats_sum sum = {0};
     int rc = CKPT_OK;
@@ -286,15 +286,15 @@ static void stats_run(stats_work *w)
 
 int stats_make(stats *out, const ckpt_map *map, const ckpt_run_opts *run, ckpt_err *err)
 {
-    size_t n = ckpt_map_count(map);
+    size_t n = ckpt_map_tensor_count(map);
     stats_work w = {.map = map, .run = run, .out = out};
 
     *out = (stats){.at = calloc(n ? n : 1, sizeof *out->at), .n = n};
     if (!out->at)
         return fail(err, CKPT_ELIMIT, "out of memory");
     for (size_t i = 0; i < n; i++)
-        w.total += stats_are_numbers(ckpt_map_tensor(map, i))
-                       ? ckpt_tensor_bytes(ckpt_map_tensor(map, i))
+        w.total += stats_are_numbers(ckpt_map_tensor_at(map, i))
+                       ? ckpt_tensor_bytes(ckpt_map_tensor_at(map, i))
                        : 0;
     if (pthread_mutex_init(&w.lock, NULL) != 0)
         return fail(err, CKPT_ELIMIT, "out of memory");

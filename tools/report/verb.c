@@ -142,7 +142,7 @@ static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     map_say_findings(r->other, false);
-    bool qa = ckpt_map_quantized(r->map), qb = ckpt_map_quantized(r->other);
+    bool qa = ckpt_map_is_quantized(r->map), qb = ckpt_map_is_quantized(r->other);
     if (qb && !qa)
         rc = ckpt_map_dequantize(r->other, true, err);
     if (qa && !qb) {
@@ -233,7 +233,7 @@ static void verb_write(report_all *r, const cli_args *a, const char *trouble)
 static void verb_say(const report_all *r, const cli_args *a)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];
-    size_t tensors = ckpt_map_count(r->map);
+    size_t tensors = ckpt_map_tensor_count(r->map);
     json_out j;
 
     if (a->json) {

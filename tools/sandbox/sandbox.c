@@ -220,7 +220,7 @@ static char *sandbox_output(const cli_args *a, const char *path, char use)
     if (use == 'o' && a->target.format)
         folder = args_into_folder(&a->target);
     else if (use == 'o')
-        folder = !ckpt_format_of(path);
+        folder = !ckpt_format_from_path(path);
     return folder ? strdup(path) : sandbox_parent(path);
 }
 
@@ -327,7 +327,7 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 static int sandbox_check(void *ctx, const cli_args *a, const char *path, char use)
 {
     (void)a;
-    return strchr("odp", use) ? ckpt_check_output(path, ctx) : CKPT_OK;
+    return strchr("odp", use) ? ckpt_output_check(path, ctx) : CKPT_OK;
 }
 
 int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
@@ -338,7 +338,7 @@ int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
     // a mount point is not written to, but must not be a URL either
     for (int i = 0; rc == CKPT_OK && i < a->n_operands && uses[i]; i++) {
         if (uses[i] == 'm' && strstr(a->operand[i], "://"))
-            rc = ckpt_check_output(a->operand[i], err);
+            rc = ckpt_output_check(a->operand[i], err);
     }
     return rc;
 }
@@ -436,7 +436,7 @@ static int sandbox_files(sandbox_paths *p, const cli_args *a)
     if (p->rules < 0)
         return CKPT_OK;
     // load the files that could not be opened later
-    (void)ckpt_prepare(output ? CKPT_TO_WRITE : CKPT_TO_READ, NULL);
+    (void)ckpt_prepare(output ? CKPT_PREPARE_WRITE : CKPT_PREPARE_READ, NULL);
     if (p->network)
         sandbox_network(p->rules);
     (void)sandbox_each(a, sandbox_rule, p);
@@ -462,7 +462,7 @@ int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err)
         return rc;
     // tokens and the transport's library must be read now, because they are not accessible later
     if (p.network)
-        rc = ckpt_prepare(CKPT_TO_FETCH, err);
+        rc = ckpt_prepare(CKPT_PREPARE_FETCH, err);
     if (rc == CKPT_OK)
         rc = sandbox_files(&p, a);
     (void)seccomp_enforce(p.network, a->line.verb->takes_files);

@@ -28,7 +28,7 @@ typedef struct sandbox {
  */
 int sandbox_enter(sandbox *s, const cli_args *a, ckpt_err *err);
 
-/* Check that outputs and mount points of the command line can be written to: ckpt_check_output. */
+/* Check that outputs and mount points of the command line can be written to: ckpt_output_check. */
 int sandbox_check_outputs(const cli_args *a, ckpt_err *err);
 
 /* Remove created folders that are still empty; frees s. */

@@ -198,7 +198,7 @@ static int dsg_read_part(ckpt_ds_grid *grid, uint32_t i, const ckpt_ds_pipe *pip
 
     slice->stage = grid->ep ? 0 : i / grid->tp;
     slice->tp = grid->ep ? 0 : i % grid->tp;
-    int rc = ckpt_map_new(&slice->map, 0, part.err);
+    int rc = ckpt_map_create(&slice->map, 0, part.err);
     if (rc != CKPT_OK)
         return rc;
     part.map = slice->map;
@@ -293,7 +293,7 @@ static int dsg_values(const ckpt_ds_grid *grid)
 static int dsg_choose(const ckpt_ds_grid *grid, bool *keep)
 {
     *keep = grid->job->opts->keep_slices && grid->dir->n_mp > 1;
-    grid->job->map->effects |= grid->dir->n_mp > 1 ? CKPT_TOOK_SLICES : 0;
+    grid->job->map->effects |= grid->dir->n_mp > 1 ? CKPT_USED_SLICES : 0;
     if (*keep || grid->job->broken || grid->tp == 1 || ckpt_ds_join_info(grid) ||
         grid->job->opts->slice_rules)
         return CKPT_OK;

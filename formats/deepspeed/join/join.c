@@ -418,7 +418,7 @@ static int dsj_rules(dsj *j)
     if (j->grid->tp == 1)
         return CKPT_OK;
     if (j->job->opts->slice_rules)
-        j->job->map->effects |= CKPT_TOOK_RULES;
+        j->job->map->effects |= CKPT_USED_RULES;
     if (j->job->opts->slice_rules)
         return ckpt_uni_rules_parse(&j->rules, j->job->opts->slice_rules, j->job->err);
     return ckpt_uni_rules_new(&j->rules, ckpt_ds_join_info(j->grid), j->job->err);

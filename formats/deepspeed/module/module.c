@@ -427,7 +427,7 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
 
         for (uint64_t i = 0; !any && i < module->dict.n; i++)
             any = module->seen[i] == DSM_UNLISTED;
-        job->map->effects |= any ? CKPT_TOOK_FROZEN : 0;
+        job->map->effects |= any ? CKPT_USED_FROZEN : 0;
         return CKPT_OK;
     }
     int rc = ckpt_ds_index_new(
@@ -517,7 +517,7 @@ static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_mo
         return CKPT_OK;
     if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
         return CKPT_OK;
-    job->map->effects |= CKPT_TOOK_COPIES;
+    job->map->effects |= CKPT_USED_COPIES;
     if (job->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {.dtype = v->dtype,
@@ -646,7 +646,7 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
     if (!ckpt_cast_find(v->dtype, t->dtype) ||
         ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;
-    job->map->effects |= CKPT_TOOK_COPIES;
+    job->map->effects |= CKPT_USED_COPIES;
     if (job->opts->ignore_copies)
         return CKPT_OK;
     ckpt_tensor like = {

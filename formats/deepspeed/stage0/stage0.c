@@ -144,7 +144,7 @@ static int dsu_add_entries(ckpt_dsu *u)
         if (e->owner != i || !dsu_is_frozen(u, e))
             continue;
         if (u->job->opts->no_frozen)
-            u->job->map->effects |= CKPT_TOOK_FROZEN;
+            u->job->map->effects |= CKPT_USED_FROZEN;
         else
             rc = ckpt_ds_module_add(u->job, &u->head->model, &e->pair->key->as.text, e->copy,
                                     CKPT_ROLE_FROZEN, &t);

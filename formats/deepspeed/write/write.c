@@ -202,7 +202,7 @@ int ckpt_dsw_objects(const ckpt_dsw_job *job)
         rc = ckpt_tt_unknown(job->state->optim, names, job->to->arena, job->err);
     if (rc != CKPT_OK || names->as.seq.n == 0)
         return rc;
-    job->to->effects |= CKPT_TOOK_OBJECTS;
+    job->to->effects |= CKPT_USED_OBJECTS;
     if (job->target->objects_kept || job->target->objects_dropped)
         return CKPT_OK;
     for (uint64_t i = 0; all && i < names->as.seq.n; i++)
@@ -303,7 +303,7 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
         rc = ckpt_dsw_objects(&job);
-    to->effects |= how.stage == 3 ? CKPT_TOOK_SUB_GROUPS : 0;
+    to->effects |= how.stage == 3 ? CKPT_USED_SUB_GROUPS : 0;
     // Before 0.7.0 stage 1 is stored as 2, because it shares stage 2's code.
     to->claim.stage =
         how.stage == 1 && !how.legacy && how.release < CKPT_DS_RELEASE(0, 7, 0) ? 2 : how.stage;
@@ -437,7 +437,7 @@ const ckpt_directory ckpt_directory_zero = {
         {
             .name = "zero",
             .note = "DeepSpeed ZeRO stages 1 to 3, any world, as 0.3.16 to 0.19.8 write them",
-            .caps = CKPT_CAN_WRITE | CKPT_MAKES_TENSORS | CKPT_HAS_RANKS | CKPT_IS_FOLDER |
+            .caps = CKPT_CAN_WRITE | CKPT_WRITES_STATE | CKPT_HAS_RANKS | CKPT_IS_FOLDER |
                     CKPT_TAKES_WORLD,
             .dtypes = ckpt_ds_dtypes,
         },

@@ -434,7 +434,7 @@ size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
 
 /*
  * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
- * are any, sets CKPT_TOOK_OBJECTS in the target's effects.
+ * are any, sets CKPT_USED_OBJECTS in the target's effects.
  *
  * Errors   CKPT_EUNSAFE: there are such objects, and the target's options do not decide
  */

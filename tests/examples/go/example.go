@@ -51,9 +51,9 @@ func open(path string) (*checkpoint, error) {
 func (c *checkpoint) close() { C.ckpt_map_free(c.m) }
 
 func (c *checkpoint) list() {
-	fmt.Printf("%s: %d tensors\n", C.GoString(C.ckpt_map_format(c.m)), C.ckpt_map_count(c.m))
-	for i := C.size_t(0); i < C.ckpt_map_count(c.m); i++ {
-		t := C.ckpt_map_tensor(c.m, i)
+	fmt.Printf("%s: %d tensors\n", C.GoString(C.ckpt_map_format(c.m)), C.ckpt_map_tensor_count(c.m))
+	for i := C.size_t(0); i < C.ckpt_map_tensor_count(c.m); i++ {
+		t := C.ckpt_map_tensor_at(c.m, i)
 		fmt.Printf("%s %s", C.GoString(t.name), C.GoString(C.ckpt_dtype_name(t.dtype)))
 		for _, n := range unsafe.Slice(t.shape, t.ndim) {
 			fmt.Printf(" %d", n)
@@ -77,7 +77,7 @@ func (c *checkpoint) slice(name string) ([3]float32, error) {
 	defer func() { C.ckpt_reader_free(reader) }()
 	if rc == C.CKPT_OK {
 		part := [2]C.ckpt_slice{{start: 1, count: 1}, {start: 0, count: 3}}
-		rc = C.ckpt_reader_slice(reader, t, &part[0], C.CKPT_F32, unsafe.Pointer(&out[0]), &err)
+		rc = C.ckpt_reader_read_slice(reader, t, &part[0], C.CKPT_F32, unsafe.Pointer(&out[0]), &err)
 	}
 	return out, check(rc, &err)
 }

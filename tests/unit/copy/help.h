@@ -166,7 +166,7 @@ static inline ckpt_map *help_map(void)
     ckpt_err err = {0};
     ckpt_map *map = NULL;
 
-    assert_int_equal(ckpt_map_new(&map, 0, &err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, &err), CKPT_OK);
     return map;
 }
 

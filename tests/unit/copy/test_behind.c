@@ -18,7 +18,7 @@ static void when(void **state)
     assert_true(ckpt_behind_due(CKPT_CACHE_AUTO, all - all / 4));
     assert_true(ckpt_behind_due(CKPT_CACHE_AUTO, UINT64_MAX));
     assert_false(ckpt_behind_due(CKPT_CACHE_KEEP, UINT64_MAX));
-    assert_true(ckpt_behind_due(CKPT_CACHE_LET_GO, 0));
+    assert_true(ckpt_behind_due(CKPT_CACHE_DROP, 0));
 }
 
 /* Sizes around a window's; every read ends inside the file, some in two windows, some twice. */

@@ -50,7 +50,7 @@ static void names(void **state)
     const char *text = "";
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&list.map, 0, &err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&list.map, 0, &err), CKPT_OK);
     assert_int_equal(ckpt_run_tags(&text, &list, starts_with, "s", &err), CKPT_OK);
     assert_string_equal(text, "s1, s3");
     assert_int_equal(ckpt_run_tags(&text, &list, starts_with, "x", &err), CKPT_OK);

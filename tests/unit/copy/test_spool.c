@@ -49,7 +49,7 @@ static void test_opened_ahead(void **state)
     char one = 0;
 
     (void)state;
-    assert_int_equal(ckpt_prepare(CKPT_TO_READ | CKPT_TO_WRITE, NULL), CKPT_OK);
+    assert_int_equal(ckpt_prepare(CKPT_PREPARE_READ | CKPT_PREPARE_WRITE, NULL), CKPT_OK);
     assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
     fill_and_compare();
     fill_and_compare();

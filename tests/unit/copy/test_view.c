@@ -115,7 +115,7 @@ static void test_ranges(void **state)
         assert_int_equal(n, size);
         again = mixed_map(dtype, &size);
         ckpt_view *v = view_of(from, again, &run, round == 3);
-        assert_int_equal(ckpt_view_n_files(v), 1);
+        assert_int_equal(ckpt_view_file_count(v), 1);
         assert_string_equal(ckpt_view_path(v, 0), "out");
         assert_int_equal(ckpt_view_size(v, 0), size);
         for (unsigned i = 0; i < 300; i++) {
@@ -132,7 +132,7 @@ static void test_ranges(void **state)
         assert_int_equal(ckpt_view_read(v, 0, got, UINT64_MAX, 1, &err), CKPT_EUSAGE);
         assert_int_equal(ckpt_view_read(v, 1, got, 1, 0, &err), CKPT_EUSAGE);
         ckpt_view_counts counts;
-        ckpt_view_count(v, &counts);
+        ckpt_view_get_counts(v, &counts);
         assert_true(counts.n_held == 2 && counts.n_bad == 0 && counts.n_partly == 0);
         ckpt_free(want);
         ckpt_free(got);
@@ -185,7 +185,7 @@ static void test_damage(void **state)
         assert_non_null(strstr(err.text, "record 'rec'"));
         assert_int_equal(ckpt_view_read(v, 0, got, 10, 100 + WIDE * 4, NULL), CKPT_EFORMAT);
         ckpt_view_counts counts;
-        ckpt_view_count(v, &counts);
+        ckpt_view_get_counts(v, &counts);
         assert_int_equal(counts.n_bad, 1);
         drop(v, from, to);
     }
@@ -231,7 +231,7 @@ static void test_doubt(void **state)
     assert_non_null(strstr(err.text, "tensor a"));
     assert_int_equal(ckpt_view_read(v, 0, got, row, 100 + (ROWS - 1) * 2 * row + row, &err),
                      CKPT_OK);
-    ckpt_view_count(v, &counts);
+    ckpt_view_get_counts(v, &counts);
     assert_true(counts.n_over > 0);
     drop(v, from, to);
     ckpt_free(values);

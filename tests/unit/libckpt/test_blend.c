@@ -33,7 +33,7 @@ static int setup(void **state)
     uint32_t seed = 7;
 
     assert_non_null(m);
-    assert_int_equal(ckpt_map_of_memory(&m->map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&m->map, "memory", NULL), CKPT_OK);
     for (unsigned k = 0; k < MODELS + 2; k++) {
         float *x = malloc(N * sizeof *x);
         ckpt_array a = {.name = names[k], .dtype = CKPT_F32, .ndim = 1, .shape = &n, .data = x};

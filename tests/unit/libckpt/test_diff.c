@@ -34,7 +34,7 @@ static ckpt_map *make(const char *name, ckpt_dtype dtype, uint64_t n, void *byte
     ckpt_map *map = NULL;
     uint32_t at;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = name;
     assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add(map, name, strlen(name), &like, &t, NULL), CKPT_OK);

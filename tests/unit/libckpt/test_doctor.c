@@ -197,7 +197,7 @@ static void damage_elsewhere(void **state)
     assert_int_equal(s.n_problems, 1);
     // its model file was read, so that its place is known
     assert_string_equal(s.tag[0].name, "first");
-    assert_int_equal(s.tag[0].is.health, CKPT_TAG_ROTTEN);
+    assert_int_equal(s.tag[0].is.health, CKPT_TAG_DAMAGED);
     assert_int_equal(s.tag[0].is.step, 1);
     assert_non_null(strstr(s.tag[0].reason, "0 bytes"));
 }
@@ -209,7 +209,7 @@ static void several_problems(void **state)
     seen s = {0};
 
     assert_int_equal(doctor(run, &s, false, false), CKPT_EUNSAFE);
-    assert_true(s.tag[0].is.health == CKPT_TAG_ROTTEN && s.tag[0].is.code == CKPT_EUNSAFE);
+    assert_true(s.tag[0].is.health == CKPT_TAG_DAMAGED && s.tag[0].is.code == CKPT_EUNSAFE);
     assert_int_equal(strncmp(s.tag[0].reason, "unsafe: ", 8), 0);
     // rank 2 is missing, rank 3 is empty, rank 1 asks to run code
     folder_text(folder_at(run, "global_step4"), "bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt",
@@ -232,7 +232,7 @@ static void other_states(void **state)
          "rank_2_mp_rank_00_optim_states.pt: left over"},
         {"bad/ds/ds_mixed_steps", CKPT_EMISMATCH, CKPT_TAG_MIXED, "step"},
         {"bad/ds/ds_mixed_world", CKPT_EMISMATCH, CKPT_TAG_MIXED, "a run of 4 ranks"},
-        {"bad/ds/ds_trunc_shard", CKPT_EFORMAT, CKPT_TAG_ROTTEN, "cut short"},
+        {"bad/ds/ds_trunc_shard", CKPT_EFORMAT, CKPT_TAG_DAMAGED, "cut short"},
         {"bad/ds/ds3_missing_model", CKPT_EMISSING, CKPT_TAG_PARTIAL,
          "zero_pp_rank_1_mp_rank_00_model_states.pt: missing"},
     };
@@ -258,7 +258,7 @@ static void changed_bit(void **state)
 
     assert_int_equal(doctor(run, &s, false, false), CKPT_OK);
     assert_int_equal(doctor(run, &s, true, false), CKPT_EFORMAT);
-    assert_int_equal(s.tag[0].is.health, CKPT_TAG_ROTTEN);
+    assert_int_equal(s.tag[0].is.health, CKPT_TAG_DAMAGED);
     assert_non_null(strstr(s.tag[0].reason, "CRC-32"));
 }
 

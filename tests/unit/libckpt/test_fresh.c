@@ -16,12 +16,12 @@ static const ckpt_target zero = {.format = "zero", .path = "out", .stage = 2, .w
 /* A map of a file in that format, without tensors. */
 static ckpt_map *make(const char *format)
 {
-    ckpt_map_file file = {.path = "weights", .format = ckpt_format_find(format)};
+    ckpt_map_file file = {.path = "weights", .format = ckpt_driver_find(format)};
     ckpt_map *map = NULL;
     uint32_t index;
 
     assert_non_null(file.format);
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "weights";
     map->format = format;
     map->in_order = file.format->is.caps & CKPT_KEEPS_ORDER;

@@ -100,8 +100,8 @@ static void a_file_opens_as_its_format(void **state)
     if (ckpt_open(&map, in("w.anything"), NULL, &err) != CKPT_OK)
         fail_msg("%s", err.text);
     assert_string_equal(ckpt_map_format(map), "safetensors");
-    assert_int_equal(ckpt_map_count(map), 1);
-    assert_int_equal(ckpt_tensor_bytes(ckpt_map_tensor(map, 0)), 8);
+    assert_int_equal(ckpt_map_tensor_count(map), 1);
+    assert_int_equal(ckpt_tensor_bytes(ckpt_map_tensor_at(map, 0)), 8);
     ckpt_map_free(map);
 }
 
@@ -123,7 +123,7 @@ static void a_shard_means_its_checkpoint_when_asked(void **state)
     ckpt_map_free(map);
     assert_int_equal(ckpt_open(&map, path, &whole, NULL), CKPT_OK);
     assert_string_equal(ckpt_map_format(map), "deepspeed");
-    assert_int_equal(ckpt_map_n_files(map), 10);
+    assert_int_equal(ckpt_map_file_count(map), 10);
     ckpt_map_free(map);
 }
 
@@ -141,7 +141,7 @@ static void listings_count_as_people_do(void **state)
         snprintf(path, sizeof path, "list/%s", names[i]);
         put(path, "xyz", 3);
     }
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_listing_read(&list, map, in("list"), NULL), CKPT_OK);
     assert_int_equal(list.n, 6);
     for (size_t i = 0; i < 6; i++)
@@ -161,8 +161,8 @@ static void folders_are_listed_once(void **state)
     (void)state;
     mkdir(in("once"), 0777);
     put("once/a", "x", 1);
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&other, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&other, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_listing_read(&list, map, in("once"), NULL), CKPT_OK);
     put("once/b", "x", 1);
     assert_int_equal(ckpt_listing_read(&again, map, in("once"), NULL), CKPT_OK);
@@ -183,15 +183,15 @@ static void formats_are_listed(void **state)
     (void)state;
     while ((f = ckpt_format_at(n))) {
         assert_true(strlen(f->name) > 1 && strlen(f->note) > 5);
-        assert_ptr_equal(ckpt_format_named(f->name), f);
+        assert_ptr_equal(ckpt_format_find(f->name), f);
         n++;
     }
     assert_true(n >= 8);
-    assert_string_equal(ckpt_format_named("pytorch")->name, "torch");
-    assert_string_equal(ckpt_format_named("huggingface")->name, "hf");
-    assert_null(ckpt_format_named("pytorch pt"));
-    assert_null(ckpt_format_named(""));
-    assert_null(ckpt_format_named(NULL));
+    assert_string_equal(ckpt_format_find("pytorch")->name, "torch");
+    assert_string_equal(ckpt_format_find("huggingface")->name, "hf");
+    assert_null(ckpt_format_find("pytorch pt"));
+    assert_null(ckpt_format_find(""));
+    assert_null(ckpt_format_find(NULL));
 }
 
 int main(void)

@@ -68,7 +68,7 @@ static void missing(void **state)
     assert_int_equal(ckpt_reader_new(&r, NULL, NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
     assert_int_equal(ckpt_reader_read(r, NULL, 0, 1, CKPT_F32, buf, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_reader_read(NULL, ckpt_map_tensor(map, 0), 0, 1, CKPT_F32, buf, NULL),
+    assert_int_equal(ckpt_reader_read(NULL, ckpt_map_tensor_at(map, 0), 0, 1, CKPT_F32, buf, NULL),
                      CKPT_EUSAGE);
     ckpt_reader_free(r);
     assert_int_equal(ckpt_diff(map, NULL, NULL, NULL, NULL, NULL), CKPT_EUSAGE);
@@ -85,29 +85,29 @@ static void lookups(void **state)
     (void)state;
     assert_null(ckpt_map_path(NULL));
     assert_null(ckpt_map_format(NULL));
-    assert_int_equal(ckpt_map_count(NULL), 0);
-    assert_null(ckpt_map_tensor(NULL, 0));
+    assert_int_equal(ckpt_map_tensor_count(NULL), 0);
+    assert_null(ckpt_map_tensor_at(NULL, 0));
     assert_null(ckpt_map_find(NULL, "x"));
     assert_null(ckpt_map_find(map, NULL));
     assert_int_equal(ckpt_tensor_bytes(NULL), 0);
-    assert_int_equal(ckpt_map_n_files(NULL), 0);
+    assert_int_equal(ckpt_map_file_count(NULL), 0);
     assert_null(ckpt_map_file_path(NULL, 0));
     assert_int_equal(ckpt_map_file_size(NULL, 0), 0);
-    assert_null(ckpt_map_folder(NULL));
-    assert_null(ckpt_map_pointer(NULL));
+    assert_null(ckpt_map_output_folder(NULL));
+    assert_null(ckpt_map_output_pointer(NULL));
     assert_false(ckpt_map_fact_at(NULL, 0, NULL, NULL, NULL));
     assert_true(ckpt_map_fact_at(map, 0, NULL, NULL, NULL));
-    ckpt_known known = {0};
-    ckpt_map_known(NULL, &known);
+    ckpt_training_info known = {0};
+    ckpt_map_training_info(NULL, &known);
     assert_int_equal(known.stage, -1);
-    ckpt_map_known(map, NULL);
-    ckpt_map_known(map, &known);
+    ckpt_map_training_info(map, NULL);
+    ckpt_map_training_info(map, &known);
     assert_true(known.training);
     assert_true(known.world > 0 && known.step >= 0 && known.tag);
     assert_false(ckpt_map_finding_at(NULL, 0, NULL, NULL, NULL));
     assert_false(ckpt_map_metadata_at(NULL, 0, NULL, NULL));
-    assert_false(ckpt_map_where(map, NULL, NULL, NULL, NULL));
-    assert_true(ckpt_map_where(map, ckpt_map_tensor(map, 0)->extent, NULL, NULL, NULL));
+    assert_false(ckpt_map_locate(map, NULL, NULL, NULL, NULL));
+    assert_true(ckpt_map_locate(map, ckpt_map_tensor_at(map, 0)->extent, NULL, NULL, NULL));
     assert_null(ckpt_format_at(SIZE_MAX));
 }
 

@@ -62,7 +62,7 @@ static void overflow_is_refused(void **state)
     const ckpt_target target = {
         .format = "safetensors", .path = folder_at(folder, "w.safetensors"), .dtype = CKPT_F16};
     ckpt_run_opts opts = {.no_fsync = true};
-    assert_int_equal(ckpt_map_of_memory(&map, "here", &err), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "here", &err), CKPT_OK);
     assert_int_equal(ckpt_map_put(map, &a, &err), CKPT_OK);
     assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &err), CKPT_EDOUBT);
     assert_null(fopen(target.path, "rb"));
@@ -106,24 +106,24 @@ static void values(void **state)
 {
     ckpt_map *map = opened(fixture("z2_bf16_w2_aligned/ckpt"));
     const ckpt_value *root = ckpt_map_values(map), *v;
-    ckpt_known known = {.size = sizeof known};
+    ckpt_training_info known = {.size = sizeof known};
     const char *text = "x";
     int64_t step = 0;
     double d = 0;
     size_t n = 1;
 
     (void)state;
-    ckpt_map_known(map, &known);
+    ckpt_map_training_info(map, &known);
     assert_int_equal(ckpt_value_type(root), CKPT_KIND_DICT);
     assert_true(ckpt_value_count(root) > 0);
     for (size_t i = 0; i < ckpt_value_count(root); i++) {
-        assert_true(ckpt_value_to_text(ckpt_value_key(root, i), &text, &n));
+        assert_true(ckpt_value_to_text(ckpt_value_key_at(root, i), &text, &n));
         assert_int_equal(strlen(text), n);
-        assert_ptr_equal(ckpt_value_member(root, text), ckpt_value_item(root, i));
+        assert_ptr_equal(ckpt_value_find(root, text), ckpt_value_at(root, i));
     }
-    assert_null(ckpt_value_item(root, ckpt_value_count(root)));
-    assert_null(ckpt_value_key(root, SIZE_MAX));
-    v = ckpt_value_member(ckpt_value_member(root, "model_states"), "global_steps");
+    assert_null(ckpt_value_at(root, ckpt_value_count(root)));
+    assert_null(ckpt_value_key_at(root, SIZE_MAX));
+    v = ckpt_value_find(ckpt_value_find(root, "model_states"), "global_steps");
     assert_int_equal(ckpt_value_type(v), CKPT_KIND_INT);
     assert_true(ckpt_value_to_int(v, &step) && ckpt_value_to_float(v, &d));
     assert_true(step == known.step && (double)step == d);
@@ -145,9 +145,9 @@ static void values_of_nothing(void **state)
     assert_false(ckpt_value_to_float(NULL, NULL));
     assert_false(ckpt_value_to_text(NULL, NULL, NULL));
     assert_int_equal(ckpt_value_count(NULL), 0);
-    assert_null(ckpt_value_item(NULL, 0));
-    assert_null(ckpt_value_key(NULL, 0));
-    assert_null(ckpt_value_member(NULL, "x"));
+    assert_null(ckpt_value_at(NULL, 0));
+    assert_null(ckpt_value_key_at(NULL, 0));
+    assert_null(ckpt_value_find(NULL, "x"));
 }
 
 /* ---- arrays in memory ---- */
@@ -174,7 +174,7 @@ static ckpt_map *memory(void)
 
     for (size_t i = 0; i < sizeof box / sizeof(float); i++)
         (&box[0][0][0])[i] = (float)i;
-    assert_int_equal(ckpt_map_of_memory(&map, "here", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "here", NULL), CKPT_OK);
     put(map, "w.weight", box_shape, 3, box);
     put(map, "scale", NULL, 0, &box[1][1][1]);
     put(map, "empty", none, 2, NULL);
@@ -207,7 +207,7 @@ static void memory_to_any_format(void **state)
         ckpt_map *map = memory();
         ckpt_err err = {0};
         ckpt_target target = {.format = f->name, .path = folder_at(folder, f->name)};
-        if ((f->caps & CKPT_CAN_WRITE) && !(f->caps & CKPT_MAKES_TENSORS)) {
+        if ((f->caps & CKPT_CAN_WRITE) && !(f->caps & CKPT_WRITES_STATE)) {
             if (ckpt_convert(map, &target, &opts, NULL, &err) != CKPT_OK)
                 fail_msg("%s: %s", f->name, err.text);
             ckpt_map *back = opened(target.path);
@@ -229,7 +229,7 @@ static void memory_to_a_run(void **state)
     ckpt_target target = {
         .format = "zero", .path = folder, .stage = 2, .world = 2, .order_text = "*"};
     ckpt_map *map = memory(), *back;
-    ckpt_known known = {0};
+    ckpt_training_info known = {0};
     ckpt_err err = {0};
 
     (void)state;
@@ -238,7 +238,7 @@ static void memory_to_a_run(void **state)
         ckpt_convert(map, &target, &opts, NULL, &err) != CKPT_OK)
         fail_msg("%s", err.text);
     back = opened(folder);
-    ckpt_map_known(back, &known);
+    ckpt_map_training_info(back, &known);
     assert_true(known.training && known.stage == 2 && known.world == 2 && known.step == 0);
     assert_string_equal(known.tag, "global_step0");
     assert_non_null(ckpt_map_find(back, "exp_avg/w.weight"));
@@ -261,10 +261,10 @@ static void memory_refuses(void **state)
     bad[2].shape = NULL;
     bad[3].data = NULL;
     bad[4].ndim = CKPT_MAX_DIM + 1;
-    assert_int_equal(ckpt_map_of_memory(NULL, "x", NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_map_of_memory(&map, NULL, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_map_new(NULL, "x", NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_map_new(&map, NULL, NULL), CKPT_EUSAGE);
     assert_null(map);
-    assert_int_equal(ckpt_map_of_memory(&map, "x", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "x", NULL), CKPT_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(ckpt_map_put(map, &bad[i], NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_map_put(map, NULL, NULL), CKPT_EUSAGE);
@@ -274,7 +274,7 @@ static void memory_refuses(void **state)
     assert_int_equal(ckpt_map_put_metadata(other, "a", "b", NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_map_put_metadata(NULL, "a", "b", NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_map_put_metadata(map, "a", "\xff", NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_map_count(map), 0);
+    assert_int_equal(ckpt_map_tensor_count(map), 0);
     assert_int_equal(ckpt_map_put(map, &good, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_put(map, &good, NULL), CKPT_EFORMAT);
     ckpt_map_free(map);
@@ -333,8 +333,8 @@ static void slice_is_right(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slic
     uint64_t s[3], n = 0;
     ckpt_err err = {0};
 
-    if (ckpt_reader_slice(r, t, part, as_double ? CKPT_F64 : CKPT_DTYPE_NONE,
-                          as_double ? (void *)wide : (void *)got, &err) != CKPT_OK)
+    if (ckpt_reader_read_slice(r, t, part, as_double ? CKPT_F64 : CKPT_DTYPE_NONE,
+                               as_double ? (void *)wide : (void *)got, &err) != CKPT_OK)
         fail_msg("%s", err.text);
     for (unsigned k = 0; k < 3; k++)
         s[k] = part[k].step ? part[k].step : 1;
@@ -389,12 +389,12 @@ static void long_slices(void **state)
     assert_true(data && got);
     for (unsigned i = 0; i < N; i++)
         data[i] = (float)i;
-    assert_int_equal(ckpt_map_of_memory(&map, "here", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "here", NULL), CKPT_OK);
     put(map, "x", shape, 1, data);
     assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
     for (uint64_t step = 1; step < 5000; step = step * 3 + 1) {
         const ckpt_slice part = {1, (N - 2) / step + 1, step};
-        assert_int_equal(ckpt_reader_slice(r, ckpt_map_tensor(map, 0), &part, 0, got, NULL),
+        assert_int_equal(ckpt_reader_read_slice(r, ckpt_map_tensor_at(map, 0), &part, 0, got, NULL),
                          CKPT_OK);
         for (uint64_t i = 0; i < part.count; i++)
             assert_true(got[i] == data[1 + i * step]);
@@ -421,14 +421,15 @@ static void slices_refused(void **state)
     (void)state;
     assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(ckpt_reader_slice(r, t, bad[i], 0, &x, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_reader_slice(r, t, none, 0, NULL, NULL), CKPT_OK);
-    assert_int_equal(ckpt_reader_slice(r, t, NULL, 0, &x, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_reader_slice(r, NULL, none, 0, &x, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_reader_slice(NULL, t, none, 0, &x, NULL), CKPT_EUSAGE);
-    assert_int_equal(ckpt_reader_slice(r, t, none, CKPT_F4, NULL, NULL), CKPT_EUNSUPPORTED);
+        assert_int_equal(ckpt_reader_read_slice(r, t, bad[i], 0, &x, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read_slice(r, t, none, 0, NULL, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_read_slice(r, t, NULL, 0, &x, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read_slice(r, NULL, none, 0, &x, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read_slice(NULL, t, none, 0, &x, NULL), CKPT_EUSAGE);
+    assert_int_equal(ckpt_reader_read_slice(r, t, none, CKPT_F4, NULL, NULL), CKPT_EUNSUPPORTED);
     // a tensor without axes needs no part
-    assert_int_equal(ckpt_reader_slice(r, ckpt_map_find(map, "scale"), NULL, 0, &x, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_read_slice(r, ckpt_map_find(map, "scale"), NULL, 0, &x, NULL),
+                     CKPT_OK);
     assert_true(x == box[1][1][1]);
     ckpt_reader_free(r);
     ckpt_map_free(map);
@@ -495,7 +496,7 @@ static void inputs(void **state)
         char buf[64];
         b.fails = 5;
         assert_int_equal(ckpt_reader_new(&r, map, NULL), CKPT_OK);
-        assert_int_equal(ckpt_reader_read(r, ckpt_map_tensor(map, 0), 0, 1, 0, buf, &err),
+        assert_int_equal(ckpt_reader_read(r, ckpt_map_tensor_at(map, 0), 0, 1, 0, buf, &err),
                          CKPT_EIO);
         assert_int_equal(err.sys, 5);
         ckpt_reader_free(r);
@@ -567,8 +568,8 @@ static void boxes_read_little(void **state)
         for (unsigned turned = 0; turned < 2; turned++) {
             const int64_t stride[2] = {4, (int64_t)count[0] * 4};
             c.n_read = 0;
-            assert_int_equal(ckpt_reader_read_box(r, ckpt_map_tensor(map, 0), start, count, 0, got,
-                                                  turned ? stride : NULL, NULL),
+            assert_int_equal(ckpt_reader_read_box(r, ckpt_map_tensor_at(map, 0), start, count, 0,
+                                                  got, turned ? stride : NULL, NULL),
                              CKPT_OK);
             assert_int_equal(c.n_read, n * 4);
             for (uint64_t k = 0; k < n; k++) {
@@ -596,17 +597,17 @@ static void *ask(void *ctx)
     const ckpt_map *map = ctx;
     const char *key, *text;
     ckpt_reader *r = NULL;
-    ckpt_known known = {0};
+    ckpt_training_info known = {0};
     double x = 0;
 
     if (ckpt_reader_new(&r, map, NULL) != CKPT_OK || ckpt_map_check(map, NULL) != CKPT_OK ||
         (ckpt_map_values(map) && ckpt_tree_print(map, NULL, no_text, NULL, NULL) != CKPT_OK))
         return ctx;
-    ckpt_map_known(map, &known);
+    ckpt_map_training_info(map, &known);
     for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, NULL); i++)
         known.world += text[0] == 0;
-    for (size_t i = 0; i < ckpt_map_count(map); i++) {
-        const ckpt_tensor *t = ckpt_map_tensor(map, i);
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
         bool as_double = ckpt_dtype_converts(CKPT_F64, t->dtype);
         if (ckpt_map_find(map, t->name) != t)
             return ctx;

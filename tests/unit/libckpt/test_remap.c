@@ -15,7 +15,7 @@ static ckpt_map *numbers(const char *name, const uint64_t *shape, uint32_t ndim,
     ckpt_array a = {.name = name, .dtype = CKPT_F32, .ndim = ndim, .shape = shape, .data = values};
     ckpt_map *map = NULL;
 
-    assert_int_equal(ckpt_map_of_memory(&map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "memory", NULL), CKPT_OK);
     assert_int_equal(ckpt_map_put(map, &a, NULL), CKPT_OK);
     return map;
 }
@@ -134,7 +134,7 @@ static void names(void **state)
         if (!cases[i].to)
             assert_int_equal(rc, CKPT_EMISMATCH);
         else
-            assert_string_equal(ckpt_map_tensor(map, 0)->name, cases[i].to);
+            assert_string_equal(ckpt_map_tensor_at(map, 0)->name, cases[i].to);
         ckpt_map_free(map);
     }
 }

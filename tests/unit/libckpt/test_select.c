@@ -18,7 +18,7 @@ static ckpt_map *make(void)
     ckpt_map *map = NULL;
     uint32_t at;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "test";
     assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
     for (int i = 0; i < 5; i++) {
@@ -39,7 +39,7 @@ static void globs_keep_and_drop(void **state)
 
     (void)state;
     assert_int_equal(ckpt_map_select(map, &f, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_count(map), 2);
+    assert_int_equal(ckpt_map_tensor_count(map), 2);
     assert_non_null(ckpt_map_find(map, "m.emb"));
     assert_non_null(ckpt_map_find(map, "m.fc.weight"));
     assert_null(ckpt_map_find(map, "m.fc.bias"));
@@ -63,12 +63,12 @@ static void tensors_beside_the_model_are_left_out(void **state)
     ckpt_map *map = make_beside();
 
     (void)state;
-    assert_int_equal(ckpt_map_model(map, &keep, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_model(map, &run, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_count(map), 5);
+    assert_int_equal(ckpt_map_keep_model(map, &keep, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_keep_model(map, &run, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_tensor_count(map), 5);
     assert_int_equal(map->findings.n, 0);
-    assert_int_equal(ckpt_map_model(map, &drop, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_count(map), 3);
+    assert_int_equal(ckpt_map_keep_model(map, &drop, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_tensor_count(map), 3);
     assert_null(ckpt_map_find(map, "m.emb"));
     // a tie of a dropped tensor has its values
     assert_null(ckpt_map_find(map, "m.head")->owner);
@@ -85,8 +85,8 @@ static void selected_tensors_beside_the_model_stay(void **state)
 
     (void)state;
     assert_int_equal(ckpt_map_select(map, &(ckpt_filter){.include = include}, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_model(map, &drop, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_count(map), 1);
+    assert_int_equal(ckpt_map_keep_model(map, &drop, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_tensor_count(map), 1);
     ckpt_map_free(map);
 }
 

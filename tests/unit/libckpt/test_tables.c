@@ -29,7 +29,7 @@ static ckpt_map *model(float *table, float *norm)
 
     for (unsigned i = 0; i < ROWS * COLS; i++)
         table[i] = 1.0f + (float)i;
-    assert_int_equal(ckpt_map_of_memory(&map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "memory", NULL), CKPT_OK);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(ckpt_map_put(map, &arrays[i], NULL), CKPT_OK);
     return map;
@@ -68,7 +68,7 @@ static void rows(void **state)
         ckpt_map *map = model(table, norm);
         ckpt_err err = {0};
 
-        if (ckpt_map_vocab(map, &opts, &err) != CKPT_OK)
+        if (ckpt_map_resize_vocab(map, &opts, &err) != CKPT_OK)
             fail_msg("%s", err.text);
         holds(map, "model.embed_tokens.weight", table, counts[i]);
         holds(map, "lm_head.weight", table, counts[i]);
@@ -99,7 +99,7 @@ static void refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ckpt_map *map = model(table, norm);
         ckpt_err err = {0};
-        int rc = ckpt_map_vocab(map, &cases[i].opts, &err);
+        int rc = ckpt_map_resize_vocab(map, &cases[i].opts, &err);
 
         if (rc != cases[i].rc)
             fail_msg("case %zu: %d: %s", i, rc, err.text);

@@ -35,7 +35,7 @@ static int check(const one *o, ckpt_err *err)
 
     memset(err, 0, sizeof *err);
     e.ndim = o->flat || o->ndim == 0 ? 1 : o->ndim;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add_source(map, &s, &i, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add(map, "w", 1, &like, &t, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_back(map, t, &e, 1, NULL), CKPT_OK);
@@ -196,7 +196,7 @@ static void test_owners_and_twins(void **state)
     uint32_t i;
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_check(map, NULL), CKPT_OK); // an empty map is sound
     assert_int_equal(ckpt_map_add_source(map, &s, &i, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add(map, "w", 1, &like, &owner, NULL), CKPT_OK);

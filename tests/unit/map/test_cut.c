@@ -21,7 +21,7 @@ static ckpt_map *make(const ckpt_parts **parts)
     ckpt_map *map = NULL;
     uint32_t index = 0;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add_file(map, &file, &source.file, NULL), CKPT_OK);
     for (uint32_t i = 0; i <= PARTS; i++)
         assert_int_equal(ckpt_map_add_source(map, &source, &index, NULL), CKPT_OK);

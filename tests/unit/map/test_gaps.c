@@ -45,7 +45,7 @@ static ckpt_map *make(const char *layers)
     ckpt_map *map = NULL;
     unsigned layer = 0;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     for (; *layers; layers++) {
         layer += *layers == ' ';
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

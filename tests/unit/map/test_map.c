@@ -10,7 +10,7 @@ static ckpt_map *map;
 static int setup(void **state)
 {
     (void)state;
-    return ckpt_map_new(&map, 0, NULL);
+    return ckpt_map_create(&map, 0, NULL);
 }
 
 static int teardown(void **state)
@@ -389,7 +389,7 @@ static int build(ckpt_map **out, ckpt_err *err)
     ckpt_map_file file = {.path = "f", .prefix = "p"};
     ckpt_source s = {.n_bytes = 16, .name = "record"};
     uint32_t f, i;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     memset(filler, 'x', sizeof filler - 1);
     rc = rc != CKPT_OK ? rc : ckpt_map_add_file(*out, &file, &f, err);
@@ -441,7 +441,7 @@ static void test_arena_limit(void **state)
     int rc = CKPT_OK;
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&m, 64 * 1024, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&m, 64 * 1024, NULL), CKPT_OK);
     for (int i = 0; i < 100000 && rc == CKPT_OK; i++) {
         char name[16];
         int n = snprintf(name, sizeof name, "t%d", i);

@@ -17,7 +17,7 @@ static void merges_tensors(void **state)
     uint32_t file_base, base, index;
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&from, 0, NULL) | ckpt_map_new(&into, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&from, 0, NULL) | ckpt_map_create(&into, 0, NULL), CKPT_OK);
     for (unsigned i = 0; i < 2; i++) {
         ckpt_map *m = i ? from : into;
         assert_int_equal(ckpt_map_add_file(m, &file, &index, NULL), CKPT_OK);
@@ -66,7 +66,7 @@ static void merges_notes(void **state)
     ckpt_map *from = NULL, *into = NULL;
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&from, 0, NULL) | ckpt_map_new(&into, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&from, 0, NULL) | ckpt_map_create(&into, 0, NULL), CKPT_OK);
     assert_true(
         ckpt_dict_add_cstr(into->arena, &into->metadata, "k", ckpt_value_cstr(into->arena, "old")));
     assert_true(

@@ -28,7 +28,7 @@ static ckpt_map *moments(uint8_t *codes, float *scale, float *table, const ckpt_
     ckpt_map *map = NULL;
     uint32_t source = 0;
 
-    assert_int_equal(ckpt_map_of_memory(&map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_new(&map, "memory", NULL), CKPT_OK);
     of.codes = put(map, "state1", CKPT_U8, N, codes);
     of.scale = put(map, "absmax1", CKPT_F32, BLOCKS, scale);
     of.table = put(map, "qmap1", CKPT_F32, CKPT_M8_CODES, table);

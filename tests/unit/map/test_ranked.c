@@ -14,7 +14,7 @@ static ckpt_map *make(void)
     ckpt_map *map = NULL;
     ckpt_state *s = NULL;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "run";
     assert_int_equal(ckpt_state_new(&s, map, "", NULL), CKPT_OK);
     s->world = WORLD;
@@ -92,7 +92,7 @@ static const char *lost(ckpt_map *from, bool keeps, bool fresh)
     ckpt_map *to = NULL;
     size_t n;
 
-    assert_int_equal(ckpt_map_new(&to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
     to->claim.keeps_ranked = keeps;
     to->claim.fresh = fresh;
     assert_int_equal(ckpt_ranked_lost(to, from, NULL), CKPT_OK);

@@ -16,7 +16,7 @@ static ckpt_map *make(const char *model, const char *optimizer)
     char copy[TEXT];
     const uint64_t n = 4;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "run";
     snprintf(copy, sizeof copy, "%s", model);
     for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {

@@ -56,7 +56,7 @@ static void views(void **unused)
 
         memcpy(shape, row[i].shape, sizeof shape);
         memcpy(stride, row[i].stride, sizeof stride);
-        assert_int_equal(ckpt_map_new(&map, 0, &err), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&map, 0, &err), CKPT_OK);
         assert_int_equal(back(map, &t, &v, &err), row[i].rc);
         assert_int_equal(t->n_extents, row[i].n_axes != 0);
         if (row[i].rc != CKPT_OK)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, Sequence
 
-from ._checkpoint import Checkpoint, Known, open
+from ._checkpoint import Checkpoint, TrainingInfo, open
 from ._tensor import Extent, Tensor
 from .errors import (CanceledError, CkptError, ClosedError, DiffersError, DoubtError, DtypeError, FormatError, InputOutputError,
                      LimitError, MismatchError, MissingError, MissingTensorError, UnsafeError, UnsupportedError, UsageError)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._view import Counts, View, ViewFile, view
 
 __version__ = '0.1.0'
-__all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'Known', 'Report', 'Run', 'TagHealth',
+__all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'TrainingInfo', 'Report', 'Run', 'TagHealth',
            'Tensor', 'View', 'ViewFile',
            'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',

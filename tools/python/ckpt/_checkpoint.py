@@ -15,7 +15,7 @@ from .errors import MissingTensorError, UsageError
 CHECKS = ('whole', 'all', 'none')
 
 
-class Known(NamedTuple):
+class TrainingInfo(NamedTuple):
     """Facts about the training run that saved a checkpoint; None: unknown."""
     training: bool
     stage: Optional[int]
@@ -39,7 +39,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         self._names: Optional[List[str]] = None
         self._tree: Any = self  # not read yet
         with handle.use() as pointer:
-            self._count = int(lib().ckpt_map_count(pointer))
+            self._count = int(lib().ckpt_map_tensor_count(pointer))
             #: the file or folder that was read, and the name of its format
             self.path: str = text_of(lib().ckpt_map_path(pointer))
             self.format: str = text_of(lib().ckpt_map_format(pointer))
@@ -71,7 +71,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         """The names, as a list."""
         if self._names is None:
             with self._handle.use() as pointer:
-                at = lib().ckpt_map_tensor
+                at = lib().ckpt_map_tensor_at
                 self._names = [text_of(at(pointer, i).contents.name) for i in range(self._count)]
         return list(self._names)
 
@@ -124,13 +124,13 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return out
 
     @property
-    def known(self) -> Known:
+    def known(self) -> TrainingInfo:
         """The facts that programs use to make decisions."""
-        k = _lib.sized(_lib.Known)
+        k = _lib.sized(_lib.TrainingInfo)
         with self._handle.use() as pointer:
-            lib().ckpt_map_known(pointer, c.byref(k))
+            lib().ckpt_map_training_info(pointer, c.byref(k))
             texts = [text_of(t) if t else None for t in (k.tag, k.version, k.model_type, k.architecture, k.quantized)]
-        return Known(bool(k.training), None if k.stage < 0 else k.stage, k.world or None, None if k.step < 0 else k.step, *texts)
+        return TrainingInfo(bool(k.training), None if k.stage < 0 else k.stage, k.world or None, None if k.step < 0 else k.step, *texts)
 
     @property
     def metadata(self) -> Dict[str, str]:
@@ -147,7 +147,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         """The files of the checkpoint, with their sizes in bytes."""
         with self._handle.use() as pointer:
             return {text_of(lib().ckpt_map_file_path(pointer, i)): int(lib().ckpt_map_file_size(pointer, i))
-                    for i in range(lib().ckpt_map_n_files(pointer))}
+                    for i in range(lib().ckpt_map_file_count(pointer))}
 
     @property
     def findings(self) -> List[Tuple[str, int, str]]:

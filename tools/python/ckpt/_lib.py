@@ -18,7 +18,7 @@ BUILD = os.path.join(HERE, '..', '..', '..', 'build')
 SONAME = 'libckpt.so.0'
 VERSION = '0.1'  # version of the headers that define the structures below
 
-TOOK_STATE = 1 << 1
+USED_STATE = 1 << 1
 CONJ = 1 << 2
 
 
@@ -69,8 +69,8 @@ class Slice(c.Structure):
     _fields_ = [('start', c.c_uint64), ('count', c.c_uint64), ('step', c.c_uint64)]
 
 
-class Known(c.Structure):
-    """ckpt_known"""
+class TrainingInfo(c.Structure):
+    """ckpt_training_info"""
     _fields_ = [('size', c.c_size_t), ('training', c.c_bool), ('stage', c.c_int), ('world', c.c_uint32), ('step', c.c_int64),
                 ('tag', c.c_char_p), ('version', c.c_char_p), ('model_type', c.c_char_p), ('architecture', c.c_char_p),
                 ('quantized', c.c_char_p)]
@@ -212,42 +212,42 @@ PROTOTYPES = {
     'ckpt_map_free': (None, (c.c_void_p,)),
     'ckpt_map_path': (c.c_char_p, (c.c_void_p,)),
     'ckpt_map_format': (c.c_char_p, (c.c_void_p,)),
-    'ckpt_map_effects': (c.c_uint, (c.c_void_p,)),
-    'ckpt_map_count': (c.c_size_t, (c.c_void_p,)),
-    'ckpt_map_tensor': (TensorP, (c.c_void_p, c.c_size_t)),
+    'ckpt_map_used_options': (c.c_uint, (c.c_void_p,)),
+    'ckpt_map_tensor_count': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_map_tensor_at': (TensorP, (c.c_void_p, c.c_size_t)),
     'ckpt_map_find': (TensorP, (c.c_void_p, c.c_char_p)),
     'ckpt_tensor_bytes': (c.c_uint64, (TensorP,)),
-    'ckpt_map_n_files': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_map_file_count': (c.c_size_t, (c.c_void_p,)),
     'ckpt_map_file_path': (c.c_char_p, (c.c_void_p, c.c_size_t)),
     'ckpt_map_file_size': (c.c_uint64, (c.c_void_p, c.c_size_t)),
     'ckpt_map_fact_at': (c.c_bool, (c.c_void_p, c.c_size_t, _TextP, _TextP, c.POINTER(c.c_bool))),
     'ckpt_map_finding_at': (c.c_bool, (c.c_void_p, c.c_size_t, c.POINTER(c.c_int), c.POINTER(c.c_int), _TextP)),
     'ckpt_map_metadata_at': (c.c_bool, (c.c_void_p, c.c_size_t, _TextP, _TextP)),
-    'ckpt_map_known': (None, (c.c_void_p, c.POINTER(Known))),
-    'ckpt_map_where': (c.c_bool, (c.c_void_p, c.POINTER(Extent), _TextP, _TextP, c.POINTER(c.c_uint64))),
+    'ckpt_map_training_info': (None, (c.c_void_p, c.POINTER(TrainingInfo))),
+    'ckpt_map_locate': (c.c_bool, (c.c_void_p, c.POINTER(Extent), _TextP, _TextP, c.POINTER(c.c_uint64))),
     'ckpt_map_select': (c.c_int, (c.c_void_p, c.POINTER(Filter), _ErrP)),
-    'ckpt_map_model': (c.c_int, (c.c_void_p, c.POINTER(ModelOpts), _ErrP)),
+    'ckpt_map_keep_model': (c.c_int, (c.c_void_p, c.POINTER(ModelOpts), _ErrP)),
     'ckpt_map_values': (c.c_void_p, (c.c_void_p,)),
     'ckpt_tree_print': (c.c_int, (c.c_void_p, c.POINTER(TreeOpts), WriteFn, c.c_void_p, _ErrP)),
     'ckpt_reader_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, _ErrP)),
     'ckpt_reader_free': (None, (c.c_void_p,)),
-    'ckpt_reader_trust': (None, (c.c_void_p,)),
+    'ckpt_reader_skip_crc': (None, (c.c_void_p,)),
     'ckpt_reader_read': (c.c_int, (c.c_void_p, TensorP, c.c_uint64, c.c_uint64, c.c_int, c.c_void_p, _ErrP)),
-    'ckpt_reader_slice': (c.c_int, (c.c_void_p, TensorP, c.POINTER(Slice), c.c_int, c.c_void_p, _ErrP)),
+    'ckpt_reader_read_slice': (c.c_int, (c.c_void_p, TensorP, c.POINTER(Slice), c.c_int, c.c_void_p, _ErrP)),
     'ckpt_reader_read_box': (c.c_int, (c.c_void_p, TensorP, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.c_int, c.c_void_p,
                                        c.POINTER(c.c_int64), _ErrP)),
-    'ckpt_format_named': (c.POINTER(FormatInfo), (c.c_char_p,)),
+    'ckpt_format_find': (c.POINTER(FormatInfo), (c.c_char_p,)),
     'ckpt_target_check': (c.c_int, (c.POINTER(Target), _ErrP)),
     'ckpt_layout': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(Target), _ErrP)),
     'ckpt_map_warm_start': (c.c_int, (c.c_void_p, c.POINTER(Target), _ErrP)),
     'ckpt_view_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.c_void_p, c.POINTER(ViewOpts), _ErrP)),
     'ckpt_view_free': (None, (c.c_void_p,)),
-    'ckpt_view_n_files': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_view_file_count': (c.c_size_t, (c.c_void_p,)),
     'ckpt_view_path': (c.c_char_p, (c.c_void_p, c.c_size_t)),
     'ckpt_view_size': (c.c_uint64, (c.c_void_p, c.c_size_t)),
     'ckpt_view_read': (c.c_int, (c.c_void_p, c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64, _ErrP)),
     'ckpt_view_stream': (c.c_int, (c.c_void_p, c.c_size_t, ViewWriteFn, c.c_void_p, _ErrP)),
-    'ckpt_view_count': (None, (c.c_void_p, c.POINTER(ViewCounts))),
+    'ckpt_view_get_counts': (None, (c.c_void_p, c.POINTER(ViewCounts))),
     'ckpt_verify': (c.c_int, (c.c_char_p, c.POINTER(VerifyOpts), c.POINTER(RunReport), _ErrP)),
     'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
     'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),

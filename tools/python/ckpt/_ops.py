@@ -207,7 +207,7 @@ def _open_side(path: Path, tag: Optional[str], optimizer: bool) -> Checkpoint:
         return open(path, tag=tag, optimizer=True)  # several optimizers: use the names of the file
     err = _lib.Err()
     with made._handle.use() as pointer:
-        check(lib().ckpt_map_model(pointer, None, c.byref(err)), err, path=made.path)
+        check(lib().ckpt_map_keep_model(pointer, None, c.byref(err)), err, path=made.path)
     return made
 
 

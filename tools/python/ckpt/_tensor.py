@@ -162,7 +162,7 @@ class Tensor:
                 rc = lib().ckpt_reader_read(reader, self._raw, 0, self._tensor().n_elems, code, address, c.byref(err))
             else:
                 part = (_lib.Slice * len(self._axes))(*(a[:3] for a in self._axes))
-                rc = lib().ckpt_reader_slice(reader, self._raw, part, code, address, c.byref(err))
+                rc = lib().ckpt_reader_read_slice(reader, self._raw, part, code, address, c.byref(err))
             check(rc, err, path=self._handle.path, tensor=self.name)
 
     def _code_for(self, dtype: Any) -> int:
@@ -267,7 +267,7 @@ class Tensor:
 
     def _extent(self, pointer: int, e: Any) -> Extent:
         path, record, at = c.c_char_p(), c.c_char_p(), c.c_uint64()
-        lib().ckpt_map_where(pointer, c.byref(e), c.byref(path), c.byref(record), c.byref(at))
+        lib().ckpt_map_locate(pointer, c.byref(e), c.byref(path), c.byref(record), c.byref(at))
         axes = [e.axis[k] for k in range(e.ndim)]
         return Extent(text_of(path.value) if path.value else None, text_of(record.value) if record.value else None,
                       None if at.value == 2**64 - 1 else int(at.value), tuple(int(a.start) for a in axes),

@@ -18,7 +18,7 @@ from ._run import Job
 from .errors import MissingError, UnsupportedError, UsageError
 
 Path = Union[str, 'os.PathLike[str]']
-MAKES_TENSORS, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
+WRITES_STATE, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
 TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
 NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size')
@@ -117,7 +117,7 @@ class View:
         #: the name of the format
         self.format = format
         with handle.use() as pointer:
-            for i in range(lib().ckpt_view_n_files(pointer)):
+            for i in range(lib().ckpt_view_file_count(pointer)):
                 path = text_of(lib().ckpt_view_path(pointer, i))
                 self._numbers[path] = i
                 self._sizes[path] = int(lib().ckpt_view_size(pointer, i))
@@ -150,7 +150,7 @@ class View:
         """Counts of the records read so far."""
         out = _lib.ViewCounts()
         with self._handle.use() as pointer:
-            lib().ckpt_view_count(pointer, c.byref(out))
+            lib().ckpt_view_get_counts(pointer, c.byref(out))
         return Counts(int(out.n_held), int(out.n_bad), int(out.n_partly), int(out.n_no_crc), int(out.n_over))
 
     def _file(self, path: Path) -> Tuple[str, int]:
@@ -248,7 +248,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
                  version, fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
     """
-    info = lib().ckpt_format_named(format.encode())
+    info = lib().ckpt_format_find(format.encode())
     if not info:
         raise UsageError("'%s' is not a known format" % format)
     caps = info.contents.caps
@@ -256,20 +256,20 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     check(lib().ckpt_target_check(c.byref(target), c.byref(err)), err)
     with contextlib.ExitStack() as undo:
         model = source if isinstance(source, Checkpoint) else \
-            open_checkpoint(source, tag=tag, optimizer=bool(caps & MAKES_TENSORS), keep_slices=bool(caps & HAS_RANKS))
+            open_checkpoint(source, tag=tag, optimizer=bool(caps & WRITES_STATE), keep_slices=bool(caps & HAS_RANKS))
         if isinstance(source, Checkpoint) and tag is not None:
             raise UsageError('tag needs a path, not an open checkpoint')
         keep = undo.enter_context(contextlib.ExitStack())
         if model is not source:
             keep.callback(model.close)
-        own = lib().ckpt_format_named(model.format.encode())
+        own = lib().ckpt_format_find(model.format.encode())
         # checkpoints without a layout of their own have the hub's names
         have = (own and own.contents.layout) or b'hf'
         if info.contents.layout and info.contents.layout != have:
             raise UnsupportedError("%s: '%s' needs a layout map, which a view does not support: use ckpt.convert" %
                                    (model.path, format), path=model.path)
         pointer = keep.enter_context(model._handle.use())
-        if model is not source and caps & MAKES_TENSORS:
+        if model is not source and caps & WRITES_STATE:
             check(lib().ckpt_map_warm_start(pointer, c.byref(target), c.byref(err)), err, path=model.path)
         to, made = c.c_void_p(), c.c_void_p()
         check(lib().ckpt_layout(c.byref(to), pointer, c.byref(target), c.byref(err)), err, path=model.path)

@@ -680,9 +680,9 @@ static void adapters_go_out_as_peft_folders(void **state)
         assert_int_equal(access(folder_at(folder, "config.json"), F_OK), -1);
         assert_int_equal(
             ckpt_open(&map, folder_at(folder, "adapter_model.safetensors"), NULL, &err), CKPT_OK);
-        assert_int_equal(ckpt_map_count(map), 4); // two blocks, A and B
+        assert_int_equal(ckpt_map_tensor_count(map), 4); // two blocks, A and B
         for (size_t i = 0; i < 4; i++) {
-            const ckpt_tensor *x = ckpt_map_tensor(map, i);
+            const ckpt_tensor *x = ckpt_map_tensor_at(map, i);
             assert_int_equal(strncmp(x->name, "base_model.model.transformer.h.", 31), 0);
             assert_int_equal(x->dtype, CKPT_F32);
         }

@@ -46,7 +46,7 @@ static void make(model *m, uint32_t n, uint32_t here, unsigned layers, const cha
     folder_new(m->folder);
     if (params)
         folder_text(m->folder, "params.json", params);
-    assert_int_equal(ckpt_map_new(&m->map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&m->map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_listing_read(&m->list, m->map, m->folder, NULL), CKPT_OK);
     for (unsigned r = 0; r < here; r++) {
         char lead[32] = "", name[100];

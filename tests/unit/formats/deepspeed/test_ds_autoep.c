@@ -31,7 +31,7 @@ static ckpt_map *make(uint32_t ep)
     ckpt_value *list;
     const uint64_t shape[] = {ROWS, COLUMNS};
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "run";
     assert_int_equal(ckpt_state_new(&s, map, "", NULL), CKPT_OK);
     s->model = ckpt_value_new(map->arena, CKPT_V_DICT);
@@ -152,7 +152,7 @@ static void expand(void **state)
         ckpt_map *map = NULL;
         ckpt_err err = {0};
 
-        assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
         ckpt_ds_job job = {.map = map, .err = &err};
         assert_int_equal(ckpt_ds_autoep_expand(&job, &head, &p, all), CKPT_OK);
         assert_int_equal(p.n, 1 + (all ? 6 : 2));
@@ -182,7 +182,7 @@ static void wrong_axis(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     ckpt_ds_job job = {.map = map, .err = &err};
     shape[0] = 3;
     assert_int_equal(ckpt_ds_autoep_expand(&job, &head, &p, false), CKPT_EMISMATCH);
@@ -205,7 +205,7 @@ static void places(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     ckpt_ds_job job = {.map = map, .err = &err};
     assert_int_equal(ckpt_ds_autoep_expand(&job, &head, &p, false), CKPT_OK);
     group.n = p.n;

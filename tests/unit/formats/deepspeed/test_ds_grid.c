@@ -161,7 +161,7 @@ static void fails(const scratch *s, int code, const char *word)
     err = (ckpt_err){0};
     assert_int_equal(ckpt_open(&map, s->root, &collect, &err), CKPT_OK);
     assert_true(findings(map, CKPT_ERROR, word) > 0);
-    assert_int_equal(ckpt_map_count(map), 0);
+    assert_int_equal(ckpt_map_tensor_count(map), 0);
     ckpt_map_free(map);
 }
 
@@ -499,7 +499,7 @@ static void test_files_once(void **state)
     ckpt_map *map = open_tag(moe0, NULL);
 
     (void)state;
-    assert_int_equal(ckpt_map_n_files(map), 5);
+    assert_int_equal(ckpt_map_file_count(map), 5);
     ckpt_map_free(map);
 }
 

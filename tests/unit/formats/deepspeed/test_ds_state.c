@@ -519,10 +519,10 @@ static void made_begin(made_run *r, ckpt_value *(*size)(ckpt_arena *arena))
     r->job.err = &r->err;
     r->head.stage = 3;
     r->head.world = 1;
-    assert_int_equal(ckpt_map_new(&r->job.map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&r->job.map, 0, &r->err), CKPT_OK);
     r->job.map->path = "made";
-    assert_int_equal(ckpt_map_new(&r->head.model.map, 0, &r->err), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&r->head.optim.map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&r->head.model.map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&r->head.optim.map, 0, &r->err), CKPT_OK);
     ckpt_map *m = r->head.model.map, *o = r->head.optim.map;
     r->head.model.root = made_dict(
         m, "ds_config",

@@ -52,7 +52,7 @@ static void build(model *m)
     static const char *const parts[] = {"attn_q",      "attn_k",   "attn_v",
                                         "attn_output", "ffn_down", "ffn_up"};
 
-    assert_int_equal(ckpt_map_new(&m->to, 0, &m->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&m->to, 0, &m->err), CKPT_OK);
     assert_int_equal(ckpt_gguf_add_text(m->to, "general.architecture", "llama", &m->err), CKPT_OK);
     add_key(m, "block_count", m->n_layers);
     add_key(m, "attention.head_count", m->heads);
@@ -83,7 +83,7 @@ static int mix(model *m, const char *mixture, ckpt_dtype dtype)
     ckpt_map *from = NULL;
 
     build(m);
-    assert_int_equal(ckpt_map_new(&from, 0, &m->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&from, 0, &m->err), CKPT_OK);
     int rc = ckpt_gguf_mix(m->to, from, &target, &m->number, &m->err);
     ckpt_map_free(from);
     return rc;

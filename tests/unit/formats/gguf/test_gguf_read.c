@@ -81,7 +81,7 @@ static int read_image(ckpt_map **out, image *f, ckpt_err *err)
     uint32_t index = 0;
 
     *err = (ckpt_err){0};
-    assert_int_equal(ckpt_map_new(out, 0, err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(out, 0, err), CKPT_OK);
     assert_int_equal(ckpt_io_memory(&io, file.path, f->b.at, f->b.n, err), CKPT_OK);
     assert_int_equal(ckpt_map_add_file(*out, &file, &index, err), CKPT_OK);
     int rc = ckpt_format_gguf.read(*out, io, index, err);

@@ -152,8 +152,8 @@ static void open_folder(folder *f, uint64_t rows)
     *f = (folder){.to = NULL};
     folder_new(f->path);
     folder_text(f->path, "config.json", "{}");
-    assert_int_equal(ckpt_map_new(&f->to, 0, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&f->from, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&f->to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&f->from, 0, NULL), CKPT_OK);
     f->from->path = f->path;
     if (rows)
         assert_int_equal(ckpt_map_add(f->to, "token_embd.weight", 17, &like, &t, NULL), CKPT_OK);

@@ -46,7 +46,7 @@ static int gather(ckpt_map **out, const char *path, const char *part, bool colle
 {
     static const ckpt_open_opts opts = {0};
     ckpt_listing list;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     if (rc == CKPT_OK) {
         (*out)->collect = collect;
@@ -533,7 +533,7 @@ static void fixtures(void **state)
         ckpt_map *map = NULL;
         ckpt_err err = {0};
         char path[4096];
-        if (cases[i].torch && !ckpt_format_find("torch")) {
+        if (cases[i].torch && !ckpt_driver_find("torch")) {
             ckpt_arena_free(a);
             continue;
         }

@@ -18,7 +18,7 @@ static ckpt_map *target_map(void)
     ckpt_tensor like = {.dtype = CKPT_F32, .ndim = 1}, *t = NULL, *a = NULL;
     ckpt_map *to = NULL;
 
-    assert_int_equal(ckpt_map_new(&to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
     like.shape = one;
     assert_int_equal(ckpt_map_add(to, "z.a", 3, &like, &a, NULL), CKPT_OK);
     like.shape = two;
@@ -36,7 +36,7 @@ static int scatter(const ckpt_directory *dir, ckpt_map *to, const char *from, ui
     ckpt_target target = {.format = dir->is.name, .max_shard_size = limit, .no_side_files = !side};
     ckpt_map *source = NULL;
 
-    assert_int_equal(ckpt_map_new(&source, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&source, 0, NULL), CKPT_OK);
     source->path = from;
     int rc = dir->scatter(to, source, &target, err);
     ckpt_map_free(source);
@@ -95,7 +95,7 @@ static void scatters_bin(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    if (!ckpt_format_find("torch"))
+    if (!ckpt_driver_find("torch"))
         skip();
     to = target_map();
     assert_int_equal(scatter(&ckpt_directory_hf_bin, to, "x", 8, false, &err), CKPT_OK);
@@ -161,7 +161,7 @@ static void writing_runs_out_of_memory(void **state)
         ckpt_map *to = target_map(), *from = NULL;
         ckpt_target target = {.format = "hf", .max_shard_size = 8};
         ckpt_err err = {0};
-        assert_int_equal(ckpt_map_new(&from, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&from, 0, NULL), CKPT_OK);
         from->path = f.path;
         ckpt_alloc_fail_at(n);
         rc = ckpt_directory_hf.scatter(to, from, &target, &err);

@@ -149,7 +149,7 @@ static int gather(ckpt_map **out, const char *folder, ckpt_err *err)
 {
     static const ckpt_open_opts opts = {0};
     ckpt_listing list;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_listing_read(&list, *out, folder, err);

@@ -273,7 +273,7 @@ static void reads_groups(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ckpt_map *map = NULL;
         ckpt_err err = {0};
-        assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
         map->path = "x";
         const ckpt_meg_job job = {.map = map, .err = &err};
         ckpt_value *list = ckpt_value_new(map->arena, CKPT_V_LIST),

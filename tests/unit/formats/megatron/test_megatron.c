@@ -62,7 +62,7 @@ static ckpt_map *layer(bool stacked, bool gated)
     ckpt_map *map = NULL;
     ckpt_tensor *t;
 
-    assert_true(ckpt_map_new(&map, 0, NULL) == CKPT_OK);
+    assert_true(ckpt_map_create(&map, 0, NULL) == CKPT_OK);
     for (int i = 0; i < 3; i++) {
         ckpt_tensor like = {.dtype = CKPT_F32,
                             .ndim = (i == 2 ? 1 : 2) + (uint32_t)stacked,

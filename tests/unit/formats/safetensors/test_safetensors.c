@@ -22,7 +22,7 @@ static int read_bytes(ckpt_map **out, const void *bytes, uint64_t n, ckpt_err *e
     ckpt_map_file file = {.path = "t.safetensors", .format = &ckpt_format_safetensors};
     ckpt_io *io = NULL;
     uint32_t index = 0;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_io_memory(&io, file.path, bytes, n, err);
@@ -274,7 +274,7 @@ static ckpt_map *target(void)
     ckpt_map_file file = {.path = "out.safetensors", .format = &ckpt_format_safetensors};
     uint32_t index = 0;
 
-    assert_int_equal(ckpt_map_new(&to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add_file(to, &file, &index, NULL), CKPT_OK);
     return to;
 }

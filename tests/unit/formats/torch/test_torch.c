@@ -20,7 +20,7 @@ static int read_archive(ckpt_map **out, ckpt_io **io, const ckpt_bytes *b, ckpt_
 {
     ckpt_map_file file = {.path = "t.pt", .format = &ckpt_format_torch, .size = b->n};
     uint32_t index = 0;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     *io = NULL;
     if (rc == CKPT_OK)
@@ -315,7 +315,7 @@ static void all_records(void **state)
 
     (void)state;
     pack(&b, r);
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_io_memory(&io, "t.pt", b.at, b.n, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add_file(map, &file, &index, NULL), CKPT_OK);
     assert_int_equal(ckpt_format_torch.records(map, io, index, NULL), CKPT_OK);
@@ -357,7 +357,7 @@ static ckpt_map *target(const char *path)
     uint32_t index;
     ckpt_map *to;
 
-    assert_int_equal(ckpt_map_new(&to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_add_file(to, &file, &index, NULL), CKPT_OK);
     return to;
 }

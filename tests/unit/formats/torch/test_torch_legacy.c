@@ -44,7 +44,7 @@ static int read_bytes(ckpt_map **out, ckpt_io **io, const char *bytes, size_t n,
 {
     ckpt_map_file file = {.path = "t.pt", .format = &ckpt_format_torch_legacy, .size = n};
     uint32_t index = 0;
-    int rc = ckpt_map_new(out, 0, err);
+    int rc = ckpt_map_create(out, 0, err);
 
     *io = NULL;
     if (rc == CKPT_OK)
@@ -296,7 +296,7 @@ static void reads_little(void **state)
         ckpt_map *map;
         ckpt_err err = {0};
 
-        assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
         int rc = ckpt_format_torch_legacy.read(map, &f.io, 0, &err);
         if ((rc == CKPT_OK) != (i == 0))
             fail_msg("%zu: %s", i, err.text);

@@ -55,7 +55,7 @@ static int read_beside(ckpt_map **out, const char *top, const record *r, const c
     uint32_t index = 0;
     ckpt_io *io = NULL;
 
-    assert_int_equal(ckpt_map_new(out, 0, err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(out, 0, err), CKPT_OK);
     (*out)->keep_header = like == NULL;
     (*out)->like = like;
     assert_int_equal(ckpt_io_memory(&io, "t.pt", b.at, b.n, err), CKPT_OK);

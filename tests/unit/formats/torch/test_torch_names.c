@@ -43,7 +43,7 @@ static void grow(tree *t)
 {
     ckpt_source source = {.kind = CKPT_SOURCE_FILE, .n_stored = 4000, .n_bytes = 4000};
 
-    assert_int_equal(ckpt_map_new(&t->map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&t->map, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_io_memory(&t->io, "t.pt", "", 0, NULL), CKPT_OK);
     t->a = t->map->arena;
     t->storage = ckpt_arena_alloc(t->a, sizeof *t->storage);

@@ -16,8 +16,8 @@ typedef struct fix {
 static void begin(fix *f)
 {
     memset(f, 0, sizeof *f);
-    assert_int_equal(ckpt_map_new(&f->from, 0, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_new(&f->to, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&f->from, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&f->to, 0, NULL), CKPT_OK);
     assert_int_equal(ckpt_tt_begin(&f->t, f->to, f->from, "x.pt", &f->err), CKPT_OK);
 }
 
@@ -241,9 +241,9 @@ static void test_again(void **state)
         ckpt_torch_made again;
         fix f = {0}, g = {0};
 
-        assert_int_equal(ckpt_map_new(&f.from, 0, NULL), CKPT_OK);
-        assert_int_equal(ckpt_map_new(&f.to, 0, NULL), CKPT_OK);
-        assert_int_equal(ckpt_map_new(&g.to, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&f.from, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&f.to, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&g.to, 0, NULL), CKPT_OK);
         g.from = f.from;
         assert_int_equal(ckpt_map_add(f.from, "w", 1, &like, &donor, NULL), CKPT_OK);
         (void)some_file(&f, "before.pt", donor);
@@ -264,8 +264,8 @@ static void test_memory(void **state)
     for (uint64_t n = 0; n < 200; n++) {
         fix f = {0};
         int rc;
-        assert_int_equal(ckpt_map_new(&f.from, 0, NULL), CKPT_OK);
-        assert_int_equal(ckpt_map_new(&f.to, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&f.from, 0, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_create(&f.to, 0, NULL), CKPT_OK);
         ckpt_value *d = sample(f.from, "k", 7);
         ckpt_alloc_fail_at(n);
         rc = ckpt_tt_begin(&f.t, f.to, f.from, "x.pt", &f.err);

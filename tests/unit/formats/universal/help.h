@@ -134,7 +134,7 @@ static inline void uni_make(uni_run *r, const char *version)
     r->number = UNI_LONG;
     for (int i = 0; i < UNI_FLOATS; i++)
         r->floats[i] = (float)i + 0.25f;
-    assert_int_equal(ckpt_map_new(&r->map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&r->map, 0, &r->err), CKPT_OK);
     r->map->path = "memory";
     assert_int_equal(ckpt_map_add_source(r->map, &floats, &index, &r->err), CKPT_OK);
     assert_int_equal(ckpt_map_add_source(r->map, &number, &index, &r->err), CKPT_OK);

@@ -117,7 +117,7 @@ static void tensor_file(uni_run *r, const char *name, ckpt_dtype dtype, uint64_t
     ckpt_tensor *t = NULL;
     uint32_t index = 0;
 
-    assert_int_equal(ckpt_map_new(&map, 0, &r->err), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, &r->err), CKPT_OK);
     map->path = "zeros";
     assert_int_equal(ckpt_map_add_source(map, &source, &index, &r->err), CKPT_OK);
     assert_int_equal(ckpt_map_add(map, "param", 5, &like, &t, &r->err), CKPT_OK);

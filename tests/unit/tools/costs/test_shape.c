@@ -29,7 +29,7 @@ static void test_shapes(void **state)
     model_shape s;
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "memory";
     shape_of(&s, map);
     assert_true(s.layers == 0 && s.hidden == 0 && s.heads == 0);
@@ -68,7 +68,7 @@ static void test_many_sizes(void **state)
     char name[32];
 
     (void)state;
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "memory";
     for (uint64_t i = 0; i < 100; i++) {
         (void)snprintf(name, sizeof name, "a%d", (int)i);

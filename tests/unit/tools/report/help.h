@@ -13,7 +13,7 @@ static inline ckpt_map *map_new(void)
 {
     ckpt_map *map = NULL;
 
-    assert_int_equal(ckpt_map_new(&map, 0, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
     map->path = "memory";
     return map;
 }
