@@ -21,9 +21,10 @@
  * NULL). They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
  * reads it. Out-parameters come first and are owned by the caller; other returned pointers are
  * borrowed from the handle. A look-up function accepts NULL for each out-parameter that the caller
- * does not need. A missing path, map, target or callback is CKPT_EUSAGE, and a NULL handle has no
- * tensors, facts or files. Many threads may read one handle at once. The library never prints,
- * exits or installs signal handlers.
+ * does not need. For a list, X_count returns the number of items and X_at the item of an index; past
+ * the end, X_at returns NULL or false. A missing path, map, target or callback is CKPT_EUSAGE, and a
+ * NULL handle has no tensors, facts or files. Many threads may read one handle at once. The library
+ * never prints, exits or installs signal handlers.
  *
  * Option structs and the report may be NULL or zeroed for defaults. Each begins with `size`: sizeof
  * the struct in the compiled program, or 0 for the struct of the first release, 0.1. Later releases
@@ -140,7 +141,7 @@ CKPT_API const char *ckpt_map_path(const ckpt_map *map);
 /* the name of its format: "deepspeed" */
 CKPT_API const char *ckpt_map_format(const ckpt_map *map);
 
-/* Tensors in the order of the checkpoint; they live as long as the map. NULL: i is past the end. */
+/* Tensors in the order of the checkpoint; they live as long as the map. */
 CKPT_API size_t ckpt_map_tensor_count(const ckpt_map *map);
 CKPT_API const ckpt_tensor *ckpt_map_tensor_at(const ckpt_map *map, size_t i);
 CKPT_API const ckpt_tensor *ckpt_map_find(const ckpt_map *map, const char *name); /* or NULL */
@@ -154,24 +155,21 @@ CKPT_API size_t ckpt_map_file_count(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
 CKPT_API uint64_t ckpt_map_file_size(const ckpt_map *map, size_t i);
 
-/*
- * The facts that ckpt read in the checkpoint ("stage", "3"), in order; false when i is past the
- * end.
- */
+/* The facts that ckpt read in the checkpoint ("stage", "3"), in order. */
+CKPT_API size_t ckpt_map_fact_count(const ckpt_map *map);
 CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
                                bool *is_number);
 
 /* The facts that programs act on, as members of a struct. A NULL map: nothing is known. */
 CKPT_API void ckpt_map_training_info(const ckpt_map *map, ckpt_training_info *out);
 
-/*
- * The findings: severity 0 information, 1 warning, 2 error (only with collect); false when i is
- * past the end.
- */
+/* The findings: severity 0 information, 1 warning, 2 error (only with collect). */
+CKPT_API size_t ckpt_map_finding_count(const ckpt_map *map);
 CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code,
                                   const char **text);
 
 /* String pairs that the format carries beside tensors (safetensors' __metadata__). */
+CKPT_API size_t ckpt_map_metadata_count(const ckpt_map *map);
 CKPT_API bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key,
                                    const char **text);
 
@@ -480,14 +478,12 @@ typedef struct ckpt_format_info {
     const char *layout;
 } ckpt_format_info;
 
-/* The table of formats, files before folders; NULL: i is past the end. */
+/* The table of formats, files before folders. */
+CKPT_API size_t ckpt_format_count(void);
 CKPT_API const ckpt_format_info *ckpt_format_at(size_t i);
 
 /* A format by its name or alias; NULL: unknown. */
 CKPT_API const ckpt_format_info *ckpt_format_find(const char *name);
-
-/* The format to write to a file of this name, by its suffix; NULL: no format has this suffix. */
-CKPT_API const char *ckpt_format_from_path(const char *path);
 
 #ifdef __cplusplus
 }

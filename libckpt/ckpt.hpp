@@ -117,6 +117,7 @@ inline std::vector<const ckpt_format_info *> formats()
 {
     std::vector<const ckpt_format_info *> out;
 
+    out.reserve(ckpt_format_count());
     while (const ckpt_format_info *f = ckpt_format_at(out.size()))
         out.push_back(f);
     return out;
@@ -279,7 +280,8 @@ class view
     }
     file operator[](std::size_t i) const noexcept
     {
-        return file{detail::view(ckpt_view_path(v_.get(), i)), ckpt_view_size(v_.get(), i)};
+        return file{detail::view(ckpt_view_file_path(v_.get(), i)),
+                    ckpt_view_file_size(v_.get(), i)};
     }
     std::vector<file> files() const
     {
@@ -292,7 +294,7 @@ class view
     std::optional<std::size_t> find(std::string_view path) const noexcept
     {
         for (std::size_t i = 0; i < size(); i++)
-            if (detail::view(ckpt_view_path(v_.get(), i)) == path)
+            if (detail::view(ckpt_view_file_path(v_.get(), i)) == path)
                 return i;
         return std::nullopt;
     }

@@ -76,6 +76,9 @@ CKPT_API unsigned ckpt_dtype_block(ckpt_dtype d, unsigned *bytes);
 /* True if ckpt can convert elements of dtype `from` to dtype `to`; equal dtypes: always. */
 CKPT_API bool ckpt_dtype_converts(ckpt_dtype to, ckpt_dtype from);
 
+/* The format to write to a file of this name, by its suffix; NULL: no format has this suffix. */
+CKPT_API const char *ckpt_format_from_path(const char *path);
+
 /* The flags of one format; 0 for an unknown name. */
 CKPT_API unsigned ckpt_format_caps(const char *name);
 
@@ -251,8 +254,8 @@ CKPT_API void ckpt_view_free(ckpt_view *view);
  * pointer to the newest tag; its size in bytes. NULL: there is no such file.
  */
 CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
-CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
-CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
+CKPT_API const char *ckpt_view_file_path(const ckpt_view *view, size_t i);
+CKPT_API uint64_t ckpt_view_file_size(const ckpt_view *view, size_t i);
 
 /*
  * Read n bytes of file i from offset `at`, in any order, from any number of threads.

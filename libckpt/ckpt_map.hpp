@@ -427,6 +427,7 @@ class map
     std::vector<fact> facts() const
     {
         std::vector<fact> out;
+        out.reserve(ckpt_map_fact_count(get()));
         const char *key = nullptr, *text = nullptr;
         bool number = false;
         for (std::size_t i = 0; ckpt_map_fact_at(get(), i, &key, &text, &number); i++)
@@ -436,6 +437,7 @@ class map
     std::vector<finding> findings() const
     {
         std::vector<finding> out;
+        out.reserve(ckpt_map_finding_count(get()));
         const char *text = nullptr;
         int severity = 0, code = 0;
         for (std::size_t i = 0; ckpt_map_finding_at(get(), i, &severity, &code, &text); i++)
@@ -445,6 +447,7 @@ class map
     std::vector<ckpt::metadata> metadata() const
     {
         std::vector<ckpt::metadata> out;
+        out.reserve(ckpt_map_metadata_count(get()));
         const char *key = nullptr, *text = nullptr;
         for (std::size_t i = 0; ckpt_map_metadata_at(get(), i, &key, &text); i++)
             out.push_back(ckpt::metadata{key, text});

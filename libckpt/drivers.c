@@ -51,6 +51,17 @@ const ckpt_directory *ckpt_directory_find(const char *name)
 
 /* ---- public functions ---- */
 
+size_t ckpt_format_count(void)
+{
+    size_t n = 0, k = 0;
+
+    while (ckpt_formats[n])
+        n++;
+    while (ckpt_directories[k])
+        k++;
+    return n + k;
+}
+
 const ckpt_format_info *ckpt_format_at(size_t i)
 {
     size_t n = 0;

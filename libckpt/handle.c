@@ -103,6 +103,11 @@ const char *ckpt_map_output_pointer(const ckpt_map *map)
     return map ? map->pointer : NULL;
 }
 
+size_t ckpt_map_fact_count(const ckpt_map *map)
+{
+    return map ? map->facts.n : 0;
+}
+
 bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, const char **text,
                       bool *is_number)
 {
@@ -121,6 +126,11 @@ void ckpt_map_training_info(const ckpt_map *map, ckpt_training_info *out)
     ckpt_opts_give(out, map ? &map->known : &nothing, sizeof nothing);
 }
 
+size_t ckpt_map_finding_count(const ckpt_map *map)
+{
+    return map ? map->findings.n : 0;
+}
+
 bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code, const char **text)
 {
     if (!map || i >= map->findings.n)
@@ -129,6 +139,11 @@ bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code
     HANDLE_PUT(code, map->findings.at[i].code);
     HANDLE_PUT(text, map->findings.at[i].text);
     return true;
+}
+
+size_t ckpt_map_metadata_count(const ckpt_map *map)
+{
+    return map ? map->metadata.n : 0;
 }
 
 bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const char **text)

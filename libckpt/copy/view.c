@@ -223,12 +223,12 @@ size_t ckpt_view_file_count(const ckpt_view *v)
     return v ? v->n_files : 0;
 }
 
-const char *ckpt_view_path(const ckpt_view *v, size_t i)
+const char *ckpt_view_file_path(const ckpt_view *v, size_t i)
 {
     return v && i < v->n_files ? v->path[i] : NULL;
 }
 
-uint64_t ckpt_view_size(const ckpt_view *v, size_t i)
+uint64_t ckpt_view_file_size(const ckpt_view *v, size_t i)
 {
     if (!v || i >= v->n_files)
         return 0;
@@ -668,7 +668,7 @@ int ckpt_view_read(ckpt_view *v, size_t i, void *buf, uint64_t n, uint64_t at, c
 
     if (!v || i >= v->n_files || (!buf && n > 0))
         return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or no buffer to read into");
-    if (!ckpt_within(at, n, ckpt_view_size(v, i)))
+    if (!ckpt_within(at, n, ckpt_view_file_size(v, i)))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "%s: %" PRIu64 " bytes from offset %" PRIu64 " exceed the end of the file",
                          v->path[i], n, at);
@@ -689,7 +689,7 @@ int ckpt_view_prefetch(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err
     bool more;
     int rc = CKPT_OK;
 
-    if (!v || i >= v->n_files || !ckpt_within(at, n, ckpt_view_size(v, i)))
+    if (!v || i >= v->n_files || !ckpt_within(at, n, ckpt_view_file_size(v, i)))
         return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or no such bytes in it");
     if (i == v->plan->to->files.n)
         return CKPT_OK;
@@ -719,7 +719,7 @@ int ckpt_view_stream(ckpt_view *v, size_t i, ckpt_view_write_fn write, void *ctx
     if (!v || i >= v->n_files || !write)
         return ckpt_fail(err, CKPT_EUSAGE, "no view, no such file or nothing to write with");
     if (i == v->plan->to->files.n)
-        return write(ctx, v->plan->to->pointer_text, ckpt_view_size(v, i), err);
+        return write(ctx, v->plan->to->pointer_text, ckpt_view_file_size(v, i), err);
     f = &v->file[i];
     pthread_mutex_lock(&v->lock);
     was = vw_wait(v, f);

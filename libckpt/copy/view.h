@@ -25,8 +25,8 @@ typedef struct ckpt_view ckpt_view;
 /* Public functions, documented in ckpt.h; ckpt_view_new is in libckpt/view.c. */
 CKPT_API void ckpt_view_free(ckpt_view *view);
 CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
-CKPT_API const char *ckpt_view_path(const ckpt_view *view, size_t i);
-CKPT_API uint64_t ckpt_view_size(const ckpt_view *view, size_t i);
+CKPT_API const char *ckpt_view_file_path(const ckpt_view *view, size_t i);
+CKPT_API uint64_t ckpt_view_file_size(const ckpt_view *view, size_t i);
 CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
                             ckpt_err *err);
 CKPT_API int ckpt_view_prefetch(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);

@@ -278,7 +278,7 @@ static ckpt_view *make(const ckpt_map *from, ckpt_map **to, const asked *a)
 /* One file, in all ways. */
 static bool one(pair *p, ckpt_map *to, const char *written)
 {
-    const char *path = ckpt_view_path(p->view, p->i);
+    const char *path = ckpt_view_file_path(p->view, p->i);
     bool alone = !to->folder && to->files.n == 1, pointer = p->i >= to->files.n;
     size_t n_before = pointer ? 0 : to->files.at[p->i].literals.n;
     uint8_t *want, *buf;
@@ -288,9 +288,9 @@ static bool one(pair *p, ckpt_map *to, const char *written)
     if (!want && alone)
         want = slurp(written, "", &p->size);
     p->want = want;
-    if (!want || p->size != ckpt_view_size(p->view, p->i)) {
+    if (!want || p->size != ckpt_view_file_size(p->view, p->i)) {
         snprintf(p->text, sizeof p->text, "is not what was written: %llu bytes, not %llu",
-                 (unsigned long long)ckpt_view_size(p->view, p->i),
+                 (unsigned long long)ckpt_view_file_size(p->view, p->i),
                  (unsigned long long)(want ? p->size : 0));
         return false;
     }
@@ -349,7 +349,7 @@ int main(int argc, char **argv)
         if (ok)
             ok = stream(&p);
         if (!ok)
-            printf("%s: %s\n", ckpt_view_path(v, i), p.text);
+            printf("%s: %s\n", ckpt_view_file_path(v, i), p.text);
         n_bad += !ok;
         free((void *)(uintptr_t)p.want);
         free(p.may);

@@ -10,7 +10,7 @@
 #ifndef TOOLS_MAPS_H
 #define TOOLS_MAPS_H
 
-#include "ckpt_shape.h"
+#include "ckpt_extra.h"
 
 /* The maps linked into the program; tools/embed.sh generates their source. */
 typedef struct maps_text {

@@ -124,12 +124,12 @@ static int mnt_ahead(void *ctx, size_t file, uint64_t n, uint64_t at)
 
 static const char *mnt_path(void *ctx, size_t file)
 {
-    return ckpt_view_path(((const mount_job *)ctx)->view, file);
+    return ckpt_view_file_path(((const mount_job *)ctx)->view, file);
 }
 
 static uint64_t mnt_size(void *ctx, size_t file)
 {
-    return ckpt_view_size(((const mount_job *)ctx)->view, file);
+    return ckpt_view_file_size(((const mount_job *)ctx)->view, file);
 }
 
 static int mnt_tree(mount_job *m, ckpt_err *err)
@@ -141,7 +141,7 @@ static int mnt_tree(mount_job *m, ckpt_err *err)
         return CKPT_OK;
     return fail(err, rc == ENOMEM ? CKPT_ELIMIT : CKPT_EUNSUPPORTED,
                 "%s: cannot be shown under this name: %s",
-                n > bad ? ckpt_view_path(m->view, bad) : "", strerror(rc));
+                n > bad ? ckpt_view_file_path(m->view, bad) : "", strerror(rc));
 }
 
 /* The time of the newest source file, so each mount shows the same time. */

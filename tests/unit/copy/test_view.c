@@ -116,8 +116,8 @@ static void test_ranges(void **state)
         again = mixed_map(dtype, &size);
         ckpt_view *v = view_of(from, again, &run, round == 3);
         assert_int_equal(ckpt_view_file_count(v), 1);
-        assert_string_equal(ckpt_view_path(v, 0), "out");
-        assert_int_equal(ckpt_view_size(v, 0), size);
+        assert_string_equal(ckpt_view_file_path(v, 0), "out");
+        assert_int_equal(ckpt_view_file_size(v, 0), size);
         for (unsigned i = 0; i < 300; i++) {
             uint64_t at = draw(size), some = draw(i % 10 ? 3000 : size - at) + 1;
 

@@ -95,6 +95,12 @@ static void lookups(void **state)
     assert_int_equal(ckpt_map_file_size(NULL, 0), 0);
     assert_null(ckpt_map_output_folder(NULL));
     assert_null(ckpt_map_output_pointer(NULL));
+    assert_int_equal(ckpt_map_fact_count(NULL), 0);
+    assert_int_equal(ckpt_map_finding_count(NULL), 0);
+    assert_int_equal(ckpt_map_metadata_count(NULL), 0);
+    assert_true(ckpt_map_fact_count(map) > 0);
+    assert_false(ckpt_map_fact_at(map, ckpt_map_fact_count(map), NULL, NULL, NULL));
+    assert_true(ckpt_map_fact_at(map, ckpt_map_fact_count(map) - 1, NULL, NULL, NULL));
     assert_false(ckpt_map_fact_at(NULL, 0, NULL, NULL, NULL));
     assert_true(ckpt_map_fact_at(map, 0, NULL, NULL, NULL));
     ckpt_training_info known = {0};
@@ -108,6 +114,8 @@ static void lookups(void **state)
     assert_false(ckpt_map_metadata_at(NULL, 0, NULL, NULL));
     assert_false(ckpt_map_locate(map, NULL, NULL, NULL, NULL));
     assert_true(ckpt_map_locate(map, ckpt_map_tensor_at(map, 0)->extent, NULL, NULL, NULL));
+    assert_non_null(ckpt_format_at(ckpt_format_count() - 1));
+    assert_null(ckpt_format_at(ckpt_format_count()));
     assert_null(ckpt_format_at(SIZE_MAX));
 }
 

@@ -118,9 +118,9 @@ class View:
         self.format = format
         with handle.use() as pointer:
             for i in range(lib().ckpt_view_file_count(pointer)):
-                path = text_of(lib().ckpt_view_path(pointer, i))
+                path = text_of(lib().ckpt_view_file_path(pointer, i))
                 self._numbers[path] = i
-                self._sizes[path] = int(lib().ckpt_view_size(pointer, i))
+                self._sizes[path] = int(lib().ckpt_view_file_size(pointer, i))
 
     def __enter__(self) -> 'View':
         return self
