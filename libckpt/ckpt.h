@@ -21,16 +21,17 @@
  * NULL). They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
  * reads it. Out-parameters come first and are owned by the caller; other returned pointers are
  * borrowed from the handle. A look-up function accepts NULL for each out-parameter that the caller
- * does not need. For a list, X_count returns the number of items and X_at the item of an index; past
- * the end, X_at returns NULL or false. A missing path, map, target or callback is CKPT_EUSAGE, and a
- * NULL handle has no tensors, facts or files. Many threads may read one handle at once. The library
- * never prints, exits or installs signal handlers.
+ * does not need. For a list, X_count returns the number of items and X_at the item of an index;
+ * past the end, X_at returns NULL or false. A missing path, map, target or callback is CKPT_EUSAGE,
+ * and a NULL handle has no tensors, facts or files. Many threads may read one handle at once. The
+ * library never prints, exits or installs signal handlers.
  *
- * Option structs and the report may be NULL or zeroed for defaults. Each begins with `size`: sizeof
- * the struct in the compiled program, or 0 for the struct of the first release, 0.1. Later releases
- * append members, so older programs keep working; a library refuses a program that sets a member
- * unknown to it. Initialise with {.size = sizeof (ckpt_target), ...} to use appended members.
- * Later releases also append members to the structs that the library fills.
+ * Option structs and the report may be NULL or zeroed for defaults. In a flag, false is the safe
+ * choice; a flag skip_X leaves X out. Each struct begins with `size`: sizeof the struct in the
+ * compiled program, or 0 for the struct of the first release, 0.1. Later releases append members,
+ * so older programs keep working; a library refuses a program that sets a member unknown to it.
+ * Initialise with {.size = sizeof (ckpt_target), ...} to use appended members. Later releases also
+ * append members to the structs that the library fills.
  *
  * This header is the stable part of the library. ckpt_extra.h, which includes it, declares the
  * rest: functions that may change in any release.
@@ -77,7 +78,7 @@ typedef struct ckpt_open_opts {
     /* a path to one shard opens the checkpoint that the shard belongs to, not that file alone */
     bool whole_checkpoint;
     bool with_optimizer; /* also map optimizer state, as tensors named "exp_avg/<parameter>" */
-    bool no_frozen;      /* leave frozen parameters out */
+    bool skip_frozen;    /* leave frozen parameters out */
     bool collect;        /* collect inconsistencies as findings and go on where possible (verify) */
     bool require_crc;    /* a record without a checksum is an error */
     /* keep the slices of model-parallel ranks apart, as "mp_rank_01/<name>"; false: join them */
@@ -184,7 +185,7 @@ typedef struct ckpt_target {
     ckpt_dtype dtype;        /* dtype of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
     /* hf folders: do not copy config.json, tokenizer files ... from the source's folder */
-    bool no_side_files;
+    bool skip_side_files;
     /*
      * hf folders that a run replaces (force): keep the existing weights of the other kind
      * (safetensors, .bin) even if loaders would prefer them; false: remove them
@@ -206,8 +207,8 @@ typedef struct ckpt_target {
     /* the DeepSpeed release to write for, "0.12.6"; NULL: the source's, or the newest known */
     const char *version;
     bool fresh_optimizer; /* write zero moments and step 0 instead of the source's */
-    bool objects_kept;    /* write objects of unknown classes back verbatim ... */
-    bool objects_dropped; /* ... or drop them; neither: refuse them (CKPT_EUNSAFE) */
+    bool keep_objects;    /* write objects of unknown classes back verbatim ... */
+    bool drop_objects;    /* ... or drop them; neither: refuse them (CKPT_EUNSAFE) */
     /*
      * Names of the trained parameters, one per line, in the order in which the optimizer gets them.
      * '#' begins a comment; '*' stands for all other parameters in the order of the file. If the
@@ -442,7 +443,7 @@ enum {
     CKPT_CAN_WRITE = 2u,
     CKPT_WRITES_STATE = 4u,      /* written: training state; it uses tag, stage ... */
     CKPT_TAKES_SHARD_SIZE = 8u,  /* max_shard_size */
-    CKPT_TAKES_SIDE_FILES = 16u, /* no_side_files, keep_other_weights */
+    CKPT_TAKES_SIDE_FILES = 16u, /* skip_side_files, keep_other_weights */
     CKPT_IS_FOLDER = 32u,        /* path is a folder, not one file */
     /* read: a run with several checkpoints; ckpt_open_opts.tag selects one */
     CKPT_HAS_TAGS = 64u,

@@ -247,7 +247,7 @@ class plan
 };
 
 struct view_options {
-    run_options run; /* memory, jobs, allow_overflow, no_doubt */
+    run_options run; /* memory, jobs, allow_overflow, strict */
     /* read each record completely and compare its CRC before returning its first byte */
     bool check_first = false;
 };

@@ -228,7 +228,7 @@ CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const ui
 
 typedef struct ckpt_view_opts {
     size_t size;              /* sizeof this struct, or 0: see ckpt.h */
-    const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and no_doubt count; or NULL */
+    const ckpt_run_opts *run; /* only memory, jobs, allow_overflow and strict count; or NULL */
     /*
      * read a complete record and compare its CRC before returning its first byte; false: compare it
      * as soon as the reads have covered the record

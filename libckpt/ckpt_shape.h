@@ -25,7 +25,7 @@ typedef struct ckpt_filter {
      * '*' matches any run of characters; a tensor without a rule keeps its name; or NULL
      */
     const char *rename_text;
-    bool no_state; /* drop CKPT_ROLE_STATE */
+    bool skip_state; /* drop CKPT_ROLE_STATE */
 } ckpt_filter;
 
 /*
@@ -286,12 +286,12 @@ typedef struct ckpt_merge {
     const char *method;
     const ckpt_merge_model *models;
     size_t n_models;
-    const char *base;  /* path of the model that the others were trained from; linear: NULL */
-    double density;    /* fraction of each difference that is kept (ties, dare); 0: all */
-    double lambda;     /* factor of the sum of differences; 0: 1 */
-    double t;          /* slerp: 0 is the base, 1 the other model */
-    bool no_normalize; /* do not divide weights by their sum (linear, ties) */
-    uint64_t seed;     /* seed of dare's random choice */
+    const char *base;    /* path of the model that the others were trained from; linear: NULL */
+    double density;      /* fraction of each difference that is kept (ties, dare); 0: all */
+    double lambda;       /* factor of the sum of differences; 0: 1 */
+    double t;            /* slerp: 0 is the base, 1 the other model */
+    bool skip_normalize; /* do not divide weights by their sum (linear, ties) */
+    uint64_t seed;       /* seed of dare's random choice */
     /*
      * a mergekit configuration (YAML) instead of these members, and its name for messages; or NULL
      */

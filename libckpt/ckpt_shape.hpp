@@ -23,7 +23,7 @@ inline namespace cxx17
 struct filter {
     std::vector<std::string> include, exclude; /* globs; no include: everything */
     std::string rename;                        /* rules, one per line: PATTERN REPLACEMENT */
-    bool no_state = false;
+    bool skip_state = false;
 };
 
 /* Keep and rename tensors. Invalidates tensor objects of the map. */
@@ -38,7 +38,7 @@ inline void select(map &m, const filter &f)
     c.include = include.or_null();
     c.exclude = exclude.or_null();
     c.rename_text = rename.or_null();
-    c.no_state = f.no_state;
+    c.skip_state = f.skip_state;
     m.done(ckpt_map_select(m.get(), &c, &err), err);
 }
 
@@ -271,7 +271,7 @@ struct merge_options {
     std::vector<merge_model> models;
     std::string base;
     double density = 0, lambda = 0, t = 0;
-    bool no_normalize = false;
+    bool skip_normalize = false;
     std::uint64_t seed = 0;
     std::string config, config_name; /* text of a mergekit configuration instead */
     open_options open;
@@ -302,7 +302,7 @@ template <class F> void with_merge(const merge_options &o, F &&f)
     c.density = o.density;
     c.lambda = o.lambda;
     c.t = o.t;
-    c.no_normalize = o.no_normalize;
+    c.skip_normalize = o.skip_normalize;
     c.keep_names = o.keep_names;
     c.seed = o.seed;
     c.config_text = config.or_null();

@@ -263,7 +263,7 @@ static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 {
     unsigned hub = CKPT_TAKES_SIDE_FILES | CKPT_IS_FOLDER;
 
-    if (target->no_side_files || (ckpt_format_caps(target->format) & hub) != hub ||
+    if (target->skip_side_files || (ckpt_format_caps(target->format) & hub) != hub ||
         from->adapter_config)
         return CKPT_OK;
     return ckpt_unwrap_check(to, from, from->model_type, err);

@@ -25,7 +25,7 @@ static bool sel_any(const char *const *globs, const char *name)
 
 static bool sel_keeps(const ckpt_filter *f, const ckpt_tensor *t)
 {
-    if (f->no_state && t->role == CKPT_ROLE_STATE)
+    if (f->skip_state && t->role == CKPT_ROLE_STATE)
         return false;
     if (f->include && !sel_any(f->include, t->name))
         return false;

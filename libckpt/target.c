@@ -139,7 +139,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         unsigned needs;
     } field[] = {
         {"max_shard_size", t->max_shard_size > 0, CKPT_TAKES_SHARD_SIZE},
-        {"no_side_files", t->no_side_files, CKPT_TAKES_SIDE_FILES},
+        {"skip_side_files", t->skip_side_files, CKPT_TAKES_SIDE_FILES},
         {"tag", t->tag != NULL, CKPT_WRITES_STATE},
         {"stage", t->stage != 0, CKPT_WRITES_STATE},
         {"world", t->world > 0, CKPT_TAKES_WORLD},
@@ -147,8 +147,8 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
         {"sub_group_size", t->sub_group_size > 0, CKPT_WRITES_STATE},
         {"version", t->version != NULL, CKPT_WRITES_STATE},
         {"fresh_optimizer", t->fresh_optimizer, CKPT_WRITES_STATE},
-        {"objects_kept", t->objects_kept, CKPT_WRITES_STATE},
-        {"objects_dropped", t->objects_dropped, CKPT_WRITES_STATE},
+        {"keep_objects", t->keep_objects, CKPT_WRITES_STATE},
+        {"drop_objects", t->drop_objects, CKPT_WRITES_STATE},
         {"order_text", t->order_text != NULL, CKPT_WRITES_STATE},
         {"deflate", t->deflate, CKPT_TAKES_DEFLATE},
         {"layout", t->layout != NULL, CKPT_TAKES_LAYOUT},
@@ -161,8 +161,8 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
                              field[i].name, t->format,
                              tgt_formats(list, CKPT_CAN_WRITE | field[i].needs));
     }
-    if (t->objects_kept && t->objects_dropped)
-        return ckpt_fail(err, CKPT_EUSAGE, "objects_kept and objects_dropped exclude each other");
+    if (t->keep_objects && t->drop_objects)
+        return ckpt_fail(err, CKPT_EUSAGE, "keep_objects and drop_objects exclude each other");
     if (t->stage < CKPT_STAGE_NONE || t->stage > 3)
         return ckpt_fail(err, CKPT_EUSAGE, "stage %d is not 1, 2 or 3", t->stage);
     return CKPT_OK;

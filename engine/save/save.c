@@ -120,7 +120,7 @@ static unsigned sv_threads(const zt_comm *c)
 
 static int sv_plan(sv_job *j, const zt_zero *z, const zt_save_opts *o, ckpt_err *err)
 {
-    ckpt_target target = {.format = "zero", .path = j->dir, .tag = j->tag, .objects_kept = true};
+    ckpt_target target = {.format = "zero", .path = j->dir, .tag = j->tag, .keep_objects = true};
     int rc = zt_live_map(&j->from, &j->image, o->client_state, err);
 
     target.stage = z->config->stage ? z->config->stage : CKPT_STAGE_NONE;

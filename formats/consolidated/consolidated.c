@@ -181,9 +181,9 @@ static int con_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     uint32_t index = 0;
     int rc = set ? CKPT_OK : ckpt_fail_memory(err);
 
-    if (rc == CKPT_OK && !target->no_side_files)
+    if (rc == CKPT_OK && !target->skip_side_files)
         rc = con_params(to, from, err);
-    if (rc == CKPT_OK && !target->no_side_files)
+    if (rc == CKPT_OK && !target->skip_side_files)
         rc = con_tokenizer(to, from, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_add_file(to, &file, &index, err);

@@ -121,7 +121,7 @@ int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
     if (rc == CKPT_OK && state)
         rc = ckpt_dcp_lanes_join(&job->state, state, job->to->arena, job->err);
     job->to->claim = (ckpt_claim){.made = state != NULL,
-                                  .objects_dropped = job->target->objects_dropped,
+                                  .drop_objects = job->target->drop_objects,
                                   .other_release = true,
                                   .stage = -1,
                                   .dtype = CKPT_DTYPE_NONE};

@@ -105,7 +105,7 @@ static int dpw_begin(dpw_writer *w, ckpt_torch_tree *t, uint32_t rank)
 {
     int rc = ckpt_tt_more(t, w->to, w->from, w->file[rank], w->err);
 
-    t->drop_objects = w->target->objects_dropped;
+    t->drop_objects = w->target->drop_objects;
     return rc;
 }
 

@@ -281,7 +281,7 @@ static int rwr_begin(rwr_writer *w, const char *kind)
     // rwr_end reports an error, because the tree keeps it
     if (ckpt_tt_begin(&w->tree, w->job->to, w->job->from, name, w->job->err) == CKPT_OK)
         w->job->to->files.at[w->tree.file].rank = w->rank;
-    w->tree.drop_objects = w->job->target->objects_dropped;
+    w->tree.drop_objects = w->job->target->drop_objects;
     return CKPT_OK;
 }
 

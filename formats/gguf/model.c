@@ -177,7 +177,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     if (rc != CKPT_OK || !model || (again && !asked && !target->dtypes))
         return rc;
     rc = gmo_general(to, from, number, err);
-    if (rc == CKPT_OK && !again && !target->no_side_files)
+    if (rc == CKPT_OK && !again && !target->skip_side_files)
         rc = ckpt_gguf_tokenizer(to, from, err);
     return rc;
 }

@@ -351,7 +351,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     w->diffusers = !w->adapter && ckpt_hf_is_diffusers(from);
     // diffusers' configurations have no dtype
     w->dtype = w->diffusers ? NULL : hfw_config_dtype(w->to, from, target);
-    if (rc == CKPT_OK && !target->no_side_files)
+    if (rc == CKPT_OK && !target->skip_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
     if (rc == CKPT_OK && from->adapter_config)
         rc = ckpt_hf_add_literal(w->to, "adapter_config.json", from->adapter_config,
@@ -364,7 +364,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
         rc = hfw_make_set(w, target);
     if (rc == CKPT_OK)
         rc = hfw_note_packed(w, from);
-    if (rc == CKPT_OK && !target->no_side_files)
+    if (rc == CKPT_OK && !target->skip_side_files)
         rc = hfw_note_mixed(w, target);
     ckpt_free(w->shard);
     return rc;

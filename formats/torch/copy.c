@@ -44,7 +44,7 @@ static bool tc_is_strange(const ckpt_value *v, unsigned depth, unsigned *n_left)
     return false;
 }
 
-/* Copier callback: true for values to leave out because of objects_dropped. */
+/* Copier callback: true for values to leave out because of drop_objects. */
 static bool tc_dropped(const void *ctx, const ckpt_value *v)
 {
     const ckpt_torch_tree *t = ctx;

@@ -382,7 +382,7 @@ int ckpt_uni_model_file(ckpt_uni_write *w, bool parts, const char *name)
     um_file m = {.w = w, .f = {.job = &w->job, .how = &w->how}, .parts = parts};
     int rc = ckpt_tt_begin(&m.f.t, w->job.to, w->job.from, name, w->job.err);
 
-    m.f.t.drop_objects = w->job.target->objects_dropped;
+    m.f.t.drop_objects = w->job.target->drop_objects;
     m.made = ckpt_alloc((w->job.from->tensors.n + 1) * sizeof(ckpt_value *));
     if (rc == CKPT_OK && !m.made)
         m.f.t.rc = ckpt_fail_memory(w->job.err);

@@ -257,7 +257,7 @@ static int ur_others(ckpt_uni *u, ckpt_index *ix, bool trained)
             ckpt_map_index(u->job.map, like.name, like.n_name) != SIZE_MAX ||
             ur_known(u, ix, e->name) || (trained && !states))
             continue;
-        if (!trained && u->job.opts->no_frozen) {
+        if (!trained && u->job.opts->skip_frozen) {
             u->job.map->effects |= CKPT_USED_FROZEN;
             continue;
         }

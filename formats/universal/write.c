@@ -527,7 +527,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = uw_tag(&w);
     to->claim = (ckpt_claim){.made = true,
                              .fresh = w.how.fresh,
-                             .objects_dropped = target->objects_dropped,
+                             .drop_objects = target->drop_objects,
                              .stage = -1,
                              .dtype = w.how.dtype};
     if (rc == CKPT_OK)

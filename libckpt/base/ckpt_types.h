@@ -139,15 +139,15 @@ enum {
  * changed nothing.
  */
 enum {
-    CKPT_USED_TAG = 1u << 0,     /* the checkpoint has tags, and the given one selected it */
-    CKPT_USED_STATE = 1u << 1,   /* with_optimizer: there is optimizer state */
-    CKPT_USED_FROZEN = 1u << 2,  /* no_frozen: some parameters were left out */
-    CKPT_USED_SLICES = 1u << 3,  /* keep_slices, set or not: there are slices of several ranks */
-    CKPT_USED_RULES = 1u << 4,   /* slice_rules: slices were joined by these rules */
-    CKPT_USED_WHOLE = 1u << 5,   /* whole_checkpoint: the path names one of several shards */
-    CKPT_USED_CRC = 1u << 6,     /* require_crc: the format of the files has checksums */
-    CKPT_USED_COPIES = 1u << 7,  /* ignore_copies: there are 16-bit copies beside masters */
-    CKPT_USED_OBJECTS = 1u << 8, /* objects_kept, _dropped: there are objects of unknown classes */
+    CKPT_USED_TAG = 1u << 0,        /* the checkpoint has tags, and the given one selected it */
+    CKPT_USED_STATE = 1u << 1,      /* with_optimizer: there is optimizer state */
+    CKPT_USED_FROZEN = 1u << 2,     /* skip_frozen: some parameters were left out */
+    CKPT_USED_SLICES = 1u << 3,     /* keep_slices, set or not: there are slices of several ranks */
+    CKPT_USED_RULES = 1u << 4,      /* slice_rules: slices were joined by these rules */
+    CKPT_USED_WHOLE = 1u << 5,      /* whole_checkpoint: the path names one of several shards */
+    CKPT_USED_CRC = 1u << 6,        /* require_crc: the format of the files has checksums */
+    CKPT_USED_COPIES = 1u << 7,     /* ignore_copies: there are 16-bit copies beside masters */
+    CKPT_USED_OBJECTS = 1u << 8,    /* keep_objects, drop_objects: there are unknown classes */
     CKPT_USED_SUB_GROUPS = 1u << 9, /* sub_group_size: the target has sub-groups */
     CKPT_USED_NAMES = 1u << 10      /* keep_names: names have prefixes of wrappers */
 };
@@ -320,7 +320,7 @@ typedef struct ckpt_run_opts {
     uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
     unsigned jobs;   /* threads; 0: one per processor, at most 8 */
     bool force;      /* replace existing outputs */
-    bool no_fsync;   /* do not wait for the disk: for scratch use only */
+    bool skip_fsync; /* do not wait for the disk: for scratch use only */
     ckpt_progress_fn progress;
     void *progress_ctx;
     /*
@@ -329,7 +329,7 @@ typedef struct ckpt_run_opts {
      */
     bool allow_overflow;
     /* fail the run (CKPT_EDOUBT) for every warning: values that are not finite ... */
-    bool no_doubt;
+    bool strict;
     ckpt_cache cache;
 } ckpt_run_opts;
 

@@ -286,7 +286,7 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
 
     if (r->from_config && (steps == CKPT_BF16 || steps == CKPT_F16))
         b.steps = steps;
-    int rc = mg_flag(g, &of, "normalize", ckpt_blend_normalizes(r->method) && !r->no_normalize,
+    int rc = mg_flag(g, &of, "normalize", ckpt_blend_normalizes(r->method) && !r->skip_normalize,
                      &b.normalize);
 
     if (rc == CKPT_OK)

@@ -355,7 +355,7 @@ int ckpt_recipe_read(ckpt_recipe *out, ckpt_arena *a, const ckpt_merge *merge, c
     *out = (ckpt_recipe){.density = merge->density != 0 ? merge->density : 1,
                          .lambda = merge->lambda != 0 ? merge->lambda : 1,
                          .t = merge->t,
-                         .no_normalize = merge->no_normalize,
+                         .skip_normalize = merge->skip_normalize,
                          .seed = merge->seed};
     if (!merge->config_text) {
         rc = rc_options(out, merge, err);

@@ -24,7 +24,7 @@ typedef struct ckpt_recipe {
     const ckpt_value *parameters[2]; /* for all models, the more specific dict first; or NULL */
     bool has_weight;                 /* the models' weights are defaults */
     double density, lambda, t;
-    bool no_normalize;
+    bool skip_normalize;
     uint64_t seed;
     ckpt_dtype dtype; /* output dtype; NONE: the first model's */
     /* mergekit's configuration: differences are computed in `steps`; NONE: the base's dtype */

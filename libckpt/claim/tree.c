@@ -126,7 +126,7 @@ static void clt_join(char out[CKPT_CLAIM_PATH], const char *path, const ckpt_val
 /* True if the user asked to leave out values of unknown classes, and this is one. */
 static bool clt_dropped(const ckpt_claim_work *w, const ckpt_value *a)
 {
-    return w->to->claim.objects_dropped && (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);
+    return w->to->claim.drop_objects && (a->kind == CKPT_V_OBJECT || a->kind == CKPT_V_GLOBAL);
 }
 
 static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
@@ -166,7 +166,7 @@ static int clt_seq(ckpt_claim_work *w, const char *path, const ckpt_value *a, co
     char below[CKPT_CLAIM_PATH];
     int rc = CKPT_OK;
 
-    if (x.n != y.n && !w->to->claim.objects_dropped)
+    if (x.n != y.n && !w->to->claim.drop_objects)
         return ckpt_claim_differs(w, path, "has another length");
     for (uint64_t i = 0; rc == CKPT_OK && i < x.n; i++) {
         clt_join(below, path, NULL, i);

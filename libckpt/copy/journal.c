@@ -259,8 +259,8 @@ static void jl_files_written(jl_hash *h, const ckpt_map *map)
     }
 }
 
-int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
-                             ckpt_err *err)
+int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from,
+                             bool skip_fsync, ckpt_err *err)
 {
     assert(to);
     jl_hash h = {.err = err};
@@ -269,7 +269,7 @@ int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *f
     h.rc = ckpt_sha256_new(&h.sha, err);
     jl_number(&h, JL_VERSION);
     // A run that promises synced files must not keep files that were never synced.
-    jl_number(&h, no_fsync);
+    jl_number(&h, skip_fsync);
     jl_string(&h, to->folder);
     jl_string(&h, to->set ? to->set->name : NULL);
     jl_string(&h, to->pointer);
@@ -457,7 +457,7 @@ static int jl_append(ckpt_journal *j, const ckpt_bytes *b, ckpt_err *err)
     else
         j->end += b->n;
     pthread_mutex_unlock(&j->lock);
-    if (rc == CKPT_OK && !j->no_fsync && ckpt_fdatasync(j->fd) != 0)
+    if (rc == CKPT_OK && !j->skip_fsync && ckpt_fdatasync(j->fd) != 0)
         rc = jl_failed(j, errno, err);
     return rc;
 }

@@ -26,7 +26,7 @@ CKPT_VEC(ckpt_journal_entries, ckpt_journal_entry);
 typedef struct ckpt_journal {
     int fd;            /* open for reading and writing */
     const char *where; /* path of its folder, in messages */
-    bool no_fsync;
+    bool skip_fsync;
     pthread_mutex_t lock; /* protects end */
     uint64_t end;         /* bytes: complete lines */
     ckpt_journal_entries entry;
@@ -39,11 +39,11 @@ typedef struct ckpt_journal {
  * files and literals, tensors and their extents on both sides, the identity of every input file
  * (path, size, ino, mtime), and the bytes of inputs in memory.
  */
-int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from, bool no_fsync,
-                             ckpt_err *err);
+int ckpt_journal_fingerprint(char out[65], const ckpt_map *to, const ckpt_map *from,
+                             bool skip_fsync, ckpt_err *err);
 
 /*
- * Read a journal; j->fd, where and no_fsync are set. *match: it belongs to this run, and its
+ * Read a journal; j->fd, where and skip_fsync are set. *match: it belongs to this run, and its
  * entries are in j.
  */
 int ckpt_journal_read(ckpt_journal *j, const char *fingerprint, bool *match, ckpt_err *err);

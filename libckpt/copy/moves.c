@@ -160,7 +160,7 @@ static int mv_sync(const ckpt_mover *m, const ckpt_moves *list)
     static const char *const below[] = {".", "new", "was", "mid"};
     int rc = 0;
 
-    if (m->no_fsync)
+    if (m->skip_fsync)
         return 0;
     for (size_t i = 0; rc == 0 && i < list->n; i++) {
         if (list->at[i].kind == CKPT_MOVE_FOLDER || list->at[i].kind == CKPT_MOVE_INTO)
@@ -263,13 +263,13 @@ static int mv_write(const ckpt_mover *m, const ckpt_bytes *b)
         else
             done += (size_t)put;
     }
-    if (rc == 0 && !m->no_fsync && ckpt_fsync(fd) != 0)
+    if (rc == 0 && !m->skip_fsync && ckpt_fsync(fd) != 0)
         rc = errno;
     if (close(fd) != 0 && errno != EINTR && rc == 0)
         rc = errno;
     if (rc == 0 && renameat(m->aside, mv_draft, m->aside, mv_name) != 0)
         rc = errno;
-    if (rc == 0 && !m->no_fsync && ckpt_fsync(m->aside) != 0)
+    if (rc == 0 && !m->skip_fsync && ckpt_fsync(m->aside) != 0)
         rc = errno;
     return rc;
 }
@@ -422,7 +422,7 @@ static int mv_forget(const ckpt_mover *m)
 
     if (sys != 0)
         return sys;
-    return m->no_fsync || ckpt_fsync(m->aside) == 0 ? 0 : errno;
+    return m->skip_fsync || ckpt_fsync(m->aside) == 0 ? 0 : errno;
 }
 
 /* ---- running a list ---- */

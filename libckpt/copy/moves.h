@@ -38,7 +38,7 @@ CKPT_VEC(ckpt_moves, ckpt_move);
 /* The two folders, and the path for messages. */
 typedef struct ckpt_mover {
     int top, aside;
-    bool no_fsync;
+    bool skip_fsync;
     const char *shown;
 } ckpt_mover;
 

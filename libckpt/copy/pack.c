@@ -62,7 +62,7 @@ static int pack_write(const ckpt_pack_job *job, ckpt_map *to, uint32_t file, pac
     ckpt_packing both = {.stored = &stored->io, .packed = &packed->io, .fd = packed->fd};
     int rc = job->pack(to, file, &both, err);
 
-    if (rc == CKPT_OK && !job->no_fsync && ckpt_fsync(packed->fd) != 0)
+    if (rc == CKPT_OK && !job->skip_fsync && ckpt_fsync(packed->fd) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot write to the disk", packed->io.name);
     return rc;
 }

@@ -30,7 +30,7 @@ typedef int (*ckpt_pack_fn)(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_e
 typedef struct ckpt_pack_job {
     int at;            /* descriptor of the folder with the file; no other process writes to it */
     const char *shown; /* path of the file, in messages */
-    bool no_fsync;
+    bool skip_fsync;
     ckpt_progress *progress;
     ckpt_pack_fn pack;
 } ckpt_pack_job;

@@ -251,7 +251,7 @@ static bool pub_give_back(const ckpt_publish *s)
 static bool pub_recover(const ckpt_publish *s)
 {
     const ckpt_mover mover = {
-        .top = s->dir->fd, .aside = s->fd, .no_fsync = s->opts.no_fsync, .shown = s->dir->path};
+        .top = s->dir->fd, .aside = s->fd, .skip_fsync = s->opts.skip_fsync, .shown = s->dir->path};
     int sys = ckpt_moves_recover(&mover);
 
     if (sys == 0)
@@ -310,7 +310,7 @@ static ckpt_set_job pub_set_job(const ckpt_publish *s)
                           .to = s->to,
                           .inputs = s->inputs,
                           .force = s->opts.force,
-                          .no_fsync = s->opts.no_fsync};
+                          .skip_fsync = s->opts.skip_fsync};
 }
 
 /* Check the folder's name: it is free or, with force, names a folder that may be replaced. */
@@ -388,12 +388,12 @@ static int pub_init(ckpt_publish *s, ckpt_err *err)
     (void)sprintf(s->final, "%s%s%s", path, set && set->look ? "" : "/",
                   set && set->look ? "" : folder);
     s->journal.where = s->where;
-    s->journal.no_fsync = s->opts.no_fsync;
+    s->journal.skip_fsync = s->opts.skip_fsync;
     s->folder = (ckpt_swap){.from = "new", .old = "old", .to = folder, .is_folder = true};
     s->pointer = (ckpt_swap){.from = "pointer", .old = "pointer.old", .to = s->to->pointer};
     rc = pub_list_below(s, err);
     if (rc == CKPT_OK)
-        rc = ckpt_journal_fingerprint(s->fingerprint, s->to, s->inputs, s->opts.no_fsync, err);
+        rc = ckpt_journal_fingerprint(s->fingerprint, s->to, s->inputs, s->opts.skip_fsync, err);
     return rc;
 }
 
@@ -536,7 +536,7 @@ static int pub_anew(ckpt_publish *s, ckpt_err *err)
     if (s->data < 0)
         return pub_failed(s, errno, "cannot open the folder 'new'", err);
     // After a power cut the journal is useless unless its name is on the disk.
-    if (!s->opts.no_fsync && (ckpt_fsync(s->fd) != 0 || ckpt_fsync(s->dir->fd) != 0))
+    if (!s->opts.skip_fsync && (ckpt_fsync(s->fd) != 0 || ckpt_fsync(s->dir->fd) != 0))
         return pub_failed(s, errno, "cannot sync the folder", err);
     return CKPT_OK;
 }
@@ -617,7 +617,7 @@ static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
     int sys = ckpt_dir_remove(s->fd, s->pointer.from);
 
     if (sys == 0)
-        sys = ckpt_latest_write(s->fd, s->pointer.from, s->to->pointer_text, !s->opts.no_fsync);
+        sys = ckpt_latest_write(s->fd, s->pointer.from, s->to->pointer_text, !s->opts.skip_fsync);
     return sys == 0 ? CKPT_OK : pub_failed(s, sys, "cannot write the file 'pointer'", err);
 }
 
@@ -625,7 +625,7 @@ static int pub_write_pointer(const ckpt_publish *s, ckpt_err *err)
 static int pub_prepare(ckpt_publish *s, ckpt_err *err)
 {
     struct stat st;
-    int rc = s->opts.no_fsync || s->placed ? CKPT_OK : pub_sync_folders(s, err);
+    int rc = s->opts.skip_fsync || s->placed ? CKPT_OK : pub_sync_folders(s, err);
 
     if (rc == CKPT_OK && s->pointer.to)
         rc = pub_write_pointer(s, err);
@@ -649,7 +649,7 @@ static int pub_place(ckpt_publish *s, ckpt_swap *w, ckpt_err *err)
     if (sys != 0)
         return ckpt_fail_sys(err, CKPT_EIO, sys, "%s/%s: cannot rename to its final name",
                              s->dir->path, w->to);
-    if (!s->opts.no_fsync && (ckpt_fsync(s->dir->fd) != 0 || ckpt_fsync(s->fd) != 0))
+    if (!s->opts.skip_fsync && (ckpt_fsync(s->dir->fd) != 0 || ckpt_fsync(s->fd) != 0))
         return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
     return CKPT_OK;
 }
@@ -675,7 +675,7 @@ static int pub_commit_set(ckpt_publish *s, ckpt_err *err)
     const ckpt_set_job job = pub_set_job(s);
     ckpt_err why = {0};
     bool stuck = false;
-    int rc = s->opts.no_fsync ? CKPT_OK : pub_sync_folders(s, &why);
+    int rc = s->opts.skip_fsync ? CKPT_OK : pub_sync_folders(s, &why);
 
     if (rc == CKPT_OK)
         rc = ckpt_set_commit(&job, s->fd, &s->n_gone, &stuck, &why);
@@ -701,7 +701,7 @@ int ckpt_publish_commit(ckpt_publish *s, ckpt_err *err)
         return rc;
     if (!s->placed)
         rc = pub_place(s, &s->folder, &why);
-    else if (!s->opts.no_fsync && ckpt_fsync(s->dir->fd) != 0)
+    else if (!s->opts.skip_fsync && ckpt_fsync(s->dir->fd) != 0)
         rc = ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->dir->path);
     if (rc == CKPT_OK && s->pointer.to)
         rc = pub_place(s, &s->pointer, &why);

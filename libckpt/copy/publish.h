@@ -31,7 +31,7 @@ typedef struct ckpt_publish ckpt_publish;
 
 typedef struct ckpt_publish_opts {
     bool force; /* replace an existing folder */
-    bool no_fsync;
+    bool skip_fsync;
     unsigned jobs;      /* threads that sync folders */
     size_t n_elsewhere; /* files of the target that belong to other machines */
 } ckpt_publish_opts;

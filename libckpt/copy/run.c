@@ -257,7 +257,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
     ckpt_sink_opts opts = {.force = r->opts->force,
-                           .no_fsync = r->opts->no_fsync,
+                           .skip_fsync = r->opts->skip_fsync,
                            .jobs = r->n_workers,
                            .progress = r->work.progress,
                            .let_go = r->let_go,
@@ -454,7 +454,7 @@ static int run_refuse_doubt(const run_state *r, ckpt_err *err)
 {
     const ckpt_findings *f = &r->work.plan->to->findings;
 
-    for (size_t i = r->n_said; r->opts->no_doubt && i < f->n; i++) {
+    for (size_t i = r->n_said; r->opts->strict && i < f->n; i++) {
         if (f->at[i].severity == CKPT_WARNING)
             return ckpt_fail(err, CKPT_EDOUBT, "%.400s: nothing was written", f->at[i].text);
     }
@@ -481,13 +481,13 @@ static int run_note_values(run_state *r, ckpt_err *err)
         n_doubt +=
             n->n_nan + n->n_inf > 0 ? n->n_nan + n->n_inf : n->n_source_nan + n->n_source_inf;
     }
-    if (rc == CKPT_OK && n_over > 0 && (!r->opts->allow_overflow || r->opts->no_doubt))
+    if (rc == CKPT_OK && n_over > 0 && (!r->opts->allow_overflow || r->opts->strict))
         return ckpt_fail(err, CKPT_EDOUBT,
                          "%" PRIu64 " value%s beyond the range of %s, first in tensor %s: nothing "
                          "was written",
                          n_over, n_over == 1 ? " is" : "s are", ckpt_dtype_name(first->dtype),
                          first->name);
-    if (rc == CKPT_OK && n_doubt > 0 && r->opts->no_doubt)
+    if (rc == CKPT_OK && n_doubt > 0 && r->opts->strict)
         return ckpt_fail(err, CKPT_EDOUBT,
                          "%" PRIu64 " values are NaN or infinite: nothing was written", n_doubt);
     return rc == CKPT_OK && r->work.sink ? run_note_unlike(r, err) : rc;
@@ -604,7 +604,7 @@ static int run_commit(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (r->folders.n_made > 0 && !r->opts->no_fsync)
+    if (r->folders.n_made > 0 && !r->opts->skip_fsync)
         rc = ckpt_dir_sync_made(&r->folders, err);
     if (rc == CKPT_OK && ckpt_joint_leads(&r->joint) && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);

@@ -30,7 +30,7 @@ CKPT_VEC(set_olds, set_old);
 typedef struct set_work {
     const ckpt_dir *dir; /* this member and the four below come from the caller's job */
     const ckpt_map *to, *inputs;
-    bool force, no_fsync;
+    bool force, skip_fsync;
     int aside;
     ckpt_arena *arena;
     set_olds old;
@@ -307,7 +307,7 @@ static set_work set_begin(const ckpt_set_job *job, ckpt_err *err)
                       .to = job->to,
                       .inputs = job->inputs,
                       .force = job->force,
-                      .no_fsync = job->no_fsync,
+                      .skip_fsync = job->skip_fsync,
                       .aside = -1,
                       .err = err};
 }
@@ -490,7 +490,7 @@ static bool set_build_bridge(set_work *w)
             done += (size_t)put;
         ok = put > 0 || (put < 0 && errno == EINTR);
     }
-    ok = ok && (w->no_fsync || ckpt_fsync(fd) == 0);
+    ok = ok && (w->skip_fsync || ckpt_fsync(fd) == 0);
     return close(fd) == 0 && ok;
 }
 
@@ -551,8 +551,10 @@ static void set_make_list(set_work *w)
 int ckpt_set_commit(const ckpt_set_job *job, int aside, size_t *n_gone, bool *stuck, ckpt_err *err)
 {
     assert(aside >= 0 && n_gone && stuck);
-    const ckpt_mover mover = {
-        .top = job->dir->fd, .aside = aside, .no_fsync = job->no_fsync, .shown = job->dir->path};
+    const ckpt_mover mover = {.top = job->dir->fd,
+                              .aside = aside,
+                              .skip_fsync = job->skip_fsync,
+                              .shown = job->dir->path};
     set_work w = set_begin(job, err);
     int rc = set_open(&w);
 

@@ -22,7 +22,7 @@ typedef struct ckpt_set_job {
     const ckpt_dir *dir;
     const ckpt_map *to, *inputs; /* the target map, with its set; the map of the inputs, or NULL */
     bool force;                  /* replace existing files */
-    bool no_fsync;
+    bool skip_fsync;
 } ckpt_set_job;
 
 /*

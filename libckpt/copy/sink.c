@@ -149,7 +149,7 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
 static int sink_open_stage(ckpt_sink *s, const ckpt_map *inputs, ckpt_err *err)
 {
     ckpt_publish_opts opts = {
-        .force = s->opts.force, .no_fsync = s->opts.no_fsync, .jobs = s->opts.jobs};
+        .force = s->opts.force, .skip_fsync = s->opts.skip_fsync, .jobs = s->opts.jobs};
     int rc;
 
     for (size_t i = 0; i < s->n; i++)
@@ -392,7 +392,7 @@ int ckpt_sink_pack(ckpt_sink *s, ckpt_map *target, ckpt_pack_fn pack, ckpt_err *
 {
     const ckpt_pack_job job = {.at = s->at,
                                .shown = s->shown,
-                               .no_fsync = s->opts.no_fsync,
+                               .skip_fsync = s->opts.skip_fsync,
                                .progress = s->opts.progress,
                                .pack = pack};
     int rc = CKPT_OK;
@@ -443,7 +443,7 @@ int ckpt_sink_finish(ckpt_sink *s, const ckpt_journal_entry *entry, size_t n, ck
     size_t first = 0;
     int rc = CKPT_OK;
 
-    if (n > 1 && !s->opts.no_fsync)
+    if (n > 1 && !s->opts.skip_fsync)
         sink_start_write_back(s, entry, n);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = s->kept[entry[i].file].kept ? sink_compare_kept(s, &entry[i], err)
@@ -523,7 +523,7 @@ static int sink_take_back(ckpt_sink *s, size_t n_done, const ckpt_err *why, ckpt
 
 int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
 {
-    int rc = s->opts.no_fsync ? CKPT_OK : ckpt_dir_sync_made(&s->dir, err);
+    int rc = s->opts.skip_fsync ? CKPT_OK : ckpt_dir_sync_made(&s->dir, err);
     ckpt_err why = {0};
 
     if (rc == CKPT_OK && s->stage)
@@ -534,7 +534,7 @@ int ckpt_sink_commit(ckpt_sink *s, ckpt_err *err)
         if (!s->file[i].elsewhere && sink_rename(s, &s->file[i], &why) != CKPT_OK)
             return sink_take_back(s, i, &why, err);
     }
-    if (!s->stage && !s->opts.no_fsync && ckpt_fsync(s->dir.fd) != 0) {
+    if (!s->stage && !s->opts.skip_fsync && ckpt_fsync(s->dir.fd) != 0) {
         (void)ckpt_fail_sys(&why, CKPT_EIO, errno, "%s: cannot sync the folder", s->shown);
         return sink_take_back(s, s->n, &why, err);
     }

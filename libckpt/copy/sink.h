@@ -22,7 +22,7 @@ typedef struct ckpt_sink ckpt_sink;
 
 typedef struct ckpt_sink_opts {
     bool force;               /* replace existing files (only with the final rename) */
-    bool no_fsync;            /* scratch use: skip every fsync */
+    bool skip_fsync;          /* scratch use: skip every fsync */
     unsigned jobs;            /* threads that check kept files, and sync folders; 0: one */
     ckpt_progress *progress;  /* shows a cancellation; or NULL */
     bool let_go;              /* drop synced pages from the page cache (behind.h) */

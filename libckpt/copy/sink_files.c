@@ -212,7 +212,7 @@ static int sink_rest(ckpt_sink *s, sink_file *f, ckpt_err *err)
 {
     int fd = sink_forget_fd(s, f), rc = CKPT_OK;
 
-    if (f->written && !s->opts.no_fsync) {
+    if (f->written && !s->opts.skip_fsync) {
         if (ckpt_fsync(fd) != 0)
             rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
                                f->name);
@@ -371,7 +371,7 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
                            "%s/%s: cannot write %" PRIu64 " bytes at offset %" PRIu64
                            " (of %" PRIu64 " in all)",
                            s->shown, f->name, n, at, f->size);
-    else if (!s->opts.no_fsync)
+    else if (!s->opts.skip_fsync)
         sink_count(s, f, n, at);
     sink_put(s, f);
     return rc;
@@ -396,10 +396,10 @@ int sink_sync(ckpt_sink *s, uint32_t i, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     // Without the lock, so that several files sync at once.
-    if (!s->opts.no_fsync && ckpt_fsync(f->fd) != 0)
+    if (!s->opts.skip_fsync && ckpt_fsync(f->fd) != 0)
         rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot write to the disk", s->shown,
                            f->name);
-    if (rc == CKPT_OK && s->opts.let_go && !s->opts.no_fsync)
+    if (rc == CKPT_OK && s->opts.let_go && !s->opts.skip_fsync)
         (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
     pthread_mutex_lock(&s->lock);
     fd = sink_forget_fd(s, f);

@@ -377,10 +377,10 @@ static view_hand *vw_hand(ckpt_view *v)
 static int vw_judge(const ckpt_view *v, const ckpt_tally *t, const ckpt_job_view *look,
                     ckpt_err *err)
 {
-    if (t->lost.n_over > 0 && (!v->opts.allow_overflow || v->opts.no_doubt))
+    if (t->lost.n_over > 0 && (!v->opts.allow_overflow || v->opts.strict))
         return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: some values are beyond the range of %s",
                          look->t->name, ckpt_dtype_name(look->t->dtype));
-    if (v->opts.no_doubt && t->n_nan + t->n_inf + t->n_source_nan + t->n_source_inf > 0)
+    if (v->opts.strict && t->n_nan + t->n_inf + t->n_source_nan + t->n_source_inf > 0)
         return ckpt_fail(err, CKPT_EDOUBT, "tensor %s: some values are NaN or infinite",
                          look->t->name);
     return CKPT_OK;

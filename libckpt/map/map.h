@@ -212,9 +212,9 @@ CKPT_VEC(ckpt_states, struct ckpt_state *);
  * count of one parameter, or one value of a tree of values.
  */
 typedef struct ckpt_claim {
-    bool made;            /* the target holds training state */
-    bool fresh;           /* moments and step counts are reset */
-    bool objects_dropped; /* values of unknown classes are dropped */
+    bool made;         /* the target holds training state */
+    bool fresh;        /* moments and step counts are reset */
+    bool drop_objects; /* values of unknown classes are dropped */
     /* for another release, which may list other names of the module as buffers, frozen or tied */
     bool other_release;
     bool keeps_ranked; /* the output keeps values that differ by rank: it has the same partitions */

@@ -24,7 +24,7 @@ static int convert(const char *from, const char *format, const char *path, ckpt_
                                 .max_shard_size = folder ? 400 : 0,
                                 .stage = zero ? 3 : 0,
                                 .world = zero || ranks ? 2 : 0};
-    const ckpt_run_opts run = {.jobs = 1, .no_fsync = true};
+    const ckpt_run_opts run = {.jobs = 1, .skip_fsync = true};
     ckpt_run_report report;
     ckpt_map *map = NULL;
     int rc = ckpt_open(&map, from, &open, err);

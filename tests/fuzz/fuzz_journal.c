@@ -27,7 +27,7 @@ static void sum_lines(ckpt_bytes *out, const uint8_t *data, size_t size)
 
 static void open_journal(ckpt_journal *j, int fd)
 {
-    *j = (ckpt_journal){.fd = fd, .where = "fuzz", .no_fsync = true};
+    *j = (ckpt_journal){.fd = fd, .where = "fuzz", .skip_fsync = true};
     fuzz_require(pthread_mutex_init(&j->lock, NULL) == 0);
 }
 

@@ -51,7 +51,7 @@ static void fill(const ckpt_mover *m)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int root = open(fuzz_folder(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd, rc;
-    ckpt_mover m = {.no_fsync = true, .shown = "fuzz"};
+    ckpt_mover m = {.skip_fsync = true, .shown = "fuzz"};
     struct stat st;
 
     fuzz_require(root >= 0 && ckpt_dir_remove(root, "outside") == 0 &&

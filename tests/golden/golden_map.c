@@ -151,7 +151,7 @@ int main(int argc, char **argv)
             opts.slice_rules = argv[++i];
         opts.keep_slices = opts.keep_slices || strcmp(argv[i], "-k") == 0;
         opts.with_optimizer = opts.with_optimizer || strcmp(argv[i], "-o") == 0;
-        opts.no_frozen = opts.no_frozen || strcmp(argv[i], "-f") == 0;
+        opts.skip_frozen = opts.skip_frozen || strcmp(argv[i], "-f") == 0;
         opts.collect = opts.collect || strcmp(argv[i], "-c") == 0;
     }
     if (i + 1 != argc)

@@ -130,7 +130,7 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
     if (a->untie)
         return ckpt_map_untie(map, err);
     // a model folder must not contain tensors that its configuration ties
-    if (a->tie || (!a->target.no_side_files && !args_native(a)))
+    if (a->tie || (!a->target.skip_side_files && !args_native(a)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
@@ -224,7 +224,7 @@ static int convert_check_quantize(const cli_args *a, ckpt_err *err)
         return CKPT_OK;
     if (strcmp(a->target.format, "hf") != 0)
         return fail(err, CKPT_EUSAGE, "--quantize needs --to hf (for gguf, use --dtype q8_0 ...)");
-    if (a->no_side_files)
+    if (a->skip_side_files)
         return fail(err, CKPT_EUSAGE,
                     "--quantize needs the config.json that --no-side-files leaves out");
     if (a->target.dtypes || a->target.mixture)
@@ -278,7 +278,7 @@ static void convert_dtype(ckpt_target *target)
 static void convert_check_config(const cli_args *a)
 {
     bool goes_along =
-        !a->target.no_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES);
+        !a->target.skip_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES);
 
     if (a->config && !a->map && !a->vocab_size && !goes_along)
         say_warning("--config has no effect: format %s takes no configuration", a->target.format);
@@ -299,7 +299,7 @@ static int convert_target(cli_args *a, ckpt_err *err)
         return rc;
     if (a->sizes.n && !a->map)
         say_warning("--size has no effect without --map");
-    a->target.no_side_files = a->no_side_files;
+    a->target.skip_side_files = a->skip_side_files;
     convert_check_config(a);
     // split a single file only if requested
     if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&

@@ -20,14 +20,14 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
         unsigned needs;
     } option[] = {
         {AT(target.max_shard_size), CKPT_TAKES_SHARD_SIZE},
-        {AT(no_side_files), CKPT_TAKES_SIDE_FILES},
+        {AT(skip_side_files), CKPT_TAKES_SIDE_FILES},
         {AT(order), CKPT_WRITES_STATE},
         {AT(target.tag), CKPT_WRITES_STATE},
         {AT(target.stage), CKPT_WRITES_STATE},
         {AT(target.fresh_optimizer), CKPT_WRITES_STATE},
         {AT(moments), CKPT_WRITES_STATE},
-        {AT(target.objects_kept), CKPT_WRITES_STATE},
-        {AT(target.objects_dropped), CKPT_WRITES_STATE},
+        {AT(target.keep_objects), CKPT_WRITES_STATE},
+        {AT(target.drop_objects), CKPT_WRITES_STATE},
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
         {AT(target.layout), CKPT_TAKES_LAYOUT},
         {AT(target.world), CKPT_TAKES_WORLD},
@@ -88,7 +88,7 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
     static const effect option[] = {
         {AT(open.with_optimizer), CKPT_USED_STATE, "the source has no optimizer state"},
         {AT(all), CKPT_USED_STATE, "the source has no optimizer state"},
-        {AT(open.no_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
+        {AT(open.skip_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
         {AT(open.keep_slices), CKPT_USED_SLICES, "no tensor is cut into slices"},
         {AT(join), CKPT_USED_SLICES, "no tensor is cut into slices"},
         {AT(slice_rules), CKPT_USED_RULES, "no slices are joined"},
@@ -111,9 +111,9 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
 {
     static const effect option[] = {
-        {AT(target.objects_kept), CKPT_USED_OBJECTS,
+        {AT(target.keep_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {AT(target.objects_dropped), CKPT_USED_OBJECTS,
+        {AT(target.drop_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
         {AT(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
         {0},

@@ -23,7 +23,7 @@ void job_settle(ckpt_target *target)
     if (!(caps & CKPT_TAKES_SHARD_SIZE))
         target->max_shard_size = 0;
     if (!(caps & CKPT_TAKES_SIDE_FILES))
-        target->no_side_files = false;
+        target->skip_side_files = false;
 }
 
 int job_lay_out(convert_job *j, ckpt_err *err)
@@ -106,7 +106,7 @@ void job_say_findings(convert_job *j, bool notes)
 void job_refuse(ckpt_run_opts *run, bool allow_overflow, bool strict)
 {
     run->allow_overflow = allow_overflow;
-    run->no_doubt = strict;
+    run->strict = strict;
 }
 
 void job_warn_values(const convert_job *j)
@@ -177,7 +177,7 @@ void job_explain(convert_job *j, int rc, ckpt_err *err)
     if (rc != CKPT_EDOUBT)
         return;
     job_say_findings(j, false);
-    if (!j->run.allow_overflow && !j->run.no_doubt)
+    if (!j->run.allow_overflow && !j->run.strict)
         (void)snprintf(err->text + n, sizeof err->text - n, " (--allow-overflow writes them)");
 }
 

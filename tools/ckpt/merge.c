@@ -164,7 +164,7 @@ static int merge_target(cli_args *a, ckpt_err *err)
     int rc = effects_of_target(a, err);
     if (rc != CKPT_OK)
         return rc;
-    a->target.no_side_files = a->no_side_files;
+    a->target.skip_side_files = a->skip_side_files;
     job_settle(&a->target);
     return ckpt_target_check(&a->target, err);
 }
@@ -229,7 +229,7 @@ static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
                               .density = a->density,
                               .lambda = a->lambda,
                               .t = a->slerp_t,
-                              .no_normalize = a->no_normalize,
+                              .skip_normalize = a->skip_normalize,
                               .seed = a->seed,
                               .config_text = a->recipe_text,
                               .config_name = a->recipe,
@@ -278,7 +278,7 @@ static const cli_option merge_options[] = {
     {"density", 0, CLI_NUMBER, AT(density), "X", "ties, dare: share of each difference to keep"},
     {"lambda", 0, CLI_REAL, AT(lambda), "X", "factor of the summed differences (default: 1)"},
     {"t", 0, CLI_NUMBER, AT(slerp_t), "X", "slerp: from 0, the first model, to 1, the second"},
-    {"no-normalize", 0, CLI_FLAG, AT(no_normalize), NULL,
+    {"no-normalize", 0, CLI_FLAG, AT(skip_normalize), NULL,
      "do not divide by the sum of the weights"},
     {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: seed of the random choice"},
     {"config", 0, CLI_FILE, AT(recipe), "FILE", "read a mergekit configuration (YAML)"},

@@ -33,7 +33,7 @@ int pipe_check(cli_args *a, ckpt_err *err)
                     "--json cannot be combined with '-': the file goes to standard output");
     if (a->run.force)
         say_warning("--force has no effect: standard output replaces no file");
-    if (a->run.no_fsync)
+    if (a->run.skip_fsync)
         say_warning("--no-fsync has no effect: standard output is not synced to disk");
     // torch names the archive's folder after the file; the output has no name
     a->target.path = "archive";

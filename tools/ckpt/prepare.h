@@ -71,8 +71,8 @@ int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err);
     OPTION_MOMENTS, \
     OPTION_KEEP_OBJECTS, \
     OPTION_DROP_OBJECTS, \
-    {"no-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "leave frozen parameters out"}, \
-    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(open.no_frozen), NULL, "same as --no-frozen"}, \
+    {"no-frozen", 0, CLI_FLAG, PREPARE_AT(open.skip_frozen), NULL, "leave frozen parameters out"}, \
+    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(open.skip_frozen), NULL, "same as --no-frozen"}, \
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
      "read this shard alone, not its checkpoint"}, \
     OPTION_IGNORE_COPIES, \

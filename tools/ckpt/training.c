@@ -28,7 +28,7 @@ int training_check(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--adapter and --adapter-only apply to weights only: merge the adapter into "
                     "weights first");
-    if (a->target.objects_kept && a->target.objects_dropped)
+    if (a->target.keep_objects && a->target.drop_objects)
         return fail(err, CKPT_EUSAGE, "--keep-objects and --drop-objects exclude each other");
     if (a->moments != CKPT_DTYPE_NONE && a->moments != CKPT_F32)
         return fail(err, CKPT_EUSAGE,

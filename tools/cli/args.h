@@ -18,15 +18,15 @@ typedef struct cli_args {
     int n_operands;
 
     bool json, quiet, no_sandbox, local, local_target;
-    const char *hostfile;                 /* file with the hosts of the ranks of the output */
-    bool all, details, exact;             /* ls, info, doctor */
-    bool whole, raw, stats, no_crc;       /* cat */
-    bool dry_run, as_file, no_side_files; /* convert */
-    bool ignore_dtype;                    /* diff */
-    const char *tag_a, *tag_b;            /* diff */
-    bool deep, fix_latest;                /* doctor */
-    bool debug, safe;                     /* drop-ins */
-    bool keep_temp, no_strict, inject;    /* ds_to_universal */
+    const char *hostfile;                   /* file with the hosts of the ranks of the output */
+    bool all, details, exact;               /* ls, info, doctor */
+    bool whole, raw, stats, no_crc;         /* cat */
+    bool dry_run, as_file, skip_side_files; /* convert */
+    bool ignore_dtype;                      /* diff */
+    const char *tag_a, *tag_b;              /* diff */
+    bool deep, fix_latest;                  /* doctor */
+    bool debug, safe;                       /* drop-ins */
+    bool keep_temp, no_strict, inject;      /* ds_to_universal */
     unsigned n_extract, n_merge;
     const char *input, *output;
     bool join;                  /* reshard */
@@ -54,7 +54,7 @@ typedef struct cli_args {
     const char *method, *base, *recipe; /* merge */
     unsigned last;
     double density, lambda, slerp_t;
-    bool no_normalize;
+    bool skip_normalize;
     uint64_t seed;
     cli_list adapters;                         /* convert */
     bool untie, adapter_only;                  /* convert */

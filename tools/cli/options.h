@@ -22,7 +22,7 @@
     {"deepspeed-version", 0, CLI_TEXT, offsetof(cli_args, target.version), "V", \
      "write for DeepSpeed V (default: the source's)"}
 #define OPTION_DROP_OBJECTS \
-    {"drop-objects", 0, CLI_FLAG, offsetof(cli_args, target.objects_dropped), NULL, \
+    {"drop-objects", 0, CLI_FLAG, offsetof(cli_args, target.drop_objects), NULL, \
      "leave objects of unknown classes out"}
 #define OPTION_DROP_OPTIMIZER \
     {"drop-optimizer", 0, CLI_FLAG, offsetof(cli_args, target.fresh_optimizer), NULL, \
@@ -51,7 +51,7 @@
     {"keep-names", 0, CLI_FLAG, offsetof(cli_args, keep_names), NULL, \
      "keep wrapper prefixes such as module. in names"}
 #define OPTION_KEEP_OBJECTS \
-    {"keep-objects", 0, CLI_FLAG, offsetof(cli_args, target.objects_kept), NULL, \
+    {"keep-objects", 0, CLI_FLAG, offsetof(cli_args, target.keep_objects), NULL, \
      "copy objects of unknown classes"}
 #define OPTION_MAX_SHARD_SIZE \
     {"max-shard-size", 0, CLI_SIZE, offsetof(cli_args, target.max_shard_size), "SIZE", \
@@ -63,10 +63,10 @@
     {"moments", 0, CLI_DTYPE, offsetof(cli_args, moments), "fp32", \
      "write 8-bit moments as Adam's in fp32"}
 #define OPTION_NO_FSYNC \
-    {"no-fsync", 0, CLI_FLAG, offsetof(cli_args, run.no_fsync), NULL, \
+    {"no-fsync", 0, CLI_FLAG, offsetof(cli_args, run.skip_fsync), NULL, \
      "do not sync files to disk (scratch data only)"}
 #define OPTION_NO_SIDE_FILES \
-    {"no-side-files", 0, CLI_FLAG, offsetof(cli_args, no_side_files), NULL, \
+    {"no-side-files", 0, CLI_FLAG, offsetof(cli_args, skip_side_files), NULL, \
      "do not copy config and tokenizer files"}
 #define OPTION_ORDER \
     {"order", 0, CLI_FILE, offsetof(cli_args, order), "FILE", \

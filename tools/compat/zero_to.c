@@ -81,7 +81,7 @@ static int zero_target(cli_args *a, ckpt_err *err)
         a->target.format = a->safe ? "hf" : "hf-bin";
     a->target.keep_other_weights = true;
     // the script writes only weights
-    a->target.no_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES) != 0;
+    a->target.skip_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES) != 0;
     if (a->safe && strcmp(a->target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
                     "--safe_serialization: %s is the name of a torch file; name a folder, or a "
@@ -231,7 +231,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
      AT(target.max_shard_size), "SIZE", "largest file (default: 5GB; 0: one file)"},               \
         {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
         OPTION_TAG, {"exclude_frozen_parameters", 0,    CLI_FLAG,                                  \
-                     AT(open.no_frozen),          NULL, "leave frozen parameters out"},            \
+                     AT(open.skip_frozen),        NULL, "leave frozen parameters out"},            \
         {"keep_slices",        0,    CLI_FLAG,                                                     \
          AT(open.keep_slices), NULL, "keep tensor-parallel slices separate"},                      \
         {"slice_rules",   0,      CLI_FILE,                                                        \
@@ -245,8 +245,8 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
         OPTION_MEMORY,                                                                             \
         {"jobs",       'j', CLI_COUNT,                                                             \
          AT(run.jobs), "N", "number of threads (default: one per processor, at most 8)"},          \
-        {"no-fsync",       0,    CLI_FLAG,                                                         \
-         AT(run.no_fsync), NULL, "do not sync files to disk (scratch data only)"},                 \
+        {"no-fsync",         0,    CLI_FLAG,                                                       \
+         AT(run.skip_fsync), NULL, "do not sync files to disk (scratch data only)"},               \
         OPTION_QUIET, CLI_LOCAL, CLI_SPREAD, CLI_NO_SANDBOX,                                       \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \

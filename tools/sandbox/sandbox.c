@@ -371,7 +371,7 @@ static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use
     p->s->folder = sandbox_output(a, path, use);
     if (!p->s->folder)
         return fail(p->err, CKPT_ELIMIT, "out of memory");
-    return a->dry_run ? CKPT_OK : sandbox_make(p->s, !a->run.no_fsync, p->err);
+    return a->dry_run ? CKPT_OK : sandbox_make(p->s, !a->run.skip_fsync, p->err);
 }
 
 /* Second pass: allow the paths of the command line. */

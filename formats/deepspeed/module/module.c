@@ -422,7 +422,7 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
     ckpt_ds_index fragments = {0};
     ckpt_tensor *t = NULL;
 
-    if (job->opts->no_frozen) {
+    if (job->opts->skip_frozen) {
         bool any = module->frozen.n > 0;
 
         for (uint64_t i = 0; !any && i < module->dict.n; i++)
@@ -459,8 +459,8 @@ static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
     const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, kept->as.text.at, kept->as.text.n);
 
     if (!ckpt_ds_head_get(head, "frozen_param_shapes"))
-        return !e || (job->opts->no_frozen && module->seen[e - module->dict.at] == DSM_UNLISTED);
-    for (size_t i = 0; job->opts->no_frozen && i < module->frozen.n; i++) {
+        return !e || (job->opts->skip_frozen && module->seen[e - module->dict.at] == DSM_UNLISTED);
+    for (size_t i = 0; job->opts->skip_frozen && i < module->frozen.n; i++) {
         const ckpt_ds_param *p = &module->frozen.at[i];
         if (p->n_name == kept->as.text.n && memcmp(p->name, kept->as.text.at, p->n_name) == 0)
             return true;

@@ -58,7 +58,7 @@ void ckpt_ds_module_free(ckpt_ds_module *module);
 int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
                                const ckpt_ds_module *module);
 
-/* Adds frozen parameters, listed or unlisted, unless the caller set no_frozen. */
+/* Adds frozen parameters, listed or unlisted, unless the caller set skip_frozen. */
 int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module);
 
 /* Adds tied names; the map must have their owners already. */

@@ -143,7 +143,7 @@ static int dsu_add_entries(ckpt_dsu *u)
         const ckpt_dsu_entry *e = &u->entry.at[i];
         if (e->owner != i || !dsu_is_frozen(u, e))
             continue;
-        if (u->job->opts->no_frozen)
+        if (u->job->opts->skip_frozen)
             u->job->map->effects |= CKPT_USED_FROZEN;
         else
             rc = ckpt_ds_module_add(u->job, &u->head->model, &e->pair->key->as.text, e->copy,

@@ -601,7 +601,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
     if (rc == CKPT_OK)
         job->to->files.at[d.f.t.file].rank = how->stage < 3 ? UINT32_MAX : rank;
-    d.f.t.drop_objects = job->target->objects_dropped;
+    d.f.t.drop_objects = job->target->drop_objects;
     d.module.f = &d.f;
     d.module.storage = ckpt_alloc((layout->part.n + 1) * sizeof(ckpt_storage *));
     d.module.node = ckpt_alloc((job->from->tensors.n + 1) * sizeof(ckpt_value *));

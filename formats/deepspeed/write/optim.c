@@ -711,7 +711,7 @@ int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 
     if (rc == CKPT_OK)
         job->to->files.at[f.t.file].rank = rank;
-    f.t.drop_objects = job->target->objects_dropped;
+    f.t.drop_objects = job->target->drop_objects;
     if (rc == CKPT_OK)
         root = ckpt_dsw_dict(&f, job->state->optim, dwo_root_keys,
                              job->state->optim && ckpt_dsw_follows(job, how));

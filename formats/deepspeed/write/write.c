@@ -203,7 +203,7 @@ int ckpt_dsw_objects(const ckpt_dsw_job *job)
     if (rc != CKPT_OK || names->as.seq.n == 0)
         return rc;
     job->to->effects |= CKPT_USED_OBJECTS;
-    if (job->target->objects_kept || job->target->objects_dropped)
+    if (job->target->keep_objects || job->target->drop_objects)
         return CKPT_OK;
     for (uint64_t i = 0; all && i < names->as.seq.n; i++)
         all = ckpt_arena_printf(job->to->arena, "%s%s%s", all, i ? ", " : "",
@@ -415,7 +415,7 @@ static int dw_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
         return ckpt_state_none(from, err);
     rc = dw_tag(to, from, target, err);
     to->claim = (ckpt_claim){
-        .made = true, .fresh = target->fresh_optimizer, .objects_dropped = target->objects_dropped};
+        .made = true, .fresh = target->fresh_optimizer, .drop_objects = target->drop_objects};
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)
         rc = ckpt_state_ordered(from, from->states.at[i], err);
     for (size_t i = 0; rc == CKPT_OK && i < from->states.n; i++)

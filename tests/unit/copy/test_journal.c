@@ -31,7 +31,7 @@ typedef struct sides {
     ckpt_map *from, *to;
     ckpt_tensor *in, *out, *twin, *addend;
     uint8_t memory[4];
-    bool no_fsync;
+    bool skip_fsync;
     ckpt_source *source_in, *source_memory, *source_out;
 } sides;
 
@@ -210,7 +210,7 @@ static bool change_target(sides *s, unsigned i)
         s->to->pointer_text = "tug";
         break;
     case 7:
-        s->no_fsync = true;
+        s->skip_fsync = true;
         break;
     case 8:
         (void)help_output(s->to, "d", 0);
@@ -255,7 +255,7 @@ static void test_fingerprint(void **state)
         // the last round changes nothing
         more = sides_change(&s, i);
         assert_true(i < N);
-        assert_int_equal(ckpt_journal_fingerprint(found[i], s.to, s.from, s.no_fsync, &err),
+        assert_int_equal(ckpt_journal_fingerprint(found[i], s.to, s.from, s.skip_fsync, &err),
                          CKPT_OK);
         assert_int_equal(strlen(found[i]), 64);
         n = i + 1;

@@ -20,7 +20,7 @@ static int setup(void **state)
     (void)state;
     help_dir_make(&dir);
     mover = (ckpt_mover){.top = open(dir.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                         .no_fsync = true,
+                         .skip_fsync = true,
                          .shown = "top"};
     assert_int_equal(mkdirat(mover.top, "aside", 0755), 0);
     mover.aside = openat(mover.top, "aside", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

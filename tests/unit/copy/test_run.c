@@ -160,7 +160,7 @@ static void test_partitions(void **state)
     (void)state;
     for (unsigned i = 0; i < 2 * 3 * 8; i++) {
         ckpt_run_opts opts = {
-            .jobs = 1 + i % 8, .memory = memory[i / 8 % 3], .no_fsync = i % 3 != 0};
+            .jobs = 1 + i % 8, .memory = memory[i / 8 % 3], .skip_fsync = i % 3 != 0};
         ckpt_run_report report = {0};
         ckpt_err err = {0};
         zero3 z;
@@ -390,7 +390,7 @@ static void test_memory_failures(void **state)
 {
     (void)state;
     for (unsigned jobs = 1; jobs <= 2; jobs++) {
-        const ckpt_run_opts opts = {.jobs = jobs, .no_fsync = true, .force = true};
+        const ckpt_run_opts opts = {.jobs = jobs, .skip_fsync = true, .force = true};
         zero3 z;
 
         zero3_make(&z, CKPT_BF16);
@@ -477,7 +477,7 @@ static void test_folder(void **state)
 {
     (void)state;
     for (unsigned jobs = 1; jobs <= 8; jobs++) {
-        const ckpt_run_opts opts = {.jobs = jobs, .force = jobs > 1, .no_fsync = jobs % 2 == 0};
+        const ckpt_run_opts opts = {.jobs = jobs, .force = jobs > 1, .skip_fsync = jobs % 2 == 0};
         ckpt_run_report report = {0};
         ckpt_err err = {0};
         zero3 z;
@@ -611,7 +611,7 @@ static void test_folder_failures(void **state)
         zero3_free(&z);
     }
     for (unsigned i = 0;; i++) {
-        const ckpt_run_opts opts = {.jobs = 2, .no_fsync = true};
+        const ckpt_run_opts opts = {.jobs = 2, .skip_fsync = true};
         ckpt_err err = {0};
         zero3 z;
         int rc;

@@ -36,7 +36,7 @@ static void open_run(run *r, const ckpt_target *like)
 
 static int write_run(run *r)
 {
-    const ckpt_run_opts opts = {.no_fsync = true, .force = true};
+    const ckpt_run_opts opts = {.skip_fsync = true, .force = true};
 
     return ckpt_plan_run(r->plan, &opts, &r->report, &r->err);
 }

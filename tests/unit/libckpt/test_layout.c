@@ -106,7 +106,7 @@ static void what_is_written_reads_back_equal(void **state)
 {
     static const char *const format[] = {"torch", "safetensors", "hf", "hf-bin"};
     const ckpt_diff_opts any = {.ignore_dtype = true};
-    const ckpt_run_opts run = {.no_fsync = true};
+    const ckpt_run_opts run = {.skip_fsync = true};
 
     (void)state;
     for (int i = 0; i < 4; i++) {

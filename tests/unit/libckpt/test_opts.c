@@ -202,7 +202,7 @@ static void *lay_out(void *ctx)
                                     .path = "nowhere",
                                     .stage = run ? 2 : 0,
                                     .world = strcmp(format, "zero") == 0 ? 2 : 0,
-                                    .objects_kept = run};
+                                    .keep_objects = run};
         ckpt_map *to = NULL;
         if (ckpt_layout(&to, map, &target, NULL) != CKPT_OK)
             return map;

@@ -61,7 +61,7 @@ static void overflow_is_refused(void **state)
     folder_new(folder);
     const ckpt_target target = {
         .format = "safetensors", .path = folder_at(folder, "w.safetensors"), .dtype = CKPT_F16};
-    ckpt_run_opts opts = {.no_fsync = true};
+    ckpt_run_opts opts = {.skip_fsync = true};
     assert_int_equal(ckpt_map_new(&map, "here", &err), CKPT_OK);
     assert_int_equal(ckpt_map_put(map, &a, &err), CKPT_OK);
     assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &err), CKPT_EDOUBT);
@@ -75,7 +75,7 @@ static void overflow_is_refused(void **state)
 /* The sample at the head of ckpt.h writes a folder that transformers loads. */
 static void folders_are_whole(void **state)
 {
-    const ckpt_run_opts opts = {.no_fsync = true};
+    const ckpt_run_opts opts = {.skip_fsync = true};
     char folder[FOLDER_PATH];
     ckpt_err err = {0};
 
@@ -84,7 +84,7 @@ static void folders_are_whole(void **state)
     for (unsigned without = 0; without < 2; without++) {
         ckpt_target target = {.format = "hf",
                               .path = folder_at(folder, without ? "weights" : "whole"),
-                              .no_side_files = without};
+                              .skip_side_files = without};
         char config[FOLDER_PATH + 32];
         ckpt_map *map = NULL;
         if (ckpt_open(&map, fixture("hf_bert_sharded"), NULL, &err) != CKPT_OK ||
@@ -203,7 +203,7 @@ static void memory_to_any_format(void **state)
     (void)state;
     folder_new(folder);
     for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
-        const ckpt_run_opts opts = {.no_fsync = true};
+        const ckpt_run_opts opts = {.skip_fsync = true};
         ckpt_map *map = memory();
         ckpt_err err = {0};
         ckpt_target target = {.format = f->name, .path = folder_at(folder, f->name)};
@@ -224,7 +224,7 @@ static void memory_to_any_format(void **state)
 /* As the state of a run that has not begun, too. */
 static void memory_to_a_run(void **state)
 {
-    const ckpt_run_opts opts = {.no_fsync = true};
+    const ckpt_run_opts opts = {.skip_fsync = true};
     char folder[FOLDER_PATH];
     ckpt_target target = {
         .format = "zero", .path = folder, .stage = 2, .world = 2, .order_text = "*"};
@@ -479,7 +479,7 @@ static void inputs(void **state)
         const ckpt_input input = {.n_bytes = b.n, .read_at = bytes_read, .ctx = &b};
         const ckpt_target target = {.format = "torch",
                                     .path = folder_at(folder, strrchr(files[i], '/') + 1)};
-        const ckpt_run_opts run = {.no_fsync = true};
+        const ckpt_run_opts run = {.skip_fsync = true};
         ckpt_map *map = NULL, *file = opened(fixture(files[i]));
         ckpt_err err = {0};
         if (ckpt_open_input(&map, strrchr(files[i], '/') + 1, &input, NULL, &err) != CKPT_OK)

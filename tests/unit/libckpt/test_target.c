@@ -72,7 +72,7 @@ static void test_fields(void **state)
     (void)state;
     refused(&(ckpt_target){.format = "torch", .path = "x", .max_shard_size = 1},
             "max_shard_size does not apply to format torch, only to gguf, hf, hf-bin");
-    refused(&(ckpt_target){.format = "zero", .path = "x", .no_side_files = true}, "no_side");
+    refused(&(ckpt_target){.format = "zero", .path = "x", .skip_side_files = true}, "skip_side");
     refused(&(ckpt_target){.format = "hf", .path = "x", .tag = "t"}, "tag");
     refused(&(ckpt_target){.format = "hf", .path = "x", .stage = 1}, "stage");
     refused(&(ckpt_target){.format = "hf", .path = "x", .world = 1}, "world");
@@ -80,15 +80,14 @@ static void test_fields(void **state)
     refused(&(ckpt_target){.format = "zero", .path = "x", .stage = 4}, "stage 4");
     refused(&(ckpt_target){.format = "zero", .path = "x", .stage = -2}, "stage -2");
     refused(
-        &(ckpt_target){
-            .format = "zero", .path = "x", .objects_kept = true, .objects_dropped = true},
+        &(ckpt_target){.format = "zero", .path = "x", .keep_objects = true, .drop_objects = true},
         "exclude each other");
     assert_int_equal(ckpt_target_check(&(ckpt_target){.format = "zero",
                                                       .path = "x",
                                                       .stage = CKPT_STAGE_NONE,
                                                       .world = 2,
                                                       .tag = "t",
-                                                      .objects_kept = true},
+                                                      .keep_objects = true},
                                        NULL),
                      CKPT_OK);
 }

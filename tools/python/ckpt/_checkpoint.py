@@ -172,7 +172,7 @@ def open_opts(tag: Optional[str] = None, optimizer: bool = False, frozen: bool =
               require_crc: bool = False, training: bool = False) -> Any:
     """Make ckpt_open_opts from this package's arguments."""
     return _lib.sized(_lib.OpenOpts, tag=tag.encode('utf-8', 'surrogateescape') if tag is not None else None,
-                      whole_checkpoint=not as_file, with_optimizer=optimizer, no_frozen=not frozen, require_crc=require_crc,
+                      whole_checkpoint=not as_file, with_optimizer=optimizer, skip_frozen=not frozen, require_crc=require_crc,
                       keep_slices=keep_slices, slice_rules=slice_rules.encode() if slice_rules else None,
                       ignore_copies=ignore_copies, training=training)
 

@@ -81,8 +81,8 @@ ProgressFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_uint64)
 
 class RunOpts(c.Structure):
     """ckpt_run_opts"""
-    _fields_ = [('size', c.c_size_t), ('memory', c.c_uint64), ('jobs', c.c_uint), ('force', c.c_bool), ('no_fsync', c.c_bool),
-                ('progress', ProgressFn), ('progress_ctx', c.c_void_p), ('allow_overflow', c.c_bool), ('no_doubt', c.c_bool)]
+    _fields_ = [('size', c.c_size_t), ('memory', c.c_uint64), ('jobs', c.c_uint), ('force', c.c_bool), ('skip_fsync', c.c_bool),
+                ('progress', ProgressFn), ('progress_ctx', c.c_void_p), ('allow_overflow', c.c_bool), ('strict', c.c_bool)]
 
 
 class RunReport(c.Structure):
@@ -96,7 +96,7 @@ class RunReport(c.Structure):
 class OpenOpts(c.Structure):
     """ckpt_open_opts"""
     _fields_ = [('size', c.c_size_t), ('tag', c.c_char_p), ('whole_checkpoint', c.c_bool), ('with_optimizer', c.c_bool),
-                ('no_frozen', c.c_bool), ('collect', c.c_bool), ('require_crc', c.c_bool), ('keep_slices', c.c_bool),
+                ('skip_frozen', c.c_bool), ('collect', c.c_bool), ('require_crc', c.c_bool), ('keep_slices', c.c_bool),
                 ('slice_rules', c.c_char_p), ('join_first_axis', c.c_bool), ('ignore_copies', c.c_bool), ('training', c.c_bool),
                 ('weights_only', c.c_bool)]
 
@@ -104,7 +104,7 @@ class OpenOpts(c.Structure):
 class Filter(c.Structure):
     """ckpt_filter"""
     _fields_ = [('size', c.c_size_t), ('include', c.POINTER(c.c_char_p)), ('exclude', c.POINTER(c.c_char_p)),
-                ('rename_text', c.c_char_p), ('no_state', c.c_bool)]
+                ('rename_text', c.c_char_p), ('skip_state', c.c_bool)]
 
 
 class ModelOpts(c.Structure):
@@ -173,9 +173,9 @@ class DoctorOpts(c.Structure):
 class Target(c.Structure):
     """ckpt_target"""
     _fields_ = [('size', c.c_size_t), ('format', c.c_char_p), ('path', c.c_char_p), ('dtype', c.c_int), ('max_shard_size', c.c_uint64),
-                ('no_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
+                ('skip_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
                 ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
-                ('objects_kept', c.c_bool), ('objects_dropped', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
+                ('keep_objects', c.c_bool), ('drop_objects', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
                 ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p), ('ep_size', c.c_uint32)]
 
 

@@ -22,7 +22,7 @@ WRITES_STATE, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
 TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
 NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size')
-FLAGS = ('no_side_files', 'fresh_optimizer')
+FLAGS = ('skip_side_files', 'fresh_optimizer')
 
 
 class Counts(NamedTuple):
@@ -219,12 +219,12 @@ def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], o
         members['stage'] = -1  # CKPT_STAGE_NONE
     return _lib.sized(_lib.Target, format=info.name, path=_lib.path_bytes(name if name is not None else 'model' + suffix),
                       dtype=_dtype.parse(dtype), tag=to_tag.encode('utf-8', 'surrogateescape') if to_tag is not None else None,
-                      objects_kept=objects == 'keep', objects_dropped=objects == 'drop', **members)
+                      keep_objects=objects == 'keep', drop_objects=objects == 'drop', **members)
 
 
 def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = None, dtype: Any = None, tag: Optional[str] = None,
          to_tag: Optional[str] = None, objects: str = 'refuse', check_first: bool = False, allow_overflow: bool = False,
-         no_doubt: bool = False, memory: int = 0, jobs: int = 0, **options: Any) -> View:
+         strict: bool = False, memory: int = 0, jobs: int = 0, **options: Any) -> View:
     """View a checkpoint in another format: its files can be read at any offset without being written.
 
         with ckpt.view('run/checkpoint-500', 'hf', dtype='bf16') as v:
@@ -243,10 +243,10 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     objects      objects of unknown classes in training state: "refuse", "keep", "drop"
     check_first  compare a record's CRC before returning its first byte; otherwise after all of it has been read
     allow_overflow   write infinity where a value does not fit its dtype; otherwise such a value is an error
-    no_doubt     treat every value that is not finite as an error
+    strict     treat every value that is not finite as an error
     memory, jobs   limits in bytes and threads; 0: the defaults
     options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
-                 version, fresh_optimizer, order_text, no_side_files (leave config.json and tokenizer out)
+                 version, fresh_optimizer, order_text, skip_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_find(format.encode())
     if not info:
@@ -274,7 +274,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
         to, made = c.c_void_p(), c.c_void_p()
         check(lib().ckpt_layout(c.byref(to), pointer, c.byref(target), c.byref(err)), err, path=model.path)
         undo.callback(lib().ckpt_map_free, to)
-        run = _lib.sized(_lib.RunOpts, memory=memory, jobs=jobs, allow_overflow=allow_overflow, no_doubt=no_doubt)
+        run = _lib.sized(_lib.RunOpts, memory=memory, jobs=jobs, allow_overflow=allow_overflow, strict=strict)
         opts = _lib.sized(_lib.ViewOpts, run=c.pointer(run), check_first=check_first)
         check(lib().ckpt_view_new(c.byref(made), pointer, to, c.byref(opts), c.byref(err)), err, path=model.path)
         undo.pop_all()

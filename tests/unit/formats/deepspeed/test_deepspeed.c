@@ -222,7 +222,7 @@ static void test_tensors(void **state)
 
 static void test_no_frozen(void **state)
 {
-    ckpt_open_opts opts = {.no_frozen = true};
+    ckpt_open_opts opts = {.skip_frozen = true};
 
     (void)state;
     ckpt_map *map = open_fixture("z2_bf16_w2_emptyparam/ckpt", &opts);

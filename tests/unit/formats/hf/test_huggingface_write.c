@@ -33,7 +33,8 @@ static ckpt_map *target_map(void)
 static int scatter(const ckpt_directory *dir, ckpt_map *to, const char *from, uint64_t limit,
                    bool side, ckpt_err *err)
 {
-    ckpt_target target = {.format = dir->is.name, .max_shard_size = limit, .no_side_files = !side};
+    ckpt_target target = {
+        .format = dir->is.name, .max_shard_size = limit, .skip_side_files = !side};
     ckpt_map *source = NULL;
 
     assert_int_equal(ckpt_map_create(&source, 0, NULL), CKPT_OK);

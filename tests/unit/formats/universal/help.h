@@ -164,7 +164,7 @@ static inline void uni_free(uni_run *r)
 static inline int uni_write(uni_run *r, const ckpt_target *like)
 {
     ckpt_target target = *like;
-    ckpt_run_opts opts = {.no_fsync = true, .force = true, .jobs = 1};
+    ckpt_run_opts opts = {.skip_fsync = true, .force = true, .jobs = 1};
 
     target.format = "universal";
     target.path = r->dir.path;

@@ -111,7 +111,7 @@ static void tensor_file(uni_run *r, const char *name, ckpt_dtype dtype, uint64_t
     const ckpt_source source = {
         .kind = CKPT_SOURCE_MEMORY, .n_bytes = sizeof zeros, .memory = (void *)(uintptr_t)zeros};
     const ckpt_tensor like = {.dtype = dtype, .ndim = 1, .shape = &n};
-    const ckpt_run_opts opts = {.no_fsync = true, .force = true, .jobs = 1};
+    const ckpt_run_opts opts = {.skip_fsync = true, .force = true, .jobs = 1};
     const ckpt_target target = {.format = "torch", .path = help_join(&r->dir, name)};
     ckpt_map *map = NULL;
     ckpt_tensor *t = NULL;

@@ -248,12 +248,11 @@ static void unknown_objects_are_asked_about(void **state)
     uni_put(r, r->state->model, "mine", unknown_object(r));
     assert_int_equal(uni_write(r, &(ckpt_target){.tag = "out"}), CKPT_EUNSAFE);
     assert_non_null(strstr(r->err.text, "my.package.Thing"));
-    assert_int_equal(uni_write(r, &(ckpt_target){.tag = "kept", .objects_kept = true}), CKPT_OK);
+    assert_int_equal(uni_write(r, &(ckpt_target){.tag = "kept", .keep_objects = true}), CKPT_OK);
     ckpt_map *map = tree_of(r, "kept/mp_rank_00_model_states.pt");
     assert_int_equal(ckpt_value_get(map->values, "mine")->kind, CKPT_V_OBJECT);
     ckpt_map_free(map);
-    assert_int_equal(uni_write(r, &(ckpt_target){.tag = "dropped", .objects_dropped = true}),
-                     CKPT_OK);
+    assert_int_equal(uni_write(r, &(ckpt_target){.tag = "dropped", .drop_objects = true}), CKPT_OK);
     map = tree_of(r, "dropped/mp_rank_00_model_states.pt");
     const ckpt_value *left = ckpt_value_get(map->values, "mine");
     assert_true(!left || left->kind == CKPT_V_NONE);
