@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The example programs of this folder, one in each language: each is compiled, run over the same checkpoint, and must print what is
 # in example.out and write the same file.  What Rust sees of the library is made from its header by bindgen, here and now.
-# Languages whose compiler is not here are named and skipped.
+# Languages whose compiler is not here are named and skipped.  The small programs are tried in C.
 #
 #   run.sh BUILD FIXTURES
 set -u
@@ -90,6 +90,36 @@ go_example() {
         CGO_CFLAGS="-O1 $include" CGO_LDFLAGS="$link" go build -o "$out/go" .)
 }
 have Go go && try go go_example
+
+# The small programs include the stable header only, so their include folder has nothing else.
+# small NAME EXPECTED ARGUMENT...: compile small/NAME.c, run it, and look for a line of its output
+mkdir -p "$out/include"
+cp libckpt/ckpt.h libckpt/base/ckpt_types.h "$out/include"
+small() {
+    name=$1
+    expected=$2
+    shift 2
+    # shellcheck disable=SC2086
+    if ! ${CC:-cc} -std=c11 $warn -I"$out/include" -o "$out/small_$name" $here/small/"$name".c $link; then
+        echo "FAIL $name: does not compile"
+        failed=$((failed + 1))
+    elif "$out/small_$name" "$@" >"$out/small.out" 2>&1 && grep -qx "$expected" "$out/small.out"; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL $name: does not print '$expected':"
+        cat "$out/small.out"
+        failed=$((failed + 1))
+    fi
+}
+
+rm -rf "$out/hf" "$out/array.safetensors"
+small list 'emb.weight F32 161' "$from"
+small mean 'emb.weight -0.015926' "$from"
+small to_hf '18 tensors' "$from" "$out/hf"
+small list 'emb.weight BF16 161' "$out/hf"
+small verify '[1-9][0-9]* records have a correct CRC, 0 findings' "$from"
+small from_memory '1 tensor' "$out/array.safetensors"
+small mean 'weight 3.500000' "$out/array.safetensors"
 
 echo "examples: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]
