@@ -24,7 +24,7 @@ struct ckpt_finish_file {
 
 /* ---- opening ---- */
 
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_run_seal_fn seal,
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_plan_seal_fn seal,
                      ckpt_err *err)
 {
     assert(work && work->plan && joint);

@@ -22,7 +22,7 @@ typedef struct ckpt_finish {
      */
     ckpt_work *work;
     ckpt_joint *joint;
-    ckpt_run_seal_fn seal;
+    ckpt_plan_seal_fn seal;
     ckpt_finish_file *file; /* one per file of the target */
     uint32_t *source;       /* sources of files, grouped by file */
     size_t *first;          /* per file, and one more: the start of its group */
@@ -32,7 +32,7 @@ typedef struct ckpt_finish {
 } ckpt_finish;
 
 /* work->plan is set. The caller closes it, also on failure. */
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_run_seal_fn seal,
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_plan_seal_fn seal,
                      ckpt_err *err);
 
 /*

@@ -62,6 +62,12 @@ CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
+/*
+ * The format's last changes to a target file, for the bytes before `known` (format.h's seal); the
+ * run and the view of a plan call it.
+ */
+typedef int (*ckpt_plan_seal_fn)(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
+
 /* Bytes to read for all of target tensor i, as n_read counts them; 0 for aliases. */
 double ckpt_plan_reads(const ckpt_plan *plan, size_t i);
 

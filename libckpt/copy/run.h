@@ -20,18 +20,15 @@
 /*
  * Functions that the caller, outside of this folder, passes in; each may be NULL.
  *
- * seal     the format's last changes to a target file after all its checksums are known (format.h's
- *          seal)
+ * seal     called after all checksums of a target file are known (plan.h)
  * pack     writes the packed form of a finished target file (pack.h)
  * check    decides whether the files of the target's folder (to->folder), now complete in `where`,
  *          may get their final names
  * read     receives the CRCs of everything that was read, sorted, for ckpt_run_scrub; the run then
  *          compares no CRC of a record itself
  */
-typedef int (*ckpt_run_seal_fn)(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err);
-
 typedef struct ckpt_run_hooks {
-    ckpt_run_seal_fn seal;
+    ckpt_plan_seal_fn seal;
     ckpt_pack_fn pack;
     int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
     ckpt_segments *read;

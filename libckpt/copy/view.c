@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/copy/budget.h"
 #include "libckpt/copy/by_file.h"
 #include "libckpt/copy/view_inside.h"
 #include "libckpt/map/extent.h"

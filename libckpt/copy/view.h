@@ -18,7 +18,6 @@
 
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/proof.h"
-#include "libckpt/copy/run.h"
 
 typedef struct ckpt_view ckpt_view;
 
@@ -36,7 +35,7 @@ CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
 
 /* Functions that the caller, outside of this folder, passes in. */
 typedef struct ckpt_view_hooks {
-    ckpt_run_seal_fn seal;
+    ckpt_plan_seal_fn seal;
     bool (*sums)(const ckpt_map *to, uint32_t file); /* true if seal needs checksums of the data */
     bool (*bare)(const ckpt_map *to, uint32_t file); /* true if they may be left out */
     /* checks the contents of a file that is copied unchanged */
