@@ -9,7 +9,7 @@
 #include "engine/save/same.h"
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/listing.h"
+#include "libckpt/io/listing.h"
 
 /*
  * Read the configuration.  It is read again once the data is open, because some "auto" values

@@ -9,7 +9,7 @@
 
 #include "engine/inside.h"
 #include "engine/save/together.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 
 double zt_now(void)
 {

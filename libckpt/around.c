@@ -10,7 +10,7 @@
 #include "libckpt/around.h"
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 #include "libckpt/map/state.h"
 
 #define ARO_JSON_MAX (UINT64_C(64) << 20) /* bytes; larger files are not checked */

@@ -5,7 +5,7 @@
 #ifndef CKPT_AROUND_H
 #define CKPT_AROUND_H
 
-#include "libckpt/copy/listing.h"
+#include "libckpt/io/listing.h"
 
 /*
  * Warn about truncated files beside a checkpoint, and about missing ones that its trainer needs for

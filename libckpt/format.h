@@ -10,10 +10,10 @@
 #define CKPT_FORMAT_H
 
 #include "ckpt.h"
-#include "libckpt/copy/io.h"
-#include "libckpt/copy/listing.h"
-#include "libckpt/copy/pack.h"
+#include "libckpt/commit/pack.h"
 #include "libckpt/copy/runs.h"
+#include "libckpt/io/io.h"
+#include "libckpt/io/listing.h"
 #include "libckpt/map/map.h"
 
 typedef struct ckpt_format {
@@ -60,7 +60,7 @@ typedef struct ckpt_format {
     bool bare;
 
     /*
-     * Write the compressed form of a finished file (copy/pack.h); NULL: it has none
+     * Write the compressed form of a finished file (commit/pack.h); NULL: it has none
      * (CKPT_TAKES_DEFLATE is not set).
      */
     ckpt_pack_fn pack;

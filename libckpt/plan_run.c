@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_run.c: implements the public functions for plans, and connects copy/ with the formats.
+ * plan_run.c: implements the public functions for plans, and connects run/ with the formats.
  */
 #include "libckpt/plan_run.h"
 
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"
-#include "libckpt/copy/run.h"
-#include "libckpt/copy/spread.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/run/run.h"
+#include "libckpt/run/spread.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)

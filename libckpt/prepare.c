@@ -4,8 +4,8 @@
  */
 #include "ckpt_extra.h"
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/spool.h"
 #include "libckpt/format.h"
+#include "libckpt/io/spool.h"
 #include "libckpt/remote/remote.h"
 
 /* Use a digest once: this reads OpenSSL's configuration and loads the providers in it. */

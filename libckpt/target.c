@@ -11,10 +11,10 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/copy/address.h"
-#include "libckpt/copy/dir.h"
 #include "libckpt/drivers.h"
 #include "libckpt/dtypes.h"
+#include "libckpt/io/address.h"
+#include "libckpt/io/dir.h"
 
 /* ---- lists for messages ---- */
 

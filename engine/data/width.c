@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "engine/data/source.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 
 enum { WD_LOOK = 1 << 14 /* bytes at a time */, WD_PATH = 4096, WD_INDEX = 18 };
 

@@ -18,7 +18,7 @@
 #include "engine/save/keep.h"
 #include "libckpt/base/number.h"
 #include "libckpt/base/vec.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 
 enum { KP_NAME = 256 };
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/number.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 
 #define LG_FILE ".zerotrain"
 

@@ -4,8 +4,8 @@
  * not at all.
  *
  * The node's writer (rank 0; with use_node_local_storage the first rank of every node) opens the
- * staging folder (libckpt/copy/publish.h), and all ranks write into its `new`.  When every rank has
- * reported that its files are on disk, the writer renames the folder to its tag and updates
+ * staging folder (libckpt/commit/publish.h), and all ranks write into its `new`.  When every rank
+ * has reported that its files are on disk, the writer renames the folder to its tag and updates
  * `latest`.  Every step that can fail on one rank ends with an agreement, so all ranks fail
  * together.
  */
@@ -23,7 +23,7 @@
 #include "engine/save/live.h"
 #include "engine/save/same.h"
 #include "engine/save/together.h"
-#include "libckpt/copy/publish.h"
+#include "libckpt/commit/publish.h"
 #include "libckpt/plan_run.h"
 
 enum { SV_TAG = 256, SV_PATH = 4096 };

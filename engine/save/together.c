@@ -19,7 +19,7 @@
 
 #include "engine/comm/process.h"
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 
 enum { TG_PATH = 4096 + 600 };
 

@@ -17,7 +17,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 #include "libckpt/map/map.h"
 
 enum { WT_PATH = 4096 };

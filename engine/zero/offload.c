@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "engine/zero/own.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 
 #define OF_SLOTS 3 // for the partition in use, the one being read, the one being written
 

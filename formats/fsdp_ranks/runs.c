@@ -17,7 +17,7 @@
 
 #include "formats/fsdp_ranks/ranks.h"
 #include "libckpt/base/number.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 
 enum {
     RRN_MAX_TRACKER = 4096, /* bytes */

@@ -17,7 +17,7 @@
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/address.h"
+#include "libckpt/io/address.h"
 
 enum { SIDE_MAX_LISTED = 12 /* limit of names in a message */ };
 

@@ -14,7 +14,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/zip/zip.h"
-#include "libckpt/copy/inflate.h"
+#include "libckpt/io/inflate.h"
 
 enum { NPZ_CHUNK = 4096 }; /* bytes per read when a header is inflated */
 

@@ -15,7 +15,7 @@
 #include "formats/hf/side.h"
 #include "formats/peft/peft.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 #include "libckpt/map/extent.h"
 
 typedef struct only_job {

@@ -12,8 +12,8 @@
 #define CKPT_FORMATS_TORCH_FILE_H
 
 #include "libckpt/codec/pickle/pickle.h"
-#include "libckpt/copy/io.h"
 #include "libckpt/format.h"
+#include "libckpt/io/io.h"
 
 /* Archives of torch.save since 1.6 (torch.c), and the older form (legacy.c). */
 extern const ckpt_format ckpt_format_torch;

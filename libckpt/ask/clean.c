@@ -22,9 +22,9 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/base/vec.h"
-#include "libckpt/copy/dir.h"
-#include "libckpt/copy/left.h"
-#include "libckpt/copy/moves.h"
+#include "libckpt/commit/left.h"
+#include "libckpt/commit/moves.h"
+#include "libckpt/io/dir.h"
 
 enum {
     /* seconds without a write after which a temporary file counts as abandoned */

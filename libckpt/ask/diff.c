@@ -8,8 +8,8 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/copy/joint.h"
 #include "libckpt/format.h"
+#include "libckpt/run/joint.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 

@@ -11,9 +11,9 @@
 #include "libckpt/around.h"
 #include "libckpt/ask/doctor.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/copy/address.h"
-#include "libckpt/copy/left.h"
+#include "libckpt/commit/left.h"
 #include "libckpt/drivers.h"
+#include "libckpt/io/address.h"
 
 /* The last part of a path, without trailing slashes. */
 static const char *doc_base(ckpt_doc *d, const char *path)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "libckpt/ask/doctor.h"
-#include "libckpt/copy/latest.h"
+#include "libckpt/commit/latest.h"
 
 enum { DOL_MAX_POINTER = 4096 /* bytes of `latest` */ };
 

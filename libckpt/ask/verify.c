@@ -15,8 +15,8 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"
 #include "libckpt/codec/zip/zip.h"
-#include "libckpt/copy/run.h"
 #include "libckpt/format.h"
+#include "libckpt/run/run.h"
 
 typedef struct ver_state {
     ckpt_finding_fn fn;

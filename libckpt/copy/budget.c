@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "libckpt/copy/budget.h"
-#include "libckpt/copy/team.h"
 #include "libckpt/copy/work.h"
+#include "libckpt/dist/team.h"
 
 enum { BU_MAX_JOBS = 64, BU_DEFAULT_JOBS = 8, BU_MIN_BLOCK = 4096 };
 

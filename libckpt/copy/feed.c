@@ -8,7 +8,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/copy/feed.h"
-#include "libckpt/copy/inflate.h"
+#include "libckpt/io/inflate.h"
 #include "libckpt/map/nest.h"
 
 enum {

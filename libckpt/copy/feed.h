@@ -10,8 +10,8 @@
 
 #include <inttypes.h>
 
-#include "libckpt/copy/io.h"
-#include "libckpt/copy/spool.h"
+#include "libckpt/io/io.h"
+#include "libckpt/io/spool.h"
 
 typedef struct ckpt_feed {
     const ckpt_map *map;

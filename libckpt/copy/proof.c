@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/crew.h"
 #include "libckpt/copy/proof.h"
+#include "libckpt/io/crew.h"
 
 /* A rest is small if it has at most this many bytes, or this part of the record. */
 enum { PF_REST = 64 * 1024, PF_REST_PART = 32 };

@@ -6,7 +6,7 @@
 #ifndef CKPT_RUNS_H
 #define CKPT_RUNS_H
 
-#include "libckpt/copy/listing.h"
+#include "libckpt/io/listing.h"
 
 /* A name in a run's folder, with its terminator. */
 #define CKPT_RUN_NAME 256

@@ -8,8 +8,8 @@
  */
 #include <pthread.h>
 
-#include "libckpt/copy/io.h"
 #include "libckpt/copy/settle.h"
+#include "libckpt/io/io.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 

@@ -6,9 +6,9 @@
 #ifndef CKPT_COPY_VIEW_INSIDE_H
 #define CKPT_COPY_VIEW_INSIDE_H
 
-#include "libckpt/copy/blocks.h"
 #include "libckpt/copy/view.h"
 #include "libckpt/copy/work.h"
+#include "libckpt/io/blocks.h"
 
 enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream computes at a time */
 

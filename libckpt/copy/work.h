@@ -8,11 +8,11 @@
 #include <pthread.h>
 
 #include "libckpt/base/cast.h"
-#include "libckpt/copy/crew.h"
+#include "libckpt/commit/sink.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/plan.h"
-#include "libckpt/copy/sink.h"
 #include "libckpt/copy/values.h"
+#include "libckpt/io/crew.h"
 
 /*
  * Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones.

@@ -145,7 +145,7 @@ typedef struct ckpt_map_file {
     bool placed; /* written: the directory driver has already fixed its offsets */
     /*
      * written: deflated after it is complete; until then `size` is that of its uncompressed form
-     * (copy/pack.h)
+     * (commit/pack.h)
      */
     bool packed;
     /*
@@ -332,7 +332,7 @@ struct ckpt_map {
     bool collect; /* collect errors as findings instead of failing (verify) */
     /*
      * Read: the folders that were already listed, so that they are not listed twice
-     * (copy/listing.h)
+     * (io/listing.h)
      */
     const struct ckpt_listed *listed;
     /*

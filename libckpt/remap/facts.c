@@ -9,7 +9,7 @@
 
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/address.h"
+#include "libckpt/io/address.h"
 #include "libckpt/remap/expr.h"
 
 /* Limit of a configuration's bytes. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 #include "libckpt/remote/site.h"
 
 enum {

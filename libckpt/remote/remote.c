@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
-#include "libckpt/copy/address.h"
+#include "libckpt/io/address.h"
 #include "libckpt/remote/remote.h"
 
 enum {

@@ -7,10 +7,11 @@
  *              [--vocab N] [--context N] [--llama MLP,KV] [--sparse] FOLDER
  *
  * The model is GPT-2 shaped, its head tied to the embedding; with --llama it is Llama shaped: MLP
- * rows of gate and up, KV rows of keys and values, a head of its own.  Values come from one repeating buffer
- * in memory; the files are written by the library's own layouts, plan and executor, as DeepSpeed
- * 0.19.8 lays them out, so that its zero_to_fp32.py accepts them. With --sparse only headers are
- * written, into files with holes: shapes of any size for tests that read no values.
+ * rows of gate and up, KV rows of keys and values, a head of its own.  Values come from one
+ * repeating buffer in memory; the files are written by the library's own layouts, plan and
+ * executor, as DeepSpeed 0.19.8 lays them out, so that its zero_to_fp32.py accepts them. With
+ * --sparse only headers are written, into files with holes: shapes of any size for tests that read
+ * no values.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -21,10 +22,10 @@
 #include <unistd.h>
 
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/run.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/zero_flat.h"
 #include "libckpt/map/zero_param.h"
+#include "libckpt/run/run.h"
 
 enum { GEN_PATTERN = 1 << 24 }; /* floats in the repeating buffer */
 

@@ -6,7 +6,7 @@
  */
 #include "libckpt/base/digest.h"
 #include "libckpt/base/vec.h"
-#include "libckpt/copy/journal.h"
+#include "libckpt/commit/journal.h"
 #include "tests/fuzz/fuzz_help.h"
 
 static char fingerprint[65];

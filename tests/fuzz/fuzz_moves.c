@@ -4,8 +4,8 @@
  * nothing outside of the folder is touched, no file's bytes change, and a list that was carried out
  * or undone is gone.
  */
-#include "libckpt/copy/dir.h"
-#include "libckpt/copy/moves.h"
+#include "libckpt/commit/moves.h"
+#include "libckpt/io/dir.h"
 #include "tests/fuzz/fuzz_help.h"
 
 static void put(int at, const char *name)

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/number.h"
-#include "libckpt/copy/dir.h"
+#include "libckpt/io/dir.h"
 #include "tools/zerotrain/events.h"
 #include "tools/zerotrain/zerotrain.h"
 

@@ -24,10 +24,10 @@
 #include "formats/deepspeed/shard/shard.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/crew.h"
-#include "libckpt/copy/run.h"
+#include "libckpt/io/crew.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/view.h"
+#include "libckpt/run/run.h"
 
 /* Files read ahead per thread. */
 enum { DSS_AHEAD = 4, DSS_AHEAD_SMALL = 16 };

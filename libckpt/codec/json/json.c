@@ -19,7 +19,7 @@
 
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 #include "libckpt/map/map.h"
 
 /* ---- reading ---- */

@@ -12,7 +12,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/codec/zip/names.h"
-#include "libckpt/copy/inflate.h"
+#include "libckpt/io/inflate.h"
 
 #define ZIP_END     UINT64_C(22)
 #define ZIP_END64   UINT64_C(56)

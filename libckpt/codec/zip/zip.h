@@ -17,7 +17,7 @@
 #define CKPT_CODEC_ZIP_H
 
 #include "libckpt/base/vec.h"
-#include "libckpt/copy/io.h"
+#include "libckpt/io/io.h"
 
 enum { CKPT_ZIP_STORED = 0, CKPT_ZIP_DEFLATED = 8 };
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/io.h"
-#include "libckpt/copy/run.h"
+#include "libckpt/io/io.h"
+#include "libckpt/run/run.h"
 #include "tests/unit/unit.h"
 
 typedef struct help_dir {

@@ -10,8 +10,8 @@
 
 #include "ckpt_extra.h"
 #include "formats/deepspeed/module/state.h"
-#include "libckpt/copy/run.h"
 #include "libckpt/map/zero_param.h"
+#include "libckpt/run/run.h"
 #include "tests/unit/unit.h"
 
 /* ---- opening ---- */
