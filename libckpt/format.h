@@ -10,7 +10,7 @@
 #define CKPT_FORMAT_H
 
 #include "ckpt.h"
-#include "libckpt/commit/pack.h"
+#include "libckpt/commit/recompress.h"
 #include "libckpt/copy/runs.h"
 #include "libckpt/io/io.h"
 #include "libckpt/io/listing.h"
@@ -60,7 +60,7 @@ typedef struct ckpt_format {
     bool bare;
 
     /*
-     * Write the compressed form of a finished file (commit/pack.h); NULL: it has none
+     * Write the compressed form of a finished file (commit/recompress.h); NULL: it has none
      * (CKPT_TAKES_DEFLATE is not set).
      */
     ckpt_pack_fn pack;

@@ -12,11 +12,11 @@
 #include "libckpt/around.h"
 #include "libckpt/base/number.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/commit/left.h"
+#include "libckpt/commit/temp_names.h"
 #include "libckpt/drivers.h"
 #include "libckpt/io/address.h"
+#include "libckpt/io/file_locations.h"
 #include "libckpt/io/io.h"
-#include "libckpt/io/places.h"
 #include "libckpt/remote/remote.h"
 
 enum {

@@ -8,8 +8,8 @@
 #include "libckpt/claim/claim.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/run/placement.h"
 #include "libckpt/run/run.h"
-#include "libckpt/run/spread.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
                   ckpt_err *err)

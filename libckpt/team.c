@@ -5,7 +5,7 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/hostfile.h"
 #include "libckpt/base/launch.h"
-#include "libckpt/io/far.h"
+#include "libckpt/io/peer_io.h"
 
 int ckpt_team_join(const ckpt_mail *mail, unsigned limit, ckpt_err *err)
 {

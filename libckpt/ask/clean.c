@@ -22,8 +22,8 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/base/vec.h"
-#include "libckpt/commit/left.h"
-#include "libckpt/commit/moves.h"
+#include "libckpt/commit/rename_log.h"
+#include "libckpt/commit/temp_names.h"
 #include "libckpt/io/dir.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
-#include "libckpt/run/joint.h"
+#include "libckpt/run/dist_run.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 

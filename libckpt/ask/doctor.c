@@ -11,7 +11,7 @@
 #include "libckpt/around.h"
 #include "libckpt/ask/doctor.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/commit/left.h"
+#include "libckpt/commit/temp_names.h"
 #include "libckpt/drivers.h"
 #include "libckpt/io/address.h"
 

@@ -12,12 +12,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "libckpt/commit/fileset.h"
 #include "libckpt/commit/latest.h"
 #include "libckpt/commit/publish.h"
-#include "libckpt/commit/set.h"
 #include "libckpt/commit/swap.h"
 #include "libckpt/dist/team.h"
-#include "libckpt/io/crew.h"
+#include "libckpt/io/thread_pool.h"
 
 enum {
     STAGE_TRIES = 100, /* tries to lock a journal that other runs keep removing */

@@ -14,17 +14,17 @@
  * PATH/<folder>; that is synced before the pointer names it; and the journal, with which the next
  * run can continue from any point between, is removed last. A reported failure undoes all of it.
  *
- * The files of a set (map.h) get their names one by one, in the order of set.h. During that time
- * there are also
+ * The files of a set (map.h) get their names one by one, in the order of fileset.h. During that
+ * time there are also
  *
- *    moves              the list of renames (moves.h)
+ *    moves              the list of renames (rename_log.h)
  *    was/, mid/         the replaced files, and the hidden second names of parts
  */
 #ifndef CKPT_COMMIT_PUBLISH_H
 #define CKPT_COMMIT_PUBLISH_H
 
+#include "libckpt/commit/fileset.h"
 #include "libckpt/commit/journal.h"
-#include "libckpt/commit/set.h"
 #include "libckpt/io/dir.h"
 
 typedef struct ckpt_publish ckpt_publish;

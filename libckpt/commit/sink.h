@@ -13,10 +13,10 @@
 #ifndef CKPT_COMMIT_SINK_H
 #define CKPT_COMMIT_SINK_H
 
+#include "libckpt/commit/fileset.h"
 #include "libckpt/commit/journal.h"
-#include "libckpt/commit/pack.h"
-#include "libckpt/commit/set.h"
-#include "libckpt/io/crew.h"
+#include "libckpt/commit/recompress.h"
+#include "libckpt/io/thread_pool.h"
 
 typedef struct ckpt_sink ckpt_sink;
 
@@ -25,7 +25,7 @@ typedef struct ckpt_sink_opts {
     bool skip_fsync;          /* scratch use: skip every fsync */
     unsigned jobs;            /* threads that check kept files, and sync folders; 0: one */
     ckpt_progress *progress;  /* shows a cancellation; or NULL */
-    bool let_go;              /* drop synced pages from the page cache (behind.h) */
+    bool let_go;              /* drop synced pages from the page cache (page_cache.h) */
     bool shared;              /* other processes write to the same files (ckpt_sink_attach) */
     const uint8_t *elsewhere; /* per file: 1 if this machine does not get it; NULL: it gets all */
 } ckpt_sink_opts;

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "libckpt/commit/keep.h"
 #include "libckpt/commit/publish.h"
+#include "libckpt/commit/resume.h"
 #include "libckpt/commit/sink.h"
 
 #define SINK_NAME  256                 /* a path part and its terminator */

@@ -5,7 +5,7 @@
 #ifndef CKPT_COPY_GATHER_H
 #define CKPT_COPY_GATHER_H
 
-#include "libckpt/copy/ledger.h"
+#include "libckpt/copy/crc_ledger.h"
 
 /* Default size of the buffer for strided reads. */
 #define CKPT_GATHER_STAGE (256u * 1024u)

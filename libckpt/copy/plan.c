@@ -11,8 +11,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
+#include "libckpt/copy/nested.h"
 #include "libckpt/copy/plan.h"
-#include "libckpt/copy/settle.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 

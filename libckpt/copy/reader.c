@@ -8,8 +8,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
+#include "libckpt/copy/nested.h"
 #include "libckpt/copy/reader.h"
-#include "libckpt/copy/settle.h"
 #include "libckpt/copy/values.h"
 #include "libckpt/copy/work.h"
 

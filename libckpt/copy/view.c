@@ -117,7 +117,7 @@ static int vw_hands(ckpt_view *v, ckpt_err *err)
     return ckpt_blocks_init(&v->blocks, (uint32_t)n_blocks, v->plan->jobs.n, room, err);
 }
 
-/* Adapts ckpt_view_hooks.whole to proof.h. */
+/* Adapts ckpt_view_hooks.whole to crc_check.h. */
 static int vw_whole(void *ctx, uint32_t source, ckpt_err *err)
 {
     const ckpt_view *v = ctx;

@@ -16,8 +16,8 @@
 #ifndef CKPT_COPY_VIEW_H
 #define CKPT_COPY_VIEW_H
 
+#include "libckpt/copy/crc_check.h"
 #include "libckpt/copy/plan.h"
-#include "libckpt/copy/proof.h"
 
 typedef struct ckpt_view ckpt_view;
 

@@ -8,7 +8,7 @@
 
 #include "libckpt/copy/view.h"
 #include "libckpt/copy/work.h"
-#include "libckpt/io/blocks.h"
+#include "libckpt/io/block_cache.h"
 
 enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream computes at a time */
 

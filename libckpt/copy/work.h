@@ -12,7 +12,7 @@
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/plan.h"
 #include "libckpt/copy/values.h"
-#include "libckpt/io/crew.h"
+#include "libckpt/io/thread_pool.h"
 
 /*
  * Buffers of one worker, in blocks: source values, converted values, copies, sums, and small ones.

@@ -11,7 +11,7 @@
 #define CKPT_DIST_TEAM_H
 
 #include "libckpt/base/vec.h"
-#include "libckpt/dist/post.h"
+#include "libckpt/dist/transport.h"
 
 typedef struct ckpt_team {
     unsigned rank, n;

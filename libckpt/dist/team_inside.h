@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team_inside.h: defines the state of a team, for team.c, exchange.c and team_join.c.
+ * team_inside.h: defines the state of a team, for team.c, collectives.c and team_join.c.
  */
 #ifndef CKPT_DIST_TEAM_INSIDE_H
 #define CKPT_DIST_TEAM_INSIDE_H

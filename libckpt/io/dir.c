@@ -14,7 +14,7 @@
 #include "libckpt/dist/team.h"
 #include "libckpt/io/address.h"
 #include "libckpt/io/dir.h"
-#include "libckpt/io/places.h"
+#include "libckpt/io/file_locations.h"
 
 enum { DIR_DEPTH = 64 /* depth limit of a walk, because each level needs a descriptor */ };
 

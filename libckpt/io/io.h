@@ -37,7 +37,8 @@ struct ckpt_io {
     int (*read_at)(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
     void (*close)(ckpt_io *io);
     /*
-     * Drop the pages of later reads from the page cache (behind.h); NULL: there are none to drop.
+     * Drop the pages of later reads from the page cache (page_cache.h); NULL: there are none to
+     * drop.
      */
     void (*let_go)(ckpt_io *io);
 };
@@ -104,7 +105,7 @@ typedef struct ckpt_io_pool ckpt_io_pool;
  */
 int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open, ckpt_err *err);
 
-/* Drop the pages of later reads (behind.h); call it before the first read. */
+/* Drop the pages of later reads (page_cache.h); call it before the first read. */
 void ckpt_io_pool_let_go(ckpt_io_pool *pool);
 
 /*

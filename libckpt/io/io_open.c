@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "libckpt/io/far.h"
+#include "libckpt/io/file_locations.h"
 #include "libckpt/io/io.h"
-#include "libckpt/io/places.h"
+#include "libckpt/io/peer_io.h"
 
 enum {
     IOO_LOOK = 8,   /* number of files that each process compares with the view of others */

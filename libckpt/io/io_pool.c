@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "libckpt/io/address.h"
+#include "libckpt/io/file_locations.h"
 #include "libckpt/io/io.h"
-#include "libckpt/io/places.h"
 
 typedef struct pool_file {
     ckpt_io *io;        /* NULL: closed */

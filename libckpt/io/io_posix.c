@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "libckpt/io/address.h"
-#include "libckpt/io/behind.h"
 #include "libckpt/io/io.h"
+#include "libckpt/io/page_cache.h"
 
 /* A read of at least this size is payload, not headers. */
 #define IOP_PAYLOAD (256u * 1024u)

@@ -41,8 +41,8 @@ typedef struct ckpt_listing {
 } ckpt_listing;
 
 /*
- * List a folder, of all machines if each has its own (places.h); the listing lives in the map's
- * arena. A folder is listed only once for a map, even if many drivers look at it, because the
+ * List a folder, of all machines if each has its own (file_locations.h); the listing lives in the
+ * map's arena. A folder is listed only once for a map, even if many drivers look at it, because the
  * listing costs a system call for each of thousands of files.
  *
  * Errors  CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT

@@ -145,7 +145,7 @@ typedef struct ckpt_map_file {
     bool placed; /* written: the directory driver has already fixed its offsets */
     /*
      * written: deflated after it is complete; until then `size` is that of its uncompressed form
-     * (commit/pack.h)
+     * (commit/recompress.h)
      */
     bool packed;
     /*
@@ -345,7 +345,7 @@ struct ckpt_map {
     const ckpt_map *like;
     /*
      * Read: finds the bytes of a source with `inner`, in the file that io reads; NULL: no source
-     * has it. Only ckpt_settle calls it (copy/settle.h), before any of these sources is read.
+     * has it. Only ckpt_settle calls it (copy/nested.h), before any of these sources is read.
      */
     int (*settle)(ckpt_source *source, struct ckpt_io *io, ckpt_err *err);
 

@@ -10,7 +10,7 @@
 #define CKPT_RUN_FINISH_H
 
 #include "libckpt/copy/work.h"
-#include "libckpt/run/joint.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 typedef struct ckpt_finish_file ckpt_finish_file;

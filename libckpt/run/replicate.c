@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/io/far.h"
+#include "libckpt/io/peer_io.h"
 #include "libckpt/run/replicate.h"
 
 #define REP_BLOCK (UINT64_C(1) << 20)

@@ -12,11 +12,11 @@
 #include "libckpt/copy/budget.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/work.h"
-#include "libckpt/io/behind.h"
 #include "libckpt/io/dir.h"
+#include "libckpt/io/page_cache.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/finish.h"
-#include "libckpt/run/joint.h"
 #include "libckpt/run/replicate.h"
 #include "libckpt/run/run.h"
 

@@ -12,16 +12,16 @@
 #ifndef CKPT_RUN_RUN_H
 #define CKPT_RUN_RUN_H
 
-#include "libckpt/commit/pack.h"
+#include "libckpt/commit/recompress.h"
 #include "libckpt/copy/budget.h"
-#include "libckpt/copy/ledger.h"
+#include "libckpt/copy/crc_ledger.h"
 #include "libckpt/copy/plan.h"
 
 /*
  * Functions that the caller, outside of this folder, passes in; each may be NULL.
  *
  * seal     called after all checksums of a target file are known (plan.h)
- * pack     writes the packed form of a finished target file (pack.h)
+ * pack     writes the packed form of a finished target file (recompress.h)
  * check    decides whether the files of the target's folder (to->folder), now complete in `where`,
  *          may get their final names
  * read     receives the CRCs of everything that was read, sorted, for ckpt_run_scrub; the run then

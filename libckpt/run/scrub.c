@@ -7,10 +7,10 @@
 #include <time.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/copy/feed.h"
-#include "libckpt/io/behind.h"
-#include "libckpt/io/crew.h"
-#include "libckpt/run/joint.h"
+#include "libckpt/copy/source_reader.h"
+#include "libckpt/io/page_cache.h"
+#include "libckpt/io/thread_pool.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 /* Bytes of a record that one worker reads at a time; the CRCs of such ranges are joined. */

@@ -26,7 +26,7 @@
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/work.h"
 #include "libckpt/map/join.h"
-#include "libckpt/run/share.h"
+#include "libckpt/run/partition.h"
 #include "tests/bench/clock.h"
 
 /* What is assumed of the machines; a rate of 0 is without limit. */
@@ -46,7 +46,7 @@ enum { SIM_DISK_IN, SIM_DISK_OUT, SIM_CLIENT_IN, SIM_CLIENT_OUT, SIM_NET_IN, SIM
 
 /*
  * What a rank is told of a shard that another has opened: its first and last 64 KiB with the
- * opening (io/far.c), then the rest of its directory and pickle; counted with strace, the mean
+ * opening (io/peer_io.c), then the rest of its directory and pickle; counted with strace, the mean
  * of a model's and an optimizer's file.
  */
 enum { SIM_ASKS = 4, SIM_TOLD = 270000 /* bytes */ };

@@ -4,7 +4,7 @@
  * nothing outside of the folder is touched, no file's bytes change, and a list that was carried out
  * or undone is gone.
  */
-#include "libckpt/commit/moves.h"
+#include "libckpt/commit/rename_log.h"
 #include "libckpt/io/dir.h"
 #include "tests/fuzz/fuzz_help.h"
 

@@ -24,7 +24,7 @@
 #include "formats/deepspeed/shard/shard.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/io/crew.h"
+#include "libckpt/io/thread_pool.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/view.h"
 #include "libckpt/run/run.h"

@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "libckpt/commit/keep.h"
 #include "libckpt/commit/publish.h"
+#include "libckpt/commit/resume.h"
 #include "libckpt/commit/sink.h"
 #include "libckpt/io/dir.h"
 #include "tests/unit/copy/help.h"

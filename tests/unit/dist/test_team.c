@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "libckpt/dist/team.h"
-#include "libckpt/io/far.h"
+#include "libckpt/io/peer_io.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/copy/help_mail.h"
 #include "tests/unit/unit.h"

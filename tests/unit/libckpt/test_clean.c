@@ -10,7 +10,7 @@
 
 #include "libckpt/base/mem.h"
 #include "libckpt/ckpt_extra.h"
-#include "libckpt/commit/left.h"
+#include "libckpt/commit/temp_names.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"
 
