@@ -56,7 +56,7 @@ LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl
 
 # ---- sources ---------------------------------------------------------------------------------
 # These patterns match neither libckpt/remote/curl, which is a plugin, nor libckpt/base/none, which only the static program has.
-LIB_SRC  := $(sort $(wildcard libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
+LIB_SRC  := $(sort $(wildcard libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c libckpt/transform/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
@@ -164,7 +164,7 @@ $(B)/obj/tools/report/style.o: OWN_CPPFLAGS += -I$(B)/gen
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 # arithmetic on whole tensors: loops that are worth wide registers
-$(B)/obj/libckpt/blend/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
+$(B)/obj/libckpt/transform/merge/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: OWN_CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 $(B)/obj/engine/cuda/load.o: OWN_CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
 

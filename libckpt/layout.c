@@ -11,10 +11,10 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/claim/claim.h"
 #include "libckpt/drivers.h"
-#include "libckpt/dtypes.h"
 #include "libckpt/map/quantized.h"
 #include "libckpt/run/run.h"
-#include "libckpt/unwrap.h"
+#include "libckpt/transform/dtypes.h"
+#include "libckpt/transform/unwrap.h"
 
 /* State of a layout, with the requested dtypes: one for all, or rules, or neither. */
 typedef struct lay_work {

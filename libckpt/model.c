@@ -12,8 +12,8 @@
 #include "libckpt/format.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/whole.h"
-#include "libckpt/remap/expr.h"
-#include "libckpt/unwrap.h"
+#include "libckpt/transform/keymap/expr.h"
+#include "libckpt/transform/unwrap.h"
 
 enum { MDL_LISTED = 6 }; /* maximum names in a list of what was left out */
 

@@ -12,9 +12,9 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
-#include "libckpt/dtypes.h"
 #include "libckpt/io/address.h"
 #include "libckpt/io/dir.h"
+#include "libckpt/transform/dtypes.h"
 
 /* ---- lists for messages ---- */
 

@@ -264,7 +264,7 @@ typedef struct ckpt_set {
 
 /*
  * The model's configuration in the terms of the target format, as computed by a layout map
- * (remap/remap.h).
+ * (keymap/keymap.h).
  *
  * file     "config.json", in the map's arena; NULL: no layout map was applied
  * value    a DICT of the known keys
@@ -297,8 +297,9 @@ struct ckpt_map {
     /* str -> str metadata of the format (safetensors' __metadata__) */
     ckpt_dict metadata;
     /*
-     * the keys that the target's file begins with, as computed by a layout map (remap/remap.h), in
-     * its order. A target map shares the values of its source map. Empty: no layout map was applied
+     * the keys that the target's file begins with, as computed by a layout map (keymap/keymap.h),
+     * in its order. A target map shares the values of its source map. Empty: no layout map was
+     * applied
      */
     ckpt_keys keys;
     ckpt_map_config config; /* configuration of the source map */

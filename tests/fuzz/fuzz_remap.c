@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
-#include "libckpt/remap/remap.h"
+#include "libckpt/transform/keymap/keymap.h"
 #include "tests/fuzz/fuzz_help.h"
 
 /* Two layers with the names and shapes that the built-in maps know, on both sides. */

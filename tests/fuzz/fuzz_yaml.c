@@ -2,8 +2,8 @@
 /*
  * fuzz_yaml.c: any bytes as YAML, and as the configuration of a merge.
  */
-#include "libckpt/blend/recipe.h"
 #include "libckpt/codec/yaml/yaml.h"
+#include "libckpt/transform/merge/recipe.h"
 #include "tests/fuzz/fuzz_help.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -13,7 +13,7 @@ rank() {
     libckpt/copy/*) echo 6 ;;
     libckpt/run/*) echo 7 ;;
     libckpt/codec/* | libckpt/claim/*) echo 8 ;;
-    libckpt/ask/* | libckpt/start/* | libckpt/blend/*) echo 14 ;;
+    libckpt/ask/* | libckpt/start/* | libckpt/transform/merge/*) echo 14 ;;
     libckpt/*) echo 9 ;;
     formats/torch/* | formats/safetensors/* | formats/rules/* | formats/npz/*) echo 10 ;;
     formats/deepspeed/write/*) echo 12 ;;

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * instance.h: represents one rule with names and sizes filled in, for example the tensors of one
+ * layer.
+ *
+ * Both sides are lists of *members*: a tensor with the term that names it. Captures that occur in
+ * every term of the rule belong to the instance (the layer); a capture that is an axis on the other
+ * side (the expert) numbers the members of its term.
+ *
+ *    ckpt_rm_bind   computes the sizes of all names, from the layout map and the source's shapes
+ *    ckpt_rm_back   computes a target's extents, and checks that they cover it exactly once
+ *    ckpt_rm_prove  checks that each element of a source is used exactly once
+ */
+#ifndef CKPT_TRANSFORM_KEYMAP_INSTANCE_H
+#define CKPT_TRANSFORM_KEYMAP_INSTANCE_H
+
+#include "libckpt/transform/keymap/expr.h"
+
+enum { CKPT_RM_INDEXES = 4 /* captures of one term that are axes on the other side */ };
+
+/* A term with `...` expanded and sizes filled in. */
+typedef struct ckpt_rm_view {
+    uint32_t n_axes, n_atoms;
+    ckpt_rm_atom atom[CKPT_MAX_DIM];
+    uint64_t size[CKPT_MAX_DIM]; /* size of each atom */
+} ckpt_rm_view;
+
+typedef struct ckpt_rm_member {
+    uint32_t term; /* index of its term on its side of the rule */
+    uint32_t n_indexes;
+    uint32_t name[CKPT_RM_INDEXES]; /* captures whose values tell this tensor from the others */
+    uint64_t value[CKPT_RM_INDEXES];
+    ckpt_tensor *t;
+    /* members of the source: location of the elements, if each axis has one stride */
+    uint32_t source;
+    uint64_t at;
+    uint64_t stride[CKPT_MAX_DIM]; /* bytes, per axis */
+} ckpt_rm_member;
+
+CKPT_VEC(ckpt_rm_members, ckpt_rm_member);
+
+typedef struct ckpt_rm_instance {
+    const ckpt_rm_facts *f;
+    ckpt_map *map;
+    ckpt_rm_rule *rule;
+    unsigned from, to;  /* sides: source, target */
+    const char *moment; /* "exp_avg/" of optimizer state, n_moment bytes */
+    size_t n_moment;
+    ckpt_rm_capture own;       /* captures in all terms */
+    ckpt_rm_members member[2]; /* one list for each side of the rule */
+    ckpt_rm_view view[2][CKPT_RM_TERMS];
+    uint32_t n_rest;             /* number of axes of `...` */
+    uint32_t rest[CKPT_MAX_DIM]; /* their names */
+    uint64_t *size; /* size of each name (NAMES + MAX_DIM of them) in elements, or UNKNOWN */
+} ckpt_rm_instance;
+
+/*
+ * Compute the size of every name of the rule, and fill in the views. The caller has set the
+ * source's members, and the sizes of captures that number them.
+ *
+ * Errors   CKPT_EMISMATCH: a shape that does not fit, with the line, the tensor and the axis;
+ *          CKPT_EMISSING: an unknown size
+ */
+int ckpt_rm_bind(ckpt_rm_instance *in, ckpt_err *err);
+
+/* Give a target's tensor (with shape and dtype) its extents. Errors: CKPT_EMISMATCH */
+int ckpt_rm_back(ckpt_rm_instance *in, ckpt_rm_member *target, ckpt_err *err);
+
+/* Errors   CKPT_EMISMATCH: no target, or two of them, use an element of the source */
+int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *err);
+
+/*
+ * Make the tensor of a fill rule, in F32; NULL in *out: its expression has no value.
+ *
+ * Errors   CKPT_EMISSING: an unknown size; CKPT_EUSAGE: an element that is not a number;
+ *          CKPT_ELIMIT
+ */
+int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const ckpt_rm_rule *rule,
+                 ckpt_err *err);
+
+/* The dtype of a tensor made from another one: the same, or F32 for block types. */
+ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t);
+
+/*
+ * Make one tensor from several of one shape: copies, which must be equal, a sum, or a mean.
+ *
+ * Errors   CKPT_EMISMATCH: different shapes; CKPT_EUNSUPPORTED: such elements cannot be added;
+ *          CKPT_ELIMIT
+ */
+int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_members *from,
+                   ckpt_rm_joins how, ckpt_err *err);
+
+/*
+ * Per tensor of the map: 1 + its group in the state, 0: none; the caller frees it. In a waiting
+ * state (map.h), moments of the parameters that the map lacks have a group too. NULL in *out: there
+ * is no state.
+ *
+ * Errors   CKPT_EUNSUPPORTED: a state that layout maps cannot follow; CKPT_ELIMIT
+ */
+int ckpt_rm_groups(uint32_t **out, const ckpt_map *map, ckpt_err *err);
+
+/*
+ * Rebuild the map's only state for the new tensors.
+ *
+ * group    per tensor, from ckpt_rm_groups; completed here for parameters that only had moments
+ * step     gets the step count of each group's parameters, or NULL
+ */
+int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
+                  const ckpt_tensor ***step, ckpt_err *err);
+
+/* Give parameters without a step count from a rule the one of their group. */
+int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err);
+
+/*
+ * Copy a tensor with the rule's constant added to the elements of the right side, or subtracted for
+ * the left side.
+ *
+ * Errors   CKPT_EUNSUPPORTED: such elements cannot be added; CKPT_ELIMIT
+ */
+int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err);
+
+/* Set source, at and stride of a source's member. */
+int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quant_scheme.h: describes the quantization of a folder's weights, from its config.json.
+ */
+#ifndef CKPT_TRANSFORM_QUANT_SCHEME_H
+#define CKPT_TRANSFORM_QUANT_SCHEME_H
+
+#include "libckpt/map/map.h"
+
+/* Limit of block sizes in one configuration, because its groups of modules may differ. */
+#define CKPT_QUANT_BLOCKS 8u
+
+typedef struct ckpt_quant_scheme {
+    const char *scale; /* suffix of the scales' names: "_scale_inv"; NULL: unknown */
+    bool integers;     /* I8 weights too */
+    bool plain;        /* a scale may apply to a whole tensor, or to each row */
+    uint64_t block[CKPT_QUANT_BLOCKS][2]; /* rows and columns with one scale */
+    uint32_t n_blocks;
+} ckpt_quant_scheme;
+
+/*
+ * Parse a quantization_config.
+ *
+ * q       NULL: there is none; then names and shapes of tensors decide
+ * path    of the model, for messages
+ * Errors  CKPT_EUNSUPPORTED: an unsupported method, format or strategy, with its name;
+ *         CKPT_EFORMAT: bad sizes; CKPT_ELIMIT
+ */
+int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
+                         ckpt_err *err);
+
+/*
+ * Compute the rows and columns of a matrix that share one scale.
+ *
+ * size    rows and columns of the matrix
+ * grid    of its scales
+ * block   result; the last blocks may be smaller
+ * Errors  CKPT_EMISMATCH, without a message: no block size of the scheme, or two of them, give such
+ *         a grid
+ */
+int ckpt_quant_block_of(const ckpt_quant_scheme *scheme, const uint64_t size[2],
+                        const uint64_t grid[2], uint64_t block[2]);
+
+#endif

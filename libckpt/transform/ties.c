@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ties.c: ties and unties names that share their bytes; if a head becomes another name of its
+ * table, the run checks that both are equal.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ckpt_shape.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
+#include "libckpt/transform/keymap/expr.h"
+
+static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
+{
+    size_t i = ckpt_map_index(map, name, strlen(name));
+
+    return i == SIZE_MAX ? NULL : map->tensors.at[i];
+}
+
+/* ---- untying ---- */
+
+/* The head that has a tensor of its own; NULL: there is none. */
+static ckpt_tensor *ts_head(const ckpt_map *map)
+{
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
+                                        NULL};
+
+    for (size_t i = 0; heads[i]; i++) {
+        ckpt_tensor *head = ts_at(map, heads[i]);
+        if (head && !head->owner)
+            return head;
+    }
+    return NULL;
+}
+
+/* The embedding of a language model; NULL: no tensor has such a name. */
+static ckpt_tensor *ts_embedding(const ckpt_map *map)
+{
+    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                       "word_embeddings.weight", "embed_in.weight", NULL};
+
+    for (size_t k = 0; ends[k]; k++) {
+        for (size_t i = 0; i < map->tensors.n; i++) {
+            ckpt_tensor *t = map->tensors.at[i];
+            size_t n = strlen(t->name), m = strlen(ends[k]);
+
+            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0 && t->role != CKPT_ROLE_STATE)
+                return t;
+        }
+    }
+    return NULL;
+}
+
+/* Set *ties if the configuration explicitly ties the head. */
+static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
+{
+    ckpt_remap none = {0};
+    const ckpt_remap_how how = {0};
+    ckpt_rm_facts facts;
+    int64_t value = 0;
+    int rc = ckpt_rm_facts_open(&facts, &none, map, &how, err);
+
+    *ties = rc == CKPT_OK &&
+            ckpt_value_as_int(ckpt_rm_fact(&facts, "tie_word_embeddings"), &value) && value != 0;
+    return rc;
+}
+
+/* Give a tensor the values of its former owner. */
+static void ts_share(ckpt_tensor *t, const ckpt_tensor *owner)
+{
+    t->owner = NULL;
+    ckpt_extent_share(t, owner);
+    t->twin = owner->twin;
+    t->addend = owner->addend;
+    t->flags |= owner->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG);
+}
+
+/*
+ * True if lm_head.weight is the model's only head tensor. Heads of several tensors (BERT's) and of
+ * other programs have names that this file does not know.
+ */
+static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
+{
+    const char *arch = map->known.architecture;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        if (strncmp(name, "cls.", 4) == 0 || strncmp(name, "lm_head.", 8) == 0)
+            return false;
+    }
+    return !arch || strstr(arch, "ForCausalLM") || strstr(arch, "LMHead") ||
+           (strstr(arch, "ForConditionalGeneration") && strstr(table->name, "language_model"));
+}
+
+/* Add the head that its folder omits because it is tied. */
+static int ts_add_head(ckpt_map *map, ckpt_err *err)
+{
+    const ckpt_tensor *table = ts_head(map) ? NULL : ts_embedding(map);
+    ckpt_tensor like, *head = NULL;
+
+    if (table && !ts_plain_head(map, table))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "--untie: the name of the head of %s is unknown: give it in a layout map "
+                         "with the lines others stay and tie left HEAD = %.200s (--map)",
+                         map->path, table->name);
+
+    if (!table)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--untie: the head of %s is not tied to its embedding, or it has none",
+                         map->path);
+    like = *(table->owner ? table->owner : table);
+    like.owner = NULL;
+    int rc = ckpt_map_add(map, "lm_head.weight", 14, &like, &head, err);
+    if (rc == CKPT_OK)
+        ts_share(head, table->owner ? table->owner : table);
+    return rc;
+}
+
+int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    uint64_t n = 0;
+    const char *name = "lm_head.weight";
+    bool ties = false;
+    int rc = CKPT_OK;
+
+    if (!map)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
+    if (map->untied)
+        return CKPT_OK;
+    // the file has a head with values; only the configuration ties it
+    if (ts_head(map))
+        rc = ts_config_ties(map, &ties, err);
+    if (ties) {
+        name = ts_head(map)->name;
+        n = 1;
+    }
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+
+        if (!t->owner || t->role == CKPT_ROLE_STATE)
+            continue;
+        ts_share(t, t->owner);
+        name = t->name;
+        n++;
+    }
+    if (rc == CKPT_OK && n == 0) {
+        rc = ts_add_head(map, err);
+        n = 1;
+    }
+    map->untied = true;
+    return rc == CKPT_OK ? ckpt_map_fact(map, err, "untied", "%" PRIu64 " name%s%s%.200s", n,
+                                         n == 1 ? ": " : "s, such as ", "", name)
+                         : rc;
+}
+
+/* ---- tying ---- */
+
+static bool ts_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
+{
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
+}
+
+/* The table that a head may repeat: the only other tensor of its shape outside of layers. */
+static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_err *err)
+{
+    ckpt_tensor *found = NULL;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+
+        if (t == head || t->owner || t->role == CKPT_ROLE_STATE || !ts_same_shape(t, head) ||
+            strpbrk(t->name, "0123456789"))
+            continue;
+        if (found) {
+            ckpt_fail(err, CKPT_EUSAGE,
+                      "tie: %.200s and %.200s are both of the shape of %.200s: say which, "
+                      "HEAD=TABLE",
+                      found->name, t->name, head->name);
+            return NULL;
+        }
+        found = t;
+    }
+    if (!found)
+        ckpt_fail(err, CKPT_EMISSING, "tie: no table has the shape of %.200s", head->name);
+    return found;
+}
+
+/*
+ * Add hidden copies of the head and of its copies before those of the table, so that the run
+ * compares them.
+ */
+static int ts_prove(ckpt_map *map, const ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
+{
+    const ckpt_tensor *rest = table->twin;
+    ckpt_tensor *before = table;
+    int rc = CKPT_OK;
+
+    for (const ckpt_tensor *t = head; rc == CKPT_OK && t; t = t->twin) {
+        ckpt_tensor *made = NULL;
+
+        rc = ckpt_map_add_hidden(map, t->name, strlen(t->name), t, &made, err);
+        if (rc != CKPT_OK)
+            break;
+        ckpt_extent_share(made, t);
+        made->flags = t->flags;
+        made->owner = made->twin = made->addend = NULL;
+        before->twin = made;
+        before = made;
+    }
+    before->twin = rest;
+    return rc;
+}
+
+/* Find the tensors of HEAD or HEAD=TABLE. */
+static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_tensor **table,
+                   ckpt_err *err)
+{
+    size_t n = strcspn(names, "=");
+    size_t at = ckpt_map_index(map, names, n);
+    const char *missing = NULL;
+
+    *head = at == SIZE_MAX ? NULL : map->tensors.at[at];
+    *table = NULL;
+    if (!*head)
+        missing = ckpt_arena_string(map->arena, names, n);
+    else if (!names[n])
+        *table = (*head)->owner ? NULL : ts_table(map, *head, err);
+    else if (!(*table = ts_at(map, names + n + 1)))
+        missing = names + n + 1;
+    if (missing)
+        return ckpt_fail(err, CKPT_EMISSING, "tie: %s has no tensor %.200s", map->path, missing);
+    if ((*head)->owner)
+        return ckpt_fail(err, CKPT_EUSAGE, "tie: %.200s is tied to %.200s already", (*head)->name,
+                         (*head)->owner->name);
+    return *table ? CKPT_OK : err ? err->code : CKPT_EUSAGE;
+}
+
+/* Tie the head to the table: it becomes an alias of it. */
+static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
+{
+    int rc;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        if (map->tensors.at[i]->owner == head)
+            return ckpt_fail(err, CKPT_EUSAGE, "tie: %.200s is tied to %.200s: tie %.200s first",
+                             map->tensors.at[i]->name, head->name, table->name);
+    }
+    if (head == table || !ts_same_shape(head, table) || head->dtype != table->dtype ||
+        table->owner || head->addend || table->addend)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tie: %.200s (%s) cannot be another name of %.200s (%s): shape or dtype "
+                         "differ, or they are means",
+                         head->name, ckpt_dtype_name(head->dtype), table->name,
+                         ckpt_dtype_name(table->dtype));
+    rc = ts_prove(map, head, table, err);
+    if (rc != CKPT_OK)
+        return rc;
+    head->owner = table;
+    head->twin = NULL;
+    map->tied = true;
+    rc = ckpt_map_fact(map, err, "tied", "%.200s to %.200s", head->name, table->name);
+    return rc == CKPT_OK ? ckpt_map_note(map, CKPT_INFO, err,
+                                         "%.200s becomes another name of %.200s: nothing is "
+                                         "written if any element differs",
+                                         head->name, table->name)
+                         : rc;
+}
+
+/* Tie the head to the embedding if the configuration ties them and both are stored. */
+static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_tensor *head = ts_head(map), *table = ts_embedding(map);
+    bool ties = false;
+    int rc = CKPT_OK;
+
+    if (!head || !table || map->untied || map->tied || !ts_same_shape(head, table))
+        return CKPT_OK;
+    rc = ts_config_ties(map, &ties, err);
+    return rc == CKPT_OK && ties ? ts_tie(map, head, table, err) : rc;
+}
+
+int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_tensor *head, *table;
+
+    if (!map)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map whose head could be tied");
+    if (!names)
+        return ts_tie_stated(map, err);
+    int rc = ts_pair(map, names, &head, &table, err);
+    return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
+}
