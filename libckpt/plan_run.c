@@ -5,9 +5,9 @@
 #include "libckpt/plan_run.h"
 
 #include "libckpt/base/opts.h"
-#include "libckpt/claim/claim.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/readback/readback.h"
 #include "libckpt/run/placement.h"
 #include "libckpt/run/run.h"
 

@@ -208,8 +208,8 @@ CKPT_VEC(ckpt_states, struct ckpt_state *);
 
 /*
  * The declaration of a training target's writer about its output, and the fate of the source's
- * state after libckpt read the output back (libckpt/claim/claim.h). An entry is a moment or step
- * count of one parameter, or one value of a tree of values.
+ * state after libckpt read the output back (libckpt/readback/readback.h). An entry is a moment or
+ * step count of one parameter, or one value of a tree of values.
  */
 typedef struct ckpt_claim {
     bool made;         /* the target holds training state */

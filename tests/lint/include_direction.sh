@@ -12,8 +12,8 @@ rank() {
     libckpt/commit/*) echo 5 ;;
     libckpt/copy/*) echo 6 ;;
     libckpt/run/*) echo 7 ;;
-    libckpt/codec/* | libckpt/claim/*) echo 8 ;;
-    libckpt/ask/* | libckpt/start/* | libckpt/transform/merge/*) echo 14 ;;
+    libckpt/codec/* | libckpt/readback/*) echo 8 ;;
+    libckpt/inspect/* | libckpt/init_state/* | libckpt/transform/merge/*) echo 14 ;;
     libckpt/*) echo 9 ;;
     formats/torch/* | formats/safetensors/* | formats/rules/* | formats/npz/*) echo 10 ;;
     formats/deepspeed/write/*) echo 12 ;;

@@ -33,7 +33,7 @@ int job_prepare(convert_job *j, ckpt_err *err);
 /* Copy the counts of a view into the report. */
 void job_take_counts(convert_job *j, const ckpt_view_counts *n);
 
-/* First words of findings about single values (libckpt/claim/claim.h). */
+/* First words of findings about single values (libckpt/readback/readback.h). */
 #define JOB_REWRITTEN "rewritten: "
 #define JOB_LEFT_OUT  "left out: "
 

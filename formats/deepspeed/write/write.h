@@ -470,7 +470,7 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
 
 /*
  * Report a rewritten value, once per folder: "rewritten: dp_world_size 8 -> 4".  The text must
- * begin with the value's path, because libckpt/claim looks for every unreported value in the
+ * begin with the value's path, because libckpt/readback looks for every unreported value in the
  * output.
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);

@@ -3,7 +3,7 @@
  * groups.c: drops parameter groups without parameters from a run of another framework, because
  * DeepSpeed does not keep them.  The Trainer makes one with FSDP1 and use_orig_params=False.
  */
-#include "libckpt/start/groups.h"
+#include "libckpt/init_state/groups.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include "ckpt_extra.h"
-#include "libckpt/ask/doctor.h"
 #include "libckpt/drivers.h"
+#include "libckpt/inspect/doctor.h"
 #include "libckpt/map/state.h"
 
 enum {

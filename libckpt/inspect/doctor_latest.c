@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "libckpt/ask/doctor.h"
 #include "libckpt/commit/latest.h"
+#include "libckpt/inspect/doctor.h"
 
 enum { DOL_MAX_POINTER = 4096 /* bytes of `latest` */ };
 

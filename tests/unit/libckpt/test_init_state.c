@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_fresh.c: training state for maps that have none: orders known, listed and stored, groups,
- * roles, and everything that must be refused.
+ * test_init_state.c: training state for maps that have none: orders known, listed and stored,
+ * groups, roles, and everything that must be refused.
  */
 #include "ckpt_extra.h"
 #include "libckpt/drivers.h"

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "libckpt/ask/tree.h"
+#include "libckpt/inspect/tree.h"
 
 #define TREE_INLINE_MAX 16u /* limit of the items of a sequence on one line */
 #define TREE_WORD_MAX   48u /* limit of the bytes of a text in such a line */

@@ -2,8 +2,8 @@
 /*
  * groups.h: drops the empty parameter groups of a run that is converted to DeepSpeed.
  */
-#ifndef CKPT_START_GROUPS_H
-#define CKPT_START_GROUPS_H
+#ifndef CKPT_INIT_STATE_GROUPS_H
+#define CKPT_INIT_STATE_GROUPS_H
 
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"

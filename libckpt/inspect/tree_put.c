@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/ask/tree.h"
 #include "libckpt/base/hidden.h"
 #include "libckpt/base/number.h"
+#include "libckpt/inspect/tree.h"
 #include "libckpt/map/map.h"
 
 void ckpt_tree_fail(ckpt_tree *t, int code, const char *text)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim.h: verifies a written training folder: opens it again and compares its state with the
+ * readback.h: verifies a written training folder: opens it again and compares its state with the
  * source's.
  *
- *     claim.c  parameters, ties, groups, moments, step counts
+ *     readback.c  parameters, ties, groups, moments, step counts
  *     tree.c   trees of values: hyper-parameters, scheduler, loss scale, counters, client state
  *
  * Every entry of the source's state must be carried (equal in both), rewritten or left out. The
@@ -36,7 +36,7 @@ int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err);
  */
 int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err);
 
-/* ---- shared by claim.c and tree.c ---- */
+/* ---- shared by readback.c and tree.c ---- */
 
 typedef struct ckpt_claim_work {
     const ckpt_map *from;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/claim/claim.h"
+#include "libckpt/readback/readback.h"
 
 enum {
     CLT_DEPTH = 12,     /* nested containers compared entry by entry */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim.c: compares the parameters, ties, groups, moments and step counts of a written training
+ * readback.c: compares the parameters, ties, groups, moments and step counts of a written training
  * folder with those of its source.
  */
-#include "libckpt/claim/claim.h"
+#include "libckpt/readback/readback.h"
 
 #include <inttypes.h>
 #include <stdio.h>

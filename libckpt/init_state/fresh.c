@@ -14,10 +14,10 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
+#include "libckpt/init_state/groups.h"
+#include "libckpt/init_state/relist.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
-#include "libckpt/start/groups.h"
-#include "libckpt/start/relist.h"
 
 typedef struct fr_maker {
     ckpt_map *map;

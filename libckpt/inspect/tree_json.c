@@ -19,8 +19,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "libckpt/ask/tree.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/inspect/tree.h"
 
 #define JSON_BYTES_MAX 1024u
 #define JSON_ELEMS_MAX 16u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_claim.c: a training folder that does not say what it was made of is never made visible; what
- * was rewritten or left out must have been said, and is counted.
+ * test_readback.c: a training folder that does not say what it was made of is never made visible;
+ * what was rewritten or left out must have been said, and is counted.
  */
 #include "libckpt/ckpt.h"
 #include "libckpt/map/state.h"

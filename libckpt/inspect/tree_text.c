@@ -11,8 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "libckpt/ask/tree.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/inspect/tree.h"
 #include "libckpt/map/view.h"
 
 #define TEXT_STR_MAX   120u /* printed bytes of a text */

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 
 #include "libckpt/around.h"
-#include "libckpt/ask/doctor.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/commit/temp_names.h"
 #include "libckpt/drivers.h"
+#include "libckpt/inspect/doctor.h"
 #include "libckpt/io/address.h"
 
 /* The last part of a path, without trailing slashes. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/start/relist.h"
+#include "libckpt/init_state/relist.h"
 
 int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx)
 {

@@ -13,9 +13,9 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/claim/claim.h"
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
+#include "libckpt/readback/readback.h"
 #include "libckpt/run/run.h"
 
 typedef struct ver_state {

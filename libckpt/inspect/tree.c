@@ -2,7 +2,7 @@
 /*
  * tree.c: prints the tree of values: reads the options, and finds the sub-tree of a path.
  */
-#include "libckpt/ask/tree.h"
+#include "libckpt/inspect/tree.h"
 
 #include <string.h>
 
