@@ -205,7 +205,8 @@ $(B)/lib/libckpt-mount.so: tools/mount/fuse.c tools/mount/tree.c tools/mount/plu
 
 # The layout maps are part of the program: it needs no files beside it.
 MAPS     := $(sort $(wildcard tools/share/maps/*.map))
-$(B)/gen/maps.c: tools/embed.sh $(MAPS)
+# the folder, too: a renamed map keeps its time
+$(B)/gen/maps.c: tools/embed.sh $(MAPS) tools/share/maps
 	@mkdir -p $(@D)
 	$(Q)sh tools/embed.sh $(MAPS) >$@.tmp && mv $@.tmp $@
 

@@ -64,7 +64,7 @@ def main():
     p.add_argument('kinds', nargs='*')
     a = p.parse_args()
     ckpt = os.path.join(a.bin, 'ckpt')
-    with open('tools/share/maps/hf-packed.map') as f:
+    with open('tools/share/maps/hf-hub-names.map') as f:
         table = {w for line in f if line.startswith('    when ') for w in line.split()[3:]}
     agree, tried, left_out, failed, unknown = set(), 0, 0, [], []
     for kind, name in work():

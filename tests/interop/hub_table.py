@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tools/share/maps/hf-packed.map: what transformers calls a model's tensors in memory, and what save_pretrained makes of them.
+"""Write tools/share/maps/hf-hub-names.map: what transformers calls a model's tensors in memory, and what save_pretrained makes of them.
 
     hub_table.py [--update FILE] [MODEL_TYPE ...]
 

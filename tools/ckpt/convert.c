@@ -8,7 +8,7 @@
 
 #include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
-#include "tools/ckpt/hub.h"
+#include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/pipe.h"
 #include "tools/ckpt/plan.h"

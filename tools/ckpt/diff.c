@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
-#include "tools/ckpt/hub.h"
+#include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 

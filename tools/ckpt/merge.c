@@ -10,7 +10,7 @@
 
 #include "libckpt/base/vec.h"
 #include "tools/ckpt/effects.h"
-#include "tools/ckpt/hub.h"
+#include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/plan.h"
 #include "tools/ckpt/report.h"

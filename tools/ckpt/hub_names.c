@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hub.c: applies the table of transformers' names, in either direction. */
-#include "tools/ckpt/hub.h"
+/* hub_names.c: applies the table of transformers' names, in either direction. */
+#include "tools/ckpt/hub_names.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: parses the names of the ranks' files.
+ * file_name.c: parses the names of the ranks' files.
  */
 #include <assert.h>
 #include <string.h>

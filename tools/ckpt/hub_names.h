@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub.h: declares the conversion between the two sets of names that transformers has for a model's
- * tensors: the names in the hub's files, and those of the model in memory, which training runs and
- * adapters use (the map hf:packed).
+ * hub_names.h: declares the conversion between the two sets of names that transformers has for a
+ * model's tensors: the names in the hub's files, and those of the model in memory, which training
+ * runs and adapters use (the map hf:packed).
  */
 #ifndef TOOLS_CKPT_HUB_H
 #define TOOLS_CKPT_HUB_H

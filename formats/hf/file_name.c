@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c: parses the names of weight files in Hugging Face folders.
+ * file_name.c: parses the names of weight files in Hugging Face folders.
  */
 #include <assert.h>
 #include <string.h>
