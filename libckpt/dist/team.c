@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * team.c: handles incoming messages, questions and heartbeats.
+ * team.c: handles incoming messages and questions.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -10,10 +10,7 @@
 
 #include "libckpt/dist/team_inside.h"
 
-#define TEAM_BEATS    1.0       /* seconds between heartbeats, at most a quarter of the limit */
 #define TEAM_PAUSE_NS 100000000 /* nanoseconds of one wait */
-#define TEAM_GAP      2.0       /* seconds without a tick: this process itself was stopped */
-#define TEAM_GRACE    10.0      /* seconds to report a failure after a process is lost */
 
 static team_state *team_it;
 static _Atomic unsigned team_aside; /* nesting of ckpt_team_alone */
@@ -104,8 +101,7 @@ unsigned ckpt_team_rank(void)
 
 /* ---- failures ---- */
 
-/* Record that no more exchange is possible; the caller holds the lock. The first reason stays. */
-static void team_lose(team_state *t, const ckpt_err *why)
+void team_lose(team_state *t, const ckpt_err *why)
 {
     if (t->lost.code == CKPT_OK) {
         t->lost = *why;
@@ -155,9 +151,7 @@ bool ckpt_team_echoes(ckpt_team *team, int rc)
 
 /* ---- the transport's thread ---- */
 
-/* Send a message with n bytes; without memory for it, do not send it. */
-static void team_say(team_state *t, unsigned to, enum team_kind kind, uint64_t id, const void *p,
-                     size_t n)
+void team_say(team_state *t, unsigned to, enum team_kind kind, uint64_t id, const void *p, size_t n)
 {
     ckpt_letter *l = ckpt_letter_new(to, kind, id, n);
 
@@ -239,62 +233,6 @@ static void team_broken(void *ctx, const char *why)
     pthread_mutex_lock(&t->lock);
     team_lose(t, &err);
     pthread_mutex_unlock(&t->lock);
-}
-
-/*
- * True if a rank gets heartbeats from this one: rank 0 gets them from all, and all get them from
- * rank 0.
- */
-static bool team_listens(const team_state *t, unsigned to)
-{
-    return to != t->team.rank && (t->team.rank == 0 || to == 0) && !t->mate[to].gone;
-}
-
-/* Record a process as lost if it was silent for too long. */
-static void team_look(team_state *t, double now)
-{
-    for (unsigned i = 0; i < t->team.n && t->lost.code == CKPT_OK; i++) {
-        ckpt_err err = {0};
-
-        if (!team_listens(t, i) || now - t->mate[i].heard <= t->limit)
-            continue;
-        (void)ckpt_fail(&err, CKPT_EIO,
-                        "rank %u%s%s has not responded for %.0f s: it hangs, is stopped, or its "
-                        "machine is down",
-                        i, t->met ? " on " : "", t->met ? t->team.host[t->team.node[i]] : "",
-                        t->limit);
-        t->vanished = true;
-        team_lose(t, &err);
-    }
-}
-
-/* Several times a second: send heartbeats, and notice missing ones. */
-static void team_tick(void *ctx)
-{
-    team_state *t = ctx;
-    double now = ckpt_post_clock();
-    uint64_t done = atomic_load(&t->done);
-    bool beat, over;
-
-    pthread_mutex_lock(&t->lock);
-    // The job was suspended, so the others could not send heartbeats either.
-    for (unsigned i = 0; now - t->ticked > TEAM_GAP && i < t->team.n; i++)
-        t->mate[i].heard += now - t->ticked;
-    t->ticked = now;
-    if (!t->closing)
-        team_look(t, now);
-    beat = now - t->beaten >= (t->limit < 4 * TEAM_BEATS ? t->limit / 4 : TEAM_BEATS);
-    t->beaten = beat ? now : t->beaten;
-    over = t->vanished && now - t->lost_at > TEAM_GRACE;
-    pthread_mutex_unlock(&t->lock);
-    for (unsigned i = 0; beat && i < t->team.n; i++) {
-        if (team_listens(t, i))
-            team_say(t, i, TEAM_BEAT, 0, &done, sizeof done);
-    }
-    // The thread that should report the failure is blocked, perhaps in a read.
-    if (over) {
-        t->mail.abort(t->mail.ctx, ckpt_err_status(t->lost.code), t->lost.text);
-    }
 }
 
 /* ---- waiting ---- */

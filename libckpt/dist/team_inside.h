@@ -83,8 +83,18 @@ team_state *team_here(void);
 int team_open(team_state *t, ckpt_err *err);
 void team_close(team_state *t, double seconds);
 
+/* Send a message with n bytes; without memory for it, do not send it. */
+void team_say(team_state *t, unsigned to, enum team_kind kind, uint64_t id, const void *p,
+              size_t n);
+
 /* Send bytes to all others. */
 void team_say_all(team_state *t, enum team_kind kind, uint64_t id, const void *p, size_t n);
+
+/* Record that no more exchange is possible; the caller holds the lock. The first reason stays. */
+void team_lose(team_state *t, const ckpt_err *why);
+
+/* Send heartbeats and notice missing ones; ctx is the team_state. To be called several times a second. */
+void team_tick(void *ctx);
 
 /* Prepend a message to a list. */
 void team_keep(ckpt_letter **list, ckpt_letter *l);
