@@ -31,7 +31,7 @@ extern "C" {
 #include "libckpt/base/mem.h"
 }
 #include "engine/cuda/api.h"
-#include "engine/device/formulas.h"
+#include "engine/device/optimizer_formulas.h"
 
 /* ---- launching ---- */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_update.c: computes optimizer steps on the CPU, in one pass over weights, state and gradient.
- * Blocks stay in the first-level cache while they are converted, updated (formulas.h) and rounded.
+ * Blocks stay in the first-level cache while they are converted, updated (optimizer_formulas.h)
+ * and rounded.
  *
  * The order of operations is that of DeepSpeed's CPU kernels (csrc/adam, csrc/lion, csrc/adagrad of
  * 0.19.8), of torch's SGD, and of the CUDA kernel for LAMB.  Every element is computed on its own,
@@ -12,7 +13,7 @@
 
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
-#include "engine/device/formulas.h"
+#include "engine/device/optimizer_formulas.h"
 
 #define UP_GRAIN   (8u * ZT_CPU_BLOCK)
 #define UP_STRETCH (64u * ZT_CPU_BLOCK) /* elements per partial sum of LAMB's norms */

@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "engine/device/formulas.h"
+#include "engine/device/optimizer_formulas.h"
 #include "tests/unit/unit.h"
 
 static uint64_t seed = 23;
