@@ -45,6 +45,8 @@ void out_init(const char *program)
         out.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     out.terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
     out.colour = out.terminal && !out_env("NO_COLOR");
+    // a line is one write, so launchers do not mix the messages of several processes
+    (void)setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
 }
 
 const char *out_program(void)

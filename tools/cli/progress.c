@@ -187,8 +187,10 @@ void progress_begin(progress *p, const char *label, bool quiet, ckpt_run_opts *o
 void progress_end(progress *p)
 {
     // remove the line from the terminal
-    if (p->drawn)
+    if (p->drawn) {
         (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
     p->drawn = false;
     progress_actions(SIG_DFL);
 }
