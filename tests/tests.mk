@@ -38,8 +38,13 @@ run-check: check-engine check-fault check-mpi check-machines check-golden check-
            check-view check-mount check-cpp check-examples check-doc $(LIBS)
 	@echo "all checks passed"
 
-run-rest: rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs rest-reshard rest-golden rest-bad rest-remote \
-          rest-report rest-view rest-mount
+# in two halves, which CI runs beside each other: what runs with several processes or fails on purpose, and what reads and writes files
+REST_RUNS  = rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs
+REST_FILES = rest-reshard rest-golden rest-bad rest-remote rest-report rest-view rest-mount
+.PHONY: run-rest-runs run-rest-files
+run-rest-runs: $(REST_RUNS)
+run-rest-files: $(REST_FILES)
+run-rest: $(REST_RUNS) $(REST_FILES)
 	@echo "all of the rest passed"
 
 # ---- one unit --------------------------------------------------------------------------------
@@ -236,10 +241,13 @@ rest-refusals: programs
 	@python3 tests/hostile/engine_bad.py --bin $(B)/bin
 
 # the GPU's kernels without a GPU, and everything above them on a device that is far from the host
-.PHONY: check-gpu gpu-tests
+.PHONY: check-gpu gpu-tests gpu-compiled
 gpu-tests: $(GPU_TESTS)
 
-check-gpu: programs $(PLUGIN) $(B)/far_device.so gpu-emulated $(GPU_TESTS)
+# all that the tests need
+gpu-compiled: programs $(PLUGIN) $(B)/far_device.so gpu-emulated $(GPU_TESTS)
+
+check-gpu: gpu-compiled
 	@python3 tests/gpu/far.py --bin $(B)/bin --plugin $(B)/far_device.so
 	@sh tests/gpu/emulated.sh $(B)
 
