@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
+#include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/drivers.h"
 #include "libckpt/format.h"
+#include "libckpt/map/copies.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/whole.h"
 #include "libckpt/transform/keymap/expr.h"
@@ -257,6 +259,35 @@ static const char *mdl_other_names(const ckpt_map *map)
 }
 
 /*
+ * Give averaged copies of the weights the role of tensors beside the model, where a program saved
+ * both under the root ("w" and "ema.w").  A run has its roles from its optimizer.
+ */
+static int mdl_mark_copies(mdl_work *w)
+{
+    ckpt_map *map = w->map;
+    ckpt_copies_name *at = w->opts->run ? NULL : ckpt_alloc((map->tensors.n + 1) * sizeof *at);
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; at && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        bool model = t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
+        bool floats = ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+        at[i] = (ckpt_copies_name){.name = model ? t->name : "",
+                                   .shape = t->shape,
+                                   .ndim = t->ndim,
+                                   .weight = model && floats && t->ndim > 0};
+    }
+    if (at)
+        rc = ckpt_copies_mark(at, map->tensors.n, w->err);
+    for (size_t i = 0; at && rc == CKPT_OK && i < map->tensors.n; i++) {
+        if (at[i].copy)
+            map->tensors.at[i]->role = CKPT_ROLE_OTHER;
+    }
+    ckpt_free(at);
+    return at || w->opts->run ? rc : ckpt_fail_memory(w->err);
+}
+
+/*
  * Drop tensors that a program saved beside the model: averaged weights, a second model, random
  * states, counters.  A map without a tensor of the model keeps them, because the caller has
  * selected them.
@@ -386,6 +417,8 @@ int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *er
         if (rc == CKPT_OK)
             rc = mdl_narrow(&w);
     }
+    if (rc == CKPT_OK)
+        rc = mdl_mark_copies(&w);
     if (rc == CKPT_OK)
         rc = mdl_drop_others(&w);
     ckpt_whole_free(&w.whole);

@@ -23,7 +23,9 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
+#include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/copies.h"
 #include "libckpt/map/whole.h"
 
 enum { DLY_KEYS = 32 }; /* keys of a path that are compared */
@@ -332,6 +334,37 @@ static int dly_model(dly_reader *r)
     return rc;
 }
 
+/*
+ * Take averaged copies of the weights out of the model, where a program saved both in one dict
+ * ("w" and "ema.w").
+ */
+static int dly_copies(dly_reader *r)
+{
+    ckpt_copies_name *at = ckpt_alloc((r->m->item.n + 1) * sizeof *at);
+    size_t n = 0;
+
+    if (!at)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = 0; i < r->m->item.n; i++) {
+        const ckpt_dcp_item *item = &r->m->item.at[i];
+        bool floats = ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT;
+        if (r->out[i].what == CKPT_DCP_WEIGHT)
+            at[n++] = (ckpt_copies_name){.name = r->out[i].name,
+                                         .shape = item->shape,
+                                         .ndim = item->ndim,
+                                         .weight = floats && item->ndim > 0,
+                                         .trained = r->out[i].trained};
+    }
+    int rc = ckpt_copies_mark(at, n, r->err);
+    n = 0;
+    for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
+        if (r->out[i].what == CKPT_DCP_WEIGHT && at[n++].copy)
+            r->out[i] = (ckpt_dcp_role){.what = CKPT_DCP_OTHER, .name = r->m->item.at[i].name.at};
+    }
+    ckpt_free(at);
+    return rc;
+}
+
 int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
 {
     assert(m && arena && (out || m->item.n == 0));
@@ -343,6 +376,8 @@ int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *a
     rc = dly_optimizers(&r);
     if (rc == CKPT_OK)
         rc = dly_model(&r);
+    if (rc == CKPT_OK)
+        rc = dly_copies(&r);
     dly_set_free(&r.optimizers);
     dly_set_free(&r.params);
     return rc;

@@ -52,10 +52,41 @@ static void a_state_dict_above_the_optimizer(void **state)
     ckpt_arena_free(arena);
 }
 
+/* Averaged weights at the root, beside the weights, are a copy and no part of the model. */
+static void averages_beside_the_weights(void **state)
+{
+    static const char *const paths[] = {
+        "w", "v", "ema.w", "ema.v", "optim/state/w/exp_avg", "optim/param_groups/0/lr"};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_dcp_metadata m = {0};
+    ckpt_dcp_role role[LAYOUT_KEYS];
+    const uint64_t shape[] = {4};
+
+    (void)state;
+    for (unsigned with = 0; with < 2; with++) {
+        unsigned n = with ? 6 : 4;
+        m.item.n = 0;
+        for (unsigned i = 0; i < n; i++) {
+            add(&m, arena, paths[i]);
+            m.item.at[i].ndim = 1;
+            m.item.at[i].shape = shape;
+        }
+        assert_int_equal(ckpt_dcp_roles(role, &m, arena, NULL), CKPT_OK);
+        assert_int_equal(role[0].what, CKPT_DCP_WEIGHT);
+        assert_int_equal(role[1].what, CKPT_DCP_WEIGHT);
+        assert_int_equal(role[2].what, CKPT_DCP_OTHER);
+        assert_int_equal(role[3].what, CKPT_DCP_OTHER);
+        assert_string_equal(role[2].name, "ema.w");
+    }
+    ckpt_vec_free(&m.item);
+    ckpt_arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_dict_above_the_optimizer),
+        cmocka_unit_test(averages_beside_the_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# averaged weights beside the weights, in one dict, are left out by name; --include selects them
+python3 -c '
+import json, struct
+names = ["w", "v", "ema.module.w", "ema.module.v"]
+head = {n: {"dtype": "F32", "shape": [2], "data_offsets": [8 * i, 8 * i + 8]}
+        for i, n in enumerate(names)}
+text = json.dumps(head).encode()
+open("a.safetensors", "wb").write(
+    struct.pack("<Q", len(text)) + text + struct.pack("<8f", *range(8)))
+'
+ckpt convert -q a.safetensors b.safetensors
+ckpt ls b.safetensors
+ckpt convert -q --include 'ema.*' a.safetensors c.safetensors
+ckpt ls c.safetensors
