@@ -269,15 +269,38 @@ static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     return ckpt_unwrap_check(to, from, from->model_type, err);
 }
 
+/*
+ * Refuse a run whose 16-bit parameters have float32 masters beside them, if the output would take
+ * the rounded parameters for masters: DeepSpeed's formats store the masters alone, and so does a
+ * run in another dtype.
+ */
+static int lay_masters(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    unsigned caps = ckpt_format_caps(target->format);
+    const ckpt_state *s = from->states.n > 0 ? from->states.at[0] : NULL;
+
+    if (!s || !s->masters || !(caps & CKPT_WRITES_STATE) || target->fresh_optimizer ||
+        ((caps & CKPT_TAKES_WEIGHTS) && target->dtype == CKPT_DTYPE_NONE))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: the model has 16-bit weights, and '%.100s' has their float32 masters: "
+                     "format %s%s would take the rounded weights for masters; save the float32 "
+                     "weights as the model, or --drop-optimizer begins a new run with the 16-bit "
+                     "weights",
+                     from->path, s->masters, target->format,
+                     caps & CKPT_TAKES_WEIGHTS ? " in another dtype" : "");
+}
+
 /* Distribute tensors over files, then place each file's bytes. */
 static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     const ckpt_format *format = ckpt_driver_find(target->format);
     const ckpt_directory *dir = format ? NULL : ckpt_directory_find(target->format);
-    int rc = CKPT_OK;
+    int rc;
 
     to->format = format ? format->is.name : dir->is.name;
-    if (format)
+    rc = lay_masters(from, target, err);
+    if (rc == CKPT_OK && format)
         rc = lay_single_file(to, target, format, err);
     if (rc == CKPT_OK && format && format->scatter)
         rc = format->scatter(to, from, target, err);

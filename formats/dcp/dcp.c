@@ -518,7 +518,8 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
         !ckpt_listing_find(list, CKPT_DCP_OPTIMIZER "0"))
         rc = ckpt_dcp_no_optimizer(map, list, CKPT_DCP_OPTIMIZER "0", opts, err);
     if (rc == CKPT_OK && opts->with_optimizer)
-        rc = ckpt_dcp_state(map, map->in_order ? CKPT_DCP_BY_MODEL : CKPT_DCP_UNORDERED, err);
+        rc = ckpt_dcp_state(map, map->in_order ? CKPT_DCP_BY_MODEL : CKPT_DCP_UNORDERED,
+                            opts->ignore_copies, err);
     return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;
 }
 

@@ -14,6 +14,7 @@
  *     values.c    builds the tree of values from objects and tensors
  *     state.c     builds the training state: groups, settings, step counts
  *     members.c   finds kinds of moments, and single values per parameter
+ *     masters.c   compares 16-bit parameters with float32 masters beside them
  *     keep.c      keeps a DeepSpeed run's own values, and restores them
  *     beside.c    reads the schedule and Lightning's meta.pt
  *     write.c     the writer; describe.c writes .metadata, run.c and settings.c convert a run's
@@ -304,7 +305,7 @@ typedef enum ckpt_dcp_order {
  * Errors   CKPT_EFORMAT: settings of another kind than torch's; CKPT_EMISMATCH: step counts differ
  *          within one group; errors of reading the counts
  */
-int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, ckpt_err *err);
+int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt_err *err);
 
 /*
  * Copy a parameter group's settings; 'params' becomes the group's number, as training formats store
@@ -314,6 +315,18 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
 
 /* The training dtype, which is taken from the dtype of the stored parameters. */
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
+
+/* ---- masters.c ---- */
+
+/*
+ * Find float32 masters of the state's 16-bit parameters: optimizer state ("master_param/<name>",
+ * as TransformerEngine has it) or tensors beside the model ("master_params.<name>"), by a word of
+ * their key. Each becomes a tensor that is compared with the parameter's 16-bit values when it is
+ * read, unless the caller ignores copies. state->masters gets the key of the first.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_masters(ckpt_map *map, ckpt_state *state, bool ignore_copies, ckpt_err *err);
 
 /* ---- keep.c ---- */
 

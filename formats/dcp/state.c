@@ -30,10 +30,11 @@ typedef struct dps_maker {
     ckpt_reader *reader;
     ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
     ckpt_dcp_order order;
-    const char *waits; /* a parameter that the model was saved without, or NULL */
-    double steps;      /* the largest step count of a parameter */
-    bool counted;      /* the optimizer has step counts; SGD has none */
-    bool told;         /* a tensor setting was reported */
+    const char *waits;  /* a parameter that the model was saved without, or NULL */
+    double steps;       /* the largest step count of a parameter */
+    bool counted;       /* the optimizer has step counts; SGD has none */
+    bool ignore_copies; /* do not compare 16-bit weights with their masters */
+    bool told;          /* a tensor setting was reported */
     ckpt_err *err;
 } dps_maker;
 
@@ -573,6 +574,8 @@ static int dps_make(dps_maker *m)
     int rc = dps_groups(m);
 
     if (rc == CKPT_OK && !m->map->no_state)
+        rc = ckpt_dcp_masters(m->map, m->state, m->ignore_copies, m->err);
+    if (rc == CKPT_OK && !m->map->no_state)
         rc = dps_entries(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
@@ -596,10 +599,10 @@ static int dps_make(dps_maker *m)
     return rc == CKPT_OK ? dps_param_names(m) : rc;
 }
 
-int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, ckpt_err *err)
+int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt_err *err)
 {
     assert(map && map->states.n == 0);
-    dps_maker m = {.map = map, .order = order, .err = err};
+    dps_maker m = {.map = map, .order = order, .ignore_copies = ignore_copies, .err = err};
     int rc;
 
     dps_find(&m, map->values, NULL, DPS_DEPTH);

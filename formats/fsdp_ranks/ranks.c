@@ -192,9 +192,12 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 
     if (rc != CKPT_OK)
         return rc;
-    rdr_reader r = {
-        .run = {.map = map, .path = at.folder, .with_optimizer = opts->with_optimizer, .err = err},
-        .list = &at};
+    rdr_reader r = {.run = {.map = map,
+                            .path = at.folder,
+                            .with_optimizer = opts->with_optimizer,
+                            .ignore_copies = opts->ignore_copies,
+                            .err = err},
+                    .list = &at};
     rc = rdr_read(&r);
     if (rc == CKPT_OK && !opts->with_optimizer && r.n[CKPT_RANKS_OPTIM] > 0)
         rc = rdr_same_save(&r);

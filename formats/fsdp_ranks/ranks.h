@@ -292,7 +292,7 @@ typedef struct ckpt_ranks_run {
     ckpt_map *map;
     const char *path; /* path of the folder; prefix of messages */
     uint32_t world;   /* number of ranks with files */
-    bool with_optimizer;
+    bool with_optimizer, ignore_copies;
     ckpt_err *err;
     ckpt_ranks_set model, optim;
     bool rngs;                          /* ranks other than the first have random states */

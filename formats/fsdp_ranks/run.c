@@ -597,7 +597,7 @@ static int rru_state(ckpt_ranks_run *r)
     int rc;
 
     if (r->by_name || !r->numbers.groups || !r->numbers.why)
-        return ckpt_dcp_state(r->map, rru_order(r), r->err);
+        return ckpt_dcp_state(r->map, rru_order(r), r->ignore_copies, r->err);
     r->map->no_state = r->numbers.why;
     rc = rru_same_steps(r);
     if (rc != CKPT_OK)

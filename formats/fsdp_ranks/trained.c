@@ -5,43 +5,16 @@
  * A dict may hold an average of the weights, and float32 masters of a 16-bit model. A run that
  * continues from an average, or from rounded weights, differs from the run that was saved.
  */
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/map/copies.h"
 
 enum {
     RTR_DEPTH = 8,       /* maximum depth of the search for masters */
     RTR_VALUES = 1 << 24 /* maximum values that the search visits */
 };
-
-/* ---- names ---- */
-
-static const char *const rtr_averages[] = {"ema", "avg",    "average", "averaged", "averaging",
-                                           "swa", "shadow", "teacher", "polyak",   NULL};
-static const char *const rtr_masters[] = {"master", "masters", "fp32", "float32", NULL};
-
-/* True if a path has one of the words; digits after a word do not count ("ema2"). */
-static bool rtr_has_word(const char *path, const char *const *words)
-{
-    while (*path) {
-        size_t n = 0, bare;
-        while (isalnum((unsigned char)path[n]))
-            n++;
-        for (bare = n; bare > 0 && isdigit((unsigned char)path[bare - 1]);)
-            bare--;
-        for (const char *const *word = words; *word; word++) {
-            size_t m = strlen(*word), i = 0;
-            while (i < m && i < n && tolower((unsigned char)path[i]) == (*word)[i])
-                i++;
-            if (i == m && (m == n || m == bare))
-                return true;
-        }
-        path += n + (path[n] != 0);
-    }
-    return false;
-}
 
 /* ---- sizes ---- */
 
@@ -115,7 +88,7 @@ static uint64_t rtr_member(rtr_search *s, const ckpt_value *v, const char *path,
                 ? ckpt_arena_printf(s->arena, "%s%s%.100s", path, dot, key->as.text.at)
                 : ckpt_arena_printf(s->arena, "%s%s%" PRIu64, path, dot, i);
     s->failed = s->failed || !below;
-    return below && depth > 0 && !rtr_is_part(s->whole, v) && !rtr_has_word(below, rtr_averages)
+    return below && depth > 0 && !rtr_is_part(s->whole, v) && !ckpt_copies_is_average(below)
                ? rtr_float32(s, v, below, depth - 1)
                : 0;
 }
@@ -153,7 +126,7 @@ static void rtr_optimizer(rtr_search *s, const ckpt_whole_part *p)
             const ckpt_value *key = of.at[k].key, *v = of.at[k].value;
             if (key->kind == CKPT_V_STR && v->kind == CKPT_V_TENSOR &&
                 v->as.tensor->dtype == CKPT_F32 && rtr_elems(v->as.tensor) > 0 &&
-                rtr_has_word(key->as.text.at, rtr_masters))
+                ckpt_copies_is_master(key->as.text.at))
                 s->found =
                     ckpt_arena_printf(s->arena, "%s.state.*.%.100s", p->path, key->as.text.at);
         }
@@ -173,7 +146,7 @@ static int rtr_check_masters(ckpt_map *map, const ckpt_whole *whole, const ckpt_
         const ckpt_whole_part *p = &whole->part.at[i];
         if (p->kind == CKPT_WHOLE_OPTIMIZER)
             rtr_optimizer(&s, p);
-        else if (p != model && !rtr_has_word(p->path, rtr_averages) && rtr_halves(p->value) == 0)
+        else if (p != model && !ckpt_copies_is_average(p->path) && rtr_halves(p->value) == 0)
             s.found = p->path;
     }
     if (!s.found)
@@ -217,7 +190,7 @@ static int rtr_check_average(const ckpt_whole *whole, const ckpt_value *root, co
 {
     const char *path = whole->part.at[whole->model].path;
 
-    if (rtr_has_word(path, rtr_averages))
+    if (ckpt_copies_is_average(path))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: the run's only model is '%.80s', which is an average of the weights "
                          "by its name, but a run needs the weights that its optimizer trains; save "

@@ -1,14 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copies.c: finds copies of a model's weights among the names of its tensors.
+ * copies.c: finds copies of a model's weights among the names of its tensors, and tells averages and
+ * float32 masters by the words of their keys.
  */
 #include "libckpt/map/copies.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "libckpt/base/index.h"
 #include "libckpt/base/mem.h"
+
+/* ---- words of a path ---- */
+
+static const char *const cpy_averages[] = {"ema", "avg",    "average", "averaged", "averaging",
+                                           "swa", "shadow", "teacher", "polyak",   NULL};
+static const char *const cpy_masters[] = {"master", "masters", "fp32", "float32", NULL};
+
+/* True if a path has one of the words; digits after a word do not count ("ema2"). */
+static bool cpy_has_word(const char *path, const char *const *words)
+{
+    while (*path) {
+        size_t n = 0, bare;
+        while (isalnum((unsigned char)path[n]))
+            n++;
+        for (bare = n; bare > 0 && isdigit((unsigned char)path[bare - 1]);)
+            bare--;
+        for (const char *const *word = words; *word; word++) {
+            size_t m = strlen(*word), i = 0;
+            while (i < m && i < n && tolower((unsigned char)path[i]) == (*word)[i])
+                i++;
+            if (i == m && (m == n || m == bare))
+                return true;
+        }
+        path += n + (path[n] != 0);
+    }
+    return false;
+}
+
+bool ckpt_copies_is_average(const char *path)
+{
+    return cpy_has_word(path, cpy_averages);
+}
+
+bool ckpt_copies_is_master(const char *path)
+{
+    return cpy_has_word(path, cpy_masters);
+}
+
+/* ---- copies below a key ---- */
 
 enum { CPY_NONE = -1 };
 

@@ -92,6 +92,11 @@ typedef struct ckpt_state {
     const char *no_order;
     /* parameters in the order of the optimizer's file; NULL: as in param */
     ckpt_tensor **given;
+    /*
+     * where float32 masters of 16-bit parameters are, e.g. "master_param", if they are kept beside
+     * the parameters and not as their values; NULL: there are none
+     */
+    const char *masters;
     const char *version;     /* DeepSpeed version, "0.19.8"; NULL: older than 0.4.0, or none */
     int stage;               /* ZeRO stage of the source; 0: none */
     uint32_t world;          /* data-parallel ranks of the source; 0: not known */

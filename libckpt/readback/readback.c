@@ -14,7 +14,10 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
 
-enum { CL_NODES = 1 << 20 }; /* nodes of trees compared one by one */
+enum {
+    CL_NODES = 1 << 20, /* nodes of trees compared one by one */
+    CL_ELEMS = 1 << 16  /* elements read at once */
+};
 
 /* ---- settings of the whole folder ---- */
 
@@ -219,12 +222,32 @@ static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
     return is;
 }
 
+/*
+ * Compare a tensor beside the source's model with the model's values: float32 masters are written as
+ * values of the run, so no writer compares them.
+ */
+static int cl_copies(ckpt_claim_work *w, const ckpt_tensor *a)
+{
+    float *values = a->twin ? ckpt_alloc(CL_ELEMS * sizeof *values) : NULL;
+    int rc = a->twin && !values ? ckpt_fail_memory(w->err) : CKPT_OK;
+
+    for (uint64_t at = 0, n; values && rc == CKPT_OK && at < a->n_elems; at += n) {
+        n = a->n_elems - at < CL_ELEMS ? a->n_elems - at : CL_ELEMS;
+        rc = ckpt_reader_read(w->read_from, a, at, n, CKPT_F32, values, w->err);
+    }
+    ckpt_free(values);
+    return rc;
+}
+
 /* Compare one tensor of the source. */
 static int cl_tensor(ckpt_claim_work *w, const ckpt_tensor *a)
 {
     size_t at = ckpt_map_index(w->back, a->name, strlen(a->name));
     const ckpt_tensor *b = at == SIZE_MAX ? NULL : w->back->tensors.at[at];
+    int rc = a->role == CKPT_ROLE_OTHER ? cl_copies(w, a) : CKPT_OK;
 
+    if (rc != CKPT_OK)
+        return rc;
     if (!b && w->unnamed && a->role == CKPT_ROLE_STATE) {
         w->to->claim.n_carried++;
         return CKPT_OK;
@@ -751,6 +774,8 @@ int ckpt_claim_compare(const ckpt_map *from, ckpt_map *to, const ckpt_map *back,
     ckpt_claim_work w = {.from = from, .to = to, .back = back, .budget = CL_NODES, .err = err};
     int rc = ckpt_reader_new(&w.read_from, from, err);
 
+    if (rc == CKPT_OK)
+        ckpt_reader_compare(w.read_from);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&w.read_back, back, err);
     if (rc == CKPT_OK)
