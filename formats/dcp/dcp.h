@@ -14,6 +14,7 @@
  *     values.c    builds the tree of values from objects and tensors
  *     state.c     builds the training state: groups, settings, step counts
  *     members.c   finds kinds of moments, and single values per parameter
+ *     names.c     matches names of the model and its optimizer, if only one of the two is wrapped
  *     masters.c   compares 16-bit parameters with float32 masters beside them
  *     keep.c      keeps a DeepSpeed run's own values, and restores them
  *     beside.c    reads the schedule and Lightning's meta.pt
@@ -315,6 +316,16 @@ ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_
 
 /* The training dtype, which is taken from the dtype of the stored parameters. */
 ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s);
+
+/* ---- names.c ---- */
+
+/*
+ * Give weights the optimizer's names for them, where the two differ only in the words of wrappers
+ * ("module.", "_orig_mod.").
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_dcp_names(ckpt_map *map, const ckpt_value *optimizer, ckpt_err *err);
 
 /* ---- masters.c ---- */
 

@@ -44,6 +44,9 @@ typedef struct dly_reader {
     ckpt_arena *arena;
     dly_set optimizers; /* key prefixes; a '.' follows every key */
     dly_set params;     /* parameter names in optimizers */
+    dly_set bare;       /* the same without the words of wrappers */
+    dly_names full;     /* by number in bare: the name in params */
+    dly_set taken;      /* names in params that a weight has */
     ckpt_err *err;
 } dly_reader;
 
@@ -142,21 +145,55 @@ static bool dly_begins(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
+/* A name without the words of wrappers; NULL: no memory. */
+static const char *dly_bare(dly_reader *r, const char *name)
+{
+    char *bare = ckpt_arena_alloc(r->arena, strlen(name) + 1);
+
+    if (bare)
+        ckpt_wrapper_bare(bare, name);
+    return bare;
+}
+
+/*
+ * Enter a parameter of an optimizer.  Of two that differ only in wrappers, the first stands for the
+ * bare name; the other is found by its full name.
+ */
+static bool dly_enter_param(dly_reader *r, const char *name)
+{
+    const char *bare;
+
+    if (dly_has(&r->params, name))
+        return true;
+    bare = dly_bare(r, name);
+    if (!bare || !dly_enter(&r->params, name))
+        return false;
+    if (dly_has(&r->bare, bare))
+        return true;
+    const char **slot = ckpt_vec_push(&r->full);
+    if (slot)
+        *slot = name;
+    return slot && dly_enter(&r->bare, bare);
+}
+
 /*
  * The optimizer's name of a parameter.  get_optimizer_state_dict removes torch's wrappers from
- * names, but a module's own state_dict() keeps them.  NULL: the optimizer has no such parameter, or
- * (*ok is false) no memory.
+ * names, but a module's own state_dict() keeps them, and a program may wrap only the model or only
+ * what it gives to the optimizer.  NULL: the optimizer has no such parameter, or (*ok is false) no
+ * memory.
  */
 static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 {
     if (dly_has(&r->params, name))
         return name;
-    char *bare = ckpt_arena_alloc(r->arena, strlen(name) + 1);
+    const char *bare = dly_bare(r, name);
 
     *ok = *ok && bare;
-    if (bare)
-        ckpt_wrapper_strip(bare, name);
-    return bare && dly_has(&r->params, bare) ? bare : NULL;
+    if (!bare)
+        return NULL;
+    uint32_t at = ckpt_index_find(&r->bare.index, ckpt_hash_bytes(bare, strlen(bare), 0), dly_same,
+                                  &r->bare, bare);
+    return at == CKPT_INDEX_NONE ? NULL : r->full.at[at];
 }
 
 /* ---- optimizers ---- */
@@ -226,7 +263,7 @@ static int dly_of_optimizer(dly_reader *r, const dly_path *path, unsigned n, boo
         return CKPT_OK;
     out->what = groups ? CKPT_DCP_SETTING : CKPT_DCP_MOMENT;
     // nested groups list parameters in `params`; flat groups have them in their keys
-    if ((!groups || flat) && !dly_enter(&r->params, out->name))
+    if ((!groups || flat) && !dly_enter_param(r, out->name))
         return ckpt_fail_memory(r->err);
     return CKPT_OK;
 }
@@ -302,34 +339,67 @@ static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, b
     return CKPT_OK;
 }
 
+/* Where the model is. */
+typedef struct dly_place {
+    const char *prefix; /* the keys above it, each with its dot; NULL: anywhere */
+    unsigned depth;     /* their number */
+    bool flat;          /* parameters are single keys below it */
+} dly_place;
+
+/* The model's name of item i; NULL in *name: the item is no tensor of the model. */
+static int dly_name_of(dly_reader *r, const dly_place *at, size_t i, const char **name)
+{
+    dly_path path;
+
+    *name = NULL;
+    if (!r->m->item.at[i].is_tensor || r->out[i].what != CKPT_DCP_OTHER)
+        return CKPT_OK;
+    if (!dly_keys(r, &r->m->item.at[i], &path))
+        return ckpt_fail_memory(r->err);
+    const char *before = dly_join(r, &path, 0, at->depth < path.n ? at->depth : 0);
+    if (!before)
+        return ckpt_fail_memory(r->err);
+    if (at->prefix && (path.n <= at->depth || strcmp(before, at->prefix) != 0 ||
+                       (at->flat && path.n > at->depth + 1)))
+        return CKPT_OK;
+    *name = dly_name(r, &path, at->depth);
+    return *name ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+/*
+ * Make the item a weight under the optimizer's name of it.  `exact`: only if the model has this
+ * name too, so that such a weight comes before another one that differs in wrappers.
+ */
+static int dly_weight(dly_reader *r, ckpt_dcp_role *out, const char *name, bool exact)
+{
+    bool ok = true;
+    const char *known = exact ? dly_has(&r->params, name) ? name : NULL : dly_known(r, name, &ok);
+
+    if (!ok)
+        return ckpt_fail_memory(r->err);
+    if (known && dly_has(&r->taken, known))
+        known = NULL;
+    if (exact && !known)
+        return CKPT_OK;
+    if (known && !dly_enter(&r->taken, known))
+        return ckpt_fail_memory(r->err);
+    *out = (ckpt_dcp_role){
+        .what = CKPT_DCP_WEIGHT, .trained = known != NULL, .name = known ? known : name};
+    return CKPT_OK;
+}
+
 static int dly_model(dly_reader *r)
 {
-    const char *prefix;
-    unsigned depth;
-    bool flat;
-    int rc = dly_find_model(r, &prefix, &depth, &flat);
+    dly_place at;
+    const char *name;
+    int rc = dly_find_model(r, &at.prefix, &at.depth, &at.flat);
 
-    for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
-        ckpt_dcp_role *out = &r->out[i];
-        dly_path path;
-        if (!r->m->item.at[i].is_tensor || out->what != CKPT_DCP_OTHER)
-            continue;
-        if (!dly_keys(r, &r->m->item.at[i], &path))
-            return ckpt_fail_memory(r->err);
-        const char *before = dly_join(r, &path, 0, depth < path.n ? depth : 0);
-        if (!before)
-            return ckpt_fail_memory(r->err);
-        if (prefix &&
-            (path.n <= depth || strcmp(before, prefix) != 0 || (flat && path.n > depth + 1)))
-            continue;
-        bool ok = true;
-        out->name = dly_name(r, &path, depth);
-        const char *known = out->name ? dly_known(r, out->name, &ok) : NULL;
-        if (!out->name || !ok)
-            return ckpt_fail_memory(r->err);
-        out->what = CKPT_DCP_WEIGHT;
-        out->trained = known != NULL;
-        out->name = known ? known : out->name;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; rc == CKPT_OK && i < r->m->item.n; i++) {
+            rc = dly_name_of(r, &at, i, &name);
+            if (rc == CKPT_OK && name)
+                rc = dly_weight(r, &r->out[i], name, pass == 0);
+        }
     }
     return rc;
 }
@@ -380,5 +450,8 @@ int ckpt_dcp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *a
         rc = dly_copies(&r);
     dly_set_free(&r.optimizers);
     dly_set_free(&r.params);
+    dly_set_free(&r.bare);
+    dly_set_free(&r.taken);
+    ckpt_vec_free(&r.full);
     return rc;
 }

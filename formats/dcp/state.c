@@ -31,6 +31,7 @@ typedef struct dps_maker {
     ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
     ckpt_dcp_order order;
     const char *waits;  /* a parameter that the model was saved without, or NULL */
+    size_t n_hidden;    /* parameters without a weight in the model */
     double steps;       /* the largest step count of a parameter */
     bool counted;       /* the optimizer has step counts; SGD has none */
     bool ignore_copies; /* do not compare 16-bit weights with their masters */
@@ -48,6 +49,9 @@ static const char dps_flat[] = "param_groups.", dps_schedule[] = "lr_scheduler",
 static const char dps_waits[] =
     "the optimizer has a parameter that is not in the saved model, and only a layout map can "
     "convert it to parameters of the model (--map, and --size where the map needs it)";
+static const char dps_renamed[] =
+    "the optimizer has other names than the saved model for all of its parameters, and more than "
+    "the words of torch's wrappers differs: save both from the same module";
 static const char dps_fused[] = ".wqkv.";
 static const char dps_parts[] =
     "the optimizer has a parameter that is not in the saved model; --map fused-qkv:torchtitan (or "
@@ -157,6 +161,7 @@ static int dps_waiting(dps_maker *m, const char *name, ckpt_tensor **out)
         return rc;
     m->orphans->tensors.at[at]->file = (uint32_t)m->state->group.n;
     m->waits = m->waits ? m->waits : name;
+    m->n_hidden++;
     return ckpt_map_add_hidden(m->map, name, strlen(name), m->orphans->tensors.at[at], out, m->err);
 }
 
@@ -613,7 +618,9 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt
         return dps_none(&m, "its optimizer state has no param_groups beside it", NULL);
     if (m.more)
         return dps_none(&m, "it holds several optimizers", NULL);
-    rc = ckpt_state_new(&m.state, map, "", err);
+    rc = ckpt_dcp_names(map, m.optimizer, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_state_new(&m.state, map, "", err);
     if (rc == CKPT_OK)
         rc = dps_make(&m);
     ckpt_reader_free(m.reader);
@@ -621,7 +628,11 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt
     if (rc == CKPT_OK && !map->no_state && m.waits) {
         map->waiting = m.state;
         map->states.n--;
-        return dps_none(&m, strstr(m.waits, dps_fused) ? dps_parts : dps_waits, m.waits);
+        return dps_none(&m,
+                        m.n_hidden == m.state->param.n ? dps_renamed
+                        : strstr(m.waits, dps_fused)   ? dps_parts
+                                                       : dps_waits,
+                        m.waits);
     }
     if (m.state && (rc != CKPT_OK || map->no_state)) {
         ckpt_state_free(m.state);

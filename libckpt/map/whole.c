@@ -68,6 +68,17 @@ void ckpt_wrapper_strip(char *out, const char *name)
     *out = 0;
 }
 
+void ckpt_wrapper_bare(char *out, const char *name)
+{
+    static const char ddp[] = "module.";
+    size_t n = sizeof ddp - 1, at = 0;
+
+    ckpt_wrapper_strip(out, name);
+    while (strncmp(out + at, ddp, n) == 0 && out[at + n])
+        at += n;
+    memmove(out, out + at, strlen(out + at) + 1);
+}
+
 /* ---- kinds of values ---- */
 
 /* True for a dict with `state` and `param_groups`, as torch's optimizers have. */

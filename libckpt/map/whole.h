@@ -83,4 +83,11 @@ void ckpt_whole_free(ckpt_whole *whole);
  */
 void ckpt_wrapper_strip(char *out, const char *name);
 
+/*
+ * The same, and remove "module." at the beginning (DistributedDataParallel), which a model may also
+ * use for a module of its own: for comparing names that a model and its optimizer have for one
+ * parameter, where only one of the two was wrapped.
+ */
+void ckpt_wrapper_bare(char *out, const char *name);
+
 #endif

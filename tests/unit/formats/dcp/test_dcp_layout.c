@@ -82,11 +82,64 @@ static void averages_beside_the_weights(void **state)
     ckpt_arena_free(arena);
 }
 
+/* Only the model, or only the optimizer, is wrapped: the weights get the optimizer's names. */
+static void wrappers_on_one_side(void **state)
+{
+    static const char *const models[] = {"model/module.w", "model/w", "model/_orig_mod.w",
+                                         "model/w"};
+    static const char *const moments[] = {"optim/state/w/exp_avg", "optim/state/module.w/exp_avg",
+                                          "optim/state/module.w/exp_avg",
+                                          "optim/state/_orig_mod.w/exp_avg"};
+    static const char *const names[] = {"w", "module.w", "module.w", "_orig_mod.w"};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_dcp_metadata m = {0};
+    ckpt_dcp_role role[LAYOUT_KEYS];
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        m.item.n = 0;
+        add(&m, arena, models[i]);
+        add(&m, arena, moments[i]);
+        add(&m, arena, "optim/param_groups/0/lr");
+        add(&m, arena, "other/x");
+        assert_int_equal(ckpt_dcp_roles(role, &m, arena, NULL), CKPT_OK);
+        assert_int_equal(role[0].what, CKPT_DCP_WEIGHT);
+        assert_true(role[0].trained);
+        assert_string_equal(role[0].name, names[i]);
+        assert_int_equal(role[3].what, CKPT_DCP_OTHER);
+    }
+    ckpt_vec_free(&m.item);
+    ckpt_arena_free(arena);
+}
+
+/* A module of the model that is called "module" is not a wrapper if both names are there. */
+static void a_module_called_module(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_dcp_metadata m = {0};
+    ckpt_dcp_role role[LAYOUT_KEYS];
+
+    (void)state;
+    add(&m, arena, "model/module.w");
+    add(&m, arena, "model/w");
+    add(&m, arena, "optim/state/w/exp_avg");
+    add(&m, arena, "optim/param_groups/0/lr");
+    assert_int_equal(ckpt_dcp_roles(role, &m, arena, NULL), CKPT_OK);
+    assert_string_equal(role[0].name, "module.w");
+    assert_false(role[0].trained);
+    assert_string_equal(role[1].name, "w");
+    assert_true(role[1].trained);
+    ckpt_vec_free(&m.item);
+    ckpt_arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_dict_above_the_optimizer),
         cmocka_unit_test(averages_beside_the_weights),
+        cmocka_unit_test(wrappers_on_one_side),
+        cmocka_unit_test(a_module_called_module),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
