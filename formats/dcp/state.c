@@ -573,10 +573,43 @@ static int dps_param_names(dps_maker *m)
     return CKPT_OK;
 }
 
+/*
+ * Refuse state of a parameter that no group has: a run would lose it, because training formats find
+ * state through groups.
+ */
+static int dps_ungrouped(dps_maker *m)
+{
+    bool *has = ckpt_alloc(m->map->tensors.n + 1);
+    int rc = CKPT_OK;
+
+    if (!has)
+        return ckpt_fail_memory(m->err);
+    memset(has, 0, m->map->tensors.n + 1);
+    for (size_t i = 0; i < m->state->param.n; i++) {
+        const char *name = m->state->param.at[i]->name;
+        size_t at = ckpt_map_index(m->map, name, strlen(name));
+        if (at != SIZE_MAX)
+            has[at] = true;
+    }
+    for (size_t i = 0; rc == CKPT_OK && !m->map->no_state && i < m->map->tensors.n; i++) {
+        const ckpt_tensor *t = m->map->tensors.at[i];
+        const char *name = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
+        size_t at = name ? ckpt_map_index(m->map, name + 1, strlen(name + 1)) : SIZE_MAX;
+        if (name && (at == SIZE_MAX || !has[at]))
+            rc = dps_none(m, "the optimizer has state of a parameter that is in none of its groups",
+                          name + 1);
+    }
+    ckpt_free(has);
+    return rc;
+}
+
 static int dps_make(dps_maker *m)
 {
     const char *odd;
     int rc = dps_groups(m);
+
+    if (rc == CKPT_OK && !m->map->no_state && !m->waits)
+        rc = dps_ungrouped(m);
 
     if (rc == CKPT_OK && !m->map->no_state)
         rc = ckpt_dcp_masters(m->map, m->state, m->ignore_copies, m->err);
