@@ -144,15 +144,20 @@ static int only_all(only_job *j)
 
 bool ckpt_peft_is_live(const ckpt_map *map)
 {
+    bool file = false, wrapped = false;
+
     for (size_t i = 0; i < map->tensors.n; i++) {
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
 
+        // a layer that an adapter of any type changes; adapter files seldom have it
+        wrapped = wrapped || strstr(map->tensors.at[i]->name, ".base_layer.weight");
+        file = file || at;
         at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
         // names in a file end like this; in training the adapter's name precedes "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;
     }
-    return false;
+    return wrapped && !file;
 }
 
 int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err)

@@ -147,9 +147,13 @@ static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
     hub_adapter kind = convert_to_folder(a) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
     bool asked = a->adapter_only || a->adapter_config || a->adapter_name;
 
-    if (kind == HUB_NONE && !a->adapter_only) {
+    if (kind == HUB_NOT_LORA && !asked)
+        say_warning("the tensors have the names of a model in PEFT training, which no loader "
+                    "knows, and its adapter is not LoRA: load it with PEFT and merge it there "
+                    "(merge_and_unload), or save it as an adapter (save_pretrained)");
+    if ((kind == HUB_NONE || kind == HUB_NOT_LORA) && !a->adapter_only) {
         if (asked && !a->adapters.n)
-            say_warning("--adapter-%s has no effect: the source trained no adapter",
+            say_warning("--adapter-%s has no effect: the source trained no LoRA adapter",
                         a->adapter_config ? "config" : "name");
         return CKPT_OK;
     }

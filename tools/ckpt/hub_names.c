@@ -112,10 +112,15 @@ bool hub_misses(const ckpt_map *base, const char *adapter)
 
 hub_adapter hub_adapter_of(const ckpt_map *map)
 {
-    bool live = false, base = false;
+    bool live = false, base = false, file = false, wrapped = false;
 
     for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
         const char *name = ckpt_map_tensor_at(map, i)->name, *at = strstr(name, ".lora_A.");
+
+        file = file || (at && strcmp(at, ".lora_A.weight") == 0);
+        // PEFT puts a changed layer under "base_layer", and the vectors of a prompt in an encoder
+        wrapped = wrapped || strstr(name, ".base_layer.weight") ||
+                  strncmp(name, "prompt_encoder.", 15) == 0;
 
         // names end like this in adapter files; a training run puts the adapter's name after
         // ".lora_A"
@@ -123,7 +128,9 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
             live || (at && strcmp(at, ".lora_A.weight") != 0) || strstr(name, ".lora_embedding_A.");
         base = base || !(strstr(name, ".lora_") || strstr(name, ".modules_to_save."));
     }
-    return !live ? HUB_NONE : base ? HUB_WITH_BASE : HUB_ALONE;
+    if (!live)
+        return wrapped && !file ? HUB_NOT_LORA : HUB_NONE;
+    return base ? HUB_WITH_BASE : HUB_ALONE;
 }
 
 /* Find the first model folder that has the hub's names; NULL: none. */

@@ -33,7 +33,12 @@ int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, c
 bool hub_misses(const ckpt_map *base, const char *adapter);
 
 /* Adapters that a checkpoint contains, according to its names. */
-typedef enum hub_adapter { HUB_NONE, HUB_ALONE, HUB_WITH_BASE } hub_adapter;
+typedef enum hub_adapter {
+    HUB_NONE,
+    HUB_ALONE,
+    HUB_WITH_BASE,
+    HUB_NOT_LORA, /* a PEFT model whose adapter is of another type, and its base */
+} hub_adapter;
 
 /* Find whether a run trained an adapter, and whether its base is in the checkpoint too. */
 hub_adapter hub_adapter_of(const ckpt_map *map);
