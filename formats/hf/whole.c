@@ -346,6 +346,9 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
         rc = hfc_axis(map, t, hfc_said(config, hidden), "hidden_size", name, err);
     // a part of a model contradicts its config.json, too: that is no second finding
-    return rc == CKPT_OK && map->findings.n == n_findings ? ckpt_hf_plain(map, config, name, err)
-                                                          : rc;
+    if (rc == CKPT_OK && map->findings.n == n_findings)
+        rc = ckpt_hf_plain(map, config, name, err);
+    if (rc == CKPT_OK && map->findings.n == n_findings)
+        rc = ckpt_hf_quant_parts(map, config, name, err);
+    return rc;
 }

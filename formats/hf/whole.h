@@ -25,4 +25,12 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
  */
 int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
+/*
+ * Check that each quantized weight has its scales and other tensors, without which its numbers mean
+ * nothing.
+ *
+ * Errors  CKPT_EMISSING, recorded as findings if the map collects them
+ */
+int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
+
 #endif

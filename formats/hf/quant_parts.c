@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quant_parts.c: checks that each quantized weight has the tensors that its numbers need.
+ *
+ * Names are those of transformers 5.23, compressed-tensors 0.20, bitsandbytes 0.50, and of GPTQ's
+ * and AWQ's kernels.  Other methods are not checked.
+ */
+#include "formats/hf/whole.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A kind of quantized weight. */
+typedef struct hfq_kind {
+    const char *method; /* quant_method in config.json; NULL: the name alone shows the kind */
+    const char *end;    /* end of the weight's name */
+    ckpt_dtype dtype;   /* of the weight; CKPT_DTYPE_NONE: any */
+    size_t cut;         /* the parts' names replace the last `cut` bytes of the weight's name */
+    /* Ends of the parts' names; "a|b": one of both is enough, "a*": the name has more after it. */
+    const char *parts[3];
+} hfq_kind;
+
+static const hfq_kind hfq_kinds[] = {
+    {NULL, ".qweight", CKPT_I32, 7, {"scales"}},
+    {NULL, ".weight_packed", CKPT_I32, 6, {"scale", "shape"}},
+    {NULL, ".weight_packed", CKPT_DTYPE_NONE, 6, {"scale"}},
+    {NULL, "_blocks", CKPT_U8, 6, {"scales"}},
+    {"bitsandbytes", ".weight", CKPT_U8, 0, {".absmax", ".quant_map", ".quant_state.*"}},
+    {"bitsandbytes", ".weight", CKPT_I8, 6, {"SCB"}},
+    {"compressed-tensors", ".weight", CKPT_I8, 0, {"_scale"}},
+    {"compressed-tensors", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
+    {"fbgemm_fp8", "", CKPT_F8_E4M3, 0, {"_scale"}},
+    {"modelopt", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
+    {"fp8", "", CKPT_F8_E4M3, 0, {"_scale_inv|_scale"}},
+};
+
+enum { HFQ_NAME = 512 };
+
+static bool hfq_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* True if the map has a tensor of this name; a '*' at its end stands for any text. */
+static bool hfq_has(const ckpt_map *map, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (name[n - 1] != '*')
+        return ckpt_map_index(map, name, n) != SIZE_MAX;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        if (strncmp(map->tensors.at[i]->name, name, n - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the weight has a part, under one of its names; `first` becomes the first of them. */
+static bool hfq_has_part(const ckpt_map *map, const ckpt_tensor *t, size_t cut, const char *part,
+                         char first[HFQ_NAME])
+{
+    bool found = false;
+
+    for (const char *s = part; s && !found; s = strchr(s, '|')) {
+        char name[HFQ_NAME];
+        s += *s == '|';
+        (void)snprintf(name, sizeof name, "%.*s%.*s", (int)(strlen(t->name) - cut), t->name,
+                       (int)strcspn(s, "|"), s);
+        if (s == part)
+            memcpy(first, name, sizeof name);
+        found = hfq_has(map, name);
+    }
+    return found;
+}
+
+/* The kind of a tensor, or NULL. */
+static const hfq_kind *hfq_kind_of(const ckpt_tensor *t, const char *method)
+{
+    for (size_t i = 0; i < sizeof hfq_kinds / sizeof *hfq_kinds; i++) {
+        const hfq_kind *k = &hfq_kinds[i];
+        if ((!k->method || strcmp(k->method, method) == 0) && hfq_ends(t->name, k->end) &&
+            (k->dtype == CKPT_DTYPE_NONE || k->dtype == t->dtype))
+            return k;
+    }
+    return NULL;
+}
+
+/* The quantization method of config.json, or "". */
+static const char *hfq_method(const ckpt_value *config)
+{
+    const ckpt_value *text = ckpt_value_get(config, "text_config");
+    const ckpt_value *q = ckpt_value_get(config, "quantization_config");
+
+    q = q ? q : ckpt_value_get(config, "compression_config");
+    q = q ? q : ckpt_value_get(text, "quantization_config");
+    q = ckpt_value_get(q, "quant_method");
+    return q && q->kind == CKPT_V_STR ? q->as.text.at : "";
+}
+
+int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    const char *method = hfq_method(config);
+    int rc = CKPT_OK;
+
+    assert(map && name);
+    for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        const hfq_kind *kind = t->ndim > 0 ? hfq_kind_of(t, method) : NULL;
+        char missing[HFQ_NAME];
+
+        if (!kind || strlen(t->name) + 32 > sizeof missing)
+            continue;
+        for (size_t k = 0; rc == CKPT_OK && k < 3 && kind->parts[k]; k++) {
+            if (!hfq_has_part(map, t, kind->cut, kind->parts[k], missing))
+                rc = ckpt_map_problem(map, CKPT_EMISSING, err,
+                                      "%s: %.400s is missing, which the quantized weight %.400s "
+                                      "needs: copy the whole model (name a single file to read it "
+                                      "as it is)",
+                                      name, missing, t->name);
+        }
+    }
+    return rc;
+}
