@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt_extra.h"
 #include "tools/zerotrain/zerotrain.h"
 
 #define RP_RANKS 16 /* maximum number of listed ranks */
@@ -48,6 +49,9 @@ static int rp_open_more(report *r, ckpt_err *err)
     if (rc == CKPT_OK && r->told->plot && !r->told->run.evaluate) {
         r->plot = ckpt_arena_alloc(r->told->arena, sizeof *r->plot);
         rc = r->plot ? rp_spare(r, r->told->plot, "the curves", err) : ckpt_fail_memory(err);
+        // the picture takes the place of the file, so that place must not be a device or a link
+        if (rc == CKPT_OK)
+            rc = ckpt_output_check(r->told->plot, err);
         if (rc == CKPT_OK)
             rc = plot_try(r->told->plot, err);
     }
