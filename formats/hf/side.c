@@ -519,6 +519,12 @@ int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, con
                              "no %s is written, because these values are unknown: %s; --size "
                              "NAME=VALUE gives each of them, --config FILE all",
                              file, c->missing);
+    if (c->lost)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: %s has no place for these keys of the model, without which it "
+                         "computes something else: %s; if the model has a %s of its own that "
+                         "expresses them, give it with --config FILE",
+                         from->path ? from->path : "the source", file, c->lost, file);
     rc = ckpt_json_write(out, c->value, &style, err);
     return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
 }

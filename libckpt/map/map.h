@@ -269,12 +269,15 @@ typedef struct ckpt_set {
  * file     "config.json", in the map's arena; NULL: no layout map was applied
  * value    a DICT of the known keys
  * missing  required keys without a value, for messages: "rope_theta, rms_norm_eps"; NULL: none
+ * lost     keys of the source that change what the model computes and that `value` does not
+ *          express, with their values, for messages; NULL: none
  * text     the caller's complete configuration, which `value` overrides; or NULL
  */
 typedef struct ckpt_map_config {
     const char *file;
     const ckpt_value *value;
     const char *missing;
+    const char *lost;
     const char *text;
 } ckpt_map_config;
 

@@ -138,6 +138,8 @@ int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
         c.text = ckpt_arena_string(map->arena, f->how->text, strlen(f->how->text));
         c.value = f->how->model;
         rc = c.text ? CKPT_OK : ckpt_fail_memory(err);
+    } else if (rc == CKPT_OK && side == 0 && !f->beside[0]) {
+        rc = ckpt_rm_lost(&c.lost, f, root, err);
     }
     map->config = rc == CKPT_OK ? c : (ckpt_map_config){0};
     return rc;

@@ -86,7 +86,21 @@ bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
  */
 int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
+/* ---- lost.c ---- */
+
+/*
+ * List the source's keys "llama.NAME" (of its general.architecture) that the new configuration does
+ * not express, for messages: "llama.logit_scale = 0.25, ..."; NULL: it expresses all.
+ */
+int ckpt_rm_lost(const char **out, const ckpt_rm_facts *f, const ckpt_value *config, ckpt_err *err);
+
 /* ---- keys.c ---- */
+
+/*
+ * Make a key's name: "{general.architecture}" in it is replaced by the value of that key in keys.
+ * NULL: out of memory.
+ */
+const char *ckpt_rm_key_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name);
 
 /*
  * Evaluate the keys of the layout map into map->keys. Errors: CKPT_EMISSING, CKPT_EUSAGE;

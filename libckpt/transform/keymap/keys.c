@@ -61,10 +61,7 @@ static bool rkey_fits(const ckpt_rm_line *line, const ckpt_value *v)
     return v->kind == CKPT_V_LIST;
 }
 
-/*
- * Make a key's name: "{general.architecture}" in it is replaced by the value of that earlier key.
- */
-static const char *rkey_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name)
+const char *ckpt_rm_key_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name)
 {
     const char *open = strchr(name, '{'), *close = open ? strchr(open, '}') : NULL;
 
@@ -101,7 +98,7 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
     if (!rkey_fits(line, v))
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type cannot hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);
-    const char *name = rkey_name(keys, f, line->key);
+    const char *name = ckpt_rm_key_name(keys, f, line->key);
     ckpt_key *key = name ? ckpt_vec_push(keys) : NULL;
     if (!key || !name)
         return ckpt_fail_memory(err);
@@ -138,6 +135,11 @@ int ckpt_rm_drop_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
         rc = left ? CKPT_OK : ckpt_fail_memory(err);
     }
     ckpt_vec_free(&map->keys);
+    if (rc == CKPT_OK && map->config.lost)
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s: keys of the source that change what the model computes have no "
+                           "place in %s: %s",
+                           f->r->name, map->config.file, map->config.lost);
     if (rc == CKPT_OK && n > 0)
         rc = ckpt_map_note(map, CKPT_INFO, err,
                            "%s: left out keys of the source that the target does not have: %s%s",

@@ -468,6 +468,29 @@ static int par_key(par_text *p)
     return par_expression(p, line, at);
 }
 
+/* neutral KEY [= EXPRESSION] */
+static int par_neutral(par_text *p, const char *at)
+{
+    ckpt_rm_line *line = ckpt_vec_push(&p->r->neutral);
+    bool quoted = false;
+
+    if (!line)
+        return ckpt_fail_memory(p->err);
+    line->key = par_word(p, &at, &quoted);
+    line->when = p->when;
+    if (!line->key || quoted)
+        return par_fail(p, "expected neutral KEY = EXPRESSION, found", p->text);
+    return at[strspn(at, " \t")] ? par_expression(p, line, at) : CKPT_OK;
+}
+
+/* A line of the section `keys`. */
+static int par_key_line(par_text *p)
+{
+    const char *at = par_after(p->text, "neutral");
+
+    return at && *at != '=' ? par_neutral(p, at) : par_key(p);
+}
+
 /* [?] KEY = EXPRESSION */
 static int par_config_line(par_text *p)
 {
@@ -675,7 +698,7 @@ static int par_one(par_text *p)
     case PAR_SIZES:
         return par_size(p);
     case PAR_KEYS:
-        return par_key(p);
+        return par_key_line(p);
     case PAR_CONFIG:
         return par_config_line(p);
     case PAR_TENSORS:
@@ -733,6 +756,7 @@ void ckpt_remap_free(ckpt_remap *r)
     ckpt_vec_free(&r->names);
     ckpt_vec_free(&r->sizes);
     ckpt_vec_free(&r->keys);
+    ckpt_vec_free(&r->neutral);
     ckpt_vec_free(&r->config[0]);
     ckpt_vec_free(&r->config[1]);
     ckpt_vec_free(&r->asked);

@@ -85,7 +85,7 @@ typedef struct ckpt_rm_line {
     const char *key; /* keys, configurations */
     uint8_t type;    /* keys: ckpt_key_type */
     bool list, optional, padding;
-    const char *text; /* the expression */
+    const char *text; /* the expression; `neutral` may have none: NULL */
     unsigned line;
     uint32_t when; /* as in rules */
     /* sizes, while a map is applied: 0 not evaluated, 1 in evaluation, 2 done */
@@ -127,6 +127,7 @@ struct ckpt_remap {
     const char *side[2], *about;
     ckpt_rm_texts names; /* numbered names */
     ckpt_rm_lines sizes, keys;
+    ckpt_rm_lines neutral;      /* keys of a source that its configuration need not express */
     ckpt_rm_lines config[2];    /* per side */
     const char *config_file[2]; /* "config.json"; NULL: the text does not describe it */
     ckpt_rm_texts asked;        /* names that expressions and conditions look up, except sizes */

@@ -78,6 +78,8 @@ static void bad_texts(void **state)
          "((((((((((1",
          "the expression is nested too deep"},
         {"keys\na u128 = 1", "expected KEY TYPE"},
+        {"keys\nneutral", "expected neutral KEY"},
+        {"keys\nneutral a b", "expected NAME = EXPRESSION"},
         {"drop left a because nothing", "expected drop SIDE"},
         {"drop a because \"x\"", "expected left or right"},
         {"tie left a{i} = b", "expected tie"},
