@@ -50,7 +50,7 @@ struct model_options {
 };
 
 /* Keep only the model, under its own names. Invalidates tensor objects of the map. */
-inline void model(map &m, const model_options &o = model_options())
+inline void keep_model(map &m, const model_options &o = model_options())
 {
     const detail::text text(o.config), name(o.config_name);
     ckpt_model_opts c = ckpt_model_opts();
@@ -98,11 +98,11 @@ class remap
     {
         return detail::view(ckpt_remap_side(get(), right));
     }
-    std::string_view about() const noexcept
+    std::string_view description() const noexcept
     {
         return detail::view(ckpt_remap_description(get()));
     }
-    bool knows(std::string_view name) const
+    bool has_size(std::string_view name) const
     {
         return ckpt_remap_has_size(get(), detail::text(name).get());
     }
@@ -157,7 +157,7 @@ class remap
     std::unique_ptr<ckpt_remap, remap_free> r_;
 };
 
-inline bool quantized(const map &m) noexcept
+inline bool is_quantized(const map &m) noexcept
 {
     return ckpt_map_is_quantized(m.get());
 }
@@ -172,7 +172,7 @@ inline void dequantize(map &m, bool rounded)
  * Convert bitsandbytes' moments to fp32; returns the number of parameters: see
  * ckpt_map_dequantize_moments.
  */
-inline std::uint64_t plain_moments(map &m)
+inline std::uint64_t dequantize_moments(map &m)
 {
     ckpt_err err = ckpt_err();
     std::uint64_t n = 0;
@@ -201,8 +201,8 @@ inline void quantize(map &m, std::string_view form, const std::vector<std::strin
 /*
  * rows  number of tokens after the change;  tensors  globs of the tables, or none: by config.json
  */
-inline void vocab(map &m, std::uint64_t rows, const std::vector<std::string> &tensors = {},
-                  std::string_view config = {}, std::string_view config_name = {})
+inline void resize_vocab(map &m, std::uint64_t rows, const std::vector<std::string> &tensors = {},
+                         std::string_view config = {}, std::string_view config_name = {})
 {
     const detail::texts tables(tensors);
     const detail::text text(config), name(config_name);
@@ -231,7 +231,7 @@ inline void untie(map &m)
 }
 
 /* Merge a LoRA adapter of PEFT, a folder, into the weights of its base. */
-inline void adapt(map &m, std::string_view path, double weight = 1, bool untie_head = false)
+inline void merge_adapter(map &m, std::string_view path, double weight = 1, bool untie_head = false)
 {
     const detail::text terminated(path);
     ckpt_adapter c = ckpt_adapter();
@@ -247,7 +247,7 @@ inline void adapt(map &m, std::string_view path, double weight = 1, bool untie_h
 }
 
 /* config  path of the run's adapter_config.json;  name  needed if the run has several adapters */
-inline void adapter_only(map &m, std::string_view config, std::string_view name = {})
+inline void keep_adapter(map &m, std::string_view config, std::string_view name = {})
 {
     const detail::text path(config), one(name);
     ckpt_adapter_only c = ckpt_adapter_only();
