@@ -17,6 +17,7 @@
 
 #include "formats/deepspeed/module/module.h"
 #include "formats/deepspeed/module/pipe.h"
+#include "libckpt/base/dtype.h"
 
 enum { DSI_MAX_LOANS = 4096 };
 
@@ -61,6 +62,8 @@ typedef struct dsi_stage {
     uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
     uint64_t from, to;
     bool whole;         /* ZeRO: param_shapes present */
+    bool has_buffers;   /* buffer_names present (since 0.4.2) */
+    ckpt_seq buffers;   /* the names in it */
     dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
 } dsi_stage;
 
@@ -217,6 +220,8 @@ static int dsi_survey(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, uint32_t stage
     ckpt_seq buffers = ckpt_value_seq(ckpt_value_get(root, "buffer_names"));
     bool fits = true;
 
+    st->has_buffers = ckpt_value_get(root, "buffer_names") != NULL;
+    st->buffers = buffers;
     st->first = UINT64_MAX;
     st->whole = shapes && shapes->kind != CKPT_V_NONE;
     for (uint64_t i = 0; fits && i < list.n; i++)
@@ -462,24 +467,132 @@ static bool dsi_has_file(const ckpt_ds_folder *dir, uint64_t layer)
     return has;
 }
 
-/* Notes the first layer that has no file, though a later one has. Layers that are functions have no
- * file, so this alone proves no file missing. */
-static int dsi_gap(const ckpt_ds_job *job, const ckpt_ds_folder *dir)
+/* Returns whether any stage lists the entry `own` of a layer among its parameters. */
+static bool dsi_is_named(const ckpt_ds_pipe *pipe, uint64_t layer, const char *own)
 {
-    uint64_t gap = 0, last = 0;
+    bool found = false;
+
+    for (size_t i = 0; !found && i < pipe->name.n; i++) {
+        const dsi_name *name = &pipe->name.at[i];
+        found = name->layer == layer && strcmp(strchr(name->text.at, '.') + 1, own) == 0;
+    }
+    return found;
+}
+
+/* Returns whether a stage lists the entry of a layer, as a parameter, a buffer or by a tied name. */
+static bool dsi_is_listed(const ckpt_ds_pipe *pipe, const dsi_entry *e)
+{
+    bool listed = dsi_is_named(pipe, e->layer, e->name->at);
+
+    for (size_t i = 0; !listed && i < pipe->tie.n; i++) {
+        const char *dot = strchr(pipe->tie.at[i].name + strlen(CKPT_DS_TIED), '.');
+        listed = dot && strcmp(dot + 1, e->name->at) == 0;
+    }
+    for (uint32_t s = 0; !listed && s < pipe->n; s++) {
+        ckpt_seq list = pipe->stage[s].buffers;
+        for (uint64_t i = 0; !listed && i < list.n; i++) {
+            uint64_t layer;
+            const ckpt_value *v = list.at[i];
+            listed = v->kind == CKPT_V_STR && dsi_layer(&v->as.text, &layer) && layer == e->layer &&
+                     strcmp(strchr(v->as.text.at, '.') + 1, e->name->at) == 0;
+        }
+    }
+    return listed;
+}
+
+/* Returns whether a stage lists a tensor of the layer, whose loss is then an error of its own. */
+static bool dsi_layer_listed(const ckpt_ds_pipe *pipe, uint64_t layer)
+{
+    bool listed = false;
+
+    for (size_t i = 0; !listed && i < pipe->name.n; i++)
+        listed = pipe->name.at[i].layer == layer;
+    for (uint32_t s = 0; !listed && s < pipe->n; s++) {
+        ckpt_seq list = pipe->stage[s].buffers;
+        for (uint64_t i = 0; !listed && i < list.n; i++) {
+            uint64_t of;
+            listed = list.at[i]->kind == CKPT_V_STR && dsi_layer(&list.at[i]->as.text, &of) &&
+                     of == layer;
+        }
+    }
+    return listed;
+}
+
+/*
+ * Sets *why to the reason why a lost file might not be noticed; NULL: the run's lists account for
+ * every tensor of the layers. Stage 1 lists no frozen parameters, so one of them in another layer's
+ * file means that a lost layer may have some, too.
+ */
+static int dsi_doubt(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir,
+                     const char **why)
+{
+    bool whole = true, buffers = true;
+    int rc = CKPT_OK;
+
+    *why = NULL;
+    for (uint32_t s = 0; s < pipe->n; s++) {
+        whole = whole && pipe->stage[s].whole;
+        buffers = buffers && pipe->stage[s].has_buffers;
+    }
+    if (!buffers)
+        *why = "the model files have no buffer_names";
+    else if (!whole && pipe->unsure)
+        *why = "the optimizers' tensors do not show to which layers they belong";
+    if (*why || !whole)
+        return rc;
+    pipe->entry.n = 0;
+    rc = dsi_entries_read(pipe, job, dir);
+    for (size_t i = 0; rc == CKPT_OK && !*why && i < pipe->entry.n; i++) {
+        if (ckpt_dtype_get(pipe->entry.at[i].value->dtype)->kind == CKPT_IS_FLOAT &&
+            !dsi_is_listed(pipe, &pipe->entry.at[i]))
+            *why = "the run has frozen parameters, which no file lists";
+    }
+    return rc;
+}
+
+/* The first layer that has no file and that no stage lists, though a later one has a file; UINT64_MAX
+ * if there is none. */
+static uint64_t dsi_first_gap(const ckpt_ds_pipe *pipe, const ckpt_ds_folder *dir, uint64_t last)
+{
+    // This ends after as many steps as there are files and listed layers.
+    for (uint64_t layer = 0; layer < last; layer++) {
+        if (!dsi_has_file(dir, layer) && !dsi_layer_listed(pipe, layer))
+            return layer;
+    }
+    return UINT64_MAX;
+}
+
+/*
+ * Reports the first layer that has no file, though a later one has. Layers that are functions have
+ * no file, so this alone proves no file missing: the lists of parameters and buffers decide, and
+ * without them a warning asks the user.
+ */
+static int dsi_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
+{
+    uint64_t last = 0, gap;
+    const char *why = NULL;
 
     for (size_t i = 0; i < dir->layers.n; i++)
         last = dir->layers.at[i].rank > last ? dir->layers.at[i].rank : last;
-    // This ends after as many steps as there are files.
-    while (gap < last && dsi_has_file(dir, gap))
-        gap++;
-    if (gap == last)
+    gap = dsi_first_gap(pipe, dir, last);
+    if (gap == UINT64_MAX)
         return CKPT_OK;
-    return ckpt_map_note(job->map, CKPT_INFO, job->err,
+    int rc = dsi_doubt(pipe, job, dir, &why);
+    if (rc != CKPT_OK)
+        return rc;
+    if (!why)
+        return ckpt_map_note(job->map, CKPT_INFO, job->err,
+                             "%s: layer %" PRIu64
+                             " of the pipeline has no layer_*-model_states.pt, "
+                             "though layer %" PRIu64 " has one: no stage lists a tensor with its "
+                             "number, so it has none of its own; unless it is a function, "
+                             "DeepSpeed needs its file to load",
+                             job->map->path, gap, last);
+    return ckpt_map_note(job->map, CKPT_WARNING, job->err,
                          "%s: layer %" PRIu64 " of the pipeline has no layer_*-model_states.pt, "
-                         "though layer %" PRIu64 " has one: if that layer is a module and not a "
-                         "function, copy its file, because DeepSpeed needs it to load",
-                         job->map->path, gap, last);
+                         "though layer %" PRIu64 " has one, and %s: expected a file unless that "
+                         "layer is a function; copy it, or its tensors are left out",
+                         job->map->path, gap, last, why);
 }
 
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
@@ -505,7 +618,7 @@ int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder 
     if (rc == CKPT_OK)
         rc = whole ? dsi_by_names(pipe, job) : dsi_by_shapes(pipe, job, dir);
     if (rc == CKPT_OK)
-        rc = dsi_gap(job, dir);
+        rc = dsi_gap(pipe, job, dir);
     return rc;
 }
 
@@ -639,18 +752,6 @@ static unsigned dsi_tied_entry(const ckpt_ds_head *head, ckpt_ds_pairs *pairs, c
     return n;
 }
 
-/* Returns whether any stage lists the entry `suffix` (with its dot) of a layer. */
-static bool dsi_is_named(const ckpt_ds_pipe *pipe, uint64_t layer, const char *suffix)
-{
-    bool found = false;
-
-    for (size_t i = 0; !found && i < pipe->name.n; i++) {
-        const dsi_name *name = &pipe->name.at[i];
-        found = name->layer == layer && strcmp(strchr(name->text.at, '.'), suffix) == 0;
-    }
-    return found;
-}
-
 /* Returns whether a layer file has an unlisted entry that a tied name may belong to. */
 static bool dsi_may_hold(const ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_part *part,
                          const char *suffix, const ckpt_value *shape)
@@ -660,8 +761,8 @@ static bool dsi_may_hold(const ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const
     int rc = job->read(&map, part->path, NULL, &err);
     const ckpt_value *v = rc == CKPT_OK ? ckpt_value_get(map->values, suffix + 1) : NULL;
     // The damage of an unreadable file is reported where its entries are taken.
-    bool may = rc != CKPT_OK ||
-               (v && (!shape || dsi_is_of(v, shape)) && !dsi_is_named(pipe, part->rank, suffix));
+    bool may = rc != CKPT_OK || (v && (!shape || dsi_is_of(v, shape)) &&
+                                 !dsi_is_named(pipe, part->rank, suffix + 1));
 
     ckpt_map_free(map);
     return may;
