@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs.c: checks that no output replaces a file that the run reads, or another output. */
+/*
+ * outputs.c: checks that no output replaces a file that the run reads, another output, or a link.
+ */
 #define _XOPEN_SOURCE 700 // realpath
 #include <dirent.h>
 #include <fcntl.h>
@@ -212,6 +214,40 @@ static int check_inputs(const told *t, const char *in_folder, ckpt_err *err)
     return rc;
 }
 
+/* ---- links ---- */
+
+/*
+ * Refuse an output that is a link to nothing, because zerotrain would create the target of the link.
+ * An output that gets its name when it is complete would replace any link to a file, so none is
+ * allowed there.
+ */
+static int check_links(const told *t, ckpt_err *err)
+{
+    const struct {
+        const char *path;
+        bool renamed;
+    } to[] = {{t->metrics, false},         {t->run.predictions, false}, {t->plot, true},
+              {t->run.save_weights, true}, {t->run.save, false},        {t->run.save_model, false}};
+    struct stat st;
+    char target[256];
+
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        const char *path = to[i].path;
+        if (!path || strcmp(path, "-") == 0 || lstat(path, &st) != 0 || !S_ISLNK(st.st_mode))
+            continue;
+        bool there = stat(path, &st) == 0;
+        if (there && !to[i].renamed)
+            continue;
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s: this is a link to %s%s; name the target of the link, or remove it", path, target,
+            there ? ", and zerotrain does not replace links" : ", which does not exist");
+    }
+    return CKPT_OK;
+}
+
 /* ---- one file for two outputs ---- */
 
 /* Take the next component of a path other than "."; *n: its length, 0 at the end. */
@@ -302,5 +338,7 @@ int outputs_check(const told *t, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = check_inputs(t, in_folder, err);
+    if (rc == CKPT_OK)
+        rc = check_links(t, err);
     return rc == CKPT_OK ? check_distinct(t, in_folder, err) : rc;
 }
