@@ -209,6 +209,14 @@ CKPT_API const ckpt_value *ckpt_value_find(const ckpt_value *v, const char *key)
 CKPT_API void ckpt_reader_skip_crc(ckpt_reader *r);
 
 /*
+ * From this call on, compare each tensor that is read with its other copies in the checkpoint (fp32
+ * masters with 16-bit weights, replicas of several ranks), as ckpt_convert does. A read of elements
+ * that differ from a copy fails with CKPT_EMISMATCH. ckpt_open_opts.ignore_copies leaves 16-bit
+ * copies out.
+ */
+CKPT_API void ckpt_reader_compare(ckpt_reader *r);
+
+/*
  * Read elements start[k]..start[k]+count[k]-1 of each axis k into the caller's layout, so that a
  * loader can read its slice of a parameter directly into place.
  *

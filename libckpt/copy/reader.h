@@ -22,12 +22,6 @@ CKPT_API int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const ui
                                   const int64_t *stride, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 CKPT_API void ckpt_reader_skip_crc(ckpt_reader *r);
-
-/*
- * From this call on, compare each tensor that is read with its other copies in the checkpoint (fp32
- * masters with 16-bit weights, tied names), as ckpt_plan_run does. A read of a tensor that differs
- * from a copy fails with CKPT_EMISMATCH.
- */
-void ckpt_reader_compare(ckpt_reader *r);
+CKPT_API void ckpt_reader_compare(ckpt_reader *r);
 
 #endif

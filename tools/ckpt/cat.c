@@ -12,6 +12,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/values.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 enum { CAT_DEFAULT_COUNT = 1000 };
 
@@ -217,6 +218,7 @@ static const cli_option cat_options[] = {
      "print all elements (default: the first 1000)"},
     {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL,
      "read only these elements; check no CRC"},
+    OPTION_IGNORE_COPIES,
     {"raw", 0, CLI_FLAG, offsetof(cli_args, raw), NULL, "write little-endian bytes"},
     {"stats", 's', CLI_FLAG, offsetof(cli_args, stats), NULL,
      "print min, max, mean, std, and counts of NaN and zero"},

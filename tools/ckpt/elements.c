@@ -26,6 +26,8 @@ int elements_each(const elements *r, elements_fn fn, void *ctx, ckpt_err *err)
     void *buf = malloc(ELEMENTS_BLOCK / per * (size_t)bytes);
 
     int rc = buf ? ckpt_reader_new(&reader, r->map, err) : fail(err, CKPT_ELIMIT, "out of memory");
+    if (rc == CKPT_OK)
+        ckpt_reader_compare(reader);
     if (rc == CKPT_OK && r->no_crc)
         ckpt_reader_skip_crc(reader);
     for (uint64_t done = 0; rc == CKPT_OK && going && done < r->count; done += ELEMENTS_BLOCK) {

@@ -254,6 +254,8 @@ static void *stats_thread(void *ctx)
 
     if (x && raw) {
         rc = ckpt_reader_new(&r, w->map, &err);
+        if (rc == CKPT_OK)
+            ckpt_reader_compare(r);
         while (rc == CKPT_OK && stats_next(w, &i))
             rc = stats_tensor(w, r, i, x, raw, &err);
     } else {

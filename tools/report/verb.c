@@ -391,6 +391,7 @@ static const cli_option report_options[] = {
     {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL,
      "show tensor-parallel slices separately"},
     OPTION_SLICE_RULES,
+    OPTION_IGNORE_COPIES,
     {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing output"},
     {"json", 0, CLI_FLAG, AT(json), NULL, "print a summary as JSON"},
     OPTION_QUIET,

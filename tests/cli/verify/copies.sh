@@ -13,5 +13,12 @@ for case in copies zenflow; do
     echo "zero_to_fp32 --ignore_copies: $?"
     ckpt reshard -q -w 2 -s 3 $case $case.3
     echo "reshard: $?"
+    ckpt cat -q $case emb.weight -r 0:3
+    echo "cat: $?"
+    ckpt cat -q --ignore-copies $case emb.weight -r 0:3
+    ckpt report -q --stats $case -o $case.html
+    echo "report: $?"
+    ckpt report -qf --stats --ignore-copies $case -o $case.html
+    echo "report --ignore-copies: $?"
     ckpt cat -q $case.all emb.weight -r 0:3
 done
