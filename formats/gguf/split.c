@@ -130,28 +130,7 @@ static int gs_read_one(ckpt_map *map, const ckpt_listing *list, const char *name
     return rc;
 }
 
-int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
-{
-    assert(map && path);
-    const char *slash = strrchr(path, '/');
-    uint64_t no = 0, said = 0;
-    unsigned number, count;
-    size_t stem;
-
-    if (gs_parse(slash ? slash + 1 : path, &stem, &number, &count))
-        return CKPT_OK;
-    if (!ckpt_gguf_number(map, CKPT_GGUF_COUNT, &said) || said <= 1)
-        return ckpt_gguf_blocks(map, path, err);
-    (void)ckpt_gguf_number(map, CKPT_GGUF_NO, &no);
-    return ckpt_map_problem(
-        map, CKPT_EMISSING, err,
-        "%s: this is file %" PRIu64 " of %" PRIu64
-        " of a model, but its name does not say so: name all files NAME-%05" PRIu64 "-of-%05" PRIu64
-        ".gguf, in one folder",
-        path, no + 1, said, no + 1, said);
-}
-
-/* Check the number of tensors against the first file's key. */
+/* Check the number of tensors against the key of the file, or of the first file. */
 static int gs_check_count(ckpt_map *map, const char *name, ckpt_err *err)
 {
     const ckpt_value *said = ckpt_value_get(map->values, CKPT_GGUF_TENSORS);
@@ -162,6 +141,29 @@ static int gs_check_count(ckpt_map *map, const char *name, ckpt_err *err)
     return ckpt_map_problem(map, CKPT_EMISMATCH, err,
                             "%s: its keys say %" PRId64 " tensors in all, but %zu are here", name,
                             n, map->tensors.n);
+}
+
+int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err)
+{
+    assert(map && path);
+    const char *slash = strrchr(path, '/');
+    uint64_t no = 0, said = 0;
+    unsigned number, count;
+    size_t stem;
+
+    if (gs_parse(slash ? slash + 1 : path, &stem, &number, &count))
+        return CKPT_OK;
+    if (!ckpt_gguf_number(map, CKPT_GGUF_COUNT, &said) || said <= 1) {
+        int rc = gs_check_count(map, path, err);
+        return rc == CKPT_OK ? ckpt_gguf_blocks(map, path, err) : rc;
+    }
+    (void)ckpt_gguf_number(map, CKPT_GGUF_NO, &no);
+    return ckpt_map_problem(
+        map, CKPT_EMISSING, err,
+        "%s: this is file %" PRIu64 " of %" PRIu64
+        " of a model, but its name does not say so: name all files NAME-%05" PRIu64 "-of-%05" PRIu64
+        ".gguf, in one folder",
+        path, no + 1, said, no + 1, said);
 }
 
 static int gs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
