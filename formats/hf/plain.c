@@ -99,9 +99,43 @@ static int hfp_axis(const hfp_model *m, const char *tensor, unsigned axis, uint6
                             said, key);
 }
 
+/* The table's line for the configuration's model_type; NULL: there is none. */
+static const hfp_type *hfp_find(const ckpt_value *config)
+{
+    const ckpt_value *kind = ckpt_value_get(config, "model_type");
+
+    for (size_t i = 0; kind && i < sizeof hfp_types / sizeof *hfp_types; i++) {
+        if (ckpt_value_is(kind, hfp_types[i].name))
+            return &hfp_types[i];
+    }
+    return NULL;
+}
+
+/* True if the configuration is of a class with an output head. */
+static bool hfp_has_head(const ckpt_value *config)
+{
+    const ckpt_value *classes = ckpt_value_get(config, "architectures");
+
+    if (!classes || classes->kind != CKPT_V_LIST || classes->as.seq.n != 1 ||
+        classes->as.seq.at[0]->kind != CKPT_V_STR)
+        return false;
+    const char *name = classes->as.seq.at[0]->as.text.at;
+    size_t n = strlen(name);
+    return n > 11 && strcmp(name + n - 11, "ForCausalLM") == 0;
+}
+
+bool ckpt_hf_untied(const ckpt_value *config)
+{
+    const hfp_type *type = hfp_find(config);
+    const ckpt_value *tie = ckpt_value_get(config, "tie_word_embeddings");
+
+    return hfp_has_head(config) &&
+           (tie && tie->kind == CKPT_V_BOOL ? !tie->as.i : type && !type->tied);
+}
+
 /* Check the tensors of the first layer and those outside of layers; gaps in other layers are found
  * by comparison with it. */
-static int hfp_names(const hfp_model *m, const hfp_type *type)
+static int hfp_names(const hfp_model *m)
 {
     static const char *const needed[] = {"embed_tokens",
                                          "norm",
@@ -111,20 +145,11 @@ static int hfp_names(const hfp_model *m, const hfp_type *type)
                                          "layers.0.self_attn.v_proj",
                                          "layers.0.self_attn.o_proj",
                                          NULL};
-    const ckpt_value *classes = ckpt_value_get(m->config, "architectures");
-    const ckpt_value *tie = ckpt_value_get(m->config, "tie_word_embeddings");
-    bool tied = tie && tie->kind == CKPT_V_BOOL ? tie->as.i : type->tied, head = false;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && needed[i]; i++)
         rc = hfp_need(m, m->prefix, needed[i]);
-    if (classes && classes->kind == CKPT_V_LIST && classes->as.seq.n == 1 &&
-        classes->as.seq.at[0]->kind == CKPT_V_STR) {
-        const char *name = classes->as.seq.at[0]->as.text.at;
-        size_t n = strlen(name);
-        head = n > 11 && strcmp(name + n - 11, "ForCausalLM") == 0;
-    }
-    return rc == CKPT_OK && head && !tied ? hfp_need(m, "", "lm_head") : rc;
+    return rc == CKPT_OK && ckpt_hf_untied(m->config) ? hfp_need(m, "", "lm_head") : rc;
 }
 
 /* Compare the sizes of config.json with the first layer and the embedding. */
@@ -158,16 +183,13 @@ int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckp
 {
     assert(map && name);
     hfp_model m = {.map = map, .config = config, .name = name, .prefix = "model.", .err = err};
-    const ckpt_value *kind = ckpt_value_get(config, "model_type");
-    const hfp_type *type = NULL;
+    const hfp_type *type = hfp_find(config);
     int rc;
 
-    for (size_t i = 0; kind && i < sizeof hfp_types / sizeof *hfp_types; i++)
-        type = ckpt_value_is(kind, hfp_types[i].name) ? &hfp_types[i] : type;
     if (type && !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
         m.prefix = "";
     if (!type || !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
         return CKPT_OK;
-    rc = hfp_names(&m, type);
+    rc = hfp_names(&m);
     return rc == CKPT_OK ? hfp_sizes(&m, type) : rc;
 }

@@ -16,6 +16,7 @@
 #include "formats/deepspeed/folder/names.h"
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
+#include "formats/hf/whole.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/address.h"
 
@@ -592,6 +593,56 @@ static bool side_has_tokenizer(const ckpt_map *to)
     return has;
 }
 
+/* The configuration beside the output's weights; NULL: none. */
+static int side_config(const ckpt_value **out, const side_work *w)
+{
+    ckpt_value *read = NULL;
+    const char *path;
+
+    *out = NULL;
+    if (!ckpt_hf_has_config(w->to))
+        return CKPT_OK;
+    *out = w->from->config.value;
+    if (w->from->config.text || !ckpt_listing_find(&w->list, "config.json"))
+        return CKPT_OK;
+    path = ckpt_path_join(w->scratch->arena, w->list.folder, "config.json");
+    int rc = path ? ckpt_json_read(&read, w->scratch->arena, path, SIDE_MAX, w->err)
+                  : ckpt_fail_memory(w->err);
+    *out = read;
+    return rc;
+}
+
+/*
+ * A GGUF file has no key for tied embeddings: readers take a file without output.weight for a tied
+ * model. The configuration must agree.
+ */
+static int side_head(const side_work *w)
+{
+    static const char head[] = "lm_head.weight", key[] = "tie_word_embeddings";
+    const ckpt_value *config, *tie;
+    int rc;
+
+    if (w->adapter || !w->from->format || strcmp(w->from->format, "gguf") != 0 ||
+        ckpt_map_index(w->from, head, sizeof head - 1) != SIZE_MAX)
+        return CKPT_OK;
+    rc = side_config(&config, w);
+    if (rc != CKPT_OK || !config)
+        return rc;
+    if (ckpt_hf_untied(config))
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: output.weight is missing, but config.json says that the output head "
+                         "is not tied to the embedding: copy or convert the GGUF file again, or "
+                         "set %s to true in config.json if the model is tied",
+                         w->from->path, key);
+    tie = config == w->from->config.value ? ckpt_value_get(config, key) : NULL;
+    return tie && tie->kind == CKPT_V_BOOL && tie->as.i && !w->from->config.text
+               ? ckpt_map_note(w->to, CKPT_INFO, w->err,
+                               "%s has no output.weight, so config.json ties the output head to "
+                               "the embedding (%s), as llama.cpp does",
+                               w->from->path, key)
+               : CKPT_OK;
+}
+
 /* Note files that loaders of a model folder require and this output lacks. */
 static int side_lacks(const side_work *w)
 {
@@ -629,6 +680,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                                     : side_take_file(&w, &w.list.entry[i]);
     if (rc == CKPT_OK)
         rc = side_made(&w);
+    if (rc == CKPT_OK)
+        rc = side_head(&w);
     if (rc == CKPT_OK)
         rc = side_lacks(&w);
     if (rc == CKPT_OK && from->quantization && !ckpt_hf_has_config(to))
