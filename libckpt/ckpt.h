@@ -23,8 +23,9 @@
  * borrowed from the handle. A look-up function accepts NULL for each out-parameter that the caller
  * does not need. For a list, X_count returns the number of items and X_at the item of an index;
  * past the end, X_at returns NULL or false. A missing path, map, target or callback is CKPT_EUSAGE,
- * and a NULL handle has no tensors, facts or files. Many threads may read one handle at once. The
- * library never prints, exits or installs signal handlers.
+ * and a NULL handle has no tensors, facts or files. A function that changes a map in place and
+ * fails leaves the map as it was. Many threads may read one handle at once. The library never
+ * prints, exits or installs signal handlers.
  *
  * Option structs and the report may be NULL or zeroed for defaults. In a flag, false is the safe
  * choice; a flag skip_X leaves X out. Each struct begins with `size`: sizeof the struct in the

@@ -3,6 +3,8 @@
  * ckpt_shape.h: changes a map's tensors between opening and writing.
  *
  * Selecting and renaming, layout maps, quantized weights, vocabularies and ties, adapters, merges.
+ * A function that fails leaves the map as it was, with the same tensors at the same addresses; the
+ * memory that the attempt has used is returned when the map is freed.
  * A part of ckpt_extra.h: it is not stable yet and may change in any release.
  */
 #ifndef CKPT_SHAPE_H
@@ -129,7 +131,7 @@ CKPT_API int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_o
  *
  * Errors   CKPT_EMISMATCH: a size that does not fit, an element that is used twice or not at all,
  *          or a tensor that no rule names; CKPT_EMISSING: a tensor or a size that a rule needs;
- *          CKPT_EUSAGE, CKPT_EUNSUPPORTED, CKPT_ELIMIT. On failure the map can only be freed.
+ *          CKPT_EUSAGE, CKPT_EUNSUPPORTED, CKPT_ELIMIT
  */
 CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts,
                             ckpt_err *err);
@@ -175,8 +177,8 @@ typedef struct ckpt_quantize {
  * as in compressed-tensors. The output's config.json declares it (quantization_config).
  *
  * Errors   CKPT_EUSAGE: no such form; CKPT_EMISMATCH: there is no such matrix; CKPT_EUNSUPPORTED:
- *          the weights are already quantized; CKPT_ELIMIT. On failure the map can only be freed. A
- *          run fails (CKPT_EUNSUPPORTED) if a weight is NaN or infinite.
+ *          the weights are already quantized; CKPT_ELIMIT. A run fails (CKPT_EUNSUPPORTED) if a
+ *          weight is NaN or infinite.
  */
 CKPT_API int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err);
 
@@ -204,7 +206,7 @@ typedef struct ckpt_vocab_opts {
  *
  * Errors   CKPT_EMISSING: the current size is unknown; CKPT_EMISMATCH: no tensor has that size, or
  *          other axes have it too; CKPT_EUSAGE: a glob without a match; CKPT_EUNSUPPORTED: packed
- *          rows, moments of another shape; those of reading. On failure the map can only be freed.
+ *          rows, moments of another shape; those of reading
  */
 CKPT_API int ckpt_map_resize_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err);
 
@@ -244,8 +246,7 @@ typedef struct ckpt_adapter {
  * merged weight, computed in F32 and rounded once. Call it again for another adapter.
  *
  * Errors   CKPT_EUNSUPPORTED: another kind of adapter; CKPT_EMISSING, CKPT_EMISMATCH: a tensor of
- *          the adapter does not fit the base, or is not used; those of ckpt_open. On failure the
- *          map can only be freed.
+ *          the adapter does not fit the base, or is not used; those of ckpt_open
  */
 CKPT_API int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 
@@ -260,8 +261,8 @@ typedef struct ckpt_adapter_only {
  * and "hf-bin" targets write it as an adapter folder.
  *
  * only     NULL: the only adapter, with the configuration in the run's folder
- * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config, and the map is
- *          unchanged; CKPT_EMISMATCH: the config belongs to another adapter
+ * Errors   CKPT_EMISSING: there is none; CKPT_EUSAGE: several, or no config; CKPT_EMISMATCH: the
+ *          config belongs to another adapter
  */
 CKPT_API int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
 

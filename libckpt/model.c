@@ -13,6 +13,7 @@
 #include "libckpt/format.h"
 #include "libckpt/map/copies.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/map/whole.h"
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/unwrap.h"
@@ -398,41 +399,59 @@ static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
     return rc;
 }
 
-int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
+/* Keep the tensors of the model. */
+static int mdl_keep(mdl_work *w)
 {
-    ckpt_model_opts own;
-    mdl_work w = {.map = map, .opts = &own, .err = err};
     ckpt_map *read = NULL;
     ckpt_value *values = NULL;
+    int rc = mdl_values(&read, &values, w);
+
+    if (rc == CKPT_OK && values)
+        rc = ckpt_whole_of(&w->whole, values, w->map->arena, w->err);
+    if (rc == CKPT_OK && values)
+        rc = mdl_narrow(w);
+    if (rc == CKPT_OK)
+        rc = mdl_mark_copies(w);
+    if (rc == CKPT_OK)
+        rc = mdl_drop_others(w);
+    ckpt_whole_free(&w->whole);
+    ckpt_map_free(read);
+    return rc;
+}
+
+/* Keep the model and shorten its names; a failure leaves the map half changed. */
+static int mdl_change(mdl_work *w)
+{
+    ckpt_map *map = w->map;
+    int rc = mdl_config(w);
+
+    if (rc == CKPT_OK)
+        rc = mdl_keep(w);
+    if (rc != CKPT_OK)
+        return rc;
+    w->raw = w->raw || (map->format && strcmp(map->format, "full-state") == 0);
+    map->model_type = mdl_type(w);
+    // ranks that are kept apart, and parameters that wait for a layout map, keep their names
+    if (map->states.n > 1 || map->waiting)
+        return CKPT_OK;
+    if (!w->opts->keep_names)
+        return ckpt_unwrap(map, map->model_type, w->raw, w->err);
+    if (ckpt_unwrap_would(map, map->model_type, w->raw))
+        map->effects |= CKPT_USED_NAMES;
+    return CKPT_OK;
+}
+
+int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_model_opts own;
+    mdl_work w = {.map = map, .opts = &own, .err = err};
+    ckpt_savepoint *saved = NULL;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_model_opts", err);
 
     if (rc == CKPT_OK && !map)
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map to take a model from");
     if (rc == CKPT_OK)
-        rc = mdl_config(&w);
-    if (rc == CKPT_OK)
-        rc = mdl_values(&read, &values, &w);
-    if (rc == CKPT_OK && values) {
-        rc = ckpt_whole_of(&w.whole, values, map->arena, err);
-        if (rc == CKPT_OK)
-            rc = mdl_narrow(&w);
-    }
-    if (rc == CKPT_OK)
-        rc = mdl_mark_copies(&w);
-    if (rc == CKPT_OK)
-        rc = mdl_drop_others(&w);
-    ckpt_whole_free(&w.whole);
-    ckpt_map_free(read);
-    w.raw = w.raw || (rc == CKPT_OK && map->format && strcmp(map->format, "full-state") == 0);
-    if (rc != CKPT_OK)
-        return rc;
-    map->model_type = mdl_type(&w);
-    // ranks that are kept apart, and parameters that wait for a layout map, keep their names
-    if (map->states.n > 1 || map->waiting)
-        return CKPT_OK;
-    if (!own.keep_names)
-        return ckpt_unwrap(map, map->model_type, w.raw, err);
-    if (ckpt_unwrap_would(map, map->model_type, w.raw))
-        map->effects |= CKPT_USED_NAMES;
-    return CKPT_OK;
+        rc = ckpt_savepoint_new(&saved, map, err);
+    return rc == CKPT_OK ? ckpt_savepoint_end(saved, mdl_change(&w)) : rc;
 }

@@ -617,6 +617,11 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
 int ckpt_map_set_model_folder(ckpt_map *map, const char *folder, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    map->model_folder = ckpt_arena_printf(map->arena, "%s", folder);
-    return map->model_folder ? CKPT_OK : ckpt_fail_memory(err);
+    if (!map || !folder)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map, or no folder of its model");
+    const char *copy = ckpt_arena_string(map->arena, folder, strlen(folder));
+    if (!copy)
+        return ckpt_fail_memory(err);
+    map->model_folder = copy;
+    return CKPT_OK;
 }

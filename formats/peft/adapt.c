@@ -17,6 +17,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/savepoint.h"
 
 /* A tensor of the adapter. */
 typedef struct ad_item {
@@ -743,37 +744,44 @@ static int ad_open(adapting *a)
     return rc;
 }
 
+/* Merge the adapter; a failure leaves the map half changed. */
+static int ad_change(adapting *a)
+{
+    ckpt_training_info known = {0};
+    int rc = ckpt_map_dequantize(a->map, true, a->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_map_training_info(a->map, &known);
+    a->model_type = known.model_type;
+    a->headed = !known.architecture || strstr(known.architecture, "ForCausalLM") ||
+                strstr(known.architecture, "LMHead") ||
+                strstr(known.architecture, "ForConditionalGeneration") ||
+                strstr(known.architecture, "ForMaskedLM");
+    if (a->opts.untie)
+        rc = ckpt_map_untie(a->map, a->err);
+    if (rc == CKPT_OK)
+        rc = ad_open(a);
+    if (rc == CKPT_OK)
+        rc = ad_all(a);
+    return rc == CKPT_OK ? ad_say(a) : rc;
+}
+
 int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 {
-    assert(map && adapter);
     ckpt_err_clear(err);
     adapting a = {.map = map, .err = err};
-    ckpt_training_info known = {0};
+    ckpt_savepoint *saved = NULL;
     int rc = !map || !adapter || !adapter->path
                  ? ckpt_fail(err, CKPT_EUSAGE, "no map, or no adapter to merge into it")
                  : ckpt_opts_take(&a.opts, sizeof a.opts, adapter, "ckpt_adapter", err);
 
-    if (rc != CKPT_OK)
-        return rc;
-    rc = ckpt_map_dequantize(map, true, err);
-    if (rc != CKPT_OK)
-        return rc;
-    if (a.opts.weight == 0)
+    if (rc == CKPT_OK && a.opts.weight == 0)
         a.opts.weight = 1;
-    ckpt_map_training_info(map, &known);
-    a.model_type = known.model_type;
-    a.headed = !known.architecture || strstr(known.architecture, "ForCausalLM") ||
-               strstr(known.architecture, "LMHead") ||
-               strstr(known.architecture, "ForConditionalGeneration") ||
-               strstr(known.architecture, "ForMaskedLM");
-    if (rc == CKPT_OK && a.opts.untie)
-        rc = ckpt_map_untie(map, err);
     if (rc == CKPT_OK)
-        rc = ad_open(&a);
+        rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)
-        rc = ad_all(&a);
-    if (rc == CKPT_OK)
-        rc = ad_say(&a);
+        rc = ckpt_savepoint_end(saved, ad_change(&a));
     ckpt_peft_config_free(&a.config);
     ckpt_free(a.item);
     return rc;

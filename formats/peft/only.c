@@ -17,6 +17,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/io/io.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/savepoint.h"
 
 typedef struct only_job {
     ckpt_map *map;
@@ -183,33 +184,42 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
         map->path);
 }
 
-int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
+/* Keep the adapter and its configuration; a failure leaves the map half changed. */
+static int only_change(only_job *j)
 {
-    assert(map && only);
-    ckpt_err_clear(err);
-    only_job j = {.map = map, .err = err};
+    ckpt_map *map = j->map;
     const char *path = NULL;
     char *text = NULL;
+    int rc = ckpt_peft_config_of(&path, map, j->opts.config, j->err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_peft_config_read(&j->config, map->arena, path, j->err);
+    if (rc == CKPT_OK)
+        rc = only_all(j);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_slurp(&text, &map->n_adapter_config, path, UINT64_C(4) << 20, j->err);
+    if (rc == CKPT_OK) {
+        map->adapter_config = ckpt_arena_copy(map->arena, text, map->n_adapter_config);
+        rc = map->adapter_config ? CKPT_OK : ckpt_fail_memory(j->err);
+    }
+    ckpt_free(text);
+    return rc;
+}
+
+int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    only_job j = {.map = map, .err = err};
+    ckpt_savepoint *saved = NULL;
     int rc = !map   ? ckpt_fail(err, CKPT_EUSAGE, "no map whose adapter could be kept")
              : only ? ckpt_opts_take(&j.opts, sizeof j.opts, only, "ckpt_adapter_only", err)
                     : CKPT_OK;
 
+    j.adapter = j.opts.name;
     if (rc == CKPT_OK)
-        rc = ckpt_peft_config_of(&path, map, j.opts.config, err);
-    if (rc != CKPT_OK)
-        return rc;
-    if (j.opts.name)
-        j.adapter = j.opts.name;
-    rc = ckpt_peft_config_read(&j.config, map->arena, path, err);
+        rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)
-        rc = only_all(&j);
-    if (rc == CKPT_OK)
-        rc = ckpt_io_slurp(&text, &map->n_adapter_config, path, UINT64_C(4) << 20, err);
-    if (rc == CKPT_OK) {
-        map->adapter_config = ckpt_arena_copy(map->arena, text, map->n_adapter_config);
-        rc = map->adapter_config ? CKPT_OK : ckpt_fail_memory(err);
-    }
-    ckpt_free(text);
+        rc = ckpt_savepoint_end(saved, only_change(&j));
     ckpt_peft_config_free(&j.config);
     return rc;
 }

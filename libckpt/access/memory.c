@@ -73,13 +73,21 @@ int ckpt_map_put(ckpt_map *map, const ckpt_array *array, ckpt_err *err)
     ckpt_tensor like = {.dtype = a.dtype, .ndim = a.ndim, .shape = a.shape};
     // a source's memory is only read
     ckpt_source s = {.kind = CKPT_SOURCE_MEMORY, .memory = (void *)(uintptr_t)a.data};
-    rc = ckpt_map_add(map, a.name, strlen(a.name), &like, &t, err);
+    rc = ckpt_map_add_hidden(map, a.name, strlen(a.name), &like, &t, err);
     if (rc != CKPT_OK || t->n_elems == 0)
-        return rc;
+        return rc == CKPT_OK ? ckpt_map_append(map, t, err) : rc;
     s.name = t->name;
     s.n_bytes = s.n_stored = ckpt_tensor_bytes(t);
     rc = ckpt_map_add_source(map, &s, &source, err);
-    return rc == CKPT_OK ? ckpt_map_back_whole(map, t, source, 0, err) : rc;
+    if (rc != CKPT_OK)
+        return rc;
+    rc = ckpt_map_back_whole(map, t, source, 0, err);
+    // The tensor is listed last, so that a failure leaves only a source to remove.
+    if (rc == CKPT_OK)
+        rc = ckpt_map_append(map, t, err);
+    if (rc != CKPT_OK)
+        map->sources.n--;
+    return rc;
 }
 
 int ckpt_map_put_metadata(ckpt_map *map, const char *key, const char *text, ckpt_err *err)

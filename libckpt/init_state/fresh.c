@@ -17,6 +17,7 @@
 #include "libckpt/init_state/groups.h"
 #include "libckpt/init_state/relist.h"
 #include "libckpt/map/order.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/map/state.h"
 
 typedef struct fr_maker {
@@ -565,28 +566,27 @@ static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
                : rc;
 }
 
-int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+/* Put a run's parameters into the caller's order, and drop groups that the target cannot keep. */
+static int fr_run(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
-    ckpt_err_clear(err);
-    ckpt_target own;
-    fr_maker m = {.map = map, .target = &own, .err = err};
-    const char *how = "";
-    int rc = ckpt_opts_take(&own, sizeof own, target, "ckpt_target", err);
+    int rc = target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;
 
-    if (rc == CKPT_OK && (!map || !own.format))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no format, to make a training state for");
-    if (rc != CKPT_OK)
-        return rc;
-    target = &own;
-    if (map->states.n > 0) {
-        rc = target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;
-        return rc == CKPT_OK && !(ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
-                   ? ckpt_groups_drop_empty(map, err)
-                   : rc;
-    }
+    return rc == CKPT_OK && !(ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
+               ? ckpt_groups_drop_empty(map, err)
+               : rc;
+}
+
+/* Add the state; a failure leaves the map half changed. */
+static int fr_change(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    fr_maker m = {.map = map, .target = target, .err = err};
+    const char *how = "";
+
+    if (map->states.n > 0)
+        return fr_run(map, target, err);
     if (ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
         return fr_weights(map, target, err);
-    rc = fr_check(map, target, err);
+    int rc = fr_check(map, target, err);
     if (rc == CKPT_OK)
         rc = fr_check_optimizer(map, target, err);
     if (rc == CKPT_OK)
@@ -594,12 +594,19 @@ int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = fr_make(&m, &how);
     ckpt_free(m.trained);
+    return rc == CKPT_OK ? fr_say(&m, how) : rc;
+}
+
+int ckpt_map_warm_start(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_target own;
+    ckpt_savepoint *saved = NULL;
+    int rc = ckpt_opts_take(&own, sizeof own, target, "ckpt_target", err);
+
+    if (rc == CKPT_OK && (!map || !own.format))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no format, to make a training state for");
     if (rc == CKPT_OK)
-        rc = fr_say(&m, how);
-    // An incomplete state must not remain in the map.
-    if (rc != CKPT_OK && m.state) {
-        ckpt_state_free(m.state);
-        map->states.n--;
-    }
-    return rc;
+        rc = ckpt_savepoint_new(&saved, map, err);
+    return rc == CKPT_OK ? ckpt_savepoint_end(saved, fr_change(map, &own, err)) : rc;
 }

@@ -63,6 +63,13 @@ int ckpt_groups_drop_empty(ckpt_map *map, ckpt_err *err)
         n += s->group.at[g].n > 0;
     if (n == before || n == 0)
         return CKPT_OK;
+    int rc = ckpt_map_note(map, CKPT_INFO, err,
+                           "%s: left out %zu of %zu parameter groups, and their entries in the "
+                           "schedule: they have no parameters, and DeepSpeed drops such groups",
+                           map->path, before - n, before);
+    if (rc != CKPT_OK)
+        return rc;
+    // The schedule is changed in place, which no savepoint undoes, so nothing fails after this.
     emp_schedule(s, ckpt_value_get(s->model, "lr_scheduler"), EMP_DEPTH);
     n = 0;
     for (size_t g = 0; g < before; g++) {
@@ -70,8 +77,5 @@ int ckpt_groups_drop_empty(ckpt_map *map, ckpt_err *err)
             s->group.at[n++] = s->group.at[g];
     }
     s->group.n = n;
-    return ckpt_map_note(map, CKPT_INFO, err,
-                         "%s: left out %zu of %zu parameter groups, and their entries in the "
-                         "schedule: they have no parameters, and DeepSpeed drops such groups",
-                         map->path, before - n, before);
+    return CKPT_OK;
 }

@@ -291,23 +291,15 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     return CKPT_OK;
 }
 
-/*
- * A refused duplicate stays in the arena, unreachable, because the refusal ends the reading of the
- * file anyway.
- */
-int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
-                 ckpt_tensor **out, ckpt_err *err)
+int ckpt_map_append(ckpt_map *map, ckpt_tensor *t, ckpt_err *err)
 {
-    assert(name && like);
-    ckpt_tensor *t, **slot;
-    int rc = ckpt_map_add_hidden(map, name, n_name, like, &t, err);
+    assert(map && t);
+    size_t n = strlen(t->name);
+    ckpt_tensor **slot;
 
-    *out = NULL;
-    if (rc != CKPT_OK)
-        return rc;
-    if (ckpt_map_index(map, t->name, (size_t)n_name) != SIZE_MAX)
+    if (ckpt_map_index(map, t->name, n) != SIZE_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: two tensors are named '%.*s'", map_file(map),
-                         map_shown(n_name), t->name);
+                         map_shown(n), t->name);
     slot = ckpt_vec_push(&map->tensors);
     if (!slot)
         return ckpt_fail_memory(err);
@@ -316,8 +308,26 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
         map->tensors.n--;
         return ckpt_fail_memory(err);
     }
-    *out = t;
     return CKPT_OK;
+}
+
+/*
+ * A refused duplicate stays in the arena, unreachable, because the refusal ends the reading of the
+ * file anyway.
+ */
+int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
+                 ckpt_tensor **out, ckpt_err *err)
+{
+    assert(name && like);
+    ckpt_tensor *t;
+    int rc = ckpt_map_add_hidden(map, name, n_name, like, &t, err);
+
+    *out = NULL;
+    if (rc == CKPT_OK)
+        rc = ckpt_map_append(map, t, err);
+    if (rc == CKPT_OK)
+        *out = t;
+    return rc;
 }
 
 /*

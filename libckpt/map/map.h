@@ -414,6 +414,9 @@ int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_te
 int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                         ckpt_tensor **out, ckpt_err *err);
 
+/* Append such a tensor to the list. CKPT_EFORMAT: its name exists already; CKPT_ELIMIT */
+int ckpt_map_append(ckpt_map *map, ckpt_tensor *t, ckpt_err *err);
+
 /*
  * Give a tensor n extents, copied with their axes; empty ones are dropped if the tensor has
  * elements.

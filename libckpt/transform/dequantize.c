@@ -26,6 +26,7 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/quantized.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/quant_scheme.h"
 
@@ -620,10 +621,31 @@ bool ckpt_map_is_quantized(const ckpt_map *map)
     return map && ckpt_quantized(map);
 }
 
+/* Replace weights and drop scales; a failure leaves the map half changed. */
+static int dqz_change(dqz_work *w)
+{
+    int rc = dqz_config(w);
+
+    if (rc == CKPT_OK)
+        rc = dqz_all(w);
+    if (rc == CKPT_OK && w->n_made > 0)
+        rc = dqz_drop(w);
+    if (rc == CKPT_OK && w->n_made > 0)
+        rc = dqz_say(w);
+    if (rc == CKPT_OK && w->n_made > 0)
+        rc = dqz_facts(w);
+    if (rc == CKPT_OK && w->n_made > 0) {
+        w->map->known.quantized = NULL;
+        w->map->dequantized = true;
+    }
+    return rc == CKPT_OK ? ckpt_quantized_refuse(w->map, "asking for floats", w->err) : rc;
+}
+
 int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
 {
     ckpt_err_clear(err);
     dqz_work w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
+    ckpt_savepoint *saved = NULL;
     int rc;
 
     if (!map)
@@ -631,19 +653,9 @@ int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
     if (!ckpt_quantized(map))
         return CKPT_OK;
     w.gone = ckpt_alloc(map->tensors.n + 1);
-    rc = w.gone ? dqz_config(&w) : ckpt_fail_memory(err);
+    rc = w.gone ? ckpt_savepoint_new(&saved, map, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
-        rc = dqz_all(&w);
-    if (rc == CKPT_OK && w.n_made > 0)
-        rc = dqz_drop(&w);
-    if (rc == CKPT_OK && w.n_made > 0)
-        rc = dqz_say(&w);
-    if (rc == CKPT_OK && w.n_made > 0)
-        rc = dqz_facts(&w);
-    if (rc == CKPT_OK && w.n_made > 0) {
-        map->known.quantized = NULL;
-        map->dequantized = true;
-    }
+        rc = ckpt_savepoint_end(saved, dqz_change(&w));
     ckpt_free(w.gone);
-    return rc == CKPT_OK ? ckpt_quantized_refuse(map, "asking for floats", err) : rc;
+    return rc;
 }

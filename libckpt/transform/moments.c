@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ckpt_shape.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/map/state.h"
 
 /*
@@ -60,14 +61,11 @@ static int mom_group(ckpt_map *map, ckpt_group *g, size_t number, ckpt_err *err)
     return mom_fields(map, g, err);
 }
 
-int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
+/* Convert all groups; a failure leaves some of them converted. */
+static int mom_change(ckpt_map *map, uint64_t *n, ckpt_err *err)
 {
-    ckpt_err_clear(err);
     int rc = CKPT_OK;
 
-    if (!map || !n)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map is given");
-    *n = 0;
     for (size_t i = 0; i < map->states.n; i++) {
         ckpt_state *s = map->states.at[i];
         for (size_t g = 0; rc == CKPT_OK && g < s->group.n; g++) {
@@ -84,4 +82,20 @@ int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
                          "exp_avg and exp_avg_sq; the run continues with decoupled weight decay "
                          "(AdamW)",
                          map->path, *n);
+}
+
+int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_savepoint *saved = NULL;
+
+    if (!map || !n)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map is given");
+    *n = 0;
+    int rc = ckpt_savepoint_new(&saved, map, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_savepoint_end(saved, mom_change(map, n, err));
+    if (rc != CKPT_OK)
+        *n = 0;
+    return rc;
 }

@@ -26,6 +26,7 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/quantized.h"
+#include "libckpt/map/savepoint.h"
 
 enum {
     RQ_TILE = 1 << 16, /* elements examined together */
@@ -435,10 +436,34 @@ static int rq_say(const rq_work *w)
         w->opts.form, w->n_made, w->n_skipped);
 }
 
+/* Replace the map's tensors; a failure leaves the map half changed. */
+static int rq_change(rq_work *w)
+{
+    int rc = rq_all(w);
+
+    if (rc == CKPT_OK)
+        rc = rq_check_skip(w);
+    if (rc == CKPT_OK && w->n_made == 0)
+        rc = ckpt_fail(w->err, CKPT_EMISMATCH,
+                       "%s: quantize: no tensor is a matrix of a linear layer (a name that ends in "
+                       "'.weight'%s): nothing would be quantized",
+                       w->map->path, w->block[0] ? ", of rows and columns that blocks divide" : "");
+    if (rc == CKPT_OK) {
+        ckpt_vec_free(&w->map->tensors);
+        w->map->tensors = w->made;
+        w->made = (ckpt_tensors){0};
+        rc = ckpt_map_reindex(w->map, w->err);
+    }
+    if (rc == CKPT_OK)
+        rc = rq_config(w);
+    return rc == CKPT_OK ? rq_say(w) : rc;
+}
+
 int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
     rq_work w = {.map = map, .err = err};
+    ckpt_savepoint *saved = NULL;
     int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_quantize", err);
 
     if (rc == CKPT_OK && !map)
@@ -448,24 +473,9 @@ int ckpt_map_quantize(ckpt_map *map, const ckpt_quantize *opts, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_quantized_refuse(map, "quantizing them again", err);
     if (rc == CKPT_OK)
-        rc = rq_all(&w);
+        rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)
-        rc = rq_check_skip(&w);
-    if (rc == CKPT_OK && w.n_made == 0)
-        rc = ckpt_fail(err, CKPT_EMISMATCH,
-                       "%s: quantize: no tensor is a matrix of a linear layer (a name that ends in "
-                       "'.weight'%s): nothing would be quantized",
-                       map->path, w.block[0] ? ", of rows and columns that blocks divide" : "");
-    if (rc == CKPT_OK) {
-        ckpt_vec_free(&map->tensors);
-        map->tensors = w.made;
-        w.made = (ckpt_tensors){0};
-        rc = ckpt_map_reindex(map, err);
-    }
-    if (rc == CKPT_OK)
-        rc = rq_config(&w);
-    if (rc == CKPT_OK)
-        rc = rq_say(&w);
+        rc = ckpt_savepoint_end(saved, rq_change(&w));
     ckpt_vec_free(&w.made);
     ckpt_vec_free(&w.skipped);
     return rc;

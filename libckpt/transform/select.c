@@ -12,6 +12,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/keymap.h"
 
 static bool sel_any(const char *const *globs, const char *name)
@@ -125,25 +126,14 @@ static int sel_parse(ckpt_remap **out, const char *text, ckpt_err *err)
     return ckpt_remap_parse(out, "rename rules", text, strlen(text), true, err);
 }
 
-int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
+/* Select and rename; a failure leaves the map half changed. */
+static int sel_run(ckpt_map *map, const ckpt_filter *filter, ckpt_remap *rules, ckpt_err *err)
 {
-    ckpt_err_clear(err);
-    ckpt_remap *rules = NULL;
-    ckpt_filter own;
-    size_t before = map ? map->tensors.n : 0;
-    int rc = ckpt_opts_take(&own, sizeof own, filter, "ckpt_filter", err);
+    size_t before = map->tensors.n;
+    int rc;
 
-    if (rc == CKPT_OK && !map)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to select from");
-    if (rc != CKPT_OK)
-        return rc;
-    filter = &own;
-    rc = filter->rename_text ? sel_parse(&rules, filter->rename_text, err) : CKPT_OK;
-
-    if (rc == CKPT_OK) {
-        sel_drop_ties(map);
-        rc = sel_unmatched(map, filter, err);
-    }
+    sel_drop_ties(map);
+    rc = sel_unmatched(map, filter, err);
     if (rc == CKPT_OK)
         rc = sel_apply(map, filter, err);
     if (rc == CKPT_OK && rules)
@@ -152,6 +142,25 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: none of the %zu tensors is selected by the given names", map->path,
                        before);
+    return rc;
+}
+
+int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_remap *rules = NULL;
+    ckpt_savepoint *saved = NULL;
+    ckpt_filter own;
+    int rc = ckpt_opts_take(&own, sizeof own, filter, "ckpt_filter", err);
+
+    if (rc == CKPT_OK && !map)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no map to select from");
+    if (rc == CKPT_OK && own.rename_text)
+        rc = sel_parse(&rules, own.rename_text, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_savepoint_new(&saved, map, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_savepoint_end(saved, sel_run(map, &own, rules, err));
     ckpt_remap_free(rules);
     return rc;
 }
@@ -228,17 +237,24 @@ static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
     return earlier->text ? CKPT_OK : ckpt_fail_memory(err);
 }
 
+/* Apply a layout map; a failure leaves the map half changed. */
+static int sel_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)
+{
+    sel_drop_ties(map);
+    int rc = ckpt_remap_apply(map, r, how, err);
+    return rc == CKPT_OK ? sel_proved(map, r, err) : rc;
+}
+
 int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_remap_how how;
+    ckpt_savepoint *saved = NULL;
 
     if (!map || !r)
         return ckpt_fail(err, CKPT_EUSAGE, "no layout map, or nothing to apply it to");
     int rc = sel_how(&how, map, opts, err);
     if (rc == CKPT_OK)
-        sel_drop_ties(map);
-    if (rc == CKPT_OK)
-        rc = ckpt_remap_apply(map, r, &how, err);
-    return rc == CKPT_OK ? sel_proved(map, r, err) : rc;
+        rc = ckpt_savepoint_new(&saved, map, err);
+    return rc == CKPT_OK ? ckpt_savepoint_end(saved, sel_remap(map, r, &how, err)) : rc;
 }

@@ -10,6 +10,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/expr.h"
 
 static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
@@ -118,18 +119,14 @@ static int ts_add_head(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
+/* Untie all names; a failure leaves the map half changed. */
+static int ts_untie(ckpt_map *map, ckpt_err *err)
 {
-    ckpt_err_clear(err);
     uint64_t n = 0;
     const char *name = "lm_head.weight";
     bool ties = false;
     int rc = CKPT_OK;
 
-    if (!map)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
-    if (map->untied)
-        return CKPT_OK;
     // the file has a head with values; only the configuration ties it
     if (ts_head(map))
         rc = ts_config_ties(map, &ties, err);
@@ -154,6 +151,19 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_map_fact(map, err, "untied", "%" PRIu64 " name%s%s%.200s", n,
                                          n == 1 ? ": " : "s, such as ", "", name)
                          : rc;
+}
+
+int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_savepoint *saved = NULL;
+
+    if (!map)
+        return ckpt_fail(err, CKPT_EUSAGE, "no map whose names could be taken apart");
+    if (map->untied)
+        return CKPT_OK;
+    int rc = ckpt_savepoint_new(&saved, map, err);
+    return rc == CKPT_OK ? ckpt_savepoint_end(saved, ts_untie(map, err)) : rc;
 }
 
 /* ---- tying ---- */
@@ -282,15 +292,25 @@ static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
     return rc == CKPT_OK && ties ? ts_tie(map, head, table, err) : rc;
 }
 
+/* Tie the tensors of HEAD or HEAD=TABLE. */
+static int ts_tie_named(ckpt_map *map, const char *names, ckpt_err *err)
+{
+    ckpt_tensor *head, *table;
+    int rc = ts_pair(map, names, &head, &table, err);
+
+    return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
+}
+
 int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    ckpt_tensor *head, *table;
+    ckpt_savepoint *saved = NULL;
 
     if (!map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map whose head could be tied");
-    if (!names)
-        return ts_tie_stated(map, err);
-    int rc = ts_pair(map, names, &head, &table, err);
-    return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
+    int rc = ckpt_savepoint_new(&saved, map, err);
+    if (rc != CKPT_OK)
+        return rc;
+    rc = names ? ts_tie_named(map, names, err) : ts_tie_stated(map, err);
+    return ckpt_savepoint_end(saved, rc);
 }

@@ -17,6 +17,7 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
+#include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/expr.h"
 
 enum { VC_CHUNK = 1 << 16 /* bytes per read */ };
@@ -409,30 +410,41 @@ static int vcb_open(vcb_work *w)
     return rc;
 }
 
+/* Find the tensors and resize them; a failure leaves the map half changed. */
+static int vcb_run(vcb_work *w)
+{
+    int rc = vcb_open(w);
+
+    if (rc == CKPT_OK)
+        rc = vcb_find(w);
+    if (rc == CKPT_OK)
+        rc = vcb_find_state(w);
+    if (rc == CKPT_OK && w->was == w->opts.rows)
+        rc = vcb_same(w);
+    else if (rc == CKPT_OK)
+        rc = vcb_say(w);
+    for (size_t i = 0; rc == CKPT_OK && w->was != w->opts.rows && i < w->tensors.n; i++)
+        rc = vcb_resize(w, w->tensors.at[i]);
+    if (rc == CKPT_OK) {
+        w->map->vocab_was = w->stated;
+        w->map->vocab_size = w->opts.rows;
+    }
+    return rc;
+}
+
 int ckpt_map_resize_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
     vcb_work w = {.map = map, .zeros = UINT32_MAX, .err = err};
+    ckpt_savepoint *saved = NULL;
     int rc = ckpt_opts_take(&w.opts, sizeof w.opts, opts, "ckpt_vocab_opts", err);
 
     if (rc == CKPT_OK && (!map || w.opts.rows == 0 || w.opts.rows > INT32_MAX))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map, or no number of rows for its vocabulary");
     if (rc == CKPT_OK)
-        rc = vcb_open(&w);
+        rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)
-        rc = vcb_find(&w);
-    if (rc == CKPT_OK)
-        rc = vcb_find_state(&w);
-    if (rc == CKPT_OK && w.was == w.opts.rows)
-        rc = vcb_same(&w);
-    else if (rc == CKPT_OK)
-        rc = vcb_say(&w);
-    for (size_t i = 0; rc == CKPT_OK && w.was != w.opts.rows && i < w.tensors.n; i++)
-        rc = vcb_resize(&w, w.tensors.at[i]);
-    if (rc == CKPT_OK) {
-        map->vocab_was = w.stated;
-        map->vocab_size = w.opts.rows;
-    }
+        rc = ckpt_savepoint_end(saved, vcb_run(&w));
     ckpt_vec_free(&w.tensors);
     return rc;
 }
