@@ -48,7 +48,7 @@ typedef struct ckpt_model_opts {
      * into a model folder), and the file's name for messages; NULL: none
      */
     const char *config_text, *config_name;
-    /* keep the tensors with CKPT_ROLE_OTHER; without this, only a run keeps them */
+    /* keep the tensors with CKPT_ROLE_OTHER; without this, only a saved run keeps them */
     bool keep_others;
 } ckpt_model_opts;
 

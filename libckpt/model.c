@@ -261,12 +261,13 @@ static const char *mdl_other_names(const ckpt_map *map)
 
 /*
  * Give averaged copies of the weights the role of tensors beside the model, where a program saved
- * both under the root ("w" and "ema.w").  A run has its roles from its optimizer.
+ * both under the root ("w" and "ema.w").  A run has its roles from its optimizer, if that was read.
  */
 static int mdl_mark_copies(mdl_work *w)
 {
     ckpt_map *map = w->map;
-    ckpt_copies_name *at = w->opts->run ? NULL : ckpt_alloc((map->tensors.n + 1) * sizeof *at);
+    bool trained = w->opts->run && (map->states.n > 0 || map->waiting);
+    ckpt_copies_name *at = trained ? NULL : ckpt_alloc((map->tensors.n + 1) * sizeof *at);
     int rc = CKPT_OK;
 
     for (size_t i = 0; at && i < map->tensors.n; i++) {
@@ -285,21 +286,22 @@ static int mdl_mark_copies(mdl_work *w)
             map->tensors.at[i]->role = CKPT_ROLE_OTHER;
     }
     ckpt_free(at);
-    return at || w->opts->run ? rc : ckpt_fail_memory(w->err);
+    return at || trained ? rc : ckpt_fail_memory(w->err);
 }
 
 /*
  * Drop tensors that a program saved beside the model: averaged weights, a second model, random
- * states, counters.  A map without a tensor of the model keeps them, because the caller has
+ * states, counters.  Weights that begin a run have none of these, but a saved run keeps them.  A map without a tensor of the model keeps them, because the caller has
  * selected them.
  */
 static int mdl_drop_others(mdl_work *w)
 {
     ckpt_map *map = w->map;
-    bool has_model;
+    bool saved = map->states.n > 0 || map->waiting || map->known.training;
+    bool has_model, keep = w->opts->run ? saved : w->opts->keep_others;
     size_t n = mdl_others(map, &has_model), kept = 0;
 
-    if (n == 0 || !has_model || w->opts->run || w->opts->keep_others)
+    if (n == 0 || !has_model || keep)
         return CKPT_OK;
     const char *names = mdl_other_names(map);
     int rc = names ? ckpt_map_note(map, CKPT_INFO, w->err,

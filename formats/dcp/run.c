@@ -54,7 +54,7 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
     if (what)
         return ckpt_fail(job->err, CKPT_EUSAGE, "FSDP does not have %s: leave the option out",
                          what);
-    if (t->fresh_optimizer)
+    if (t->fresh_optimizer && job->state)
         return ckpt_fail(job->err, CKPT_EUSAGE,
                          "FSDP itself starts with moments of zero if a checkpoint has none: write "
                          "the weights alone (ckpt convert)");

@@ -544,14 +544,14 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
 }
 
 /* Write weights without a new state, for formats whose loaders find every tensor by its name. */
-static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
+static int fr_weights(ckpt_map *map, const ckpt_target *target, bool dropped, ckpt_err *err)
 {
     int rc;
 
     if (map->known.training && !map->no_optimizer)
         return ckpt_state_none(map, err);
     // a run without an optimizer is only weights in such a format
-    rc = map->known.training ? CKPT_OK : fr_check_optimizer(map, target, err);
+    rc = map->known.training || dropped ? CKPT_OK : fr_check_optimizer(map, target, err);
     if (rc != CKPT_OK)
         return rc;
     if (target->order_text)
@@ -564,6 +564,32 @@ static int fr_weights(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
                ? ckpt_map_note(map, CKPT_INFO, err,
                                "%s: contains weights only, and so does the output", map->path)
                : rc;
+}
+
+/*
+ * Take the weights of a run whose optimizer state was not read, because the user wants none of it:
+ * the map becomes one of weights alone.
+ */
+static int fr_drop(ckpt_map *map, ckpt_err *err)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *t = map->tensors.at[i];
+        if (t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER)
+            map->tensors.at[kept++] = t;
+    }
+    size_t n = map->tensors.n - kept;
+    map->tensors.n = kept;
+    int rc = ckpt_map_reindex(map, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_note(map, CKPT_INFO, err,
+                           "%s: left out the optimizer, and the %zu tensor%s of its state and "
+                           "beside the model: no training state was read (%.200s)",
+                           map->path, n, n == 1 ? "" : "s", ckpt_state_why_none(map));
+    map->known.training = false;
+    map->no_state = NULL;
+    return rc;
 }
 
 /* Put a run's parameters into the caller's order, and drop groups that the target cannot keep. */
@@ -580,14 +606,18 @@ static int fr_run(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 static int fr_change(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     fr_maker m = {.map = map, .target = target, .err = err};
+    const bool dropped = map->states.n == 0 && map->known.training && target->fresh_optimizer;
     const char *how = "";
+    int rc = dropped ? fr_drop(map, err) : CKPT_OK;
 
+    if (rc != CKPT_OK)
+        return rc;
     if (map->states.n > 0)
         return fr_run(map, target, err);
     if (ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
-        return fr_weights(map, target, err);
-    int rc = fr_check(map, target, err);
-    if (rc == CKPT_OK)
+        return fr_weights(map, target, dropped, err);
+    rc = fr_check(map, target, err);
+    if (rc == CKPT_OK && !dropped)
         rc = fr_check_optimizer(map, target, err);
     if (rc == CKPT_OK)
         rc = ckpt_state_new(&m.state, map, "", err);

@@ -98,10 +98,11 @@ int ckpt_state_none(const ckpt_map *map, ckpt_err *err)
 {
     // other formats hold only weights
     if (map->known.training)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%.150s: no training state was read: %.260s; ckpt convert takes its "
-                         "weights, with which a new run can begin (--order)",
-                         map->path, ckpt_state_why_none(map));
+        return ckpt_fail(
+            err, CKPT_EUNSUPPORTED,
+            "%.150s: no training state was read: %.260s; --drop-optimizer begins a new "
+            "run at step 0 with the weights",
+            map->path, ckpt_state_why_none(map));
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "%.200s: holds no training state, and the order of the optimizer's parameters "
                      "is unknown; give it with --order",

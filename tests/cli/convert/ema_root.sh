@@ -13,3 +13,6 @@ ckpt convert -q a.safetensors b.safetensors
 ckpt ls b.safetensors
 ckpt convert -q --include 'ema.*' a.safetensors c.safetensors
 ckpt ls c.safetensors
+# nor do they become parameters of a new run
+ckpt reshard -q -w 1 -s 1 --order stored a.safetensors run
+ckpt ls run

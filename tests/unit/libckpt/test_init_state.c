@@ -459,6 +459,30 @@ static void refusals(void **state)
     ckpt_map_free(map);
 }
 
+/* A run whose state was not read, and whose user wants none of it: its weights begin a new one. */
+static void dropped(void **state)
+{
+    ckpt_map *map = make("torch");
+    ckpt_target target = zero;
+
+    (void)state;
+    add(map, "w");
+    add(map, "exp_avg/w");
+    map->tensors.at[1]->role = CKPT_ROLE_STATE;
+    add(map, "ema.w");
+    map->tensors.at[2]->role = CKPT_ROLE_OTHER;
+    map->known.training = true;
+    map->no_state = "the optimizer names its parameters by number";
+    target.order_text = "*";
+    refused(map, &target, CKPT_EUNSUPPORTED, "--drop-optimizer begins a new run");
+    target.fresh_optimizer = true;
+    started(map, &target);
+    assert_int_equal(map->tensors.n, 1);
+    assert_int_equal(map->states.at[0]->param.n, 1);
+    assert_true(noted(map, "left out the optimizer, and the 2 tensors"));
+    ckpt_map_free(map);
+}
+
 /* Every allocation fails once: a clean refusal, then a clean start. */
 static void memory(void **state)
 {
@@ -494,7 +518,7 @@ int main(void)
         cmocka_unit_test(not_stored),   cmocka_unit_test(known_before_stored),
         cmocka_unit_test(entries),      cmocka_unit_test(dtypes),
         cmocka_unit_test(refusals),     cmocka_unit_test(memory),
-        cmocka_unit_test(tied),
+        cmocka_unit_test(tied),         cmocka_unit_test(dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
