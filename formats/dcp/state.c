@@ -603,10 +603,38 @@ static int dps_ungrouped(dps_maker *m)
     return rc;
 }
 
+/*
+ * Refuse 8-bit moments of bitsandbytes, because no training format of ckpt has codes and scales for
+ * each parameter.
+ */
+static int dps_bitsandbytes(dps_maker *m)
+{
+    static const char *const kinds[] = {"qmap1/", "absmax1/", "max1/"};
+    bool found = false;
+
+    for (size_t i = 0; !found && i < m->map->tensors.n; i++) {
+        const ckpt_tensor *t = m->map->tensors.at[i];
+        for (size_t k = 0; t->role == CKPT_ROLE_STATE && k < sizeof kinds / sizeof *kinds; k++)
+            found = found || strncmp(t->name, kinds[k], strlen(kinds[k])) == 0;
+    }
+    if (!found)
+        return CKPT_OK;
+    int rc = ckpt_map_fact(m->map, m->err, CKPT_MOMENTS, "%s", "8-bit moments of bitsandbytes");
+    return rc == CKPT_OK
+               ? dps_none(m,
+                          "the optimizer has 8-bit moments of bitsandbytes for each parameter, and "
+                          "ckpt reads such moments (--moments) only from DeepSpeed's files",
+                          NULL)
+               : rc;
+}
+
 static int dps_make(dps_maker *m)
 {
     const char *odd;
-    int rc = dps_groups(m);
+    int rc = dps_bitsandbytes(m);
+
+    if (rc == CKPT_OK && !m->map->no_state)
+        rc = dps_groups(m);
 
     if (rc == CKPT_OK && !m->map->no_state && !m->waits)
         rc = dps_ungrouped(m);

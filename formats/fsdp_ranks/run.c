@@ -219,11 +219,41 @@ static int rru_check_plain(ckpt_ranks_run *r, const ckpt_ranks_file *file, const
                      file->where.file, p->key->as.text.at);
 }
 
-/* Add a rank's state of one parameter. */
+/* Add one kind of a parameter's state. */
+static int rru_take_kind(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
+                         const ckpt_pair *pair)
+{
+    const ckpt_value *kind = pair->key, *v = pair->value;
+    ckpt_ranks_file one = *file;
+
+    if (kind->kind != CKPT_V_STR || strchr(kind->as.text.at, '/'))
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: a key of a parameter's state is not a string without '/'",
+                         file->where.file);
+    if (v->kind == CKPT_V_NONE)
+        return CKPT_OK;
+    if (rru_is_plain(v))
+        return rru_check_plain(r, file, key, pair);
+    if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
+        return ckpt_fail(
+            r->err, CKPT_EUNSUPPORTED,
+            "%s: the optimizer's %.100s is neither a tensor nor a number, and ckpt reads only "
+            "those from files of each rank; save with torch.distributed.checkpoint",
+            file->where.file, kind->as.text.at);
+    one.where.key =
+        key->kind == CKPT_V_STR
+            ? ckpt_arena_printf(r->map->arena, "%s/%s", kind->as.text.at, key->as.text.at)
+            : ckpt_arena_printf(r->map->arena, "%s/%" PRId64, kind->as.text.at, key->as.i);
+    return one.where.key ? ckpt_ranks_add(&r->optim, &one, one.where.key, v, r->err)
+                         : ckpt_fail_memory(r->err);
+}
+
+/* Add a rank's state of one parameter; bitsandbytes keeps some of it in a dict of its own. */
 static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckpt_value *key,
                           const ckpt_value *state)
 {
-    ckpt_dict dict = ckpt_value_map(state);
+    ckpt_dict dict = ckpt_value_map(state),
+              inner = ckpt_value_map(ckpt_value_get(state, CKPT_BNB_KEY));
     int rc = CKPT_OK;
 
     // the groups decide, because a parameter's name may consist of digits
@@ -233,31 +263,11 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
                          "%s: the optimizer's state has a key that is neither a number nor a name",
                          file->where.file);
     for (uint64_t i = 0; rc == CKPT_OK && i < dict.n; i++) {
-        const ckpt_value *kind = dict.at[i].key, *v = dict.at[i].value;
-        ckpt_ranks_file one = *file;
-        if (kind->kind != CKPT_V_STR || strchr(kind->as.text.at, '/'))
-            return ckpt_fail(r->err, CKPT_EFORMAT,
-                             "%s: a key of a parameter's state is not a string without '/'",
-                             file->where.file);
-        if (v->kind == CKPT_V_NONE)
-            continue;
-        if (rru_is_plain(v)) {
-            rc = rru_check_plain(r, file, key, &dict.at[i]);
-            continue;
-        }
-        if (!ckpt_ranks_is_part(v) && v->kind != CKPT_V_OBJECT)
-            return ckpt_fail(
-                r->err, CKPT_EUNSUPPORTED,
-                "%s: the optimizer's %.100s is neither a tensor nor a number, and ckpt reads only "
-                "those from files of each rank; save with torch.distributed.checkpoint",
-                file->where.file, kind->as.text.at);
-        one.where.key =
-            key->kind == CKPT_V_STR
-                ? ckpt_arena_printf(r->map->arena, "%s/%s", kind->as.text.at, key->as.text.at)
-                : ckpt_arena_printf(r->map->arena, "%s/%" PRId64, kind->as.text.at, key->as.i);
-        rc = one.where.key ? ckpt_ranks_add(&r->optim, &one, one.where.key, v, r->err)
-                           : ckpt_fail_memory(r->err);
+        if (inner.n == 0 || !ckpt_value_is(dict.at[i].key, CKPT_BNB_KEY))
+            rc = rru_take_kind(r, file, key, &dict.at[i]);
     }
+    for (uint64_t i = 0; rc == CKPT_OK && i < inner.n; i++)
+        rc = rru_take_kind(r, file, key, &inner.at[i]);
     return rc;
 }
 

@@ -98,6 +98,21 @@ static void state_without_a_group(void **state)
     ckpt_map_free(map);
 }
 
+/* Moments of bitsandbytes are named in the refusal. */
+static void moments_of_bitsandbytes(void **state)
+{
+    ckpt_map *map = begin("w");
+
+    (void)state;
+    (void)add(map, "w", CKPT_ROLE_WEIGHT);
+    (void)add(map, "state1/w", CKPT_ROLE_STATE);
+    (void)add(map, "qmap1/w", CKPT_ROLE_STATE);
+    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_non_null(map->no_state);
+    assert_non_null(strstr(map->no_state, "bitsandbytes"));
+    ckpt_map_free(map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +120,7 @@ int main(void)
         cmocka_unit_test(a_wrapped_optimizer),
         cmocka_unit_test(other_names),
         cmocka_unit_test(state_without_a_group),
+        cmocka_unit_test(moments_of_bitsandbytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
