@@ -190,7 +190,9 @@ static int mgl_grid(ckpt_meg_job *job, ckpt_meg_grid *grid)
     qsort(grid->rank.at, grid->rank.n, sizeof *grid->rank.at, mgl_by_place);
     mgl_sizes(job, grid);
     rc = mgl_complete(job, grid);
-    return rc == CKPT_OK && grid->whole ? mgl_same_save(job, grid) : rc;
+    if (rc == CKPT_OK && grid->whole)
+        rc = mgl_same_save(job, grid);
+    return rc == CKPT_OK && grid->whole ? ckpt_meg_same_steps(job, grid) : rc;
 }
 
 /* ---- the checkpoint ---- */

@@ -91,4 +91,14 @@ int ckpt_meg_join(ckpt_meg_job *job, ckpt_meg_grid *grid, const char *kind);
  * none. */
 int ckpt_meg_legacy_state(ckpt_meg_job *job, ckpt_meg_grid *grid);
 
+/* ---- legacy_steps.c ---- */
+
+/*
+ * Check that each optimizer counted the same steps in all ranks and for all parameters: the target
+ * has one count for each group.
+ *
+ * Errors  CKPT_EMISMATCH, recorded as a finding if the map collects them
+ */
+int ckpt_meg_same_steps(const ckpt_meg_job *job, const ckpt_meg_grid *grid);
+
 #endif
