@@ -28,12 +28,15 @@ static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head 
 
     if (rc != CKPT_OK || head->autoep.n == 0)
         return rc;
-    if (head->stage == 0 || dir->n_mp > 1 || dir->layers.n)
+    const char *why = job->opts->weights_only ? "without its optimizer files (--weights-only)"
+                      : head->stage == 0      ? "without ZeRO"
+                      : dir->n_mp > 1 || dir->layers.n ? "with tensor or pipeline parallelism"
+                                                       : NULL;
+    if (why)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP %s is not supported: ckpt reads its experts only from ZeRO "
-                         "stages 1, 2 and 3 without model parallelism",
-                         head->model.path,
-                         head->stage == 0 ? "without ZeRO" : "with tensor or pipeline parallelism");
+                         "%s: AutoEP %s is not supported: ckpt reads its experts only from the "
+                         "optimizer files of ZeRO stages 1, 2 and 3 without model parallelism",
+                         head->model.path, why);
     if (head->stage == 3 && dir->experts.n)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: a file of an expert, which stage 3 does not write: left behind "
