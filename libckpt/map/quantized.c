@@ -4,17 +4,19 @@
  * beside them.
  *
  * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
- * compressed-tensors and ModelOpt ("X_scale", "..._packed" too) and of gpt-oss' MXFP4 ("X_blocks",
- * "X_scales").
+ * compressed-tensors and ModelOpt ("X_scale", "..._packed" too), of gpt-oss' MXFP4 ("X_blocks",
+ * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), and of bitsandbytes ("X.weight.absmax",
+ * "X.SCB").
  */
 #include "libckpt/map/quantized.h"
 
 #include <string.h>
 
-/* True for numbers of at most 8 bits, or bytes that pack such numbers: only these have scales. */
+/* True for numbers of at most 8 bits, or bytes or words that pack such numbers: only these have
+ * scales. */
 static bool qz_is_small(ckpt_dtype d)
 {
-    return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8;
+    return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8 || d == CKPT_I32;
 }
 
 /* Set *yes if the map has this name with its last `cut` bytes replaced by `end`. */
@@ -36,7 +38,9 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
 {
     static const struct {
         const char *end, *scales;
-    } forms[] = {{"", "_scale_inv"}, {"", "_scale"}, {"_packed", "_scale"}, {"_blocks", "_scales"}};
+    } forms[] = {{"", "_scale_inv"},     {"", "_scale"},          {"_packed", "_scale"},
+                 {"_blocks", "_scales"}, {".qweight", ".scales"}, {".weight", ".weight.absmax"},
+                 {".weight", ".SCB"}};
     size_t n = strlen(t->name);
     int rc = CKPT_OK;
 

@@ -164,3 +164,20 @@ touch block/recipe.yaml
 echo '{}' >block/hf_quant_config.json
 ckpt convert block plain_side --to hf --dtype bf16 2>&1 | grep 'config.json\|recipe'
 ls plain_side
+echo "== files without a configuration, whose names show packed weights"
+python3 - <<'EOP'
+exec(open('make.py').read().split('BLOCK =')[0])
+SIZES.update(I8=1)
+folder('silent_gptq', None, {'p.qweight': ('I32', [4, 6]), 'p.scales': ('F16', [1, 6])})
+folder('silent_words', None, {'p.weight_packed': ('I32', [4, 6]), 'p.weight_scale': ('BF16', [4, 1])})
+folder('silent_nf4', None, {'p.weight': ('U8', [12, 1]), 'p.weight.absmax': ('F32', [1]), 'p.weight.quant_map': ('F32', [16])})
+folder('silent_int8', None, {'p.weight': ('I8', [4, 6]), 'p.SCB': ('F32', [4])})
+folder('silent_numbers', None, {'p.weight': ('I32', [4, 6]), 'q.weight': ('U8', [4]), 'q.scales': ('F16', [4])})
+EOP
+for f in silent_gptq silent_words silent_nf4 silent_int8 silent_numbers; do
+    ckpt convert -q $f/model.safetensors same.safetensors -f && ckpt diff -q $f/model.safetensors same.safetensors
+    ckpt convert -q $f/model.safetensors floats.safetensors -f --dtype bf16
+    echo "$f $?"
+    ckpt merge -q --method linear -f -o merged.safetensors $f/model.safetensors $f/model.safetensors 2>/dev/null
+    echo "merge $?"
+done
