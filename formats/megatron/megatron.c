@@ -85,6 +85,14 @@ static int mgc_common(ckpt_meg_job *job)
     ckpt_map *common = NULL;
     int rc = path ? CKPT_OK : ckpt_fail_memory(job->err);
 
+    // the weights are whole without it, but no program can resume the run
+    if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON) && job->map->collect &&
+        job->opts->with_optimizer)
+        return ckpt_map_problem(job->map, CKPT_EMISSING, job->err,
+                                "%s is missing: it holds the groups, iteration and scheduler of "
+                                "the run, which cannot be resumed without it; copy it (ckpt "
+                                "convert takes the weights)",
+                                path);
     if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON))
         return ckpt_map_note(job->map, CKPT_WARNING, job->err,
                              "%s is missing: ckpt knows only the tensors of the run", path);

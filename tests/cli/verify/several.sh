@@ -7,9 +7,9 @@ echo "verify -q: $?"
 ckpt verify --json "$FIXTURES"/numpy_npz/plain.npz nowhere >v.json
 echo "verify --json: $?"
 python3 -c 'import json; d = json.load(open("v.json")); print(d["ok"], d["status"], [(p["path"][-9:], p["status"], p["ok"]) for p in d["paths"]])'
-cp -r "$FIXTURES"/mcore_llama_distopt_dp2/ckpt run
+cp -r "$FIXTURES"/dcp_hf_sharded_w2/ckpt run
 chmod -R u+w run
-rm run/iter_0000003/common.pt
+rm run/shard-00002-*
 ckpt verify run | tail -1
 ckpt verify --strict run
 echo "verify --strict: $?"
