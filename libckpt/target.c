@@ -170,6 +170,7 @@ static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 
 int ckpt_output_check(const char *path, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     if (!path || !*path)
         return ckpt_fail(err, CKPT_EUSAGE, "an output needs a path");
     int rc = ckpt_address_refuse(path, err);

@@ -204,6 +204,7 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
 int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype, void *buf,
                      ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_reader *r = NULL;
     int rc = ckpt_reader_new(&r, map, err);
 

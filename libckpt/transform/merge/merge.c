@@ -415,6 +415,7 @@ int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
 
 int ckpt_merge_paths(const ckpt_merge *merge, ckpt_merge_path_fn fn, void *ctx, ckpt_err *err)
 {
+    ckpt_err_clear(err);
     ckpt_merge opts;
     ckpt_recipe recipe = {0};
     ckpt_arena *arena = ckpt_arena_new(0);
