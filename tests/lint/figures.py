@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the tree: lines by folder, functions, comments, documented prototypes, prefixes, asserts, and circles of calls.
+"""Figures of the tree: lines by folder, functions, comments, documented prototypes, prefixes, asserts, circles and floors of calls,
+and pairs of format folders that know each other.
 
-    figures.py [--objects build/obj] [--calls] [--limits]
+    figures.py [--objects build/obj] [--calls] [--pairs] [--limits]
 
 Calls are taken from the objects of a build (nm): file A calls file B if A needs a symbol that B defines, and so for folders.  A
-circle is a set of files, or of folders, that reach each other.  --calls prints the pairs of folders.  Functions are found by
-their braces in the first column, as clang-format sets them.
+circle is a set of files, or of folders, that reach each other.  The floors of a folder are the files in its longest chain of
+calls.  --calls prints the pairs of folders.  Functions are found by their braces in the first column, as clang-format sets them.
+
+A format folder knows another one if it includes its headers.  --pairs prints these pairs.
 
 --limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a prototype without a
 comment; a prefix of static functions (two or three letters) in two files; a folder in a circle, or more than two pairs of files; a
@@ -24,6 +27,9 @@ FUNCTION_LINES, FILE_LINES, COLUMNS = 60, 800, 100
 PAIRS = 2
 # What tests alone may use: memory that fails at the n-th call, bytes as a file, a configuration from values, a shorter wait.
 DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_together_patience'}
+
+# Folders of formats on which all others may build.
+GROUND = ('torch', 'safetensors', 'rules', 'training')
 
 
 def sources():
@@ -175,6 +181,33 @@ def by_folder(graph):
     return folders
 
 
+def floors(graph, folder):
+    """The number of files in the longest chain of calls inside a folder; a circle is one floor."""
+    inside = {a: {b for b in to if os.path.dirname(b) == folder} for a, to in graph.items() if os.path.dirname(a) == folder}
+    node = {a: circle[0] for circle in circles(inside) for a in circle}
+    below = {}
+    for a, to in inside.items():
+        here = below.setdefault(node.get(a, a), set())
+        here.update(node.get(b, b) for b in to if node.get(b, b) != node.get(a, a))
+    depth = {}
+
+    def deep(a):
+        if a not in depth:
+            depth[a] = 1 + max((deep(b) for b in below[a]), default=0)
+        return depth[a]
+    return max(deep(a) for a in below)
+
+
+def format_pairs():
+    """{(format folder, format folder whose headers it includes)}; a folder inside belongs to its format."""
+    found = set()
+    for path in sources():
+        mine = re.match(r'formats/(\w+)/', path)
+        theirs = re.findall(r'^#include "formats/(\w+)/', open(path, encoding='utf-8').read(), re.M) if mine else []
+        found.update((mine.group(1), to) for to in theirs if to != mine.group(1))
+    return found
+
+
 def share(part, whole):
     return 100.0 * part / whole if whole else 0.0
 
@@ -223,15 +256,22 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('--objects', default='build/obj')
     p.add_argument('--calls', action='store_true')
+    p.add_argument('--pairs', action='store_true')
     p.add_argument('--limits', action='store_true')
     a = p.parse_args()
     bad = measure()
+    pairs = format_pairs()
+    print('%7d  pairs of format folders that know each other, beside %d with %s' %
+          (sum(to not in GROUND for _, to in pairs), sum(to in GROUND for _, to in pairs), ', '.join(GROUND)))
+    for pair in sorted(pairs) if a.pairs else []:
+        print('         %s -> %s' % pair)
     objects = objects_of(a.objects)
     if not objects:
         print('no objects in %s: calls are not measured' % a.objects)
         return 1
     graph = calls(objects)
     folders = by_folder(graph)
+    print('%7d  floors in %s, the most of all folders' % max((floors(graph, folder), folder) for folder in folders))
     for what, found in (('folders', circles(folders)), ('files', circles(graph))):
         print('%7d  circles of %s%s' % (len(found), what, ': of ' + ', '.join(str(len(c)) for c in found) if found else ''))
         for i, circle in enumerate(found):
