@@ -22,9 +22,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/deepspeed/folder/names.h"
 #include "formats/deepspeed/join/grid.h"
 #include "formats/deepspeed/join/slice.h"
+#include "formats/training/deepspeed_names.h"
 
 enum {
     DS_SURE = 95,       /* the folder has `latest` or shards */

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/deepspeed/folder/names.h"
 #include "formats/hf/config.h"
 #include "formats/hf/hf.h"
 #include "formats/hf/whole.h"
+#include "formats/training/deepspeed_names.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/address.h"
 

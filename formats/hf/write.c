@@ -12,8 +12,8 @@
 
 #include "formats/hf/hf.h"
 #include "formats/hf/side.h"
-#include "formats/hf/split.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/split.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
-#include "formats/hf/split.h"
 #include "formats/hf_sharded/hf_sharded.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/safetensors/split.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 

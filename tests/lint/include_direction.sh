@@ -15,7 +15,7 @@ rank() {
     libckpt/codec/* | libckpt/readback/*) echo 8 ;;
     libckpt/inspect/* | libckpt/init_state/* | libckpt/transform/merge/*) echo 14 ;;
     libckpt/*) echo 9 ;;
-    formats/torch/* | formats/safetensors/* | formats/rules/* | formats/npz/*) echo 10 ;;
+    formats/torch/* | formats/safetensors/* | formats/rules/* | formats/training/* | formats/npz/*) echo 10 ;;
     formats/deepspeed/write/*) echo 12 ;;
     formats/deepspeed/*) echo 11 ;;
     formats/universal/* | formats/hf/* | formats/dcp/*) echo 13 ;;

@@ -6,7 +6,7 @@
 #define CKPT_FORMATS_DS_FOLDER_H
 
 #include "formats/deepspeed/folder/job.h"
-#include "formats/deepspeed/folder/names.h"
+#include "formats/training/deepspeed_names.h"
 
 typedef struct ckpt_ds_part {
     const char *path;

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/deepspeed/folder/names.h"
 #include "formats/deepspeed/write/write.h"
+#include "formats/training/deepspeed_names.h"
 #include "libckpt/map/order.h"
 
 enum {

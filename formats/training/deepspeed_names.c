@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
+ * deepspeed_names.c: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  *
  * The data-parallel rank has no leading zeros, the model-parallel rank has two digits. Releases up
  * to 0.3.13 omitted the underscore before "optim_states" in names of optimizer files.
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "formats/deepspeed/folder/names.h"
+#include "formats/training/deepspeed_names.h"
 
 enum { DS_MAX_DIGITS = 9 }; /* limit of a rank's digits, so that it fits uint32_t */
 

@@ -8,8 +8,8 @@
  * the open shard and the tensor together exceed the limit, the open one is closed first.  Shards
  * are numbered in the order of closing.
  */
-#ifndef CKPT_FORMATS_HF_SPLIT_H
-#define CKPT_FORMATS_HF_SPLIT_H
+#ifndef CKPT_FORMATS_SAFETENSORS_SPLIT_H
+#define CKPT_FORMATS_SAFETENSORS_SPLIT_H
 
 #include "libckpt/base/err.h"
 

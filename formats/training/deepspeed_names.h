@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
+ * deepspeed_names.h: parses file names of a DeepSpeed tag folder into kind, prefix and ranks.
  */
-#ifndef CKPT_FORMATS_DS_NAMES_H
-#define CKPT_FORMATS_DS_NAMES_H
+#ifndef CKPT_FORMATS_TRAINING_DEEPSPEED_NAMES_H
+#define CKPT_FORMATS_TRAINING_DEEPSPEED_NAMES_H
 
 #include "libckpt/ckpt.h"
 

@@ -4,7 +4,7 @@
  */
 #include <assert.h>
 
-#include "formats/hf/split.h"
+#include "formats/safetensors/split.h"
 
 #include "libckpt/base/mem.h"
 

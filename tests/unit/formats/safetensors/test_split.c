@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hf_split.c: shards as huggingface_hub assigns them.
+ * test_split.c: shards as huggingface_hub assigns them.
  *
  * The cases' results are those of huggingface_hub 2.4's own function for the same sizes.
  */
-#include "formats/hf/split.h"
+#include "formats/safetensors/split.h"
 #include "libckpt/base/mem.h"
 #include "tests/unit/unit.h"
 

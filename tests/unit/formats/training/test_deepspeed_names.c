@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_ds_names.c: file names of DeepSpeed tag folders, of every release and of none.
+ * test_deepspeed_names.c: file names of DeepSpeed tag folders, of every release and of none.
  */
-#include "formats/deepspeed/folder/names.h"
+#include "formats/training/deepspeed_names.h"
 #include "tests/unit/unit.h"
 
 typedef struct name_case {
