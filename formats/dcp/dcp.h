@@ -99,7 +99,7 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
                            const char *prefix, ckpt_err *err);
 void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
 
-struct ckpt_dsw_job;
+struct ckpt_train_job;
 struct ckpt_state;
 
 /* ---- describe.c, settings.c, write.c ---- */
@@ -190,7 +190,7 @@ int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err
 
 /* Name the folder as the program expects, unless the target has a tag; report files that the
  * program loads but ckpt does not write. */
-int ckpt_dcp_program_folder(struct ckpt_dsw_job *job, const ckpt_dcp_layout *layout);
+int ckpt_dcp_program_folder(struct ckpt_train_job *job, const ckpt_dcp_layout *layout);
 
 /*
  * Make the DICT of values other than model and optimizer: the source's values that FSDP can store,
@@ -217,7 +217,7 @@ int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const struct ck
  * Errors  CKPT_EUSAGE: an option that only DeepSpeed has; CKPT_EUNSUPPORTED: several model-parallel
  *         ranks
  */
-int ckpt_dcp_begin(struct ckpt_dsw_job *job, uint32_t *ranks);
+int ckpt_dcp_begin(struct ckpt_train_job *job, uint32_t *ranks);
 
 enum { CKPT_DCP_RANKS = 65536 }; /* largest number of output ranks */
 

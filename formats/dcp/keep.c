@@ -44,7 +44,7 @@ bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
     if (!state->foreign && ckpt_value_is(p->key, "universal_checkpoint_info"))
         return false;
     return state->foreign || ckpt_value_is(p->key, "lr_scheduler") ||
-           !ckpt_dsw_is_own(p->key->as.text.at);
+           !ckpt_train_is_deepspeed_key(p->key->as.text.at);
 }
 
 /*

@@ -66,8 +66,8 @@ static uint64_t dln_apart(const char *a, const char *b, uint64_t *number)
     size_t at[2], n[2];
     uint64_t of[2];
 
-    if (!ckpt_ds_expert_number(a, &at[0], &n[0], &of[0]) ||
-        !ckpt_ds_expert_number(b, &at[1], &n[1], &of[1]) || at[0] != at[1] ||
+    if (!ckpt_train_expert_number(a, &at[0], &n[0], &of[0]) ||
+        !ckpt_train_expert_number(b, &at[1], &n[1], &of[1]) || at[0] != at[1] ||
         memcmp(a, b, at[0]) != 0 || strcmp(a + at[0] + n[0], b + at[1] + n[1]) != 0)
         return 0;
     *number = of[0];
@@ -145,7 +145,7 @@ static int dln_sort(const ckpt_state *s, const ckpt_group *g, uint32_t lanes, ck
     for (size_t i = 0; i < g->n; i++) {
         size_t digits;
         p[i] = (dln_param){.t = s->param.at[g->first + i], .place = i};
-        if (!ckpt_ds_expert_number(p[i].t->name, &p[i].n_prefix, &digits, &p[i].number))
+        if (!ckpt_train_expert_number(p[i].t->name, &p[i].n_prefix, &digits, &p[i].number))
             p[i].n_prefix = 0;
     }
     qsort(p, g->n, sizeof *p, dln_by_layer);

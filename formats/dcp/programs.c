@@ -71,7 +71,7 @@ static const ckpt_value *dpg_has(const ckpt_state *state, const char *dict, cons
 
 /* ---- the folder ---- */
 
-static int dpg_titan_folder(ckpt_dsw_job *job)
+static int dpg_titan_folder(ckpt_train_job *job)
 {
     int rc = CKPT_OK;
 
@@ -86,10 +86,10 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
                              "layout identifies groups by their settings: use --layout torch",
                              job->from->path);
         if (rc == CKPT_OK && job->state->group.at[g].n == 0)
-            rc = ckpt_dsw_left_out(job, CKPT_INFO,
-                                   "param_groups[%zu]: torchtitan stores settings with the "
-                                   "parameters of a group, and this group has none",
-                                   g);
+            rc = ckpt_train_left_out(job, CKPT_INFO,
+                                     "param_groups[%zu]: torchtitan stores settings with the "
+                                     "parameters of a group, and this group has none",
+                                     g);
     }
     if (rc == CKPT_OK && !job->target->tag) {
         job->to->folder = ckpt_arena_printf(job->to->arena, "step-%" PRId64, dpg_steps(job->state));
@@ -106,7 +106,7 @@ static int dpg_titan_folder(ckpt_dsw_job *job)
     return rc;
 }
 
-int ckpt_dcp_program_folder(ckpt_dsw_job *job, const ckpt_dcp_layout *layout)
+int ckpt_dcp_program_folder(ckpt_train_job *job, const ckpt_dcp_layout *layout)
 {
     assert(job && layout);
     if (job->state && dpg_is_titan(layout))
@@ -165,7 +165,7 @@ int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const ckpt_stat
                         ckpt_err *err)
 {
     assert(settings && arena && state);
-    const ckpt_value *params = ckpt_dsw_config_get(state, "optimizer", "params");
+    const ckpt_value *params = ckpt_train_config_get(state, "optimizer", "params");
     ckpt_value *lr = ckpt_value_get(params, "lr");
 
     if (!lr || lr->kind != CKPT_V_FLOAT)

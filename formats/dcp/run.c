@@ -30,7 +30,7 @@ ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
 }
 
 /* Name the folder, which is published as a whole next to other checkpoints of its run. */
-static int dru_folder(const ckpt_dsw_job *job)
+static int dru_folder(const ckpt_train_job *job)
 {
     const char *tag = job->target->tag ? job->target->tag : job->from->known.tag;
 
@@ -43,7 +43,7 @@ static int dru_folder(const ckpt_dsw_job *job)
 }
 
 /* Refuse options of training targets that FSDP does not have. */
-static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
+static int dru_refuse(const ckpt_train_job *job, uint32_t ranks)
 {
     const ckpt_target *t = job->target;
     const char *what = t->stage            ? "a ZeRO stage"
@@ -68,7 +68,7 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
         if (rc != CKPT_OK)
             return rc;
     }
-    if (job->state && ckpt_dsw_autoep(job->state))
+    if (job->state && ckpt_train_autoep(job->state))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: the run used AutoEP, and no FSDP model has the parameters of "
                          "DeepSpeed's layers of experts; write the weights (ckpt convert --to hf)",
@@ -80,17 +80,17 @@ static int dru_refuse(const ckpt_dsw_job *job, uint32_t ranks)
     return CKPT_OK;
 }
 
-static int dru_left_out(const ckpt_dsw_job *job, const ckpt_pair *p)
+static int dru_left_out(const ckpt_train_job *job, const ckpt_pair *p)
 {
-    return ckpt_dsw_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
-                             ckpt_dcp_is_layout(p)
-                                 ? "belongs to DeepSpeed's layout; FSDP has its own"
-                                 : "only DeepSpeed has a place for it, and it is not plain data");
+    return ckpt_train_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
+                               ckpt_dcp_is_layout(p)
+                                   ? "belongs to DeepSpeed's layout; FSDP has its own"
+                                   : "only DeepSpeed has a place for it, and it is not plain data");
 }
 
 /* Report each member of a DeepSpeed run that FSDP cannot store, because all others must be there
  * when the output is read back. */
-static int dru_tell(const ckpt_dsw_job *job)
+static int dru_tell(const ckpt_train_job *job)
 {
     ckpt_dict model = ckpt_value_map(job->state->model),
               optim = ckpt_value_map(ckpt_value_get(job->state->optim, "optimizer_state_dict"));
@@ -109,7 +109,7 @@ static int dru_tell(const ckpt_dsw_job *job)
     return rc;
 }
 
-int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
+int ckpt_dcp_begin(ckpt_train_job *job, uint32_t *ranks)
 {
     assert(job && ranks);
     const ckpt_state *state = job->from->states.n == 1 ? job->from->states.at[0] : NULL;
@@ -126,7 +126,7 @@ int ckpt_dcp_begin(ckpt_dsw_job *job, uint32_t *ranks)
                                   .stage = -1,
                                   .dtype = CKPT_DTYPE_NONE};
     if (rc == CKPT_OK && state)
-        rc = ckpt_dsw_objects(job);
+        rc = ckpt_train_objects(job);
     if (rc == CKPT_OK && state)
         rc = dru_tell(job);
     return rc == CKPT_OK ? dru_folder(job) : rc;

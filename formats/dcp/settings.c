@@ -19,8 +19,8 @@
  */
 static ckpt_value *dpt_decoupled(ckpt_arena *arena, const ckpt_state *state, const ckpt_group *g)
 {
-    const ckpt_value *type = ckpt_dsw_config_get(state, "optimizer", "type"),
-                     *mode = ckpt_value_get(ckpt_dsw_config_get(state, "optimizer", "params"),
+    const ckpt_value *type = ckpt_train_config_get(state, "optimizer", "type"),
+                     *mode = ckpt_value_get(ckpt_train_config_get(state, "optimizer", "params"),
                                             "adam_w_mode");
     bool named = type && type->kind == CKPT_V_STR;
 

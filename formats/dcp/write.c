@@ -526,7 +526,7 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
 {
     assert(to && from && target);
     dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
-    ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
+    ckpt_train_job job = {.from = from, .to = to, .target = target, .err = err};
     int rc = ckpt_dcp_layout_find(&w.layout, target->layout, err);
 
     if (rc == CKPT_OK)

@@ -33,7 +33,7 @@ typedef struct rwr_cut {
 CKPT_VEC(rwr_cuts, rwr_cut);
 
 typedef struct rwr_writer {
-    ckpt_dsw_job *job;
+    ckpt_train_job *job;
     uint32_t ranks;
     const char *device;          /* device type of the mesh */
     const char *kind[RWR_KINDS]; /* kinds of state: "step", "exp_avg" */
@@ -487,9 +487,9 @@ static int rwr_tell(const rwr_writer *w)
         const ckpt_tensor *t = w->job->from->tensors.at[i];
         // tensors with one chunk are among the values of the run
         if (t->role == CKPT_ROLE_OTHER && !(w->job->state && t->n_extents <= 1))
-            rc = ckpt_dsw_left_out(w->job, CKPT_WARNING,
-                                   "%.200s: belongs neither to the model nor to its optimizer",
-                                   t->name);
+            rc = ckpt_train_left_out(w->job, CKPT_WARNING,
+                                     "%.200s: belongs neither to the model nor to its optimizer",
+                                     t->name);
     }
     return rc;
 }
@@ -520,7 +520,7 @@ static const char *rwr_device(const ckpt_map *from)
 int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     assert(to && from && target);
-    ckpt_dsw_job job = {.from = from, .to = to, .target = target, .err = err};
+    ckpt_train_job job = {.from = from, .to = to, .target = target, .err = err};
     rwr_writer w = {.job = &job, .device = rwr_device(from)};
     int rc = ckpt_dcp_begin(&job, &w.ranks);
 

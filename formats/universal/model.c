@@ -79,7 +79,7 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
         return um_tensor(m, *at);
     if (v->kind != CKPT_V_TENSOR)
         return ckpt_tt_copy(&m->f.t, v);
-    m->f.t.rc = ckpt_dsw_left_out(
+    m->f.t.rc = ckpt_train_left_out(
         &m->w->job, CKPT_WARNING,
         "module.%.300s: it is not listed as a parameter or buffer, and is not another name of one",
         key->kind == CKPT_V_STR ? key->as.text.at : "?");
@@ -89,7 +89,7 @@ static ckpt_value *um_entry(um_file *m, ckpt_dict module, uint64_t i, size_t *at
 /* True for experts of AutoEP, which no module contains. */
 static bool um_is_expert(const um_file *m, const ckpt_tensor *t)
 {
-    return ckpt_dsw_autoep(m->w->job.state) && ckpt_dsw_autoep_prefix(m->w->job.state, t) > 0;
+    return ckpt_train_autoep(m->w->job.state) && ckpt_dsw_autoep_prefix(m->w->job.state, t) > 0;
 }
 
 /* Make `module`: the source's names in their order, then the map's other tensors (joined pipeline
@@ -154,7 +154,7 @@ static size_t um_experts(um_file *m, ckpt_value *dict, size_t g, size_t i)
     const ckpt_state *s = m->w->job.state;
     const ckpt_tensor *first = s->param.at[s->group.at[g].first + i];
     size_t n = ckpt_dsw_autoep_run(s, &s->group.at[g], i);
-    uint64_t shape[CKPT_MAX_DIM + 1] = {n / ckpt_dsw_autoep(s)};
+    uint64_t shape[CKPT_MAX_DIM + 1] = {n / ckpt_train_autoep(s)};
     const ckpt_tensor whole = {.ndim = first->ndim + 1, .shape = shape};
     const char *name = ckpt_dsw_autoep_name(m->f.t.scratch, ckpt_state_name(s, first));
 

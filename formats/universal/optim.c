@@ -53,11 +53,11 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
             const ckpt_pair *p = &from.at[i];
             bool step = w->how.fresh && ckpt_value_is(p->key, "step");
             // the resumed run names its AutoEP groups itself ("ep_size_2")
-            bool named = ckpt_dsw_autoep(w->job.state) && ckpt_value_get(fields, "moe") &&
+            bool named = ckpt_train_autoep(w->job.state) && ckpt_value_get(fields, "moe") &&
                          ckpt_value_is(p->key, "name");
             if (named && t->rc == CKPT_OK)
-                t->rc = ckpt_dsw_left_out(&w->job, CKPT_INFO,
-                                          "param_groups[%zu].name: a resumed run sets its own", g);
+                t->rc = ckpt_train_left_out(
+                    &w->job, CKPT_INFO, "param_groups[%zu].name: a resumed run sets its own", g);
             if (!ckpt_value_is(p->key, "params") && !named)
                 ckpt_tt_put_at(t, entry, ckpt_tt_copy(t, p->key),
                                step ? ckpt_tt_int(t, 0) : ckpt_tt_copy(t, p->value));

@@ -173,7 +173,7 @@ int ckpt_uni_state_make(ckpt_uni *u);
 
 /* The output that is being written. */
 typedef struct ckpt_uni_write {
-    ckpt_dsw_job job;
+    ckpt_train_job job;
     ckpt_dsw_how how; /* stage, release, dtype, new_dtype and fresh are set */
     bool whole; /* write the model file of stages 1 and 2 and their entries of optimizer_state.pt */
     bool parts; /* write those of stage 3 */

@@ -39,13 +39,13 @@ static int uw_state(ckpt_uni_write *w)
         if (rc != CKPT_OK)
             return rc;
     }
-    if (ckpt_dsw_autoep(w->job.state) && w->job.state->round_robin)
+    if (ckpt_train_autoep(w->job.state) && w->job.state->round_robin)
         return ckpt_fail(w->job.err, CKPT_EUNSUPPORTED,
                          "%s: ckpt does not write universal checkpoints of runs with AutoEP and "
                          "round_robin_gradients, and DeepSpeed (0.19.8) misplaces their values; "
                          "reshard to a stage and world",
                          from->path);
-    if (ckpt_dsw_autoep(w->job.state))
+    if (ckpt_train_autoep(w->job.state))
         return ckpt_dsw_autoep_whole(&w->job);
     for (size_t g = 0; g < w->job.state->group.n; g++) {
         if (w->job.state->group.at[g].n_lanes > 1)
@@ -75,7 +75,7 @@ static int uw_form(ckpt_uni_write *w)
     w->whole = w->parts = true;
     if (w->how.release >= CKPT_DS_RELEASE(0, 19, 3))
         return CKPT_OK;
-    if (ckpt_dsw_autoep(w->job.state))
+    if (ckpt_train_autoep(w->job.state))
         return ckpt_fail(w->job.err, target->version ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
                          "universal checkpoints of DeepSpeed before 0.19.3 do not hold AutoEP's "
                          "experts");
@@ -140,7 +140,7 @@ static int uw_rules(ckpt_uni_write *w)
         w->info = ckpt_value_get(optim, "universal_checkpoint_info");
     info = ckpt_value_map(w->info);
     // Runs without tensor parallelism store only the version; those with AutoEP also their experts.
-    if (info.n <= 1 || ckpt_dsw_autoep(w->job.state))
+    if (info.n <= 1 || ckpt_train_autoep(w->job.state))
         return CKPT_OK;
     return ckpt_uni_rules_new(&w->rules, w->info, w->job.err);
 }
@@ -366,10 +366,11 @@ static int uw_left_out(ckpt_uni_write *w, const ckpt_group *g)
         if (key->kind != CKPT_V_STR || file || ckpt_value_is(key, "step") ||
             kinds.at[k].value->kind == CKPT_V_NONE)
             continue;
-        rc = ckpt_dsw_left_out(&w->job, CKPT_WARNING,
-                               "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
-                               "cannot store it: a resumed run starts it anew",
-                               (size_t)(g - w->job.state->group.at), key->as.text.at);
+        rc = ckpt_train_left_out(
+            &w->job, CKPT_WARNING,
+            "param_groups[%zu].state.%.200s: universal checkpoints of DeepSpeed "
+            "cannot store it: a resumed run starts it anew",
+            (size_t)(g - w->job.state->group.at), key->as.text.at);
     }
     return rc;
 }
@@ -419,7 +420,7 @@ static int uw_experts(ckpt_uni_write *w, const ckpt_group *g)
 /* True if the parameters of a group are experts of AutoEP. */
 static bool uw_has_experts(const ckpt_uni_write *w, const ckpt_group *g)
 {
-    return ckpt_dsw_autoep(w->job.state) && g->n &&
+    return ckpt_train_autoep(w->job.state) && g->n &&
            ckpt_dsw_autoep_prefix(w->job.state, w->job.state->param.at[g->first]) > 0;
 }
 
@@ -520,7 +521,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_objects(&w.job);
+        rc = ckpt_train_objects(&w.job);
     if (rc == CKPT_OK)
         rc = uw_rules(&w);
     if (rc == CKPT_OK)

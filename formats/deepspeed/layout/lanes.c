@@ -15,36 +15,6 @@
 
 #include "formats/deepspeed/layout/autoep.h"
 
-/* The text after the last "experts.w1." (w2, w3) of a name, or NULL. */
-static const char *dsx_autoep(const char *name)
-{
-    static const char mark[] = "experts.w";
-    const char *found = NULL;
-
-    for (const char *p = strstr(name, mark); p; p = strstr(p + 1, mark)) {
-        const char *w = p + sizeof mark - 1;
-        if (*w >= '1' && *w <= '3' && w[1] == '.' && (p == name || p[-1] == '.'))
-            found = w + 2;
-    }
-    return found;
-}
-
-bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *number)
-{
-    assert(name && at && n && number);
-    const char *mark = strstr(name, CKPT_DS_EXPERTS), *p;
-    const char *autoep = mark ? NULL : dsx_autoep(name);
-
-    if (!mark && !autoep)
-        return false;
-    p = autoep ? autoep : mark + sizeof CKPT_DS_EXPERTS - 1;
-    *at = (size_t)(p - name);
-    *number = 0;
-    for (*n = 0; *n < 9 && p[*n] >= '0' && p[*n] <= '9'; (*n)++)
-        *number = *number * 10 + (uint64_t)(p[*n] - '0');
-    return *n > 0 && p[*n] == (autoep ? '\0' : '.');
-}
-
 uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
 {
     ckpt_seq shapes = ckpt_value_seq(ckpt_value_get(head->model.root, "param_shapes"));
@@ -60,7 +30,7 @@ uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group)
             return head->world % layer->ep ? 1 : layer->ep;
     }
     if (head->stage == 3 || head->legacy || first.n == 0 || first.at[0].key->kind != CKPT_V_STR ||
-        !strstr(first.at[0].key->as.text.at, CKPT_DS_EXPERTS))
+        !strstr(first.at[0].key->as.text.at, CKPT_TRAIN_EXPERTS))
         return 1;
     if (group >= counts.n || !ckpt_value_as_int(counts.at[group], &n) || n < 1 || n > head->world ||
         head->world % (uint32_t)n != 0)
@@ -103,7 +73,7 @@ static int dsx_locals(const ckpt_ds_job *job, const ckpt_ds_layout *layout, cons
     for (size_t i = 0; i < g->n; i++) {
         size_t n = 0;
         local[i] = (dsx_local){.name = layout->params.at[g->first + i].name, .param = i};
-        if (!ckpt_ds_expert_number(local[i].name, &local[i].n_prefix, &n, &local[i].number))
+        if (!ckpt_train_expert_number(local[i].name, &local[i].n_prefix, &n, &local[i].number))
             return ckpt_fail(
                 job->err, CKPT_EUNSUPPORTED,
                 "%s: %.200s is in a parameter group of experts, but its name has no expert number",

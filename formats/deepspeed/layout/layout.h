@@ -10,6 +10,7 @@
 
 #include "formats/deepspeed/layout/head.h"
 #include "formats/deepspeed/shard/index.h"
+#include "formats/training/expert_names.h"
 #include "libckpt/map/state.h"
 #include "libckpt/map/zero_flat.h"
 
@@ -153,15 +154,6 @@ int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
                         ckpt_ds_shard *s);
 
 /* ---- lanes.c: experts ---- */
-
-/* The text before the number in an expert's name. */
-#define CKPT_DS_EXPERTS ".deepspeed_experts."
-
-/*
- * Find the number in an expert's name ("...deepspeed_experts.3.fc.weight"; AutoEP:
- * "...experts.w1.3"): *n bytes from byte *at on; false for other names.
- */
-bool ckpt_ds_expert_number(const char *name, size_t *at, size_t *n, uint64_t *number);
 
 /* The number of expert-parallel ranks of a group, from rank 0's files. */
 uint32_t ckpt_ds_lanes_of(const ckpt_ds_head *head, size_t group);

@@ -182,7 +182,7 @@ static const char *aem_part(ckpt_arena *arena, const char *rest, aem_style style
     size_t at = 0, n = 0;
     uint64_t number = 0;
 
-    if (aem_begins(rest, "experts.w") && ckpt_ds_expert_number(rest, &at, &n, &number)) {
+    if (aem_begins(rest, "experts.w") && ckpt_train_expert_number(rest, &at, &n, &number)) {
         char w[] = {rest[sizeof "experts." - 1], rest[sizeof "experts.w" - 1], 0};
         return ckpt_arena_printf(arena, "experts.%s.%s.weight", rest + at,
                                  style == AEM_W ? w : proj[w[1] - '1']);

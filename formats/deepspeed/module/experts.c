@@ -84,7 +84,7 @@ static int dse_take(void *ctx, ckpt_ds_shard *s)
         size_t at = 0, n = 0;
         if (key->kind != CKPT_V_STR)
             continue;
-        if (!ckpt_ds_expert_number(key->as.text.at, &at, &n, &number) || number != s->rank)
+        if (!ckpt_train_expert_number(key->as.text.at, &at, &n, &number) || number != s->rank)
             return ckpt_ds_problem(t->job, CKPT_EMISMATCH,
                                    "%s: holds %.200s, which is not a parameter of expert %" PRIu32,
                                    s->path, key->as.text.at, s->rank);

@@ -602,7 +602,7 @@ static bool dsm_is_expert(const char *name)
     size_t at, n;
     uint64_t number;
 
-    return ckpt_ds_expert_number(name, &at, &n, &number);
+    return ckpt_train_expert_number(name, &at, &n, &number);
 }
 
 /* Reports a trained parameter that the module lacks, unless another stage's file has it (tied

@@ -28,7 +28,7 @@ static uint32_t dwa_int(const ckpt_value *layer, const char *key)
 }
 
 /* List the possible expert-parallel sizes, e.g. "1, 2, 4"; NULL: no memory. */
-static const char *dwa_sizes(const ckpt_dsw_job *job, uint32_t world)
+static const char *dwa_sizes(const ckpt_train_job *job, uint32_t world)
 {
     const char *text = "1";
 
@@ -40,7 +40,7 @@ static const char *dwa_sizes(const ckpt_dsw_job *job, uint32_t world)
 }
 
 /* Refuse --ep-size if it does not divide the world and every layer's experts. */
-static int dwa_asked(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+static int dwa_asked(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     uint32_t ep = job->target->ep_size;
     const char *sizes;
@@ -57,9 +57,9 @@ static int dwa_asked(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 }
 
 /* Choose the expert-parallel size: the source's, or the largest that world and experts allow. */
-static int dwa_size(const ckpt_dsw_job *job, ckpt_dsw_how *how)
+static int dwa_size(const ckpt_train_job *job, ckpt_dsw_how *how)
 {
-    uint32_t was = ckpt_dsw_autoep(job->state);
+    uint32_t was = ckpt_train_autoep(job->state);
 
     how->ep = job->target->ep_size ? job->target->ep_size : was;
     if (job->target->ep_size)
@@ -96,11 +96,11 @@ static ckpt_value *dwa_fields(ckpt_arena *arena, ckpt_value *fields, uint32_t ep
 }
 
 /* Adapt the settings of such a group to its new size, and report the change. */
-static int dwa_rename(const ckpt_dsw_job *job, const ckpt_dsw_how *how, size_t g, ckpt_group *to)
+static int dwa_rename(const ckpt_train_job *job, const ckpt_dsw_how *how, size_t g, ckpt_group *to)
 {
     bool named = ckpt_value_get(to->fields, "name") != NULL;
 
-    if (!to->fields || (named && how->ep == ckpt_dsw_autoep(job->state)))
+    if (!to->fields || (named && how->ep == ckpt_train_autoep(job->state)))
         return CKPT_OK;
     to->fields = dwa_fields(job->to->arena, to->fields, how->ep);
     if (!to->fields)
@@ -108,12 +108,12 @@ static int dwa_rename(const ckpt_dsw_job *job, const ckpt_dsw_how *how, size_t g
     return named ? ckpt_map_note(job->to, CKPT_INFO, job->err,
                                  "rewritten: param_groups[%zu].name ep_size_%" PRIu32
                                  " -> ep_size_%" PRIu32,
-                                 g, ckpt_dsw_autoep(job->state), how->ep)
+                                 g, ckpt_train_autoep(job->state), how->ep)
                  : CKPT_OK;
 }
 
 /* Copy the state with all groups of experts redistributed. */
-static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
+static int dwa_state(const ckpt_train_job *job, uint32_t ep, ckpt_state **out)
 {
     const ckpt_state *all = job->state;
     ckpt_state *to = ckpt_arena_copy(job->to->arena, all, sizeof *all);
@@ -138,7 +138,7 @@ static int dwa_state(const ckpt_dsw_job *job, uint32_t ep, ckpt_state **out)
 }
 
 /* Refuse frozen experts, because DeepSpeed cannot load them at every stage. */
-static int dwa_refuse(const ckpt_dsw_job *job)
+static int dwa_refuse(const ckpt_train_job *job)
 {
     for (size_t i = 0; i < job->from->tensors.n; i++) {
         const ckpt_tensor *t = job->from->tensors.at[i];
@@ -151,7 +151,7 @@ static int dwa_refuse(const ckpt_dsw_job *job)
     return CKPT_OK;
 }
 
-int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how)
+int ckpt_dsw_autoep_deal(ckpt_train_job *job, ckpt_dsw_how *how)
 {
     ckpt_state *to = NULL;
     int rc = dwa_refuse(job);
@@ -173,7 +173,7 @@ int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how)
     return rc;
 }
 
-int ckpt_dsw_autoep_whole(ckpt_dsw_job *job)
+int ckpt_dsw_autoep_whole(ckpt_train_job *job)
 {
     ckpt_state *to = NULL;
     int rc = dwa_refuse(job);
@@ -188,7 +188,7 @@ int ckpt_dsw_autoep_whole(ckpt_dsw_job *job)
 /* ---- files of experts ---- */
 
 /* Write the file of one expert with its w1, w2 and w3. */
-static int dwa_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *layer,
+static int dwa_file(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_value *layer,
                     uint32_t id, uint32_t expert)
 {
     const ckpt_value *prefix = ckpt_value_get(layer, "expert_key_prefix");
@@ -221,9 +221,9 @@ static int dwa_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt
     return ckpt_tt_end(&t, root);
 }
 
-int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+int ckpt_dsw_autoep_files(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
-    ckpt_seq layers = ckpt_dsw_autoep_entries(job->state);
+    ckpt_seq layers = ckpt_train_autoep_layers(job->state);
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < layers.n; i++) {
@@ -367,7 +367,7 @@ ckpt_value *ckpt_dsw_autoep_layers(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_seq from = ckpt_value_seq(old);
     ckpt_value *list;
-    uint32_t was = ckpt_dsw_autoep(f->job->state);
+    uint32_t was = ckpt_train_autoep(f->job->state);
 
     if (!f->how->ep || from.n == 0)
         return old ? ckpt_tt_copy(&f->t, old) : NULL;

@@ -34,7 +34,7 @@ typedef struct dwq_rank {
 } dwq_rank;
 
 typedef struct dwq_work {
-    const ckpt_dsw_job *job;
+    const ckpt_train_job *job;
     const ckpt_dsw_how *how;
     const ckpt_dsw_layout *layout;
     const ckpt_dsw_records *records;
@@ -47,7 +47,7 @@ typedef struct dwq_work {
 
 /* ---- checking that moments can be cut ---- */
 
-static int dwq_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_tensor *param,
+static int dwq_refuse(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_tensor *param,
                       const char *why)
 {
     return ckpt_fail(
@@ -70,7 +70,7 @@ static uint32_t dwq_bits_of(const ckpt_map *from, const ckpt_tensor *m)
     return n == m->n_extents ? 8 : n ? 0 : 32;
 }
 
-int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
+int ckpt_dsw_bnb_bits(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
                       uint32_t *bits)
 {
     assert(p && bits && p->group < job->state->group.n);
@@ -299,7 +299,7 @@ static int dwq_param(dwq_work *w, size_t i)
     return rc;
 }
 
-int ckpt_dsw_bnb_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_bnb_fill(const ckpt_train_job *job, const ckpt_dsw_how *how,
                       const ckpt_dsw_layout *layout, const ckpt_dsw_records *records,
                       const ckpt_dsw_part *p)
 {

@@ -12,55 +12,7 @@
 
 #include "formats/deepspeed/write/write.h"
 
-/* ---- reading the source's ds_config ---- */
-
-const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section, const char *key)
-{
-    const ckpt_value *config = ckpt_value_get(state->model, "ds_config");
-
-    if (!config)
-        config = ckpt_value_get(state->optim, "ds_config");
-    if (section)
-        config = ckpt_value_get(config, section);
-    return ckpt_value_get(config, key);
-}
-
-uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
-                                uint64_t otherwise)
-{
-    assert(key);
-    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
-
-    if (v && v->kind == CKPT_V_INT && v->as.i > 0)
-        return (uint64_t)v->as.i;
-    // in JSON a number like 5e8 is a float
-    if (v && v->kind == CKPT_V_FLOAT && v->as.f >= 1 && v->as.f < 9e15)
-        return (uint64_t)v->as.f;
-    return otherwise;
-}
-
-bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key)
-{
-    const ckpt_value *v = ckpt_dsw_config_get(state, section, key);
-
-    return v && (v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT) && v->as.i != 0;
-}
-
 /* ---- reports ---- */
-
-/* Add a note once, because every file of a run has the same ds_config. */
-static int dwc_once(const ckpt_dsw_job *job, ckpt_severity severity, const char *head,
-                    const char *text)
-{
-    size_t n = strlen(head);
-
-    for (size_t i = 0; i < job->to->findings.n; i++) {
-        const char *said = job->to->findings.at[i].text;
-        if (strncmp(said, head, n) == 0 && strcmp(said + n, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(job->to, severity, job->err, "%s%s", head, text);
-}
 
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
 {
@@ -72,19 +24,7 @@ void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (f->t.rc == CKPT_OK)
-        f->t.rc = dwc_once(f->job, CKPT_INFO, "rewritten: ", text);
-}
-
-int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
-{
-    assert(job && fmt);
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return dwc_once(job, severity, "left out: ", text);
+        f->t.rc = ckpt_train_note_once(f->job, CKPT_INFO, "rewritten: ", text);
 }
 
 /* The norm at which a Megatron run clips gradients, from its arguments; NULL: unknown. */
@@ -97,7 +37,7 @@ static const ckpt_value *dwc_clip_grad(const ckpt_state *state)
     return ckpt_value_get(args, "clip_grad");
 }
 
-int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release)
+int ckpt_dsw_clipping(const ckpt_train_job *job, int release)
 {
     const ckpt_value *clip = dwc_clip_grad(job->state);
     double at = clip && clip->kind == CKPT_V_FLOAT ? clip->as.f
@@ -106,7 +46,7 @@ int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release)
     char text[256];
 
     if (!job->state->foreign || release < CKPT_DS_RELEASE(0, 19, 3) ||
-        ckpt_dsw_config_get(job->state, NULL, "gradient_clipping"))
+        ckpt_train_config_get(job->state, NULL, "gradient_clipping"))
         return CKPT_OK;
     (void)snprintf(text, sizeof text,
                    "DeepSpeed %s clips gradients at norm 1.0 unless its configuration sets "
@@ -242,14 +182,14 @@ static int64_t dwc_fp16(const ckpt_dsw_file *f, const char *key, int64_t otherwi
 {
     int64_t n = otherwise;
 
-    (void)ckpt_value_as_int(ckpt_dsw_config_get(f->job->state, "fp16", key), &n);
+    (void)ckpt_value_as_int(ckpt_train_config_get(f->job->state, "fp16", key), &n);
     return n;
 }
 
 /* The fixed loss scale of ds_config; 0 if it is dynamic. */
 static double dwc_fixed_scale(const ckpt_dsw_file *f)
 {
-    const ckpt_value *v = ckpt_dsw_config_get(f->job->state, "fp16", "loss_scale");
+    const ckpt_value *v = ckpt_train_config_get(f->job->state, "fp16", "loss_scale");
 
     if (v && v->kind == CKPT_V_FLOAT)
         return v->as.f > 0 ? v->as.f : 0;

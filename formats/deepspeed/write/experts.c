@@ -27,14 +27,14 @@ typedef struct dwe_param {
 CKPT_VEC(dwe_params, dwe_param);
 
 /* Describe a tensor as an expert's parameter; false if it is not one. */
-static bool dwe_of(const ckpt_dsw_job *job, size_t at, dwe_param *p)
+static bool dwe_of(const ckpt_train_job *job, size_t at, dwe_param *p)
 {
     const ckpt_tensor *t = job->from->tensors.at[at];
     size_t n;
 
     *p = (dwe_param){.name = ckpt_state_name(job->state, t), .at = at};
     return t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER &&
-           ckpt_ds_expert_number(p->name, &p->n_prefix, &n, &p->number);
+           ckpt_train_expert_number(p->name, &p->n_prefix, &n, &p->number);
 }
 
 static bool dwe_same_layer(const dwe_param *a, const dwe_param *b)
@@ -55,7 +55,7 @@ static int dwe_order(const void *a, const void *b)
 }
 
 /* Collect the experts' parameters, sorted; layers are numbered in the map's order. */
-static int dwe_find(const ckpt_dsw_job *job, dwe_params *all)
+static int dwe_find(const ckpt_train_job *job, dwe_params *all)
 {
     dwe_params layer = {0};
     int rc = CKPT_OK;
@@ -86,7 +86,7 @@ static int dwe_find(const ckpt_dsw_job *job, dwe_params *all)
     return rc;
 }
 
-bool ckpt_dsw_has_experts(const ckpt_dsw_job *job)
+bool ckpt_dsw_has_experts(const ckpt_train_job *job)
 {
     dwe_param p;
     bool has = false;
@@ -97,8 +97,8 @@ bool ckpt_dsw_has_experts(const ckpt_dsw_job *job)
 }
 
 /* Write one expert's file with its n parameters. */
-static int dwe_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
-                    const dwe_param *p, size_t n)
+static int dwe_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                    const ckpt_dsw_layout *layout, const dwe_param *p, size_t n)
 {
     const char *name = ckpt_arena_printf(job->to->arena,
                                          "layer_%" PRIu32 "_expert_%" PRIu64 "_mp_rank_%02" PRIu32
@@ -121,7 +121,7 @@ static int dwe_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt
     return ckpt_tt_end(&t, root);
 }
 
-int ckpt_dsw_expert_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_expert_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
                           const ckpt_dsw_layout *layout)
 {
     dwe_params all = {0};

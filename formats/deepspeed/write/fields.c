@@ -78,7 +78,7 @@ static bool dwg_copy(ckpt_arena *arena, ckpt_value *fields, const ckpt_state *st
 {
     const ckpt_value *osd = ckpt_value_get(state->optim, "optimizer_state_dict");
     ckpt_value *step = ckpt_value_get(osd, "base_optimizer_state_step");
-    ckpt_dict from = ckpt_value_map(ckpt_dsw_config_get(state, "optimizer", "params"));
+    ckpt_dict from = ckpt_value_map(ckpt_train_config_get(state, "optimizer", "params"));
     bool ok = true;
 
     for (uint64_t i = 0; ok && i < from.n; i++)
@@ -89,7 +89,7 @@ static bool dwg_copy(ckpt_arena *arena, ckpt_value *fields, const ckpt_state *st
 int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
                         const ckpt_group *g, ckpt_err *err)
 {
-    const ckpt_value *type = ckpt_dsw_config_get(state, "optimizer", "type");
+    const ckpt_value *type = ckpt_train_config_get(state, "optimizer", "type");
     // before 0.4.0 files have no ds_config, so exp_avg_sq is the only sign of Adam
     bool adam = type ? dwg_is_adam(type) : ckpt_value_get(g->entry, "exp_avg_sq") != NULL;
 

@@ -6,7 +6,7 @@
 
 #include "formats/deepspeed/write/write.h"
 
-ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_value *optimizer = ckpt_value_get(job->state->model, "optimizer");
 
@@ -17,7 +17,7 @@ ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_dsw_job *job, const ckpt_dsw_ho
     return ckpt_value_get(optimizer, "fp32_groups") ? CKPT_DSW_LISTED : CKPT_DSW_PLAIN;
 }
 
-bool ckpt_dsw_is_frozen(const ckpt_dsw_job *job, const ckpt_tensor *t)
+bool ckpt_dsw_is_frozen(const ckpt_train_job *job, const ckpt_tensor *t)
 {
     const char *prefix = job->state->prefix;
 

@@ -28,7 +28,7 @@ static bool dwl_is_scalar(const ckpt_tensor_value *t)
 
 /* The output dtype of a moment; NONE if no parameter of the part has it, or if it has another size.
  * *lacking: number of parameters without it. */
-static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+static ckpt_dtype dwl_moment_dtype(const ckpt_train_job *job, const ckpt_dsw_how *how,
                                    const ckpt_dsw_part *p, const char *key, size_t *lacking)
 {
     ckpt_dtype d = CKPT_DTYPE_NONE;
@@ -48,7 +48,7 @@ static ckpt_dtype dwl_moment_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *
  * Warn about missing moments; they become zeros, because a flat tensor has elements for every
  * parameter.
  */
-static int dwl_note_lacking(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key,
+static int dwl_note_lacking(const ckpt_train_job *job, const ckpt_dsw_part *p, const char *key,
                             size_t lacking)
 {
     return ckpt_map_note(job->to, CKPT_WARNING, job->err,
@@ -57,7 +57,7 @@ static int dwl_note_lacking(const ckpt_dsw_job *job, const ckpt_dsw_part *p, con
                          key, p->group, lacking, p->n);
 }
 
-static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+static int dwl_push(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                     ckpt_dsw_part *p, const ckpt_dsw_column *like)
 {
     ckpt_dsw_column *c = ckpt_vec_push(&layout->column);
@@ -73,7 +73,7 @@ static int dwl_push(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_l
 /*
  * Fail for state that is neither per element nor a single value, because it cannot be partitioned.
  */
-static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const char *key)
+static int dwl_refuse(const ckpt_train_job *job, const ckpt_dsw_part *p, const char *key)
 {
     return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                      "%s: optimizer state '%s' of group %" PRIu32
@@ -84,7 +84,7 @@ static int dwl_refuse(const ckpt_dsw_job *job, const ckpt_dsw_part *p, const cha
 
 /* Handle one entry of the optimizer's state: add a column, or ignore a value for the whole
  * group. */
-static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+static int dwl_state(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                      ckpt_dsw_part *p, const char *key, const ckpt_value *v)
 {
     if (v->kind == CKPT_V_NONE)
@@ -115,7 +115,7 @@ static int dwl_state(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
  * If bitsandbytes saved a part's moments in 8 bits, add a column of codes and one of scales for
  * each moment. *done: true if they were added.
  */
-static int dwl_stored(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+static int dwl_stored(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                       ckpt_dsw_part *p, bool *done)
 {
     ckpt_dict entry = ckpt_value_map(job->state->group.at[p->group].entry);
@@ -152,7 +152,7 @@ bool ckpt_dsw_begins_whole(const ckpt_group *g)
 }
 
 /* Add the column of the masters, then those of the group's optimizer entry. */
-static int dwl_columns(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+static int dwl_columns(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                        ckpt_dsw_part *p)
 {
     const ckpt_group *g = &job->state->group.at[p->group];
@@ -200,7 +200,7 @@ typedef struct dwl_range {
 } dwl_range;
 
 /* Add a part of a group; the caller sets the number of ranks. */
-static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_range *of,
+static int dwl_part(const ckpt_train_job *job, ckpt_dsw_layout *layout, const dwl_range *of,
                     ckpt_dsw_part **out)
 {
     ckpt_dsw_part *p = ckpt_vec_push(&layout->part);
@@ -228,7 +228,7 @@ static int dwl_part(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, const dwl_
         layout->home_at[t] = i;
     }
     *out = p;
-    return ckpt_dsw_autoep(job->state) ? ckpt_dsw_autoep_part(job, layout->scratch, p) : CKPT_OK;
+    return ckpt_train_autoep(job->state) ? ckpt_dsw_autoep_part(job, layout->scratch, p) : CKPT_OK;
 }
 
 /* Add pads so that each parameter begins at 16 bytes (parameter_alignment). */
@@ -260,7 +260,7 @@ static uint64_t dwl_intervals(const ckpt_dsw_how *how, ckpt_dsw_part *p, uint64_
 }
 
 /* Lay out a flat group in the order of the data, and in the order without round robin. */
-static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+static int dwl_flatten(const ckpt_train_job *job, const ckpt_dsw_how *how,
                        const ckpt_dsw_layout *layout, ckpt_dsw_part *p)
 {
     uint64_t *numel = ckpt_arena_array(layout->scratch, p->n, sizeof *numel), total = 0, align;
@@ -290,8 +290,8 @@ static int dwl_flatten(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
 }
 
 /* Stages 1 and 2: add a part for each group and expert-parallel rank. */
-static int dwl_flat_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
-                          const ckpt_group *g)
+static int dwl_flat_group(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                          ckpt_dsw_layout *layout, const ckpt_group *g)
 {
     // Without ZeRO every rank holds everything: one flat tensor.
     uint32_t lanes = g->n_lanes ? g->n_lanes : 1, world = how->stage ? how->world / lanes : 1;
@@ -332,8 +332,8 @@ static uint64_t dwl_one(const ckpt_dsw_part *p, size_t i)
 }
 
 /* Stage 3: add a part for each sub-group and lane. */
-static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
-                         const dwl_range *of, uint32_t lane)
+static int dwl_sub_group(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                         ckpt_dsw_layout *layout, const dwl_range *of, uint32_t lane)
 {
     uint32_t lanes = of->group->n_lanes ? of->group->n_lanes : 1;
     ckpt_dsw_part *p = NULL;
@@ -353,7 +353,7 @@ static int dwl_sub_group(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_
 }
 
 /* Compute the sub-group of each parameter of a group's first lane. */
-static int dwl_split(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
+static int dwl_split(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
                      const ckpt_group *g, uint32_t *sub)
 {
     uint64_t *numel = ckpt_arena_array(layout->scratch, g->n, sizeof *numel);
@@ -380,8 +380,8 @@ static int dwl_split(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_
     return rc;
 }
 
-static int dwl_sub_groups(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout,
-                          const ckpt_group *g)
+static int dwl_sub_groups(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                          ckpt_dsw_layout *layout, const ckpt_group *g)
 {
     uint32_t *sub = ckpt_arena_array(layout->scratch, g->n, sizeof *sub);
     uint32_t lanes = g->n_lanes ? g->n_lanes : 1;
@@ -406,7 +406,7 @@ static int dwl_sub_groups(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt
 /* ---- frozen parameters, and parameter numbers ---- */
 
 /* Collect frozen parameters, which stage 3 cuts over the model files. */
-static int dwl_frozen(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
+static int dwl_frozen(const ckpt_train_job *job, ckpt_dsw_layout *layout)
 {
     for (size_t i = 0; i < job->from->tensors.n; i++) {
         ckpt_tensor *t = job->from->tensors.at[i];
@@ -424,7 +424,7 @@ static int dwl_frozen(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
  * Number parameters like DeepSpeed, in the module's order: that of state_dict without buffers and
  * second names.
  */
-static void dwl_number(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
+static void dwl_number(const ckpt_train_job *job, ckpt_dsw_layout *layout)
 {
     ckpt_dict module = ckpt_value_map(ckpt_value_get(job->state->model, "module"));
     size_t next = 0;
@@ -457,7 +457,7 @@ static bool dwl_ids(const ckpt_value *flat, uint64_t id[2])
  * last parameters.  If they differ (frozen parameters were not saved, or modules were built in
  * another order), the count is wrong for the others too, so these get no number.
  */
-static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
+static void dwl_number_known(const ckpt_train_job *job, ckpt_dsw_layout *layout)
 {
     const ckpt_value *osd = ckpt_value_get(job->state->optim, "optimizer_state_dict");
     ckpt_seq flat = ckpt_value_seq(ckpt_value_get(osd, "fp32_flat_groups"));
@@ -485,7 +485,7 @@ static void dwl_number_known(const ckpt_dsw_job *job, ckpt_dsw_layout *layout)
     }
 }
 
-int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
+int ckpt_dsw_layout_new(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
 {
     assert(how->world > 0 && layout && layout->part.n == 0);
     size_t n = job->from->tensors.n + 1;
@@ -511,7 +511,7 @@ int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_d
     return rc;
 }
 
-int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_records_new(const ckpt_train_job *job, const ckpt_dsw_how *how,
                          const ckpt_dsw_layout *layout, ckpt_dsw_records *records)
 {
     assert(how->world > 0 && records && !records->record);
@@ -565,7 +565,7 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
     return rank % lanes == p->lane;
 }
 
-const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+const char *ckpt_dsw_stored_name(const ckpt_train_job *job, const ckpt_dsw_layout *layout,
                                  const ckpt_dsw_part *p, size_t i)
 {
     assert(layout->scratch && i < p->n);
@@ -595,7 +595,7 @@ CKPT_VEC(dwl_axes, ckpt_axis);
 
 /* The extents of the current target tensor. */
 typedef struct dwl_runs {
-    const ckpt_dsw_job *job;
+    const ckpt_train_job *job;
     const ckpt_dsw_how *how;
     const ckpt_dsw_layout *layout;
     const ckpt_dsw_records *records;
@@ -755,7 +755,7 @@ static int dwl_fill_frozen(dwl_runs *r, size_t i)
     return dwl_fill(r, "frozen", t, t->dtype);
 }
 
-int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
+int ckpt_dsw_fill(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
                   const ckpt_dsw_records *records)
 {
     assert(layout->home && records->record);

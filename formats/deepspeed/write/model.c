@@ -42,7 +42,8 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
  * The dtype of a parameter in the module: the template's, or the run's new dtype.  Placeholders of
  * stage 3 up to 0.5.10 are F32 in every run, so they do not show it.
  */
-static ckpt_dtype dwm_dtype(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_value *old)
+static ckpt_dtype dwm_dtype(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                            const ckpt_value *old)
 {
     bool hollow = job->state->stage == 3 && how->from_release < CKPT_DS_RELEASE(0, 6, 0);
 
@@ -151,12 +152,12 @@ static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 }
 
 /* True if the source lists a name as tied to another. */
-static bool dwm_is_alias(const ckpt_dsw_job *job, const ckpt_text *name)
+static bool dwm_is_alias(const ckpt_train_job *job, const ckpt_text *name)
 {
     return ckpt_value_get(ckpt_value_get(job->state->model, "shared_params"), name->at) != NULL;
 }
 
-size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self)
+size_t ckpt_dsw_second(const ckpt_train_job *job, ckpt_dict module, uint64_t self)
 {
     assert(self < module.n);
     const ckpt_value *value = module.at[self].value;
@@ -206,10 +207,10 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
     // values under the owner only.
     if (m->f->how->stage == 3 && n > 0 && dwm_is_alias(m->f->job, &from.at[self].key->as.text)) {
         m->f->t.rc =
-            ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
-                              "module.%.300s: its owner, a frozen parameter, was not saved, and "
-                              "stage 3 stores values of owners only: a run must supply them",
-                              from.at[self].key->as.text.at);
+            ckpt_train_left_out(m->f->job, CKPT_WARNING,
+                                "module.%.300s: its owner, a frozen parameter, was not saved, and "
+                                "stage 3 stores values of owners only: a run must supply them",
+                                from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
     if (m->f->how->stage < 3 && m->f->job->state->stage == 3 &&
@@ -224,7 +225,7 @@ static bool dwm_is_expert(const ckpt_dsw_how *how, const char *name)
     uint64_t number;
     size_t at, n;
 
-    return how->ep ? ckpt_ds_expert_number(name, &at, &n, &number)
+    return how->ep ? ckpt_train_expert_number(name, &at, &n, &number)
                    : strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
 }
 
@@ -267,10 +268,11 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
         if (v || t->rc != CKPT_OK)
             ckpt_tt_put_at(t, m->dict, ckpt_tt_copy(t, key), v);
         else
-            t->rc = ckpt_dsw_left_out(m->f->job, CKPT_WARNING,
-                                      "module.%.300s: it has no values here, and nothing says what "
-                                      "it is tied to",
-                                      key->as.text.at);
+            t->rc =
+                ckpt_train_left_out(m->f->job, CKPT_WARNING,
+                                    "module.%.300s: it has no values here, and nothing says what "
+                                    "it is tied to",
+                                    key->as.text.at);
     }
     if (m->dict && old->state)
         m->dict->state = ckpt_tt_copy(t, old->state);
@@ -378,7 +380,7 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
  * DeepSpeed does not touch the model's frozen parameters, but with an empty list it fails at the
  * first one.
  */
-static bool dwm_lists_frozen(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+static bool dwm_lists_frozen(const ckpt_train_job *job, const ckpt_dsw_how *how,
                              const ckpt_dsw_layout *layout, const ckpt_value *old)
 {
     bool any = false;
@@ -527,46 +529,47 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* The keys of deepspeed/runtime/engine.py, _save_checkpoint, with the releases that changed
- * them. */
-static const ckpt_dsw_key dwm_keys[] = {
-    {"module", 0, 0, dwm_module_make},
-    {"buffer_names", CKPT_DS_RELEASE(0, 4, 2), 0, dwm_buffers},
-    {"optimizer", 0, 0, ckpt_dsw_stage0},
-    {"param_shapes", CKPT_DS_RELEASE(0, 6, 0), 0, ckpt_dsw_param_shapes},
-    {"frozen_param_shapes", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_frozen_shapes},
-    {"shared_params", CKPT_DS_RELEASE(0, 9, 2), 0, dwm_shared},
-    {"frozen_param_fragments", CKPT_DS_RELEASE(0, 9, 1), 0, dwm_fragments},
-    {"lr_scheduler", 0, 0, NULL},
-    {"data_sampler", CKPT_DS_RELEASE(0, 8, 0), 0, NULL},
-    {"random_ltd", CKPT_DS_RELEASE(0, 8, 0), 0, NULL},
-    {"csr_tensor_module_names", 0, CKPT_DS_RELEASE(0, 5, 5), dwm_sparse_names},
-    {"sparse_tensor_module_names", CKPT_DS_RELEASE(0, 5, 5), CKPT_DS_RELEASE(0, 19, 8),
-     dwm_sparse_names},
-    {"skipped_steps", 0, 0, dwm_zero},
-    {"global_steps", 0, 0, dwm_zero},
-    {"global_samples", 0, 0, dwm_zero},
-    {"dp_world_size", 0, 0, dwm_world},
-    {"mp_world_size", 0, 0, dwm_mp_world},
-    {"checkpoint_parallel_dimensions", CKPT_DS_RELEASE(0, 19, 5), 0, dwm_degrees},
-    {"ds_config", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_config},
-    {"ds_version", CKPT_DS_RELEASE(0, 4, 0), 0, ckpt_dsw_version},
-    {"ds_autoep_layers", CKPT_DS_RELEASE(0, 19, 2), 0, ckpt_dsw_autoep_layers},
-    {"universal_checkpoint_info", 0, 0, ckpt_dsw_autoep_info},
-    {NULL, 0, 0, NULL},
-};
-
-bool ckpt_dsw_is_own(const char *key)
+/* Fill a table with the keys of a model file and how each is made; ends with a NULL key. */
+static void dwm_keys(ckpt_dsw_key table[CKPT_TRAIN_MODEL_KEYS + 1])
 {
-    bool own = false;
+    static const struct {
+        const char *key;
+        ckpt_dsw_make make;
+    } makers[] = {
+        {"module", dwm_module_make},
+        {"buffer_names", dwm_buffers},
+        {"optimizer", ckpt_dsw_stage0},
+        {"param_shapes", ckpt_dsw_param_shapes},
+        {"frozen_param_shapes", dwm_frozen_shapes},
+        {"shared_params", dwm_shared},
+        {"frozen_param_fragments", dwm_fragments},
+        {"csr_tensor_module_names", dwm_sparse_names},
+        {"sparse_tensor_module_names", dwm_sparse_names},
+        {"skipped_steps", dwm_zero},
+        {"global_steps", dwm_zero},
+        {"global_samples", dwm_zero},
+        {"dp_world_size", dwm_world},
+        {"mp_world_size", dwm_mp_world},
+        {"checkpoint_parallel_dimensions", dwm_degrees},
+        {"ds_config", ckpt_dsw_config},
+        {"ds_version", ckpt_dsw_version},
+        {"ds_autoep_layers", ckpt_dsw_autoep_layers},
+        {"universal_checkpoint_info", ckpt_dsw_autoep_info},
+    };
 
-    for (const ckpt_dsw_key *k = dwm_keys; k->key && !own; k++)
-        own = strcmp(k->key, key) == 0;
-    return own;
+    for (size_t i = 0; i < CKPT_TRAIN_MODEL_KEYS; i++) {
+        const ckpt_train_key *k = &ckpt_train_model_keys[i];
+        table[i] = (ckpt_dsw_key){.key = k->key, .since = k->since, .until = k->until};
+        for (size_t m = 0; m < sizeof makers / sizeof *makers; m++) {
+            if (strcmp(makers[m].key, k->key) == 0)
+                table[i].make = makers[m].make;
+        }
+    }
+    table[CKPT_TRAIN_MODEL_KEYS] = (ckpt_dsw_key){0};
 }
 
 /* Stage 3: add a file like rank 1's, with its own fragments of frozen parameters. */
-static int dwm_like_second(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+static int dwm_like_second(const ckpt_train_job *job, const ckpt_dsw_layout *layout,
                            const ckpt_dsw_records *records, uint32_t rank, const char *name)
 {
     const uint32_t *second = records->fragment + layout->frozen.n;
@@ -584,7 +587,7 @@ static int dwm_like_second(const ckpt_dsw_job *job, const ckpt_dsw_layout *layou
     return CKPT_OK;
 }
 
-int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
 {
@@ -593,6 +596,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
         .f = {.job = job, .how = how, .layout = layout, .records = records, .rank = rank}};
     ckpt_torch_made made = {(uint32_t)job->to->files.n, job->to->sources.n, 0, job->to->tensors.n,
                             0};
+    ckpt_dsw_key keys[CKPT_TRAIN_MODEL_KEYS + 1];
     ckpt_value *root = NULL;
 
     // rank 0's file differs, because it lists tied names
@@ -602,6 +606,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     if (rc == CKPT_OK)
         job->to->files.at[d.f.t.file].rank = how->stage < 3 ? UINT32_MAX : rank;
     d.f.t.drop_objects = job->target->drop_objects;
+    dwm_keys(keys);
     d.module.f = &d.f;
     d.module.storage = ckpt_alloc((layout->part.n + 1) * sizeof(ckpt_storage *));
     d.module.node = ckpt_alloc((job->from->tensors.n + 1) * sizeof(ckpt_value *));
@@ -609,7 +614,7 @@ int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
     if (rc == CKPT_OK && (!d.module.storage || !d.module.node || !d.module.tied))
         d.f.t.rc = ckpt_fail_memory(job->err);
     if (d.f.t.rc == CKPT_OK)
-        root = ckpt_dsw_dict(&d.f, job->state->model, dwm_keys, ckpt_dsw_follows(job, how));
+        root = ckpt_dsw_dict(&d.f, job->state->model, keys, ckpt_dsw_follows(job, how));
     if (d.f.t.rc == CKPT_OK && how->made && !ckpt_value_get(root, "num_experts"))
         ckpt_tt_put(&d.f.t, root, "num_experts", ckpt_dsw_num_experts(&d.f));
     rc = ckpt_tt_end(&d.f.t, root);

@@ -20,16 +20,16 @@ static bool dwu_is_muon(const ckpt_group *g)
 }
 
 /* True if the run offloads its optimizer to the CPU. */
-static bool dwu_offloads(const ckpt_dsw_job *job)
+static bool dwu_offloads(const ckpt_train_job *job)
 {
     const ckpt_value *offload =
-        ckpt_dsw_config_get(job->state, "zero_optimization", "offload_optimizer");
+        ckpt_train_config_get(job->state, "zero_optimization", "offload_optimizer");
     const ckpt_value *device = ckpt_value_get(offload, "device");
 
     return device && !ckpt_value_is(device, "none");
 }
 
-bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
+bool ckpt_dsw_is_whole(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key)
 {
     return (how->stage == 1 || how->stage == 2) && !how->legacy && !how->bf16_optimizer &&
@@ -59,7 +59,7 @@ static int dwu_by_size(const void *pa, const void *pb)
 }
 
 /* Sort the n parameters of one lane of a group by size. */
-static int dwu_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
+static int dwu_sort(const ckpt_train_job *job, ckpt_dsw_layout *layout, size_t first, size_t n)
 {
     dwu_place *place = ckpt_alloc((n + 1) * sizeof *place);
 
@@ -74,7 +74,7 @@ static int dwu_sort(const ckpt_dsw_job *job, ckpt_dsw_layout *layout, size_t fir
     return CKPT_OK;
 }
 
-int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
+int ckpt_dsw_given(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout)
 {
     const ckpt_state *s = job->state;
     int rc = CKPT_OK;

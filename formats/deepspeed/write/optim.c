@@ -369,9 +369,10 @@ static int dwo_left_fields(const ckpt_dsw_file *f)
 
     for (size_t g = 0; g < state->group.n; g++) {
         if (state->group.at[g].fields)
-            return ckpt_dsw_left_out(f->job, CKPT_WARNING,
-                                     "param_groups: elastic checkpoints keep no hyper-parameters: "
-                                     "a resumed run uses those of its configuration");
+            return ckpt_train_left_out(
+                f->job, CKPT_WARNING,
+                "param_groups: elastic checkpoints keep no hyper-parameters: "
+                "a resumed run uses those of its configuration");
     }
     return CKPT_OK;
 }
@@ -541,7 +542,7 @@ static ckpt_value *dwo_overflow(ckpt_dsw_file *f, const ckpt_value *old)
  */
 static ckpt_value *dwo_clip(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    const ckpt_value *v = ckpt_dsw_config_get(f->job->state, NULL, "gradient_clipping");
+    const ckpt_value *v = ckpt_train_config_get(f->job->state, NULL, "gradient_clipping");
 
     if (f->job->state->foreign)
         return NULL;
@@ -653,7 +654,7 @@ static ckpt_value *dwo_common(ckpt_dsw_file *f, const ckpt_value *old, const ckp
         if (kept)
             ckpt_tt_put_at(&f->t, dict, from.at[i].key, from.at[i].value);
         else if (dwo_is_value(from.at[i].key) && f->t.rc == CKPT_OK)
-            f->t.rc = ckpt_dsw_left_out(
+            f->t.rc = ckpt_train_left_out(
                 f->job, CKPT_INFO,
                 "%s: DeepSpeed does not store it there, but reads it from its configuration",
                 from.at[i].key->as.text.at);
@@ -700,7 +701,7 @@ static const ckpt_dsw_key dwo_root_keys[] = {
     {NULL, 0, 0, NULL},
 };
 
-int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_optim_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
 {

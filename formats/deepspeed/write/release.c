@@ -53,7 +53,7 @@ static void rel_put(ckpt_dsw_file *f, ckpt_value *dict, ckpt_value *key, const c
         ckpt_tt_put_at(&f->t, dict, key, v);
 }
 
-bool ckpt_dsw_follows(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+bool ckpt_dsw_follows(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     return !job->state->foreign && how->release == how->from_release &&
            ckpt_value_get(job->state->model, "module");
@@ -70,9 +70,9 @@ ckpt_value *ckpt_dsw_dict(ckpt_dsw_file *f, const ckpt_value *old, const ckpt_ds
         if (k->since <= f->how->release && (k->until == 0 || f->how->release < k->until))
             rel_put(f, dict, ckpt_tt_str(&f->t, k->key), k, v);
         else if (v && v->kind != CKPT_V_NONE && f->t.rc == CKPT_OK)
-            f->t.rc = ckpt_dsw_left_out(f->job, CKPT_INFO,
-                                        "%s: the DeepSpeed release of the output does not have it",
-                                        k->key);
+            f->t.rc = ckpt_train_left_out(
+                f->job, CKPT_INFO, "%s: the DeepSpeed release of the output does not have it",
+                k->key);
     }
     for (uint64_t i = 0; i < from.n && f->t.rc == CKPT_OK; i++) {
         const ckpt_dsw_key *k = rel_find(table, from.at[i].key);

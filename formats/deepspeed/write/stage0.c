@@ -34,7 +34,7 @@ static ckpt_value *dwf_value(ckpt_dsw_file *f, const ckpt_dsw_part *p, size_t i,
 }
 
 /* The optimizer's entry for one parameter: its own, or its group's. */
-static const ckpt_value *dwf_old(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i)
+static const ckpt_value *dwf_old(const ckpt_train_job *job, const ckpt_dsw_part *p, size_t i)
 {
     const ckpt_state *state = job->state;
     const ckpt_group *group = &state->group.at[p->group];
@@ -197,7 +197,7 @@ ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- values that other stages cannot store ---- */
 
-int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip)
+int ckpt_dsw_stage0_left_out(const ckpt_train_job *job, const ckpt_dsw_how *how, bool clip)
 {
     static const char *const scale[] = {"cur_scale",          "dynamic_loss_scale", "cur_iter",
                                         "last_overflow_iter", "scale_factor",       "scale_window"};
@@ -212,13 +212,14 @@ int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, b
     // a fixed loss scale has no further values
     for (size_t i = no_scale ? 0 : 2; rc == CKPT_OK && i < sizeof scale / sizeof *scale; i++) {
         if (ckpt_value_get(from, scale[i]) && (no_scale || !moves))
-            rc = ckpt_dsw_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],
-                                   no_scale ? "the output is not in fp16"
-                                            : "the loss scale is fixed");
+            rc = ckpt_train_left_out(job, CKPT_INFO, "optimizer.%s: %s", scale[i],
+                                     no_scale ? "the output is not in fp16"
+                                              : "the loss scale is fixed");
     }
     if (rc == CKPT_OK && !clip && ckpt_value_get(from, "clip_grad"))
-        rc = ckpt_dsw_left_out(job, CKPT_INFO,
-                               "optimizer.clip_grad: DeepSpeed does not store it there, but reads "
-                               "it from its configuration");
+        rc =
+            ckpt_train_left_out(job, CKPT_INFO,
+                                "optimizer.clip_grad: DeepSpeed does not store it there, but reads "
+                                "it from its configuration");
     return rc;
 }

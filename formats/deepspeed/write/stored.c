@@ -9,25 +9,6 @@
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/deepspeed/write/write.h"
 
-/* ---- the source's layers ---- */
-
-ckpt_seq ckpt_dsw_autoep_entries(const ckpt_state *state)
-{
-    ckpt_seq layers = ckpt_value_seq(ckpt_value_get(state->model, "ds_autoep_layers"));
-
-    return layers.n ? layers : ckpt_value_seq(ckpt_value_get(state->model, "autoep_layers"));
-}
-
-uint32_t ckpt_dsw_autoep(const ckpt_state *state)
-{
-    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
-    int64_t n = 0;
-
-    if (layers.n)
-        (void)ckpt_value_as_int(ckpt_value_get(layers.at[0], "ep_size"), &n);
-    return n > 0 && n <= UINT32_MAX ? (uint32_t)n : 0;
-}
-
 /* ---- names ---- */
 
 size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t)
@@ -36,7 +17,9 @@ size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t)
     size_t at = 0, n = 0;
     uint64_t number;
 
-    return !strstr(name, CKPT_DS_EXPERTS) && ckpt_ds_expert_number(name, &at, &n, &number) ? at : 0;
+    return !strstr(name, CKPT_TRAIN_EXPERTS) && ckpt_train_expert_number(name, &at, &n, &number)
+               ? at
+               : 0;
 }
 
 static bool dwp_same(const ckpt_state *state, const ckpt_tensor *a, const ckpt_tensor *b)
@@ -60,7 +43,7 @@ size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t 
 
 /* ---- parts and orders ---- */
 
-int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_part *p)
+int ckpt_dsw_autoep_part(const ckpt_train_job *job, ckpt_arena *scratch, ckpt_dsw_part *p)
 {
     p->one = ckpt_arena_array(scratch, p->n, sizeof *p->one);
     if (!p->one)
@@ -77,13 +60,13 @@ int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_
     return CKPT_OK;
 }
 
-bool ckpt_dsw_autoep_is(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i)
+bool ckpt_dsw_autoep_is(const ckpt_train_job *job, const ckpt_dsw_part *p, size_t i)
 {
     assert(i < p->n);
     return p->one && ckpt_dsw_autoep_prefix(job->state, p->param[i]) > 0;
 }
 
-int ckpt_dsw_autoep_order(const ckpt_dsw_job *job, ckpt_arena *scratch, const ckpt_group *g,
+int ckpt_dsw_autoep_order(const ckpt_train_job *job, ckpt_arena *scratch, const ckpt_group *g,
                           uint32_t world, uint64_t *order)
 {
     size_t n = 0, to = 0;
@@ -116,7 +99,7 @@ const char *ckpt_dsw_autoep_name(ckpt_arena *scratch, const char *name)
 
 bool ckpt_dsw_autoep_fits(const ckpt_state *state, uint32_t world, uint32_t ep)
 {
-    ckpt_seq layers = ckpt_dsw_autoep_entries(state);
+    ckpt_seq layers = ckpt_train_autoep_layers(state);
     bool fits = ep > 0 && world % ep == 0;
     int64_t n = 0;
 

@@ -25,7 +25,7 @@ enum {
 /* ---- settings ---- */
 
 /* True if some state is not partitioned; no release loads that from an elastic checkpoint. */
-static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+static bool dw_has_whole(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     bool any = false;
 
@@ -38,10 +38,10 @@ static bool dw_has_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
  * True for an elastic checkpoint (state without padding): like the source, or if the source cannot
  * show it, like ds_config.  Releases 0.3.3 to 0.5.9 load nothing else, so it is their default.
  */
-static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+static bool dw_lean(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_value *asked =
-        ckpt_dsw_config_get(job->state, "zero_optimization", "elastic_checkpoint");
+        ckpt_train_config_get(job->state, "zero_optimization", "elastic_checkpoint");
 
     if (how->stage == 3 || how->bf16_optimizer || how->legacy || dw_has_whole(job, how))
         return false;
@@ -49,15 +49,15 @@ static bool dw_lean(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
         return job->state->lean || job->state->legacy;
     if (!asked && job->state->stage == 3)
         return how->release < CKPT_DS_RELEASE(0, 5, 10);
-    return ckpt_dsw_config_flag(job->state, "zero_optimization", "elastic_checkpoint");
+    return ckpt_train_config_flag(job->state, "zero_optimization", "elastic_checkpoint");
 }
 
 /* Choose the form of stage 1: the source's, or for a source of another stage the form that
  * DeepSpeed writes with this ds_config. */
-static void dw_stage1_form(const ckpt_dsw_job *job, ckpt_dsw_how *how)
+static void dw_stage1_form(const ckpt_train_job *job, ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
-    const ckpt_value *accum = ckpt_dsw_config_get(s, "data_types", "grad_accum_dtype");
+    const ckpt_value *accum = ckpt_train_config_get(s, "data_types", "grad_accum_dtype");
 
     if (how->stage != 1)
         return;
@@ -73,7 +73,8 @@ static int dw_from_stage(const ckpt_state *s)
 {
     bool shared = s->stage == 2 && ckpt_dsw_release(s->version) < CKPT_DS_RELEASE(0, 7, 0);
 
-    return shared && ckpt_dsw_config_number(s, "zero_optimization", "stage", 2) == 1 ? 1 : s->stage;
+    return shared && ckpt_train_config_number(s, "zero_optimization", "stage", 2) == 1 ? 1
+                                                                                       : s->stage;
 }
 
 /* The error code: a wrong argument of the user, or an unsupported source. */
@@ -83,7 +84,7 @@ static int dw_wrong(bool asked)
 }
 
 /* Refuse settings that DeepSpeed does not have. */
-static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+static int dw_refuse(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
     const ckpt_target *t = job->target;
@@ -112,7 +113,7 @@ static int dw_refuse(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
 }
 
 /* Choose all settings from the target and the source. */
-static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
+static int dw_settings(const ckpt_train_job *job, ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
     const ckpt_target *t = job->target;
@@ -147,23 +148,23 @@ static int dw_settings(const ckpt_dsw_job *job, ckpt_dsw_how *how)
     how->round_robin =
         !how->bf16_optimizer &&
         (how->stage == 2 || (how->stage == 1 && how->release >= CKPT_DS_RELEASE(0, 13, 0))) &&
-        (s->round_robin || ckpt_dsw_config_flag(s, "zero_optimization", "round_robin_gradients"));
+        (s->round_robin || ckpt_train_config_flag(s, "zero_optimization", "round_robin_gradients"));
     how->aligned =
         how->stage > 0 && how->stage < 3 && how->release >= CKPT_DS_RELEASE(0, 19, 7) &&
-        (s->aligned || ckpt_dsw_config_flag(s, "zero_optimization", "parameter_alignment"));
+        (s->aligned || ckpt_train_config_flag(s, "zero_optimization", "parameter_alignment"));
     how->sub_group_size =
         t->sub_group_size ? t->sub_group_size
         : s->sub_group_size
             ? s->sub_group_size
-            : ckpt_dsw_config_number(s, "zero_optimization", "sub_group_size", DW_SUB_GROUP);
+            : ckpt_train_config_number(s, "zero_optimization", "sub_group_size", DW_SUB_GROUP);
     how->interval = s->interval ? s->interval
-                                : ckpt_dsw_config_number(s, "zero_optimization",
-                                                         "reduce_bucket_size", DW_INTERVAL);
+                                : ckpt_train_config_number(s, "zero_optimization",
+                                                           "reduce_bucket_size", DW_INTERVAL);
     return CKPT_OK;
 }
 
 /* 0.19.8 added is_optimized_parameter to deepspeed/runtime/utils.py */
-int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
+int ckpt_dsw_put_aside(ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *all = job->state;
     int rc = CKPT_OK;
@@ -180,7 +181,7 @@ int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how)
 }
 
 /* True if every rank of the target has the partition that the same rank of the source had. */
-static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
+static bool dw_stays(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
     const ckpt_state *s = job->state;
 
@@ -188,32 +189,6 @@ static bool dw_stays(const ckpt_dsw_job *job, const ckpt_dsw_how *how)
            how->world == s->world && how->round_robin == s->round_robin &&
            how->aligned == s->aligned && how->legacy == s->legacy && how->lean == s->lean &&
            ckpt_ranked_stay(s);
-}
-
-int ckpt_dsw_objects(const ckpt_dsw_job *job)
-{
-    ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);
-    const char *all = "";
-    int rc = names ? CKPT_OK : ckpt_fail_memory(job->err);
-
-    if (rc == CKPT_OK && job->state->model)
-        rc = ckpt_tt_unknown(job->state->model, names, job->to->arena, job->err);
-    if (rc == CKPT_OK && job->state->optim)
-        rc = ckpt_tt_unknown(job->state->optim, names, job->to->arena, job->err);
-    if (rc != CKPT_OK || names->as.seq.n == 0)
-        return rc;
-    job->to->effects |= CKPT_USED_OBJECTS;
-    if (job->target->keep_objects || job->target->drop_objects)
-        return CKPT_OK;
-    for (uint64_t i = 0; all && i < names->as.seq.n; i++)
-        all = ckpt_arena_printf(job->to->arena, "%s%s%s", all, i ? ", " : "",
-                                names->as.seq.at[i]->as.text.at);
-    if (!all)
-        return ckpt_fail_memory(job->err);
-    return ckpt_fail(job->err, CKPT_EUNSAFE,
-                     "%s: holds objects of classes that are not known to be plain data: %.300s; "
-                     "--keep-objects writes them back as they are, --drop-objects leaves them out",
-                     job->from->path, all);
 }
 
 /* ---- files ---- */
@@ -236,7 +211,7 @@ static const char *dw_next_whole(const ckpt_map *from, uint32_t *i, ckpt_ds_kind
 }
 
 /* The name of a model or optimizer file, like "zero_pp_rank_3_mp_rank_00_model_states.pt". */
-static const char *dw_name(const ckpt_dsw_job *job, const ckpt_dsw_how *how, uint32_t rank,
+static const char *dw_name(const ckpt_train_job *job, const ckpt_dsw_how *how, uint32_t rank,
                            bool optim)
 {
     const char *bf16 =
@@ -256,8 +231,8 @@ static const char *dw_name(const ckpt_dsw_job *job, const ckpt_dsw_how *how, uin
 }
 
 /* Make all files of one model-parallel rank, then the tensors that fill them. */
-static int dw_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
-                    ckpt_dsw_records *records)
+static int dw_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                    const ckpt_dsw_layout *layout, ckpt_dsw_records *records)
 {
     uint32_t n_models = how->stage == 3 ? how->world : 1;
     int rc = CKPT_OK;
@@ -277,7 +252,7 @@ static int dw_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt
 static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
                     const ckpt_target *target, ckpt_err *err)
 {
-    ckpt_dsw_job job = {.from = from, .to = to, .state = state, .target = target, .err = err};
+    ckpt_train_job job = {.from = from, .to = to, .state = state, .target = target, .err = err};
     ckpt_dsw_how how = {0};
     ckpt_dsw_layout layout = {0};
     ckpt_dsw_records records = {0};
@@ -289,20 +264,20 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
     }
-    if (rc == CKPT_OK && how.stage > 0 && ckpt_dsw_autoep(state))
+    if (rc == CKPT_OK && how.stage > 0 && ckpt_train_autoep(state))
         rc = ckpt_dsw_autoep_deal(&job, &how);
     else if (rc == CKPT_OK && target->ep_size)
         rc = ckpt_fail(err, CKPT_EUSAGE,
                        "%s: --ep-size is for experts of AutoEP, and this run has none", from->path);
     // if experts move to other ranks, partitions change
-    how.ranked = how.ranked && (!how.ep || how.ep == ckpt_dsw_autoep(state));
+    how.ranked = how.ranked && (!how.ep || how.ep == ckpt_train_autoep(state));
     to->claim.keeps_ranked = how.ranked && (state == from->states.at[0] || to->claim.keeps_ranked);
     how.made = rc == CKPT_OK && !how.experts && !how.ep && ckpt_dsw_has_experts(&job);
     how.experts = how.experts || how.made || how.ep;
     if (rc == CKPT_OK && how.stage > 0)
         rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
     if (rc == CKPT_OK)
-        rc = ckpt_dsw_objects(&job);
+        rc = ckpt_train_objects(&job);
     to->effects |= how.stage == 3 ? CKPT_USED_SUB_GROUPS : 0;
     // Before 0.7.0 stage 1 is stored as 2, because it shares stage 2's code.
     to->claim.stage =
@@ -368,7 +343,7 @@ static int dw_whole_files(ckpt_map *to, const ckpt_map *from, const ckpt_target 
 
     for (uint32_t i = 0; rc == CKPT_OK && (name = dw_next_whole(from, &i, &kind)); i++) {
         // AutoEP's experts are written anew, because not every stage has files for them
-        if ((kind == CKPT_DS_LAYER && state->joined) || ckpt_dsw_autoep(state))
+        if ((kind == CKPT_DS_LAYER && state->joined) || ckpt_train_autoep(state))
             continue;
         if (state->joined)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,

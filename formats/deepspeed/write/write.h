@@ -30,12 +30,13 @@
 #include <assert.h>
 
 #include "formats/torch/tree.h"
+#include "formats/training/deepspeed_keys.h"
+#include "formats/training/ds_config.h"
+#include "formats/training/write_job.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
 #include "libckpt/map/zero_param.h"
 
-/* A release like 0.12.6 as a number that can be compared. */
-#define CKPT_DS_RELEASE(a, b, c) ((a)*1000000 + (b)*1000 + (c))
 enum { CKPT_DS_NEWEST = 19008 }; /* 0.19.8 */
 
 /* The content of a column. */
@@ -84,15 +85,6 @@ typedef struct ckpt_dsw_part {
 
 CKPT_VEC(ckpt_dsw_parts, ckpt_dsw_part);
 
-/* The input and output of the writer. */
-typedef struct ckpt_dsw_job {
-    const ckpt_map *from;
-    ckpt_map *to;
-    const ckpt_state *state;
-    const ckpt_target *target;
-    ckpt_err *err;
-} ckpt_dsw_job;
-
 /* The settings, fixed from target and source before the layout. */
 typedef struct ckpt_dsw_how {
     int stage, from_stage;
@@ -135,7 +127,7 @@ typedef struct ckpt_dsw_records {
 
 /* The current file. */
 typedef struct ckpt_dsw_file {
-    const ckpt_dsw_job *job;
+    const ckpt_train_job *job;
     const ckpt_dsw_how *how;
     const ckpt_dsw_layout *layout;
     ckpt_dsw_records *records;
@@ -149,7 +141,7 @@ typedef struct ckpt_dsw_file {
  * Leave trained parameters without elements out of job->state, and report it, because ZeRO counts
  * them as frozen from release 0.19.8 on.
  */
-int ckpt_dsw_put_aside(ckpt_dsw_job *job, const ckpt_dsw_how *how);
+int ckpt_dsw_put_aside(ckpt_train_job *job, const ckpt_dsw_how *how);
 
 /* ---- form.c ---- */
 
@@ -162,10 +154,10 @@ typedef enum ckpt_dsw_stage0_form {
 } ckpt_dsw_stage0_form;
 
 /* The form of the target: the same as the source's. */
-ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+ckpt_dsw_stage0_form ckpt_dsw_form_of(const ckpt_train_job *job, const ckpt_dsw_how *how);
 
 /* True for a parameter of this rank that is written as frozen. */
-bool ckpt_dsw_is_frozen(const ckpt_dsw_job *job, const ckpt_tensor *t);
+bool ckpt_dsw_is_frozen(const ckpt_train_job *job, const ckpt_tensor *t);
 
 /* ---- release.c ---- */
 
@@ -187,7 +179,7 @@ typedef struct ckpt_dsw_key {
  * True if the source's files have the target's release, so their keys can be copied.  Values from
  * another framework have no DeepSpeed layout.
  */
-bool ckpt_dsw_follows(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+bool ckpt_dsw_follows(const ckpt_train_job *job, const ckpt_dsw_how *how);
 
 /*
  * Make a dict by a table of keys (ends with a NULL key).  follow: take the template's keys;
@@ -208,13 +200,14 @@ uint64_t ckpt_dsw_padding(const ckpt_dsw_how *how, const ckpt_dsw_part *p, uint3
  * Compute groups, parts, columns and records of the target.  After a failure too the caller must
  * call ckpt_dsw_layout_free.
  */
-int ckpt_dsw_layout_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
+int ckpt_dsw_layout_new(const ckpt_train_job *job, const ckpt_dsw_how *how,
+                        ckpt_dsw_layout *layout);
 
 /* Free a layout, also after ckpt_dsw_layout_new has failed. */
 void ckpt_dsw_layout_free(ckpt_dsw_layout *layout);
 
 /* Allocate the records of all ranks. */
-int ckpt_dsw_records_new(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_records_new(const ckpt_train_job *job, const ckpt_dsw_how *how,
                          const ckpt_dsw_layout *layout, ckpt_dsw_records *records);
 
 /* Free the records; after a failure too. */
@@ -228,7 +221,7 @@ bool ckpt_dsw_holds(const ckpt_dsw_part *p, const ckpt_group *group, uint32_t ra
  * The name of a part's parameter in files: experts are numbered within their rank, and fused
  * experts of AutoEP have the name "<prefix>.w1".
  */
-const char *ckpt_dsw_stored_name(const ckpt_dsw_job *job, const ckpt_dsw_layout *layout,
+const char *ckpt_dsw_stored_name(const ckpt_train_job *job, const ckpt_dsw_layout *layout,
                                  const ckpt_dsw_part *p, size_t i);
 
 /* The tensor to read for values of a dtype: the checkpoint's copy of that dtype, or the masters,
@@ -252,7 +245,7 @@ uint64_t ckpt_dsw_size(const ckpt_dsw_layout *layout, const ckpt_dsw_part *p, si
 
 /* Make the target tensors of all flat tensors and frozen fragments; all ranks' files must be
  * made. */
-int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
+int ckpt_dsw_fill(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_dsw_layout *layout,
                   const ckpt_dsw_records *records);
 
 /* ---- muon.c ---- */
@@ -261,7 +254,7 @@ int ckpt_dsw_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_d
  * Make layout->given.  Below stage 3 MuonWithAuxAdam sorts its matrices by size.  In stage 3 it
  * does too, but under zero.Init parameters have no shape to sort by, so the source's order is kept.
  */
-int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
+int ckpt_dsw_given(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
 /*
  * True for a group's state that cannot be zeroed key by key: lists, dicts, and 8-bit moments,
@@ -271,7 +264,7 @@ int ckpt_dsw_given(const ckpt_dsw_job *job, const ckpt_dsw_how *how, ckpt_dsw_la
 bool ckpt_dsw_begins_whole(const ckpt_group *g);
 
 /* True if the state of this key is not partitioned. */
-bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
+bool ckpt_dsw_is_whole(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_group *g,
                        const char *key);
 
 /* ---- bnb.c ---- */
@@ -283,7 +276,7 @@ bool ckpt_dsw_is_whole(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const c
  * Errors  CKPT_EUNSUPPORTED: some moments have 8 bits and others 32, or the target's form cannot
  *         keep such state
  */
-int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
+int ckpt_dsw_bnb_bits(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
                       uint32_t *bits);
 
 /*
@@ -291,29 +284,23 @@ int ckpt_dsw_bnb_bits(const ckpt_dsw_job *job, const ckpt_dsw_how *how, const ck
  *
  * Errors  CKPT_EUNSUPPORTED: a block of the target would have elements of two blocks of the source
  */
-int ckpt_dsw_bnb_fill(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_bnb_fill(const ckpt_train_job *job, const ckpt_dsw_how *how,
                       const ckpt_dsw_layout *layout, const ckpt_dsw_records *records,
                       const ckpt_dsw_part *p);
 
 /* ---- experts.c ---- */
 
 /* True if the source has parameters of experts. */
-bool ckpt_dsw_has_experts(const ckpt_dsw_job *job);
+bool ckpt_dsw_has_experts(const ckpt_train_job *job);
 
 /* Write a file for each expert. */
-int ckpt_dsw_expert_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_expert_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
                           const ckpt_dsw_layout *layout);
 
 /* Make num_experts of the model file: a list over the layers with experts. */
 ckpt_value *ckpt_dsw_num_experts(ckpt_dsw_file *f);
 
 /* ---- stored.c ---- */
-
-/* ds_autoep_layers of the source; n is 0 without AutoEP. */
-ckpt_seq ckpt_dsw_autoep_entries(const ckpt_state *state);
-
-/* The expert-parallel size of a source with AutoEP, or 0. */
-uint32_t ckpt_dsw_autoep(const ckpt_state *state);
 
 /* Bytes of an AutoEP expert's name before its number; 0 for other names. */
 size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t);
@@ -322,7 +309,7 @@ size_t ckpt_dsw_autoep_prefix(const ckpt_state *state, const ckpt_tensor *t);
 size_t ckpt_dsw_autoep_run(const ckpt_state *state, const ckpt_group *g, size_t i);
 
 /* Set p->one: find the fused parameters of a part. */
-int ckpt_dsw_autoep_part(const ckpt_dsw_job *job, ckpt_arena *scratch, ckpt_dsw_part *p);
+int ckpt_dsw_autoep_part(const ckpt_train_job *job, ckpt_arena *scratch, ckpt_dsw_part *p);
 
 /* Number of parameters from i on that are fused into one; 0 if i is not the first of them. */
 static inline uint32_t ckpt_dsw_one(const ckpt_dsw_part *p, size_t i)
@@ -332,10 +319,10 @@ static inline uint32_t ckpt_dsw_one(const ckpt_dsw_part *p, size_t i)
 }
 
 /* True if a parameter of a part is an expert of AutoEP. */
-bool ckpt_dsw_autoep_is(const ckpt_dsw_job *job, const ckpt_dsw_part *p, size_t i);
+bool ckpt_dsw_autoep_is(const ckpt_train_job *job, const ckpt_dsw_part *p, size_t i);
 
 /* Compute the order of round_robin_gradients, in which fused parameters move together. */
-int ckpt_dsw_autoep_order(const ckpt_dsw_job *job, ckpt_arena *scratch, const ckpt_group *g,
+int ckpt_dsw_autoep_order(const ckpt_train_job *job, ckpt_arena *scratch, const ckpt_group *g,
                           uint32_t world, uint64_t *order);
 
 /* "<prefix>.w1" of "<prefix>.w1.5"; NULL: no memory. */
@@ -363,14 +350,14 @@ void ckpt_dsw_autoep_lanes(const ckpt_state *s, const ckpt_group *from, uint32_t
  * asked
  *          for it)
  */
-int ckpt_dsw_autoep_deal(ckpt_dsw_job *job, ckpt_dsw_how *how);
+int ckpt_dsw_autoep_deal(ckpt_train_job *job, ckpt_dsw_how *how);
 
 /* Join the experts of all ranks in job->state, because universal checkpoints do not depend on
  * ranks. */
-int ckpt_dsw_autoep_whole(ckpt_dsw_job *job);
+int ckpt_dsw_autoep_whole(ckpt_train_job *job);
 
 /* Write a file for each expert (stages 1 and 2). */
-int ckpt_dsw_autoep_files(const ckpt_dsw_job *job, const ckpt_dsw_how *how);
+int ckpt_dsw_autoep_files(const ckpt_train_job *job, const ckpt_dsw_how *how);
 
 /* Make ds_autoep_layers and universal_checkpoint_info of a rank's model file. */
 ckpt_value *ckpt_dsw_autoep_layers(ckpt_dsw_file *f, const ckpt_value *old);
@@ -382,12 +369,12 @@ ckpt_value *ckpt_dsw_autoep_groups(ckpt_dsw_file *f, const ckpt_value *old);
 /* ---- model.c, optim.c ---- */
 
 /* Make one rank's model file under a name in the target. */
-int ckpt_dsw_model_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
 
 /* Make one rank's optimizer file (stages 1 to 3). */
-int ckpt_dsw_optim_file(const ckpt_dsw_job *job, const ckpt_dsw_how *how,
+int ckpt_dsw_optim_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
 
@@ -415,9 +402,9 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 
 /*
  * Report values that stage 0 stores with its optimizer but a ZeRO stage cannot store
- * (ckpt_dsw_left_out). clip: the target stores clip_grad.
+ * (ckpt_train_left_out). clip: the target stores clip_grad.
  */
-int ckpt_dsw_stage0_left_out(const ckpt_dsw_job *job, const ckpt_dsw_how *how, bool clip);
+int ckpt_dsw_stage0_left_out(const ckpt_train_job *job, const ckpt_dsw_how *how, bool clip);
 
 /* Make the model file's `optimizer`; None under ZeRO. */
 ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old);
@@ -428,36 +415,15 @@ ckpt_value *ckpt_dsw_stage0(ckpt_dsw_file *f, const ckpt_value *old);
  * The index of the map's tensor that entry `self` of the source's module, which is not in the map,
  * is a second name of: both view the same elements.  SIZE_MAX: none, or unknown.
  */
-size_t ckpt_dsw_second(const ckpt_dsw_job *job, ckpt_dict module, uint64_t self);
-
-/* ---- write.c ---- */
-
-/*
- * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
- * are any, sets CKPT_USED_OBJECTS in the target's effects.
- *
- * Errors   CKPT_EUNSAFE: there are such objects, and the target's options do not decide
- */
-int ckpt_dsw_objects(const ckpt_dsw_job *job);
+size_t ckpt_dsw_second(const ckpt_train_job *job, ckpt_dict module, uint64_t self);
 
 /* ---- config.c ---- */
 
 /* Make ds_config with the values rewritten that depend on world, stage and dtype. */
 ckpt_value *ckpt_dsw_config(ckpt_dsw_file *f, const ckpt_value *old);
 
-/* A value of the source's ds_config by section and key ("zero_optimization", "stage"), or NULL. */
-const ckpt_value *ckpt_dsw_config_get(const ckpt_state *state, const char *section,
-                                      const char *key);
-
-/* A number of ds_config, int or float as in JSON; `otherwise` if absent. */
-uint64_t ckpt_dsw_config_number(const ckpt_state *state, const char *section, const char *key,
-                                uint64_t otherwise);
-
 /* Report at which norm DeepSpeed of this release will clip gradients of another framework's run. */
-int ckpt_dsw_clipping(const ckpt_dsw_job *job, int release);
-
-/* True if a value of ds_config exists and is not zero. */
-bool ckpt_dsw_config_flag(const ckpt_state *state, const char *section, const char *key);
+int ckpt_dsw_clipping(const ckpt_train_job *job, int release);
 
 /* Make values in the release's form from the source's value (NULL: none). */
 ckpt_value *ckpt_dsw_version(ckpt_dsw_file *f, const ckpt_value *old);
@@ -474,15 +440,5 @@ ckpt_value *ckpt_dsw_dynamic(ckpt_dsw_file *f, const ckpt_value *old);
  * output.
  */
 void ckpt_dsw_say(ckpt_dsw_file *f, const char *fmt, ...) CKPT_PRINTF(2, 3);
-
-/* Report a value that the target cannot store, with the reason: "left out: clip_grad: stage 3 ...";
- * a warning if the run continues differently without it. */
-int ckpt_dsw_left_out(const ckpt_dsw_job *job, ckpt_severity severity, const char *fmt, ...)
-    CKPT_PRINTF(3, 4);
-
-/*
- * True for members of a model file that DeepSpeed writes; others are the program's client_state.
- */
-bool ckpt_dsw_is_own(const char *key);
 
 #endif

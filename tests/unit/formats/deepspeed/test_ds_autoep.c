@@ -101,7 +101,7 @@ static void sizes(void **state)
     ckpt_value *list = ckpt_value_get(s->model, "ds_autoep_layers");
 
     (void)state;
-    assert_true(ckpt_dsw_autoep(s) == 2);
+    assert_true(ckpt_train_autoep(s) == 2);
     for (uint32_t ep = 1; ep <= 16; ep *= 2)
         assert_int_equal(ckpt_dsw_autoep_fits(s, 16, ep), ep <= EXPERTS);
     assert_false(ckpt_dsw_autoep_fits(s, 16, 0));

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_job.c: reports values that the target of a writer cannot store, and refuses objects of
+ * unknown classes until the user decides.
+ */
+#include "formats/training/write_job.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/torch/tree.h"
+
+int ckpt_train_note_once(const ckpt_train_job *job, ckpt_severity severity, const char *head,
+                         const char *text)
+{
+    size_t n = strlen(head);
+
+    for (size_t i = 0; i < job->to->findings.n; i++) {
+        const char *said = job->to->findings.at[i].text;
+        if (strncmp(said, head, n) == 0 && strcmp(said + n, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(job->to, severity, job->err, "%s%s", head, text);
+}
+
+int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const char *fmt, ...)
+{
+    assert(job && fmt);
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return ckpt_train_note_once(job, severity, "left out: ", text);
+}
+
+int ckpt_train_objects(const ckpt_train_job *job)
+{
+    ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);
+    const char *all = "";
+    int rc = names ? CKPT_OK : ckpt_fail_memory(job->err);
+
+    if (rc == CKPT_OK && job->state->model)
+        rc = ckpt_tt_unknown(job->state->model, names, job->to->arena, job->err);
+    if (rc == CKPT_OK && job->state->optim)
+        rc = ckpt_tt_unknown(job->state->optim, names, job->to->arena, job->err);
+    if (rc != CKPT_OK || names->as.seq.n == 0)
+        return rc;
+    job->to->effects |= CKPT_USED_OBJECTS;
+    if (job->target->keep_objects || job->target->drop_objects)
+        return CKPT_OK;
+    for (uint64_t i = 0; all && i < names->as.seq.n; i++)
+        all = ckpt_arena_printf(job->to->arena, "%s%s%s", all, i ? ", " : "",
+                                names->as.seq.at[i]->as.text.at);
+    if (!all)
+        return ckpt_fail_memory(job->err);
+    return ckpt_fail(job->err, CKPT_EUNSAFE,
+                     "%s: holds objects of classes that are not known to be plain data: %.300s; "
+                     "--keep-objects writes them back as they are, --drop-objects leaves them out",
+                     job->from->path, all);
+}

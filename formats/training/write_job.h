@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_job.h: declares the input and output of a writer of training state, and reports about
+ * values that its target cannot store.
+ */
+#ifndef CKPT_FORMATS_TRAINING_WRITE_JOB_H
+#define CKPT_FORMATS_TRAINING_WRITE_JOB_H
+
+#include "libckpt/format.h"
+#include "libckpt/map/state.h"
+
+/* The input and output of the writer. */
+typedef struct ckpt_train_job {
+    const ckpt_map *from;
+    ckpt_map *to;
+    const ckpt_state *state;
+    const ckpt_target *target;
+    ckpt_err *err;
+} ckpt_train_job;
+
+/*
+ * Add a finding of `head` and `text` once, because every file of a run has the same values.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_train_note_once(const ckpt_train_job *job, ckpt_severity severity, const char *head,
+                         const char *text);
+
+/* Report a value that the target cannot store, with the reason: "left out: clip_grad: stage 3 ...";
+ * a warning if the run continues differently without it. */
+int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const char *fmt, ...)
+    CKPT_PRINTF(3, 4);
+
+/*
+ * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
+ * are any, sets CKPT_USED_OBJECTS in the target's effects.
+ *
+ * Errors   CKPT_EUNSAFE: there are such objects, and the target's options do not decide
+ */
+int ckpt_train_objects(const ckpt_train_job *job);
+
+#endif
