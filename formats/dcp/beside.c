@@ -9,14 +9,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
+#include "formats/training/run_files.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/state.h"
 
 #define DCB_STATE     "trainer_state.json"
 #define DCB_STATE_MAX (UINT64_C(256) << 20) /* limit in bytes; the file logs every step */
 
-const char *ckpt_dcp_schedule(const ckpt_listing *list)
+const char *ckpt_train_schedule(const ckpt_listing *list)
 {
     static const char *const names[] = {"scheduler.bin", "scheduler.pt"};
 
@@ -28,7 +29,7 @@ const char *ckpt_dcp_schedule(const ckpt_listing *list)
     return NULL;
 }
 
-int ckpt_dcp_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+int ckpt_train_files_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     assert(map && list);
     static const char *const begins[] = {"random_states_", "rng_state", "sampler",
@@ -74,7 +75,7 @@ static bool dcb_is_read(const ckpt_map *map, const char *name)
     return false;
 }
 
-int ckpt_dcp_further(ckpt_map *map, const ckpt_listing *list, bool refuse, ckpt_err *err)
+int ckpt_train_further_models(ckpt_map *map, const ckpt_listing *list, bool refuse, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -98,10 +99,10 @@ int ckpt_dcp_further(ckpt_map *map, const ckpt_listing *list, bool refuse, ckpt_
 
 /* ---- files that are missing ---- */
 
-const char *ckpt_dcp_of_run(const ckpt_listing *list)
+const char *ckpt_train_file_of_run(const ckpt_listing *list)
 {
     static const char *const begins[] = {"random_states_", "rng_state"};
-    const char *found = ckpt_dcp_schedule(list);
+    const char *found = ckpt_train_schedule(list);
 
     for (size_t i = 0; !found && i < list->n; i++) {
         for (size_t k = 0; !found && k < sizeof begins / sizeof *begins; k++) {
@@ -113,11 +114,11 @@ const char *ckpt_dcp_of_run(const ckpt_listing *list)
     return found;
 }
 
-int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
-                          const ckpt_open_opts *opts, ckpt_err *err)
+int ckpt_train_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
+                            const ckpt_open_opts *opts, ckpt_err *err)
 {
     assert(map && list && optimizer && opts);
-    const char *of = ckpt_dcp_of_run(list);
+    const char *of = ckpt_train_file_of_run(list);
 
     if (!of)
         return CKPT_OK;
@@ -135,7 +136,7 @@ int ckpt_dcp_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *o
 /* True for a key under which Lightning stores the state of an optimizer. */
 static bool dcb_is_optimizer(const ckpt_value *key)
 {
-    static const char begin[] = CKPT_DCP_OPTIMIZER;
+    static const char begin[] = CKPT_TRAIN_FSDP_OPTIMIZER;
     const char *name = key->kind == CKPT_V_STR ? key->as.text.at : "";
     const char *number = name + sizeof begin - 1;
 
@@ -180,7 +181,7 @@ static int64_t dcb_steps(const ckpt_map *map)
     return most;
 }
 
-int ckpt_dcp_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+int ckpt_train_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     assert(map && list);
     int64_t own = dcb_steps(map), run = 0;
@@ -252,12 +253,12 @@ static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_er
     return rc;
 }
 
-bool ckpt_dcp_lightning(ckpt_arena *arena, ckpt_value *root)
+bool ckpt_train_lightning(ckpt_arena *arena, ckpt_value *root)
 {
     assert(arena);
     ckpt_dict all = ckpt_value_map(root);
 
-    if (!ckpt_value_get(root, CKPT_DCP_LIGHTNING) || ckpt_value_get(root, "lr_scheduler"))
+    if (!ckpt_value_get(root, CKPT_TRAIN_LIGHTNING) || ckpt_value_get(root, "lr_scheduler"))
         return true;
     for (uint64_t i = 0; i < all.n; i++) {
         ckpt_seq schedules = ckpt_value_seq(all.at[i].value);
@@ -281,7 +282,7 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
     int rc = path ? dcb_object(&meta, map, path, err) : ckpt_fail_memory(err);
     ckpt_dict all = rc == CKPT_OK ? ckpt_value_map(meta) : (ckpt_dict){0};
 
-    if (rc == CKPT_OK && !ckpt_value_get(meta, CKPT_DCP_LIGHTNING))
+    if (rc == CKPT_OK && !ckpt_value_get(meta, CKPT_TRAIN_LIGHTNING))
         return ckpt_map_note(map, CKPT_INFO, err, "%s: left out: Lightning did not write it", path);
     if (rc == CKPT_OK)
         rc = dcb_lightning_steps(map, meta, path, err);
@@ -301,22 +302,22 @@ static int dcb_lightning(ckpt_map *map, ckpt_value *run, const char *folder, ckp
     return rc;
 }
 
-int ckpt_dcp_beside(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+int ckpt_train_run_files(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
 {
     assert(map && list && list->read);
-    const char *name = ckpt_dcp_schedule(list);
+    const char *name = ckpt_train_schedule(list);
     ckpt_value *run = map->states.n == 1 ? map->states.at[0]->model : NULL, *schedule = NULL;
     const ckpt_entry *meta = ckpt_listing_find(list, "meta.pt");
-    int rc = ckpt_dcp_left(map, list, err);
+    int rc = ckpt_train_files_left(map, list, err);
 
     if (rc == CKPT_OK && !meta && dcb_is_lightning(map->values))
         rc = ckpt_map_note(map, CKPT_WARNING, err,
                            "%s: Lightning's meta.pt is missing: its tensors have Lightning's names "
-                           "(" CKPT_DCP_OPTIMIZER
+                           "(" CKPT_TRAIN_FSDP_OPTIMIZER
                            "0), and Lightning cannot load them without that file; copy it",
                            list->folder);
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_trainer_steps(map, list, err);
+        rc = ckpt_train_trainer_steps(map, list, err);
     if (rc == CKPT_OK && run && meta && !meta->is_dir)
         rc = dcb_lightning(map, run, list->folder, err);
     if (rc != CKPT_OK || !name || !run || ckpt_value_get(run, "lr_scheduler"))

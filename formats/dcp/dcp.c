@@ -12,6 +12,10 @@
 
 #include "ckpt_extra.h"
 #include "formats/dcp/dcp.h"
+#include "formats/training/param_values.h"
+#include "formats/training/run_files.h"
+#include "formats/training/step_folders.h"
+#include "formats/training/torch_state.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/map/extent.h"
@@ -31,12 +35,34 @@ typedef struct dcp_reader {
     ckpt_err *err;
 } dcp_reader;
 
+/* True if the save of a checkpoint has finished. */
+static bool dcp_done(const ckpt_listing *list)
+{
+    return ckpt_listing_find(list, CKPT_DCP_METADATA) ||
+           ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0");
+}
+
+/* True if a folder is one checkpoint, finished or not. */
+static bool dcp_is_one(const ckpt_listing *list)
+{
+    static const char end[] = ".distcp";
+    bool data = dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp");
+
+    for (size_t i = 0; !data && i < list->n; i++) {
+        size_t n = strlen(list->entry[i].name);
+        data = !list->entry[i].is_dir && n >= sizeof end - 1 &&
+               strcmp(list->entry[i].name + n - (sizeof end - 1), end) == 0;
+    }
+    return data;
+}
+
 /* No file names the checkpoint to resume from, so the newest finished one is used. */
 static const ckpt_run_layout dcp_run = {
-    .is_tag = ckpt_dcp_is_one,
-    .is_done = ckpt_dcp_done,
+    .is_tag = dcp_is_one,
+    .is_done = dcp_done,
+    .last = CKPT_DCP_METADATA,
     .pointer = "",
-    .text = ckpt_dcp_number_of,
+    .text = ckpt_train_number_of,
 };
 
 static int dcp_probe(const ckpt_listing *list)
@@ -44,11 +70,11 @@ static int dcp_probe(const ckpt_listing *list)
     if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
         ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp"))
         return 60;
-    if (ckpt_listing_find(list, CKPT_DCP_MODEL "0"))
+    if (ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0"))
         return 58;
-    if (ckpt_dcp_is_one(list))
+    if (dcp_is_one(list))
         return 55;
-    return ckpt_dcp_is_run(list, &dcp_run) ? 45 : 0;
+    return ckpt_train_is_run(list, &dcp_run) ? 45 : 0;
 }
 
 /* ---- files ---- */
@@ -361,7 +387,7 @@ static int dcp_values(dcp_reader *r)
             .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .flags = item->flags};
         if (!item->is_tensor)
             rc = dcp_object(r, item, &leaf[i]);
-        else if (!(leaf[i] = ckpt_dcp_leaf(r->map->arena, &like)))
+        else if (!(leaf[i] = ckpt_train_leaf(r->map->arena, &like)))
             rc = ckpt_fail_memory(r->err);
         else
             rc = dcp_bind(r, item, &r->role[i], leaf[i]);
@@ -433,12 +459,13 @@ static int dcp_tensors(dcp_reader *r)
  */
 static int dcp_read_pair(dcp_reader *r)
 {
-    static const char *const parts[] = {CKPT_DCP_MODEL "0", CKPT_DCP_OPTIMIZER "0"};
+    static const char *const parts[] = {CKPT_TRAIN_FSDP_MODEL "0", CKPT_TRAIN_FSDP_OPTIMIZER "0"};
     int rc = CKPT_OK;
 
-    if (ckpt_listing_find(r->list, CKPT_DCP_MODEL "1"))
+    if (ckpt_listing_find(r->list, CKPT_TRAIN_FSDP_MODEL "1"))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "%s: holds several models; name the folder of one (" CKPT_DCP_MODEL "0)",
+                         "%s: holds several models; name the folder of one (" CKPT_TRAIN_FSDP_MODEL
+                         "0)",
                          r->list->folder);
     for (size_t i = 0; rc == CKPT_OK && i < sizeof parts / sizeof *parts; i++) {
         const char *prefix = ckpt_arena_printf(r->map->arena, "%s/", parts[i]);
@@ -502,25 +529,25 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
-    int rc = ckpt_dcp_find(map, &at, &dcp_run, opts->tag, err);
+    int rc = ckpt_train_find_step(map, &at, &dcp_run, opts->tag, err);
 
     if (rc != CKPT_OK)
         return rc;
     list = &at;
-    if (!ckpt_dcp_done(list))
+    if (!dcp_done(list))
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: a PyTorch distributed checkpoint without .metadata, which is written "
                          "last: the save did not finish",
                          list->folder);
     map->known.training = true;
     rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
-    if (rc == CKPT_OK && ckpt_listing_find(list, CKPT_DCP_MODEL "0") &&
-        !ckpt_listing_find(list, CKPT_DCP_OPTIMIZER "0"))
-        rc = ckpt_dcp_no_optimizer(map, list, CKPT_DCP_OPTIMIZER "0", opts, err);
+    if (rc == CKPT_OK && ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0") &&
+        !ckpt_listing_find(list, CKPT_TRAIN_FSDP_OPTIMIZER "0"))
+        rc = ckpt_train_no_optimizer(map, list, CKPT_TRAIN_FSDP_OPTIMIZER "0", opts, err);
     if (rc == CKPT_OK && opts->with_optimizer)
-        rc = ckpt_dcp_state(map, map->in_order ? CKPT_DCP_BY_MODEL : CKPT_DCP_UNORDERED,
-                            opts->ignore_copies, err);
-    return rc == CKPT_OK && opts->with_optimizer ? ckpt_dcp_beside(map, list, err) : rc;
+        rc = ckpt_train_torch_state(map, map->in_order ? CKPT_TRAIN_BY_MODEL : CKPT_TRAIN_UNORDERED,
+                                    opts->ignore_copies, err);
+    return rc == CKPT_OK && opts->with_optimizer ? ckpt_train_run_files(map, list, err) : rc;
 }
 
 static const ckpt_run_layout *const dcp_runs[] = {&dcp_run, NULL};

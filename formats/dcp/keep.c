@@ -23,8 +23,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
+#include "formats/training/deepspeed_keys.h"
+#include "formats/training/kept_values.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 
@@ -35,7 +35,7 @@ static const char dkp_root[] = "deepspeed", dkp_class[] = "(class)", dkp_state[]
 
 /* ---- members that FSDP can store ---- */
 
-bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
+bool ckpt_train_fsdp_stores(const ckpt_state *state, const ckpt_pair *p)
 {
     assert(state && p && p->key);
     if (p->key->kind != CKPT_V_STR || p->value->kind == CKPT_V_NONE)
@@ -51,7 +51,7 @@ bool ckpt_dcp_keeps(const ckpt_state *state, const ckpt_pair *p)
  * True for members that describe the layout of DeepSpeed's own files.  They are dropped, because
  * the output has another layout; weights and moments in them are written elsewhere.
  */
-bool ckpt_dcp_is_layout(const ckpt_pair *p)
+bool ckpt_train_is_layout(const ckpt_pair *p)
 {
     assert(p && p->key);
     static const char *const names[] = {
@@ -168,13 +168,14 @@ static ckpt_value *dkp_member(ckpt_arena *arena, const ckpt_pair *p)
     ckpt_dict all = ckpt_value_map(full ? p->value : NULL);
     ckpt_value *out = full ? ckpt_value_new(arena, CKPT_V_DICT) : NULL;
 
-    if (p->key->kind != CKPT_V_STR || ckpt_dcp_is_layout(p))
+    if (p->key->kind != CKPT_V_STR || ckpt_train_is_layout(p))
         return NULL;
     if (!full)
         return dkp_plain(arena, p->value, DKP_DEPTH);
     for (uint64_t i = 0; out && i < all.n; i++) {
         bool state = ckpt_value_is(all.at[i].key, "state") ||
-                     ckpt_value_is(all.at[i].key, "param_groups") || ckpt_dcp_is_layout(&all.at[i]);
+                     ckpt_value_is(all.at[i].key, "param_groups") ||
+                     ckpt_train_is_layout(&all.at[i]);
         ckpt_value *one = state ? NULL : dkp_plain(arena, all.at[i].value, DKP_DEPTH);
         if (one && !ckpt_dict_add(arena, &out->as.map, all.at[i].key, one))
             return NULL;
@@ -182,7 +183,7 @@ static ckpt_value *dkp_member(ckpt_arena *arena, const ckpt_pair *p)
     return out;
 }
 
-bool ckpt_dcp_kept_plain(ckpt_arena *arena, const ckpt_pair *p)
+bool ckpt_train_kept_plain(ckpt_arena *arena, const ckpt_pair *p)
 {
     assert(arena && p && p->value);
     return dkp_member(arena, p) != NULL;
@@ -197,7 +198,7 @@ static bool dkp_part(ckpt_arena *arena, ckpt_value *out, const char *key, const 
     bool ok = part != NULL;
 
     for (uint64_t i = 0; ok && i < all.n; i++) {
-        bool elsewhere = from == state->model && ckpt_dcp_keeps(state, &all.at[i]);
+        bool elsewhere = from == state->model && ckpt_train_fsdp_stores(state, &all.at[i]);
         ckpt_value *kept = elsewhere ? NULL : dkp_member(arena, &all.at[i]);
         if (kept)
             ok = ckpt_dict_add(arena, &part->as.map, all.at[i].key, kept);
@@ -230,8 +231,8 @@ static int dkp_steps(const ckpt_map *from, const ckpt_state *state, int64_t *mos
     return rc;
 }
 
-int ckpt_dcp_keep(ckpt_value *values, ckpt_arena *arena, const ckpt_map *from,
-                  const ckpt_state *state, ckpt_err *err)
+int ckpt_train_keep(ckpt_value *values, ckpt_arena *arena, const ckpt_map *from,
+                    const ckpt_state *state, ckpt_err *err)
 {
     assert(values && arena && from && state);
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT);
@@ -381,14 +382,14 @@ static void dkp_buffers(ckpt_map *map, const ckpt_value *names)
     }
 }
 
-bool ckpt_dcp_is_kept(const ckpt_pair *p)
+bool ckpt_train_is_kept(const ckpt_pair *p)
 {
     assert(p && p->key);
     return ckpt_value_is(p->key, dkp_root) && dkp_is_ours(p->value);
 }
 
-int ckpt_dcp_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
-                       ckpt_err *err)
+int ckpt_train_take_back(ckpt_map *map, ckpt_state *state, ckpt_value *root, int64_t steps,
+                         ckpt_err *err)
 {
     assert(map && state && root);
     ckpt_value *kept = ckpt_value_get(map->values, dkp_root), *whole;

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
-#include "formats/deepspeed/layout/layout.h"
+#include "formats/training/expert_names.h"
+#include "formats/training/expert_ranks.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/base/number.h"
 
-int ckpt_dcp_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
-                        ckpt_err *err)
+int ckpt_train_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
+                          ckpt_err *err)
 {
     assert(out && s && arena);
     ckpt_state *copy;
@@ -157,7 +157,7 @@ static int dln_sort(const ckpt_state *s, const ckpt_group *g, uint32_t lanes, ck
     return CKPT_OK;
 }
 
-int ckpt_dcp_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err)
+int ckpt_train_lanes_cut(ckpt_state *s, const char **odd, ckpt_err *err)
 {
     assert(s && odd);
     *odd = NULL;

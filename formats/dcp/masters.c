@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/masters.h"
 #include "libckpt/map/copies.h"
 #include "libckpt/map/extent.h"
 
@@ -121,7 +121,7 @@ static void dma_values(const dma_work *w)
     }
 }
 
-int ckpt_dcp_masters(ckpt_map *map, ckpt_state *state, bool ignore_copies, ckpt_err *err)
+int ckpt_train_masters(ckpt_map *map, ckpt_state *state, bool ignore_copies, ckpt_err *err)
 {
     assert(map && state);
     dma_work w = {.map = map, .state = state, .ignore_copies = ignore_copies, .err = err};

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/param_values.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 #include "libckpt/map/extent.h"
@@ -24,6 +24,25 @@ typedef struct dmb_maker {
     ckpt_reader *reader;
     ckpt_err *err;
 } dmb_maker;
+
+ckpt_value *ckpt_train_leaf(ckpt_arena *arena, const ckpt_tensor *t)
+{
+    assert(arena && t);
+    ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
+    ckpt_tensor_value *tensor = ckpt_arena_alloc(arena, sizeof *tensor);
+    uint64_t *stride = ckpt_arena_array(arena, t->ndim + 1, sizeof *stride), row = 1;
+
+    if (!v || !tensor || !stride)
+        return NULL;
+    for (uint32_t k = t->ndim; k-- > 0;) {
+        stride[k] = row;
+        row *= t->shape[k];
+    }
+    *tensor = (ckpt_tensor_value){
+        .dtype = t->dtype, .ndim = t->ndim, .shape = t->shape, .stride = stride, .flags = t->flags};
+    v->as.tensor = tensor;
+    return v;
+}
 
 /* The group of a parameter by name, or NULL. */
 static ckpt_group *dmb_group(const dmb_maker *m, const char *name, size_t n,
@@ -71,7 +90,7 @@ static ckpt_value *dmb_stands(const dmb_maker *m, const ckpt_tensor *t, bool one
     uint64_t n = t->n_elems;
     const ckpt_tensor like = {
         .dtype = t->dtype, .ndim = one ? t->ndim : 1, .shape = one ? t->shape : &n};
-    ckpt_value *v = ckpt_dcp_leaf(arena, &like);
+    ckpt_value *v = ckpt_train_leaf(arena, &like);
     ckpt_storage *s = ckpt_arena_alloc(arena, sizeof *s);
     const uint64_t *shape = one ? t->shape : ckpt_arena_copy(arena, &n, sizeof n);
 
@@ -185,8 +204,8 @@ static int dmb_objects(const dmb_maker *m, const ckpt_value *optimizer)
 
 /* ---- the whole ---- */
 
-int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
-                     const ckpt_value *optimizer, ckpt_err *err)
+int ckpt_train_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
+                       const ckpt_value *optimizer, ckpt_err *err)
 {
     assert(map && state && !*state->prefix);
     dmb_maker m = {.map = map, .state = state, .orphans = orphans, .err = err};
@@ -214,8 +233,8 @@ int ckpt_dcp_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans,
 }
 
 /* Returns false for a member with tensors in the map, because the writer takes it from there. */
-bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
-                     const ckpt_pair *p)
+bool ckpt_train_is_single(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
+                          const ckpt_pair *p)
 {
     assert(from && state && g && p);
     const ckpt_tensor_value *v = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
@@ -233,7 +252,7 @@ bool ckpt_dcp_member(const ckpt_map *from, const ckpt_state *state, const ckpt_g
     return true;
 }
 
-const ckpt_value *ckpt_dcp_kept(const ckpt_state *state, const ckpt_group *g, size_t param)
+const ckpt_value *ckpt_train_param_entry(const ckpt_state *state, const ckpt_group *g, size_t param)
 {
     assert(state && g && param < state->param.n);
     return state->own && state->own[param] ? state->own[param] : g->entry;

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/wrapped_names.h"
 #include "libckpt/base/index.h"
 #include "libckpt/map/whole.h"
 
@@ -105,7 +105,7 @@ static int dnm_params(dnm_work *w, const ckpt_value *optimizer)
     return rc;
 }
 
-int ckpt_dcp_names(ckpt_map *map, const ckpt_value *optimizer, ckpt_err *err)
+int ckpt_train_wrapped_names(ckpt_map *map, const ckpt_value *optimizer, ckpt_err *err)
 {
     assert(map && optimizer);
     dnm_work w = {.map = map, .err = err};

@@ -13,7 +13,11 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
+#include "formats/training/ds_config.h"
+#include "formats/training/kept_values.h"
+#include "formats/training/run_files.h"
+#include "formats/training/torch_settings.h"
+#include "formats/training/write_job.h"
 #include "libckpt/map/state.h"
 
 static const ckpt_dcp_layout dpg_layouts[] = {
@@ -27,8 +31,8 @@ static const ckpt_dcp_layout dpg_layouts[] = {
      .model = "model",
      .optimizer = "optimizer",
      .scheduled = true,
-     .of_model = CKPT_DCP_MODEL "0/",
-     .of_optimizer = CKPT_DCP_OPTIMIZER "0/"},
+     .of_model = CKPT_TRAIN_FSDP_MODEL "0/",
+     .of_optimizer = CKPT_TRAIN_FSDP_OPTIMIZER "0/"},
 };
 
 int ckpt_dcp_layout_find(const ckpt_dcp_layout **out, const char *name, ckpt_err *err)
@@ -77,7 +81,8 @@ static int dpg_titan_folder(ckpt_train_job *job)
 
     for (size_t g = 0; rc == CKPT_OK && g < job->state->group.n; g++) {
         ckpt_value *settings = NULL;
-        rc = ckpt_dcp_settings(&settings, job->to, job->state, &job->state->group.at[g], job->err);
+        rc = ckpt_train_torch_settings(&settings, job->to, job->state, &job->state->group.at[g],
+                                       job->err);
         if (rc == CKPT_OK)
             rc = ckpt_dcp_initial_lr(settings, job->to->arena, job->state, job->err);
         if (rc == CKPT_OK && job->state->group.at[g].n > 0 && ckpt_value_map(settings).n == 0)
@@ -114,7 +119,7 @@ int ckpt_dcp_program_folder(ckpt_train_job *job, const ckpt_dcp_layout *layout)
     if (job->state && layout->of_optimizer)
         return ckpt_map_note(job->to, CKPT_INFO, job->err,
                              "scheduler.bin, random_states_*.pkl: not written: values of the run "
-                             "are stored in " CKPT_DCP_OPTIMIZER
+                             "are stored in " CKPT_TRAIN_FSDP_OPTIMIZER
                              "0, where accelerate does not look for them");
     return CKPT_OK;
 }
@@ -151,14 +156,14 @@ int ckpt_dcp_program_values(ckpt_value **out, ckpt_map *to, const ckpt_map *from
     bool ok = (*out = ckpt_value_new(to->arena, CKPT_V_DICT)) != NULL;
 
     for (uint64_t i = 0; ok && i < all.n; i++) {
-        if (ckpt_dcp_keeps(state, &all.at[i]))
+        if (ckpt_train_fsdp_stores(state, &all.at[i]))
             ok = ckpt_dict_add(to->arena, &(*out)->as.map, all.at[i].key, all.at[i].value);
     }
     if (dpg_is_titan(layout))
         ok = ok && dpg_add(to->arena, *out, "train_state", "step", steps) &&
              dpg_add(to->arena, *out, "train_state", "ntokens_seen", 0) &&
              dpg_add(to->arena, *out, "lr_scheduler", "last_epoch", updates);
-    return ok ? ckpt_dcp_keep(*out, to->arena, from, state, err) : ckpt_fail_memory(err);
+    return ok ? ckpt_train_keep(*out, to->arena, from, state, err) : ckpt_fail_memory(err);
 }
 
 int ckpt_dcp_initial_lr(ckpt_value *settings, ckpt_arena *arena, const ckpt_state *state,

@@ -7,11 +7,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
+#include "formats/training/ds_config.h"
+#include "formats/training/expert_ranks.h"
+#include "formats/training/kept_values.h"
+#include "formats/training/to_fsdp.h"
+#include "formats/training/write_job.h"
 #include "libckpt/base/cast.h"
 
-uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
+uint64_t ckpt_train_fsdp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
 {
     assert(ranks > 0 && rank < ranks && start);
     uint64_t each = rows / ranks + (rows % ranks != 0);
@@ -20,7 +23,7 @@ uint64_t ckpt_dcp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *s
     return rows - *start < each ? rows - *start : each;
 }
 
-ckpt_dtype ckpt_dcp_written(const ckpt_target *target, const ckpt_tensor *t)
+ckpt_dtype ckpt_train_written(const ckpt_target *target, const ckpt_tensor *t)
 {
     assert(target && t);
     bool converts = target->dtype != CKPT_DTYPE_NONE &&
@@ -73,17 +76,17 @@ static int dru_refuse(const ckpt_train_job *job, uint32_t ranks)
                          "%s: the run used AutoEP, and no FSDP model has the parameters of "
                          "DeepSpeed's layers of experts; write the weights (ckpt convert --to hf)",
                          job->from->path);
-    if (ranks > CKPT_DCP_RANKS)
+    if (ranks > CKPT_TRAIN_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE,
                          "%" PRIu32 " ranks are too many: at most %d are supported", ranks,
-                         CKPT_DCP_RANKS);
+                         CKPT_TRAIN_RANKS);
     return CKPT_OK;
 }
 
 static int dru_left_out(const ckpt_train_job *job, const ckpt_pair *p)
 {
     return ckpt_train_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
-                               ckpt_dcp_is_layout(p)
+                               ckpt_train_is_layout(p)
                                    ? "belongs to DeepSpeed's layout; FSDP has its own"
                                    : "only DeepSpeed has a place for it, and it is not plain data");
 }
@@ -97,19 +100,20 @@ static int dru_tell(const ckpt_train_job *job)
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && !job->state->foreign && i < model.n; i++) {
-        if (!ckpt_dcp_keeps(job->state, &model.at[i]) && model.at[i].key->kind == CKPT_V_STR &&
-            !ckpt_dcp_kept_plain(job->to->arena, &model.at[i]))
+        if (!ckpt_train_fsdp_stores(job->state, &model.at[i]) &&
+            model.at[i].key->kind == CKPT_V_STR &&
+            !ckpt_train_kept_plain(job->to->arena, &model.at[i]))
             rc = dru_left_out(job, &model.at[i]);
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < optim.n; i++) {
         if (optim.at[i].key->kind == CKPT_V_STR &&
-            !ckpt_dcp_kept_plain(job->to->arena, &optim.at[i]))
+            !ckpt_train_kept_plain(job->to->arena, &optim.at[i]))
             rc = dru_left_out(job, &optim.at[i]);
     }
     return rc;
 }
 
-int ckpt_dcp_begin(ckpt_train_job *job, uint32_t *ranks)
+int ckpt_train_fsdp_begin(ckpt_train_job *job, uint32_t *ranks)
 {
     assert(job && ranks);
     const ckpt_state *state = job->from->states.n == 1 ? job->from->states.at[0] : NULL;
@@ -119,7 +123,7 @@ int ckpt_dcp_begin(ckpt_train_job *job, uint32_t *ranks)
     *ranks = job->target->world ? job->target->world : state && state->world ? state->world : 1;
     rc = dru_refuse(job, *ranks);
     if (rc == CKPT_OK && state)
-        rc = ckpt_dcp_lanes_join(&job->state, state, job->to->arena, job->err);
+        rc = ckpt_train_lanes_join(&job->state, state, job->to->arena, job->err);
     job->to->claim = (ckpt_claim){.made = state != NULL,
                                   .drop_objects = job->target->drop_objects,
                                   .other_release = true,

@@ -8,8 +8,9 @@
 #include <assert.h>
 #include <strings.h>
 
-#include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
+#include "formats/training/default_settings.h"
+#include "formats/training/ds_config.h"
+#include "formats/training/torch_settings.h"
 #include "libckpt/map/state.h"
 
 /*
@@ -38,11 +39,11 @@ static int dpt_fields(ckpt_value **out, ckpt_map *to, const ckpt_state *state, c
     *out = g->fields;
     return g->fields || state->foreign || !state->optim
                ? CKPT_OK
-               : ckpt_dsw_configured(out, to, state, g, err);
+               : ckpt_train_configured(out, to, state, g, err);
 }
 
-int ckpt_dcp_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state, const ckpt_group *g,
-                      ckpt_err *err)
+int ckpt_train_torch_settings(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
+                              const ckpt_group *g, ckpt_err *err)
 {
     assert(out && to && state && g);
     ckpt_group own = *g;

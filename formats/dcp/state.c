@@ -11,7 +11,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/expert_ranks.h"
+#include "formats/training/kept_values.h"
+#include "formats/training/masters.h"
+#include "formats/training/param_values.h"
+#include "formats/training/torch_state.h"
+#include "formats/training/wrapped_names.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/reader.h"
 #include "libckpt/map/order.h"
@@ -29,7 +34,7 @@ typedef struct dps_maker {
     const ckpt_value *schedule; /* the schedule found with the optimizer, or NULL */
     ckpt_reader *reader;
     ckpt_map *orphans; /* parameters that have only moments, by name; NULL: not searched yet */
-    ckpt_dcp_order order;
+    ckpt_train_order order;
     const char *waits;  /* a parameter that the model was saved without, or NULL */
     size_t n_hidden;    /* parameters without a weight in the model */
     double steps;       /* the largest step count of a parameter */
@@ -87,7 +92,7 @@ static void dps_find(dps_maker *m, const ckpt_value *v, const ckpt_value *beside
         return;
     }
     for (uint64_t i = 0; depth > 0 && i < map.n && !m->more; i++) {
-        if (!ckpt_dcp_is_kept(&map.at[i]))
+        if (!ckpt_train_is_kept(&map.at[i]))
             dps_find(m, map.at[i].value, v, depth - 1);
     }
     // Lightning and trainers with several models save a list, which often has one optimizer
@@ -186,7 +191,7 @@ static int dps_param(dps_maker *m, const char *name)
     return CKPT_OK;
 }
 
-ckpt_value *ckpt_dcp_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number)
+ckpt_value *ckpt_train_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number)
 {
     assert(arena && settings);
     ckpt_dict from = ckpt_value_map(settings);
@@ -251,7 +256,7 @@ static int dps_numbers(dps_maker *m, ckpt_value *settings)
 
 static ckpt_value *dps_fields(dps_maker *m, const ckpt_value *settings)
 {
-    return ckpt_dcp_fields(m->map->arena, settings, m->state->group.n - 1);
+    return ckpt_train_fields(m->map->arena, settings, m->state->group.n - 1);
 }
 
 /* Add one entry of a list of groups. */
@@ -429,7 +434,7 @@ static int dps_entries(dps_maker *m)
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_entries(m->map, m->state, m->orphans, m->optimizer, m->err);
+        rc = ckpt_train_entries(m->map, m->state, m->orphans, m->optimizer, m->err);
     for (size_t i = 0; rc == CKPT_OK && i < m->state->group.n; i++) {
         const ckpt_value *step = dps_count(&m->state->group.at[i]);
         int64_t n;
@@ -480,7 +485,7 @@ static int dps_rest(dps_maker *m, const ckpt_value *v, ckpt_value *to, unsigned 
         bool open = depth > 0 && value->kind == CKPT_V_DICT && value->as.map.n > 0;
         if (value == m->optimizer || value == m->schedule || dps_lists_optimizer(m, value) ||
             dps_is_model(value) || (value->kind == CKPT_V_TENSOR && !value->as.tensor->storage) ||
-            ckpt_dcp_is_kept(&map.at[i]))
+            ckpt_train_is_kept(&map.at[i]))
             continue;
         if (open) {
             ckpt_value *copy = ckpt_value_new(arena, CKPT_V_DICT);
@@ -521,7 +526,7 @@ static int dps_values(dps_maker *m)
         rc = dps_lift(m, m->schedule, root);
     m->state->foreign = true;
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_take_back(m->map, m->state, root, (int64_t)m->steps, m->err);
+        rc = ckpt_train_take_back(m->map, m->state, root, (int64_t)m->steps, m->err);
     if (rc == CKPT_OK && !m->counted && !ckpt_value_get(root, "global_steps"))
         rc = ckpt_map_note(m->map, CKPT_WARNING, m->err,
                            "%s: its optimizer counts no steps, so the run's count of them begins "
@@ -535,7 +540,7 @@ static int dps_values(dps_maker *m)
     return rc;
 }
 
-ckpt_dtype ckpt_dcp_dtype(const ckpt_state *s)
+ckpt_dtype ckpt_train_dtype(const ckpt_state *s)
 {
     assert(s);
     ckpt_dtype d = CKPT_DTYPE_NONE;
@@ -640,32 +645,32 @@ static int dps_make(dps_maker *m)
         rc = dps_ungrouped(m);
 
     if (rc == CKPT_OK && !m->map->no_state)
-        rc = ckpt_dcp_masters(m->map, m->state, m->ignore_copies, m->err);
+        rc = ckpt_train_masters(m->map, m->state, m->ignore_copies, m->err);
     if (rc == CKPT_OK && !m->map->no_state)
         rc = dps_entries(m);
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
-    rc = ckpt_dcp_lanes_cut(m->state, &odd, m->err);
+    rc = ckpt_train_lanes_cut(m->state, &odd, m->err);
     if (rc != CKPT_OK || odd)
         return rc != CKPT_OK ? rc
                              : dps_none(m,
                                         "a group of experts does not have the parameters of the "
                                         "number of ranks in its name",
                                         odd);
-    m->state->dtype = ckpt_dcp_dtype(m->state);
+    m->state->dtype = ckpt_train_dtype(m->state);
     rc = dps_values(m);
     // a DeepSpeed run keeps its optimizer's order; a layout map will order split parameters
     if (rc != CKPT_OK || !m->state->foreign || m->waits)
         return rc;
-    m->state->numbered = m->order == CKPT_DCP_BY_NUMBER;
-    m->map->in_order = m->order != CKPT_DCP_UNORDERED;
+    m->state->numbered = m->order == CKPT_TRAIN_BY_NUMBER;
+    m->map->in_order = m->order != CKPT_TRAIN_UNORDERED;
     if (m->state->numbered)
         return CKPT_OK;
     rc = ckpt_state_sequence(m->map, m->state, m->map->in_order, m->err);
     return rc == CKPT_OK ? dps_param_names(m) : rc;
 }
 
-int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt_err *err)
+int ckpt_train_torch_state(ckpt_map *map, ckpt_train_order order, bool ignore_copies, ckpt_err *err)
 {
     assert(map && map->states.n == 0);
     dps_maker m = {.map = map, .order = order, .ignore_copies = ignore_copies, .err = err};
@@ -679,7 +684,7 @@ int ckpt_dcp_state(ckpt_map *map, ckpt_dcp_order order, bool ignore_copies, ckpt
         return dps_none(&m, "its optimizer state has no param_groups beside it", NULL);
     if (m.more)
         return dps_none(&m, "it holds several optimizers", NULL);
-    rc = ckpt_dcp_names(map, m.optimizer, err);
+    rc = ckpt_train_wrapped_names(map, m.optimizer, err);
     if (rc == CKPT_OK)
         rc = ckpt_state_new(&m.state, map, "", err);
     if (rc == CKPT_OK)

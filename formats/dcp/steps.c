@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/step_folders.h"
 #include "libckpt/base/number.h"
 
 enum {
@@ -22,26 +22,7 @@ enum {
 
 /* ---- one folder ---- */
 
-bool ckpt_dcp_done(const ckpt_listing *list)
-{
-    return ckpt_listing_find(list, CKPT_DCP_METADATA) ||
-           ckpt_listing_find(list, CKPT_DCP_MODEL "0");
-}
-
-bool ckpt_dcp_is_one(const ckpt_listing *list)
-{
-    static const char end[] = ".distcp";
-    bool data = ckpt_dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp");
-
-    for (size_t i = 0; !data && i < list->n; i++) {
-        size_t n = strlen(list->entry[i].name);
-        data = !list->entry[i].is_dir && n >= sizeof end - 1 &&
-               strcmp(list->entry[i].name + n - (sizeof end - 1), end) == 0;
-    }
-    return data;
-}
-
-bool ckpt_dcp_number_of(char out[CKPT_RUN_NAME], const char *folder)
+bool ckpt_train_number_of(char out[CKPT_RUN_NAME], const char *folder)
 {
     assert(out && folder);
     size_t n = strlen(folder), from = n;
@@ -126,7 +107,7 @@ static bool drn_find_run(ckpt_map *map, const ckpt_listing *list, const ckpt_run
            drn_holds(map, run, kind);
 }
 
-bool ckpt_dcp_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
+bool ckpt_train_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
 {
     assert(list && kind && kind->is_tag);
     ckpt_listing run;
@@ -148,6 +129,8 @@ static int drn_none(const drn_run *run, const char *why, ckpt_err *err)
 static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_err *err)
 {
     drn_step best = {.number = -1}, late = {.number = -1};
+    const char *last = run->kind->last;
+    char why[96] = "no checkpoint here was finished", lacks[64] = "";
     size_t n_done = 0;
 
     for (size_t i = 0; i < run->list.n; i++) {
@@ -161,19 +144,19 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
         if (!s.done && s.number > late.number)
             late = s;
     }
+    if (last) {
+        (void)snprintf(why, sizeof why, "no checkpoint here was finished (%s is written last)",
+                       last);
+        (void)snprintf(lacks, sizeof lacks, " (no %s)", last);
+    }
     if (n_done == 0)
-        return drn_none(run,
-                        run->kind->is_done == ckpt_dcp_done
-                            ? "no checkpoint here was finished (.metadata is written last)"
-                            : "no checkpoint here was finished",
-                        err);
+        return drn_none(run, why, err);
     *out = best.name;
     if (late.number <= best.number)
         return CKPT_OK;
     return ckpt_map_note(map, CKPT_WARNING, err,
                          "%s/%s: its save did not finish%s: %s is used instead", run->list.folder,
-                         late.name, run->kind->is_done == ckpt_dcp_done ? " (no .metadata)" : "",
-                         best.name);
+                         late.name, lacks, best.name);
 }
 
 /* Find the caller's tag: the name of a folder, or the number at the end of a single one's name. */
@@ -204,8 +187,8 @@ static int drn_asked(ckpt_map *map, const drn_run *run, const char *asked, const
     return why ? drn_none(run, why, err) : ckpt_fail_memory(err);
 }
 
-int ckpt_dcp_find(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind, const char *asked,
-                  ckpt_err *err)
+int ckpt_train_find_step(ckpt_map *map, ckpt_listing *list, const ckpt_run_layout *kind,
+                         const char *asked, ckpt_err *err)
 {
     assert(map && list && kind && kind->is_tag);
     ckpt_read_file *read = list->read;

@@ -96,25 +96,6 @@ static bool dvl_list(ckpt_arena *arena, ckpt_value *v)
 
 /* ---- leaves ---- */
 
-ckpt_value *ckpt_dcp_leaf(ckpt_arena *arena, const ckpt_tensor *t)
-{
-    assert(arena && t);
-    ckpt_value *v = ckpt_value_new(arena, CKPT_V_TENSOR);
-    ckpt_tensor_value *tensor = ckpt_arena_alloc(arena, sizeof *tensor);
-    uint64_t *stride = ckpt_arena_array(arena, t->ndim + 1, sizeof *stride), row = 1;
-
-    if (!v || !tensor || !stride)
-        return NULL;
-    for (uint32_t k = t->ndim; k-- > 0;) {
-        stride[k] = row;
-        row *= t->shape[k];
-    }
-    *tensor = (ckpt_tensor_value){
-        .dtype = t->dtype, .ndim = t->ndim, .shape = t->shape, .stride = stride, .flags = t->flags};
-    v->as.tensor = tensor;
-    return v;
-}
-
 /* ---- the tree ---- */
 
 int ckpt_dcp_tree(ckpt_value **out, const ckpt_dcp_metadata *m, ckpt_value *const *leaf,

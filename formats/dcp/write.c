@@ -18,9 +18,12 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/tree.h"
+#include "formats/training/param_values.h"
+#include "formats/training/to_fsdp.h"
+#include "formats/training/torch_settings.h"
+#include "formats/training/write_job.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/state.h"
 
@@ -199,7 +202,7 @@ static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckp
     for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
         ckpt_dcp_chunk chunk = {0};
         dpw_rows rows;
-        rows.count = ckpt_dcp_rows(n_rows, w->ranks, r, &rows.start);
+        rows.count = ckpt_train_fsdp_rows(n_rows, w->ranks, r, &rows.start);
         if (rows.count == 0 && r > 0)
             break;
         if (!dpw_box(w, t, dtype, &rows, &chunk, &extent[n]))
@@ -306,7 +309,8 @@ static int dpw_model(dpw_writer *w)
         // tensors with one chunk are among the values of the run already
         bool told = t->role == CKPT_ROLE_OTHER && w->state && t->n_extents <= 1;
         if (t->role != CKPT_ROLE_STATE && !told)
-            rc = dpw_tensor(w, dpw_path(w, key, above ? 2 : 1), t, ckpt_dcp_written(w->target, t));
+            rc =
+                dpw_tensor(w, dpw_path(w, key, above ? 2 : 1), t, ckpt_train_written(w->target, t));
     }
     return rc;
 }
@@ -337,7 +341,7 @@ static int dpw_moments(dpw_writer *w)
         if (!kind)
             return ckpt_fail_memory(w->err);
         rc = dpw_tensor(w, dpw_below_optimizer(w, "state", slash + 1, kind), t,
-                        strcmp(kind, "step") == 0 ? t->dtype : ckpt_dcp_written(w->target, t));
+                        strcmp(kind, "step") == 0 ? t->dtype : ckpt_train_written(w->target, t));
     }
     return rc;
 }
@@ -349,9 +353,9 @@ static int dpw_members(dpw_writer *w, const ckpt_group *g)
 
     for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++) {
         const char *name = ckpt_state_name(w->state, w->state->param.at[i]);
-        ckpt_dict kept = ckpt_value_map(ckpt_dcp_kept(w->state, g, i));
+        ckpt_dict kept = ckpt_value_map(ckpt_train_param_entry(w->state, g, i));
         for (uint64_t k = 0; rc == CKPT_OK && k < kept.n; k++) {
-            if (ckpt_dcp_member(w->from, w->state, g, &kept.at[k]))
+            if (ckpt_train_is_single(w->from, w->state, g, &kept.at[k]))
                 rc = dpw_flatten(w,
                                  dpw_below_optimizer(w, "state", name, kept.at[k].key->as.text.at),
                                  kept.at[k].value, CKPT_MAX_DIM);
@@ -416,7 +420,7 @@ static int dpw_group(dpw_writer *w, size_t number)
     int rc = path && params ? CKPT_OK : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_settings(&settings, w->to, w->state, g, w->err);
+        rc = ckpt_train_torch_settings(&settings, w->to, w->state, g, w->err);
     if (rc == CKPT_OK && w->layout->scheduled)
         rc = ckpt_dcp_initial_lr(settings, w->to->arena, w->state, w->err);
     if (rc != CKPT_OK || w->layout->flat)
@@ -530,7 +534,7 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     int rc = ckpt_dcp_layout_find(&w.layout, target->layout, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_begin(&job, &w.ranks);
+        rc = ckpt_train_fsdp_begin(&job, &w.ranks);
     w.state = job.state;
     if (rc == CKPT_OK)
         rc = ckpt_dcp_program_folder(&job, w.layout);

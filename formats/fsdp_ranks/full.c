@@ -13,8 +13,9 @@
  */
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
+#include "formats/training/run_files.h"
+#include "formats/training/step_folders.h"
 #include "libckpt/map/whole.h"
 
 #define RFU_MODEL "pytorch_model_fsdp.bin"
@@ -58,17 +59,17 @@ static const ckpt_run_layout rfu_run = {
     .is_tag = rfu_is_one,
     .is_done = rfu_is_one,
     .pointer = "",
-    .text = ckpt_dcp_number_of,
+    .text = ckpt_train_number_of,
 };
 
 /* Score above a model folder, because the Trainer writes model.safetensors next to these files. */
 static int rfu_probe(const ckpt_listing *list)
 {
     if (ckpt_listing_has(list, RFU_MODEL, false))
-        return ckpt_listing_has(list, RFU_OPTIM, false) || ckpt_dcp_of_run(list) ? 72 : 20;
+        return ckpt_listing_has(list, RFU_OPTIM, false) || ckpt_train_file_of_run(list) ? 72 : 20;
     if (rfu_alone(list))
         return 10;
-    return ckpt_dcp_is_run(list, &rfu_run) ? 38 : 0;
+    return ckpt_train_is_run(list, &rfu_run) ? 38 : 0;
 }
 
 /* ---- one file ---- */
@@ -176,7 +177,7 @@ static int rfu_members(ckpt_ranks_run *r, const ckpt_ranks_file *file, const ckp
 {
     ckpt_value *rest = ckpt_value_new(r->map->arena, CKPT_V_DICT), *model, *optim = NULL;
     bool ok = rest && rfu_rest(r->map->arena, whole, root, "", rest) &&
-              rfu_rename(r->map->arena, whole, rest) && ckpt_dcp_lightning(r->map->arena, rest);
+              rfu_rename(r->map->arena, whole, rest) && ckpt_train_lightning(r->map->arena, rest);
 
     model = whole->part.at[whole->model].value;
     for (size_t i = 0; i < whole->part.n; i++)
@@ -246,21 +247,21 @@ static int rfu_look(ckpt_ranks_run *r, const ckpt_listing *list)
 
 static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list, const ckpt_open_opts *opts)
 {
-    const char *schedule = ckpt_dcp_schedule(list);
+    const char *schedule = ckpt_train_schedule(list);
     bool optimizer = ckpt_listing_has(list, RFU_OPTIM, false);
     int rc = ckpt_ranks_read(r, RFU_MODEL, CKPT_RANKS_MODEL, 0, ckpt_ranks_take_model);
 
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_further(r->map, list, opts->training, r->err);
+        rc = ckpt_train_further_models(r->map, list, opts->training, r->err);
     if (rc == CKPT_OK && r->map->collect && ckpt_listing_has(list, RFU_COPY, false))
         rc = rfu_look(r, list);
     if (rc == CKPT_OK && !optimizer)
-        rc = ckpt_dcp_no_optimizer(r->map, list, RFU_OPTIM, opts, r->err);
+        rc = ckpt_train_no_optimizer(r->map, list, RFU_OPTIM, opts, r->err);
     if (rc == CKPT_OK && r->with_optimizer && optimizer)
         rc = ckpt_ranks_read(r, RFU_OPTIM, CKPT_RANKS_OPTIM, 0, ckpt_ranks_take_optim);
     if (rc == CKPT_OK && schedule)
         rc = ckpt_ranks_read(r, schedule, CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
-    return rc == CKPT_OK ? ckpt_dcp_left(r->map, list, r->err) : rc;
+    return rc == CKPT_OK ? ckpt_train_files_left(r->map, list, r->err) : rc;
 }
 
 /* ---- the driver ---- */
@@ -270,7 +271,7 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 {
     ckpt_listing at = *list;
     const char *one = list->part ? list->part : rfu_alone(list);
-    int rc = one ? CKPT_OK : ckpt_dcp_find(map, &at, &rfu_run, opts->tag, err);
+    int rc = one ? CKPT_OK : ckpt_train_find_step(map, &at, &rfu_run, opts->tag, err);
     ckpt_ranks_run r = {.map = map,
                         .path = at.folder,
                         .world = 1,
@@ -284,7 +285,7 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     if (rc == CKPT_OK)
         rc = ckpt_ranks_finish(&r);
     if (rc == CKPT_OK && !one)
-        rc = ckpt_dcp_trainer_steps(map, &at, err);
+        rc = ckpt_train_trainer_steps(map, &at, err);
     ckpt_ranks_run_free(&r);
     return rc;
 }

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
+#include "formats/training/step_folders.h"
 
 typedef struct rdr_reader {
     ckpt_ranks_run run;
@@ -47,7 +47,7 @@ static const ckpt_run_layout rdr_run = {
     .is_tag = ckpt_ranks_is_one,
     .is_done = rdr_done,
     .pointer = "",
-    .text = ckpt_dcp_number_of,
+    .text = ckpt_train_number_of,
 };
 
 /* Score runs low, because other programs name steps in the same way and their drivers know
@@ -58,7 +58,7 @@ static int rdr_probe(const ckpt_listing *list)
 
     if (!sure && (ckpt_ranks_is_run(list) || ckpt_ranks_is_step(list)))
         return 40;
-    return sure ? sure : ckpt_dcp_is_run(list, &rdr_run) ? 39 : 0;
+    return sure ? sure : ckpt_train_is_run(list, &rdr_run) ? 39 : 0;
 }
 
 /* ---- files ---- */
@@ -187,7 +187,7 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 {
     ckpt_listing at = *list;
     bool other = !ckpt_ranks_is_run(list) && !ckpt_ranks_is_step(list);
-    int rc = other ? ckpt_dcp_find(map, &at, &rdr_run, opts->tag, err)
+    int rc = other ? ckpt_train_find_step(map, &at, &rdr_run, opts->tag, err)
                    : ckpt_ranks_descend(map, &at, opts->tag, err);
 
     if (rc != CKPT_OK)

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
-#include "formats/dcp/dcp.h"
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/torch.h"
+#include "formats/training/torch_state.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
 #include "libckpt/copy/reader.h"
@@ -595,11 +595,11 @@ static int rru_same_steps(ckpt_ranks_run *r)
 }
 
 /* torch's numbers are positions; FSDP1's units and its rekeyed numbers follow the model. */
-static ckpt_dcp_order rru_order(const ckpt_ranks_run *r)
+static ckpt_train_order rru_order(const ckpt_ranks_run *r)
 {
     bool positions = r->numbers.groups && !r->by_name && r->numbers.positions;
 
-    return positions ? CKPT_DCP_BY_NUMBER : CKPT_DCP_BY_MODEL;
+    return positions ? CKPT_TRAIN_BY_NUMBER : CKPT_TRAIN_BY_MODEL;
 }
 
 static int rru_state(ckpt_ranks_run *r)
@@ -607,7 +607,7 @@ static int rru_state(ckpt_ranks_run *r)
     int rc;
 
     if (r->by_name || !r->numbers.groups || !r->numbers.why)
-        return ckpt_dcp_state(r->map, rru_order(r), r->ignore_copies, r->err);
+        return ckpt_train_torch_state(r->map, rru_order(r), r->ignore_copies, r->err);
     r->map->no_state = r->numbers.why;
     rc = rru_same_steps(r);
     if (rc != CKPT_OK)

@@ -11,10 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
-#include "formats/deepspeed/write/write.h"
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/tree.h"
+#include "formats/training/kept_values.h"
+#include "formats/training/param_values.h"
+#include "formats/training/to_fsdp.h"
+#include "formats/training/torch_settings.h"
+#include "formats/training/write_job.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/order.h"
 
@@ -235,7 +238,8 @@ static rwr_cut *rwr_next(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 /* Make a local tensor with this rank's rows. */
 static ckpt_value *rwr_shard(rwr_writer *w, const ckpt_tensor *t, ckpt_dtype dtype)
 {
-    uint64_t rows = t->shape[0], start, count = ckpt_dcp_rows(rows, w->ranks, w->rank, &start),
+    uint64_t rows = t->shape[0], start,
+             count = ckpt_train_fsdp_rows(rows, w->ranks, w->rank, &start),
              row = rows ? t->n_elems / rows : 0, shape[CKPT_MAX_DIM];
     rwr_cut *cut = rwr_next(w, t, dtype);
     ckpt_axis *axis = ckpt_arena_array(w->job->to->arena, 1, sizeof *axis);
@@ -316,7 +320,7 @@ static int rwr_model(rwr_writer *w)
 
     for (size_t i = 0; rc == CKPT_OK && i < from->tensors.n; i++) {
         const ckpt_tensor *t = from->tensors.at[i];
-        ckpt_dtype dtype = ckpt_dcp_written(w->job->target, t);
+        ckpt_dtype dtype = ckpt_train_written(w->job->target, t);
         if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_OTHER)
             continue;
         if (t->role == CKPT_ROLE_BUFFER)
@@ -358,11 +362,11 @@ static void rwr_kinds(rwr_writer *w)
 static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
 {
     const ckpt_tensor *param = w->job->state->param.at[number];
-    ckpt_dict kept = ckpt_value_map(ckpt_dcp_kept(w->job->state, g, number));
+    ckpt_dict kept = ckpt_value_map(ckpt_train_param_entry(w->job->state, g, number));
     ckpt_value *out = ckpt_tt_new(&w->tree, CKPT_V_DICT);
 
     for (uint64_t i = 0; i < kept.n; i++) {
-        if (ckpt_dcp_member(w->job->from, w->job->state, g, &kept.at[i]))
+        if (ckpt_train_is_single(w->job->from, w->job->state, g, &kept.at[i]))
             ckpt_tt_put(&w->tree, out, kept.at[i].key->as.text.at,
                         ckpt_tt_copy(&w->tree, kept.at[i].value));
     }
@@ -375,7 +379,7 @@ static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
             ckpt_tt_put(&w->tree, out, w->kind[k],
                         ckpt_tt_whole(&w->tree, t->owner ? t->owner : t, t->dtype));
         else
-            rwr_put(w, out, w->kind[k], t, ckpt_dcp_written(w->job->target, t));
+            rwr_put(w, out, w->kind[k], t, ckpt_train_written(w->job->target, t));
     }
     return out && out->as.map.n > 0 ? out : NULL;
 }
@@ -386,7 +390,7 @@ static ckpt_value *rwr_group(rwr_writer *w, const ckpt_group *g, size_t first)
     ckpt_torch_tree *t = &w->tree;
     ckpt_value *settings = NULL;
     if (t->rc == CKPT_OK)
-        t->rc = ckpt_dcp_settings(&settings, w->job->to, w->job->state, g, w->job->err);
+        t->rc = ckpt_train_torch_settings(&settings, w->job->to, w->job->state, g, w->job->err);
     ckpt_dict fields = ckpt_value_map(settings);
     ckpt_value *out = ckpt_tt_new(t, CKPT_V_DICT), *numbers = ckpt_tt_new(t, CKPT_V_LIST),
                *names = ckpt_tt_new(t, CKPT_V_LIST);
@@ -448,12 +452,12 @@ static int rwr_extra(rwr_writer *w)
     if (rc == CKPT_OK)
         ckpt_tt_put(t, root, "lr_scheduler", rwr_none(w));
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        if (ckpt_dcp_keeps(w->job->state, &all.at[i]) &&
+        if (ckpt_train_fsdp_stores(w->job->state, &all.at[i]) &&
             (w->rank == 0 || !ckpt_value_is(all.at[i].key, "rng")))
             ckpt_tt_put(t, root, all.at[i].key->as.text.at, ckpt_tt_copy(t, all.at[i].value));
     }
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_keep(kept, w->job->to->arena, w->job->from, w->job->state, w->job->err);
+        rc = ckpt_train_keep(kept, w->job->to->arena, w->job->from, w->job->state, w->job->err);
     for (uint64_t i = 0; rc == CKPT_OK && i < kept->as.map.n; i++)
         ckpt_tt_put(t, root, kept->as.map.at[i].key->as.text.at,
                     ckpt_tt_copy(t, kept->as.map.at[i].value));
@@ -522,7 +526,7 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     assert(to && from && target);
     ckpt_train_job job = {.from = from, .to = to, .target = target, .err = err};
     rwr_writer w = {.job = &job, .device = rwr_device(from)};
-    int rc = ckpt_dcp_begin(&job, &w.ranks);
+    int rc = ckpt_train_fsdp_begin(&job, &w.ranks);
 
     to->ranks = w.ranks;
     if (rc == CKPT_OK && job.state)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
+#include "formats/training/run_files.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/merge.h"
@@ -566,7 +566,7 @@ static bool hf_has_run(const ckpt_listing *list)
     for (size_t i = 0; !has && i < list->n; i++) {
         const ckpt_entry *e = &list->entry[i];
         has = e->is_dir && (strncmp(e->name, "global_step", 11) == 0 ||
-                            strncmp(e->name, CKPT_DCP_OPTIMIZER, 10) == 0);
+                            strncmp(e->name, CKPT_TRAIN_FSDP_OPTIMIZER, 10) == 0);
     }
     return has;
 }
@@ -597,7 +597,7 @@ static int hf_look(hf_reader *r, const char *name)
 static int hf_run(hf_reader *r, bool optimizer)
 {
     const ckpt_listing *list = r->list;
-    const char *of = ckpt_dcp_of_run(list);
+    const char *of = ckpt_train_file_of_run(list);
 
     if (hf_has_run(list))
         return CKPT_OK;
@@ -676,7 +676,7 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     if (rc == CKPT_OK && !r.list->part)
         rc = hf_adapter(&r);
     if (rc == CKPT_OK && !r.list->part)
-        rc = ckpt_dcp_further(map, list, false, err);
+        rc = ckpt_train_further_models(map, list, false, err);
     if (rc == CKPT_OK && !r.list->part)
         rc = hf_optimizer(&r);
     ckpt_vec_free(&r.shards);

@@ -3,7 +3,7 @@
  * write.c: writes, for each rank, the files that HuggingFaceStorageWriter makes of a model under
  * FSDP2.
  *
- * Tensors are sharded along their first axis (ckpt_dcp_rows).  A rank without rows of a tensor does
+ * Tensors are sharded along their first axis (ckpt_train_fsdp_rows).  A rank without rows of a tensor does
  * not store it, and without tensors of a file it does not write the file.  The first rank has a
  * piece of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
  * tensors, so that torch's consolidation makes shards of the requested size.
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dcp/dcp.h"
 #include "formats/hf_sharded/hf_sharded.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/split.h"
+#include "formats/training/to_fsdp.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/extent.h"
 
@@ -151,7 +151,7 @@ static bool hsw_rows(const hsw_writer *w, const ckpt_tensor *t, uint32_t rank, u
     *start = 0;
     *count = t->ndim > 0 ? t->shape[0] : 1;
     if (t->ndim > 0 && !ckpt_dtype_packed(t->dtype))
-        *count = ckpt_dcp_rows(t->shape[0], w->ranks, rank, start);
+        *count = ckpt_train_fsdp_rows(t->shape[0], w->ranks, rank, start);
     else if (rank > 0)
         return false;
     return *count > 0 || rank == 0;
@@ -353,9 +353,9 @@ int ckpt_hfs_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     w.order = w.scratch ? ckpt_arena_array(w.scratch, n, sizeof *w.order) : NULL;
     if (!w.shard || !w.cut || !w.order)
         rc = ckpt_fail_memory(err);
-    else if (w.ranks > CKPT_DCP_RANKS)
+    else if (w.ranks > CKPT_TRAIN_RANKS)
         rc = ckpt_fail(err, CKPT_EUSAGE, "%" PRIu32 " ranks are too many: at most %d are supported",
-                       w.ranks, CKPT_DCP_RANKS);
+                       w.ranks, CKPT_TRAIN_RANKS);
     if (rc == CKPT_OK)
         rc = hsw_weights(&w, from);
     if (rc == CKPT_OK)

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
+#include "formats/training/param_values.h"
+#include "formats/training/torch_state.h"
 #include "libckpt/map/extent.h"
 
 enum { MGS_DEPTH = 3 }; /* nested optimizers */
@@ -35,7 +37,7 @@ static int mgs_fill(mgs_maker *m, size_t number)
     if (!g)
         return ckpt_fail_memory(m->err);
     *g = (ckpt_group){.first = m->state->param.n, .n_lanes = 1};
-    g->fields = ckpt_dcp_fields(m->map->arena, from->settings, number);
+    g->fields = ckpt_train_fields(m->map->arena, from->settings, number);
     for (size_t i = 0; i < m->map->tensors.n; i++) {
         ckpt_tensor *t = m->map->tensors.at[i], **slot;
         if (t->role != CKPT_ROLE_WEIGHT || ckpt_meg_group_of(m->group, t->name, t->ndim) != number)
@@ -158,7 +160,7 @@ static int mgs_entries(mgs_maker *m)
             rc = mgs_steps(m, g, m->group->at[i].step);
         g->entry = rc == CKPT_OK && entry->as.map.n > 0 ? entry : NULL;
     }
-    return rc == CKPT_OK ? ckpt_dcp_entries(m->map, m->state, NULL, NULL, m->err) : rc;
+    return rc == CKPT_OK ? ckpt_train_entries(m->map, m->state, NULL, NULL, m->err) : rc;
 }
 
 /* True for values without content: None, or a list of it. */
@@ -234,7 +236,7 @@ static int mgs_make(mgs_maker *m)
 
     if (rc != CKPT_OK || m->map->no_state)
         return rc;
-    m->state->dtype = ckpt_dcp_dtype(m->state);
+    m->state->dtype = ckpt_train_dtype(m->state);
     rc = mgs_masters(m);
     if (rc == CKPT_OK)
         rc = mgs_entries(m);

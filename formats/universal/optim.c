@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "formats/training/default_settings.h"
 #include "formats/universal/universal.h"
 
 /* Entries of a rank's optimizer file that are left out: tensors, because zero/ holds them, and
@@ -45,8 +46,8 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
     for (size_t g = 0; g < w->job.state->group.n && t->rc == CKPT_OK; g++) {
         ckpt_value *fields = w->job.state->group.at[g].fields;
         if (!fields && w->job.state->optim)
-            t->rc = ckpt_dsw_configured(&fields, w->job.to, w->job.state,
-                                        &w->job.state->group.at[g], w->job.err);
+            t->rc = ckpt_train_configured(&fields, w->job.to, w->job.state,
+                                          &w->job.state->group.at[g], w->job.err);
         ckpt_value *entry = ckpt_tt_new(t, CKPT_V_DICT), *params = ckpt_tt_new(t, CKPT_V_LIST);
         ckpt_dict from = ckpt_value_map(fields);
         for (uint64_t i = 0; i < from.n && t->rc == CKPT_OK; i++) {

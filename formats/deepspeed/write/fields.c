@@ -6,7 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "formats/deepspeed/write/write.h"
+#include "formats/training/default_settings.h"
+#include "formats/training/ds_config.h"
 
 /* Add a member unless the dict has it; false: no memory. */
 static bool dwg_put(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)
@@ -15,7 +16,7 @@ static bool dwg_put(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_v
            (value && ckpt_dict_add_cstr(arena, &dict->as.map, key, value));
 }
 
-bool ckpt_dsw_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled)
+bool ckpt_train_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled)
 {
     return dwg_put(arena, fields, "bias_correction", ckpt_value_bool(arena, true)) &&
            ckpt_state_adam(arena, fields, decoupled);
@@ -43,7 +44,7 @@ static bool dwg_defaults(ckpt_arena *arena, ckpt_value *fields)
     for (size_t i = 0; ok && i < sizeof numbers / sizeof *numbers; i++)
         ok = dwg_put(arena, fields, numbers[i].key, ckpt_value_float(arena, numbers[i].number));
     return ok && dwg_put(arena, fields, "betas", dwg_betas(arena)) &&
-           ckpt_dsw_adam(arena, fields, ckpt_value_bool(arena, true));
+           ckpt_train_adam(arena, fields, ckpt_value_bool(arena, true));
 }
 
 /* True for Adam and AdamW; DeepSpeed ignores case. */
@@ -86,8 +87,8 @@ static bool dwg_copy(ckpt_arena *arena, ckpt_value *fields, const ckpt_state *st
     return ok && (!step || dwg_put(arena, fields, "step", step));
 }
 
-int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
-                        const ckpt_group *g, ckpt_err *err)
+int ckpt_train_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
+                          const ckpt_group *g, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_train_config_get(state, "optimizer", "type");
     // before 0.4.0 files have no ds_config, so exp_avg_sq is the only sign of Adam

@@ -9,6 +9,7 @@
 
 #include "formats/deepspeed/layout/bnb.h"
 #include "formats/deepspeed/write/write.h"
+#include "formats/training/default_settings.h"
 #include "libckpt/base/dtype.h"
 
 /* ---- flat tensors ---- */
@@ -290,7 +291,7 @@ static ckpt_value *dwo_fields_of_config(ckpt_dsw_file *f, const ckpt_group *g)
     ckpt_value *fields = NULL;
 
     if (f->t.rc == CKPT_OK)
-        f->t.rc = ckpt_dsw_configured(&fields, f->job->to, f->job->state, g, f->job->err);
+        f->t.rc = ckpt_train_configured(&fields, f->job->to, f->job->state, g, f->job->err);
     return f->t.rc == CKPT_OK ? ckpt_tt_copy(&f->t, fields) : NULL;
 }
 
@@ -348,7 +349,7 @@ static ckpt_value *dwo_param_groups(ckpt_dsw_file *f)
         // another framework's Adam gets the settings of every Adam of DeepSpeed, because the device
         // decides
         if (f->t.rc == CKPT_OK && (state->foreign || state->group.at[g].became_adam) &&
-            ckpt_state_is_adam(&state->group.at[g]) && !ckpt_dsw_adam(f->t.scratch, group, NULL))
+            ckpt_state_is_adam(&state->group.at[g]) && !ckpt_train_adam(f->t.scratch, group, NULL))
             f->t.rc = ckpt_fail_memory(f->job->err);
         for (size_t at = 0; f->t.rc == CKPT_OK && (p = dwo_next(f, &at, &index)); number++) {
             if (p->group == g)

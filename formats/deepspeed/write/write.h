@@ -380,21 +380,6 @@ int ckpt_dsw_optim_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
 
 /* ---- fields.c ---- */
 
-/*
- * Make the settings of a group that has none (group->fields is NULL), from ds_config or as Adam's
- * defaults, with a warning.
- *
- * Errors  CKPT_EUNSUPPORTED: unknown optimizer; CKPT_ELIMIT
- */
-int ckpt_dsw_configured(ckpt_value **out, ckpt_map *to, const ckpt_state *state,
-                        const ckpt_group *g, ckpt_err *err);
-
-/*
- * Add the settings that the Adam classes of DeepSpeed (deepspeed/ops/adam/fused_adam.py,
- * cpu_adam.py) and torch need in a step; each class ignores the others' keys.  False: no memory.
- */
-bool ckpt_dsw_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled);
-
 /* Make param_shapes in the release's form, for the model or the optimizer file. */
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);
 

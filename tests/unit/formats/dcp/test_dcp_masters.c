@@ -2,7 +2,7 @@
 /*
  * test_dcp_masters.c: float32 masters beside the 16-bit parameters of a distributed checkpoint.
  */
-#include "formats/dcp/dcp.h"
+#include "formats/training/masters.h"
 #include "tests/unit/unit.h"
 
 static const uint64_t row[] = {4}, pair[] = {2, 2};
@@ -37,7 +37,7 @@ static void state_of_a_parameter(void **unused)
     const ckpt_tensor *moment = add(map, "exp_avg/w", CKPT_F32, CKPT_ROLE_STATE);
 
     (void)unused;
-    assert_int_equal(ckpt_dcp_masters(map, state, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_masters(map, state, false, NULL), CKPT_OK);
     assert_string_equal(state->masters, "master_param");
     assert_non_null(master->twin);
     assert_int_equal(master->twin->dtype, CKPT_BF16);
@@ -53,7 +53,7 @@ static void beside_the_model(void **unused)
     const ckpt_tensor *average = add(map, "ema.w", CKPT_F32, CKPT_ROLE_OTHER);
 
     (void)unused;
-    assert_int_equal(ckpt_dcp_masters(map, state, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_masters(map, state, false, NULL), CKPT_OK);
     assert_string_equal(state->masters, "app.model_fp32");
     assert_non_null(master->twin);
     assert_null(average->twin);
@@ -68,7 +68,7 @@ static void ignored_copies(void **unused)
     const ckpt_tensor *master = add(map, "master/w", CKPT_F32, CKPT_ROLE_STATE);
 
     (void)unused;
-    assert_int_equal(ckpt_dcp_masters(map, state, true, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_masters(map, state, true, NULL), CKPT_OK);
     assert_string_equal(state->masters, "master");
     assert_null(master->twin);
     assert_true(map->effects & CKPT_USED_COPIES);
@@ -83,7 +83,7 @@ static void no_masters(void **unused)
     ckpt_tensor *t = add(map, "master/w", CKPT_F32, CKPT_ROLE_STATE);
 
     (void)unused;
-    assert_int_equal(ckpt_dcp_masters(map, state, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_masters(map, state, false, NULL), CKPT_OK);
     assert_null(state->masters);
     assert_null(t->twin);
     ckpt_map_free(map);
@@ -92,7 +92,7 @@ static void no_masters(void **unused)
     t = add(map, "master/w", CKPT_F32, CKPT_ROLE_STATE);
     t->ndim = 2;
     t->shape = pair;
-    assert_int_equal(ckpt_dcp_masters(map, state, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_masters(map, state, false, NULL), CKPT_OK);
     assert_null(state->masters);
     assert_null(t->twin);
     ckpt_map_free(map);

@@ -4,6 +4,8 @@
  * and numbers at the end of folder names.
  */
 #include "formats/dcp/dcp.h"
+#include "formats/training/step_folders.h"
+#include "formats/training/to_fsdp.h"
 #include "tests/unit/unit.h"
 
 /* torch.chunk: chunks of the smallest size with which `ranks` of them hold all rows. */
@@ -24,7 +26,7 @@ static void small(void **state)
             uint64_t size = chunk_size(rows, ranks), next = 0;
 
             for (uint32_t rank = 0; rank < ranks; rank++) {
-                uint64_t start = 99, n = ckpt_dcp_rows(rows, ranks, rank, &start), want = 0;
+                uint64_t start = 99, n = ckpt_train_fsdp_rows(rows, ranks, rank, &start), want = 0;
 
                 for (uint64_t i = 0; i < rows; i++)
                     want += i / size == rank;
@@ -41,15 +43,15 @@ static void large(void **state)
 {
     static const uint64_t rows[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 63,
                                     UINT64_C(1) << 32, UINT32_MAX};
-    static const uint32_t ranks[] = {1, 2, 3, 7, CKPT_DCP_RANKS, UINT32_MAX};
+    static const uint32_t ranks[] = {1, 2, 3, 7, CKPT_TRAIN_RANKS, UINT32_MAX};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
             uint64_t first = 1, last = 0, middle = 0;
-            uint64_t n = ckpt_dcp_rows(rows[i], ranks[k], 0, &first);
-            uint64_t m = ckpt_dcp_rows(rows[i], ranks[k], ranks[k] - 1, &last);
-            uint64_t o = ckpt_dcp_rows(rows[i], ranks[k], ranks[k] / 2, &middle);
+            uint64_t n = ckpt_train_fsdp_rows(rows[i], ranks[k], 0, &first);
+            uint64_t m = ckpt_train_fsdp_rows(rows[i], ranks[k], ranks[k] - 1, &last);
+            uint64_t o = ckpt_train_fsdp_rows(rows[i], ranks[k], ranks[k] / 2, &middle);
 
             assert_true(first == 0 && n > 0 && n <= rows[i]);
             assert_true(last <= rows[i] && m <= rows[i] - last && m <= n);
@@ -75,7 +77,7 @@ static void numbers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[CKPT_RUN_NAME] = "";
-        bool is = ckpt_dcp_number_of(out, cases[i].folder);
+        bool is = ckpt_train_number_of(out, cases[i].folder);
 
         if (is != (cases[i].number != NULL))
             fail_msg("'%s' %d", cases[i].folder, is);

@@ -2,7 +2,7 @@
 /*
  * test_dcp_state.c: the names that a distributed checkpoint's model and its optimizer have.
  */
-#include "formats/dcp/dcp.h"
+#include "formats/training/torch_state.h"
 #include "tests/unit/unit.h"
 
 static const uint64_t row[] = {4};
@@ -45,7 +45,7 @@ static void a_wrapped_model(void **state)
 
     (void)state;
     (void)add(map, "exp_avg/a.w", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_null(map->no_state);
     assert_string_equal(t->name, "a.w");
     assert_int_equal(map->states.n, 1);
@@ -60,7 +60,7 @@ static void a_wrapped_optimizer(void **state)
 
     (void)state;
     (void)add(map, "exp_avg/module.w", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_null(map->no_state);
     assert_string_equal(t->name, "module.w");
     ckpt_map_free(map);
@@ -74,7 +74,7 @@ static void other_names(void **state)
 
     (void)state;
     (void)add(map, "exp_avg/w", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_non_null(map->no_state);
     assert_non_null(strstr(map->no_state, "other names"));
     assert_string_equal(t->name, "model.w");
@@ -91,7 +91,7 @@ static void state_without_a_group(void **state)
     (void)add(map, "v", CKPT_ROLE_FROZEN);
     (void)add(map, "exp_avg/w", CKPT_ROLE_STATE);
     (void)add(map, "exp_avg/v", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_non_null(map->no_state);
     assert_non_null(strstr(map->no_state, "none of its groups: v"));
     assert_int_equal(map->states.n, 0);
@@ -107,7 +107,7 @@ static void moments_of_bitsandbytes(void **state)
     (void)add(map, "w", CKPT_ROLE_WEIGHT);
     (void)add(map, "state1/w", CKPT_ROLE_STATE);
     (void)add(map, "qmap1/w", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_non_null(map->no_state);
     assert_non_null(strstr(map->no_state, "bitsandbytes"));
     ckpt_map_free(map);

@@ -5,6 +5,7 @@
  */
 #include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/write/write.h"
+#include "formats/training/ds_config.h"
 #include "tests/unit/unit.h"
 
 enum { EXPERTS = 8, ROWS = 3, COLUMNS = 5, NAME = 64 };
