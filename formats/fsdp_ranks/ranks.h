@@ -319,7 +319,8 @@ ckpt_ranks_take ckpt_ranks_take_model, ckpt_ranks_take_optim, ckpt_ranks_take_ex
 /*
  * Make tensors, values, facts and training state, after all files were read.
  *
- * Errors  CKPT_EMISMATCH: ranks do not fit together; those of ckpt_ranks_number, ckpt_train_torch_state
+ * Errors  CKPT_EMISMATCH: ranks do not fit together; those of ckpt_ranks_number and
+ *         ckpt_train_torch_state
  */
 int ckpt_ranks_finish(ckpt_ranks_run *r);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * expert_ranks.h: declares how the experts of several expert-parallel ranks become one group, and one
- * group those of several ranks.
+ * expert_ranks.h: declares how the experts of several expert-parallel ranks become one group, and
+ * how such a group is split again.
  */
 #ifndef CKPT_FORMATS_TRAINING_EXPERT_RANKS_H
 #define CKPT_FORMATS_TRAINING_EXPERT_RANKS_H

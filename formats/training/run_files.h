@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_files.h: declares the files that accelerate, Lightning and the Trainer of transformers put beside
- * model and optimizer.
+ * run_files.h: declares the files that accelerate, Lightning and the Trainer of transformers put
+ * beside model and optimizer.
  */
 #ifndef CKPT_FORMATS_TRAINING_RUN_FILES_H
 #define CKPT_FORMATS_TRAINING_RUN_FILES_H

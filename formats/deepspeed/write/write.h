@@ -15,7 +15,6 @@
  *     bnb.c      8-bit moments of bitsandbytes, split at block bounds
  *     muon.c     the order of Muon's matrices; momentum that is not partitioned
  *     config.c   values that depend on the world: ds_config, counters
- *     fields.c   settings of groups from ds_config
  *
  * The writer fixes job and settings (how) first; later steps only read them.  The layout is pure
  * arithmetic.  Each file is a tree made from these three, and records its storages.  The target's
@@ -377,8 +376,6 @@ int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
 int ckpt_dsw_optim_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name);
-
-/* ---- fields.c ---- */
 
 /* Make param_shapes in the release's form, for the model or the optimizer file. */
 ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old);

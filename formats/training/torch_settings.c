@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c: completes a group's settings to those that torch's optimizer needs to resume.
+ * torch_settings.c: completes a group's settings to those that torch's optimizer needs to resume.
  *
  * dcp.load requires every key of the program's own optimizer.  DeepSpeed's FusedAdam and CPUAdam
  * have fewer keys than torch's Adam and AdamW, and additionally bias_correction.

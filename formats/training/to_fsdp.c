@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c: converts a run to FSDP for all of FSDP's file formats: refuses sources and options,
+ * to_fsdp.c: converts a run to FSDP for all of FSDP's file formats: refuses sources and options,
  * decides which values FSDP can store, and chooses the dtype of tensors.
  */
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * members.c: finds an optimizer's kinds of moments, and values that it keeps once per parameter (a
- * count, NAdam's mu_product).
+ * param_values.c: finds an optimizer's kinds of moments, and values that it keeps once per
+ * parameter (a count, NAdam's mu_product).
  *
  * Training formats store such a value per group, because a group's parameters are stepped together;
  * FSDP stores it per parameter.  Parameters with different values therefore cannot share a group.

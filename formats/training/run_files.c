@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c: reads the files that accelerate, Lightning and the Trainer of transformers put next to
- * the state of model and optimizer. The schedule and Lightning's meta.pt become values of the run;
- * the reader reports other files as not read.  It also reports what such files show about the
+ * run_files.c: reads the files that accelerate, Lightning and the Trainer of transformers put next
+ * to the state of model and optimizer. The schedule and Lightning's meta.pt become values of the
+ * run; the reader reports other files as not read.  It also reports what such files show about the
  * others: that one is missing, or belongs to another save.
  */
 #include <assert.h>

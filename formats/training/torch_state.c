@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c: builds the training state of a distributed checkpoint: the optimizer's groups and
+ * torch_state.c: builds the training state of a distributed checkpoint: the optimizer's groups and
  * settings, step counts, and the program's other values.
  *
  * Each group is put into the model's order, because some readers go by position and param_groups

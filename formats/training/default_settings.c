@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fields.c: makes the settings of a parameter group from ds_config, for elastic checkpoints,
- * because these are saved without settings.
+ * default_settings.c: makes the settings of a parameter group from ds_config, for elastic
+ * checkpoints, because these are saved without settings.
  */
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.c: keeps a DeepSpeed run's own values in an FSDP folder, and restores them on the way back.
+ * kept_values.c: keeps a DeepSpeed run's own values in an FSDP folder, and restores them on the way
+ * back.
  *
  * FSDP cannot store the loss scale, the counters and the configuration.  A program loads only the
  * keys that it knows, so an additional dict "deepspeed" next to model and optimizer does no harm.

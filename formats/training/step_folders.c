@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps.c: finds the checkpoint to read in a run's folder, as torchtitan (checkpoint/step-N),
- * accelerate (checkpoints/checkpoint_N) and the Trainer of transformers (checkpoint-N) lay it out.
+ * step_folders.c: finds the checkpoint to read in a run's folder, as torchtitan
+ * (checkpoint/step-N), accelerate (checkpoints/checkpoint_N) and the Trainer of transformers
+ * (checkpoint-N) lay it out.
  *
  * The driver decides which folder is a checkpoint and whether its save finished (ckpt_run_layout),
  * so formats with one file per rank or one for all use this too.  No file names the current

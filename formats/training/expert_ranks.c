@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.c: joins experts of several expert-parallel ranks (lanes) for FSDP, and splits them again.
+ * expert_ranks.c: joins experts of several expert-parallel ranks (lanes) for FSDP, and splits them
+ * again.
  *
  * Each expert is a complete parameter on the ranks of its lane.  FSDP has no expert parallelism: a
  * group there has the parameters of all lanes, one lane after another.  The group keeps DeepSpeed's
