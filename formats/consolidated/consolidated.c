@@ -13,8 +13,8 @@
 
 #include "ckpt_extra.h"
 #include "formats/consolidated/whole.h"
-#include "formats/hf/side.h"
 #include "formats/torch/torch.h"
+#include "libckpt/access/model_folder.h"
 #include "libckpt/base/number.h"
 #include "libckpt/format.h"
 #include "libckpt/map/adopt.h"
@@ -142,10 +142,10 @@ static ckpt_set_name con_look(const char *file_name)
 static int con_params(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     ckpt_bytes text = {0};
-    int rc = ckpt_hf_config_text(&text, to, from, "params.json", err);
+    int rc = ckpt_model_folder_config(&text, to, from, "params.json", err);
 
     if (rc == CKPT_OK && text.n > 0)
-        rc = ckpt_hf_add_literal(to, "params.json", text.at, text.n, err);
+        rc = ckpt_model_folder_add(to, "params.json", text.at, text.n, err);
     ckpt_vec_free(&text);
     return rc;
 }
@@ -161,12 +161,12 @@ static int con_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     int rc = ckpt_map_create(&scratch, 0, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_hf_beside(&list, scratch, from, err);
+        rc = ckpt_model_folder_list(&list, scratch, from, err);
     if (rc == CKPT_OK && ckpt_listing_find(&list, name)) {
         const char *path = ckpt_path_join(scratch->arena, list.folder, name);
         rc = path ? ckpt_io_slurp(&bytes, &n, path, CON_TOKENIZER, err) : ckpt_fail_memory(err);
         if (rc == CKPT_OK)
-            rc = ckpt_hf_add_literal(to, name, bytes, n, err);
+            rc = ckpt_model_folder_add(to, name, bytes, n, err);
         ckpt_free(bytes);
     }
     ckpt_map_free(scratch);

@@ -8,12 +8,12 @@
  * map, because no file of the folder names it.
  */
 #include "formats/gguf/tokenizer.h"
+#include "libckpt/access/model_folder.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/hf/side.h"
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 
@@ -527,7 +527,7 @@ int ckpt_gguf_tokenizer(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     int rc = ckpt_map_create(&w.scratch, UINT64_C(4) << 30, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_hf_beside(&w.list, w.scratch, from, err);
+        rc = ckpt_model_folder_list(&w.list, w.scratch, from, err);
     if (rc == CKPT_OK)
         rc = gtk_json(&w, "tokenizer.json", &w.tokenizer);
     if (rc == CKPT_OK && w.tokenizer && w.tokenizer->kind != CKPT_V_DICT)

@@ -17,6 +17,7 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/whole.h"
 #include "formats/training/deepspeed_names.h"
+#include "libckpt/access/model_folder.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/address.h"
 
@@ -206,19 +207,6 @@ static side_kind side_of_folder(const side_work *w, const char *name)
 
 /* ---- copying ---- */
 
-int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
-                        ckpt_err *err)
-{
-    assert(to && name && (bytes || n == 0));
-    ckpt_map_file file = {.path = name, .size = n, .rank = UINT32_MAX};
-    uint32_t index = 0;
-    int rc = ckpt_map_add_file(to, &file, &index, err);
-
-    if (rc == CKPT_OK && n > 0)
-        rc = ckpt_map_add_literal(to, index, 0, bytes, n, err);
-    return rc;
-}
-
 /* Add a name to the list of files left out. */
 static int side_leave(side_work *w, const char *name, const char *end)
 {
@@ -267,10 +255,10 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     int rc = CKPT_OK;
 
     if (!w->dtype || strcmp(name, "config.json") != 0)
-        return ckpt_hf_add_literal(w->to, name, text, n, w->err);
+        return ckpt_model_folder_add(w->to, name, text, n, w->err);
     switch (ckpt_hf_config_dtype(&changed, text, n, w->dtype)) {
     case CKPT_OK:
-        rc = ckpt_hf_add_literal(w->to, name, changed.at, changed.n, w->err);
+        rc = ckpt_model_folder_add(w->to, name, changed.at, changed.n, w->err);
         break;
     case CKPT_EFORMAT:
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
@@ -278,7 +266,7 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
                            "so it cannot say that the weights are %s",
                            w->list.folder, name, w->dtype);
         if (rc == CKPT_OK)
-            rc = ckpt_hf_add_literal(w->to, name, text, n, w->err);
+            rc = ckpt_model_folder_add(w->to, name, text, n, w->err);
         break;
     default:
         rc = ckpt_fail_memory(w->err);
@@ -416,71 +404,6 @@ static int side_take_folder(side_work *w, const char *name)
 
 /* ---- the folder ---- */
 
-/*
- * The parent folder of a path, in the map's arena; "." for a plain name.  For "." and ".." it is
- * "<path>/..", because these are not names.
- */
-static char *side_parent(ckpt_map *map, const char *path)
-{
-    size_t n = strlen(path), end;
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    end = n;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    if ((end - n == 1 || end - n == 2) && strncmp(path + n, "..", end - n) == 0)
-        return ckpt_arena_printf(map->arena, "%.*s/..", (int)end, path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return ckpt_arena_string(map->arena, n ? path : ".", n ? n : 1);
-}
-
-/* True if a folder declares that it holds a model. */
-static bool side_says_model(const ckpt_listing *list)
-{
-    return ckpt_listing_find(list, "config.json") ||
-           ckpt_listing_find(list, "adapter_config.json") ||
-           ckpt_listing_find(list, "modules.json");
-}
-
-/*
- * Find the folder with a source's side files: the caller's choice, else the source's folder (arrays
- * in memory have none).  For a DeepSpeed tag it is the parent folder, which has `latest` or a
- * model.
- */
-int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err)
-{
-    assert(out && scratch && from);
-    const char *folder = from->path;
-    ckpt_listing above;
-    ckpt_err ignored = {0};
-
-    if (from->model_folder)
-        return ckpt_listing_read(out, scratch, from->model_folder, err);
-    *out = (ckpt_listing){0};
-    // the path of arrays in memory is only a name for messages
-    if (!from->path || (from->format && strcmp(from->format, "memory") == 0))
-        return CKPT_OK;
-    int rc = ckpt_listing_read(out, scratch, folder, &ignored);
-
-    if (rc == CKPT_EMISSING) { // a file: use its folder
-        folder = side_parent(scratch, folder);
-        return folder ? ckpt_listing_read(out, scratch, folder, err) : ckpt_fail_memory(err);
-    }
-    if (rc != CKPT_OK)
-        return ckpt_fail(err, rc, "%s", ignored.text);
-    if (ckpt_listing_find(out, "latest") || side_says_model(out))
-        return CKPT_OK;
-    folder = side_parent(scratch, folder);
-    if (!folder)
-        return ckpt_fail_memory(err);
-    if (ckpt_listing_read(&above, scratch, folder, &ignored) == CKPT_OK &&
-        (ckpt_listing_find(&above, "latest") || side_says_model(&above)))
-        *out = above;
-    return CKPT_OK;
-}
-
 /* True if a configuration names classes of code in the folder. */
 static bool side_names_code(const side_work *w)
 {
@@ -502,34 +425,6 @@ static bool side_names_code(const side_work *w)
     return found;
 }
 
-int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
-                        ckpt_err *err)
-{
-    assert(out && to && from && file);
-    static const ckpt_json_style style = {.indent = 2, .sort_keys = true, .ascii = true};
-    const ckpt_map_config *c = &from->config;
-    int rc;
-
-    out->n = 0;
-    if (!c->file || strcmp(c->file, file) != 0)
-        return CKPT_OK;
-    if (c->text)
-        return ckpt_bytes_add(out, c->text, strlen(c->text)) ? CKPT_OK : ckpt_fail_memory(err);
-    if (c->missing)
-        return ckpt_map_note(to, CKPT_WARNING, err,
-                             "no %s is written, because these values are unknown: %s; --size "
-                             "NAME=VALUE gives each of them, --config FILE all",
-                             file, c->missing);
-    if (c->lost)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: %s has no place for these keys of the model, without which it "
-                         "computes something else: %s; if the model has a %s of its own that "
-                         "expresses them, give it with --config FILE",
-                         from->path ? from->path : "the source", file, c->lost, file);
-    rc = ckpt_json_write(out, c->value, &style, err);
-    return rc == CKPT_OK && !ckpt_bytes_add(out, "\n", 1) ? ckpt_fail_memory(err) : rc;
-}
-
 /* Write config.json from the layout map, if the source's folder has no configuration. */
 static int side_made(side_work *w)
 {
@@ -538,7 +433,7 @@ static int side_made(side_work *w)
 
     if (w->adapter || (!w->from->config.text && ckpt_listing_find(&w->list, "config.json")))
         return CKPT_OK;
-    rc = ckpt_hf_config_text(&text, w->to, w->from, "config.json", w->err);
+    rc = ckpt_model_folder_config(&text, w->to, w->from, "config.json", w->err);
     if (rc == CKPT_OK && text.n > 0)
         rc = side_members(w, (const char *)text.at, text.n);
     ckpt_vec_free(&text);
@@ -562,7 +457,7 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
         return side_of_diffusers(from->config.value);
     if (ckpt_map_create(&scratch, 0, NULL) != CKPT_OK)
         return false;
-    if (ckpt_hf_beside(&list, scratch, from, NULL) == CKPT_OK &&
+    if (ckpt_model_folder_list(&list, scratch, from, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "config.json")) {
         const char *path = ckpt_path_join(scratch->arena, list.folder, "config.json");
         is = path && ckpt_json_read(&config, scratch->arena, path, SIDE_MAX, NULL) == CKPT_OK &&
@@ -672,8 +567,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
     int rc = ckpt_map_create(&w.scratch, 0, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_hf_beside(&w.list, w.scratch, from, err);
-    w.is_model = rc == CKPT_OK && side_says_model(&w.list);
+        rc = ckpt_model_folder_list(&w.list, w.scratch, from, err);
+    w.is_model = rc == CKPT_OK && ckpt_model_folder_is(&w.list);
     w.has_code = w.is_model && side_names_code(&w);
     for (size_t i = 0; rc == CKPT_OK && i < w.list.n; i++)
         rc = w.list.entry[i].is_dir ? side_take_folder(&w, w.list.entry[i].name)

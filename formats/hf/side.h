@@ -13,10 +13,6 @@
 
 #include "libckpt/format.h"
 
-/* Add a small file to the output, with all its bytes. */
-int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint64_t n,
-                        ckpt_err *err);
-
 /*
  * Add the other files in the source's folder to a target map.
  *
@@ -26,23 +22,6 @@ int ckpt_hf_add_literal(ckpt_map *to, const char *name, const void *bytes, uint6
  */
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err);
-
-/*
- * List the folder with the source's side files: the model folder if the map names one, else the
- * source's folder or that of its run.  The listing lives in the arena of scratch.
- *
- * Errors   CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT
- */
-int ckpt_hf_beside(ckpt_listing *out, ckpt_map *scratch, const ckpt_map *from, ckpt_err *err);
-
-/*
- * The text of the configuration `file` that a layout map made or the user gave; empty if there is
- * none.  Missing values are findings of `to`.
- *
- * Errors   CKPT_ELIMIT, CKPT_EUNSUPPORTED: a value that JSON cannot express
- */
-int ckpt_hf_config_text(ckpt_bytes *out, ckpt_map *to, const ckpt_map *from, const char *file,
-                        ckpt_err *err);
 
 /*
  * True if the configuration in the source's folder belongs to diffusers (`_class_name`), because

@@ -15,6 +15,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/split.h"
 #include "formats/torch/torch.h"
+#include "libckpt/access/model_folder.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"
 
@@ -217,7 +218,7 @@ static int hfw_add_index(hfw_writer *w)
 
     snprintf(name, sizeof name, "%s%s.index.json", hfw_stem(w), w->style->suffix);
     if (rc == CKPT_OK)
-        rc = ckpt_hf_add_literal(w->to, name, text.at, text.n, w->err);
+        rc = ckpt_model_folder_add(w->to, name, text.at, text.n, w->err);
     ckpt_vec_free(&text);
     return rc;
 }
@@ -354,8 +355,8 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
     if (rc == CKPT_OK && !target->skip_side_files)
         rc = ckpt_hf_side_files(w->to, from, w->dtype, w->adapter, w->err);
     if (rc == CKPT_OK && from->adapter_config)
-        rc = ckpt_hf_add_literal(w->to, "adapter_config.json", from->adapter_config,
-                                 from->n_adapter_config, w->err);
+        rc = ckpt_model_folder_add(w->to, "adapter_config.json", from->adapter_config,
+                                   from->n_adapter_config, w->err);
     if (rc == CKPT_OK)
         rc = hfw_add_shards(w);
     if (rc == CKPT_OK && w->sums.n_shards > 1)

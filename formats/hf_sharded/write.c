@@ -5,8 +5,8 @@
  *
  * Tensors are sharded along their first axis (ckpt_train_fsdp_rows).  A rank without rows of a
  * tensor does not store it, and without tensors of a file it does not write the file.  The first
- * rank has a piece of each tensor.  The division into files (fqn_to_index_mapping) is the hub's split of whole
- * tensors, so that torch's consolidation makes shards of the requested size.
+ * rank has a piece of each tensor.  The division into files (fqn_to_index_mapping) is the hub's
+ * split of whole tensors, so that torch's consolidation makes shards of the requested size.
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "ckpt_shape.h"
-#include "formats/hf/side.h"
 #include "formats/peft/peft.h"
+#include "libckpt/access/model_folder.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/io/io.h"
 #include "libckpt/map/extent.h"
@@ -171,7 +171,7 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     *out = given;
     // look in the run's folder, because the base model's folder does not have its configuration
     own.model_folder = NULL;
-    if (rc == CKPT_OK && !given && ckpt_hf_beside(&list, scratch, &own, NULL) == CKPT_OK &&
+    if (rc == CKPT_OK && !given && ckpt_model_folder_list(&list, scratch, &own, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "adapter_config.json"))
         *out = ckpt_path_join(map->arena, list.folder, "adapter_config.json");
     ckpt_map_free(scratch);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dcp_masters.c: float32 masters beside the 16-bit parameters of a distributed checkpoint.
+ * test_masters.c: float32 masters beside the 16-bit parameters of a distributed checkpoint.
  */
 #include "formats/training/masters.h"
 #include "tests/unit/unit.h"

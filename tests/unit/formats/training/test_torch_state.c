@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dcp_state.c: the names that a distributed checkpoint's model and its optimizer have.
+ * test_torch_state.c: the names that a distributed checkpoint's model and its optimizer have.
  */
 #include "formats/training/torch_state.h"
 #include "tests/unit/unit.h"
