@@ -13,7 +13,7 @@ A format folder knows another one if it includes its headers.  --pairs prints th
 
 --limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a prototype without a
 comment; a prefix of static functions (two or three letters) in two files; a folder in a circle, or more than two pairs of files; a
-name that only its own file uses, but others could.
+name that only its own file uses, but others could; a driver that knows another one.
 """
 import argparse
 import os
@@ -30,6 +30,8 @@ DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_
 
 # Folders of formats on which all others may build.
 GROUND = ('torch', 'safetensors', 'rules', 'training')
+# Other pairs: a Megatron run can be a DCP folder, and a universal one has DeepSpeed's model files.
+KNOWN = {('megatron', 'dcp'), ('universal', 'deepspeed')}
 
 
 def sources():
@@ -263,6 +265,8 @@ def main():
     pairs = format_pairs()
     print('%7d  pairs of format folders that know each other, beside %d with %s' %
           (sum(to not in GROUND for _, to in pairs), sum(to in GROUND for _, to in pairs), ', '.join(GROUND)))
+    bad += ['formats/%s includes a header of formats/%s; shared code belongs to formats/training' % pair
+            for pair in sorted(pairs) if pair[1] not in GROUND and pair not in KNOWN]
     for pair in sorted(pairs) if a.pairs else []:
         print('         %s -> %s' % pair)
     objects = objects_of(a.objects)
