@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -199,29 +200,39 @@ static int main_confined(cli_args *args, ckpt_err *err)
     return rc;
 }
 
-/* Parse and run one command; failures are in err. */
-static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
+/* Parse and run one command with fields for it; failures are in err. */
+static int main_parse(cli_args *args, const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
-    cli_args args = {.commands = commands};
-    int rc = args_parse(&args, verb, argc, argv, err);
+    args->commands = commands;
+    int rc = args_parse(args, verb, argc, argv, err);
 
-    if (rc == CKPT_OK && args.line.help)
-        cli_help(verb, args.line.help_all);
-    else if (rc == CKPT_OK && args.line.version)
+    if (rc == CKPT_OK && args->line.help)
+        cli_help(verb, args->line.help_all);
+    else if (rc == CKPT_OK && args->line.version)
         main_version();
     else if (rc == CKPT_OK)
-        rc = args_rules(&args, err);
-    if (rc == CKPT_OK && !args.line.help && !args.line.version) {
-        effects_of_options(&args);
-        rc = main_one_folder(&args, err);
+        rc = args_rules(args, err);
+    if (rc == CKPT_OK && !args->line.help && !args->line.version) {
+        effects_of_options(args);
+        rc = main_one_folder(args, err);
         if (rc == CKPT_OK)
-            rc = main_local(&args, err);
+            rc = main_local(args, err);
         if (rc == CKPT_OK)
-            rc = main_alone(&args, err);
+            rc = main_alone(args, err);
     }
-    if (rc == CKPT_OK && !args.line.help && !args.line.version)
-        rc = main_confined(&args, err);
-    args_free(&args);
+    if (rc == CKPT_OK && !args->line.help && !args->line.version)
+        rc = main_confined(args, err);
+    args_free(args);
+    return rc;
+}
+
+static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
+{
+    cli_args *args = calloc(1, verb->room ? verb->room : sizeof *args);
+    int rc =
+        args ? main_parse(args, verb, argc, argv, err) : fail(err, CKPT_ELIMIT, "out of memory");
+
+    free(args);
     return rc;
 }
 

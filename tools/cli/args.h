@@ -36,17 +36,10 @@ typedef struct cli_args {
     bool strict, allow_overflow; /* --strict: warnings are errors; --allow-overflow */
     unsigned depth;              /* tree */
     uint64_t max_items;          /* tree */
-    uint64_t params, largest, gpus, nodes, stage; /* mem */
-    uint64_t accumulation, micro_batch, tokens;   /* mem */
-    uint64_t layers, hidden, heads;               /* mem */
-    uint64_t tensor, pipeline, interleave;        /* mem */
-    bool sequence, flash;                         /* mem */
-    double link, node_link;                       /* mem: GB/s */
-    ckpt_dtype train_dtype, comm_dtype;           /* mem */
-    double tolerance;                             /* diff */
-    const char *map, *config; /* convert: a layout map, and the model's config.json */
-    const char *hub_layout;   /* convert: --layout; for training state, moved to target.layout */
-    const char *own_map;      /* convert: `map` if it is the default map, not the user's */
+    double tolerance;            /* diff */
+    const char *map, *config;    /* convert: a layout map, and the model's config.json */
+    const char *hub_layout;      /* convert: --layout; for training state, moved to target.layout */
+    const char *own_map;         /* convert: `map` if it is the default map, not the user's */
     bool backwards;
     cli_list include, exclude, sizes;
     ckpt_dtype moments; /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */

@@ -104,6 +104,11 @@ typedef struct cli_verb {
     const char *uses;
     int (*run)(struct cli_args *a, ckpt_err *err);
     /*
+     * Bytes of the command's own struct of fields, which begins with cli_args; 0: it has cli_args
+     * alone.  The program allocates it, zeroed.
+     */
+    size_t room;
+    /*
      * Runs before the sandbox, for steps that need privileges which `run` does not have; or NULL.
      */
     int (*before)(struct cli_args *a, ckpt_err *err);

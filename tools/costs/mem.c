@@ -13,6 +13,19 @@
 #include "tools/costs/picture.h"
 #include "tools/costs/shape.h"
 
+/* The fields of this command. */
+typedef struct mem_args {
+    cli_args cli; /* first: the parser fills the whole */
+    uint64_t params, largest, gpus, nodes, stage;
+    uint64_t accumulation, micro_batch, tokens;
+    uint64_t layers, hidden, heads;
+    uint64_t tensor, pipeline, interleave;
+    bool sequence, flash;
+    double link, node_link; /* GB/s */
+    ckpt_dtype train_dtype, comm_dtype;
+    const char *output; /* the picture */
+} mem_args;
+
 /* Length of a name up to and including its last dot: its module. */
 static size_t mem_module(const char *name)
 {
@@ -25,12 +38,12 @@ static size_t mem_module(const char *name)
  * Count a model's parameters (shared ones once), and those of its largest module (its own, without
  * its children's).  A module's tensors are adjacent in every checkpoint of a model.
  */
-static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
+static int mem_count(mem_args *a, model_shape *shape, ckpt_err *err)
 {
     ckpt_map *map = NULL;
     const char *module = NULL;
     uint64_t own = 0;
-    int rc = args_open(&map, a, err);
+    int rc = args_open(&map, &a->cli, err);
 
     for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_tensor_count(map); i++) {
         const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
@@ -49,24 +62,24 @@ static int mem_count(cli_args *a, model_shape *shape, ckpt_err *err)
         shape_of(shape, map);
     ckpt_map_free(map);
     if (rc == CKPT_OK && a->params == 0)
-        rc = fail(err, CKPT_EMISSING, "%s: holds no parameters", a->operand[0]);
+        rc = fail(err, CKPT_EMISSING, "%s: holds no parameters", a->cli.operand[0]);
     return rc;
 }
 
 /* Count from the config.json of a model without weights; CKPT_EMISSING: there is none. */
-static int mem_config(cli_args *a, model_shape *shape, ckpt_err *err)
+static int mem_config(mem_args *a, model_shape *shape, ckpt_err *err)
 {
     char path[PATH_MAX];
     config_model m;
 
-    config_alone(path, sizeof path, a->operand[0]);
+    config_alone(path, sizeof path, a->cli.operand[0]);
     if (!*path)
         return CKPT_EMISSING;
     err->code = CKPT_OK;
     int rc = config_count(&m, path, err);
     if (rc != CKPT_OK)
         return rc;
-    if (!a->quiet)
+    if (!a->cli.quiet)
         say_note("%s: ckpt counts the parameters of a %s; no weights are read", path, m.class_name);
     a->params = m.params;
     a->largest = m.largest;
@@ -77,7 +90,7 @@ static int mem_config(cli_args *a, model_shape *shape, ckpt_err *err)
 /*
  * Count the model's parameters and find its shape, from its weights, or else from its config.json.
  */
-static int mem_known(cli_args *a, model_shape *shape, ckpt_err *err)
+static int mem_known(mem_args *a, model_shape *shape, ckpt_err *err)
 {
     ckpt_err first = {0}, second = {0};
     int rc = mem_count(a, shape, &first);
@@ -108,7 +121,7 @@ static uint64_t mem_share(uint64_t per_param, uint64_t params, uint64_t ranks)
  * offload  optimizer state is in host memory
  * Source   Rajbhandari et al. 2020, figure 1; tests/replay/equal.py compares it with a run's memory
  */
-static mem_states mem_rank(const cli_args *a, const costs_job *job, int stage, bool offload)
+static mem_states mem_rank(const mem_args *a, const costs_job *job, int stage, bool offload)
 {
     static const uint64_t whole16[] = {16, 4, 2, 0}, whole32[] = {16, 8, 4, 0};
     bool wide = a->train_dtype == CKPT_F32;
@@ -132,7 +145,7 @@ static int mem_stages(const costs_job *job)
     return job->pipeline > 1 ? 2 : 4;
 }
 
-static void mem_engine(const cli_args *a, const costs_job *job)
+static void mem_engine(const mem_args *a, const costs_job *job)
 {
     char n[HUMAN_ROOM], m[HUMAN_ROOM];
 
@@ -173,7 +186,7 @@ static int mem_json_case(json_out *j, const estimate *e, ckpt_err *err)
     return CKPT_OK;
 }
 
-static bool mem_estimates(const cli_args *a, const costs_job *job)
+static bool mem_estimates(const mem_args *a, const costs_job *job)
 {
     return a->train_dtype != CKPT_F32 && !mem_cut(job);
 }
@@ -182,7 +195,7 @@ static bool mem_estimates(const cli_args *a, const costs_job *job)
  * Print all ways to offload, but only for 16-bit training, because DeepSpeed's estimators know no
  * other.
  */
-static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_err *err)
+static int mem_json(const mem_args *a, estimate *e, const acts_job *job, ckpt_err *err)
 {
     int last = !mem_estimates(a, &job->cut) ? 1 : e->largest ? 3 : 2;
     json_out j;
@@ -227,11 +240,11 @@ static int mem_json(const cli_args *a, estimate *e, const acts_job *job, ckpt_er
 }
 
 /* Refuse options that exclude each other, or are out of range. */
-static int mem_check(const cli_args *a, ckpt_err *err)
+static int mem_check(const mem_args *a, ckpt_err *err)
 {
     bool cut = a->tensor > 1 || a->pipeline > 1;
 
-    if (a->n_operands ? a->params || a->largest : !a->params)
+    if (a->cli.n_operands ? a->params || a->largest : !a->params)
         return fail(err, CKPT_EUSAGE, "give either a model or --params (and --largest-layer)");
     if (a->stage && a->stage != 2 && a->stage != 3)
         return fail(err, CKPT_EUSAGE,
@@ -240,7 +253,7 @@ static int mem_check(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--stage: DeepSpeed's estimates %s",
                     cut ? "do not support --tensor-parallel or --pipeline"
                         : "support 16-bit training only, not --dtype fp32");
-    if (a->stage == 3 && !a->n_operands && !a->largest)
+    if (a->stage == 3 && !a->cli.n_operands && !a->largest)
         return fail(err, CKPT_EUSAGE, "--stage 3 with --params needs --largest-layer");
     if (a->stage == 2 && a->largest)
         say_warning("--largest-layer has no effect with --stage 2: only stage 3 gathers layers");
@@ -249,10 +262,10 @@ static int mem_check(const cli_args *a, ckpt_err *err)
                     a->tensor > 1     ? "tensor-parallel"
                     : a->pipeline > 1 ? "pipeline"
                                       : "dtype fp32");
-    if (cli_has(&a->line, "gpus") && cli_has(&a->line, "num-gpus"))
+    if (cli_has(&a->cli.line, "gpus") && cli_has(&a->cli.line, "num-gpus"))
         return fail(err, CKPT_EUSAGE,
                     "--gpus and --num-gpus are the same option: give only one of them");
-    if (cli_has(&a->line, "nodes") && cli_has(&a->line, "num-nodes"))
+    if (cli_has(&a->cli.line, "nodes") && cli_has(&a->cli.line, "num-nodes"))
         return fail(err, CKPT_EUSAGE,
                     "--nodes and --num-nodes are the same option: give only one of them");
     if (a->gpus > 1 << 24 || a->nodes > 1 << 24 || a->params > UINT64_C(1) << 50)
@@ -261,13 +274,13 @@ static int mem_check(const cli_args *a, ckpt_err *err)
 }
 
 /* Refuse options that have a meaning only together with others. */
-static int mem_alone(const cli_args *a, ckpt_err *err)
+static int mem_alone(const mem_args *a, ckpt_err *err)
 {
     static const char *const of_activations[] = {
         "micro-batch", "layers", "hidden", "heads", "flash-attention", "sequence-parallel"};
 
     for (size_t i = 0; i < sizeof of_activations / sizeof *of_activations && !a->tokens; i++) {
-        if (cli_has(&a->line, of_activations[i]))
+        if (cli_has(&a->cli.line, of_activations[i]))
             return fail(err, CKPT_EUSAGE, "--%s has no effect without --seq-length",
                         of_activations[i]);
     }
@@ -276,8 +289,8 @@ static int mem_alone(const cli_args *a, ckpt_err *err)
     if (a->gpus * a->nodes == 1 && (a->comm_dtype || a->accumulation))
         return fail(err, CKPT_EUSAGE, "--%s has no effect: one GPU sends nothing",
                     a->comm_dtype ? "comm-dtype" : "accumulation");
-    if ((cli_has(&a->line, "link") && !(a->link > 0)) ||
-        (cli_has(&a->line, "node-link") && !(a->node_link > 0)))
+    if ((cli_has(&a->cli.line, "link") && !(a->link > 0)) ||
+        (cli_has(&a->cli.line, "node-link") && !(a->node_link > 0)))
         return fail(err, CKPT_EUSAGE, "--link and --node-link: expected a speed above 0, in GB/s");
     return CKPT_OK;
 }
@@ -299,7 +312,7 @@ static uint64_t mem_or(uint64_t n, uint64_t other)
 }
 
 /* Fill the job from the options, without the model. */
-static int mem_job(cli_args *a, acts_job *job, ckpt_err *err)
+static int mem_job(mem_args *a, acts_job *job, ckpt_err *err)
 {
     costs_job *c = &job->cut;
     int rc = mem_alone(a, err);
@@ -344,7 +357,7 @@ static int mem_number(uint64_t *out, const char *option, uint64_t given, uint64_
  * Complete the job with the model: check its layers, that the job is possible, and that all numbers
  * fit in 64 bits.
  */
-static int mem_model(const cli_args *a, acts_job *job, const model_shape *shape, ckpt_err *err)
+static int mem_model(const mem_args *a, acts_job *job, const model_shape *shape, ckpt_err *err)
 {
     costs_flow f;
     uint64_t n;
@@ -372,7 +385,7 @@ static int mem_model(const cli_args *a, acts_job *job, const model_shape *shape,
 }
 
 /* Print tables for people. */
-static int mem_tables(const cli_args *a, estimate *e, const acts_job *job, ckpt_err *err)
+static int mem_tables(const mem_args *a, estimate *e, const acts_job *job, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
@@ -391,8 +404,9 @@ static int mem_tables(const cli_args *a, estimate *e, const acts_job *job, ckpt_
     return rc == CKPT_OK ? costs_print(&job->cut, err) : rc;
 }
 
-static int mem_run(cli_args *a, ckpt_err *err)
+static int mem_run(cli_args *cli, ckpt_err *err)
 {
+    mem_args *a = (mem_args *)cli;
     estimate e = {.factor = ESTIMATE_FACTOR};
     acts_job job = {0};
     model_shape shape = {0};
@@ -403,63 +417,64 @@ static int mem_run(cli_args *a, ckpt_err *err)
     rc = mem_check(a, err);
     if (rc == CKPT_OK)
         rc = mem_job(a, &job, err);
-    if (rc == CKPT_OK && a->n_operands)
+    if (rc == CKPT_OK && a->cli.n_operands)
         rc = mem_known(a, &shape, err);
     if (rc == CKPT_OK)
         rc = mem_model(a, &job, &shape, err);
     if (rc != CKPT_OK)
         return rc;
     if (a->output)
-        rc = picture_write(a->output, a->run.force, &job, a->n_operands ? a->operand[0] : NULL,
-                           a->train_dtype == CKPT_F32, err);
+        rc = picture_write(a->output, a->cli.run.force, &job,
+                           a->cli.n_operands ? a->cli.operand[0] : NULL, a->train_dtype == CKPT_F32,
+                           err);
     if (rc != CKPT_OK)
         return rc;
     e.params = a->params;
     e.largest = a->largest;
     e.gpus = a->gpus;
     e.nodes = a->nodes;
-    return a->json ? mem_json(a, &e, &job, err) : mem_tables(a, &e, &job, err);
+    return a->cli.json ? mem_json(a, &e, &job, err) : mem_tables(a, &e, &job, err);
 }
 
 static const cli_option mem_options[] = {
-    {"stage", 0, CLI_COUNT64, offsetof(cli_args, stage), "2|3",
+    {"stage", 0, CLI_COUNT64, offsetof(mem_args, stage), "2|3",
      "print the table of this ZeRO stage only"},
-    {"gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "GPUs of each node (default: 1)"},
-    {"num-gpus", 0, CLI_COUNT64, offsetof(cli_args, gpus), "N", "same, DeepSpeed's name"},
-    {"nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "nodes (default: 1)"},
-    {"num-nodes", 0, CLI_COUNT64, offsetof(cli_args, nodes), "N", "same, DeepSpeed's name"},
-    {"link", 0, CLI_NUMBER, offsetof(cli_args, link), "GB/s",
+    {"gpus", 0, CLI_COUNT64, offsetof(mem_args, gpus), "N", "GPUs of each node (default: 1)"},
+    {"num-gpus", 0, CLI_COUNT64, offsetof(mem_args, gpus), "N", "same, DeepSpeed's name"},
+    {"nodes", 0, CLI_COUNT64, offsetof(mem_args, nodes), "N", "nodes (default: 1)"},
+    {"num-nodes", 0, CLI_COUNT64, offsetof(mem_args, nodes), "N", "same, DeepSpeed's name"},
+    {"link", 0, CLI_NUMBER, offsetof(mem_args, link), "GB/s",
      "speed of each GPU to others of its node, each way"},
-    {"node-link", 0, CLI_NUMBER, offsetof(cli_args, node_link), "GB/s",
+    {"node-link", 0, CLI_NUMBER, offsetof(mem_args, node_link), "GB/s",
      "speed of each node to others, each way"},
-    {"accumulation", 0, CLI_COUNT64, offsetof(cli_args, accumulation), "N",
+    {"accumulation", 0, CLI_COUNT64, offsetof(mem_args, accumulation), "N",
      "micro batches of an update (default: 1)"},
-    {"seq-length", 0, CLI_COUNT64, offsetof(cli_args, tokens), "N",
+    {"seq-length", 0, CLI_COUNT64, offsetof(mem_args, tokens), "N",
      "tokens of a sample; print activations, too"},
-    {"micro-batch", 0, CLI_COUNT64, offsetof(cli_args, micro_batch), "N",
+    {"micro-batch", 0, CLI_COUNT64, offsetof(mem_args, micro_batch), "N",
      "samples of a micro batch (default: 1)"},
-    {"layers", 0, CLI_COUNT64, offsetof(cli_args, layers), "N", "layers of the model"},
-    {"hidden", 0, CLI_COUNT64, offsetof(cli_args, hidden), "N", "hidden size"},
-    {"heads", 0, CLI_COUNT64, offsetof(cli_args, heads), "N", "attention heads"},
-    {"flash-attention", 0, CLI_FLAG, offsetof(cli_args, flash), NULL,
+    {"layers", 0, CLI_COUNT64, offsetof(mem_args, layers), "N", "layers of the model"},
+    {"hidden", 0, CLI_COUNT64, offsetof(mem_args, hidden), "N", "hidden size"},
+    {"heads", 0, CLI_COUNT64, offsetof(mem_args, heads), "N", "attention heads"},
+    {"flash-attention", 0, CLI_FLAG, offsetof(mem_args, flash), NULL,
      "use attention that keeps no scores"},
-    {"tensor-parallel", 0, CLI_COUNT64, offsetof(cli_args, tensor), "N",
+    {"tensor-parallel", 0, CLI_COUNT64, offsetof(mem_args, tensor), "N",
      "GPUs that share each layer (default: 1)"},
-    {"sequence-parallel", 0, CLI_FLAG, offsetof(cli_args, sequence), NULL,
+    {"sequence-parallel", 0, CLI_FLAG, offsetof(mem_args, sequence), NULL,
      "divide dropouts and norms among these GPUs, too"},
-    {"pipeline", 0, CLI_COUNT64, offsetof(cli_args, pipeline), "N",
+    {"pipeline", 0, CLI_COUNT64, offsetof(mem_args, pipeline), "N",
      "stages of a pipeline (default: 1)"},
-    {"interleave", 0, CLI_COUNT64, offsetof(cli_args, interleave), "N",
+    {"interleave", 0, CLI_COUNT64, offsetof(mem_args, interleave), "N",
      "parts of the model in each stage (default: 1)"},
-    {"dtype", 0, CLI_DTYPE, offsetof(cli_args, train_dtype), "DTYPE",
+    {"dtype", 0, CLI_DTYPE, offsetof(mem_args, train_dtype), "DTYPE",
      "dtype of training: fp32, bf16 or fp16 (default: bf16)"},
-    {"comm-dtype", 0, CLI_DTYPE, offsetof(cli_args, comm_dtype), "DTYPE",
+    {"comm-dtype", 0, CLI_DTYPE, offsetof(mem_args, comm_dtype), "DTYPE",
      "dtype of gradients in collectives (default: --dtype)"},
-    {"params", 0, CLI_MANY, offsetof(cli_args, params), "N",
+    {"params", 0, CLI_MANY, offsetof(mem_args, params), "N",
      "number of parameters (7B, 350M) in place of MODEL"},
-    {"largest-layer", 0, CLI_MANY, offsetof(cli_args, largest), "N",
+    {"largest-layer", 0, CLI_MANY, offsetof(mem_args, largest), "N",
      "parameters of the largest layer (stage 3)"},
-    {"svg", 0, CLI_OUTPUT, offsetof(cli_args, output), "FILE", "draw bars as SVG, too"},
+    {"svg", 0, CLI_OUTPUT, offsetof(mem_args, output), "FILE", "draw bars as SVG, too"},
     {"force", 'f', CLI_FLAG, offsetof(cli_args, run.force), NULL, "replace an existing picture"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print the bytes of each case as JSON"},
     CLI_NO_SANDBOX,
@@ -482,4 +497,5 @@ const cli_verb verb_mem = {
     .max = 1,
     .uses = "r",
     .run = mem_run,
+    .room = sizeof(mem_args),
 };
