@@ -6,6 +6,7 @@
  * A command is a cli_verb: its options, its number of operands, its function.  Commands return a
  * library code and leave the text in err; only this file prints errors and chooses the status.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -200,7 +201,7 @@ static int main_confined(cli_args *args, ckpt_err *err)
     return rc;
 }
 
-/* Parse and run one command with fields for it; failures are in err. */
+/* Parse and run one command whose zeroed fields are at args. */
 static int main_parse(cli_args *args, const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
     args->commands = commands;
@@ -226,9 +227,14 @@ static int main_parse(cli_args *args, const cli_verb *verb, int argc, char **arg
     return rc;
 }
 
+/* Run one command with fields of its own; failures are in err. */
 static int main_run(const cli_verb *verb, int argc, char **argv, ckpt_err *err)
 {
-    cli_args *args = calloc(1, verb->room ? verb->room : sizeof *args);
+    size_t room = verb->room ? verb->room : sizeof(cli_args);
+    cli_args *args = calloc(1, room);
+
+    for (const cli_option *o = verb->options; o && o->name; o++)
+        assert(o->at < room);
     int rc =
         args ? main_parse(args, verb, argc, argv, err) : fail(err, CKPT_ELIMIT, "out of memory");
 

@@ -14,6 +14,13 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 
+/* The fields of this command. */
+typedef struct cat_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool whole, raw, stats;
+    const char *range;
+} cat_args;
+
 enum { CAT_DEFAULT_COUNT = 1000 };
 
 /* Print the bytes of the buffer; a block of packed elements fills whole bytes. */
@@ -77,14 +84,14 @@ static void cat_head(const elements *r)
 }
 
 /* Print text: only the first thousand elements by default, to fit a screen. */
-static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
+static int cat_print_text(elements *r, const cat_args *a, ckpt_err *err)
 {
     bool whole = !a->range;
     values_text v;
 
     if (whole && !a->whole && r->count > CAT_DEFAULT_COUNT)
         r->count = CAT_DEFAULT_COUNT;
-    if (!a->quiet)
+    if (!a->cli.quiet)
         cat_head(r);
     // print a range without row brackets, because its position in the rows has little meaning
     if (whole)
@@ -93,7 +100,7 @@ static int cat_print_text(elements *r, const cli_args *a, ckpt_err *err)
         values_text_begin(&v, 1, &r->count, r->count);
     int rc = elements_each(r, cat_text, &v, err);
     values_text_end(&v);
-    if (rc == CKPT_OK && whole && r->count < r->t->n_elems && !a->quiet)
+    if (rc == CKPT_OK && whole && r->count < r->t->n_elems && !a->cli.quiet)
         out_printf("... %" PRIu64 " more of %" PRIu64
                    " elements (--all prints them, --range a part)\n",
                    r->t->n_elems - r->count, r->t->n_elems);
@@ -164,10 +171,10 @@ static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
 }
 
 /* The dtype to print: --dtype, or F32 for block-quantized elements, or the tensor's own. */
-static ckpt_dtype cat_dtype(const cli_args *a, const elements *r)
+static ckpt_dtype cat_dtype(const cat_args *a, const elements *r)
 {
-    if (a->target.dtype != CKPT_DTYPE_NONE)
-        return a->target.dtype;
+    if (a->cli.target.dtype != CKPT_DTYPE_NONE)
+        return a->cli.target.dtype;
     return !a->raw && ckpt_dtype_block(r->t->dtype, NULL) > 2 &&
                    ckpt_dtype_converts(CKPT_F32, r->t->dtype)
                ? CKPT_F32
@@ -175,20 +182,21 @@ static ckpt_dtype cat_dtype(const cli_args *a, const elements *r)
 }
 
 /* Find the tensor and the range, then print them in the requested way. */
-static int cat_run(cli_args *a, ckpt_err *err)
+static int cat_run(cli_args *cli, ckpt_err *err)
 {
+    cat_args *a = (cat_args *)cli;
     ckpt_map *map = NULL;
     elements r = {0};
 
-    if (a->raw + a->json > 1 || a->raw + a->stats > 1)
+    if (a->raw + a->cli.json > 1 || a->raw + a->stats > 1)
         return fail(err, CKPT_EUSAGE, "--raw cannot be combined with --json or --stats");
-    int rc = elements_open(&map, &r, a, err);
+    int rc = elements_open(&map, &r, &a->cli, err);
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
-    r.no_crc = a->no_crc;
+    r.no_crc = a->cli.no_crc;
     if (rc == CKPT_OK) {
         map_say_findings(map, false);
-        effects_of_source(a, map);
+        effects_of_source(&a->cli, map);
     }
     if (rc == CKPT_OK)
         r.dtype = cat_dtype(a, &r);
@@ -201,8 +209,8 @@ static int cat_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK && a->raw)
         rc = elements_each(&r, cat_raw, NULL, err);
     else if (rc == CKPT_OK && a->stats)
-        rc = cat_print_stats(&r, a, err);
-    else if (rc == CKPT_OK && a->json)
+        rc = cat_print_stats(&r, &a->cli, err);
+    else if (rc == CKPT_OK && a->cli.json)
         rc = cat_print_json(&r, err);
     else if (rc == CKPT_OK)
         rc = cat_print_text(&r, a, err);
@@ -212,15 +220,15 @@ static int cat_run(cli_args *a, ckpt_err *err)
 
 static const cli_option cat_options[] = {
     {"dtype", 0, CLI_DTYPE, offsetof(cli_args, target.dtype), "D", "convert to this dtype first"},
-    {"range", 'r', CLI_TEXT, offsetof(cli_args, range), "FIRST:COUNT",
+    {"range", 'r', CLI_TEXT, offsetof(cat_args, range), "FIRST:COUNT",
      "print COUNT elements from FIRST, row-major"},
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, whole), NULL,
+    {"all", 'a', CLI_FLAG, offsetof(cat_args, whole), NULL,
      "print all elements (default: the first 1000)"},
     {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL,
      "read only these elements; check no CRC"},
     OPTION_IGNORE_COPIES,
-    {"raw", 0, CLI_FLAG, offsetof(cli_args, raw), NULL, "write little-endian bytes"},
-    {"stats", 's', CLI_FLAG, offsetof(cli_args, stats), NULL,
+    {"raw", 0, CLI_FLAG, offsetof(cat_args, raw), NULL, "write little-endian bytes"},
+    {"stats", 's', CLI_FLAG, offsetof(cat_args, stats), NULL,
      "print min, max, mean, std, and counts of NaN and zero"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag (default: the latest)"},
@@ -252,4 +260,5 @@ const cli_verb verb_cat = {
     .max = 2,
     .uses = "rt",
     .run = cat_run,
+    .room = sizeof(cat_args),
 };

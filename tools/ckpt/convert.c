@@ -77,60 +77,60 @@ static bool convert_lies_in(const char *adapter, const char *folder)
 
 /* Refuse to merge an adapter into its own folder: programs would apply it to the merged model once
  * more. */
-static int convert_check_own_folder(const cli_args *a, ckpt_err *err)
+static int convert_check_own_folder(const prepare_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
     double weight = 0;
 
-    for (size_t i = 0; convert_to_folder(a) && i < a->adapters.n; i++) {
+    for (size_t i = 0; convert_to_folder(&a->cli) && i < a->adapters.n; i++) {
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &weight) ||
-            !convert_lies_in(path, a->target.path))
+            !convert_lies_in(path, a->cli.target.path))
             continue;
         return fail(err, CKPT_EUSAGE,
                     "%s holds the adapter %s, which programs would apply to the merged model once "
                     "more: write to another folder",
-                    a->target.path, path);
+                    a->cli.target.path, path);
     }
     return CKPT_OK;
 }
 
 /* Refuse options of adapters without an adapter. */
-static int convert_check_adapters(const cli_args *a, ckpt_err *err)
+static int convert_check_adapters(const prepare_args *a, ckpt_err *err)
 {
     if (a->adapter_only && a->adapters.n)
         return fail(err, CKPT_EUSAGE,
                     "--adapter-only exports an adapter, and --adapter merges one: give only one of "
                     "these options");
-    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(a) &&
+    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(&a->cli) &&
         (a->adapter_config || a->adapter_name))
         return fail(err, CKPT_EUSAGE, "--%s needs --adapter-only or --adapter",
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
-    if (a->adapter_only && !convert_to_folder(a))
+    if (a->adapter_only && !convert_to_folder(&a->cli))
         return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf or --to hf-bin");
     return convert_check_own_folder(a, err);
 }
 
 /* Resize the vocabulary to --vocab-size. */
-static int convert_vocab(ckpt_map *map, const cli_args *a, ckpt_err *err)
+static int convert_vocab(ckpt_map *map, const prepare_args *a, ckpt_err *err)
 {
     ckpt_vocab_opts opts = {.size = sizeof opts,
                             .rows = a->vocab_size,
                             .tensors = a->vocab_tensors.n ? a->vocab_tensors.at : NULL,
-                            .config_text = a->config_text,
-                            .config_name = a->config};
+                            .config_text = a->cli.config_text,
+                            .config_name = a->cli.config};
 
     return a->vocab_size ? ckpt_map_resize_vocab(map, &opts, err) : CKPT_OK;
 }
 
 /* Apply --tie and --untie. */
-static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
+static int convert_ties(ckpt_map *map, const prepare_args *a, ckpt_err *err)
 {
     if (a->untie)
         return ckpt_map_untie(map, err);
     // a model folder must not contain tensors that its configuration ties
-    if (a->tie || (!a->target.skip_side_files && !args_native(a)))
+    if (a->tie || (!a->cli.target.skip_side_files && !args_native(&a->cli)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
@@ -140,11 +140,12 @@ static int convert_ties(ckpt_map *map, const cli_args *a, ckpt_err *err)
  * is an adapter folder.  If it contains its base, and no adapter configuration is known, all
  * tensors are written.
  */
-static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
+static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     const ckpt_adapter_only only = {
         .size = sizeof only, .config = a->adapter_config, .name = a->adapter_name};
-    hub_adapter kind = convert_to_folder(a) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
+    hub_adapter kind =
+        convert_to_folder(&a->cli) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
     bool asked = a->adapter_only || a->adapter_config || a->adapter_name;
 
     if (kind == HUB_NOT_LORA && !asked)
@@ -169,7 +170,7 @@ static int convert_adapter_out(ckpt_map *map, cli_args *a, ckpt_err *err)
 }
 
 /* Merge the adapters of --adapter, or keep only the adapter that a run trained. */
-static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
+static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
     bool renamed = false;
@@ -188,33 +189,34 @@ static int convert_adapt(ckpt_map *map, cli_args *a, ckpt_err *err)
                         a->adapters.at[i]);
         // adapters use the names in memory, which the hub's files may not have
         if (!renamed && hub_misses(map, path))
-            rc = hub_rename(map, a, HUB_TO_MEMORY, &renamed, err);
+            rc = hub_rename(map, &a->cli, HUB_TO_MEMORY, &renamed, err);
         if (rc == CKPT_OK)
             rc = ckpt_map_merge_adapter(map, &adapter, err);
     }
     if (rc == CKPT_OK && renamed)
-        rc = hub_rename(map, a, HUB_TO_FILES, &renamed, err);
+        rc = hub_rename(map, &a->cli, HUB_TO_FILES, &renamed, err);
     return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
 /* True if the output must store floats, so a quantized source is dequantized. */
-static bool convert_means_floats(const cli_args *a)
+static bool convert_means_floats(const prepare_args *a)
 {
-    return a->target.dtype != CKPT_DTYPE_NONE || a->target.dtypes || a->target.mixture ||
-           a->quantize || strcmp(a->target.format, "gguf") == 0 || (a->map && !a->own_map);
+    return a->cli.target.dtype != CKPT_DTYPE_NONE || a->cli.target.dtypes ||
+           a->cli.target.mixture || a->quantize || strcmp(a->cli.target.format, "gguf") == 0 ||
+           (a->cli.map && !a->cli.own_map);
 }
 
 /* Apply --quantize (fp8); --dtype then applies to the other tensors. */
-static int convert_quantize(ckpt_map *map, cli_args *a, ckpt_err *err)
+static int convert_quantize(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     const ckpt_quantize how = {.size = sizeof how,
                                .form = a->quantize,
                                .skip = a->quantize_skip.n ? a->quantize_skip.at : NULL,
-                               .dtype = a->target.dtype};
+                               .dtype = a->cli.target.dtype};
 
     if (!a->quantize)
         return CKPT_OK;
-    a->target.dtype = CKPT_DTYPE_NONE;
+    a->cli.target.dtype = CKPT_DTYPE_NONE;
     return ckpt_map_quantize(map, &how, err);
 }
 
@@ -222,30 +224,30 @@ static int convert_quantize(ckpt_map *map, cli_args *a, ckpt_err *err)
  * Check that the target of --quantize is a folder, because only its configuration can describe the
  * numbers.
  */
-static int convert_check_quantize(const cli_args *a, ckpt_err *err)
+static int convert_check_quantize(const prepare_args *a, ckpt_err *err)
 {
     if (!a->quantize)
         return CKPT_OK;
-    if (strcmp(a->target.format, "hf") != 0)
+    if (strcmp(a->cli.target.format, "hf") != 0)
         return fail(err, CKPT_EUSAGE, "--quantize needs --to hf (for gguf, use --dtype q8_0 ...)");
-    if (a->skip_side_files)
+    if (a->cli.skip_side_files)
         return fail(err, CKPT_EUSAGE,
                     "--quantize needs the config.json that --no-side-files leaves out");
-    if (a->target.dtypes || a->target.mixture)
+    if (a->cli.target.dtypes || a->cli.target.mixture)
         return fail(err, CKPT_EUSAGE,
                     "--quantize takes one --dtype, for the tensors that stay floats");
     return CKPT_OK;
 }
 
 /* Apply all options that change tensors, in their order. */
-static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
+static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     bool merged = a->adapters.n > 0;
     int rc = CKPT_OK;
 
     // adapters and vocabularies use the model's own names
     if (merged || a->vocab_size)
-        rc = args_model(map, a, true, convert_others(a), err);
+        rc = args_model(map, &a->cli, true, convert_others(&a->cli), err);
     // an adapter applies to floats, as a program would load them
     if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);
@@ -254,10 +256,10 @@ static int convert_shape(ckpt_map *map, cli_args *a, ckpt_err *err)
         rc = convert_vocab(map, a, err);
     if (rc == CKPT_OK)
         rc = convert_adapt(map, a, err);
-    if (rc == CKPT_OK && !training_format(a->target.format))
-        rc = convert_select(map, a, err);
+    if (rc == CKPT_OK && !training_format(a->cli.target.format))
+        rc = convert_select(map, &a->cli, err);
     if (rc == CKPT_OK)
-        rc = training_format(a->target.format) ? CKPT_OK : remap_apply(map, a, err);
+        rc = training_format(a->cli.target.format) ? CKPT_OK : remap_apply(map, &a->cli, err);
     if (rc == CKPT_OK)
         rc = convert_ties(map, a, err);
     return rc == CKPT_OK ? convert_quantize(map, a, err) : rc;
@@ -279,42 +281,43 @@ static void convert_dtype(ckpt_target *target)
  * Warn if --config has no effect: there is no map, no vocabulary, and the target has no
  * configuration.
  */
-static void convert_check_config(const cli_args *a)
+static void convert_check_config(const prepare_args *a)
 {
-    bool goes_along =
-        !a->target.skip_side_files && (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES);
+    bool goes_along = !a->cli.target.skip_side_files &&
+                      (ckpt_format_caps(a->cli.target.format) & CKPT_TAKES_SIDE_FILES);
 
-    if (a->config && !a->map && !a->vocab_size && !goes_along)
-        say_warning("--config has no effect: format %s takes no configuration", a->target.format);
+    if (a->cli.config && !a->cli.map && !a->vocab_size && !goes_along)
+        say_warning("--config has no effect: format %s takes no configuration",
+                    a->cli.target.format);
 }
 
 /* Set the defaults of options that were not given: shard size, memory, side files. */
-static int convert_target(cli_args *a, ckpt_err *err)
+static int convert_target(prepare_args *a, ckpt_err *err)
 {
-    int rc = effects_of_target(a, err);
+    int rc = effects_of_target(&a->cli, err);
 
     if (rc == CKPT_OK)
         rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
         return rc;
-    convert_dtype(&a->target);
+    convert_dtype(&a->cli.target);
     rc = convert_check_quantize(a, err);
     if (rc != CKPT_OK)
         return rc;
-    if (a->sizes.n && !a->map)
+    if (a->cli.sizes.n && !a->cli.map)
         say_warning("--size has no effect without --map");
-    a->target.skip_side_files = a->skip_side_files;
+    a->cli.target.skip_side_files = a->cli.skip_side_files;
     convert_check_config(a);
     // split a single file only if requested
-    if (!(ckpt_format_caps(a->target.format) & CKPT_IS_FOLDER) &&
-        !cli_given(&a->line, offsetof(cli_args, target.max_shard_size)))
-        a->target.max_shard_size = 0;
-    job_settle(&a->target);
+    if (!(ckpt_format_caps(a->cli.target.format) & CKPT_IS_FOLDER) &&
+        !cli_given(&a->cli.line, offsetof(cli_args, target.max_shard_size)))
+        a->cli.target.max_shard_size = 0;
+    job_settle(&a->cli.target);
     // keep model-parallel ranks; a universal checkpoint has complete tensors
-    if ((ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS) && !a->join)
-        a->open.keep_slices = true;
+    if ((ckpt_format_caps(a->cli.target.format) & CKPT_HAS_RANKS) && !a->cli.join)
+        a->cli.open.keep_slices = true;
     // refuse an impossible target before the source is read
-    return ckpt_target_check(&a->target, err);
+    return ckpt_target_check(&a->cli.target, err);
 }
 
 /*
@@ -364,24 +367,24 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-int convert_prepare(ckpt_map **map, cli_args *a, ckpt_err *err)
+int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
 {
     int rc = convert_target(a, err);
 
     *map = NULL;
-    job_refuse(&a->run, a->allow_overflow, a->strict);
+    job_refuse(&a->cli.run, a->cli.allow_overflow, a->cli.strict);
     if (rc == CKPT_OK)
-        rc = convert_open(map, a, err);
+        rc = convert_open(map, &a->cli, err);
     if (rc == CKPT_OK)
         rc = convert_shape(*map, a, err);
     if (rc != CKPT_OK)
         return rc;
-    map_say_findings(*map, !a->quiet);
-    effects_of_source(a, *map);
+    map_say_findings(*map, !a->cli.quiet);
+    effects_of_source(&a->cli, *map);
     // an empty output could be mistaken for a model
     if (ckpt_map_tensor_count(*map) == 0)
         return fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
-                    a->operand[0]);
+                    a->cli.operand[0]);
     return CKPT_OK;
 }
 
@@ -405,27 +408,30 @@ static int convert_output(cli_args *a, ckpt_err *err)
 }
 
 /* Open, select, lay out, plan; then print the plan or run it. */
-static int convert_run(cli_args *a, ckpt_err *err)
+static int convert_run(cli_args *cli, ckpt_err *err)
 {
+    prepare_args *a = (prepare_args *)cli;
     ckpt_map *map = NULL;
-    int rc = convert_output(a, err);
+    int rc = convert_output(&a->cli, err);
 
     if (rc == CKPT_OK)
         rc = convert_prepare(&map, a, err);
-    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    convert_job job = {
+        .from = map, .target = a->cli.target, .run = a->cli.run, .quiet = a->cli.quiet};
     if (rc == CKPT_OK)
-        rc = plan_carry_out(&job, a, err);
-    training_free(a);
+        rc = plan_carry_out(&job, &a->cli, err);
+    training_free(&a->cli);
     ckpt_map_free(map);
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(prepare_args, field)
 static const cli_option convert_options[] = {
     OPTION_TO,
     PREPARE_OPTIONS,
     OPTION_STAGE,
-    {"compress", 0, CLI_FLAG, AT(target.deflate), NULL, "compress npz, as savez_compressed does"},
+    {"compress", 0, CLI_FLAG, AT(cli.target.deflate), NULL,
+     "compress npz, as savez_compressed does"},
     OPTION_FORCE,
     OPTION_NO_FSYNC,
     OPTION_DRY_RUN,
@@ -463,4 +469,5 @@ const cli_verb verb_convert = {
     .uses = "ro",
     .streams = true,
     .run = convert_run,
+    .room = sizeof(prepare_args),
 };

@@ -9,6 +9,14 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
+/* The fields of this command. */
+typedef struct diff_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool ignore_dtype;
+    const char *tag_a, *tag_b;
+    double tolerance;
+} diff_args;
+
 typedef struct diff_out {
     const cli_args *a;
     json_out j;
@@ -204,29 +212,29 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
 }
 
 /* Compare, and print the differences and the result. */
-static int diff_maps(cli_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
+static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
     ckpt_diff_opts opts = {.tolerance = a->tolerance, .ignore_dtype = a->ignore_dtype};
-    diff_out out = {.a = a};
+    diff_out out = {.a = &a->cli};
     char n[COUNT_ROOM];
 
-    if (a->json) {
+    if (a->cli.json) {
         json_begin(&out.j);
         json_text(&out.j, "a", ckpt_map_path(ma));
         json_text(&out.j, "b", ckpt_map_path(mb));
         json_open(&out.j, "differences", '[');
     }
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
-    if (a->json) {
+    if (a->cli.json) {
         json_close(&out.j, ']');
         json_uint(&out.j, "tensors_a", ckpt_map_tensor_count(ma));
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
-    } else if (!a->quiet && rc == CKPT_OK) {
+    } else if (!a->cli.quiet && rc == CKPT_OK) {
         out_printf("equal: %s\n", count_text(n, ckpt_map_tensor_count(ma), "tensor"));
-    } else if (!a->quiet && rc == CKPT_EDIFFERS) {
+    } else if (!a->cli.quiet && rc == CKPT_EDIFFERS) {
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
                    ckpt_map_tensor_count(ma), ckpt_map_tensor_count(mb));
     }
@@ -259,26 +267,27 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
 }
 
 /* The path of a shard means its complete checkpoint, on both sides. */
-static int diff_run(cli_args *a, ckpt_err *err)
+static int diff_run(cli_args *cli, ckpt_err *err)
 {
+    diff_args *a = (diff_args *)cli;
     ckpt_map *ma = NULL, *mb = NULL;
 
-    a->open.whole_checkpoint = true;
-    int rc = diff_open(&ma, a, a->operand[0], a->tag_a, err);
+    a->cli.open.whole_checkpoint = true;
+    int rc = diff_open(&ma, &a->cli, a->cli.operand[0], a->tag_a, err);
     if (rc == CKPT_OK)
-        rc = diff_open(&mb, a, a->operand[1], a->tag_b, err);
+        rc = diff_open(&mb, &a->cli, a->cli.operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
-        rc = diff_floats(ma, mb, a->quiet || a->json, err);
+        rc = diff_floats(ma, mb, a->cli.quiet || a->cli.json, err);
     if (rc == CKPT_OK)
-        rc = diff_names(ma, mb, a, err);
+        rc = diff_names(ma, mb, &a->cli, err);
     if (rc == CKPT_OK)
-        rc = diff_filter(ma, a, err);
+        rc = diff_filter(ma, &a->cli, err);
     if (rc == CKPT_OK)
-        rc = diff_filter(mb, a, err);
+        rc = diff_filter(mb, &a->cli, err);
     if (rc == CKPT_OK)
-        rc = diff_others(ma, mb, a, err);
+        rc = diff_others(ma, mb, &a->cli, err);
     if (rc == CKPT_OK)
-        rc = diff_others(mb, ma, a, err);
+        rc = diff_others(mb, ma, &a->cli, err);
     if (rc == CKPT_OK)
         rc = diff_maps(a, ma, mb, err);
     ckpt_map_free(ma);
@@ -287,9 +296,9 @@ static int diff_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option diff_options[] = {
-    {"tol", 0, CLI_NUMBER, offsetof(cli_args, tolerance), "X",
+    {"tol", 0, CLI_NUMBER, offsetof(diff_args, tolerance), "X",
      "treat |a - b| <= X as equal (default: 0)"},
-    {"ignore-dtype", 0, CLI_FLAG, offsetof(cli_args, ignore_dtype), NULL,
+    {"ignore-dtype", 0, CLI_FLAG, offsetof(diff_args, ignore_dtype), NULL,
      "ignore differences between floating dtypes"},
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
      "include tensors matching GLOB (repeatable)"},
@@ -297,8 +306,8 @@ static const cli_option diff_options[] = {
      "exclude tensors matching GLOB (repeatable)"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag of both (default: the latest)"},
-    {"tag-a", 0, CLI_TEXT, offsetof(cli_args, tag_a), "TAG", "read this tag of A"},
-    {"tag-b", 0, CLI_TEXT, offsetof(cli_args, tag_b), "TAG", "read this tag of B"},
+    {"tag-a", 0, CLI_TEXT, offsetof(diff_args, tag_a), "TAG", "read this tag of A"},
+    {"tag-b", 0, CLI_TEXT, offsetof(diff_args, tag_b), "TAG", "read this tag of B"},
     {"keep-names", 0, CLI_FLAG, offsetof(cli_args, keep_names), NULL,
      "keep wrapper prefixes such as module. in names"},
     {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
@@ -330,4 +339,5 @@ const cli_verb verb_diff = {
     .max = 2,
     .uses = "rr",
     .run = diff_run,
+    .room = sizeof(diff_args),
 };

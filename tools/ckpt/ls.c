@@ -8,6 +8,12 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
+/* The fields of this command. */
+typedef struct ls_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool exact;   /* sizes in bytes */
+} ls_args;
+
 /* Column widths: the widest entry, up to a limit. */
 typedef struct ls_widths {
     size_t name, dtype, shape;
@@ -66,8 +72,7 @@ static void ls_where(const ckpt_map *map, const ckpt_tensor *t)
 }
 
 /* Print one tensor: name, dtype, shape, then size or owner, then details. */
-static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *w,
-                    const cli_args *a)
+static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *w, const ls_args *a)
 {
     char shape[SHAPE_ROOM], bytes[HUMAN_ROOM];
 
@@ -84,7 +89,7 @@ static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *
     } else {
         out_printf("  %7s", human_bytes(bytes, ckpt_tensor_bytes(t)));
     }
-    if (a->details)
+    if (a->cli.details)
         ls_where(map, t);
     out_printf("\n");
 }
@@ -167,41 +172,42 @@ static void ls_json(const ckpt_map *map, bool details)
 }
 
 /* Print the table and its last line, or only names. */
-static void ls_text(const ckpt_map *map, const cli_args *a)
+static void ls_text(const ckpt_map *map, const ls_args *a)
 {
     ls_widths w;
 
     ls_measure(&w, map);
     for (size_t i = 0; i < ckpt_map_tensor_count(map) && !out_broken(); i++) {
         const ckpt_tensor *t = ckpt_map_tensor_at(map, i);
-        if (!a->quiet) {
+        if (!a->cli.quiet) {
             ls_line(map, t, &w, a);
             continue;
         }
         out_text(t->name);
         out_printf("\n");
     }
-    if (!a->quiet)
+    if (!a->cli.quiet)
         map_summary(map);
-    if (!a->quiet && map_fact(map, "moments"))
+    if (!a->cli.quiet && map_fact(map, "moments"))
         out_printf("%s\n", map_fact(map, "moments"));
 }
 
-static int ls_run(cli_args *a, ckpt_err *err)
+static int ls_run(cli_args *cli, ckpt_err *err)
 {
+    ls_args *a = (ls_args *)cli;
     ckpt_map *map = NULL;
     ckpt_filter filter;
 
     // load state only on request, because it triples the list
-    a->open.with_optimizer = a->all;
-    int rc = args_open(&map, a, err);
-    if (rc == CKPT_OK && args_filter(&filter, a))
+    a->cli.open.with_optimizer = a->cli.all;
+    int rc = args_open(&map, &a->cli, err);
+    if (rc == CKPT_OK && args_filter(&filter, &a->cli))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
         map_say_findings(map, false);
-        effects_of_source(a, map);
-        if (a->json)
-            ls_json(map, a->details);
+        effects_of_source(&a->cli, map);
+        if (a->cli.json)
+            ls_json(map, a->cli.details);
         else
             ls_text(map, a);
     }
@@ -213,7 +219,7 @@ static const cli_option ls_options[] = {
     {"long", 'l', CLI_FLAG, offsetof(cli_args, details), NULL,
      "show role and location of each tensor"},
     {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "include optimizer state"},
-    {"bytes", 'b', CLI_FLAG, offsetof(cli_args, exact), NULL, "print sizes in bytes"},
+    {"bytes", 'b', CLI_FLAG, offsetof(ls_args, exact), NULL, "print sizes in bytes"},
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
      "include tensors matching GLOB (repeatable)"},
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB",
@@ -249,4 +255,5 @@ const cli_verb verb_ls = {
     .max = 1,
     .uses = "r",
     .run = ls_run,
+    .room = sizeof(ls_args),
 };

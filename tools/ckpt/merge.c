@@ -19,6 +19,16 @@
 #include "tools/cli/options.h"
 #include "tools/cli/words.h"
 
+/* The fields of this command. */
+typedef struct merge_args {
+    cli_args cli; /* first: the parser fills the whole */
+    const char *method, *base, *output;
+    unsigned last;
+    double density, lambda, slerp_t;
+    bool skip_normalize;
+    uint64_t seed;
+} merge_args;
+
 CKPT_VEC(merge_list, ckpt_merge_model);
 CKPT_VEC(merge_steps, int64_t);
 
@@ -106,14 +116,14 @@ static int merge_one_model(const merge_models *m, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
+static int merge_last(merge_models *models, const merge_args *a, ckpt_err *err)
 {
-    merge_run run = {a->operand[0], models};
+    merge_run run = {a->cli.operand[0], models};
     const ckpt_doctor_opts opts = {.size = sizeof opts, .tag = merge_tag, .ctx = &run};
     ckpt_err ignored = {0};
 
-    if (a->n_operands != 1)
-        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->n_operands);
+    if (a->cli.n_operands != 1)
+        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->cli.n_operands);
     // a wrong `latest` does not matter, because complete tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
@@ -128,7 +138,7 @@ static int merge_last(merge_models *models, const cli_args *a, ckpt_err *err)
         say_warning("%s: skipped tags that are not whole: %zu; ckpt doctor shows their problems",
                     run.path, models->n_broken);
     rc = merge_one_model(models, err);
-    for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->all.n; i++)
+    for (size_t i = 0; rc == CKPT_OK && !a->cli.quiet && i < models->all.n; i++)
         say_note("averaged: %s", models->all.at[i].path);
     return rc;
 }
@@ -149,33 +159,33 @@ static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err
 }
 
 /* Set format and path of the target before any file is read. */
-static int merge_target(cli_args *a, ckpt_err *err)
+static int merge_target(merge_args *a, ckpt_err *err)
 {
-    a->target.path = a->output;
+    a->cli.target.path = a->output;
     if (!a->output)
         return fail(err, CKPT_EUSAGE, "the output is missing: use -o DST");
-    if (!a->target.format)
-        a->target.format =
+    if (!a->cli.target.format)
+        a->cli.target.format =
             ckpt_format_from_path(a->output) ? ckpt_format_from_path(a->output) : "hf";
-    if (training_format(a->target.format))
+    if (training_format(a->cli.target.format))
         return fail(err, CKPT_EUSAGE,
                     "ckpt merge writes weights, but format %s is for training state",
-                    a->target.format);
-    int rc = effects_of_target(a, err);
+                    a->cli.target.format);
+    int rc = effects_of_target(&a->cli, err);
     if (rc != CKPT_OK)
         return rc;
-    a->target.skip_side_files = a->skip_side_files;
-    job_settle(&a->target);
-    return ckpt_target_check(&a->target, err);
+    a->cli.target.skip_side_files = a->cli.skip_side_files;
+    job_settle(&a->cli.target);
+    return ckpt_target_check(&a->cli.target, err);
 }
 
-static int merge_check(const cli_args *a, ckpt_err *err)
+static int merge_check(const merge_args *a, ckpt_err *err)
 {
-    if (a->recipe && (a->n_operands || a->method || a->base || a->last))
+    if (a->cli.recipe && (a->cli.n_operands || a->method || a->base || a->last))
         return fail(err, CKPT_EUSAGE,
                     "--config names the models and the method: do not give models, --method, "
                     "--base or --last as well");
-    if (!a->recipe && !a->n_operands)
+    if (!a->cli.recipe && !a->cli.n_operands)
         return fail(err, CKPT_EUSAGE,
                     "the models are missing: give A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
     if (a->last && a->method && strcmp(a->method, "linear") != 0)
@@ -212,17 +222,17 @@ static int merge_hub(ckpt_map *map, cli_args *a, ckpt_err *err)
     return hub_rename(map, a, HUB_TO_FILES, &did, err);
 }
 
-static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
 {
     merge_models models = {0};
     int rc = merge_check(a, err);
 
-    if (rc == CKPT_OK && !a->recipe)
-        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, a, err);
+    if (rc == CKPT_OK && !a->cli.recipe)
+        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, &a->cli, err);
     const ckpt_merge merge = {.size = sizeof merge,
-                              .method = a->recipe   ? NULL
-                                        : a->method ? a->method
-                                                    : "linear",
+                              .method = a->cli.recipe ? NULL
+                                        : a->method   ? a->method
+                                                      : "linear",
                               .models = models.all.at,
                               .n_models = models.all.n,
                               .base = a->base,
@@ -231,12 +241,12 @@ static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
                               .t = a->slerp_t,
                               .skip_normalize = a->skip_normalize,
                               .seed = a->seed,
-                              .config_text = a->recipe_text,
-                              .config_name = a->recipe,
-                              .open = &a->open,
-                              .keep_names = a->keep_names,
+                              .config_text = a->cli.recipe_text,
+                              .config_name = a->cli.recipe,
+                              .open = &a->cli.open,
+                              .keep_names = a->cli.keep_names,
                               .names = merge_names,
-                              .names_ctx = a};
+                              .names_ctx = &a->cli};
     if (rc == CKPT_OK && models.failed)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
@@ -247,29 +257,33 @@ static int merge_open(ckpt_map **map, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-static int merge_run_verb(cli_args *a, ckpt_err *err)
+static int merge_run_verb(cli_args *cli, ckpt_err *err)
 {
+    merge_args *a = (merge_args *)cli;
     ckpt_map *map = NULL;
     int rc = merge_target(a, err);
 
-    a->open.whole_checkpoint = true;
-    a->open.require_crc = a->open.require_crc || a->strict;
+    a->cli.open.whole_checkpoint = true;
+    a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
     if (rc == CKPT_OK)
         rc = merge_open(&map, a, err);
     if (rc == CKPT_OK)
-        rc = merge_hub(map, a, err);
-    job_refuse(&a->run, a->allow_overflow, a->strict);
-    convert_job job = {
-        .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "merging"};
+        rc = merge_hub(map, &a->cli, err);
+    job_refuse(&a->cli.run, a->cli.allow_overflow, a->cli.strict);
+    convert_job job = {.from = map,
+                       .target = a->cli.target,
+                       .run = a->cli.run,
+                       .quiet = a->cli.quiet,
+                       .doing = "merging"};
     if (rc == CKPT_OK) {
-        map_say_findings(map, !a->quiet);
-        rc = plan_carry_out(&job, a, err);
+        map_say_findings(map, !a->cli.quiet);
+        rc = plan_carry_out(&job, &a->cli, err);
     }
     ckpt_map_free(map);
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(merge_args, field)
 static const cli_option merge_options[] = {
     {"output", 'o', CLI_OUTPUT, AT(output), "DST", "the file or folder to write"},
     {"method", 'm', CLI_TEXT, AT(method), "linear|slerp|task_arithmetic|ties|dare_linear|dare_ties",
@@ -281,11 +295,11 @@ static const cli_option merge_options[] = {
     {"no-normalize", 0, CLI_FLAG, AT(skip_normalize), NULL,
      "do not divide by the sum of the weights"},
     {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: seed of the random choice"},
-    {"config", 0, CLI_FILE, AT(recipe), "FILE", "read a mergekit configuration (YAML)"},
+    {"config", 0, CLI_FILE, AT(cli.recipe), "FILE", "read a mergekit configuration (YAML)"},
     {"last", 0, CLI_COUNT, AT(last), "K", "average the last K tags of a run"},
     OPTION_KEEP_NAMES,
     OPTION_TO,
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "D",
+    {"dtype", 0, CLI_DTYPE, AT(cli.target.dtype), "D",
      "dtype of floating tensors (default: the first model's)"},
     OPTION_MAX_SHARD_SIZE,
     OPTION_REQUIRE_CRC,
@@ -315,4 +329,5 @@ const cli_verb verb_merge = {
     .max = INT_MAX,
     .uses = "w",
     .run = merge_run_verb,
+    .room = sizeof(merge_args),
 };

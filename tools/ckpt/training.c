@@ -24,7 +24,7 @@ int training_check(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--include, --exclude and --rename apply to weights only: training state is "
                     "written whole");
-    if (a->adapters.n || a->adapter_only)
+    if (cli_has(&a->line, "adapter") || cli_has(&a->line, "adapter-only"))
         return fail(err, CKPT_EUSAGE,
                     "--adapter and --adapter-only apply to weights only: merge the adapter into "
                     "weights first");

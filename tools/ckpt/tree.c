@@ -7,6 +7,13 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 
+/* The fields of this command. */
+typedef struct tree_args {
+    cli_args cli; /* first: the parser fills the whole */
+    unsigned depth;
+    uint64_t max_items;
+} tree_args;
+
 /* Context of the callback.  JSON output wraps the library's text in an object. */
 typedef struct tree_out {
     const ckpt_map *map;
@@ -56,18 +63,19 @@ static int tree_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 }
 
 /* The library prints the tree; JSON gets the members that all our documents have. */
-static int tree_run(cli_args *a, ckpt_err *err)
+static int tree_run(cli_args *cli, ckpt_err *err)
 {
+    tree_args *a = (tree_args *)cli;
     ckpt_tree_opts opts = {
-        .format = a->json ? CKPT_TREE_JSON : CKPT_TREE_TEXT,
-        .path = a->n_operands > 1 ? a->operand[1] : NULL,
+        .format = a->cli.json ? CKPT_TREE_JSON : CKPT_TREE_TEXT,
+        .path = a->cli.n_operands > 1 ? a->cli.operand[1] : NULL,
         .max_depth = a->depth,
         .max_items = a->max_items,
     };
-    tree_out out = {.json = a->json};
+    tree_out out = {.json = a->cli.json};
     ckpt_map *map = NULL;
 
-    int rc = tree_open(&map, a, err);
+    int rc = tree_open(&map, &a->cli, err);
     out.map = map;
     if (rc == CKPT_OK)
         rc = ckpt_tree_print(map, &opts, tree_write, &out, err);
@@ -78,8 +86,8 @@ static int tree_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option tree_options[] = {
-    {"depth", 'd', CLI_COUNT, offsetof(cli_args, depth), "N", "print N levels (default: 100)"},
-    {"max-items", 'n', CLI_COUNT64, offsetof(cli_args, max_items), "N",
+    {"depth", 'd', CLI_COUNT, offsetof(tree_args, depth), "N", "print N levels (default: 100)"},
+    {"max-items", 'n', CLI_COUNT64, offsetof(tree_args, max_items), "N",
      "print N items of each container (default: all)"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag (default: the latest)"},
@@ -99,4 +107,5 @@ const cli_verb verb_tree = {
     .max = 2,
     .uses = "r-",
     .run = tree_run,
+    .room = sizeof(tree_args),
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.h: declares the fields that the option tables of ckpt's commands fill.
+ * args.h: declares the fields that the option tables of several commands fill.
  *
- * Most fields are the library's own option structs, so a verb can pass them on unchanged.
+ * Most fields are the library's own option structs, so a verb can pass them on unchanged.  A
+ * command with options of its own has a struct that begins with these fields (cli_verb.room).
  */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
@@ -19,24 +20,15 @@ typedef struct cli_args {
 
     bool json, quiet, no_sandbox, local, local_target;
     const char *hostfile;                   /* file with the hosts of the ranks of the output */
-    bool all, details, exact;               /* ls, info, doctor */
-    bool whole, raw, stats, no_crc;         /* cat */
+    bool all, details;                      /* ls, info, doctor */
+    bool no_crc;                            /* cat */
     bool dry_run, as_file, skip_side_files; /* convert */
-    bool ignore_dtype;                      /* diff */
-    const char *tag_a, *tag_b;              /* diff */
     bool deep, fix_latest;                  /* doctor */
-    bool debug, safe;                       /* drop-ins */
-    bool keep_temp, no_strict, inject;      /* ds_to_universal */
-    unsigned n_extract, n_merge;
-    const char *input, *output;
-    bool join;                  /* reshard */
-    const char *rename, *range; /* convert; cat */
+    bool join;                              /* reshard */
+    const char *rename;                     /* convert */
     const char *slice_rules,
         *order; /* file names; all commands that open checkpoints have --slice-rules */
     bool strict, allow_overflow; /* --strict: warnings are errors; --allow-overflow */
-    unsigned depth;              /* tree */
-    uint64_t max_items;          /* tree */
-    double tolerance;            /* diff */
     const char *map, *config;    /* convert: a layout map, and the model's config.json */
     const char *hub_layout;      /* convert: --layout; for training state, moved to target.layout */
     const char *own_map;         /* convert: `map` if it is the default map, not the user's */
@@ -44,23 +36,7 @@ typedef struct cli_args {
     cli_list include, exclude, sizes;
     ckpt_dtype moments; /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */
     bool keep_names;    /* keep the source's names and wrappers' prefixes */
-    const char *method, *base, *recipe; /* merge */
-    unsigned last;
-    double density, lambda, slerp_t;
-    bool skip_normalize;
-    uint64_t seed;
-    cli_list adapters;                         /* convert */
-    bool untie, adapter_only;                  /* convert */
-    const char *tie;                           /* convert */
-    uint64_t vocab_size;                       /* convert */
-    cli_list vocab_tensors;                    /* convert */
-    const char *quantize;                      /* convert */
-    cli_list quantize_skip;                    /* convert */
-    const char *adapter_config, *adapter_name; /* convert */
-    const char *picture, *metrics;             /* report */
-    bool allow_other, daemon, check_first;     /* mount */
-    const char *name;                          /* mount */
-    struct mounter *mounter;                   /* mount: started before the sandbox */
+    const char *recipe; /* merge */
 
     ckpt_open_opts open;
     ckpt_target target;

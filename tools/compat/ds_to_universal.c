@@ -21,6 +21,14 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 
+/* The fields of this command. */
+typedef struct uni_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool keep_temp, no_strict, inject;
+    unsigned n_extract, n_merge;
+    const char *input, *output;
+} uni_args;
+
 enum { UNI_EXTRACT = 4, UNI_MERGE = 2 }; /* the script's defaults */
 
 /* Length of a path without trailing slashes. */
@@ -57,7 +65,7 @@ static int uni_split(const char *path, char **folder, char **name, ckpt_err *err
 }
 
 /* Check that both folders are given and differ. */
-static int uni_check(cli_args *a, ckpt_err *err)
+static int uni_check(uni_args *a, ckpt_err *err)
 {
     if (!a->input || !a->output)
         return fail(err, CKPT_EUSAGE, "--%s is required",
@@ -67,10 +75,10 @@ static int uni_check(cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--output_folder must not be the input folder");
     a->n_extract = a->n_extract ? a->n_extract : UNI_EXTRACT;
     a->n_merge = a->n_merge ? a->n_merge : UNI_MERGE;
-    a->target.format = "universal";
+    a->cli.target.format = "universal";
     // the script overwrites the output; ckpt does so only when the new one is complete
-    a->run.force = true;
-    if (a->keep_temp && !a->quiet)
+    a->cli.run.force = true;
+    if (a->keep_temp && !a->cli.quiet)
         say_note("--keep_temp_folder has no effect: no temporary folder exists");
     return CKPT_OK;
 }
@@ -102,7 +110,7 @@ static int uni_replaceable(const char *path, ckpt_err *err)
 }
 
 /* Print the script's lines before the conversion. */
-static void uni_say(const cli_args *a)
+static void uni_say(const uni_args *a)
 {
     out_printf("args = Namespace(input_folder='");
     out_text(a->input);
@@ -158,19 +166,19 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 }
 
 /* Open a DeepSpeed checkpoint with its optimizer; other formats are refused, as by the script. */
-static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+static int uni_open(ckpt_map **map, uni_args *a, ckpt_err *err)
 {
-    int rc = training_check(a, err);
+    int rc = training_check(&a->cli, err);
 
     // args_open opens the first operand, but the script has an option instead
-    a->operand = (char *const *)(uintptr_t)&a->input;
-    a->n_operands = 1;
-    a->open.with_optimizer = true;
-    a->open.whole_checkpoint = true;
-    a->open.join_first_axis = a->inject;
-    a->open.require_crc = a->strict;
+    a->cli.operand = (char *const *)(uintptr_t)&a->input;
+    a->cli.n_operands = 1;
+    a->cli.open.with_optimizer = true;
+    a->cli.open.whole_checkpoint = true;
+    a->cli.open.join_first_axis = a->inject;
+    a->cli.open.require_crc = a->cli.strict;
     if (rc == CKPT_OK)
-        rc = args_open(map, a, err);
+        rc = args_open(map, &a->cli, err);
     if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal "
@@ -180,8 +188,9 @@ static int uni_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 }
 
 /* Do all the work of the script. */
-static int uni_run(cli_args *a, ckpt_err *err)
+static int uni_run(cli_args *cli, ckpt_err *err)
 {
+    uni_args *a = (uni_args *)cli;
     char *folder = NULL, *name = NULL;
     ckpt_map *map = NULL;
     int rc = uni_check(a, err);
@@ -191,16 +200,16 @@ static int uni_run(cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = uni_replaceable(a->output, err);
     if (rc == CKPT_OK) {
-        a->target.path = folder;
-        a->target.tag = name;
-        if (!a->quiet)
+        a->cli.target.path = folder;
+        a->cli.target.tag = name;
+        if (!a->cli.quiet)
             uni_say(a);
         rc = uni_open(&map, a, err);
     }
     if (rc == CKPT_OK) {
-        map_say_findings(map, !a->quiet);
-        effects_of_source(a, map);
-        rc = uni_convert(a, map, err);
+        map_say_findings(map, !a->cli.quiet);
+        effects_of_source(&a->cli, map);
+        rc = uni_convert(&a->cli, map, err);
     }
     ckpt_map_free(map);
     free(folder);
@@ -208,7 +217,7 @@ static int uni_run(cli_args *a, ckpt_err *err)
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(uni_args, field)
 static const cli_option uni_options[] = {
     {"input_folder", 0, CLI_SOURCE, AT(input), "FOLDER", "checkpoint to read: RUN/TAG; required"},
     {"output_folder", 0, CLI_OUTPUT, AT(output), "FOLDER", "folder to write: RUN/OUT; required"},
@@ -221,13 +230,15 @@ static const cli_option uni_options[] = {
      "accepted without effect: unmatched patterns only warn"},
     {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL,
      "without rules: join slices along their first axis"},
-    {"slice_rules", 0, CLI_FILE, AT(slice_rules), "FILE", "read the rules that join slices (JSON)"},
-    {"deepspeed_version", 0, CLI_TEXT, AT(target.version), "V",
+    {"slice_rules", 0, CLI_FILE, AT(cli.slice_rules), "FILE",
+     "read the rules that join slices (JSON)"},
+    {"deepspeed_version", 0, CLI_TEXT, AT(cli.target.version), "V",
      "write for DeepSpeed V (default: the checkpoint's)"},
-    {"keep_objects", 0, CLI_FLAG, AT(target.keep_objects), NULL, "copy objects of unknown classes"},
-    {"drop_objects", 0, CLI_FLAG, AT(target.drop_objects), NULL,
+    {"keep_objects", 0, CLI_FLAG, AT(cli.target.keep_objects), NULL,
+     "copy objects of unknown classes"},
+    {"drop_objects", 0, CLI_FLAG, AT(cli.target.drop_objects), NULL,
      "leave objects of unknown classes out"},
-    {"ignore_copies", 0, CLI_FLAG, AT(open.ignore_copies), NULL,
+    {"ignore_copies", 0, CLI_FLAG, AT(cli.open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     OPTION_STRICT,
     OPTION_MEMORY,
@@ -255,5 +266,6 @@ const cli_verb compat_ds_to_universal = {
     .min = 0,
     .max = 0,
     .run = uni_run,
+    .room = sizeof(uni_args),
     .compat = true,
 };

@@ -19,6 +19,12 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 
+/* The fields of this command. */
+typedef struct zero_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool debug, safe;
+} zero_args;
+
 enum { ZERO_PATH = 4200 };
 
 /* Count the parameters of a role that have their own storage, as the script does. */
@@ -46,7 +52,7 @@ static void zero_say_count(const ckpt_map *map, uint32_t role, const char *which
 }
 
 /* Print the script's lines about the source, from the facts of the map. */
-static void zero_say(const ckpt_map *map, const cli_args *a)
+static void zero_say(const ckpt_map *map, const zero_args *a)
 {
     const char *stage = map_fact(map, "stage"), *world = map_fact(map, "world size");
     const char *version = map_fact(map, "DeepSpeed version"), *folder = map_fact(map, "tag folder");
@@ -73,21 +79,22 @@ static void zero_say(const ckpt_map *map, const cli_args *a)
  * The target is a folder, as in the script since 0.15.3, or a file if the name has a file's suffix,
  * as before.
  */
-static int zero_target(cli_args *a, ckpt_err *err)
+static int zero_target(zero_args *a, ckpt_err *err)
 {
-    a->target.path = a->operand[1];
-    a->target.format = ckpt_format_from_path(a->target.path);
-    if (!a->target.format)
-        a->target.format = a->safe ? "hf" : "hf-bin";
-    a->target.keep_other_weights = true;
+    a->cli.target.path = a->cli.operand[1];
+    a->cli.target.format = ckpt_format_from_path(a->cli.target.path);
+    if (!a->cli.target.format)
+        a->cli.target.format = a->safe ? "hf" : "hf-bin";
+    a->cli.target.keep_other_weights = true;
     // the script writes only weights
-    a->target.skip_side_files = (ckpt_format_caps(a->target.format) & CKPT_TAKES_SIDE_FILES) != 0;
-    if (a->safe && strcmp(a->target.format, "torch") == 0)
+    a->cli.target.skip_side_files =
+        (ckpt_format_caps(a->cli.target.format) & CKPT_TAKES_SIDE_FILES) != 0;
+    if (a->safe && strcmp(a->cli.target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
                     "--safe_serialization: %s is the name of a torch file; name a folder, or a "
                     "file ending in .safetensors",
-                    a->target.path);
-    return effects_of_target(a, err);
+                    a->cli.target.path);
+    return effects_of_target(&a->cli, err);
 }
 
 /* ---- replacing an old output ---- */
@@ -180,73 +187,84 @@ static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 /*
  * Run either drop-in.  The source may be any path of a DeepSpeed checkpoint; it is read as a whole.
  */
-static int zero_run(cli_args *a, ckpt_err *err)
+static int zero_run(zero_args *a, ckpt_err *err)
 {
     ckpt_map *map = NULL;
 
     int rc = zero_target(a, err);
-    a->open.whole_checkpoint = true;
-    a->open.require_crc = a->strict;
+    a->cli.open.whole_checkpoint = true;
+    a->cli.open.require_crc = a->cli.strict;
     if (rc == CKPT_OK)
-        rc = ckpt_open(&map, a->operand[0], &a->open, err);
+        rc = ckpt_open(&map, a->cli.operand[0], &a->cli.open, err);
     // the script would not read other formats either
     if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert reads it)",
                   ckpt_map_path(map), ckpt_map_format(map));
     if (rc == CKPT_OK) {
-        if (!a->quiet)
+        if (!a->cli.quiet)
             zero_say(map, a);
-        map_say_findings(map, !a->quiet);
-        effects_of_source(a, map);
-        rc = zero_replaces(a, map, err);
+        map_say_findings(map, !a->cli.quiet);
+        effects_of_source(&a->cli, map);
+        rc = zero_replaces(&a->cli, map, err);
     }
     if (rc == CKPT_OK)
-        rc = zero_convert(a, map, err);
+        rc = zero_convert(&a->cli, map, err);
     ckpt_map_free(map);
     return rc;
 }
 
 /* Convert all floating tensors to float32, frozen 16-bit parameters too. */
-static int zero_to_fp32_run(cli_args *a, ckpt_err *err)
+static int zero_to_fp32_run(cli_args *cli, ckpt_err *err)
 {
-    a->target.dtype = CKPT_F32;
+    zero_args *a = (zero_args *)cli;
+    a->cli.target.dtype = CKPT_F32;
     return zero_run(a, err);
 }
 
 /* Allow only the script's dtypes, so the drop-in does what its users expect. */
-static int zero_to_torch_run(cli_args *a, ckpt_err *err)
+static int zero_to_torch_run(cli_args *cli, ckpt_err *err)
 {
-    if (a->target.dtype == CKPT_DTYPE_NONE)
+    zero_args *a = (zero_args *)cli;
+    if (a->cli.target.dtype == CKPT_DTYPE_NONE)
         return fail(err, CKPT_EUSAGE, "--dtype is required: bf16, fp16 or fp32");
-    if (a->target.dtype != CKPT_BF16 && a->target.dtype != CKPT_F16 && a->target.dtype != CKPT_F32)
+    if (a->cli.target.dtype != CKPT_BF16 && a->cli.target.dtype != CKPT_F16 &&
+        a->cli.target.dtype != CKPT_F32)
         return fail(err, CKPT_EUSAGE, "--dtype: %s is not bf16, fp16 or fp32",
-                    ckpt_dtype_name(a->target.dtype));
+                    ckpt_dtype_name(a->cli.target.dtype));
     return zero_run(a, err);
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(zero_args, field)
 #define ZERO_OPTIONS                                                                               \
-    {"max_shard_size",          0,      CLI_SIZE,                                                  \
-     AT(target.max_shard_size), "SIZE", "largest file (default: 5GB; 0: one file)"},               \
+    {"max_shard_size", 0,                                                                          \
+     CLI_SIZE,         AT(cli.target.max_shard_size),                                              \
+     "SIZE",           "largest file (default: 5GB; 0: one file)"},                                \
         {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
         OPTION_TAG, {"exclude_frozen_parameters", 0,    CLI_FLAG,                                  \
-                     AT(open.skip_frozen),        NULL, "leave frozen parameters out"},            \
-        {"keep_slices",        0,    CLI_FLAG,                                                     \
-         AT(open.keep_slices), NULL, "keep tensor-parallel slices separate"},                      \
-        {"slice_rules",   0,      CLI_FILE,                                                        \
-         AT(slice_rules), "FILE", "read the rules that join slices (JSON)"},                       \
-        {"weights_only",        0,    CLI_FLAG,                                                    \
-         AT(open.weights_only), NULL, "16-bit weights, without optimizer files"},                  \
-        {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing other model"},          \
-        {"ignore_copies",        0,    CLI_FLAG,                                                   \
-         AT(open.ignore_copies), NULL, "do not compare masters with 16-bit copies"},               \
+                     AT(cli.open.skip_frozen),    NULL, "leave frozen parameters out"},            \
+        {"keep_slices", 0,                                                                         \
+         CLI_FLAG,      AT(cli.open.keep_slices),                                                  \
+         NULL,          "keep tensor-parallel slices separate"},                                   \
+        {"slice_rules",       0,      CLI_FILE,                                                    \
+         AT(cli.slice_rules), "FILE", "read the rules that join slices (JSON)"},                   \
+        {"weights_only", 0,                                                                        \
+         CLI_FLAG,       AT(cli.open.weights_only),                                                \
+         NULL,           "16-bit weights, without optimizer files"},                               \
+        {"force", 'f', CLI_FLAG, AT(cli.run.force), NULL, "replace an existing other model"},      \
+        {"ignore_copies",                                                                          \
+         0,                                                                                        \
+         CLI_FLAG,                                                                                 \
+         AT(cli.open.ignore_copies),                                                               \
+         NULL,                                                                                     \
+         "do not compare masters with 16-bit copies"},                                             \
         {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"}, OPTION_STRICT,          \
         OPTION_MEMORY,                                                                             \
-        {"jobs",       'j', CLI_COUNT,                                                             \
-         AT(run.jobs), "N", "number of threads (default: one per processor, at most 8)"},          \
-        {"no-fsync",         0,    CLI_FLAG,                                                       \
-         AT(run.skip_fsync), NULL, "do not sync files to disk (scratch data only)"},               \
+        {"jobs",           'j', CLI_COUNT,                                                         \
+         AT(cli.run.jobs), "N", "number of threads (default: one per processor, at most 8)"},      \
+        {"no-fsync", 0,                                                                            \
+         CLI_FLAG,   AT(cli.run.skip_fsync),                                                       \
+         NULL,       "do not sync files to disk (scratch data only)"},                             \
         OPTION_QUIET, CLI_LOCAL, CLI_SPREAD, CLI_NO_SANDBOX,                                       \
     {                                                                                              \
         NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
@@ -255,7 +273,7 @@ static int zero_to_torch_run(cli_args *a, ckpt_err *err)
 static const cli_option fp32_options[] = {ZERO_OPTIONS};
 
 static const cli_option torch_options[] = {
-    {"dtype", 0, CLI_DTYPE, AT(target.dtype), "bf16|fp16|fp32", "output dtype; required"},
+    {"dtype", 0, CLI_DTYPE, AT(cli.target.dtype), "bf16|fp16|fp32", "output dtype; required"},
     ZERO_OPTIONS,
 };
 
@@ -276,6 +294,7 @@ const cli_verb compat_zero_to_fp32 = {
     .max = 2,
     .uses = "ro",
     .run = zero_to_fp32_run,
+    .room = sizeof(zero_args),
     .compat = true,
 };
 
@@ -290,5 +309,6 @@ const cli_verb compat_zero_to_torch = {
     .max = 2,
     .uses = "ro",
     .run = zero_to_torch_run,
+    .room = sizeof(zero_args),
     .compat = true,
 };

@@ -19,6 +19,14 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/mount/mounter.h"
 
+/* The fields of this command. */
+typedef struct mount_args {
+    prepare_args prepare; /* first: the parser fills the whole */
+    bool allow_other, daemon, check_first;
+    const char *name;
+    struct mounter *mounter; /* started before the sandbox */
+} mount_args;
+
 enum {
     MNT_NAME = 256,  /* maximum length of a name in file systems, with the NUL */
     MNT_THREADS = 8, /* the library's own maximum if --jobs is not given */
@@ -43,18 +51,18 @@ typedef struct mount_job {
 /* ---- checking the command line ---- */
 
 /* Set the target: the mounted folder, or a single file in it. */
-static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
+static int mnt_target(mount_args *a, char name[MNT_NAME], ckpt_err *err)
 {
     const ckpt_format_info *f;
 
-    if (!a->target.format)
+    if (!a->prepare.cli.target.format)
         return fail(err, CKPT_EUSAGE, "the format of the files is missing: use --to FORMAT");
-    f = ckpt_format_find(a->target.format);
-    a->target.path = a->operand[1];
-    if (!f || args_into_folder(&a->target))
+    f = ckpt_format_find(a->prepare.cli.target.format);
+    a->prepare.cli.target.path = a->prepare.cli.operand[1];
+    if (!f || args_into_folder(&a->prepare.cli.target))
         return a->name ? fail(err, CKPT_EUSAGE,
                               "--name is only for formats of one file, but format %s is a folder",
-                              a->target.format)
+                              a->prepare.cli.target.format)
                        : CKPT_OK;
     if (a->name &&
         (!*a->name || strchr(a->name, '/') || a->name[0] == '.' || strlen(a->name) >= MNT_NAME))
@@ -63,7 +71,7 @@ static int mnt_target(cli_args *a, char name[MNT_NAME], ckpt_err *err)
     if (!a->name && f->suffixes)
         (void)snprintf(name + strlen(name), MNT_NAME - strlen(name), "%.*s",
                        (int)strcspn(f->suffixes, " "), f->suffixes);
-    a->target.path = name;
+    a->prepare.cli.target.path = name;
     return CKPT_OK;
 }
 
@@ -186,21 +194,21 @@ static unsigned mnt_threads(const cli_args *a)
     return (unsigned)(n < 1 ? 1 : n) + MNT_MORE;
 }
 
-static void mnt_say(const mount_job *m, const cli_args *a)
+static void mnt_say(const mount_job *m, const mount_args *a)
 {
     char files[COUNT_ROOM], bytes[HUMAN_ROOM];
 
     say_note("%s: %s, %s, as %s; %s", m->dir, count_text(files, m->tree.n_files, "file"),
-             human_bytes(bytes, m->tree.n_bytes), a->target.format,
+             human_bytes(bytes, m->tree.n_bytes), a->prepare.cli.target.format,
              a->daemon ? "unmount it with fusermount3 -u"
                        : "unmount it with Ctrl-C or fusermount3 -u");
 }
 
-static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
+static int mnt_serve(mount_job *m, const mount_args *a, ckpt_err *err)
 {
     const mount_served served = {.tree = &m->tree,
                                  .time = mnt_time(m->convert.from),
-                                 .n_threads = mnt_threads(a),
+                                 .n_threads = mnt_threads(&a->prepare.cli),
                                  .ctx = m,
                                  .read = mnt_read,
                                  .ahead = mnt_ahead};
@@ -210,7 +218,7 @@ static int mnt_serve(mount_job *m, const cli_args *a, ckpt_err *err)
     rc = mounter_attach(m->mounter, &fd, err);
     if (rc != CKPT_OK)
         return rc;
-    if (!a->quiet)
+    if (!a->prepare.cli.quiet)
         mnt_say(m, a);
     ckpt_remote_set_stop(mnt_stop, NULL);
     rc = mounter_serving(m->mounter, err);
@@ -244,7 +252,7 @@ static int mnt_close(mount_job *m, const cli_args *a, ckpt_err *err)
 }
 
 /* Serve, and report.  Failed reads are more important than a failed unmount. */
-static int mnt_mounted(mount_job *m, const cli_args *a, ckpt_err *err)
+static int mnt_mounted(mount_job *m, const mount_args *a, ckpt_err *err)
 {
     ckpt_err lost = {0};
     int rc = mnt_serve(m, a, &lost);
@@ -252,17 +260,17 @@ static int mnt_mounted(mount_job *m, const cli_args *a, ckpt_err *err)
     if (rc == CKPT_OK || m->n_failed > 0) {
         if (rc != CKPT_OK)
             say_error("%s", lost.text);
-        return mnt_close(m, a, err);
+        return mnt_close(m, &a->prepare.cli, err);
     }
     return fail(err, rc, "%s", lost.text);
 }
 
 /* Serve the view of an open source until it is unmounted. */
-static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
+static int mnt_carry_out(mount_job *m, mount_args *a, ckpt_err *err)
 {
     const ckpt_view_opts opts = {
         .size = sizeof opts, .run = &m->convert.run, .check_first = a->check_first};
-    int rc = mnt_lay_out(m, a, err);
+    int rc = mnt_lay_out(m, &a->prepare.cli, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_view_new(&m->view, m->convert.from, m->convert.to, &opts, err);
@@ -276,11 +284,12 @@ static int mnt_carry_out(mount_job *m, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-static int mount_before(cli_args *a, ckpt_err *err)
+static int mount_before(cli_args *cli, ckpt_err *err)
 {
+    mount_args *a = (mount_args *)cli;
     char name[MNT_NAME];
-    const mounter_opts opts = {.dir = a->operand[1],
-                               .from = a->operand[0],
+    const mounter_opts opts = {.dir = a->prepare.cli.operand[1],
+                               .from = a->prepare.cli.operand[0],
                                .allow_other = a->allow_other,
                                .daemon = a->daemon};
 
@@ -289,11 +298,12 @@ static int mount_before(cli_args *a, ckpt_err *err)
     return rc == CKPT_OK ? mounter_begin(&a->mounter, &opts, err) : rc;
 }
 
-static int mount_run(cli_args *a, ckpt_err *err)
+static int mount_run(cli_args *cli, ckpt_err *err)
 {
+    mount_args *a = (mount_args *)cli;
     mount_job m = {.mounter = a->mounter,
                    .plugin = mounter_plugin(a->mounter),
-                   .dir = a->operand[1],
+                   .dir = a->prepare.cli.operand[1],
                    .lock = PTHREAD_MUTEX_INITIALIZER};
     ckpt_map *map = NULL;
     char name[MNT_NAME];
@@ -301,17 +311,20 @@ static int mount_run(cli_args *a, ckpt_err *err)
 
     mnt_plugin = m.plugin;
     if (rc == CKPT_OK)
-        rc = convert_prepare(&map, a, err);
-    m.convert = (convert_job){.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+        rc = convert_prepare(&map, &a->prepare, err);
+    m.convert = (convert_job){.from = map,
+                              .target = a->prepare.cli.target,
+                              .run = a->prepare.cli.run,
+                              .quiet = a->prepare.cli.quiet};
     if (rc == CKPT_OK)
         rc = mnt_carry_out(&m, a, err);
     mounter_end(m.mounter);
-    training_free(a);
+    training_free(&a->prepare.cli);
     ckpt_map_free(map);
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(mount_args, field)
 static const cli_option mount_options[] = {
     OPTION_TO,
     {"name", 0, CLI_TEXT, AT(name), "FILE",
@@ -356,4 +369,5 @@ const cli_verb verb_mount = {
     .takes_files = true,
     .before = mount_before,
     .run = mount_run,
+    .room = sizeof(mount_args),
 };

@@ -17,6 +17,13 @@
 #include "tools/report/draw.h"
 #include "tools/report/page.h"
 
+/* The fields of this command. */
+typedef struct report_args {
+    cli_args cli; /* first: the parser fills the whole */
+    const char *output, *picture, *metrics;
+    bool stats;
+} report_args;
+
 #define PICTURES "timeline|layers|map|curves|differences"
 
 /* The contents of a report. */
@@ -63,7 +70,7 @@ static bool verb_is_picture(const char *word)
 }
 
 /* Refuse options that would not affect the output. */
-static int verb_check(const cli_args *a, ckpt_err *err)
+static int verb_check(const report_args *a, ckpt_err *err)
 {
     static const struct {
         const char *option;
@@ -83,16 +90,16 @@ static int verb_check(const cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--svg: '%s' is not one of %s", a->picture, PICTURES);
     const unsigned shows = verb_shows(a->picture);
     for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
-        if (!(shows & needs[k].of) && cli_has(&a->line, needs[k].option))
+        if (!(shows & needs[k].of) && cli_has(&a->cli.line, needs[k].option))
             return fail(err, CKPT_EUSAGE, "--%s has no effect on --svg %s", needs[k].option,
                         a->picture);
     }
-    if (a->n_operands == 2 && !(shows & SHOWS_OTHER))
+    if (a->cli.n_operands == 2 && !(shows & SHOWS_OTHER))
         return fail(err, CKPT_EUSAGE, "%s: a second checkpoint has no effect on --svg %s",
-                    a->operand[1], a->picture);
-    if (a->n_operands < 2 && a->picture && (shows & SHOWS_OTHER))
+                    a->cli.operand[1], a->picture);
+    if (a->cli.n_operands < 2 && a->picture && (shows & SHOWS_OTHER))
         return fail(err, CKPT_EUSAGE, "--svg differences needs two checkpoints");
-    if (a->run.jobs && !a->stats)
+    if (a->cli.run.jobs && !a->stats)
         return fail(err, CKPT_EUSAGE, "--jobs has no effect without --stats");
     return CKPT_OK;
 }
@@ -158,9 +165,9 @@ static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
 }
 
 /* Read the metrics file that the user named, or one beside the checkpoint. */
-static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
+static int verb_curves(report_all *r, const report_args *a, ckpt_err *err)
 {
-    char *found = a->metrics ? NULL : curves_beside(a->operand[0]);
+    char *found = a->metrics ? NULL : curves_beside(a->cli.operand[0]);
     int rc = CKPT_OK;
 
     if (a->metrics || found)
@@ -170,7 +177,7 @@ static int verb_curves(report_all *r, const cli_args *a, ckpt_err *err)
         return fail(
             err, CKPT_EMISSING,
             "%s: has neither trainer_state.json nor metrics.jsonl: name a file with --metrics",
-            a->operand[0]);
+            a->cli.operand[0]);
     // the user did not name the file, so a failure is only a warning
     if (rc != CKPT_OK && !a->metrics && !a->picture && rc != CKPT_ELIMIT) {
         say_warning("%s; no curves are shown", err->text);
@@ -202,16 +209,16 @@ static bool verb_ill(const tags *t)
 }
 
 /* Write the page or the picture. */
-static void verb_write(report_all *r, const cli_args *a, const char *trouble)
+static void verb_write(report_all *r, const report_args *a, const char *trouble)
 {
-    const page p = {.path = a->operand[0],
+    const page p = {.path = a->cli.operand[0],
                     .trouble = trouble,
                     .map = r->map,
                     .run = &r->run,
                     .layers = &r->layers,
                     .parts = &r->parts,
                     .stats = r->stats.at ? &r->stats : NULL,
-                    .other = a->n_operands == 2 ? a->operand[1] : NULL,
+                    .other = a->cli.n_operands == 2 ? a->cli.operand[1] : NULL,
                     .differ = r->differ.at ? &r->differ : NULL,
                     .curves = r->curves.path ? &r->curves : NULL};
 
@@ -230,15 +237,15 @@ static void verb_write(report_all *r, const cli_args *a, const char *trouble)
 }
 
 /* Report the written file on stdout: one line, or JSON with --json. */
-static void verb_say(const report_all *r, const cli_args *a)
+static void verb_say(const report_all *r, const report_args *a)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];
     size_t tensors = ckpt_map_tensor_count(r->map);
     json_out j;
 
-    if (a->json) {
+    if (a->cli.json) {
         json_begin(&j);
-        json_text(&j, "path", a->operand[0]);
+        json_text(&j, "path", a->cli.operand[0]);
         json_text(&j, "output", a->output);
         json_text(&j, "picture", a->picture);
         json_uint(&j, "bytes", r->sheet.n_bytes);
@@ -258,7 +265,7 @@ static void verb_say(const report_all *r, const cli_args *a)
         if (r->curves.path)
             json_uint(&j, "records", r->curves.n_records);
         json_end(&j);
-    } else if (!a->quiet) {
+    } else if (!a->cli.quiet) {
         out_text(a->output);
         out_printf(": %s", human_bytes(bytes, r->sheet.n_bytes));
         if (r->map)
@@ -284,18 +291,18 @@ static void verb_say(const report_all *r, const cli_args *a)
 }
 
 /* Gather the contents, or fail with the reason why there are none. */
-static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *err)
+static int verb_gather(report_all *r, report_args *a, ckpt_err *trouble, ckpt_err *err)
 {
     unsigned shows = verb_shows(a->picture);
     int rc = CKPT_OK;
 
     if (shows & SHOWS_TAGS)
-        rc = tags_make(&r->run, a->operand[0], &a->run, err);
+        rc = tags_make(&r->run, a->cli.operand[0], &a->cli.run, err);
     if (rc == CKPT_OK && (shows & SHOWS_TENSORS))
-        rc = verb_open(r, a, trouble);
+        rc = verb_open(r, &a->cli, trouble);
     else if (rc == CKPT_OK && (shows & SHOWS_TAGS) && r->run.n == 0)
         return fail(err, CKPT_EMISSING, "%s: no checkpoints of a run were found here",
-                    a->operand[0]);
+                    a->cli.operand[0]);
     if (rc == CKPT_OK && (shows & SHOWS_CURVES))
         rc = verb_curves(r, a, err);
     // write a page even about a damaged run; the exit status reports the damage
@@ -306,32 +313,33 @@ static int verb_gather(report_all *r, cli_args *a, ckpt_err *trouble, ckpt_err *
 }
 
 /* Read the values of one or both checkpoints; this takes most of the time. */
-static int verb_values(report_all *r, cli_args *a, ckpt_err *err)
+static int verb_values(report_all *r, report_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
     if (a->stats)
-        rc = stats_make(&r->stats, r->map, &a->run, err);
-    return rc == CKPT_OK && a->n_operands == 2 ? verb_differ(r, a, err) : rc;
+        rc = stats_make(&r->stats, r->map, &a->cli.run, err);
+    return rc == CKPT_OK && a->cli.n_operands == 2 ? verb_differ(r, &a->cli, err) : rc;
 }
 
-static int verb_make(report_all *r, cli_args *a, ckpt_err *err)
+static int verb_make(report_all *r, report_args *a, ckpt_err *err)
 {
     ckpt_err trouble = {0};
     progress p;
 
-    progress_begin(&p, "reading", a->quiet || !(a->stats || a->n_operands == 2), &a->run);
+    progress_begin(&p, "reading", a->cli.quiet || !(a->stats || a->cli.n_operands == 2),
+                   &a->cli.run);
     int rc = verb_gather(r, a, &trouble, err);
     const ckpt_map *const maps[] = {r->map, NULL};
     if (rc == CKPT_OK)
-        rc = sheet_allowed(a->output, a->run.force, maps, a->metrics, err);
+        rc = sheet_allowed(a->output, a->cli.run.force, maps, a->metrics, err);
     if (rc == CKPT_OK && r->map)
         rc = verb_values(r, a, err);
     const ckpt_map *const others[] = {r->other, NULL};
     if (rc == CKPT_OK)
-        rc = sheet_allowed(a->output, a->run.force, others, r->curves.path, err);
+        rc = sheet_allowed(a->output, a->cli.run.force, others, r->curves.path, err);
     if (rc == CKPT_OK)
-        rc = sheet_open(&r->sheet, a->output, a->run.force, err);
+        rc = sheet_open(&r->sheet, a->output, a->cli.run.force, err);
     if (rc == CKPT_OK)
         verb_write(r, a, trouble.code ? trouble.text : NULL);
     if (rc == CKPT_OK && progress_signal())
@@ -348,17 +356,18 @@ static int verb_make(report_all *r, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-static int verb_run(cli_args *a, ckpt_err *err)
+static int verb_run(cli_args *cli, ckpt_err *err)
 {
+    report_args *a = (report_args *)cli;
     report_all r = {0};
     int rc = verb_check(a, err);
 
     if (rc == CKPT_OK)
-        rc = sheet_allowed(a->output, a->run.force, (const ckpt_map *const[]){NULL}, a->operand[0],
-                           err);
-    if (rc == CKPT_OK && a->n_operands == 2)
-        rc = sheet_allowed(a->output, a->run.force, (const ckpt_map *const[]){NULL}, a->operand[1],
-                           err);
+        rc = sheet_allowed(a->output, a->cli.run.force, (const ckpt_map *const[]){NULL},
+                           a->cli.operand[0], err);
+    if (rc == CKPT_OK && a->cli.n_operands == 2)
+        rc = sheet_allowed(a->output, a->cli.run.force, (const ckpt_map *const[]){NULL},
+                           a->cli.operand[1], err);
     if (rc == CKPT_OK)
         rc = verb_make(&r, a, err);
     sheet_drop(&r.sheet);
@@ -374,12 +383,12 @@ static int verb_run(cli_args *a, ckpt_err *err)
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(report_args, field)
 
 static const cli_option report_options[] = {
     {"output", 'o', CLI_OUTPUT, AT(output), "FILE", "page or picture to write; required"},
     {"stats", 0, CLI_FLAG, AT(stats), NULL, "read all values: histograms, norms, NaN, zeros"},
-    {"jobs", 'j', CLI_COUNT, AT(run.jobs), "N",
+    {"jobs", 'j', CLI_COUNT, AT(cli.run.jobs), "N",
      "threads of --stats (default: one per processor, at most 8)"},
     {"metrics", 0, CLI_FILE, AT(metrics), "FILE",
      "read curves from FILE (default: trainer_state.json or metrics.jsonl)"},
@@ -388,12 +397,12 @@ static const cli_option report_options[] = {
     OPTION_INCLUDE,
     OPTION_EXCLUDE,
     OPTION_WITH_OPTIMIZER,
-    {"keep-slices", 0, CLI_FLAG, AT(open.keep_slices), NULL,
+    {"keep-slices", 0, CLI_FLAG, AT(cli.open.keep_slices), NULL,
      "show tensor-parallel slices separately"},
     OPTION_SLICE_RULES,
     OPTION_IGNORE_COPIES,
-    {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace an existing output"},
-    {"json", 0, CLI_FLAG, AT(json), NULL, "print a summary as JSON"},
+    {"force", 'f', CLI_FLAG, AT(cli.run.force), NULL, "replace an existing output"},
+    {"json", 0, CLI_FLAG, AT(cli.json), NULL, "print a summary as JSON"},
     OPTION_QUIET,
     CLI_NO_SANDBOX,
     CLI_END,
@@ -415,4 +424,5 @@ const cli_verb verb_report = {
     .max = 2,
     .uses = "rr",
     .run = verb_run,
+    .room = sizeof(report_args),
 };

@@ -84,13 +84,20 @@ static int check_all(const char *names, bool (*attempt)(const char *name), bool 
 
 /* ---- commands ---- */
 
+/* Fields as a command with options of its own has them. */
+typedef struct test_args {
+    cli_args cli;
+    const char *base;
+    cli_list adapters;
+} test_args;
+
 static const cli_option options[] = {
     {"config", 0, CLI_FILE, offsetof(cli_args, config), "FILE", "a file"},
-    {"base", 0, CLI_SOURCE, offsetof(cli_args, base), "PATH", "a checkpoint"},
-    {"adapter", 0, CLI_SOURCES, offsetof(cli_args, adapters), "PATH", "checkpoints"},
+    {"base", 0, CLI_SOURCE, offsetof(test_args, base), "PATH", "a checkpoint"},
+    {"adapter", 0, CLI_SOURCES, offsetof(test_args, adapters), "PATH", "checkpoints"},
     CLI_END};
 
-static cli_args args;
+static test_args args;
 static cli_verb verb;
 static char *operand[3];
 
@@ -100,7 +107,8 @@ static void command(const char *uses, const char *first, const char *second)
     static char path[2][FOLDER_PATH];
 
     verb = (cli_verb){.name = "v", .command = "ckpt v", .options = options, .uses = uses, .max = 2};
-    args = (cli_args){.line.verb = &verb, .operand = operand, .n_operands = second ? 2 : 1};
+    args =
+        (test_args){.cli = {.line.verb = &verb, .operand = operand, .n_operands = second ? 2 : 1}};
     folder_join(path[0], top, first);
     operand[0] = path[0];
     if (second)
@@ -130,7 +138,7 @@ static void confined(const expected *e)
     if (child == 0) {
         sandbox s = {0};
         ckpt_err err = {0};
-        int failed = sandbox_enter(&s, &args, &err) == CKPT_OK ? 0 : 100;
+        int failed = sandbox_enter(&s, &args.cli, &err) == CKPT_OK ? 0 : 100;
 
         failed += check_all(e->reads, reads, true, "read");
         failed += check_all(e->no_reads, reads, false, "read");
@@ -199,7 +207,7 @@ static void test_options(void **state)
     folder_join(base, top, "hub/snap");
     folder_join(adapter, top, "other:0.5"); // the weight is not a part of the path
     command("r", "run", NULL);
-    args.config = config;
+    args.cli.config = config;
     args.base = base;
     sources[0] = adapter;
     args.adapters = (cli_list){.at = sources, .n = 1};
@@ -240,7 +248,7 @@ static void test_edits(void **state)
     (void)state;
     command("l", "run", NULL);
     confined(&reads_only);
-    args.fix_latest = true;
+    args.cli.fix_latest = true;
     confined(&edits);
     command("e", "run", NULL);
     confined(&edits);
@@ -260,7 +268,7 @@ static void test_output(void **state)
     (void)state;
     command("rd", "run", "out");
     confined(&folder);
-    args.dry_run = true;
+    args.cli.dry_run = true;
     confined(&dry);
     command("ro", "run", "out/x.safetensors");
     confined(&file);
@@ -284,7 +292,7 @@ static void test_made_folders(void **state)
     confined(&unused);
     assert_false(folder_has(top, "new"));
     // a dry run makes no folder
-    args.dry_run = true;
+    args.cli.dry_run = true;
     confined(&(expected){.no_reads = "new"});
     assert_false(folder_has(top, "new"));
 }
@@ -298,7 +306,7 @@ static void test_output_fails(void **state)
     if (!enforced())
         skip();
     command("rd", "run", "one.pt/out"); // a file is in the way
-    assert_int_equal(sandbox_enter(&s, &args, &err), CKPT_EIO);
+    assert_int_equal(sandbox_enter(&s, &args.cli, &err), CKPT_EIO);
     assert_non_null(strstr(err.text, "cannot create the folder"));
     sandbox_leave(&s);
 }
@@ -311,7 +319,7 @@ static void test_no_sandbox(void **state)
 
     (void)state;
     command("r", "run", NULL);
-    args.no_sandbox = true;
+    args.cli.no_sandbox = true;
     confined(&free_again);
     // a command without an input keeps all rights
     command(NULL, "run", NULL);
