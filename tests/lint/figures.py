@@ -33,6 +33,9 @@ GROUND = ('torch', 'safetensors', 'rules', 'training')
 # Other pairs: a Megatron run can be a DCP folder, and a universal one has DeepSpeed's model files.
 KNOWN = {('megatron', 'dcp'), ('universal', 'deepspeed')}
 
+# The fields that several commands have in common.
+COMMON = re.compile(r'^[a-zA-Z_][\w *]*\([^;{}]*\bcli_args \*[^;{}]*\)\n\{', re.M)
+
 
 def sources():
     for room in ROOMS:
@@ -210,6 +213,11 @@ def format_pairs():
     return found
 
 
+def common_takers():
+    """Functions that take the fields of all commands."""
+    return sum(len(COMMON.findall(open(path, encoding='utf-8').read())) for path in sources() if path.endswith('.c'))
+
+
 def share(part, whole):
     return 100.0 * part / whole if whole else 0.0
 
@@ -262,6 +270,7 @@ def main():
     p.add_argument('--limits', action='store_true')
     a = p.parse_args()
     bad = measure()
+    print('%7d  functions take cli_args' % common_takers())
     pairs = format_pairs()
     print('%7d  pairs of format folders that know each other, beside %d with %s' %
           (sum(to not in GROUND for _, to in pairs), sum(to in GROUND for _, to in pairs), ', '.join(GROUND)))
