@@ -70,6 +70,19 @@ static bool sandbox_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+/* True for a name that a folder has if it is one checkpoint of a run: DeepSpeed's, PyTorch's
+ * distributed ones, files of FSDP ranks, folders of Megatron-LM's ranks. */
+static bool sandbox_of_tag(const char *name)
+{
+    static const char *const begins[] = {"model_world_size_", "model_rank_", "mp_rank_"};
+    bool is = sandbox_ends(name, "_states.pt") || sandbox_ends(name, ".distcp") ||
+              strcmp(name, "zero") == 0 || strcmp(name, ".metadata") == 0;
+
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        is = is || strncmp(name, begins[i], strlen(begins[i])) == 0;
+    return is;
+}
+
 /* Search a folder: enter folders, allow links, and enter their targets like folders.  Closes fd. */
 static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
 {
@@ -84,8 +97,7 @@ static void sandbox_search(sandbox_walk *w, int fd, unsigned depth)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         w->left--;
-        if (depth == 0 && (sandbox_ends(e->d_name, "_states.pt") || strcmp(e->d_name, "zero") == 0))
-            w->tag = true;
+        w->tag = w->tag || (depth == 0 && sandbox_of_tag(e->d_name));
         // some file systems do not return the type with the name
         if (type == DT_UNKNOWN && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             type = S_ISLNK(st.st_mode) ? DT_LNK : S_ISDIR(st.st_mode) ? DT_DIR : DT_REG;
