@@ -208,12 +208,28 @@ ckpt_value *ckpt_train_fields(ckpt_arena *arena, const ckpt_value *settings, siz
 }
 
 /*
+ * True for a setting that is a number in a tensor: a learning rate without axes, or the step count of
+ * apex's FusedAdam, an integer with one element (capturable).
+ */
+static bool dps_is_number(const ckpt_pair *p)
+{
+    const ckpt_tensor_value *t = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
+    bool step = ckpt_value_is(p->key, "step");
+
+    if (!t || !t->storage || t->storage->source == UINT32_MAX || t->ndim > (step ? 1 : 0) ||
+        (t->ndim == 1 && t->shape[0] != 1))
+        return false;
+    return ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT ||
+           (step && (t->dtype == CKPT_I32 || t->dtype == CKPT_I64));
+}
+
+/*
  * Replace a setting that is a tensor with one element by its number, because training formats store
  * numbers (a learning rate is a tensor if updates are compiled).
  */
 static int dps_number(dps_maker *m, ckpt_pair *p)
 {
-    const ckpt_tensor_value *t = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
+    const ckpt_tensor_value *t = p->value->as.tensor;
     uint64_t one = 1;
     ckpt_axis axis = {0, 1, 1};
     ckpt_extent e = {.ndim = 1, .axis = &axis};
@@ -221,10 +237,11 @@ static int dps_number(dps_maker *m, ckpt_pair *p)
         .name = "", .ndim = 1, .shape = &one, .n_elems = 1, .extent = &e, .n_extents = 1};
     ckpt_tensor own = like;
     double number = 0;
+    int32_t small = 0;
+    int64_t count = 0;
     int rc = CKPT_OK;
 
-    if (!t || t->ndim > 0 || !t->storage || t->storage->source == UINT32_MAX ||
-        ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
+    if (!dps_is_number(p))
         return CKPT_OK;
     own.dtype = t->dtype;
     e.source = t->storage->source;
@@ -232,9 +249,17 @@ static int dps_number(dps_maker *m, ckpt_pair *p)
     axis.stride = (int64_t)(ckpt_dtype_get(t->dtype)->bits / 8);
     if (!m->reader)
         rc = ckpt_reader_new(&m->reader, m->map, m->err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && t->dtype == CKPT_I32)
+        rc = ckpt_reader_read(m->reader, &own, 0, 1, CKPT_I32, &small, m->err);
+    else if (rc == CKPT_OK && t->dtype == CKPT_I64)
+        rc = ckpt_reader_read(m->reader, &own, 0, 1, CKPT_I64, &count, m->err);
+    else if (rc == CKPT_OK)
         rc = ckpt_reader_read(m->reader, &own, 0, 1, CKPT_F64, &number, m->err);
-    if (rc == CKPT_OK && !(p->value = ckpt_value_float(m->map->arena, number)))
+    if (rc == CKPT_OK)
+        p->value = ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT
+                       ? ckpt_value_float(m->map->arena, number)
+                       : ckpt_value_int(m->map->arena, t->dtype == CKPT_I32 ? small : count);
+    if (rc == CKPT_OK && !p->value)
         rc = ckpt_fail_memory(m->err);
     if (rc != CKPT_OK || m->told || p->key->kind != CKPT_V_STR)
         return rc;

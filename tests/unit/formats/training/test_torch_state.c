@@ -113,6 +113,35 @@ static void moments_of_bitsandbytes(void **state)
     ckpt_map_free(map);
 }
 
+/* apex's FusedAdam (capturable) counts a group's steps in an integer tensor with one element. */
+static void a_step_count_in_a_tensor(void **state)
+{
+    static int32_t step[1] = {7};
+    static const uint64_t one[] = {1};
+    ckpt_map *map = begin("w");
+    const ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = 4, .memory = step};
+    ckpt_storage storage = {.dtype = CKPT_I32, .n_elems = 1, .n_bytes = 4};
+    ckpt_tensor_value tensor = {.dtype = CKPT_I32, .ndim = 1, .shape = one, .storage = &storage};
+    ckpt_value *group = ckpt_value_seq(
+                            ckpt_value_get(ckpt_value_get(map->values, "optim"), "param_groups"))
+                            .at[0],
+               *v = ckpt_value_new(map->arena, CKPT_V_TENSOR);
+    int64_t n = 0;
+
+    (void)state;
+    assert_int_equal(ckpt_map_add_source(map, &source, &storage.source, NULL), CKPT_OK);
+    v->as.tensor = &tensor;
+    assert_true(ckpt_dict_add_cstr(map->arena, &group->as.map, "step", v));
+    (void)add(map, "w", CKPT_ROLE_WEIGHT);
+    (void)add(map, "exp_avg/w", CKPT_ROLE_STATE);
+    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_null(map->no_state);
+    assert_true(
+        ckpt_value_as_int(ckpt_value_get(map->states.at[0]->group.at[0].fields, "step"), &n));
+    assert_int_equal(n, 7);
+    ckpt_map_free(map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +150,7 @@ int main(void)
         cmocka_unit_test(other_names),
         cmocka_unit_test(state_without_a_group),
         cmocka_unit_test(moments_of_bitsandbytes),
+        cmocka_unit_test(a_step_count_in_a_tensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
