@@ -9,6 +9,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/format.h"
+#include "libckpt/map/state.h"
 #include "libckpt/run/dist_run.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
@@ -34,6 +35,7 @@ typedef struct diff_state {
     ckpt_team *team;      /* NULL: this process works alone */
     diff_parts parts;     /* differences of all processes of a team, ascending by tensor */
     size_t next_part;
+    double *count_a, *count_b; /* step counts of groups, by tensor; NULL: not needed yet */
 } diff_state;
 
 static void diff_say(diff_state *s, const ckpt_difference *d)
@@ -285,6 +287,64 @@ static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
     s->total = s->team ? s->total / s->team->n : s->total;
 }
 
+/* ---- step counts ---- */
+
+/*
+ * The step counts that a map's optimizer keeps for groups, by tensor of the map: NaN for none. NULL:
+ * out of memory.
+ */
+static double *diff_counts(const ckpt_map *map)
+{
+    double *count = ckpt_alloc((map->tensors.n + 1) * sizeof *count);
+    const ckpt_state *state = map->states.n == 1 ? map->states.at[0] : NULL;
+
+    for (size_t i = 0; count && i < map->tensors.n; i++)
+        count[i] = NAN;
+    for (size_t g = 0; count && state && g < state->group.n; g++) {
+        const ckpt_group *group = &state->group.at[g];
+        const ckpt_value *step = ckpt_value_get(group->entry, "step");
+        int64_t n;
+        step = step ? step : ckpt_value_get(group->fields, "step");
+        if (!ckpt_value_as_int(step, &n))
+            continue;
+        for (size_t i = 0; i < group->n * group->n_lanes; i++) {
+            const char *name = state->param.at[group->first + i]->name;
+            size_t at = ckpt_map_index(map, name, strlen(name));
+            if (at != SIZE_MAX)
+                count[at] = (double)n;
+        }
+    }
+    return count;
+}
+
+/*
+ * Report a tensor that only one map has, unless it is a step count that the other map's optimizer
+ * keeps for the parameter's group, as apex's FusedAdam does.
+ */
+static int diff_only(diff_state *s, const ckpt_difference *d, const ckpt_map *other, ckpt_err *err)
+{
+    static const char step[] = "step/";
+    const ckpt_tensor *t = d->a ? d->a : d->b;
+    double **count = d->a ? &s->count_b : &s->count_a, is = 0;
+    const char *param = t->name + sizeof step - 1;
+    int rc = CKPT_OK;
+
+    if (t->role == CKPT_ROLE_STATE && t->n_elems == 1 &&
+        strncmp(t->name, step, sizeof step - 1) == 0) {
+        size_t at = ckpt_map_index(other, param, strlen(param));
+        *count = *count ? *count : diff_counts(other);
+        if (!*count)
+            return ckpt_fail_memory(err);
+        if (at != SIZE_MAX && !isnan((*count)[at])) {
+            rc = ckpt_reader_read(d->a ? s->ra : s->rb, t, 0, 1, CKPT_F64, &is, err);
+            if (rc != CKPT_OK || diff_equal(is, (*count)[at], 0))
+                return rc;
+        }
+    }
+    diff_say(s, d);
+    return rc;
+}
+
 /* Compare in the order of A, then report tensors only in B. */
 static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
@@ -296,13 +356,13 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
         if (tb)
             rc = diff_tensor(s, i, ta, tb, err);
         else
-            diff_say(s, &d);
+            rc = diff_only(s, &d, b, err);
     }
     for (size_t i = 0; rc == CKPT_OK && !s->stopped && i < b->tensors.n; i++) {
         const ckpt_tensor *tb = b->tensors.at[i];
         ckpt_difference d = {.name = tb->name, .what = "only in B", .b = tb};
         if (!ckpt_map_find(a, tb->name))
-            diff_say(s, &d);
+            rc = diff_only(s, &d, a, err);
     }
     return rc;
 }
@@ -339,6 +399,8 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     ckpt_free(s.b);
     ckpt_free(s.wide_a);
     ckpt_free(s.wide_b);
+    ckpt_free(s.count_a);
+    ckpt_free(s.count_b);
     ckpt_vec_free(&s.parts);
     ckpt_reader_free(s.ra);
     ckpt_reader_free(s.rb);

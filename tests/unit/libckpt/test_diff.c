@@ -6,6 +6,7 @@
 
 #include "libckpt/ckpt.h"
 #include "libckpt/map/map.h"
+#include "libckpt/map/state.h"
 #include "tests/unit/unit.h"
 
 /* What was told, one letter for each difference. */
@@ -160,9 +161,62 @@ static void other_kinds_compare_by_bits(void **state)
     assert_int_equal(t.last.first, 1);
 }
 
+/* A map with the parameter "w", whose optimizer has one group. */
+static ckpt_map *make_run(float *w, int64_t step)
+{
+    ckpt_map *map = make("w", CKPT_F32, 1, w);
+    ckpt_state *state;
+
+    assert_int_equal(ckpt_state_new(&state, map, "", NULL), CKPT_OK);
+    ckpt_tensor **param = ckpt_vec_push(&state->param);
+    ckpt_group *group = ckpt_vec_push(&state->group);
+    assert_true(param && group);
+    *param = map->tensors.at[0];
+    *group = (ckpt_group){.n = 1, .n_lanes = 1};
+    if (step < 0)
+        return map;
+    group->fields = ckpt_value_new(map->arena, CKPT_V_DICT);
+    assert_true(ckpt_dict_add_cstr(map->arena, &group->fields->as.map, "step",
+                                   ckpt_value_int(map->arena, step)));
+    return map;
+}
+
+/* Add the tensor "step/w". */
+static ckpt_map *with_step(ckpt_map *map, float *step)
+{
+    const ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = 4, .memory = step};
+    const ckpt_tensor like = {.dtype = CKPT_F32, .role = CKPT_ROLE_STATE};
+    ckpt_tensor *t = NULL;
+    uint32_t at;
+
+    assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_add(map, "step/w", 6, &like, &t, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_back_whole(map, t, at, 0, NULL), CKPT_OK);
+    return map;
+}
+
+/* apex counts steps in a group's settings, torch for each parameter: the counts decide. */
+static void steps_of_groups(void **state)
+{
+    float w[16] = {1}, step[1] = {3};
+    const ckpt_diff_opts opts = {0};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(make_run(w, 3), with_step(make_run(w, -1), step), &opts, &t), CKPT_OK);
+    assert_string_equal(t.what, "");
+    assert_int_equal(diff(with_step(make_run(w, -1), step), make_run(w, 3), &opts, &t), CKPT_OK);
+    assert_int_equal(diff(make_run(w, 4), with_step(make_run(w, -1), step), &opts, &t),
+                     CKPT_EDIFFERS);
+    assert_string_equal(t.what, "B");
+    assert_int_equal(diff(make_run(w, -1), with_step(make_run(w, -1), step), &opts, &t),
+                     CKPT_EDIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_of_groups),
         cmocka_unit_test(values_by_bits_and_by_tolerance),
         cmocka_unit_test(nan_differs_from_a_number),
         cmocka_unit_test(progress_is_told_and_may_stop),
