@@ -291,8 +291,8 @@ static int mdl_mark_copies(mdl_work *w)
 
 /*
  * Drop tensors that a program saved beside the model: averaged weights, a second model, random
- * states, counters.  Weights that begin a run have none of these, but a saved run keeps them.  A map without a tensor of the model keeps them, because the caller has
- * selected them.
+ * states, counters.  Weights that begin a run have none of these, but a saved run keeps them.  So
+ * does a map without a tensor of the model, because the caller has selected them.
  */
 static int mdl_drop_others(mdl_work *w)
 {

@@ -208,8 +208,8 @@ ckpt_value *ckpt_train_fields(ckpt_arena *arena, const ckpt_value *settings, siz
 }
 
 /*
- * True for a setting that is a number in a tensor: a learning rate without axes, or the step count of
- * apex's FusedAdam, an integer with one element (capturable).
+ * True for a setting that is a number in a tensor: a learning rate without axes, or the step count
+ * of apex's FusedAdam, an integer with one element (capturable).
  */
 static bool dps_is_number(const ckpt_pair *p)
 {

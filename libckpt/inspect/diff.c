@@ -290,8 +290,8 @@ static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
 /* ---- step counts ---- */
 
 /*
- * The step counts that a map's optimizer keeps for groups, by tensor of the map: NaN for none. NULL:
- * out of memory.
+ * The step counts that a map's optimizer keeps for groups, by tensor of the map: NaN for none.
+ * NULL: out of memory.
  */
 static double *diff_counts(const ckpt_map *map)
 {

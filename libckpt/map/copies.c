@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copies.c: finds copies of a model's weights among the names of its tensors, and tells averages and
- * float32 masters by the words of their keys.
+ * copies.c: finds copies of a model's weights among the names of its tensors, and tells averages
+ * and float32 masters by the words of their keys.
  */
 #include "libckpt/map/copies.h"
 

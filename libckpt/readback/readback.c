@@ -223,8 +223,8 @@ static bool cl_grouped(const ckpt_claim_work *w, const ckpt_tensor *t)
 }
 
 /*
- * Compare a tensor beside the source's model with the model's values: float32 masters are written as
- * values of the run, so no writer compares them.
+ * Compare a tensor beside the source's model with the model's values: float32 masters are written
+ * as values of the run, so no writer compares them.
  */
 static int cl_copies(ckpt_claim_work *w, const ckpt_tensor *a)
 {

@@ -217,9 +217,9 @@ static int check_inputs(const told *t, const char *in_folder, ckpt_err *err)
 /* ---- links ---- */
 
 /*
- * Refuse an output that is a link to nothing, because zerotrain would create the target of the link.
- * An output that gets its name when it is complete would replace any link to a file, so none is
- * allowed there.
+ * Refuse an output that is a link to nothing, because zerotrain would create the target of the
+ * link. An output that gets its name when it is complete would replace any link to a file, so none
+ * is allowed there.
  */
 static int check_links(const told *t, ckpt_err *err)
 {

@@ -16,72 +16,13 @@
 #include <string.h>
 
 #include "formats/deepspeed/module/module.h"
-#include "formats/deepspeed/module/pipe.h"
-#include "libckpt/base/dtype.h"
+#include "formats/deepspeed/module/pipe_inside.h"
 
 enum { DSI_MAX_LOANS = 4096 };
 
-/* A tensor of a layer file. */
-typedef struct dsi_entry {
-    uint64_t layer;
-    const ckpt_text *name; /* without the number */
-    const ckpt_tensor_value *value;
-} dsi_entry;
-
-CKPT_VEC(dsi_entries, dsi_entry);
-CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
-
-/* A name in a stage's param_shapes. */
-typedef struct dsi_name {
-    ckpt_text text; /* the name, with its layer's number */
-    uint64_t layer;
-    uint32_t stage;
-} dsi_name;
-
-CKPT_VEC(dsi_names, dsi_name);
-
-/* An entry of an earlier stage's layer that another stage trains too, because the layer is tied. */
-typedef struct dsi_loan {
-    ckpt_text name; /* without the number */
-    uint64_t layer;
-    uint32_t stage;
-} dsi_loan;
-
-CKPT_VEC(dsi_loans, dsi_loan);
-
-/* A name of a tied layer, and the first stage that lists it. */
-typedef struct dsi_tie {
-    const char *name;
-    uint32_t stage;
-} dsi_tie;
-
-CKPT_VEC(dsi_ties, dsi_tie);
-
-/* A stage: layers from .. to-1. */
-typedef struct dsi_stage {
-    uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
-    uint64_t from, to;
-    bool whole;         /* ZeRO: param_shapes present */
-    bool has_buffers;   /* buffer_names present (since 0.4.2) */
-    ckpt_seq buffers;   /* the names in it */
-    dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
-} dsi_stage;
-
-struct ckpt_ds_pipe {
-    dsi_stage *stage;
-    uint32_t n, tp;
-    ckpt_maps open;    /* files of the entries and masters */
-    dsi_names name;    /* names of all stages (ZeRO only) */
-    dsi_entries entry; /* entries of all layers, ascending (without ZeRO) */
-    dsi_loans loan;
-    dsi_ties tie;
-    bool unsure; /* the split into stages is unknown */
-};
-
 /* ---- reading the model files ---- */
 
-/* Reads the layer number of a name; false for names of tied layers, which have none. */
-static bool dsi_layer(const ckpt_text *name, uint64_t *out)
+bool ckpt_ds_pipe_layer(const ckpt_text *name, uint64_t *out)
 {
     uint64_t n = 0, i = 0;
 
@@ -128,7 +69,8 @@ static bool dsi_add_names(ckpt_ds_pipe *pipe, uint32_t stage, const ckpt_value *
     for (uint64_t i = 0; i < dict.n; i++) {
         if (!dsi_add_tie(pipe, stage, dict.at[i].key))
             return false;
-        if (dict.at[i].key->kind != CKPT_V_STR || !dsi_layer(&dict.at[i].key->as.text, &layer))
+        if (dict.at[i].key->kind != CKPT_V_STR ||
+            !ckpt_ds_pipe_layer(&dict.at[i].key->as.text, &layer))
             continue;
         dsi_name *name = ckpt_vec_push(&pipe->name);
         if (!name)
@@ -315,8 +257,7 @@ static int dsi_by_names(ckpt_ds_pipe *pipe, ckpt_ds_job *job)
 
 /* ---- stages from shapes ---- */
 
-/* Reads the tensors of all layers of tensor-parallel rank 0. */
-static int dsi_entries_read(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
+int ckpt_ds_pipe_entries(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     const ckpt_value *root = NULL;
     int rc = CKPT_OK;
@@ -436,7 +377,7 @@ static int dsi_unsure(ckpt_ds_pipe *pipe, const ckpt_ds_job *job)
 static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
 {
     size_t begin = 0, end = 0;
-    int rc = dsi_entries_read(pipe, job, dir);
+    int rc = ckpt_ds_pipe_entries(pipe, job, dir);
 
     for (uint32_t s = 0; rc == CKPT_OK && s < pipe->n; s++) {
         dsi_stage *st = &pipe->stage[s];
@@ -457,143 +398,6 @@ static int dsi_by_shapes(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_
 }
 
 /* ---- creation ---- */
-
-static bool dsi_has_file(const ckpt_ds_folder *dir, uint64_t layer)
-{
-    bool has = false;
-
-    for (size_t i = 0; !has && i < dir->layers.n; i++)
-        has = dir->layers.at[i].rank == layer;
-    return has;
-}
-
-/* Returns whether any stage lists the entry `own` of a layer among its parameters. */
-static bool dsi_is_named(const ckpt_ds_pipe *pipe, uint64_t layer, const char *own)
-{
-    bool found = false;
-
-    for (size_t i = 0; !found && i < pipe->name.n; i++) {
-        const dsi_name *name = &pipe->name.at[i];
-        found = name->layer == layer && strcmp(strchr(name->text.at, '.') + 1, own) == 0;
-    }
-    return found;
-}
-
-/* Returns whether a stage lists the entry of a layer, as a parameter, a buffer or by a tied name. */
-static bool dsi_is_listed(const ckpt_ds_pipe *pipe, const dsi_entry *e)
-{
-    bool listed = dsi_is_named(pipe, e->layer, e->name->at);
-
-    for (size_t i = 0; !listed && i < pipe->tie.n; i++) {
-        const char *dot = strchr(pipe->tie.at[i].name + strlen(CKPT_DS_TIED), '.');
-        listed = dot && strcmp(dot + 1, e->name->at) == 0;
-    }
-    for (uint32_t s = 0; !listed && s < pipe->n; s++) {
-        ckpt_seq list = pipe->stage[s].buffers;
-        for (uint64_t i = 0; !listed && i < list.n; i++) {
-            uint64_t layer;
-            const ckpt_value *v = list.at[i];
-            listed = v->kind == CKPT_V_STR && dsi_layer(&v->as.text, &layer) && layer == e->layer &&
-                     strcmp(strchr(v->as.text.at, '.') + 1, e->name->at) == 0;
-        }
-    }
-    return listed;
-}
-
-/* Returns whether a stage lists a tensor of the layer, whose loss is then an error of its own. */
-static bool dsi_layer_listed(const ckpt_ds_pipe *pipe, uint64_t layer)
-{
-    bool listed = false;
-
-    for (size_t i = 0; !listed && i < pipe->name.n; i++)
-        listed = pipe->name.at[i].layer == layer;
-    for (uint32_t s = 0; !listed && s < pipe->n; s++) {
-        ckpt_seq list = pipe->stage[s].buffers;
-        for (uint64_t i = 0; !listed && i < list.n; i++) {
-            uint64_t of;
-            listed = list.at[i]->kind == CKPT_V_STR && dsi_layer(&list.at[i]->as.text, &of) &&
-                     of == layer;
-        }
-    }
-    return listed;
-}
-
-/*
- * Sets *why to the reason why a lost file might not be noticed; NULL: the run's lists account for
- * every tensor of the layers. Stage 1 lists no frozen parameters, so one of them in another layer's
- * file means that a lost layer may have some, too.
- */
-static int dsi_doubt(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir,
-                     const char **why)
-{
-    bool whole = true, buffers = true;
-    int rc = CKPT_OK;
-
-    *why = NULL;
-    for (uint32_t s = 0; s < pipe->n; s++) {
-        whole = whole && pipe->stage[s].whole;
-        buffers = buffers && pipe->stage[s].has_buffers;
-    }
-    if (!buffers)
-        *why = "the model files have no buffer_names";
-    else if (!whole && pipe->unsure)
-        *why = "the optimizers' tensors do not show to which layers they belong";
-    if (*why || !whole)
-        return rc;
-    pipe->entry.n = 0;
-    rc = dsi_entries_read(pipe, job, dir);
-    for (size_t i = 0; rc == CKPT_OK && !*why && i < pipe->entry.n; i++) {
-        if (ckpt_dtype_get(pipe->entry.at[i].value->dtype)->kind == CKPT_IS_FLOAT &&
-            !dsi_is_listed(pipe, &pipe->entry.at[i]))
-            *why = "the run has frozen parameters, which no file lists";
-    }
-    return rc;
-}
-
-/* The first layer that has no file and that no stage lists, though a later one has a file; UINT64_MAX
- * if there is none. */
-static uint64_t dsi_first_gap(const ckpt_ds_pipe *pipe, const ckpt_ds_folder *dir, uint64_t last)
-{
-    // This ends after as many steps as there are files and listed layers.
-    for (uint64_t layer = 0; layer < last; layer++) {
-        if (!dsi_has_file(dir, layer) && !dsi_layer_listed(pipe, layer))
-            return layer;
-    }
-    return UINT64_MAX;
-}
-
-/*
- * Reports the first layer that has no file, though a later one has. Layers that are functions have
- * no file, so this alone proves no file missing: the lists of parameters and buffers decide, and
- * without them a warning asks the user.
- */
-static int dsi_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir)
-{
-    uint64_t last = 0, gap;
-    const char *why = NULL;
-
-    for (size_t i = 0; i < dir->layers.n; i++)
-        last = dir->layers.at[i].rank > last ? dir->layers.at[i].rank : last;
-    gap = dsi_first_gap(pipe, dir, last);
-    if (gap == UINT64_MAX)
-        return CKPT_OK;
-    int rc = dsi_doubt(pipe, job, dir, &why);
-    if (rc != CKPT_OK)
-        return rc;
-    if (!why)
-        return ckpt_map_note(job->map, CKPT_INFO, job->err,
-                             "%s: layer %" PRIu64
-                             " of the pipeline has no layer_*-model_states.pt, "
-                             "though layer %" PRIu64 " has one: no stage lists a tensor with its "
-                             "number, so it has none of its own; unless it is a function, "
-                             "DeepSpeed needs its file to load",
-                             job->map->path, gap, last);
-    return ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                         "%s: layer %" PRIu64 " of the pipeline has no layer_*-model_states.pt, "
-                         "though layer %" PRIu64 " has one, and %s: expected a file unless that "
-                         "layer is a function; copy it, or its tensors are left out",
-                         job->map->path, gap, last, why);
-}
 
 int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder *dir,
                      const char *const *model, uint32_t n)
@@ -618,7 +422,7 @@ int ckpt_ds_pipe_new(ckpt_ds_pipe **out, ckpt_ds_job *job, const ckpt_ds_folder 
     if (rc == CKPT_OK)
         rc = whole ? dsi_by_names(pipe, job) : dsi_by_shapes(pipe, job, dir);
     if (rc == CKPT_OK)
-        rc = dsi_gap(pipe, job, dir);
+        rc = ckpt_ds_pipe_gap(pipe, job, dir);
     return rc;
 }
 
@@ -762,7 +566,7 @@ static bool dsi_may_hold(const ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const
     const ckpt_value *v = rc == CKPT_OK ? ckpt_value_get(map->values, suffix + 1) : NULL;
     // The damage of an unreadable file is reported where its entries are taken.
     bool may = rc != CKPT_OK || (v && (!shape || dsi_is_of(v, shape)) &&
-                                 !dsi_is_named(pipe, part->rank, suffix + 1));
+                                 !ckpt_ds_pipe_names(pipe, part->rank, suffix + 1));
 
     ckpt_map_free(map);
     return may;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pipe_inside.h: what pipe.c and pipe_gap.c share of the assignment of layers to stages.
+ */
+#ifndef CKPT_FORMATS_DS_PIPE_INSIDE_H
+#define CKPT_FORMATS_DS_PIPE_INSIDE_H
+
+#include "formats/deepspeed/module/module.h"
+#include "formats/deepspeed/module/pipe.h"
+
+/* A tensor of a layer file. */
+typedef struct dsi_entry {
+    uint64_t layer;
+    const ckpt_text *name; /* without the number */
+    const ckpt_tensor_value *value;
+} dsi_entry;
+
+CKPT_VEC(dsi_entries, dsi_entry);
+CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
+
+/* A name in a stage's param_shapes. */
+typedef struct dsi_name {
+    ckpt_text text; /* the name, with its layer's number */
+    uint64_t layer;
+    uint32_t stage;
+} dsi_name;
+
+CKPT_VEC(dsi_names, dsi_name);
+
+/* An entry of an earlier stage's layer that another stage trains too, because the layer is tied. */
+typedef struct dsi_loan {
+    ckpt_text name; /* without the number */
+    uint64_t layer;
+    uint32_t stage;
+} dsi_loan;
+
+CKPT_VEC(dsi_loans, dsi_loan);
+
+/* A name of a tied layer, and the first stage that lists it. */
+typedef struct dsi_tie {
+    const char *name;
+    uint32_t stage;
+} dsi_tie;
+
+CKPT_VEC(dsi_ties, dsi_tie);
+
+/* A stage: layers from .. to-1. */
+typedef struct dsi_stage {
+    uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
+    uint64_t from, to;
+    bool whole;         /* ZeRO: param_shapes present */
+    bool has_buffers;   /* buffer_names present (since 0.4.2) */
+    ckpt_seq buffers;   /* the names in it */
+    dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
+} dsi_stage;
+
+struct ckpt_ds_pipe {
+    dsi_stage *stage;
+    uint32_t n, tp;
+    ckpt_maps open;    /* files of the entries and masters */
+    dsi_names name;    /* names of all stages (ZeRO only) */
+    dsi_entries entry; /* entries of all layers, ascending (without ZeRO) */
+    dsi_loans loan;
+    dsi_ties tie;
+    bool unsure; /* the split into stages is unknown */
+};
+
+/* Reads the layer number of a name; false for names of tied layers, which have none. */
+bool ckpt_ds_pipe_layer(const ckpt_text *name, uint64_t *out);
+
+/* Reads the tensors of all layers of tensor-parallel rank 0 into pipe->entry. */
+int ckpt_ds_pipe_entries(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir);
+
+/* Returns whether any stage lists the entry `own` of a layer among its parameters. */
+bool ckpt_ds_pipe_names(const ckpt_ds_pipe *pipe, uint64_t layer, const char *own);
+
+/*
+ * Reports the first layer that has no file, though a later one has. Layers that are functions have
+ * no file, so this alone proves no file missing: the lists of parameters and buffers decide, and
+ * without them a warning asks the user.
+ */
+int ckpt_ds_pipe_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir);
+
+#endif
