@@ -299,7 +299,7 @@ static double *diff_counts(const ckpt_map *map)
     const ckpt_state *state = map->states.n == 1 ? map->states.at[0] : NULL;
 
     for (size_t i = 0; count && i < map->tensors.n; i++)
-        count[i] = NAN;
+        count[i] = (double)NAN;
     for (size_t g = 0; count && state && g < state->group.n; g++) {
         const ckpt_group *group = &state->group.at[g];
         const ckpt_value *step = ckpt_value_get(group->entry, "step");
