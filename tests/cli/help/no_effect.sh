@@ -41,7 +41,7 @@ met = {
     ("convert", "with-optimizer", None), ("convert", "keep-slices", None), # training state is written whole
     ("convert", "exclude-frozen", "no-frozen"), ("convert", "no-side-files", None),
     ("convert", "ignore-copies", "dry-run"), ("reshard", "ignore-copies", "dry-run"), # nothing is compared
-    ("convert", "ignore-copies", "quiet"), ("reshard", "ignore-copies", "quiet"),
+    ("convert", "ignore-copies", "quiet"), ("reshard", "ignore-copies", "quiet"), ("cat", "ignore-copies", None),
 }
 
 def files(folder):
