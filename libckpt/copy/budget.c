@@ -7,7 +7,7 @@
 
 #include "libckpt/copy/budget.h"
 #include "libckpt/copy/work.h"
-#include "libckpt/dist/team.h"
+#include "libckpt/io/thread_pool.h"
 
 enum { BU_MAX_JOBS = 64, BU_DEFAULT_JOBS = 8, BU_MIN_BLOCK = 4096 };
 
@@ -20,8 +20,8 @@ unsigned ckpt_run_jobs(unsigned jobs)
 
     if (jobs > 0)
         return jobs < BU_MAX_JOBS ? jobs : BU_MAX_JOBS;
-    if (ckpt_team_now())
-        return ckpt_team_now()->threads;
+    if (ckpt_crew_agreed() > 0)
+        return ckpt_crew_agreed();
     n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > BU_DEFAULT_JOBS ? BU_DEFAULT_JOBS : (unsigned)n;
 }

@@ -217,3 +217,10 @@ int ckpt_crew_run(unsigned n_workers, uint64_t n_items, ckpt_crew_fn fn, void *c
         *err = s.first;
     return s.rc;
 }
+
+unsigned ckpt_crew_agreed(void)
+{
+    const ckpt_team *team = ckpt_team_now();
+
+    return team ? team->threads : 0;
+}

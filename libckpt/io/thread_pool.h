@@ -22,6 +22,9 @@ int ckpt_progress_add(ckpt_progress *p, uint64_t n, ckpt_err *err);
 int ckpt_progress_end(ckpt_progress *p, ckpt_err *err);
 void ckpt_progress_free(ckpt_progress *p); /* NULL is fine */
 
+/* The threads of each process if several processes work together, the same for all; else 0. */
+unsigned ckpt_crew_agreed(void);
+
 /* Run item `item` on worker `worker`, 0..n_workers-1; no two calls share a worker at a time. */
 typedef int (*ckpt_crew_fn)(void *ctx, unsigned worker, uint64_t item, ckpt_err *err);
 

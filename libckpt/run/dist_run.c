@@ -191,6 +191,32 @@ void ckpt_joint_close(ckpt_joint *j)
     j->team = NULL;
 }
 
+bool ckpt_joint_several(const ckpt_joint *j)
+{
+    return j->team != NULL;
+}
+
+bool ckpt_joint_decided(const ckpt_joint *j)
+{
+    return j->team && j->team->decided;
+}
+
+size_t ckpt_joint_machines(const ckpt_joint *j)
+{
+    return j->spread.n_nodes;
+}
+
+void ckpt_joint_unsink(ckpt_joint *j)
+{
+    if (j->team)
+        ckpt_team_on_note(j->team, NULL, NULL);
+}
+
+void ckpt_joint_aside(bool aside)
+{
+    ckpt_team_alone(aside);
+}
+
 bool ckpt_joint_leads(const ckpt_joint *j)
 {
     if (!j->team)
@@ -356,6 +382,10 @@ int ckpt_joint_look(ckpt_joint *j, char **where, int rc, ckpt_err *err)
     ckpt_blobs all = {0};
     const char *one = NULL;
 
+    if (!ckpt_joint_spread(j)) {
+        ckpt_joint_aside(true);
+        return rc;
+    }
     j->was_local = j->team->local;
     rc = ckpt_team_agree(j->team, rc, err);
     if (rc == CKPT_OK)
@@ -378,6 +408,10 @@ int ckpt_joint_look(ckpt_joint *j, char **where, int rc, ckpt_err *err)
 
 int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err)
 {
+    if (!ckpt_joint_spread(j)) {
+        ckpt_joint_aside(false);
+        return rc;
+    }
     rc = ckpt_team_agree(j->team, rc, err);
     j->team->local = j->was_local;
     return rc;

@@ -49,8 +49,15 @@ void ckpt_joint_close(ckpt_joint *j);
  */
 bool ckpt_joint_leads(const ckpt_joint *j);
 
-/* True if outputs are spread over machines; and the process that makes those of a machine. */
+/* True if several processes carry out the run. */
+bool ckpt_joint_several(const ckpt_joint *j);
+
+/* True if the last ckpt_joint_agree had the same result on all of several processes. */
+bool ckpt_joint_decided(const ckpt_joint *j);
+
+/* True if outputs are spread over machines; how many; and the process that makes those of one. */
 bool ckpt_joint_spread(const ckpt_joint *j);
+size_t ckpt_joint_machines(const ckpt_joint *j);
 unsigned ckpt_joint_leader(const ckpt_joint *j, unsigned node);
 
 /* True if one machine makes the file and others copy it; and the bytes of all copies. */
@@ -76,8 +83,8 @@ int ckpt_joint_agree(const ckpt_joint *j, int rc, ckpt_err *err);
 int ckpt_joint_elsewhere(const ckpt_joint *j, uint8_t **out, ckpt_err *err);
 
 /*
- * Begin to read spread outputs as one folder, from all processes; the caller must call
- * ckpt_joint_looked in any case.
+ * Begin to read the outputs, spread ones as one folder from all processes, others from the leader
+ * alone; the caller must call ckpt_joint_looked in any case.
  *
  * where    in: the leader's path of the outputs; out: the common path, which the caller frees;
  *          NULL: the leaders have different paths, because an earlier run was killed while it gave
@@ -90,6 +97,12 @@ int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err);
 /* Open *sink, which the leader has opened, for writing in the other processes. */
 int ckpt_joint_sink(ckpt_joint *j, ckpt_sink **sink, const char *folder, const ckpt_sink_opts *opts,
                     ckpt_err *err);
+
+/* Stop to record files in the sink for other processes, because it will be closed. */
+void ckpt_joint_unsink(ckpt_joint *j);
+
+/* Let the leader do the following work alone, without the other processes; calls come in pairs. */
+void ckpt_joint_aside(bool aside);
 
 /*
  * Exchange the findings since the last call, so that all processes have them in the order of ranks.

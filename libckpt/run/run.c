@@ -238,7 +238,7 @@ static void run_drop_outputs(run_state *r, const char *folder)
 
     ckpt_sink_close(r->work.sink);
     r->work.sink = NULL;
-    while (n > 0 && r->joint.team->decided) {
+    while (n > 0 && ckpt_joint_decided(&r->joint)) {
         (void)ckpt_joint_agree(&r->joint, CKPT_OK, NULL);
         while (n > 0 && folder[n - 1] != '/')
             n--;
@@ -261,7 +261,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
                            .jobs = r->n_workers,
                            .progress = r->work.progress,
                            .let_go = r->let_go,
-                           .shared = r->joint.team != NULL};
+                           .shared = ckpt_joint_several(&r->joint)};
     uint8_t *elsewhere = NULL;
     int rc;
 
@@ -506,16 +506,10 @@ static int run_check(run_state *r, ckpt_err *err)
         where = ckpt_sink_path(r->work.sink);
     if (ckpt_joint_leads(&r->joint) && !where)
         rc = ckpt_fail_memory(err);
-    if (ckpt_joint_spread(&r->joint))
-        rc = ckpt_joint_look(&r->joint, &where, rc, err);
-    else
-        ckpt_team_alone(true);
+    rc = ckpt_joint_look(&r->joint, &where, rc, err);
     if (rc == CKPT_OK && where)
         rc = r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
-    if (ckpt_joint_spread(&r->joint))
-        rc = ckpt_joint_looked(&r->joint, rc, err);
-    else
-        ckpt_team_alone(false);
+    rc = ckpt_joint_looked(&r->joint, rc, err);
     ckpt_free(where);
     return rc;
 }
@@ -590,12 +584,12 @@ static int run_approve(run_state *r, ckpt_err *err)
     if (ckpt_joint_leads(&r->joint) || ckpt_joint_spread(&r->joint))
         rc = run_check(r, err);
     if (rc == CKPT_OK && ckpt_joint_leads(&r->joint)) {
-        ckpt_team_alone(true);
+        ckpt_joint_aside(true);
         if (r->work.sink)
             rc = run_refuse_doubt(r, err);
         if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
             rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
-        ckpt_team_alone(false);
+        ckpt_joint_aside(false);
     }
     return rc == CKPT_OK ? ckpt_progress_end(r->work.progress, err) : rc;
 }
@@ -613,7 +607,7 @@ static int run_commit(run_state *r, ckpt_err *err)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "written to the disks of %zu machines: each has the files of its "
                             "ranks, and those that all ranks share",
-                            r->joint.spread.n_nodes);
+                            ckpt_joint_machines(&r->joint));
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "removed other files of the replaced output here: %zu",
@@ -631,7 +625,7 @@ static void run_take_back(run_state *r, ckpt_err *err)
 
     if (!ckpt_joint_leads(&r->joint) || !r->work.sink)
         return;
-    if (!r->joint.team->decided)
+    if (!ckpt_joint_decided(&r->joint))
         ckpt_sink_leave(r->work.sink);
     else if (!ckpt_sink_undo(r->work.sink))
         (void)ckpt_fail(err, why.code,
@@ -732,8 +726,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
 static void run_free(run_state *r)
 {
     // No process may record files in outputs that are gone.
-    if (r->joint.team)
-        ckpt_team_on_note(r->joint.team, NULL, NULL);
+    ckpt_joint_unsink(&r->joint);
     ckpt_sink_close(r->work.sink);
     ckpt_dir_close(&r->folders);
     ckpt_feed_close(&r->work.feed);

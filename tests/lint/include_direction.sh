@@ -51,6 +51,10 @@ for f in $files; do
             echo "$f includes upward: $inc"
             bad=1
         fi
+        if [ "${f#libckpt/copy/}" != "$f" ] && [ "${inc#libckpt/dist/}" != "$inc" ]; then
+            echo "$f: copy knows nothing of other processes, so it must not include $inc"
+            bad=1
+        fi
         if [ "${f#tools/}" != "$f" ] && [ "${f#tools/zerotrain/}" = "$f" ] && [ "$f" != tools/costs/config.c ] && [ "${inc#tools/}" = "$inc" ] &&
             [ "$inc" != libckpt/ckpt.h ] && [ "$inc" != libckpt/base/plugin.h ] &&
             [ "$inc" != libckpt/base/hidden.h ] && # one loader of plugins, one list of characters
