@@ -301,6 +301,58 @@ static int ts_tie_named(ckpt_map *map, const char *names, ckpt_err *err)
     return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
 }
 
+/* True for a name that ends in the parameter of an embedding: a part before it says so. */
+static bool ts_is_table(const char *name)
+{
+    return strstr(name, "embeddings.") || strstr(name, "embed_tokens.") || strstr(name, "wte.") ||
+           strstr(name, "embed_in.");
+}
+
+/* True for a name of an output head, in the classes that are tied to an embedding. */
+static bool ts_is_head(const char *name)
+{
+    static const char *const heads[] = {"lm_head.",
+                                        "cls.",
+                                        "predictions.",
+                                        "generator_lm_head.",
+                                        "vocab_projector.",
+                                        "pred_layer.",
+                                        "embed_out.",
+                                        "output_layer.",
+                                        NULL};
+    bool is = false;
+
+    for (size_t i = 0; !is && heads[i]; i++)
+        is = strncmp(name, heads[i], strlen(heads[i])) == 0;
+    return is;
+}
+
+/*
+ * Let the embedding own the values that a head shares with it, because save_pretrained stores a
+ * shared tensor under the embedding's name, and a model without the head has no other name for it.
+ * A module may list its head first (XLM-RoBERTa).
+ */
+static void ts_tables_own(ckpt_map *map)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        ckpt_tensor *table = map->tensors.at[i];
+        const ckpt_tensor *owner = table->owner;
+
+        if (!owner || table->role == CKPT_ROLE_STATE || !ts_same_shape(table, owner) ||
+            !ts_is_head(owner->name) || !ts_is_table(table->name))
+            continue;
+        ts_share(table, owner);
+        for (size_t k = 0; k < map->tensors.n; k++) {
+            ckpt_tensor *t = map->tensors.at[k];
+
+            if (t != owner && t->owner != owner)
+                continue;
+            t->owner = table;
+            t->twin = NULL;
+        }
+    }
+}
+
 int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -311,6 +363,8 @@ int ckpt_map_tie(ckpt_map *map, const char *names, ckpt_err *err)
     int rc = ckpt_savepoint_new(&saved, map, err);
     if (rc != CKPT_OK)
         return rc;
+    if (!names && !map->untied)
+        ts_tables_own(map);
     rc = names ? ts_tie_named(map, names, err) : ts_tie_stated(map, err);
     return ckpt_savepoint_end(saved, rc);
 }
