@@ -657,6 +657,16 @@ static int hf_adapter(hf_reader *r)
                          r->list->folder, r->name);
 }
 
+/* Check a model in shards whose folder has no config.json. */
+static int hf_alone(hf_reader *r)
+{
+    if (r->kind.role != CKPT_HF_INDEX || strncmp(r->name, "adapter_model.", 14) == 0 ||
+        ckpt_listing_has(r->list, "config.json", false))
+        return CKPT_OK;
+    const char *path = ckpt_path_join(r->map->arena, r->list->folder, r->name);
+    return path ? ckpt_hf_alone(r->map, path, r->err) : ckpt_fail_memory(r->err);
+}
+
 /* ckpt_directory.gather: chooses the files, reads them and adds facts. */
 static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                      ckpt_err *err)
@@ -673,6 +683,8 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
         rc = hf_config(&r, "config.json");
     if (rc == CKPT_OK)
         rc = hf_config(&r, "adapter_config.json");
+    if (rc == CKPT_OK && !r.list->part)
+        rc = hf_alone(&r);
     if (rc == CKPT_OK && !r.list->part)
         rc = hf_adapter(&r);
     if (rc == CKPT_OK && !r.list->part)

@@ -295,6 +295,61 @@ static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name,
     return rc;
 }
 
+/* True for the prefix of a model's layers; a Sequential has gaps at its activations. */
+static bool hfc_is_layers(const hfc_stack *stack)
+{
+    static const char *const ends[] = {"layers", "layer", "h", "blocks", "block", NULL};
+
+    for (size_t i = 0; ends[i]; i++) {
+        size_t n = strlen(ends[i]);
+        const char *at = stack->prefix + stack->n_prefix - n;
+        if (stack->n_prefix >= n && memcmp(at, ends[i], n) == 0 &&
+            (stack->n_prefix == n || at[-1] == '.'))
+            return true;
+    }
+    return false;
+}
+
+/* Warn of a layer without tensors below the highest layer of a stack. */
+static int hfc_hole(ckpt_map *map, const hfc_stack *stack, const char *name, ckpt_err *err)
+{
+    uint64_t k = 0, seen = 0;
+
+    if (!hfc_is_layers(stack))
+        return CKPT_OK;
+    for (; k < HFW_LAYERS && stack->is[k / 8] >> k % 8 & 1; k++)
+        seen++;
+    if (seen == stack->n)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: no tensor of %.*s.%" PRIu64 " is here, but higher layers are: copy "
+                         "the whole model, and its config.json",
+                         name, (int)stack->n_prefix, stack->prefix, k);
+}
+
+int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err)
+{
+    assert(map && name);
+    hfc_stacks all = {0};
+    bool fits = true;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; fits && i < map->tensors.n && all.n < 64; i++)
+        fits = hfc_note(&all, map->tensors.at[i]->name);
+    rc = fits ? CKPT_OK : ckpt_fail_memory(err);
+    for (size_t i = 0; i < all.n; i++) {
+        if (rc == CKPT_OK)
+            rc = hfc_hole(map, &all.at[i], name, err);
+        ckpt_free(all.at[i].is);
+    }
+    ckpt_vec_free(&all);
+    return rc == CKPT_OK ? ckpt_map_note(map, CKPT_INFO, err,
+                                         "%s: no config.json is beside it, so the number of layers "
+                                         "and the sizes of the model are not checked",
+                                         name)
+                         : rc;
+}
+
 /* The token embedding, or NULL if there is none or it is quantized. */
 static const ckpt_tensor *hfc_table(const ckpt_map *map)
 {

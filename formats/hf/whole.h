@@ -33,6 +33,12 @@ int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckp
  */
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
+/*
+ * Check a model without config.json: warn of a missing layer below the highest one, and note that
+ * nothing else can be checked.
+ */
+int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err);
+
 /* True if the model of a config.json has an output head with values of its own. */
 bool ckpt_hf_untied(const ckpt_value *config);
 
