@@ -112,6 +112,15 @@ CKPT_API const char *ckpt_map_output_folder(const ckpt_map *map);
 CKPT_API const char *ckpt_map_output_pointer(const ckpt_map *map);
 
 /*
+ * Extent i of a tensor: a box of its elements and the place of their bytes. An extent that the
+ * library does not store is computed into *room, so the result lives as long as the shorter-lived
+ * of map and room.
+ *
+ * i        less than t->n_extents; a tied tensor has no extents of its own (t->owner)
+ */
+CKPT_API const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i, ckpt_box *room);
+
+/*
  * The location of the bytes of an extent (ckpt_tensor_extent): the path of the file, the name of
  * the record (or NULL), and the offset in the file (UINT64_MAX: compressed).
  */

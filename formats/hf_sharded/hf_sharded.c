@@ -234,7 +234,7 @@ static int hfs_box_of(hfs_reader *r, const char *file, const ckpt_tensor *t, uin
         return CKPT_OK;
     assert(t->n_extents == 1);
     box.count = count;
-    const ckpt_extent *e = ckpt_tensor_extent(t, 0, &room);
+    const ckpt_extent *e = ckpt_extent_of(t, 0, &room);
     box.source = source_base + e->source;
     box.at = e->at;
     slot = ckpt_vec_push(&r->box);

@@ -67,7 +67,7 @@ int ckpt_meg_cut(ckpt_map *map, const ckpt_tensor *bucket, const ckpt_meg_param 
 
     for (uint32_t i = 0; rc == CKPT_OK && i < bucket->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(bucket, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(bucket, i, &room);
         uint64_t low = e->axis->start, high = low + e->axis->count;
         low = low > param->at ? low : param->at;
         high = high < end ? high : end;
@@ -407,7 +407,7 @@ static bool mgb_bounds(const ckpt_tensor *bucket, const ckpt_meg_param *p)
 
     for (uint32_t i = 0; i < bucket->n_extents && !(begins && ends); i++) {
         ckpt_box room;
-        const ckpt_axis *a = ckpt_tensor_extent(bucket, i, &room)->axis;
+        const ckpt_axis *a = ckpt_extent_of(bucket, i, &room)->axis;
         begins = begins || a->start == p->at;
         ends = ends || a->start + a->count == p->at + p->n;
     }

@@ -160,7 +160,7 @@ static bool mgr_lift(ckpt_slice_extents *to, const ckpt_tensor *t, uint64_t laye
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         bool flat = ckpt_extent_is_flat(t, e);
         ckpt_extent *slot = ckpt_vec_push(&to->extent);
         if (!slot)

@@ -155,6 +155,11 @@ bool ckpt_map_metadata_at(const ckpt_map *map, size_t i, const char **key, const
     return true;
 }
 
+const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i, ckpt_box *room)
+{
+    return t && room && i < t->n_extents ? ckpt_extent_of(t, i, room) : NULL;
+}
+
 bool ckpt_map_locate(const ckpt_map *map, const ckpt_extent *e, const char **path,
                      const char **record, uint64_t *at)
 {

@@ -12,6 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef CKPT_INTERNAL
+#include "libckpt/base/tensor.h"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -175,33 +179,9 @@ typedef struct ckpt_extent {
 } ckpt_extent;
 
 /*
- * One rank's storage of all tensors with the same even partition: the bytes of a source from offset
- * `at` on.
+ * A logical tensor of a map. Everything it points to lives and dies with the map. Only the library
+ * makes tensors: each has further members of the library's own behind these.
  */
-typedef struct ckpt_part {
-    uint32_t source;
-    uint64_t at;
-} ckpt_part;
-
-typedef struct ckpt_parts {
-    uint32_t n;
-    const ckpt_part *part; /* n parts, in the map's arena */
-} ckpt_parts;
-
-/*
- * Extents computed by a rule, for a tensor that is partitioned evenly over ranks (ZeRO-3): extent i
- * is flat and contiguous, holds `count` elements from i * count on (the last extent may hold
- * fewer), and begins `at` bytes after the start of part i. All tensors with the same partition
- * share the parts, so memory grows with tensors + ranks instead of tensors * ranks.
- */
-typedef struct ckpt_cut {
-    const ckpt_parts *parts;
-    uint64_t at;    /* bytes */
-    uint64_t count; /* elements, not 0 */
-    int64_t stride; /* bytes between elements */
-} ckpt_cut;
-
-/* A logical tensor of a map.  Everything it points to lives and dies with the map. */
 typedef struct ckpt_tensor {
     const char *name; /* UTF-8, no NUL inside */
     ckpt_dtype dtype; /* of the elements as the extents hold them */
@@ -212,59 +192,22 @@ typedef struct ckpt_tensor {
     uint64_t n_elems;      /* product of shape */
     uint32_t role;         /* ckpt_role */
     uint32_t flags;        /* CKPT_TENSOR_* */
+    /* boxes that cover each element exactly once, flat ones ascending: ckpt_tensor_extent */
     uint32_t n_extents;
     uint32_t file; /* target maps: the output file that holds it */
-    /*
-     * n_extents extents that cover each element exactly once, flat ones ascending: a list or, if
-     * cut is not NULL, a rule. ckpt_tensor_extent reads both
-     */
-    const ckpt_extent *extent;
-    const ckpt_cut *cut;
     /* tied: the tensor of this map that holds the bytes, or NULL */
     const struct ckpt_tensor *owner;
-    /*
-     * a copy of the same or lower precision, equal to this tensor after rounding, or NULL. It may
-     * have a twin in turn and is not in the map's list
-     */
-    const struct ckpt_tensor *twin;
-    /*
-     * a slice to average with: the values of this tensor are those of its extents plus those of all
-     * addends in turn, divided by their number; or NULL. It is not in the map's list
-     */
-    const struct ckpt_tensor *addend;
     const char *origin; /* target maps: its name in the source map */
-    /*
-     * target maps: the tensor with the values, if it is not in the source map's list; its extents
-     * refer to the source map's sources
-     */
-    const struct ckpt_tensor *donor;
+#ifdef CKPT_TENSOR_INTERNAL
+    CKPT_TENSOR_INTERNAL
+#endif
 } ckpt_tensor;
 
-/* Storage for an extent that a rule computes. */
+/* Storage for an extent that ckpt_tensor_extent computes. */
 typedef struct ckpt_box {
     ckpt_extent extent;
     ckpt_axis axis;
 } ckpt_box;
-
-/* Extent i of a tensor, i < n_extents; an extent by rule is computed into *room. */
-static inline const ckpt_extent *ckpt_tensor_extent(const ckpt_tensor *t, uint32_t i,
-                                                    ckpt_box *room)
-{
-    const ckpt_cut *c = t->cut;
-
-    if (!c)
-        return &t->extent[i];
-    room->axis.start = i * c->count;
-    room->axis.count = t->n_elems - room->axis.start;
-    if (room->axis.count > c->count)
-        room->axis.count = c->count;
-    room->axis.stride = c->stride;
-    room->extent.source = c->parts->part[i].source;
-    room->extent.ndim = 1;
-    room->extent.at = c->parts->part[i].at + c->at;
-    room->extent.axis = &room->axis;
-    return &room->extent;
-}
 
 /*
  * A file outside of the file system: its bytes come from the caller, who keeps ctx valid until the

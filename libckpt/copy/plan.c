@@ -90,7 +90,7 @@ void ckpt_job_look(ckpt_job_view *v, const ckpt_plan *plan, const ckpt_job *job)
     assert(plan->origin[job->tensor] && job->extent < plan->to->tensors.at[job->tensor]->n_extents);
     v->t = plan->to->tensors.at[job->tensor];
     v->origin = plan->origin[job->tensor];
-    v->e = ckpt_tensor_extent(v->t, job->extent, &v->room);
+    v->e = ckpt_extent_of(v->t, job->extent, &v->room);
     v->n_axes = v->e->ndim;
     if (v->n_axes == 1) {
         const ckpt_axis *a = &v->e->axis[0];
@@ -283,7 +283,7 @@ static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned d
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         double bytes = (double)ckpt_job_bytes(t->dtype, plan_box_elems(e));
         const ckpt_source *s = plan_nest(p, e);
 
@@ -312,7 +312,7 @@ static bool plan_nested(const ckpt_plan *p, const ckpt_tensor *o)
     ckpt_box room;
 
     for (uint32_t i = 0; i < o->n_extents; i++) {
-        if (plan_nest(p, ckpt_tensor_extent(o, i, &room)))
+        if (plan_nest(p, ckpt_extent_of(o, i, &room)))
             return true;
     }
     return false;
@@ -360,7 +360,7 @@ static bool plan_scattered(const ckpt_plan *p, const ckpt_tensor *o, unsigned de
 
     for (uint32_t i = 0; i < o->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(o, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(o, i, &room);
         uint32_t k = e->ndim;
 
         while (k > 0 && e->axis[k - 1].count <= 1)
@@ -446,7 +446,7 @@ static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
 {
     const ckpt_map *to = m->p->to;
     ckpt_box room;
-    const ckpt_extent *e = ckpt_tensor_extent(to->tensors.at[tensor], extent, &room);
+    const ckpt_extent *e = ckpt_extent_of(to->tensors.at[tensor], extent, &room);
     uint64_t total = plan_box_elems(e), row, side, run;
 
     if (e->source >= to->sources.n)

@@ -192,7 +192,7 @@ static bool ver_vouched(const ckpt_map *map, const ckpt_tensor *t)
     ckpt_box room;
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        const ckpt_source *s = &map->sources.at[ckpt_tensor_extent(t, i, &room)->source];
+        const ckpt_source *s = &map->sources.at[ckpt_extent_of(t, i, &room)->source];
         if (s->kind == CKPT_SOURCE_FILE && !s->has_crc)
             return false;
     }

@@ -95,7 +95,7 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
 
         if (e->source >= map->sources.n)
             return ckpt_fail(err, CKPT_EFORMAT,

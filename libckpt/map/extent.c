@@ -123,7 +123,7 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
     ckpt_box *room =
         (ckpt_box *)(void *)(e + t->n_extents); // buffer for an extent that a rule computes
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        e[i] = *ckpt_tensor_extent(t, i, &room[i]);
+        e[i] = *ckpt_extent_of(t, i, &room[i]);
         e[i].source += shift;
     }
     return e;
@@ -148,7 +148,7 @@ static int xt_check_flat(const ckpt_tensor *t, ckpt_err *err)
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         const ckpt_axis *a = &e->axis[0];
 
         if (e->ndim != 1)

@@ -8,6 +8,52 @@
 #include "libckpt/base/err.h"
 
 /*
+ * One rank's storage of all tensors with the same even partition: the bytes of a source from offset
+ * `at` on.
+ */
+typedef struct ckpt_part {
+    uint32_t source;
+    uint64_t at;
+} ckpt_part;
+
+typedef struct ckpt_parts {
+    uint32_t n;
+    const ckpt_part *part; /* n parts, in the map's arena */
+} ckpt_parts;
+
+/*
+ * Extents computed by a rule, for a tensor that is partitioned evenly over ranks (ZeRO-3): extent i
+ * is flat and contiguous, holds `count` elements from i * count on (the last extent may hold
+ * fewer), and begins `at` bytes after the start of part i. All tensors with the same partition
+ * share the parts, so memory grows with tensors + ranks instead of tensors * ranks.
+ */
+typedef struct ckpt_cut {
+    const ckpt_parts *parts;
+    uint64_t at;    /* bytes */
+    uint64_t count; /* elements, not 0 */
+    int64_t stride; /* bytes between elements */
+} ckpt_cut;
+
+/* Extent i of a tensor, i < n_extents; an extent by rule is computed into *room. */
+static inline const ckpt_extent *ckpt_extent_of(const ckpt_tensor *t, uint32_t i, ckpt_box *room)
+{
+    const ckpt_cut *c = t->cut;
+
+    if (!c)
+        return &t->extent[i];
+    room->axis.start = i * c->count;
+    room->axis.count = t->n_elems - room->axis.start;
+    if (room->axis.count > c->count)
+        room->axis.count = c->count;
+    room->axis.stride = c->stride;
+    room->extent.source = c->parts->part[i].source;
+    room->extent.ndim = 1;
+    room->extent.at = c->parts->part[i].at + c->at;
+    room->extent.axis = &room->axis;
+    return &room->extent;
+}
+
+/*
  * Find the first box of elements from..to-1 of a flattened row-major tensor.
  *
  * shape    ndim sizes in elements, all > 0; 1 <= ndim <= CKPT_MAX_DIM

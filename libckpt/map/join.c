@@ -191,7 +191,7 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
 
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        const ckpt_axis *a = ckpt_tensor_extent(t, mid, &room)->axis;
+        const ckpt_axis *a = ckpt_extent_of(t, mid, &room)->axis;
 
         // An extent is before the element if it starts and ends before it.
         if (a->start < element && a->count <= element - a->start)
@@ -200,7 +200,7 @@ static uint32_t jn_search(const ckpt_tensor *t, uint64_t element)
             high = mid;
     }
     // Skip empty extents that begin exactly here, because they cover nothing.
-    while (low < t->n_extents && ckpt_tensor_extent(t, low, &room)->axis[0].count == 0)
+    while (low < t->n_extents && ckpt_extent_of(t, low, &room)->axis[0].count == 0)
         low++;
     return low;
 }
@@ -241,7 +241,7 @@ static int jn_flat_flat(jn_state *j, uint64_t first, uint64_t count)
 
         if (i >= t->n_extents)
             return jn_hole(j, next);
-        e = ckpt_tensor_extent(t, i, &room);
+        e = ckpt_extent_of(t, i, &room);
         if (e->ndim != 1)
             return jn_mixed(j);
         if (e->axis[0].count == 0)
@@ -465,7 +465,7 @@ static int jn_flat_box(jn_state *j)
     next = 0;
     for (uint32_t i = jn_search(t, first * j->per); rc == CKPT_OK && i < t->n_extents; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         uint64_t end;
 
         if (e->ndim != 1)

@@ -11,6 +11,7 @@
 
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/value.h"
 
 struct ckpt_format; /* format.h; the map only stores the pointer */

@@ -312,7 +312,7 @@ static int sx_extents(ckpt_slice_extents *out, const ckpt_slices *s, const ckpt_
                          slice->name, rank);
     for (uint32_t i = 0; rc == CKPT_OK && i < slice->n_extents && s->n_elems > 0; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(slice, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(slice, i, &room);
 
         rc = sx_check(&x, e);
         if (rc != CKPT_OK)

@@ -5,7 +5,7 @@
 set -u
 failed=0
 passed=0
-flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base -Ibuild/gen"
+flags="-std=c11 -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base -Ibuild/gen"
 mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
     mpi="-DZT_HAVE_MPI $mpi"
@@ -105,7 +105,7 @@ cppcheck_all() {
     # shellcheck disable=SC2046
     cppcheck -q -j "$cores" --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
         --suppress=missingIncludeSystem --suppress=uninitvar --suppress=legacyUninitvar --suppress=uninitStructMember \
-        --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -I. -Ilibckpt -Ilibckpt/base $(analyzed)
+        --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -DCKPT_INTERNAL -I. -Ilibckpt -Ilibckpt/base $(analyzed)
 }
 
 # Without the kinds that need to know that a failure's code is never 0; in the kernels also without those that do not

@@ -9,8 +9,8 @@ import unittest
 from ckpt import _checkpoint, _dtype, _lib, _ops, _tensor, _view
 from help import Case, ROOT
 
-STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_part': _lib.Part, 'ckpt_parts': _lib.Parts,
-           'ckpt_cut': _lib.Cut, 'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_training_info': _lib.TrainingInfo,
+STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Extent, 'ckpt_box': _lib.Box,
+           'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_training_info': _lib.TrainingInfo,
            'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
            'ckpt_filter': _lib.Filter, 'ckpt_model_opts': _lib.ModelOpts, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
            'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_tag': _lib.Tag,
@@ -18,7 +18,7 @@ STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Ext
            'ckpt_target': _lib.Target, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,
            'ckpt_view_counts': _lib.ViewCounts}
 # that lie in arrays, or that the library fills without knowing their size; the others may have grown at their ends
-FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_part', 'ckpt_parts', 'ckpt_cut', 'ckpt_slice', 'ckpt_view_counts')
+FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_box', 'ckpt_slice', 'ckpt_view_counts')
 
 
 class Abi(Case):

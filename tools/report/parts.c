@@ -144,10 +144,9 @@ static bool parts_flat(const ckpt_tensor *t)
 {
     uint64_t next = 0;
 
-    if (t->cut || t->n_extents <= 1)
-        return true;
-    for (uint32_t k = 0; k < t->n_extents; k++) {
-        const ckpt_extent *e = &t->extent[k];
+    for (uint32_t k = 0; t->n_extents > 1 && k < t->n_extents; k++) {
+        ckpt_box room;
+        const ckpt_extent *e = ckpt_tensor_extent(t, k, &room);
         if (e->ndim != 1 || e->axis[0].start != next)
             return false;
         next += e->axis[0].count;

@@ -172,8 +172,7 @@ static bool dsj_is_same(const ckpt_map *map, const ckpt_tensor *a, const ckpt_te
 
     if (a->n_extents != 1 || b->n_extents != 1)
         return false;
-    const ckpt_extent *p = ckpt_tensor_extent(a, 0, &room_a),
-                      *q = ckpt_tensor_extent(b, 0, &room_b);
+    const ckpt_extent *p = ckpt_extent_of(a, 0, &room_a), *q = ckpt_extent_of(b, 0, &room_b);
     if (p->at != q->at)
         return false;
     const ckpt_source *x = &map->sources.at[p->source], *y = &map->sources.at[q->source];

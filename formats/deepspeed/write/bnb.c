@@ -109,7 +109,7 @@ static const ckpt_tensor *dwq_donor(dwq_work *w, const ckpt_tensor *of, const dw
     uint64_t item = ckpt_dtype_get(of->dtype)->bits / 8;
     const ckpt_axis axis = {0, run->n, repeat ? 0 : (int64_t)item};
     ckpt_box room;
-    const ckpt_extent *from = ckpt_tensor_extent(of, 0, &room);
+    const ckpt_extent *from = ckpt_extent_of(of, 0, &room);
     ckpt_extent e = {.source = from->source, .ndim = 1, .at = from->at + run->first * item};
     ckpt_tensor *donor = NULL;
 
@@ -260,7 +260,7 @@ static int dwq_take(dwq_work *w, const ckpt_tensor *m, const ckpt_zero_run *run,
 
     for (; rc == CKPT_OK && done < end && *next < m->n_extents; (*next)++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(m, *next, &room);
+        const ckpt_extent *e = ckpt_extent_of(m, *next, &room);
         uint64_t from = e->axis[0].start, to = from + e->axis[0].count;
         if (!ckpt_extent_is_flat(m, e) || from > done)
             return dwq_refuse(w->job, w->how, w->param, "its elements are not contiguous");

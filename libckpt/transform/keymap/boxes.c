@@ -27,7 +27,7 @@
 static bool box_affine(ckpt_rm_member *m, const ckpt_tensor *t, unsigned bytes)
 {
     ckpt_box room;
-    const ckpt_extent *e = t->n_extents == 1 ? ckpt_tensor_extent(t, 0, &room) : NULL;
+    const ckpt_extent *e = t->n_extents == 1 ? ckpt_extent_of(t, 0, &room) : NULL;
     uint64_t by;
 
     if (!e || t->twin || t->addend || (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)))

@@ -74,7 +74,7 @@ static void every_extent(void **state)
         assert_int_equal(t->n_extents, (n + count - 1) / count);
         for (uint32_t i = 0; i < t->n_extents; i++) {
             ckpt_box room;
-            const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+            const ckpt_extent *e = ckpt_extent_of(t, i, &room);
 
             assert_int_equal(e->source, i + 1);
             assert_int_equal(ckpt_extent_source(t, i), i + 1);

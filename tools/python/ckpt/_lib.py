@@ -37,19 +37,9 @@ class Extent(c.Structure):
     _fields_ = [('source', c.c_uint32), ('ndim', c.c_uint32), ('at', c.c_uint64), ('axis', c.POINTER(Axis))]
 
 
-class Part(c.Structure):
-    """ckpt_part"""
-    _fields_ = [('source', c.c_uint32), ('at', c.c_uint64)]
-
-
-class Parts(c.Structure):
-    """ckpt_parts"""
-    _fields_ = [('n', c.c_uint32), ('part', c.POINTER(Part))]
-
-
-class Cut(c.Structure):
-    """ckpt_cut"""
-    _fields_ = [('parts', c.POINTER(Parts)), ('at', c.c_uint64), ('count', c.c_uint64), ('stride', c.c_int64)]
+class Box(c.Structure):
+    """ckpt_box"""
+    _fields_ = [('extent', Extent), ('axis', Axis)]
 
 
 class Tensor(c.Structure):
@@ -59,8 +49,7 @@ class Tensor(c.Structure):
 Tensor._fields_ = [
     ('name', c.c_char_p), ('dtype', c.c_int), ('export_dtype', c.c_int), ('ndim', c.c_uint32), ('shape', c.POINTER(c.c_uint64)),
     ('n_elems', c.c_uint64), ('role', c.c_uint32), ('flags', c.c_uint32), ('n_extents', c.c_uint32), ('file', c.c_uint32),
-    ('extent', c.POINTER(Extent)), ('cut', c.POINTER(Cut)), ('owner', c.POINTER(Tensor)), ('twin', c.POINTER(Tensor)),
-    ('addend', c.POINTER(Tensor)), ('origin', c.c_char_p), ('donor', c.POINTER(Tensor))]
+    ('owner', c.POINTER(Tensor)), ('origin', c.c_char_p)]
 TensorP = c.POINTER(Tensor)
 
 
@@ -224,6 +213,7 @@ PROTOTYPES = {
     'ckpt_map_finding_at': (c.c_bool, (c.c_void_p, c.c_size_t, c.POINTER(c.c_int), c.POINTER(c.c_int), _TextP)),
     'ckpt_map_metadata_at': (c.c_bool, (c.c_void_p, c.c_size_t, _TextP, _TextP)),
     'ckpt_map_training_info': (None, (c.c_void_p, c.POINTER(TrainingInfo))),
+    'ckpt_tensor_extent': (c.POINTER(Extent), (c.POINTER(Tensor), c.c_uint32, c.POINTER(Box))),
     'ckpt_map_locate': (c.c_bool, (c.c_void_p, c.POINTER(Extent), _TextP, _TextP, c.POINTER(c.c_uint64))),
     'ckpt_map_select': (c.c_int, (c.c_void_p, c.POINTER(Filter), _ErrP)),
     'ckpt_map_keep_model': (c.c_int, (c.c_void_p, c.POINTER(ModelOpts), _ErrP)),

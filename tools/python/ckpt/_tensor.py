@@ -281,16 +281,10 @@ class Tensor:
 
 
 def _extents(t: Any) -> Any:
-    """Iterate over the extents of a structure; those of a rule are computed as in ckpt_tensor_extent."""
+    """Iterate over the extents of a structure; each is valid until the next."""
+    room = _lib.Box()
     for i in range(t.n_extents):
-        if not t.cut:
-            yield t.extent[i]
-            continue
-        cut = t.cut.contents
-        part = cut.parts.contents.part[i]
-        start = i * cut.count
-        axis = _lib.Axis(start, min(cut.count, t.n_elems - start), cut.stride)
-        yield _lib.Extent(part.source, 1, part.at + cut.at, c.pointer(axis))
+        yield lib().ckpt_tensor_extent(t, i, room).contents
 
 
 if sys.byteorder != 'little':

@@ -243,7 +243,7 @@ static void test_partitions(void **state)
     assert_int_equal(t->n_extents, 5);
     for (uint32_t i = 0; i < 5; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         assert_int_equal(e->ndim, 1);
         assert_int_equal(e->axis[0].start, 33 * i);
         assert_int_equal(e->axis[0].count, i < 4 ? 33 : 29);

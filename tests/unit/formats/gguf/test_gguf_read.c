@@ -330,7 +330,7 @@ static void reads_tensors(void **state)
     static const uint64_t at[] = {0, 32, 96};
     for (unsigned i = 0; i < 3; i++) {
         ckpt_box room;
-        const ckpt_extent *e = ckpt_tensor_extent(t[i], 0, &room);
+        const ckpt_extent *e = ckpt_extent_of(t[i], 0, &room);
 
         assert_int_equal(map->sources.at[e->source].at + e->at, data + at[i]);
     }

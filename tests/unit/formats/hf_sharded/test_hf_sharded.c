@@ -169,7 +169,7 @@ static void check_bytes(const ckpt_map *map, const ckpt_tensor *t)
     uint64_t seen = 0;
 
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        const ckpt_extent *e = ckpt_tensor_extent(t, i, &room);
+        const ckpt_extent *e = ckpt_extent_of(t, i, &room);
         const ckpt_source *s = &map->sources.at[e->source];
         uint64_t n = 1;
         uint8_t bytes[4096];
