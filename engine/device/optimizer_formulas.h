@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer_formulas.h: implements one step of Adam, Adagrad, Lion, SGD and LAMB on one element, for
- * CPU and GPU alike.  formulas.h says how C and CUDA share such files.
+ * optimizer_formulas.h: implements one step of Adam, Adagrad, Lion, SGD and LAMB on one element,
+ * for CPU and GPU alike.  formulas.h says how C and CUDA share such files.
  */
 #ifndef ZT_DEVICE_OPTIMIZER_FORMULAS_H
 #define ZT_DEVICE_OPTIMIZER_FORMULAS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wrapped_names.c: gives weights the names that the optimizer has for them, if only wrappers differ.
+ * wrapped_names.c: gives weights the names that the optimizer has for them, where only wrappers
+ * differ.
  *
  * A program may wrap the model and not what it gives to the optimizer (DistributedDataParallel's
  * "module.", torch.compile's "_orig_mod."), or the other way round.  Groups and moments use the

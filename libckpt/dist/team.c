@@ -544,9 +544,9 @@ team_state *team_here(void)
     return team_it;
 }
 
-int team_open(team_state *t, ckpt_err *err)
+int team_open(team_state *t, void (*tick)(void *ctx), ckpt_err *err)
 {
-    const ckpt_post_calls calls = {team_deliver, team_tick, team_broken, t};
+    const ckpt_post_calls calls = {team_deliver, tick, team_broken, t};
     int rc = ckpt_post_open(&t->post, &t->mail, &calls, err);
 
     if (rc != CKPT_OK)

@@ -79,8 +79,11 @@ typedef struct team_state {
 /* This process's team, or NULL. */
 team_state *team_here(void);
 
-/* Start its threads, and end them: closing first sends queued messages, for some seconds. */
-int team_open(team_state *t, ckpt_err *err);
+/*
+ * Start its threads, and end them: closing first sends queued messages, for some seconds. tick is
+ * called with t, several times a second.
+ */
+int team_open(team_state *t, void (*tick)(void *ctx), ckpt_err *err);
 void team_close(team_state *t, double seconds);
 
 /* Send a message with n bytes; without memory for it, do not send it. */
@@ -93,7 +96,7 @@ void team_say_all(team_state *t, enum team_kind kind, uint64_t id, const void *p
 /* Record that no more exchange is possible; the caller holds the lock. The first reason stays. */
 void team_lose(team_state *t, const ckpt_err *why);
 
-/* Send heartbeats and notice missing ones; ctx is the team_state. To be called several times a second. */
+/* Send heartbeats and notice missing ones; ctx is the team_state. */
 void team_tick(void *ctx);
 
 /* Prepend a message to a list. */

@@ -154,7 +154,7 @@ int ckpt_team_start(const ckpt_mail *mail, const ckpt_team_opts *opts, ckpt_err 
     int rc = t ? team_init(t, mail, opts, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = team_open(t, err);
+        rc = team_open(t, team_tick, err);
     // After a failure the state stays until the process ends, because other threads may use it.
     return rc == CKPT_OK ? team_meet(t, err) : rc;
 }

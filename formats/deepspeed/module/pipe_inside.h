@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe_inside.h: what pipe.c and pipe_gap.c share of the assignment of layers to stages.
+ * pipe_inside.h: declares what pipe.c, pipe_read.c and pipe_gap.c share: how layers are assigned to
+ * stages.
  */
 #ifndef CKPT_FORMATS_DS_PIPE_INSIDE_H
 #define CKPT_FORMATS_DS_PIPE_INSIDE_H
@@ -67,6 +68,11 @@ struct ckpt_ds_pipe {
 
 /* Reads the layer number of a name; false for names of tied layers, which have none. */
 bool ckpt_ds_pipe_layer(const ckpt_text *name, uint64_t *out);
+
+/* Opens a file before the stages are read. When the caller collects findings, *out is NULL for a
+ * damaged file, because its later read reports the damage. */
+int ckpt_ds_pipe_open(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const char *path,
+                      const ckpt_value **out);
 
 /* Reads the tensors of all layers of tensor-parallel rank 0 into pipe->entry. */
 int ckpt_ds_pipe_entries(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir);
