@@ -642,6 +642,12 @@ class reader
     {
         ckpt_reader_skip_crc(r_.get());
     }
+
+    /* Compare what is read with its other copies from now on: see ckpt_reader_compare. */
+    void compare() noexcept
+    {
+        ckpt_reader_compare(r_.get());
+    }
     /* Read out.size() elements from `first` of the tensor flattened row-major. */
     template <class T> void read(const tensor &t, span<T> out, std::uint64_t first = 0)
     {
