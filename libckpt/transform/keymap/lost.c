@@ -15,21 +15,35 @@
 
 enum { RL_LISTED = 8 /* keys in a message */ };
 
-/* True for two numbers that a key of this type does not tell apart, and for equal values. */
-static bool rlost_same(uint8_t type, const ckpt_value *a, const ckpt_value *b)
+static bool rlost_is_number(const ckpt_value *v)
 {
-    bool numbers = (a->kind == CKPT_V_INT || a->kind == CKPT_V_FLOAT) &&
-                   (b->kind == CKPT_V_INT || b->kind == CKPT_V_FLOAT);
-    double x = a->kind == CKPT_V_FLOAT ? a->as.f : numbers ? (double)a->as.i : 0;
-    double y = b->kind == CKPT_V_FLOAT ? b->as.f : numbers ? (double)b->as.i : 0;
+    return v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT;
+}
 
-    if (!numbers)
+/* True for two numbers that a key of this type does not tell apart, and for equal values. */
+static bool rlost_same_item(uint8_t type, const ckpt_value *a, const ckpt_value *b)
+{
+    if (!rlost_is_number(a) || !rlost_is_number(b))
         return ckpt_value_equal(a, b, 1000);
+    double x = a->kind == CKPT_V_FLOAT ? a->as.f : (double)a->as.i;
+    double y = b->kind == CKPT_V_FLOAT ? b->as.f : (double)b->as.i;
     if (type == CKPT_KEY_F32) {
         x = (double)(float)x;
         y = (double)(float)y;
     }
     return !(x < y) && !(x > y);
+}
+
+/* The same for two values of a key, which may be lists. */
+static bool rlost_same(uint8_t type, const ckpt_value *a, const ckpt_value *b)
+{
+    if (a->kind != CKPT_V_LIST || b->kind != CKPT_V_LIST)
+        return rlost_same_item(type, a, b);
+    const ckpt_seq x = ckpt_value_seq(a), y = ckpt_value_seq(b);
+    bool same = x.n == y.n;
+    for (uint64_t i = 0; same && i < x.n; i++)
+        same = rlost_same_item(type, x.at[i], y.at[i]);
+    return same;
 }
 
 /* True for 0, false, and an empty text or list, with which readers of GGUF mean "not set". */

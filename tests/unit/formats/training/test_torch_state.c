@@ -134,7 +134,7 @@ static void a_step_count_in_a_tensor(void **state)
     assert_true(ckpt_dict_add_cstr(map->arena, &group->as.map, "step", v));
     (void)add(map, "w", CKPT_ROLE_WEIGHT);
     (void)add(map, "exp_avg/w", CKPT_ROLE_STATE);
-    assert_int_equal(ckpt_dcp_state(map, CKPT_DCP_BY_MODEL, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
     assert_null(map->no_state);
     assert_true(
         ckpt_value_as_int(ckpt_value_get(map->states.at[0]->group.at[0].fields, "step"), &n));
