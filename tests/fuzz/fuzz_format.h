@@ -16,7 +16,7 @@ static inline ckpt_map *fuzz_read(const ckpt_format *format, const void *bytes, 
     ckpt_map *map = NULL;
     ckpt_io *io = NULL;
     uint32_t index = 0;
-    int rc = ckpt_map_new(&map, 64 << 20, NULL);
+    int rc = ckpt_map_create(&map, 64 << 20, NULL);
 
     if (rc == CKPT_OK)
         rc = ckpt_io_memory(&io, "fuzz", bytes, n, NULL);
@@ -36,7 +36,7 @@ static inline int fuzz_target(ckpt_map **to, const ckpt_format *format, const ck
 {
     ckpt_map_file file = {.path = "fuzz", .format = format};
     uint32_t index = 0;
-    int rc = ckpt_map_new(to, 256 << 20, NULL);
+    int rc = ckpt_map_create(to, 256 << 20, NULL);
 
     if (rc == CKPT_OK)
         rc = ckpt_map_add_file(*to, &file, &index, NULL);
