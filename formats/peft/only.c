@@ -149,11 +149,12 @@ bool ckpt_peft_is_live(const ckpt_map *map)
 
     for (size_t i = 0; i < map->tensors.n; i++) {
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
+        const char *table = strstr(map->tensors.at[i]->name, ".lora_embedding_A");
 
-        // a layer that an adapter of any type changes; adapter files seldom have it
+        // a layer that an adapter of any type changes; an adapter's file has it for an embedding
         wrapped = wrapped || strstr(map->tensors.at[i]->name, ".base_layer.weight");
-        file = file || at;
-        at = at ? at : strstr(map->tensors.at[i]->name, ".lora_embedding_A.");
+        file = file || at || table;
+        at = at ? at : table && table[sizeof ".lora_embedding_A" - 1] == '.' ? table : NULL;
         // names in a file end like this; in training the adapter's name precedes "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;

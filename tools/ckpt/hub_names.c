@@ -117,7 +117,10 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
     for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
         const char *name = ckpt_map_tensor_at(map, i)->name, *at = strstr(name, ".lora_A.");
 
-        file = file || (at && strcmp(at, ".lora_A.weight") == 0);
+        const char *table = strstr(name, ".lora_embedding_A");
+
+        file = file || (at && strcmp(at, ".lora_A.weight") == 0) ||
+               (table && strcmp(table, ".lora_embedding_A") == 0);
         // PEFT puts a changed layer under "base_layer", and the vectors of a prompt in an encoder
         wrapped = wrapped || strstr(name, ".base_layer.weight") ||
                   strncmp(name, "prompt_encoder.", 15) == 0;
