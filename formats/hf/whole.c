@@ -302,9 +302,10 @@ static bool hfc_is_layers(const hfc_stack *stack)
 
     for (size_t i = 0; ends[i]; i++) {
         size_t n = strlen(ends[i]);
+        if (stack->n_prefix < n)
+            continue;
         const char *at = stack->prefix + stack->n_prefix - n;
-        if (stack->n_prefix >= n && memcmp(at, ends[i], n) == 0 &&
-            (stack->n_prefix == n || at[-1] == '.'))
+        if (memcmp(at, ends[i], n) == 0 && (stack->n_prefix == n || at[-1] == '.'))
             return true;
     }
     return false;

@@ -195,8 +195,11 @@ static int dmb_objects(const dmb_maker *m, const ckpt_value *optimizer)
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
         const char *key = all.at[i].key->kind == CKPT_V_STR ? all.at[i].key->as.text.at : "",
-                   *name = key + sizeof flat - 1, *dot = strrchr(key, '.');
-        if (strncmp(key, flat, sizeof flat - 1) == 0 && dot > name)
+                   *dot = strrchr(key, '.');
+        if (strncmp(key, flat, sizeof flat - 1) != 0)
+            continue;
+        const char *name = key + sizeof flat - 1;
+        if (dot > name)
             rc = dmb_object(m, name, (size_t)(dot - name), dot + 1, all.at[i].value);
     }
     return rc;

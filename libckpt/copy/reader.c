@@ -93,6 +93,8 @@ static int reader_unlike(void *ctx, const ckpt_unlike *u, ckpt_err *err)
 
 void ckpt_reader_compare(ckpt_reader *r)
 {
+    if (!r)
+        return;
     r->values.unlike = reader_unlike;
     r->values.ctx = r;
 }

@@ -32,21 +32,29 @@ struct ckpt_savepoint {
     svp_states states;
 };
 
-/* Copy n bytes to the heap; false: no memory. No bytes have no copy. */
-static bool svp_copy(void **out, const void *from, size_t n)
+/*
+ * Copy n bytes to the heap; false: no memory. No bytes have no copy. out points to a typed pointer,
+ * and is written as bytes because of aliasing rules.
+ */
+static bool svp_copy(void *out, const void *from, size_t n)
 {
-    *out = n > 0 ? ckpt_alloc(n) : NULL;
-    if (*out)
-        memcpy(*out, from, n);
-    return *out || n == 0;
+    void *copy = n > 0 ? ckpt_alloc(n) : NULL;
+
+    if (copy)
+        memcpy(copy, from, n);
+    memcpy(out, &copy, sizeof copy);
+    return copy || n == 0;
 }
 
 /* Replace a list's items, which belong to the map, by a copy; false: no memory, and no items. */
-#define SVP_OWN(v) svp_own((void **)&(v)->at, &(v)->n, &(v)->room, sizeof *(v)->at)
+#define SVP_OWN(v) svp_own(&(v)->at, &(v)->n, &(v)->room, sizeof *(v)->at)
 
-static bool svp_own(void **at, size_t *n, size_t *room, size_t size)
+static bool svp_own(void *at, size_t *n, size_t *room, size_t size)
 {
-    bool done = svp_copy(at, *at, *n * size);
+    const void *items;
+
+    memcpy(&items, at, sizeof items);
+    bool done = svp_copy(at, items, *n * size);
 
     *n = done ? *n : 0;
     *room = *n;
@@ -113,7 +121,7 @@ static bool svp_lists(ckpt_map *was)
                          SVP_OWN(&was->facts), SVP_OWN(&was->states)};
     size_t unused = was->names.room;
     // a free slot of the index is an item, too
-    bool all = svp_own((void **)&was->names.at, &unused, &was->names.room, sizeof *was->names.at);
+    bool all = svp_own(&was->names.at, &unused, &was->names.room, sizeof *was->names.at);
 
     for (size_t i = 0; i < sizeof done / sizeof *done; i++)
         all = all && done[i];
@@ -158,10 +166,10 @@ int ckpt_savepoint_new(ckpt_savepoint **out, ckpt_map *map, ckpt_err *err)
         return ckpt_fail_memory(err);
     s->map = map;
     s->was = *map;
-    bool done = svp_lists(&s->was) &&
-                svp_copy((void **)&s->metadata, map->metadata.at,
-                         (size_t)map->metadata.n * sizeof *s->metadata) &&
-                svp_tensors_of(s, &map->tensors) && svp_states_of(s);
+    bool done =
+        svp_lists(&s->was) &&
+        svp_copy(&s->metadata, map->metadata.at, (size_t)map->metadata.n * sizeof *s->metadata) &&
+        svp_tensors_of(s, &map->tensors) && svp_states_of(s);
     if (!done) {
         svp_drop(s);
         return ckpt_fail_memory(err);

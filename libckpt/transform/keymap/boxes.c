@@ -575,9 +575,9 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
     // padding of the source need not be copied: count it as used
     if (rc == CKPT_OK)
         rc = box_pad(&t, err);
-    for (size_t i = 0; i < t.extent.n; i++)
+    for (size_t i = 0; rc == CKPT_OK && i < t.extent.n; i++)
         t.extent.at[i].axis = &t.axis.at[i * t.width];
-    if (t.width == 1)
+    if (rc == CKPT_OK && t.width == 1)
         ckpt_extent_sort(t.extent.at, (uint32_t)t.extent.n);
     like.ndim = t.width;
     like.extent = t.extent.at;

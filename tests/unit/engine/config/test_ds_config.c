@@ -451,6 +451,16 @@ static void offload_chooses_the_optimizer(void **state)
     }
 }
 
+/* Compare the members, because the bytes between them are of no value. */
+static void same_scaler(const zt_scaler *a, const zt_scaler *b)
+{
+    assert_true(a->dynamic == b->dynamic && a->consecutive == b->consecutive);
+    assert_true(a->stage0 == b->stage0 && a->touched == b->touched);
+    assert_true(a->scale == b->scale && a->min_scale == b->min_scale && a->factor == b->factor);
+    assert_true(a->window == b->window && a->hysteresis == b->hysteresis && a->left == b->left);
+    assert_true(a->iter == b->iter && a->last_overflow == b->last_overflow);
+}
+
 /* What is printed is a configuration that resolves to the same, with known keys alone. */
 static void check_print(ckpt_value *json, int world)
 {
@@ -469,7 +479,7 @@ static void check_print(ckpt_value *json, int world)
     assert_string_equal(printed(&again), text);
     assert_int_equal(again.offload_param.place, c.offload_param.place);
     assert_int_equal(again.offload_optimizer.place, c.offload_optimizer.place);
-    assert_memory_equal(&again.scaler, &c.scaler, sizeof c.scaler);
+    same_scaler(&again.scaler, &c.scaler);
     assert_true(again.optim.h.lr == c.optim.h.lr && again.optim.h.eps == c.optim.h.eps);
 }
 
