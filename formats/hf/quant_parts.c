@@ -17,7 +17,7 @@ typedef struct hfq_kind {
     const char *end;    /* end of the weight's name */
     ckpt_dtype dtype;   /* of the weight; CKPT_DTYPE_NONE: any */
     size_t cut;         /* the parts' names replace the last `cut` bytes of the weight's name */
-    /* Ends of the parts' names; "a|b": one of both is enough, "a*": the name has more after it. */
+    /* Ends of the parts' names; "a|b": one of both is enough. */
     const char *parts[3];
 } hfq_kind;
 
@@ -26,7 +26,11 @@ static const hfq_kind hfq_kinds[] = {
     {NULL, ".weight_packed", CKPT_I32, 6, {"scale", "shape"}},
     {NULL, ".weight_packed", CKPT_DTYPE_NONE, 6, {"scale"}},
     {NULL, "_blocks", CKPT_U8, 6, {"scales"}},
-    {"bitsandbytes", ".weight", CKPT_U8, 0, {".absmax", ".quant_map", ".quant_state.*"}},
+    {"bitsandbytes",
+     ".weight",
+     CKPT_U8,
+     0,
+     {".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4|.quant_state.bitsandbytes__fp4"}},
     {"bitsandbytes", ".weight", CKPT_I8, 6, {"SCB"}},
     {"compressed-tensors", ".weight", CKPT_I8, 0, {"_scale"}},
     {"compressed-tensors", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
@@ -35,27 +39,13 @@ static const hfq_kind hfq_kinds[] = {
     {"fp8", "", CKPT_F8_E4M3, 0, {"_scale_inv|_scale"}},
 };
 
-enum { HFQ_NAME = 512 };
+enum { HFQ_NAME = 512, HFQ_LONGEST = 64 /* bytes of the longest part, or more */ };
 
 static bool hfq_ends(const char *name, const char *end)
 {
     size_t n = strlen(name), m = strlen(end);
 
     return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-/* True if the map has a tensor of this name; a '*' at its end stands for any text. */
-static bool hfq_has(const ckpt_map *map, const char *name)
-{
-    size_t n = strlen(name);
-
-    if (name[n - 1] != '*')
-        return ckpt_map_index(map, name, n) != SIZE_MAX;
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        if (strncmp(map->tensors.at[i]->name, name, n - 1) == 0)
-            return true;
-    }
-    return false;
 }
 
 /* True if the weight has a part, under one of its names; `first` becomes the first of them. */
@@ -71,7 +61,7 @@ static bool hfq_has_part(const ckpt_map *map, const ckpt_tensor *t, size_t cut, 
                        (int)strcspn(s, "|"), s);
         if (s == part)
             memcpy(first, name, sizeof name);
-        found = hfq_has(map, name);
+        found = ckpt_map_index(map, name, strlen(name)) != SIZE_MAX;
     }
     return found;
 }
@@ -111,8 +101,10 @@ int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *nam
         const hfq_kind *kind = t->ndim > 0 ? hfq_kind_of(t, method) : NULL;
         char missing[HFQ_NAME];
 
-        if (!kind || strlen(t->name) + 32 > sizeof missing)
-            continue;
+        if (!kind || strlen(t->name) + HFQ_LONGEST > sizeof missing ||
+            (hfq_ends(t->name, ".weight_packed") &&
+             hfq_has_part(map, t, sizeof "weight_packed" - 1, "scale_packed", missing)))
+            continue; // Marlin's 2:4 layout has other parts
         for (size_t k = 0; rc == CKPT_OK && k < 3 && kind->parts[k]; k++) {
             if (!hfq_has_part(map, t, kind->cut, kind->parts[k], missing))
                 rc = ckpt_map_problem(map, CKPT_EMISSING, err,

@@ -517,7 +517,8 @@ static int side_head(const side_work *w)
     const ckpt_value *config, *tie;
     int rc;
 
-    if (w->adapter || !w->from->format || strcmp(w->from->format, "gguf") != 0 ||
+    if (w->adapter || w->from->selected || !w->from->format ||
+        strcmp(w->from->format, "gguf") != 0 ||
         ckpt_map_index(w->from, head, sizeof head - 1) != SIZE_MAX)
         return CKPT_OK;
     rc = side_config(&config, w);

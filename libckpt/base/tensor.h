@@ -3,8 +3,9 @@
  * tensor.h: adds the library's own members to ckpt_tensor.
  *
  * Programs see a ckpt_tensor only through pointers to tensors that the library has made, and only
- * the members in ckpt_types.h, which come first. The build defines CKPT_INTERNAL for the library,
- * the formats, the engine and their tests, so that these see all members; nothing else may.
+ * the members in ckpt_types.h, which come first. The build defines CKPT_INTERNAL for its own
+ * sources, so that these see all members. The Makefile undefines it for tools/ckpt and
+ * tools/report, which do with the public ones.
  */
 #ifndef CKPT_BASE_TENSOR_H
 #define CKPT_BASE_TENSOR_H
