@@ -19,6 +19,12 @@ typedef struct dnm_work {
     ckpt_index index;  /* of `bare` */
     const char **bare; /* by tensor of the map: its name without wrappers; NULL: no weight */
     size_t n_renamed;
+    /*
+     * how the names of the renamed weights changed, for those that the optimizer does not train:
+     * wrappers vanished, or this prefix was added
+     */
+    bool to_bare;
+    const char *prefix;
     ckpt_err *err;
 } dnm_work;
 
@@ -77,8 +83,37 @@ static int dnm_param(dnm_work *w, const char *name, size_t n)
         ckpt_index_find(&w->index, ckpt_hash_bytes(bare, strlen(bare), 0), dnm_same, w, bare);
     if (at == CKPT_INDEX_NONE)
         return CKPT_OK;
-    w->map->tensors.at[at]->name = full;
+    ckpt_tensor *t = w->map->tensors.at[at];
+    size_t n_old = strlen(t->name);
+    if (strcmp(full, bare) == 0)
+        w->to_bare = true;
+    else if (n > n_old && strcmp(full + n - n_old, t->name) == 0)
+        w->prefix = ckpt_arena_string(w->map->arena, full, n - n_old);
+    t->name = full;
     w->n_renamed++;
+    return CKPT_OK;
+}
+
+/*
+ * Give buffers and frozen weights, which the optimizer does not name, names like those of the
+ * trained weights: a module has them all under one prefix.
+ */
+static int dnm_others(dnm_work *w)
+{
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        ckpt_tensor *t = w->map->tensors.at[i];
+        const char *name = w->bare[i] && w->to_bare ? w->bare[i] : NULL;
+
+        if (w->bare[i] && !w->to_bare && w->prefix &&
+            strncmp(t->name, w->prefix, strlen(w->prefix)) != 0) {
+            name = ckpt_arena_printf(w->map->arena, "%s%s", w->prefix, t->name);
+            if (!name)
+                return ckpt_fail_memory(w->err);
+        }
+        // the name of another tensor stays that tensor's
+        if (name && ckpt_map_index(w->map, name, strlen(name)) == SIZE_MAX)
+            t->name = name;
+    }
     return CKPT_OK;
 }
 
@@ -99,8 +134,11 @@ static int dnm_params(dnm_work *w, const ckpt_value *optimizer)
     }
     for (uint64_t i = 0; rc == CKPT_OK && groups.n == 0 && i < all.n; i++) {
         const char *key = all.at[i].key->kind == CKPT_V_STR ? all.at[i].key->as.text.at : "",
-                   *name = key + sizeof flat - 1, *dot = strrchr(key, '.');
-        if (strncmp(key, flat, sizeof flat - 1) == 0 && dot > name)
+                   *dot = strrchr(key, '.');
+        if (strncmp(key, flat, sizeof flat - 1) != 0)
+            continue;
+        const char *name = key + sizeof flat - 1;
+        if (dot > name)
             rc = dnm_param(w, name, (size_t)(dot - name));
     }
     return rc;
@@ -112,6 +150,8 @@ int ckpt_train_wrapped_names(ckpt_map *map, const ckpt_value *optimizer, ckpt_er
     dnm_work w = {.map = map, .err = err};
     int rc = dnm_params(&w, optimizer);
 
+    if (rc == CKPT_OK && w.n_renamed > 0)
+        rc = dnm_others(&w);
     ckpt_index_free(&w.index);
     if (rc != CKPT_OK || w.n_renamed == 0)
         return rc;

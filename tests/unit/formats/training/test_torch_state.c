@@ -66,6 +66,28 @@ static void a_wrapped_optimizer(void **state)
     ckpt_map_free(map);
 }
 
+/* Buffers and frozen weights, which the optimizer does not name, keep the names of their module. */
+static void untrained_tensors(void **state)
+{
+    ckpt_map *map = begin("bn.w");
+    const ckpt_tensor *mean = add(map, "module.bn.running_mean", CKPT_ROLE_BUFFER);
+
+    (void)state;
+    (void)add(map, "module.bn.w", CKPT_ROLE_WEIGHT);
+    (void)add(map, "exp_avg/bn.w", CKPT_ROLE_STATE);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
+    assert_string_equal(mean->name, "bn.running_mean");
+    ckpt_map_free(map);
+
+    map = begin("module.w");
+    mean = add(map, "running_mean", CKPT_ROLE_BUFFER);
+    (void)add(map, "w", CKPT_ROLE_WEIGHT);
+    (void)add(map, "exp_avg/module.w", CKPT_ROLE_STATE);
+    assert_int_equal(ckpt_train_torch_state(map, CKPT_TRAIN_BY_MODEL, false, NULL), CKPT_OK);
+    assert_string_equal(mean->name, "module.running_mean");
+    ckpt_map_free(map);
+}
+
 /* More than wrappers differs. */
 static void other_names(void **state)
 {
@@ -145,11 +167,9 @@ static void a_step_count_in_a_tensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrapped_model),
-        cmocka_unit_test(a_wrapped_optimizer),
-        cmocka_unit_test(other_names),
-        cmocka_unit_test(state_without_a_group),
-        cmocka_unit_test(moments_of_bitsandbytes),
+        cmocka_unit_test(a_wrapped_model),          cmocka_unit_test(a_wrapped_optimizer),
+        cmocka_unit_test(untrained_tensors),        cmocka_unit_test(other_names),
+        cmocka_unit_test(state_without_a_group),    cmocka_unit_test(moments_of_bitsandbytes),
         cmocka_unit_test(a_step_count_in_a_tensor),
     };
 
