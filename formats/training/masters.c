@@ -56,7 +56,10 @@ static const ckpt_tensor *dma_of(const dma_work *w, const ckpt_tensor *t, size_t
         if (*n >= sizeof key)
             break;
         memcpy(key, t->name, *n);
-        p = ckpt_copies_is_master(key) ? dma_param(w, t, at + 1) : NULL;
+        bool is = t->role == CKPT_ROLE_STATE
+                      ? ckpt_copies_is_master(key)
+                      : ckpt_copies_is_master(key) || ckpt_copies_is_float32(key);
+        p = is ? dma_param(w, t, at + 1) : NULL;
         if (t->role == CKPT_ROLE_STATE)
             break;
     }
@@ -115,8 +118,13 @@ static void dma_values(const dma_work *w)
 
     for (uint64_t i = 0; !w->state->masters && i < map.n; i++) {
         const ckpt_value *key = map.at[i].key;
-        if (key->kind == CKPT_V_STR && ckpt_copies_is_master(key->as.text.at) &&
-            dma_has_float32(map.at[i].value, DMA_DEPTH))
+        if (key->kind != CKPT_V_STR)
+            continue;
+        // one tensor of float32 numbers may be a history of losses
+        bool is =
+            ckpt_copies_is_master(key->as.text.at) ||
+            (ckpt_copies_is_float32(key->as.text.at) && map.at[i].value->kind != CKPT_V_TENSOR);
+        if (is && dma_has_float32(map.at[i].value, DMA_DEPTH))
             w->state->masters = key->as.text.at;
     }
 }

@@ -16,7 +16,10 @@
 
 static const char *const cpy_averages[] = {"ema", "avg",    "average", "averaged", "averaging",
                                            "swa", "shadow", "teacher", "polyak",   NULL};
-static const char *const cpy_masters[] = {"master", "masters", "fp32", "float32", NULL};
+static const char *const cpy_masters[] = {"master", "masters", NULL};
+static const char *const cpy_float32[] = {"fp32", "float32", NULL};
+static const char *const cpy_weights[] = {"param",   "params", "parameter", "parameters", "weight",
+                                          "weights", "copy",   "model",     NULL};
 
 /* True if a path has one of the words; digits after a word do not count ("ema2"). */
 static bool cpy_has_word(const char *path, const char *const *words)
@@ -44,9 +47,16 @@ bool ckpt_copies_is_average(const char *path)
     return cpy_has_word(path, cpy_averages);
 }
 
+bool ckpt_copies_is_float32(const char *path)
+{
+    return !ckpt_copies_is_average(path) && cpy_has_word(path, cpy_float32);
+}
+
 bool ckpt_copies_is_master(const char *path)
 {
-    return cpy_has_word(path, cpy_masters);
+    return !ckpt_copies_is_average(path) &&
+           (cpy_has_word(path, cpy_masters) ||
+            (cpy_has_word(path, cpy_float32) && cpy_has_word(path, cpy_weights)));
 }
 
 /* ---- copies below a key ---- */

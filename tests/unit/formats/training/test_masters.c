@@ -88,6 +88,15 @@ static void no_masters(void **unused)
     assert_null(t->twin);
     ckpt_map_free(map);
 
+    // moments in float32, and averaged weights
+    state = begin(&map, CKPT_BF16);
+    t = add(map, "exp_avg_fp32/w", CKPT_F32, CKPT_ROLE_STATE);
+    (void)add(map, "ema_fp32.w", CKPT_F32, CKPT_ROLE_OTHER);
+    assert_int_equal(ckpt_train_masters(map, state, false, NULL), CKPT_OK);
+    assert_null(state->masters);
+    assert_null(t->twin);
+    ckpt_map_free(map);
+
     state = begin(&map, CKPT_BF16);
     t = add(map, "master/w", CKPT_F32, CKPT_ROLE_STATE);
     t->ndim = 2;
