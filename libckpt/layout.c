@@ -11,6 +11,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/quantized.h"
+#include "libckpt/model.h"
 #include "libckpt/readback/readback.h"
 #include "libckpt/run/run.h"
 #include "libckpt/transform/dtypes.h"
@@ -371,6 +372,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = ckpt_target_check(target, err);
     if (rc == CKPT_OK)
         rc = lay_quantized(from, target, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_model_chosen(from, target->format, err);
     if (rc == CKPT_OK && lay_makes_tensors(target->format) &&
         (from->vocab_size || from->tied || from->untied))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,

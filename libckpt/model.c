@@ -15,6 +15,7 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/map/whole.h"
+#include "libckpt/model.h"
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/unwrap.h"
 
@@ -86,27 +87,6 @@ static const char *mdl_left(const mdl_work *w, uint64_t *n)
     return text;
 }
 
-/* Give a tied tensor the bytes of its owner, which the map drops. */
-static void mdl_own(ckpt_tensor *t)
-{
-    const ckpt_tensor *owner = t->owner;
-
-    ckpt_extent_share(t, owner);
-    t->twin = owner->twin;
-    t->addend = owner->addend;
-    t->owner = NULL;
-}
-
-/*
- * Give a tensor of the model the bytes of its owner if that is in another part (weights tied to a
- * copy).
- */
-static void mdl_adopt(ckpt_tensor *t, const ckpt_whole_part *model)
-{
-    if (t->owner && !mdl_has(model, t->owner))
-        mdl_own(t);
-}
-
 /* Keep the model's tensors, and remove its path from their names. */
 static int mdl_take(mdl_work *w)
 {
@@ -119,7 +99,9 @@ static int mdl_take(mdl_work *w)
         ckpt_tensor *t = map->tensors.at[i];
         if (!mdl_has(model, t))
             continue;
-        mdl_adopt(t, model);
+        // weights that are tied to a copy of the model
+        if (t->owner && !mdl_has(model, t->owner))
+            ckpt_extent_own(t, map->tensors.at, map->tensors.n);
         map->tensors.at[kept++] = t;
     }
     map->tensors.n = kept;
@@ -316,7 +298,7 @@ static int mdl_drop_others(mdl_work *w)
         if (t->role == CKPT_ROLE_OTHER)
             continue;
         if (t->owner && t->owner->role == CKPT_ROLE_OTHER)
-            mdl_own(t);
+            ckpt_extent_own(t, map->tensors.at, map->tensors.n);
         map->tensors.at[kept++] = t;
     }
     map->tensors.n = kept;
@@ -431,6 +413,7 @@ static int mdl_change(mdl_work *w)
         rc = mdl_keep(w);
     if (rc != CKPT_OK)
         return rc;
+    map->dicts = NULL;
     w->raw = w->raw || (map->format && strcmp(map->format, "full-state") == 0);
     map->model_type = mdl_type(w);
     // ranks that are kept apart, and parameters that wait for a layout map, keep their names
@@ -456,4 +439,30 @@ int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *er
     if (rc == CKPT_OK)
         rc = ckpt_savepoint_new(&saved, map, err);
     return rc == CKPT_OK ? ckpt_savepoint_end(saved, mdl_change(&w)) : rc;
+}
+
+int ckpt_model_survey(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_whole whole = {0};
+    int rc = CKPT_OK;
+
+    if (!mdl_is_dict(map))
+        return CKPT_OK;
+    rc = ckpt_whole_of(&whole, map->values, map->arena, err);
+    if (rc == CKPT_OK && whole.n_models > 0 && whole.n_optimizers + whole.n_copies > 0) {
+        map->dicts = ckpt_whole_text(&whole, map->arena);
+        rc = map->dicts ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_whole_free(&whole);
+    return rc;
+}
+
+int ckpt_model_chosen(const ckpt_map *from, const char *format, ckpt_err *err)
+{
+    if (!from->dicts || (strcmp(format, "hf") != 0 && strcmp(format, "gguf") != 0))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s has %s, but a file of format %s has a model alone: call "
+                     "ckpt_map_keep_model first, or choose tensors by ckpt_map_select",
+                     from->path, from->dicts, format);
 }

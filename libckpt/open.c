@@ -17,6 +17,7 @@
 #include "libckpt/io/address.h"
 #include "libckpt/io/file_locations.h"
 #include "libckpt/io/io.h"
+#include "libckpt/model.h"
 #include "libckpt/remote/remote.h"
 
 enum {
@@ -548,6 +549,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         open_order(map);
         open_effects(map, ckpt_directory_find(map->format),
                      !is_dir && open_part(name, true) != open_part(name, false));
+        rc = ckpt_model_survey(map, err);
     }
     // a tag was requested: do not return anything else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_USED_TAG))
@@ -604,7 +606,9 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     if (rc == CKPT_OK) {
         open_order(map);
         open_effects(map, NULL, false);
-        rc = own.require_crc ? open_require_crc(map, err) : CKPT_OK;
+        rc = ckpt_model_survey(map, err);
+        if (rc == CKPT_OK && own.require_crc)
+            rc = open_require_crc(map, err);
     }
     if (rc != CKPT_OK) {
         ckpt_map_free(map);

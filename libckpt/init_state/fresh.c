@@ -566,6 +566,11 @@ static int fr_weights(ckpt_map *map, const ckpt_target *target, bool dropped, ck
                : rc;
 }
 
+static bool fr_is_weight(const ckpt_tensor *t)
+{
+    return t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER;
+}
+
 /*
  * Take the weights of a run whose optimizer state was not read, because the user wants none of it:
  * the map becomes one of weights alone.
@@ -576,9 +581,15 @@ static int fr_drop(ckpt_map *map, ckpt_err *err)
 
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
-        if (t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER)
-            map->tensors.at[kept++] = t;
+        if (!fr_is_weight(t))
+            continue;
+        if (t->owner && !fr_is_weight(t->owner))
+            ckpt_extent_own(t, map->tensors.at, map->tensors.n);
+        map->tensors.at[kept++] = t;
     }
+    if (map->waiting)
+        ckpt_state_free(map->waiting);
+    map->waiting = NULL;
     size_t n = map->tensors.n - kept;
     map->tensors.n = kept;
     int rc = ckpt_map_reindex(map, err);

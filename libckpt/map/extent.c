@@ -108,6 +108,21 @@ void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of)
     t->n_extents = of->n_extents;
 }
 
+void ckpt_extent_own(ckpt_tensor *t, ckpt_tensor *const *all, size_t n)
+{
+    assert(t->owner);
+    const ckpt_tensor *owner = t->owner;
+
+    ckpt_extent_share(t, owner);
+    t->twin = owner->twin;
+    t->addend = owner->addend;
+    t->owner = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (all[i]->owner == owner)
+            all[i]->owner = t;
+    }
+}
+
 bool ckpt_extent_is_shared(const ckpt_tensor *a, const ckpt_tensor *b)
 {
     return a->n_extents > 0 && a->extent == b->extent && a->cut == b->cut;

@@ -370,6 +370,12 @@ struct ckpt_map {
      * the head has its own values, or is tied, even if the source's config.json declares otherwise
      */
     bool untied, tied;
+    bool selected; /* the caller has selected tensors by their names */
+    /*
+     * what a program's dict has, if a model is only a part of it: ckpt_whole_text; NULL: a model
+     * alone, or the caller has chosen the tensors
+     */
+    const char *dicts;
     /* the quantization_config of the output's config.json, as JSON; NULL: the source's */
     const char *quantization;
     bool dequantized; /* config.json's quantization_config no longer applies */

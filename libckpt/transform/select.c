@@ -76,23 +76,6 @@ static void sel_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
-/*
- * A kept name gets the bytes of its dropped owner; later names of the same owner become tied to it.
- */
-static void sel_adopt(ckpt_tensor *t, ckpt_tensor *const *all, const bool *keep, size_t n)
-{
-    const ckpt_tensor *owner = t->owner;
-
-    ckpt_extent_share(t, owner);
-    t->twin = owner->twin;
-    t->addend = owner->addend;
-    t->owner = NULL;
-    for (size_t i = 0; i < n; i++) {
-        if (keep[i] && all[i]->owner == owner && all[i] != t)
-            all[i]->owner = t;
-    }
-}
-
 static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
 {
     ckpt_tensors old = map->tensors;
@@ -106,7 +89,7 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
         const ckpt_tensor *owner = old.at[i]->owner;
         size_t at = owner ? ckpt_map_index(map, owner->name, strlen(owner->name)) : SIZE_MAX;
         if (keep[i] && owner && (at == SIZE_MAX || !keep[at]))
-            sel_adopt(old.at[i], old.at, keep, old.n);
+            ckpt_extent_own(old.at[i], old.at, old.n);
     }
     size_t kept = 0;
     for (size_t i = 0; rc == CKPT_OK && i < old.n; i++) {
@@ -142,6 +125,10 @@ static int sel_run(ckpt_map *map, const ckpt_filter *filter, ckpt_remap *rules, 
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: none of the %zu tensors is selected by the given names", map->path,
                        before);
+    if (filter->include || filter->exclude) {
+        map->selected = true;
+        map->dicts = NULL;
+    }
     return rc;
 }
 

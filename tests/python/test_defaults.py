@@ -74,3 +74,14 @@ class Defaults(Case):
         self.assertEqual(got['program'], got['library'])
         self.assertEqual(got['package'], got['library'])
         self.assertEqual(list(got['view']), list(got['library']))
+
+    def test_whole_dict(self):
+        """Moments never become weights of a model: the program and the package take the model, the library asks which tensors."""
+        folder, source = self.scratch(), fixture('whole_dicts', 'tutorial.pt')
+        for name, way in WAYS.items():
+            target = os.path.join(folder, name)
+            self.assertEqual(way(source, target, 'hf', None), ckpt.UsageError.code if name == 'library' else 0, name)
+            self.assertEqual(os.path.exists(target), name != 'library', name)
+        self.assertEqual([t for t in ckpt.open(os.path.join(folder, 'program')) if 'exp_avg' in t], [])
+        with self.assertRaises(ckpt.UsageError):
+            ckpt.view(source, 'hf')
