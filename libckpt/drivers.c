@@ -116,3 +116,9 @@ const char *ckpt_format_from_path(const char *path)
     }
     return NULL;
 }
+
+bool ckpt_is_dict(const ckpt_map *map)
+{
+    return map->values && map->format && !(ckpt_format_caps(map->format) & CKPT_IS_FOLDER) &&
+           map->states.n == 0 && map->files.n == 1;
+}

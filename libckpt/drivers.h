@@ -29,4 +29,10 @@ int ckpt_format_read(ckpt_map **out, const char *path, const ckpt_read_beside *b
 /* True if a directory driver recognises the folder as a checkpoint, complete or damaged. */
 bool ckpt_folder_known(const ckpt_listing *list);
 
+/*
+ * True if the checkpoint is one file with a dict from a program; its tensor names are then paths of
+ * keys.
+ */
+bool ckpt_is_dict(const ckpt_map *map);
+
 #endif

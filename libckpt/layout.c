@@ -11,7 +11,6 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/quantized.h"
-#include "libckpt/model.h"
 #include "libckpt/readback/readback.h"
 #include "libckpt/run/run.h"
 #include "libckpt/transform/dtypes.h"
@@ -344,6 +343,20 @@ static const char *lay_into(ckpt_map *to, const ckpt_target *target)
                              slash == to->path ? 1 : (size_t)(slash - to->path));
 }
 
+/*
+ * Refuse to write a program's whole dict as a model, if the caller has not chosen its tensors: an
+ * optimizer's moments would be weights of the model.
+ */
+static int lay_dicts(const ckpt_map *from, const char *format, ckpt_err *err)
+{
+    if (!from->dicts || (strcmp(format, "hf") != 0 && strcmp(format, "gguf") != 0))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s has %s, but a file of format %s has a model alone: call "
+                     "ckpt_map_keep_model first, or choose tensors by ckpt_map_select",
+                     from->path, from->dicts, format);
+}
+
 /* Refuse to cast quantized weights, or to write them as a run or a GGUF model. */
 static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -373,7 +386,7 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     if (rc == CKPT_OK)
         rc = lay_quantized(from, target, err);
     if (rc == CKPT_OK)
-        rc = ckpt_model_chosen(from, target->format, err);
+        rc = lay_dicts(from, target->format, err);
     if (rc == CKPT_OK && lay_makes_tensors(target->format) &&
         (from->vocab_size || from->tied || from->untied))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,

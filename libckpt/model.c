@@ -15,7 +15,6 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/map/whole.h"
-#include "libckpt/model.h"
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/unwrap.h"
 
@@ -356,16 +355,6 @@ static const char *mdl_type(mdl_work *w)
 }
 
 /*
- * True if the checkpoint is one file with a dict from a program; its tensor names are then paths of
- * keys.
- */
-static bool mdl_is_dict(const ckpt_map *map)
-{
-    return map->values && map->format && !(ckpt_format_caps(map->format) & CKPT_IS_FOLDER) &&
-           map->states.n == 0 && map->files.n == 1;
-}
-
-/*
  * Read the tree of values of the only torch file in a model folder, because the folder's map does
  * not keep it; *read: the map that holds it, which the caller frees.
  */
@@ -373,7 +362,7 @@ static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
 {
     const ckpt_map_file *file = w->map->files.n == 1 ? &w->map->files.at[0] : NULL;
 
-    *out = mdl_is_dict(w->map) ? w->map->values : NULL;
+    *out = ckpt_is_dict(w->map) ? w->map->values : NULL;
     if (*out || w->map->states.n > 0 || !file || !file->format || file->input ||
         !(file->format->is.caps & CKPT_KEEPS_ORDER) || strcmp(w->map->format, "hf") != 0)
         return CKPT_OK;
@@ -439,30 +428,4 @@ int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *er
     if (rc == CKPT_OK)
         rc = ckpt_savepoint_new(&saved, map, err);
     return rc == CKPT_OK ? ckpt_savepoint_end(saved, mdl_change(&w)) : rc;
-}
-
-int ckpt_model_survey(ckpt_map *map, ckpt_err *err)
-{
-    ckpt_whole whole = {0};
-    int rc = CKPT_OK;
-
-    if (!mdl_is_dict(map))
-        return CKPT_OK;
-    rc = ckpt_whole_of(&whole, map->values, map->arena, err);
-    if (rc == CKPT_OK && whole.n_models > 0 && whole.n_optimizers + whole.n_copies > 0) {
-        map->dicts = ckpt_whole_text(&whole, map->arena);
-        rc = map->dicts ? CKPT_OK : ckpt_fail_memory(err);
-    }
-    ckpt_whole_free(&whole);
-    return rc;
-}
-
-int ckpt_model_chosen(const ckpt_map *from, const char *format, ckpt_err *err)
-{
-    if (!from->dicts || (strcmp(format, "hf") != 0 && strcmp(format, "gguf") != 0))
-        return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s has %s, but a file of format %s has a model alone: call "
-                     "ckpt_map_keep_model first, or choose tensors by ckpt_map_select",
-                     from->path, from->dicts, format);
 }

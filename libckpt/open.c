@@ -17,7 +17,7 @@
 #include "libckpt/io/address.h"
 #include "libckpt/io/file_locations.h"
 #include "libckpt/io/io.h"
-#include "libckpt/model.h"
+#include "libckpt/map/whole.h"
 #include "libckpt/remote/remote.h"
 
 enum {
@@ -508,6 +508,23 @@ static int open_seen(ckpt_map *map, ckpt_err *err)
     return rc == CKPT_OK ? open_unmarked(map, err) : rc;
 }
 
+/* Find out whether a model is only a part of a program's dict. */
+static int open_dicts(ckpt_map *map, ckpt_err *err)
+{
+    ckpt_whole whole = {0};
+    int rc = CKPT_OK;
+
+    if (!ckpt_is_dict(map))
+        return CKPT_OK;
+    rc = ckpt_whole_of(&whole, map->values, map->arena, err);
+    if (rc == CKPT_OK && whole.n_models > 0 && whole.n_optimizers + whole.n_copies > 0) {
+        map->dicts = ckpt_whole_text(&whole, map->arena);
+        rc = map->dicts ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_whole_free(&whole);
+    return rc;
+}
+
 int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -549,7 +566,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         open_order(map);
         open_effects(map, ckpt_directory_find(map->format),
                      !is_dir && open_part(name, true) != open_part(name, false));
-        rc = ckpt_model_survey(map, err);
+        rc = open_dicts(map, err);
     }
     // a tag was requested: do not return anything else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_USED_TAG))
@@ -606,7 +623,7 @@ int ckpt_open_input(ckpt_map **out, const char *name, const ckpt_input *input,
     if (rc == CKPT_OK) {
         open_order(map);
         open_effects(map, NULL, false);
-        rc = ckpt_model_survey(map, err);
+        rc = open_dicts(map, err);
         if (rc == CKPT_OK && own.require_crc)
             rc = open_require_crc(map, err);
     }

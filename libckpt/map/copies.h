@@ -34,8 +34,8 @@ int ckpt_copies_mark(ckpt_copies_name *at, size_t n, ckpt_err *err);
 
 /*
  * True if a path of keys has a word for averaged weights ("ema", "shadow", ...); for the float32
- * masters of 16-bit weights ("master", "fp32_params", ...), not averaged ones; or for float32 alone,
- * which moments and other values have, too. Digits after a word do not count ("ema2").
+ * masters of 16-bit weights ("master", "fp32_params", ...), not averaged ones; or for float32
+ * alone, which moments and other values have, too. Digits after a word do not count ("ema2").
  */
 bool ckpt_copies_is_average(const char *path);
 bool ckpt_copies_is_master(const char *path);

@@ -82,8 +82,8 @@ static inline uint32_t ckpt_extent_source(const ckpt_tensor *t, uint32_t i)
 void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of);
 
 /*
- * Give a tied tensor the values of its owner, which is going to be dropped; the other tensors of the
- * list that have the same owner become tied to this one.
+ * Give a tied tensor the values of its owner, which is going to be dropped; the other tensors of
+ * the list that have the same owner become tied to this one.
  */
 void ckpt_extent_own(ckpt_tensor *t, ckpt_tensor *const *all, size_t n);
 
