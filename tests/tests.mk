@@ -38,13 +38,15 @@ run-check: check-engine check-fault check-mpi check-machines check-golden check-
            check-view check-mount check-cpp check-examples check-doc $(LIBS)
 	@echo "all checks passed"
 
-# in two halves, which CI runs beside each other: what runs with several processes or fails on purpose, and what reads and writes files
-REST_RUNS  = rest-comm rest-mpi rest-machines rest-fault rest-refusals rest-runs
+# in three parts, which CI runs beside each other: several processes; runs, and failures on purpose; files
+REST_RANKS = rest-comm rest-mpi rest-machines
+REST_RUNS  = rest-fault rest-refusals rest-runs
 REST_FILES = rest-reshard rest-golden rest-bad rest-remote rest-report rest-view rest-mount
-.PHONY: run-rest-runs run-rest-files
+.PHONY: run-rest-ranks run-rest-runs run-rest-files
+run-rest-ranks: $(REST_RANKS)
 run-rest-runs: $(REST_RUNS)
 run-rest-files: $(REST_FILES)
-run-rest: $(REST_RUNS) $(REST_FILES)
+run-rest: $(REST_RANKS) $(REST_RUNS) $(REST_FILES)
 	@echo "all of the rest passed"
 
 # ---- one unit --------------------------------------------------------------------------------
