@@ -26,7 +26,7 @@ static const part_case cases[] = {
       {"q.weight.quant_map", CKPT_F32},
       {"q.weight.quant_state.bitsandbytes__nf4", CKPT_U8}}},
     {"bitsandbytes",
-     "q.weight.quant_state.*",
+     "q.weight.quant_state.bitsandbytes__nf4",
      {{"q.weight", CKPT_U8}, {"q.weight.absmax", CKPT_F32}, {"q.weight.quant_map", CKPT_F32}}},
     {"bitsandbytes", "q.SCB", {{"q.weight", CKPT_I8}, {"k.SCB", CKPT_F32}}},
     {"bitsandbytes", NULL, {{"q.weight", CKPT_BF16}}},
@@ -34,6 +34,9 @@ static const part_case cases[] = {
     {"compressed-tensors",
      NULL,
      {{"q.weight", CKPT_I8}, {"q.weight_scale", CKPT_BF16}, {"q.weight_zero_point", CKPT_I8}}},
+    {"compressed-tensors",
+     NULL, // Marlin's 2:4 layout
+     {{"q.weight_packed", CKPT_I32}, {"q.scale_packed", CKPT_F16}, {"q.meta", CKPT_I16}}},
     {"compressed-tensors",
      "q.weight_shape",
      {{"q.weight_packed", CKPT_I32}, {"q.weight_scale", CKPT_BF16}}},
