@@ -55,7 +55,7 @@ UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
 $(UNIT_BIN): private CFLAGS := -O0 -g
 # gold, where binutils has it, links the whole library in half the time
-$(UNIT_BIN): private LDFLAGS += $(and $(shell command -v ld.gold),-fuse-ld=gold)
+$(UNIT_BIN): private LDFLAGS += $(if $(SAN),,$(and $(shell command -v ld.gold),-fuse-ld=gold))
 $(UNIT_BIN): private OWN_CPPFLAGS := $(filter-out -D_FORTIFY_SOURCE=%,$(OWN_CPPFLAGS))
 $(B)/unit/%: tests/unit/%.c $(TRAIN) $(TOOLS) $(ENGINE) $(B)/lib/libckpt.a
 	$(call program,-MMD -MP,-lcmocka $(TRAIN) $(TOOLS) $(ENG_LIBS) $(LDLIBS))

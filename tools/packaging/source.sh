@@ -13,7 +13,7 @@ mkdir -p "$out"
 # existing files that git tracks; without git all files except build products
 {
     { [ -e .git ] && git ls-files 2>/dev/null; } ||
-        find . \( -name 'build' -o -name 'build-*' -o -name dist -o -name .git -o -name __pycache__ \) -prune -o \
+        find . \( -name 'build' -o -name 'build-*' -o -path ./dist -o -path ./tools/python/dist -o -name .git -o -name __pycache__ \) -prune -o \
             ! -type d ! -name '*.o' ! -name '*.tmp' -print
 } | sed 's|^\./||' | sort | while IFS= read -r file; do
     [ ! -e "$file" ] && [ ! -L "$file" ] || printf '%s\n' "$file"
