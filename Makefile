@@ -27,7 +27,7 @@ WARN     := -Wall -Wextra -Wpedantic $(if $(WERROR),-Werror) -Wshadow -Wconversi
             -Wswitch-enum -Wpointer-arith -Wdouble-promotion
 # CPPFLAGS, CFLAGS and LDFLAGS belong to the caller (environment or command line); ALL_* add the flags that the build needs.
 # The caller's CPPFLAGS come before OWN_CPPFLAGS, whose -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=N replaces a distribution's value.
-# CKPT_INTERNAL shows all members of a tensor (libckpt/base/tensor.h); ckpt and report see those of ckpt.h.
+# CKPT_INTERNAL shows all members of a tensor (libckpt/base/tensor.h); `make lint` compiles ckpt and report without it.
 ALL_CPPFLAGS = -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base $(if $(RELEASE),-DNDEBUG) \
              $(CPPFLAGS) $(OWN_CPPFLAGS)
 CFLAGS   ?= -O2 -g
@@ -162,7 +162,6 @@ $(B)/obj/tools/report/style.o: $(B)/gen/tools/report/style.inc
 $(B)/obj/tools/report/style.o: OWN_CPPFLAGS += -I$(B)/gen
 
 # The kernels' loops are written to be vectorised: roots and choices too, for which nobody may look at errno or traps.
-$(B)/obj/tools/ckpt/%.o $(B)/obj/tools/report/%.o: OWN_CPPFLAGS += -UCKPT_INTERNAL
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 # arithmetic on whole tensors: loops that are worth wide registers

@@ -4,8 +4,7 @@
  *
  * Programs see a ckpt_tensor only through pointers to tensors that the library has made, and only
  * the members in ckpt_types.h, which come first. The build defines CKPT_INTERNAL for its own
- * sources, so that these see all members. The Makefile undefines it for tools/ckpt and
- * tools/report, which do with the public ones.
+ * sources, so that these see all members; tools/ckpt and tools/report use the public ones alone.
  */
 #ifndef CKPT_BASE_TENSOR_H
 #define CKPT_BASE_TENSOR_H

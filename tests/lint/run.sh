@@ -130,6 +130,14 @@ abi() {
 }
 
 mkdir -p build
+# the tools that any program could be
+public_members() {
+    for f in tools/ckpt/*.c tools/report/*.c; do
+        # shellcheck disable=SC2086
+        cc $flags -UCKPT_INTERNAL -fsyntax-only "$f" || return 1
+    done
+}
+check "ckpt and report see public members alone" public_members
 check "each public header alone, as C11 and C++17" headers
 [ -f build/lib/libckpt.so.0 ] && check "exported symbols are those of libckpt.map" symbols
 if [ -f build/lib/libckpt.so.0 ]; then
