@@ -25,13 +25,17 @@ static bool rlost_same_item(uint8_t type, const ckpt_value *a, const ckpt_value 
 {
     if (!rlost_is_number(a) || !rlost_is_number(b))
         return ckpt_value_equal(a, b, 1000);
+    // large integers are not exact as doubles
+    if (a->kind == CKPT_V_INT && b->kind == CKPT_V_INT)
+        return a->as.i == b->as.i;
     double x = a->kind == CKPT_V_FLOAT ? a->as.f : (double)a->as.i;
     double y = b->kind == CKPT_V_FLOAT ? b->as.f : (double)b->as.i;
     if (type == CKPT_KEY_F32) {
         x = (double)(float)x;
         y = (double)(float)y;
     }
-    return !(x < y) && !(x > y);
+    // NaN is no value that a configuration expresses
+    return x >= y && x <= y;
 }
 
 /* The same for two values of a key, which may be lists. */
@@ -52,7 +56,7 @@ static bool rlost_unset(const ckpt_value *v)
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_BOOL)
         return v->as.i == 0;
     if (v->kind == CKPT_V_FLOAT)
-        return !(v->as.f < 0) && !(v->as.f > 0);
+        return v->as.f >= 0 && v->as.f <= 0;
     return v->kind == CKPT_V_STR ? v->as.text.n == 0
                                  : v->kind == CKPT_V_LIST && ckpt_value_seq(v).n == 0;
 }
@@ -156,7 +160,10 @@ static int rlost_add(rlost_work *w, const ckpt_key *key)
         w->text = ckpt_arena_printf(w->f->arena, "%s ...", before);
     else
         w->text = ckpt_arena_printf(w->f->arena, "%s%s%.100s = %s", before, *before ? ", " : "",
-                                    key->name, shown ? (const char *)value.at : "(a list)");
+                                    key->name,
+                                    shown       ? (const char *)value.at
+                                    : key->list ? "(a list)"
+                                                : "(NaN, infinity or a long text)");
     ckpt_vec_free(&value);
     return w->text ? CKPT_OK : ckpt_fail_memory(w->err);
 }

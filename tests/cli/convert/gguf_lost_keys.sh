@@ -45,6 +45,9 @@ one llama.attention.causal:bool:false
 try "$FIXTURES"/gguf_mixtral/Q5_0.gguf x.gguf llama.attention.value_length:u32:16
 try "$FIXTURES"/gguf_bert/F16.gguf x.gguf bert.attention.head_count_kv:u32s:4,2
 one llama.rope.scaling.type:string:longrope llama.rope.scaling.factor:f32:4
+echo '# NaN is no value'
+one llama.logit_scale:f32:nan
+one llama.attn_logit_softcapping:f32:nan
 echo '# a value that is the same as none, or is of other writers'
 one llama.logit_scale:f32:1 llama.embedding_scale:f32:0 llama.attention.causal:bool:true \
     llama.tensor_data_layout:string:Meta llama.rope.scaling.finetuned:bool:true llama.rope.scaling.type:string:none
