@@ -35,8 +35,9 @@ static int mgx_report(mgx_steps *s, const mgx_count *first, double step, const c
                                 "%.0f: they are from different saves",
                                 path, step, first->path, first->step);
     return ckpt_map_problem(s->job->map, CKPT_EMISMATCH, s->job->err,
-                            "%s: its optimizer counts %.0f steps in one place and %.0f in another "
-                            "(for two parameters, or two groups), but ckpt keeps one count for all",
+                            "%s: its optimizer counts %.0f steps for one parameter or group and "
+                            "%.0f for another, but a converted run has one count: use another "
+                            "save, or convert the weights alone",
                             path, first->step, step);
 }
 

@@ -95,8 +95,8 @@ static int dnm_param(dnm_work *w, const char *name, size_t n)
 }
 
 /*
- * Give buffers and frozen weights, which the optimizer does not name, names like those of the
- * trained weights: a module has them all under one prefix.
+ * Rename buffers and frozen weights, which the optimizer does not name, in the same way as the
+ * trained weights: wrappers are removed, or the prefix is added.
  */
 static int dnm_others(dnm_work *w)
 {

@@ -595,8 +595,8 @@ static int fr_drop(ckpt_map *map, ckpt_err *err)
     int rc = ckpt_map_reindex(map, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_note(map, CKPT_INFO, err,
-                           "%s: left out the optimizer, and the %zu tensor%s of its state and "
-                           "beside the model: no training state was read (%.200s)",
+                           "%s: left out the optimizer, with %zu tensor%s of its state or beside "
+                           "the model, because the training state cannot be read: %.200s",
                            map->path, n, n == 1 ? "" : "s", ckpt_state_why_none(map));
     map->known.training = false;
     map->no_state = NULL;

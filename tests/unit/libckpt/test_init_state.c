@@ -479,7 +479,7 @@ static void dropped(void **state)
     started(map, &target);
     assert_int_equal(map->tensors.n, 1);
     assert_int_equal(map->states.at[0]->param.n, 1);
-    assert_true(noted(map, "left out the optimizer, and the 2 tensors"));
+    assert_true(noted(map, "left out the optimizer, with 2 tensors"));
     ckpt_map_free(map);
 }
 
