@@ -95,7 +95,7 @@ $(B)/comm/%: tests/comm/%.c $(ENGINE) $(B)/lib/libckpt.a
 	$(ON_ENGINE)
 $(B)/replay/%: tests/replay/%.c $(ENGINE) $(B)/lib/libckpt.a
 	$(ON_ENGINE)
-$(B)/gpu/test_%: tests/gpu/test_%.c $(ENGINE) $(B)/lib/libckpt.a
+$(GPU_TESTS): $(B)/gpu/%: tests/gpu/%.c $(ENGINE) $(B)/lib/libckpt.a
 	$(ON_ENGINE)
 
 # A plugin that computes on the processor in memory that the host cannot reach.
