@@ -59,8 +59,12 @@ gpu-emulated: $(B)/emulated/libzerotrain-cuda.so
 
 # For a machine with a GPU and little else: programs, plugin, tests, and the libraries that they need beside CUDA's and the
 # compiler's.  They find these by their own path, so that python3 there keeps its own.  Without NCCL, whose library is larger
-# than all else: on one GPU nobody needs it.  Open MPI comes along, moved (tests/gpu/mpirun), without what wants the libraries of a
-# network, a batch system or ssh; its libraries look for each other where Debian has them, so the program names them all.
+# than all else: on one GPU nobody needs it.  Open MPI comes along, moved (tests/gpu/mpirun), without the components that two
+# processes on one machine never use: networks, batch systems, ssh, MPI's files, OpenSHMEM.  Its libraries look for each
+# other where Debian has them, so the program names them all.
+MPI_UNUSED := *_ofi *_ucx *_psm* *_openib *_monitoring *_slurm *_flux *_plm_rsh mca_io_* mca_fs_* mca_fbtl_* mca_fcoll_* mca_sharedfp_* \
+              mca_topo_* mca_scoll_* mca_spml_* mca_sshmem_* mca_memheap_* mca_atomic_* mca_vprotocol_* mca_crs_* \
+              mca_compress_* mca_ras_* mca_btl_tcp mca_coll_adapt mca_coll_han mca_pml_cm mca_filem_*
 BUNDLE_LINK = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../deps' -pie
 gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@rm -rf $(B)/bundle && mkdir -p $(B)/bundle/bin $(B)/bundle/lib $(B)/bundle/gpu $(B)/bundle/deps
@@ -74,12 +78,12 @@ gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(GPU_TESTS)
 	@cp -L "$$(command -v orterun)" $(B)/bundle/mpi/bin/mpirun
 	@cp "$$(ompi_info --parsable --path pkglibdir | cut -d: -f3)"/mca_*.so $(B)/bundle/mpi/lib
 	@cp -r "$$(ompi_info --parsable --path pkgdatadir | cut -d: -f3)" $(B)/bundle/mpi/share
-	@cd $(B)/bundle/mpi/lib && rm -f *_ofi.so *_ucx.so *_psm*.so *_openib.so *_monitoring.so *_slurm.so *_flux.so *_plm_rsh.so
+	@cd $(B)/bundle/mpi/lib && rm -f $(MPI_UNUSED:=.so)
 	@ldd $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/mpi/*/* 2>/dev/null | awk '$$3 ~ /^\// {print $$3}' | sort -u | \
 	    grep -v '/libc\.so\|/libm\.so\|/libpthread\|/libdl\|/librt\|/libstdc++\|/libgcc_s\|/libcublas\|/libcuda' | \
 	    xargs -I{} cp -L {} $(B)/bundle/deps
 	@strip $(B)/bundle/bin/* $(B)/bundle/gpu/* $(B)/bundle/lib/* $(B)/bundle/deps/* $(B)/bundle/mpi/*/* 2>/dev/null || true
-	@tar -C $(B)/bundle -cJf $(B)/gpu-bundle.tar.xz bin lib gpu deps mpi
+	@tar -C $(B)/bundle -c bin lib gpu deps mpi | xz -T0 --x86 --lzma2=preset=9 >$(B)/gpu-bundle.tar.xz
 	@ls -l $(B)/gpu-bundle.tar.xz
 
 -include $(GPU_OBJ:.o=.d) $(EMU_OBJ:.o=.d) $(B)/gpu/engine/cuda/nccl.d $(B)/emulated/nccl.d
