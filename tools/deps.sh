@@ -27,7 +27,7 @@ for set in "$@"; do
     lint) packages="$packages clang clang-format cppcheck shellcheck mandoc abigail-tools xz-utils" ;;
     gpu) packages="$packages g++" ;;
     report) packages="$packages chromium" ;;
-    fuzz) packages="$packages clang libclang-rt-14-dev" ;;
+    fuzz) packages="$packages clang libclang-rt-14-dev lld" ;;
     examples) packages="$packages g++ rustc bindgen golang-go" ;;
     interop) packages="$packages python3-torch python3-venv cmake ninja-build g++" ;;
     packages) packages="$packages binutils dpkg-dev debhelper dh-python fakeroot cmake xz-utils lintian debootstrap meson ninja-build" ;;

@@ -42,6 +42,15 @@ part() {
     { time "$venv/bin/python" "$@" || status=1; } 2>&1
 }
 
+# turn K PATH...: whether it runs.  In CI, which sets CKPT_TURN (tests/turns.py), in its turn K of three, and after the last twenty
+# commits changed something at PATH.
+turn() {
+    local own=$1
+    shift
+    [ -z "${CKPT_TURN:-}" ] || [ "${CKPT_TURN%/*}" = "$own" ] ||
+        [ -n "$(git log -n 20 --name-only --format= -- "$@" 2>/dev/null | head -n 1)" ]
+}
+
 if [ -x "$venv/bin/python" ]; then
     export DS_ACCELERATOR=cpu
     # `make check` has installed the wheel already
@@ -62,7 +71,9 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/quantized.py --bin "$bin"
     # two minutes once; without it, the reason is said and the rest goes on
-    if bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
+    if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps tests/interop/llama.sh tests/interop/llama_cpp.py; then
+        echo "-- llama_cpp.py: not this turn"
+    elif bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
         part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
