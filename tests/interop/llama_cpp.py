@@ -51,7 +51,8 @@ MODELS = {
     'qwen2': ('Qwen2', dict(LLAMA, tie_word_embeddings=True), 'gguf_llama_deep', 'qwen2'),
     'qwen3': ('Qwen3', dict(LLAMA, head_dim=64), 'gguf_llama_deep', 'qwen2'),
     'qwen2moe': ('Qwen2Moe', dict(MOE, shared_expert_intermediate_size=256), 'gguf_llama_deep', 'qwen2'),
-    'qwen3moe': ('Qwen3Moe', dict(MOE, head_dim=64), 'gguf_llama_deep', 'qwen2'),
+    # llama.cpp normalizes the weights of Qwen3's experts always
+    'qwen3moe': ('Qwen3Moe', dict(MOE, head_dim=64, norm_topk_prob=True), 'gguf_llama_deep', 'qwen2'),
     'gpt2': ('GPT2', {'n_embd': 256, 'n_layer': 2, 'n_head': 4, 'n_positions': 128, 'n_ctx': 128}, 'gguf_llama_deep', 'gpt-2'),
     'bert': ('Bert', {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 2, 'num_attention_heads': 4,
                       'max_position_embeddings': 128}, 'gguf_bert', 'default'),

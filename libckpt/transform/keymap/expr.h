@@ -88,11 +88,37 @@ int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
 /* ---- lost.c ---- */
 
+/* A list of names with their values, for a message; only the first eight are written. */
+typedef struct ckpt_rm_listed {
+    const char *text; /* "a = 1, b = 2"; NULL: none */
+    size_t n;         /* names added */
+} ckpt_rm_listed;
+
+/* Add a name with its value. */
+int ckpt_rm_list_value(ckpt_rm_listed *l, ckpt_arena *a, const char *name, const ckpt_value *v,
+                       ckpt_err *err);
+
+/* True for two values, or lists of them, that a key of this ckpt_key_type does not tell apart. */
+bool ckpt_rm_same(uint8_t type, const ckpt_value *a, const ckpt_value *b);
+
+/* True for 0, false, and an empty text or list, with which programs mean "not set". */
+bool ckpt_rm_unset(const ckpt_value *v);
+
 /*
  * List the source's keys "llama.NAME" (of its general.architecture) that the new configuration does
  * not express, for messages: "llama.logit_scale = 0.25, ..."; NULL: it expresses all.
  */
 int ckpt_rm_lost(const char **out, const ckpt_rm_facts *f, const ckpt_value *config, ckpt_err *err);
+
+/* ---- fields.c ---- */
+
+/*
+ * Warn of the fields of the source's configuration that change what the model computes and that the
+ * layout map does not read, if the map lists those that change nothing (`neutral`, `only`).
+ *
+ * Errors   CKPT_EUNSUPPORTED: programs that load the target compute with another value
+ */
+int ckpt_rm_fields(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 
 /* ---- keys.c ---- */
 

@@ -38,8 +38,7 @@ static bool rlost_same_item(uint8_t type, const ckpt_value *a, const ckpt_value 
     return x >= y && x <= y;
 }
 
-/* The same for two values of a key, which may be lists. */
-static bool rlost_same(uint8_t type, const ckpt_value *a, const ckpt_value *b)
+bool ckpt_rm_same(uint8_t type, const ckpt_value *a, const ckpt_value *b)
 {
     if (a->kind != CKPT_V_LIST || b->kind != CKPT_V_LIST)
         return rlost_same_item(type, a, b);
@@ -50,8 +49,7 @@ static bool rlost_same(uint8_t type, const ckpt_value *a, const ckpt_value *b)
     return same;
 }
 
-/* True for 0, false, and an empty text or list, with which readers of GGUF mean "not set". */
-static bool rlost_unset(const ckpt_value *v)
+bool ckpt_rm_unset(const ckpt_value *v)
 {
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_BOOL)
         return v->as.i == 0;
@@ -66,8 +64,7 @@ typedef struct rlost_work {
     const ckpt_rm_facts *f;
     ckpt_rm_facts after; /* looks names up in the new configuration first */
     ckpt_rm_lines sizes; /* the sizes, not yet evaluated, for `after` */
-    const char *text;    /* the lost keys with their values */
-    size_t n;
+    ckpt_rm_listed lost;
     ckpt_err *err;
 } rlost_work;
 
@@ -101,14 +98,14 @@ static int rlost_neutral(bool *is, const rlost_work *w, const ckpt_key *key)
     int rc = CKPT_OK;
 
     line = rlost_line(&w->f->r->neutral, w->f, key, &from);
-    *is = rlost_unset(key->value) && (!line || key->value->kind != CKPT_V_BOOL);
+    *is = ckpt_rm_unset(key->value) && (!line || key->value->kind != CKPT_V_BOOL);
     from = 0;
     while (rc == CKPT_OK && !*is && (line = rlost_line(&w->f->r->neutral, w->f, key, &from))) {
         const ckpt_value *v = NULL;
 
         if (line->text)
             rc = ckpt_rm_expr(&v, w->f, line, NULL, w->err);
-        *is = rc == CKPT_OK && (!line->text || (v && rlost_same(key->type, v, key->value)));
+        *is = rc == CKPT_OK && (!line->text || (v && ckpt_rm_same(key->type, v, key->value)));
     }
     return rc;
 }
@@ -130,7 +127,7 @@ static int rlost_made(bool *is, const rlost_work *w, const ckpt_key *key)
     rc = ckpt_rm_expr(&v, &w->after, line, NULL, w->err);
     // the caller's own sizes may differ from those of the source
     *is = rc == CKPT_OK && line->list == key->list &&
-          ((given && *given) || (v && rlost_same(key->type, v, key->value)));
+          ((given && *given) || (v && ckpt_rm_same(key->type, v, key->value)));
     return rc;
 }
 
@@ -145,27 +142,27 @@ static int rlost_expressed(bool *is, const rlost_work *w, const ckpt_key *key)
     return rc;
 }
 
-/* Add a key with its value to the text. */
-static int rlost_add(rlost_work *w, const ckpt_key *key)
+int ckpt_rm_list_value(ckpt_rm_listed *l, ckpt_arena *a, const char *name, const ckpt_value *v,
+                       ckpt_err *err)
 {
     static const ckpt_json_style style = {.ascii = true};
     ckpt_bytes value = {0};
-    const char *before = w->text ? w->text : "";
+    const char *before = l->text ? l->text : "";
 
-    if (++w->n > RL_LISTED + 1)
+    if (++l->n > RL_LISTED + 1)
         return CKPT_OK;
-    bool shown = !key->list && ckpt_json_write(&value, key->value, &style, NULL) == CKPT_OK &&
+    bool shown = v->kind != CKPT_V_DICT && ckpt_json_write(&value, v, &style, NULL) == CKPT_OK &&
                  value.n <= 60 && ckpt_bytes_add(&value, "", 1);
-    if (w->n == RL_LISTED + 1)
-        w->text = ckpt_arena_printf(w->f->arena, "%s ...", before);
+    if (l->n == RL_LISTED + 1)
+        l->text = ckpt_arena_printf(a, "%s ...", before);
     else
-        w->text = ckpt_arena_printf(w->f->arena, "%s%s%.100s = %s", before, *before ? ", " : "",
-                                    key->name,
-                                    shown       ? (const char *)value.at
-                                    : key->list ? "(a list)"
-                                                : "(NaN, infinity or a long text)");
+        l->text = ckpt_arena_printf(a, "%s%s%.100s = %s", before, *before ? ", " : "", name,
+                                    shown                    ? (const char *)value.at
+                                    : v->kind == CKPT_V_LIST ? "(a list)"
+                                    : v->kind == CKPT_V_DICT ? "(a dict)"
+                                                             : "(NaN, infinity or a long text)");
     ckpt_vec_free(&value);
-    return w->text ? CKPT_OK : ckpt_fail_memory(w->err);
+    return l->text ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 static int rlost_key(rlost_work *w, const ckpt_key *key)
@@ -175,7 +172,9 @@ static int rlost_key(rlost_work *w, const ckpt_key *key)
 
     if (rc == CKPT_OK && !fine)
         rc = rlost_expressed(&fine, w, key);
-    return rc == CKPT_OK && !fine ? rlost_add(w, key) : rc;
+    return rc == CKPT_OK && !fine
+               ? ckpt_rm_list_value(&w->lost, w->f->arena, key->name, key->value, w->err)
+               : rc;
 }
 
 int ckpt_rm_lost(const char **out, const ckpt_rm_facts *f, const ckpt_value *config, ckpt_err *err)
@@ -203,6 +202,6 @@ int ckpt_rm_lost(const char **out, const ckpt_rm_facts *f, const ckpt_value *con
         if (strncmp(key->name, arch->as.text.at, n) == 0 && key->name[n] == '.')
             rc = rlost_key(&w, key);
     }
-    *out = w.text;
+    *out = w.lost.text;
     return rc;
 }

@@ -468,19 +468,20 @@ static int par_key(par_text *p)
     return par_expression(p, line, at);
 }
 
-/* neutral KEY [= EXPRESSION] */
-static int par_neutral(par_text *p, const char *at)
+/* neutral KEY [= EXPRESSION], or only KEY = EXPRESSION */
+static int par_neutral(par_text *p, const char *at, ckpt_rm_lines *lines, ckpt_rm_line is)
 {
-    ckpt_rm_line *line = ckpt_vec_push(&p->r->neutral);
+    ckpt_rm_line *line = ckpt_vec_push(lines);
     bool quoted = false;
 
     if (!line)
         return ckpt_fail_memory(p->err);
+    *line = is;
     line->key = par_word(p, &at, &quoted);
     line->when = p->when;
     if (!line->key || quoted)
         return par_fail(p, "expected neutral KEY = EXPRESSION, found", p->text);
-    return at[strspn(at, " \t")] ? par_expression(p, line, at) : CKPT_OK;
+    return is.only || at[strspn(at, " \t")] ? par_expression(p, line, at) : CKPT_OK;
 }
 
 /* A line of the section `keys`. */
@@ -488,11 +489,11 @@ static int par_key_line(par_text *p)
 {
     const char *at = par_after(p->text, "neutral");
 
-    return at && *at != '=' ? par_neutral(p, at) : par_key(p);
+    return at && *at != '=' ? par_neutral(p, at, &p->r->neutral, (ckpt_rm_line){0}) : par_key(p);
 }
 
 /* [?] KEY = EXPRESSION */
-static int par_config_line(par_text *p)
+static int par_config_key(par_text *p)
 {
     bool optional = p->text[0] == '?' && p->text[1] == ' ', quoted;
     const char *at = p->text + optional;
@@ -509,6 +510,17 @@ static int par_config_line(par_text *p)
     if (!ckpt_rm_ask(p->r, key))
         return par_fail(p, "the layout map has too many names at", key);
     return par_expression(p, line, at);
+}
+
+/* A line of the section `config`; lines with `only` may be optional, too. */
+static int par_config_line(par_text *p)
+{
+    const bool optional = p->text[0] == '?' && p->text[1] == ' ';
+    const char *neutral = par_after(p->text, "neutral");
+    const char *only = par_after(p->text + (optional ? 2 : 0), "only"), *at = only ? only : neutral;
+    const ckpt_rm_line is = {.only = only != NULL, .optional = optional};
+
+    return at && *at != '=' ? par_neutral(p, at, &p->r->fields[p->side], is) : par_config_key(p);
 }
 
 /* config SIDE FILE: begins the section of that file's keys */
@@ -759,6 +771,8 @@ void ckpt_remap_free(ckpt_remap *r)
     ckpt_vec_free(&r->neutral);
     ckpt_vec_free(&r->config[0]);
     ckpt_vec_free(&r->config[1]);
+    ckpt_vec_free(&r->fields[0]);
+    ckpt_vec_free(&r->fields[1]);
     ckpt_vec_free(&r->asked);
     ckpt_vec_free(&r->rules);
     ckpt_vec_free(&r->whens);

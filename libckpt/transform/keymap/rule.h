@@ -85,6 +85,7 @@ typedef struct ckpt_rm_line {
     const char *key; /* keys, configurations */
     uint8_t type;    /* keys: ckpt_key_type */
     bool list, optional, padding;
+    bool only;        /* fields: the target computes with this value always */
     const char *text; /* the expression; `neutral` may have none: NULL */
     unsigned line;
     uint32_t when; /* as in rules */
@@ -129,6 +130,7 @@ struct ckpt_remap {
     ckpt_rm_lines sizes, keys;
     ckpt_rm_lines neutral;      /* keys of a source that its configuration need not express */
     ckpt_rm_lines config[2];    /* per side */
+    ckpt_rm_lines fields[2];    /* lines `neutral` and `only` of the configurations */
     const char *config_file[2]; /* "config.json"; NULL: the text does not describe it */
     ckpt_rm_texts asked;        /* names that expressions and conditions look up, except sizes */
     ckpt_rm_rules rules;
