@@ -111,6 +111,11 @@ static const hfp_type *hfp_find(const ckpt_value *config)
     return NULL;
 }
 
+bool ckpt_hf_is_plain(const ckpt_value *config)
+{
+    return hfp_find(config) != NULL;
+}
+
 /* True if the configuration is of a class with an output head. */
 static bool hfp_has_head(const ckpt_value *config)
 {

@@ -116,8 +116,9 @@ enum { HFC_PARTS = sizeof hfc_parts / sizeof *hfc_parts };
 /* Number of a part's layers in config.json; 0: the key is missing. */
 static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
 {
-    static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
-                                       NULL};
+    // a model that goes through the same layers again counts them in num_hidden_layers, too
+    static const char *const keys[] = {"num_layers_per_stack", "num_hidden_layers", "n_layer",
+                                       "num_layers",           "n_layers",          NULL};
     const ckpt_value *own = part->config ? ckpt_value_get(config, part->config) : config;
     int64_t n = 0;
 
@@ -204,9 +205,9 @@ static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *conf
 {
     static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                           NULL};
-    static const char *const layers[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers",
-                                         NULL};
-    uint64_t said = hfc_said(config, layers), n_experts = hfc_said(config, experts);
+    static const char *const idle[] = {"zero_expert_num", NULL};
+    const hfc_part *rest = &hfc_parts[HFC_PARTS - 1];
+    uint64_t said = hfc_part_said(config, rest), n_experts = hfc_said(config, experts);
     uint32_t *kinds = NULL;
     size_t n = 0;
     int rc = CKPT_OK;
@@ -226,7 +227,8 @@ static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *conf
                             .n_prefix = all->at[i].n_prefix,
                             .kind = kinds,
                             .n_kind = n,
-                            .experts = n_experts};
+                            .experts = n_experts,
+                            .idle = hfc_said(config, idle) > 0};
         if (all->at[i].n >= said)
             rc = hfc_gap(map, &stack, name, err);
     }
@@ -351,11 +353,16 @@ int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err)
                          : rc;
 }
 
-/* The token embedding, or NULL if there is none or it is quantized. */
+/*
+ * The token embedding, or NULL if there is none, it is quantized, or there are several of different
+ * sizes.
+ */
 static const ckpt_tensor *hfc_table(const ckpt_map *map)
 {
     static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
                                        "word_embeddings.weight", "embed_in.weight", NULL};
+
+    const ckpt_tensor *found = NULL;
 
     for (size_t i = 0; i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
@@ -363,12 +370,15 @@ static const ckpt_tensor *hfc_table(const ckpt_map *map)
         bool floats = ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
         for (size_t k = 0; ends[k] && floats && t->ndim == 2; k++) {
             size_t m = strlen(ends[k]);
-            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0 &&
-                (n == m || t->name[n - m - 1] == '.'))
-                return t;
+            if (n < m || strcmp(t->name + n - m, ends[k]) != 0 ||
+                (n > m && t->name[n - m - 1] != '.'))
+                continue;
+            if (found && (found->shape[0] != t->shape[0] || found->shape[1] != t->shape[1]))
+                return NULL;
+            found = t;
         }
     }
-    return NULL;
+    return found;
 }
 
 /* Check one axis of the embedding: 1/n of the expected size means one rank's slice. */
@@ -386,13 +396,38 @@ static int hfc_axis(ckpt_map *map, const ckpt_tensor *t, uint64_t said, const ch
                             name, t->name, n, said, key, said / n);
 }
 
+/*
+ * Warn if the embedding contradicts config.json, in a model of a type that ckpt_hf_plain does not
+ * check. Some classes have more rows than vocab_size (Moshi, Mllama), so only fewer rows are
+ * reported.
+ */
+static int hfc_table_size(ckpt_map *map, const ckpt_tensor *t, uint64_t rows, uint64_t columns,
+                          const char *name, ckpt_err *err)
+{
+    const bool short_of_rows = t->shape[0] < rows;
+
+    if (!short_of_rows && (columns == 0 || t->shape[1] == columns))
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: %.200s has %" PRIu64 " %s, but config.json says %" PRIu64
+                         " (%s): config.json may be from another model",
+                         name, t->name, t->shape[!short_of_rows],
+                         short_of_rows ? "rows" : "columns", short_of_rows ? rows : columns,
+                         short_of_rows ? "vocab_size" : "hidden_size");
+}
+
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
     static const char *const vocab[] = {"vocab_size", NULL};
     static const char *const hidden[] = {"hidden_size", "n_embd", "d_model", NULL};
-    static const char *const narrow[] = {"embedding_size", "word_embed_proj_dim", "emb_dim",
-                                         "d_embed",        "embedding_dim",       NULL};
+    static const char *const narrow[] = {"embedding_size",
+                                         "input_embedding_size",
+                                         "word_embed_proj_dim",
+                                         "emb_dim",
+                                         "d_embed",
+                                         "embedding_dim",
+                                         NULL};
     const ckpt_tensor *t = hfc_table(map);
     const size_t n_findings = map->findings.n;
     int rc = hfc_layers(map, config, name, err);
@@ -401,6 +436,9 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         rc = hfc_axis(map, t, hfc_said(config, vocab), "vocab_size", name, err);
     if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
         rc = hfc_axis(map, t, hfc_said(config, hidden), "hidden_size", name, err);
+    if (rc == CKPT_OK && t && map->findings.n == n_findings && !ckpt_hf_is_plain(config))
+        rc = hfc_table_size(map, t, hfc_said(config, vocab),
+                            hfc_said(config, narrow) ? 0 : hfc_said(config, hidden), name, err);
     // a part of a model contradicts its config.json, too: that is no second finding
     if (rc == CKPT_OK && map->findings.n == n_findings)
         rc = ckpt_hf_plain(map, config, name, err);

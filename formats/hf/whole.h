@@ -39,6 +39,9 @@ int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *nam
  */
 int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err);
 
+/* True if ckpt_hf_plain checks models of this type. */
+bool ckpt_hf_is_plain(const ckpt_value *config);
+
 /* True if the model of a config.json has an output head with values of its own. */
 bool ckpt_hf_untied(const ckpt_value *config);
 

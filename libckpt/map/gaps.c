@@ -217,7 +217,8 @@ static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, c
     for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
         const ly_key *k = &t->keys.at[i];
         bool weight = k->n > 7 && strcmp(k->text + k->n - 7, ".weight") == 0;
-        if (!k->expert || !weight || k->of[layer] == 0 || k->of[layer] >= most)
+        bool enough = k->of[layer] >= most || (s->idle && k->of[layer] >= s->experts);
+        if (!k->expert || !weight || k->of[layer] == 0 || enough)
             continue;
         *gap = (ckpt_gap){
             .found = true, .layer = layer, .here = k->of[layer], .there = most, .like = layer};
