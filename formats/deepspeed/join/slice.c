@@ -456,6 +456,8 @@ static int one_read_full(one *o)
     if (rc == CKPT_OK)
         rc = ckpt_ds_module_begin(job, head, &o->module);
     if (rc == CKPT_OK)
+        rc = ckpt_ds_module_has_all(job, head, &o->module);
+    if (rc == CKPT_OK)
         rc = ckpt_ds_module_add_buffers(job, head, &o->module);
     return rc == CKPT_OK ? ckpt_ds_stage0_build(job, head, &o->module) : rc;
 }

@@ -607,16 +607,41 @@ static bool dsm_is_expert(const char *name)
 
 /* Reports a trained parameter that the module lacks, unless another stage's file has it (tied
  * layer). */
-static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const ckpt_tensor *t)
+static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const char *name)
 {
-    const char *where = dsm_is_expert(t->name) ? "an expert" : "a layer";
+    const char *where = dsm_is_expert(name) ? "an expert" : "a layer";
 
-    if (dsm_is_elsewhere(module, t->name))
+    if (dsm_is_elsewhere(module, name))
         return CKPT_OK;
     return ckpt_ds_problem(job, CKPT_EMISSING,
                            "%s: missing: no file of %s holds %.200s, which param_shapes lists: it "
                            "was not copied, or is of another run",
-                           job->map->path, where, t->name);
+                           job->map->path, where, name);
+}
+
+int ckpt_ds_module_has_all(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_module *module)
+{
+    assert(head && module);
+    const ckpt_value *shapes = ckpt_value_get(head->model.root, "param_shapes");
+    const ckpt_seq groups = ckpt_value_seq(shapes);
+    const uint64_t n = groups.n ? groups.n : 1;
+    int rc = CKPT_OK;
+
+    for (uint64_t g = 0; !job->broken && g < n; g++) {
+        const ckpt_dict group = ckpt_value_map(groups.n ? groups.at[g] : shapes);
+        for (uint64_t i = 0; rc == CKPT_OK && i < group.n; i++) {
+            const ckpt_value *key = group.at[i].key;
+            if (key->kind != CKPT_V_STR ||
+                ckpt_ds_index_find(&module->by_name, key->as.text.at, key->as.text.n))
+                continue;
+            rc = module->layered || dsm_is_expert(key->as.text.at)
+                     ? dsm_no_twin(job, module, key->as.text.at)
+                     : ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                       "%s: module lacks %.200s, which param_shapes lists",
+                                       head->model.path, key->as.text.at);
+        }
+    }
+    return rc;
 }
 
 int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
@@ -628,7 +653,7 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
     ckpt_tensor *twin = NULL;
 
     if (!v && (module->layered || dsm_is_expert(t->name)))
-        return dsm_no_twin(job, module, t);
+        return dsm_no_twin(job, module, t->name);
     if (!v)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: module lacks %.200s, which param_shapes lists",

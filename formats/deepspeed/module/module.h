@@ -75,6 +75,13 @@ int ckpt_ds_module_add(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_text
 int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
                         ckpt_tensor *t);
 
+/*
+ * Checks that the module has each parameter of param_shapes, for readers that take the weights from
+ * the module alone.
+ */
+int ckpt_ds_module_has_all(ckpt_ds_job *job, const ckpt_ds_head *head,
+                           const ckpt_ds_module *module);
+
 /* ---- autoep.c ---- */
 
 /* Finds the second names that AutoEP gives its routers. */
