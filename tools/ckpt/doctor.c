@@ -151,6 +151,28 @@ static void doctor_number(int64_t n, bool known, int width)
         out_printf("%*s", width, "-");
 }
 
+/* After the state of a whole tag: its number of warnings, and the first of them. */
+static void doctor_warnings(const doctor_all *all, size_t i)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t k = 0; k < all->problem.n; k++) {
+        const doctor_problem *p = &all->problem.at[k];
+        if (p->tag != i || p->code != CKPT_OK)
+            continue;
+        first = first ? first : p->text;
+        n++;
+    }
+    if (n == 0)
+        return;
+    if (n == 1)
+        out_printf(", with a warning: ");
+    else
+        out_printf(", with %zu warnings (--all prints all): ", n);
+    out_text(first);
+}
+
 /* Print one tag as a row; with --all its problems and remarks below it. */
 static void doctor_row(const doctor_all *all, size_t i, size_t width)
 {
@@ -165,6 +187,8 @@ static void doctor_row(const doctor_all *all, size_t i, size_t width)
     out_printf("%10s  %s", human_bytes(bytes, t->n_bytes), health_names[t->health]);
     if (t->is_universal)
         out_printf(", universal");
+    if (t->health == CKPT_TAG_WHOLE && !all->a->all)
+        doctor_warnings(all, i);
     if (*t->reason && !all->a->all)
         out_printf(": ");
     if (!all->a->all)
