@@ -83,8 +83,9 @@ static void main_version(void)
  */
 static int main_alone(const cli_args *a, ckpt_err *err)
 {
-    bool changes = (a->line.verb == &verb_clean && !a->dry_run) || a->fix_latest ||
-                   a->line.verb == &verb_report || a->line.verb == &verb_mount || args_to_stdout(a);
+    bool changes = (a->line.verb == &verb_clean && !a->dry_run) ||
+                   cli_has(&a->line, "fix-latest") || a->line.verb == &verb_report ||
+                   a->line.verb == &verb_mount || args_to_stdout(a);
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,

@@ -17,7 +17,8 @@
 /* The fields of this command. */
 typedef struct cat_args {
     cli_args cli; /* first: the parser fills the whole */
-    bool whole, raw, stats;
+    bool whole, raw, stats, no_crc;
+    ckpt_dtype dtype;
     const char *range;
 } cat_args;
 
@@ -173,8 +174,8 @@ static int cat_print_stats(const elements *r, const cli_args *a, ckpt_err *err)
 /* The dtype to print: --dtype, or F32 for block-quantized elements, or the tensor's own. */
 static ckpt_dtype cat_dtype(const cat_args *a, const elements *r)
 {
-    if (a->cli.target.dtype != CKPT_DTYPE_NONE)
-        return a->cli.target.dtype;
+    if (a->dtype != CKPT_DTYPE_NONE)
+        return a->dtype;
     return !a->raw && ckpt_dtype_block(r->t->dtype, NULL) > 2 &&
                    ckpt_dtype_converts(CKPT_F32, r->t->dtype)
                ? CKPT_F32
@@ -193,7 +194,7 @@ static int cat_run(cli_args *cli, ckpt_err *err)
     int rc = elements_open(&map, &r, &a->cli, err);
     if (rc == CKPT_OK)
         rc = elements_set_range(&r, a->range, err);
-    r.no_crc = a->cli.no_crc;
+    r.no_crc = a->no_crc;
     if (rc == CKPT_OK) {
         map_say_findings(map, false);
         effects_of_source(&a->cli, map);
@@ -219,12 +220,12 @@ static int cat_run(cli_args *cli, ckpt_err *err)
 }
 
 static const cli_option cat_options[] = {
-    {"dtype", 0, CLI_DTYPE, offsetof(cli_args, target.dtype), "D", "convert to this dtype first"},
+    {"dtype", 0, CLI_DTYPE, offsetof(cat_args, dtype), "D", "convert to this dtype first"},
     {"range", 'r', CLI_TEXT, offsetof(cat_args, range), "FIRST:COUNT",
      "print COUNT elements from FIRST, row-major"},
     {"all", 'a', CLI_FLAG, offsetof(cat_args, whole), NULL,
      "print all elements (default: the first 1000)"},
-    {"no-crc", 0, CLI_FLAG, offsetof(cli_args, no_crc), NULL,
+    {"no-crc", 0, CLI_FLAG, offsetof(cat_args, no_crc), NULL,
      "read only these elements; check no CRC"},
     OPTION_IGNORE_COPIES,
     {"raw", 0, CLI_FLAG, offsetof(cat_args, raw), NULL, "write little-endian bytes"},

@@ -349,8 +349,6 @@ static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
 {
     int rc;
 
-    // a single shard is part of a checkpoint, so the user hardly means it alone
-    a->open.whole_checkpoint = !a->as_file;
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
         a->open.keep_slices = true;
     a->open.require_crc = a->open.require_crc || a->strict;
@@ -373,6 +371,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
 
     *map = NULL;
     job_refuse(&a->cli.run, a->cli.allow_overflow, a->cli.strict);
+    // a single shard is part of a checkpoint, so the user hardly means it alone
+    a->cli.open.whole_checkpoint = !a->as_file;
     if (rc == CKPT_OK)
         rc = convert_open(map, &a->cli, err);
     if (rc == CKPT_OK)

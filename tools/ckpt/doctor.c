@@ -38,8 +38,15 @@ typedef struct doctor_run {
 
 CKPT_VEC(doctor_runs, doctor_run);
 
+/* The fields of this command. */
+typedef struct doctor_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool deep, fix_latest;
+    bool all; /* print all problems of each tag */
+} doctor_args;
+
 typedef struct doctor_all {
-    const cli_args *a;
+    const doctor_args *a;
     int (*step)(void *ctx, uint64_t done,
                 uint64_t total); /* the progress callback of the command line */
     void *step_ctx;
@@ -380,7 +387,7 @@ static void doctor_json(const doctor_all *all, int rc, const ckpt_err *err)
     json_out j;
 
     json_begin(&j);
-    json_text(&j, "path", all->a->operand[0]);
+    json_text(&j, "path", all->a->cli.operand[0]);
     json_bool(&j, "ok", rc == CKPT_OK);
     json_int(&j, "status", ckpt_err_status(rc));
     if (rc != CKPT_OK)
@@ -402,48 +409,50 @@ static int doctor_step(void *ctx, uint64_t done, uint64_t total)
     return total == 0 ? progress_signal() != 0 : all->step(all->step_ctx, done, total);
 }
 
-static int doctor_run_verb(cli_args *a, ckpt_err *err)
+static int doctor_run_verb(cli_args *cli, ckpt_err *err)
 {
+    const doctor_args *a = (const doctor_args *)cli;
     doctor_all all = {.a = a};
     progress p;
 
-    progress_begin(&p, "reading", a->quiet, &a->run);
-    all.step = a->run.progress;
-    all.step_ctx = a->run.progress_ctx;
-    a->run.progress = doctor_step;
-    a->run.progress_ctx = &all;
+    progress_begin(&p, "reading", cli->quiet, &cli->run);
+    all.step = cli->run.progress;
+    all.step_ctx = cli->run.progress_ctx;
+    cli->run.progress = doctor_step;
+    cli->run.progress_ctx = &all;
     const ckpt_doctor_opts opts = {.deep = a->deep,
                                    .fix_latest = a->fix_latest,
-                                   .run = &a->run,
+                                   .run = &cli->run,
                                    .tag = doctor_keep_tag,
                                    .problem = doctor_keep_problem,
                                    .health = doctor_keep_run,
                                    .ctx = &all};
-    int rc = ckpt_doctor(a->operand[0], &opts, err);
+    int rc = ckpt_doctor(cli->operand[0], &opts, err);
     progress_end(&p);
     bool told = all.run.n && rc == all.run.at[all.run.n - 1].is.code && !all.lost;
     if (all.lost) {
         *err = (ckpt_err){0};
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     }
-    if (a->json)
+    if (cli->json)
         doctor_json(&all, rc, err);
-    else if (a->quiet)
+    else if (cli->quiet)
         doctor_names(&all);
     else
         doctor_text(&all);
     // the table or the document has already reported the failure
-    if (a->json ? rc != CKPT_ECANCELED : told && !a->quiet && *all.run.at[all.run.n - 1].is.pointer)
+    if (cli->json ? rc != CKPT_ECANCELED
+                  : told && !cli->quiet && *all.run.at[all.run.n - 1].is.pointer)
         err->text[0] = 0;
     doctor_free(&all);
     return rc;
 }
 
 static const cli_option doctor_options[] = {
-    {"deep", 'd', CLI_FLAG, offsetof(cli_args, deep), NULL, "check each CRC and each value"},
-    {"fix-latest", 0, CLI_FLAG, offsetof(cli_args, fix_latest), NULL,
+    {"deep", 'd', CLI_FLAG, offsetof(doctor_args, deep), NULL, "check each CRC and each value"},
+    {"fix-latest", 0, CLI_FLAG, offsetof(doctor_args, fix_latest), NULL,
      "point `latest` to the newest whole tag"},
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "print all problems of each tag"},
+    {"all", 'a', CLI_FLAG, offsetof(doctor_args, all), NULL, "print all problems of each tag"},
     {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE",
      "size of all buffers of --deep (default: 256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
@@ -471,4 +480,5 @@ const cli_verb verb_doctor = {
     .max = 1,
     .uses = "l",
     .run = doctor_run_verb,
+    .room = sizeof(doctor_args),
 };

@@ -45,7 +45,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
                     a->target.format, cli_formats(list, option[k].needs));
     }
     // a target with training state needs all ranks, and a shard has the state of one
-    if ((caps & CKPT_WRITES_STATE) && cli_given(&a->line, AT(as_file)))
+    if ((caps & CKPT_WRITES_STATE) && cli_has(&a->line, "as-file"))
         return fail(err, CKPT_EUSAGE, "--as-file: format %s needs a whole checkpoint",
                     a->target.format);
     return CKPT_OK;
@@ -67,16 +67,28 @@ void effects_of_options(const cli_args *a)
 
 /* The condition of an option, and the text of the warning if it is not met. */
 typedef struct effect {
-    size_t at;
-    unsigned needs;
+    size_t at;          /* offset of the option's field in cli_args, if option is NULL */
+    const char *option; /* the option's name, if its field is in the command's own struct */
+    unsigned needs;     /* 0: end of the table */
     const char *why;
 } effect;
 
-/* Warn about each given option that does not meet its condition.  The table ends with 0. */
+#define FIELD(field) offsetof(cli_args, field), NULL
+#define NAMED(name)  0, name
+
+/* The name of the row's option, if it was given, or NULL. */
+static const char *effects_given(const cli_line *line, const effect *e)
+{
+    if (!e->option)
+        return cli_given(line, e->at);
+    return cli_has(line, e->option) ? e->option : NULL;
+}
+
+/* Warn about each given option that does not meet its condition. */
 static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map, unsigned took)
 {
     for (; e->needs; e++) {
-        const char *given = cli_given(&a->line, e->at);
+        const char *given = effects_given(&a->line, e);
 
         if (given && !(took & e->needs))
             say_warning("%s: --%s has no effect: %s", ckpt_map_path(map), given, e->why);
@@ -86,18 +98,17 @@ static void effects_say(const cli_args *a, const effect *e, const ckpt_map *map,
 void effects_of_source(const cli_args *a, const ckpt_map *map)
 {
     static const effect option[] = {
-        {AT(open.with_optimizer), CKPT_USED_STATE, "the source has no optimizer state"},
-        {AT(all), CKPT_USED_STATE, "the source has no optimizer state"},
-        {AT(open.skip_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
-        {AT(open.keep_slices), CKPT_USED_SLICES, "no tensor is cut into slices"},
-        {AT(join), CKPT_USED_SLICES, "no tensor is cut into slices"},
-        {AT(slice_rules), CKPT_USED_RULES, "no slices are joined"},
-        {AT(as_file), CKPT_USED_WHOLE, "the source is not a shard of several files"},
-        {AT(open.ignore_copies), CKPT_USED_COPIES,
+        {FIELD(open.with_optimizer), CKPT_USED_STATE, "the source has no optimizer state"},
+        {FIELD(open.skip_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
+        {FIELD(open.keep_slices), CKPT_USED_SLICES, "no tensor is cut into slices"},
+        {FIELD(join), CKPT_USED_SLICES, "no tensor is cut into slices"},
+        {FIELD(slice_rules), CKPT_USED_RULES, "no slices are joined"},
+        {NAMED("as-file"), CKPT_USED_WHOLE, "the source is not a shard of several files"},
+        {FIELD(open.ignore_copies), CKPT_USED_COPIES,
          "the source has no 16-bit copies of its fp32 masters"},
-        {AT(open.require_crc), CKPT_USED_CRC, "files of this format have no checksums"},
-        {AT(keep_names), CKPT_USED_NAMES, "the names have no wrapper prefix to keep"},
-        {AT(no_crc), CKPT_USED_CRC, "files of this format have no checksums"},
+        {FIELD(open.require_crc), CKPT_USED_CRC, "files of this format have no checksums"},
+        {FIELD(keep_names), CKPT_USED_NAMES, "the names have no wrapper prefix to keep"},
+        {NAMED("no-crc"), CKPT_USED_CRC, "files of this format have no checksums"},
         {0},
     };
 
@@ -111,11 +122,11 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
 void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
 {
     static const effect option[] = {
-        {AT(target.keep_objects), CKPT_USED_OBJECTS,
+        {FIELD(target.keep_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {AT(target.drop_objects), CKPT_USED_OBJECTS,
+        {FIELD(target.drop_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {AT(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
+        {FIELD(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
         {0},
     };
 

@@ -166,26 +166,32 @@ static void info_text(const ckpt_map *map, bool all_files)
         info_line(severity > 0 ? "warning" : "note", text);
 }
 
+/* The fields of this command. */
+typedef struct info_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool all_files;
+} info_args;
+
 /* Read headers only, no tensor bytes. */
-static int info_run(cli_args *a, ckpt_err *err)
+static int info_run(cli_args *cli, ckpt_err *err)
 {
     ckpt_map *map = NULL;
+    int rc = args_open(&map, cli, err);
 
-    a->open.with_optimizer = a->all;
-    int rc = args_open(&map, a, err);
     if (rc == CKPT_OK)
-        effects_of_source(a, map);
-    if (rc == CKPT_OK && a->json)
+        effects_of_source(cli, map);
+    if (rc == CKPT_OK && cli->json)
         info_json(map);
     else if (rc == CKPT_OK)
-        info_text(map, a->details);
+        info_text(map, ((info_args *)cli)->all_files);
     ckpt_map_free(map);
     return rc;
 }
 
 static const cli_option info_options[] = {
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "include optimizer state"},
-    {"files", 'f', CLI_FLAG, offsetof(cli_args, details), NULL, "list all files"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
+     "include optimizer state"},
+    {"files", 'f', CLI_FLAG, offsetof(info_args, all_files), NULL, "list all files"},
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag (default: the latest)"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
@@ -208,4 +214,5 @@ const cli_verb verb_info = {
     .max = 1,
     .uses = "r",
     .run = info_run,
+    .room = sizeof(info_args),
 };

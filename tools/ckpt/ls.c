@@ -10,8 +10,8 @@
 
 /* The fields of this command. */
 typedef struct ls_args {
-    cli_args cli; /* first: the parser fills the whole */
-    bool exact;   /* sizes in bytes */
+    cli_args cli;        /* first: the parser fills the whole */
+    bool details, exact; /* exact: sizes in bytes */
 } ls_args;
 
 /* Column widths: the widest entry, up to a limit. */
@@ -89,7 +89,7 @@ static void ls_line(const ckpt_map *map, const ckpt_tensor *t, const ls_widths *
     } else {
         out_printf("  %7s", human_bytes(bytes, ckpt_tensor_bytes(t)));
     }
-    if (a->cli.details)
+    if (a->details)
         ls_where(map, t);
     out_printf("\n");
 }
@@ -198,8 +198,6 @@ static int ls_run(cli_args *cli, ckpt_err *err)
     ckpt_map *map = NULL;
     ckpt_filter filter;
 
-    // load state only on request, because it triples the list
-    a->cli.open.with_optimizer = a->cli.all;
     int rc = args_open(&map, &a->cli, err);
     if (rc == CKPT_OK && args_filter(&filter, &a->cli))
         rc = ckpt_map_select(map, &filter, err);
@@ -207,7 +205,7 @@ static int ls_run(cli_args *cli, ckpt_err *err)
         map_say_findings(map, false);
         effects_of_source(&a->cli, map);
         if (a->cli.json)
-            ls_json(map, a->cli.details);
+            ls_json(map, a->details);
         else
             ls_text(map, a);
     }
@@ -216,9 +214,10 @@ static int ls_run(cli_args *cli, ckpt_err *err)
 }
 
 static const cli_option ls_options[] = {
-    {"long", 'l', CLI_FLAG, offsetof(cli_args, details), NULL,
+    {"long", 'l', CLI_FLAG, offsetof(ls_args, details), NULL,
      "show role and location of each tensor"},
-    {"all", 'a', CLI_FLAG, offsetof(cli_args, all), NULL, "include optimizer state"},
+    {"all", 'a', CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
+     "include optimizer state"},
     {"bytes", 'b', CLI_FLAG, offsetof(ls_args, exact), NULL, "print sizes in bytes"},
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
      "include tensors matching GLOB (repeatable)"},

@@ -60,13 +60,30 @@ static int maps_print(const cli_maps *maps, const char *name, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int maps_run(cli_args *a, ckpt_err *err)
+/* The fields of this command. */
+typedef struct maps_args {
+    cli_args cli; /* first: the parser fills the whole */
+    cli_maps maps;
+} maps_args;
+
+static int maps_read_all(cli_args *cli, ckpt_err *err)
 {
-    const char *name = a->n_operands ? a->operand[0] : NULL;
+    return maps_read(&((maps_args *)cli)->maps, cli->n_operands ? cli->operand[0] : NULL, err);
+}
+
+static void maps_release(cli_args *cli)
+{
+    maps_free(&((maps_args *)cli)->maps);
+}
+
+static int maps_run(cli_args *cli, ckpt_err *err)
+{
+    const maps_args *a = (const maps_args *)cli;
+    const char *name = cli->n_operands ? cli->operand[0] : NULL;
 
     if (name)
         return maps_print(&a->maps, name, err);
-    if (a->json) {
+    if (cli->json) {
         maps_json(&a->maps);
         return CKPT_OK;
     }
@@ -96,6 +113,8 @@ const cli_verb verb_maps = {
     .min = 0,
     .max = 1,
     .uses = "-",
-    .lists_maps = true,
     .run = maps_run,
+    .room = sizeof(maps_args),
+    .read = maps_read_all,
+    .release = maps_release,
 };

@@ -17,6 +17,7 @@
 #include "tools/ckpt/training.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
+#include "tools/cli/text.h"
 #include "tools/cli/words.h"
 
 /* The fields of this command. */
@@ -27,6 +28,8 @@ typedef struct merge_args {
     double density, lambda, slerp_t;
     bool skip_normalize;
     uint64_t seed;
+    const char *recipe; /* --config */
+    char *recipe_text;  /* its contents */
 } merge_args;
 
 CKPT_VEC(merge_list, ckpt_merge_model);
@@ -181,11 +184,11 @@ static int merge_target(merge_args *a, ckpt_err *err)
 
 static int merge_check(const merge_args *a, ckpt_err *err)
 {
-    if (a->cli.recipe && (a->cli.n_operands || a->method || a->base || a->last))
+    if (a->recipe && (a->cli.n_operands || a->method || a->base || a->last))
         return fail(err, CKPT_EUSAGE,
                     "--config names the models and the method: do not give models, --method, "
                     "--base or --last as well");
-    if (!a->cli.recipe && !a->cli.n_operands)
+    if (!a->recipe && !a->cli.n_operands)
         return fail(err, CKPT_EUSAGE,
                     "the models are missing: give A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
     if (a->last && a->method && strcmp(a->method, "linear") != 0)
@@ -227,12 +230,12 @@ static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
     merge_models models = {0};
     int rc = merge_check(a, err);
 
-    if (rc == CKPT_OK && !a->cli.recipe)
+    if (rc == CKPT_OK && !a->recipe)
         rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, &a->cli, err);
     const ckpt_merge merge = {.size = sizeof merge,
-                              .method = a->cli.recipe ? NULL
-                                        : a->method   ? a->method
-                                                      : "linear",
+                              .method = a->recipe   ? NULL
+                                        : a->method ? a->method
+                                                    : "linear",
                               .models = models.all.at,
                               .n_models = models.all.n,
                               .base = a->base,
@@ -241,8 +244,8 @@ static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
                               .t = a->slerp_t,
                               .skip_normalize = a->skip_normalize,
                               .seed = a->seed,
-                              .config_text = a->cli.recipe_text,
-                              .config_name = a->cli.recipe,
+                              .config_text = a->recipe_text,
+                              .config_name = a->recipe,
                               .open = &a->cli.open,
                               .keep_names = a->cli.keep_names,
                               .names = merge_names,
@@ -283,6 +286,31 @@ static int merge_run_verb(cli_args *cli, ckpt_err *err)
     return rc;
 }
 
+static int merge_read(cli_args *cli, ckpt_err *err)
+{
+    merge_args *a = (merge_args *)cli;
+
+    return a->recipe ? text_read(&a->recipe_text, a->recipe, "the configuration", err) : CKPT_OK;
+}
+
+static void merge_release(cli_args *cli)
+{
+    free(((merge_args *)cli)->recipe_text);
+}
+
+/*
+ * Call fn for the models of --config.  If it cannot be read, there are none, and the run reports
+ * the error.
+ */
+static int merge_inputs(const cli_args *cli, int (*fn)(void *ctx, const char *path), void *ctx)
+{
+    const merge_args *a = (const merge_args *)cli;
+    const ckpt_merge merge = {
+        .size = sizeof merge, .config_text = a->recipe_text, .config_name = a->recipe};
+
+    return a->recipe_text ? ckpt_merge_paths(&merge, fn, ctx, &(ckpt_err){0}) : CKPT_OK;
+}
+
 #define AT(field) offsetof(merge_args, field)
 static const cli_option merge_options[] = {
     {"output", 'o', CLI_OUTPUT, AT(output), "DST", "the file or folder to write"},
@@ -295,7 +323,7 @@ static const cli_option merge_options[] = {
     {"no-normalize", 0, CLI_FLAG, AT(skip_normalize), NULL,
      "do not divide by the sum of the weights"},
     {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: seed of the random choice"},
-    {"config", 0, CLI_FILE, AT(cli.recipe), "FILE", "read a mergekit configuration (YAML)"},
+    {"config", 0, CLI_FILE, AT(recipe), "FILE", "read a mergekit configuration (YAML)"},
     {"last", 0, CLI_COUNT, AT(last), "K", "average the last K tags of a run"},
     OPTION_KEEP_NAMES,
     OPTION_TO,
@@ -330,4 +358,7 @@ const cli_verb verb_merge = {
     .uses = "w",
     .run = merge_run_verb,
     .room = sizeof(merge_args),
+    .read = merge_read,
+    .release = merge_release,
+    .inputs = merge_inputs,
 };

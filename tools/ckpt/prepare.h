@@ -12,7 +12,7 @@
 typedef struct prepare_args {
     cli_args cli; /* first: the parser fills the whole */
     cli_list adapters;
-    bool untie, adapter_only;
+    bool as_file, untie, adapter_only;
     const char *tie;
     uint64_t vocab_size;
     cli_list vocab_tensors;
@@ -88,7 +88,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "leave frozen parameters out"}, \
     {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(cli.open.skip_frozen), NULL, \
      "same as --no-frozen"}, \
-    {"as-file", 0, CLI_FLAG, PREPARE_AT(cli.as_file), NULL, \
+    {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
      "read this shard alone, not its checkpoint"}, \
     OPTION_IGNORE_COPIES, \
     OPTION_REQUIRE_CRC, \

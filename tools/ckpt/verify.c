@@ -11,6 +11,12 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
+/* The fields of this command. */
+typedef struct verify_args {
+    cli_args cli; /* first: the parser fills the whole */
+    bool as_file;
+} verify_args;
+
 /* Counts so far. */
 typedef struct verify_tally {
     const cli_args *a;
@@ -176,7 +182,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
     verify_tally v = {.a = a};
 
     // damage in one shard is damage of the checkpoint
-    a->open.whole_checkpoint = !a->as_file;
+    a->open.whole_checkpoint = !((const verify_args *)a)->as_file;
     if (a->json)
         json_begin(&v.j);
     int rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
@@ -188,7 +194,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
 static const cli_option verify_options[] = {
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag (default: the latest)"},
-    {"as-file", 0, CLI_FLAG, offsetof(cli_args, as_file), NULL,
+    {"as-file", 0, CLI_FLAG, offsetof(verify_args, as_file), NULL,
      "read this shard alone, not its checkpoint"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "check tensor-parallel slices separately"},
@@ -220,4 +226,5 @@ const cli_verb verb_verify = {
     .max = INT_MAX,
     .uses = "R",
     .run = verify_run,
+    .room = sizeof(verify_args),
 };

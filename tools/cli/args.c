@@ -55,8 +55,8 @@ void args_free(cli_args *a)
     maps_free(&a->maps);
     free(a->config_text);
     a->config_text = NULL;
-    free(a->recipe_text);
-    a->recipe_text = NULL;
+    if (a->line.verb && a->line.verb->release)
+        a->line.verb->release(a);
 }
 
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
@@ -105,22 +105,17 @@ int args_rules(cli_args *a, ckpt_err *err)
         a->map = a->own_map = maps_default(a->target.format, a->operand[1]);
     if (a->map && strcmp(a->map, "none") == 0)
         a->map = NULL;
-    if (rc == CKPT_OK && (a->map || a->line.verb->lists_maps))
-        rc = maps_read(&a->maps,
-                       a->own_map      ? NULL
-                       : a->map        ? a->map
-                       : a->n_operands ? a->operand[0]
-                                       : NULL,
-                       err);
+    if (rc == CKPT_OK && a->map)
+        rc = maps_read(&a->maps, a->own_map ? NULL : a->map, err);
     if (rc == CKPT_EMISSING && a->own_map && strcmp(a->own_map, "hf") == 0) {
         // without installed maps, tensors keep their names
         a->map = a->own_map = NULL;
         *err = (ckpt_err){0};
         rc = CKPT_OK;
     }
-    if (rc == CKPT_OK && a->recipe)
-        rc = text_read(&a->recipe_text, a->recipe, "the configuration", err);
-    return rc == CKPT_OK && a->config ? args_config(a, err) : rc;
+    if (rc == CKPT_OK && a->config)
+        rc = args_config(a, err);
+    return rc == CKPT_OK && a->line.verb->read ? a->line.verb->read(a, err) : rc;
 }
 
 bool args_filter(ckpt_filter *out, const cli_args *a)

@@ -19,13 +19,10 @@ typedef struct cli_args {
     int n_operands;
 
     bool json, quiet, no_sandbox, local, local_target;
-    const char *hostfile;                   /* file with the hosts of the ranks of the output */
-    bool all, details;                      /* ls, info, doctor */
-    bool no_crc;                            /* cat */
-    bool dry_run, as_file, skip_side_files; /* convert */
-    bool deep, fix_latest;                  /* doctor */
-    bool join;                              /* reshard */
-    const char *rename;                     /* convert */
+    const char *hostfile; /* file with the hosts of the ranks of the output */
+    bool dry_run, skip_side_files;
+    bool join;          /* reshard */
+    const char *rename; /* convert */
     const char *slice_rules,
         *order; /* file names; all commands that open checkpoints have --slice-rules */
     bool strict, allow_overflow; /* --strict: warnings are errors; --allow-overflow */
@@ -36,7 +33,6 @@ typedef struct cli_args {
     cli_list include, exclude, sizes;
     ckpt_dtype moments; /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */
     bool keep_names;    /* keep the source's names and wrappers' prefixes */
-    const char *recipe; /* merge */
 
     ckpt_open_opts open;
     ckpt_target target;
@@ -46,7 +42,6 @@ typedef struct cli_args {
     char *order_text;         /* contents of --order; freed by training_free */
     cli_maps maps;            /* the map of --map, or all maps; freed by args_free */
     char *config_text;        /* contents of --config; freed by args_free */
-    char *recipe_text;        /* contents of merge's --config; freed by args_free */
     const char *model_folder; /* the folder of --config, or NULL */
 } cli_args;
 

@@ -108,6 +108,12 @@ typedef struct cli_verb {
      * alone.  The program allocates it, zeroed.
      */
     size_t room;
+    /* Reads the files of the command's own options before the sandbox hides them; or NULL. */
+    int (*read)(struct cli_args *a, ckpt_err *err);
+    /* Frees what `read` allocated; also called if `read` failed or was not called.  NULL: none. */
+    void (*release)(struct cli_args *a);
+    /* Calls fn for the checkpoints that the files of options name, until it returns non-zero. */
+    int (*inputs)(const struct cli_args *a, int (*fn)(void *ctx, const char *path), void *ctx);
     /*
      * Runs before the sandbox, for steps that need privileges which `run` does not have; or NULL.
      */
@@ -115,7 +121,6 @@ typedef struct cli_verb {
     /* Store the options of a file (CLI_MORE), each by cli_take; NULL: the command has none. */
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
     bool streams;     /* an output named "-" is stdout */
-    bool lists_maps;  /* layout maps are read before `run` */
     bool takes_files; /* `run` receives descriptors from another process */
     bool compat;      /* a program of its own, and a verb of ckpt too */
     bool whole_names; /* prefixes of long options are not accepted */

@@ -271,35 +271,30 @@ static int sandbox_list(const cli_args *a, const cli_list *list, sandbox_fn fn, 
     return rc;
 }
 
-/* Context for the models of a merge configuration. */
-typedef struct sandbox_model {
+/* Context for a checkpoint that a file of options names. */
+typedef struct sandbox_input {
     const cli_args *a;
     sandbox_fn fn;
     void *ctx;
     int rc;
-} sandbox_model;
+} sandbox_input;
 
-static int sandbox_one_model(void *ctx, const char *path)
+static int sandbox_one_input(void *ctx, const char *path)
 {
-    sandbox_model *m = ctx;
+    sandbox_input *in = ctx;
 
-    m->rc = m->fn(m->ctx, m->a, path, 'r');
-    return m->rc;
+    in->rc = in->fn(in->ctx, in->a, path, 'r');
+    return in->rc;
 }
 
-/*
- * Call fn for the models of a merge configuration.  If it cannot be read, there are none, and the
- * command itself reports the error.
- */
-static int sandbox_recipe(const cli_args *a, sandbox_fn fn, void *ctx)
+/* Call fn for the checkpoints that the files of options name. */
+static int sandbox_named(const cli_args *a, sandbox_fn fn, void *ctx)
 {
-    sandbox_model m = {.a = a, .fn = fn, .ctx = ctx};
-    const ckpt_merge merge = {
-        .size = sizeof merge, .config_text = a->recipe_text, .config_name = a->recipe};
+    sandbox_input in = {.a = a, .fn = fn, .ctx = ctx};
 
-    if (a->recipe_text)
-        (void)ckpt_merge_paths(&merge, sandbox_one_model, &m, &(ckpt_err){0});
-    return m.rc;
+    if (a->line.verb->inputs)
+        (void)a->line.verb->inputs(a, sandbox_one_input, &in);
+    return in.rc;
 }
 
 static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
@@ -312,7 +307,7 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
     if (*uses == 'w')
         rc = sandbox_list(a, &operands, fn, ctx);
     if (rc == 0)
-        rc = sandbox_recipe(a, fn, ctx);
+        rc = sandbox_named(a, fn, ctx);
     for (int i = 0; rc == 0 && *uses == 'R' && i < a->n_operands; i++)
         rc = fn(ctx, a, a->operand[i], 'r');
     for (int i = 0; rc == 0 && !strchr("wR", *uses) && i < a->n_operands && uses[i]; i++)
@@ -358,7 +353,7 @@ int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
 /* True if the command changes files in the folder. */
 static bool sandbox_edits(const cli_args *a, char use)
 {
-    return use == 'e' || (use == 'l' && a->fix_latest);
+    return use == 'e' || (use == 'l' && cli_has(&a->line, "fix-latest"));
 }
 
 typedef struct sandbox_paths {

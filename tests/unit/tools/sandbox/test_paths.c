@@ -87,15 +87,19 @@ static int check_all(const char *names, bool (*attempt)(const char *name), bool 
 /* Fields as a command with options of its own has them. */
 typedef struct test_args {
     cli_args cli;
+    const char *config;
     const char *base;
     cli_list adapters;
+    bool fix_latest;
 } test_args;
 
 static const cli_option options[] = {
-    {"config", 0, CLI_FILE, offsetof(cli_args, config), "FILE", "a file"},
+    {"config", 0, CLI_FILE, offsetof(test_args, config), "FILE", "a file"},
     {"base", 0, CLI_SOURCE, offsetof(test_args, base), "PATH", "a checkpoint"},
     {"adapter", 0, CLI_SOURCES, offsetof(test_args, adapters), "PATH", "checkpoints"},
+    {"fix-latest", 0, CLI_FLAG, offsetof(test_args, fix_latest), NULL, "repair"},
     CLI_END};
+enum { FIX_LATEST = 3 }; /* its index in options */
 
 static test_args args;
 static cli_verb verb;
@@ -207,7 +211,7 @@ static void test_options(void **state)
     folder_join(base, top, "hub/snap");
     folder_join(adapter, top, "other:0.5"); // the weight is not a part of the path
     command("r", "run", NULL);
-    args.cli.config = config;
+    args.config = config;
     args.base = base;
     sources[0] = adapter;
     args.adapters = (cli_list){.at = sources, .n = 1};
@@ -248,7 +252,7 @@ static void test_edits(void **state)
     (void)state;
     command("l", "run", NULL);
     confined(&reads_only);
-    args.cli.fix_latest = true;
+    args.cli.line.given[FIX_LATEST] = true;
     confined(&edits);
     command("e", "run", NULL);
     confined(&edits);
