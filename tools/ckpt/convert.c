@@ -24,25 +24,25 @@
  * True if the output gets the tensors that a program saved beside the model: the user selects
  * tensors, or asks for more than the model.
  */
-static bool convert_others(const cli_args *a)
+static bool convert_others(const write_args *a)
 {
-    return a->include.n > 0 || a->open.with_optimizer;
+    return a->cli.include.n > 0 || a->cli.open.with_optimizer;
 }
 
 /*
  * Apply --include, --exclude and --rename to the map.  The model's configuration is taken between
  * selection and renaming, because options name tensors as the source does.
  */
-static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
+static int convert_select(ckpt_map *map, const write_args *a, ckpt_err *err)
 {
     char *rules = NULL;
     ckpt_filter filter;
     int rc = CKPT_OK;
 
-    if (args_filter(&filter, a) && (filter.include || filter.exclude))
+    if (args_filter(&filter, &a->cli) && (filter.include || filter.exclude))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK)
-        rc = args_model(map, a, a->rename == NULL, convert_others(a), err);
+        rc = write_model(map, a, a->rename == NULL, convert_others(a), err);
     if (rc == CKPT_OK && a->rename)
         rc = text_read(&rules, a->rename, "rename rules", err);
     if (rc == CKPT_OK && a->rename)
@@ -52,7 +52,7 @@ static int convert_select(ckpt_map *map, const cli_args *a, ckpt_err *err)
 }
 
 /* True if the target is a folder from which PEFT could load an adapter. */
-static bool convert_to_folder(const cli_args *a)
+static bool convert_to_folder(const write_args *a)
 {
     return strcmp(a->target.format, "hf") == 0 || strcmp(a->target.format, "hf-bin") == 0;
 }
@@ -82,14 +82,14 @@ static int convert_check_own_folder(const prepare_args *a, ckpt_err *err)
     char path[PATH_MAX];
     double weight = 0;
 
-    for (size_t i = 0; convert_to_folder(&a->cli) && i < a->adapters.n; i++) {
+    for (size_t i = 0; convert_to_folder(&a->write) && i < a->adapters.n; i++) {
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &weight) ||
-            !convert_lies_in(path, a->cli.target.path))
+            !convert_lies_in(path, a->write.target.path))
             continue;
         return fail(err, CKPT_EUSAGE,
                     "%s holds the adapter %s, which programs would apply to the merged model once "
                     "more: write to another folder",
-                    a->cli.target.path, path);
+                    a->write.target.path, path);
     }
     return CKPT_OK;
 }
@@ -101,13 +101,13 @@ static int convert_check_adapters(const prepare_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--adapter-only exports an adapter, and --adapter merges one: give only one of "
                     "these options");
-    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(&a->cli) &&
+    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(&a->write) &&
         (a->adapter_config || a->adapter_name))
         return fail(err, CKPT_EUSAGE, "--%s needs --adapter-only or --adapter",
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
-    if (a->adapter_only && !convert_to_folder(&a->cli))
+    if (a->adapter_only && !convert_to_folder(&a->write))
         return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf or --to hf-bin");
     return convert_check_own_folder(a, err);
 }
@@ -118,8 +118,8 @@ static int convert_vocab(ckpt_map *map, const prepare_args *a, ckpt_err *err)
     ckpt_vocab_opts opts = {.size = sizeof opts,
                             .rows = a->vocab_size,
                             .tensors = a->vocab_tensors.n ? a->vocab_tensors.at : NULL,
-                            .config_text = a->cli.config_text,
-                            .config_name = a->cli.config};
+                            .config_text = a->write.config_text,
+                            .config_name = a->write.config};
 
     return a->vocab_size ? ckpt_map_resize_vocab(map, &opts, err) : CKPT_OK;
 }
@@ -130,7 +130,7 @@ static int convert_ties(ckpt_map *map, const prepare_args *a, ckpt_err *err)
     if (a->untie)
         return ckpt_map_untie(map, err);
     // a model folder must not contain tensors that its configuration ties
-    if (a->tie || (!a->cli.target.skip_side_files && !args_native(&a->cli)))
+    if (a->tie || (!a->write.target.skip_side_files && !write_native(&a->write)))
         return ckpt_map_tie(map, a->tie, err);
     return CKPT_OK;
 }
@@ -145,7 +145,7 @@ static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
     const ckpt_adapter_only only = {
         .size = sizeof only, .config = a->adapter_config, .name = a->adapter_name};
     hub_adapter kind =
-        convert_to_folder(&a->cli) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
+        convert_to_folder(&a->write) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
     bool asked = a->adapter_only || a->adapter_config || a->adapter_name;
 
     if (kind == HUB_NOT_LORA && !asked)
@@ -174,6 +174,7 @@ static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
     bool renamed = false;
+    const hub_source from = hub_source_of(&a->write);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < a->adapters.n; i++) {
@@ -189,21 +190,21 @@ static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
                         a->adapters.at[i]);
         // adapters use the names in memory, which the hub's files may not have
         if (!renamed && hub_misses(map, path))
-            rc = hub_rename(map, &a->cli, HUB_TO_MEMORY, &renamed, err);
+            rc = hub_rename(map, &from, HUB_TO_MEMORY, &renamed, err);
         if (rc == CKPT_OK)
             rc = ckpt_map_merge_adapter(map, &adapter, err);
     }
     if (rc == CKPT_OK && renamed)
-        rc = hub_rename(map, &a->cli, HUB_TO_FILES, &renamed, err);
+        rc = hub_rename(map, &from, HUB_TO_FILES, &renamed, err);
     return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
 /* True if the output must store floats, so a quantized source is dequantized. */
 static bool convert_means_floats(const prepare_args *a)
 {
-    return a->cli.target.dtype != CKPT_DTYPE_NONE || a->cli.target.dtypes ||
-           a->cli.target.mixture || a->quantize || strcmp(a->cli.target.format, "gguf") == 0 ||
-           (a->cli.map && !a->cli.own_map);
+    return a->write.target.dtype != CKPT_DTYPE_NONE || a->write.target.dtypes ||
+           a->write.target.mixture || a->quantize || strcmp(a->write.target.format, "gguf") == 0 ||
+           (a->write.map && !a->write.own_map);
 }
 
 /* Apply --quantize (fp8); --dtype then applies to the other tensors. */
@@ -212,11 +213,11 @@ static int convert_quantize(ckpt_map *map, prepare_args *a, ckpt_err *err)
     const ckpt_quantize how = {.size = sizeof how,
                                .form = a->quantize,
                                .skip = a->quantize_skip.n ? a->quantize_skip.at : NULL,
-                               .dtype = a->cli.target.dtype};
+                               .dtype = a->write.target.dtype};
 
     if (!a->quantize)
         return CKPT_OK;
-    a->cli.target.dtype = CKPT_DTYPE_NONE;
+    a->write.target.dtype = CKPT_DTYPE_NONE;
     return ckpt_map_quantize(map, &how, err);
 }
 
@@ -228,12 +229,12 @@ static int convert_check_quantize(const prepare_args *a, ckpt_err *err)
 {
     if (!a->quantize)
         return CKPT_OK;
-    if (strcmp(a->cli.target.format, "hf") != 0)
+    if (strcmp(a->write.target.format, "hf") != 0)
         return fail(err, CKPT_EUSAGE, "--quantize needs --to hf (for gguf, use --dtype q8_0 ...)");
-    if (a->cli.skip_side_files)
+    if (a->write.skip_side_files)
         return fail(err, CKPT_EUSAGE,
                     "--quantize needs the config.json that --no-side-files leaves out");
-    if (a->cli.target.dtypes || a->cli.target.mixture)
+    if (a->write.target.dtypes || a->write.target.mixture)
         return fail(err, CKPT_EUSAGE,
                     "--quantize takes one --dtype, for the tensors that stay floats");
     return CKPT_OK;
@@ -247,7 +248,7 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
 
     // adapters and vocabularies use the model's own names
     if (merged || a->vocab_size)
-        rc = args_model(map, &a->cli, true, convert_others(&a->cli), err);
+        rc = write_model(map, &a->write, true, convert_others(&a->write), err);
     // an adapter applies to floats, as a program would load them
     if (rc == CKPT_OK && (merged || convert_means_floats(a)))
         rc = ckpt_map_dequantize(map, merged, err);
@@ -256,10 +257,10 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
         rc = convert_vocab(map, a, err);
     if (rc == CKPT_OK)
         rc = convert_adapt(map, a, err);
-    if (rc == CKPT_OK && !training_format(a->cli.target.format))
-        rc = convert_select(map, &a->cli, err);
+    if (rc == CKPT_OK && !training_format(a->write.target.format))
+        rc = convert_select(map, &a->write, err);
     if (rc == CKPT_OK)
-        rc = training_format(a->cli.target.format) ? CKPT_OK : remap_apply(map, &a->cli, err);
+        rc = training_format(a->write.target.format) ? CKPT_OK : remap_apply(map, &a->write, err);
     if (rc == CKPT_OK)
         rc = convert_ties(map, a, err);
     return rc == CKPT_OK ? convert_quantize(map, a, err) : rc;
@@ -283,56 +284,56 @@ static void convert_dtype(ckpt_target *target)
  */
 static void convert_check_config(const prepare_args *a)
 {
-    bool goes_along = !a->cli.target.skip_side_files &&
-                      (ckpt_format_caps(a->cli.target.format) & CKPT_TAKES_SIDE_FILES);
+    bool goes_along = !a->write.target.skip_side_files &&
+                      (ckpt_format_caps(a->write.target.format) & CKPT_TAKES_SIDE_FILES);
 
-    if (a->cli.config && !a->cli.map && !a->vocab_size && !goes_along)
+    if (a->write.config && !a->write.map && !a->vocab_size && !goes_along)
         say_warning("--config has no effect: format %s takes no configuration",
-                    a->cli.target.format);
+                    a->write.target.format);
 }
 
 /* Set the defaults of options that were not given: shard size, memory, side files. */
 static int convert_target(prepare_args *a, ckpt_err *err)
 {
-    int rc = effects_of_target(&a->cli, err);
+    int rc = effects_of_target(&a->write, err);
 
     if (rc == CKPT_OK)
         rc = convert_check_adapters(a, err);
     if (rc != CKPT_OK)
         return rc;
-    convert_dtype(&a->cli.target);
+    convert_dtype(&a->write.target);
     rc = convert_check_quantize(a, err);
     if (rc != CKPT_OK)
         return rc;
-    if (a->cli.sizes.n && !a->cli.map)
+    if (a->write.sizes.n && !a->write.map)
         say_warning("--size has no effect without --map");
-    a->cli.target.skip_side_files = a->cli.skip_side_files;
+    a->write.target.skip_side_files = a->write.skip_side_files;
     convert_check_config(a);
     // split a single file only if requested
-    if (!(ckpt_format_caps(a->cli.target.format) & CKPT_IS_FOLDER) &&
-        !cli_given(&a->cli.line, offsetof(cli_args, target.max_shard_size)))
-        a->cli.target.max_shard_size = 0;
-    job_settle(&a->cli.target);
+    if (!(ckpt_format_caps(a->write.target.format) & CKPT_IS_FOLDER) &&
+        !cli_given(&a->write.cli.line, offsetof(write_args, target.max_shard_size)))
+        a->write.target.max_shard_size = 0;
+    job_settle(&a->write.target);
     // keep model-parallel ranks; a universal checkpoint has complete tensors
-    if ((ckpt_format_caps(a->cli.target.format) & CKPT_HAS_RANKS) && !a->cli.join)
-        a->cli.open.keep_slices = true;
+    if ((ckpt_format_caps(a->write.target.format) & CKPT_HAS_RANKS) && !a->write.join)
+        a->write.cli.open.keep_slices = true;
     // refuse an impossible target before the source is read
-    return ckpt_target_check(&a->cli.target, err);
+    return ckpt_target_check(&a->write.target, err);
 }
 
 /*
  * If the source's slices cannot be joined, open it again and keep them, if the layout map that the
  * target needs joins slices itself (Meta's files of several ranks).
  */
-static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
+static int convert_open_slices(ckpt_map **map, write_args *a, int rc)
 {
     ckpt_err why = {0};
     char name[MAPS_NAME];
 
-    if (rc != CKPT_EUNSUPPORTED || !a->own_map || a->open.keep_slices)
+    if (rc != CKPT_EUNSUPPORTED || !a->own_map || a->cli.open.keep_slices)
         return rc;
-    a->open.keep_slices = true;
-    if (args_open(map, a, &why) == CKPT_OK) {
+    a->cli.open.keep_slices = true;
+    if (args_open(map, &a->cli, &why) == CKPT_OK) {
         const ckpt_format_info *f = ckpt_format_find(ckpt_map_format(*map));
         (void)snprintf(name, sizeof name, "%s:hf", f && f->layout ? f->layout : "");
         if (maps_keep_slices(&a->maps, name, false))
@@ -340,27 +341,27 @@ static int convert_open_slices(ckpt_map **map, cli_args *a, int rc)
     }
     ckpt_map_free(*map);
     *map = NULL;
-    a->open.keep_slices = false;
+    a->cli.open.keep_slices = false;
     return rc;
 }
 
 /* Open the source as the target needs it, and print its facts. */
-static int convert_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+static int convert_open(ckpt_map **map, write_args *a, ckpt_err *err)
 {
     int rc;
 
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
-        a->open.keep_slices = true;
-    a->open.require_crc = a->open.require_crc || a->strict;
+        a->cli.open.keep_slices = true;
+    a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
     // only reading the file as a run distinguishes optimizer tensors from the model's
-    a->open.training = a->open.with_optimizer;
+    a->cli.open.training = a->cli.open.with_optimizer;
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
-        rc = convert_open_slices(map, a, args_open(map, a, err));
+        rc = convert_open_slices(map, a, args_open(map, &a->cli, err));
     if (rc != CKPT_OK)
         return rc;
-    if (!a->quiet)
+    if (!a->cli.quiet)
         map_say_understood(*map);
     return CKPT_OK;
 }
@@ -370,31 +371,31 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
     int rc = convert_target(a, err);
 
     *map = NULL;
-    job_refuse(&a->cli.run, a->cli.allow_overflow, a->cli.strict);
+    job_refuse(&a->write.cli.run, a->write.allow_overflow, a->write.cli.strict);
     // a single shard is part of a checkpoint, so the user hardly means it alone
-    a->cli.open.whole_checkpoint = !a->as_file;
+    a->write.cli.open.whole_checkpoint = !a->as_file;
     if (rc == CKPT_OK)
-        rc = convert_open(map, &a->cli, err);
+        rc = convert_open(map, &a->write, err);
     if (rc == CKPT_OK)
         rc = convert_shape(*map, a, err);
     if (rc != CKPT_OK)
         return rc;
-    map_say_findings(*map, !a->cli.quiet);
-    effects_of_source(&a->cli, *map);
+    map_say_findings(*map, !a->write.cli.quiet);
+    effects_of_source(&a->write.cli, *map);
     // an empty output could be mistaken for a model
     if (ckpt_map_tensor_count(*map) == 0)
         return fail(err, CKPT_EMISSING, "%s: holds no tensors: there is nothing to convert",
-                    a->cli.operand[0]);
+                    a->write.cli.operand[0]);
     return CKPT_OK;
 }
 
 /* Set path and format of the output. */
-static int convert_output(cli_args *a, ckpt_err *err)
+static int convert_output(write_args *a, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    a->target.path = a->operand[1];
-    if (args_to_stdout(a))
+    a->target.path = a->cli.operand[1];
+    if (args_to_stdout(&a->cli))
         rc = pipe_check(a, err);
     if (rc == CKPT_OK && !a->target.format)
         // a file's suffix may choose the format; a folder's name does not
@@ -412,15 +413,17 @@ static int convert_run(cli_args *cli, ckpt_err *err)
 {
     prepare_args *a = (prepare_args *)cli;
     ckpt_map *map = NULL;
-    int rc = convert_output(&a->cli, err);
+    int rc = convert_output(&a->write, err);
 
     if (rc == CKPT_OK)
         rc = convert_prepare(&map, a, err);
-    convert_job job = {
-        .from = map, .target = a->cli.target, .run = a->cli.run, .quiet = a->cli.quiet};
+    convert_job job = {.from = map,
+                       .target = a->write.target,
+                       .run = a->write.cli.run,
+                       .quiet = a->write.cli.quiet};
     if (rc == CKPT_OK)
-        rc = plan_carry_out(&job, &a->cli, err);
-    training_free(&a->cli);
+        rc = plan_carry_out(&job, &a->write, err);
+    training_free(&a->write);
     ckpt_map_free(map);
     return rc;
 }
@@ -430,7 +433,7 @@ static const cli_option convert_options[] = {
     OPTION_TO,
     PREPARE_OPTIONS,
     OPTION_STAGE,
-    {"compress", 0, CLI_FLAG, AT(cli.target.deflate), NULL,
+    {"compress", 0, CLI_FLAG, AT(write.target.deflate), NULL,
      "compress npz, as savez_compressed does"},
     OPTION_FORCE,
     OPTION_NO_FSYNC,
@@ -470,4 +473,5 @@ const cli_verb verb_convert = {
     .streams = true,
     .run = convert_run,
     .room = sizeof(prepare_args),
+    WRITE_HOOKS,
 };

@@ -204,7 +204,7 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
     int rc = CKPT_OK;
 
     if (folder != diff_is_folder(mb))
-        rc = hub_rename_like(folder ? ma : mb, other, a, &did, err);
+        rc = hub_rename_like(folder ? ma : mb, other, &(hub_source){0}, &did, err);
     if (rc == CKPT_OK && did && !a->quiet && !a->json)
         say_note("%s: names were mapped to the hub's names of this model for this comparison",
                  ckpt_map_path(other));
@@ -263,7 +263,9 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     }
     if (rc != CKPT_OK)
         return fail(err, rc, "%s", why.text);
-    return args_model(*out, a, true, true, err);
+    const ckpt_model_opts model = {
+        .size = sizeof model, .keep_names = a->keep_names, .keep_others = true};
+    return ckpt_map_keep_model(*out, &model, err);
 }
 
 /* The path of a shard means its complete checkpoint, on both sides. */

@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(write_args, field)
 
-int effects_of_target(const cli_args *a, ckpt_err *err)
+int effects_of_target(const write_args *a, ckpt_err *err)
 {
     static const struct {
         size_t at;
@@ -37,7 +37,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
     char list[CLI_HELP_ROOM];
 
     for (size_t k = 0; k < sizeof option / sizeof *option; k++) {
-        const char *given = cli_given(&a->line, option[k].at);
+        const char *given = cli_given(&a->cli.line, option[k].at);
 
         if (!given || (caps & option[k].needs))
             continue;
@@ -45,7 +45,7 @@ int effects_of_target(const cli_args *a, ckpt_err *err)
                     a->target.format, cli_formats(list, option[k].needs));
     }
     // a target with training state needs all ranks, and a shard has the state of one
-    if ((caps & CKPT_WRITES_STATE) && cli_has(&a->line, "as-file"))
+    if ((caps & CKPT_WRITES_STATE) && cli_has(&a->cli.line, "as-file"))
         return fail(err, CKPT_EUSAGE, "--as-file: format %s needs a whole checkpoint",
                     a->target.format);
     return CKPT_OK;
@@ -67,14 +67,15 @@ void effects_of_options(const cli_args *a)
 
 /* The condition of an option, and the text of the warning if it is not met. */
 typedef struct effect {
-    size_t at;          /* offset of the option's field in cli_args, if option is NULL */
-    const char *option; /* the option's name, if its field is in the command's own struct */
+    size_t at;          /* offset of the option's field, if option is NULL */
+    const char *option; /* the option's name, if commands keep it in different structs */
     unsigned needs;     /* 0: end of the table */
     const char *why;
 } effect;
 
-#define FIELD(field) offsetof(cli_args, field), NULL
-#define NAMED(name)  0, name
+#define FIELD(field)       offsetof(cli_args, field), NULL
+#define WRITE_FIELD(field) offsetof(write_args, field), NULL
+#define NAMED(name)        0, name
 
 /* The name of the row's option, if it was given, or NULL. */
 static const char *effects_given(const cli_line *line, const effect *e)
@@ -101,7 +102,7 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
         {FIELD(open.with_optimizer), CKPT_USED_STATE, "the source has no optimizer state"},
         {FIELD(open.skip_frozen), CKPT_USED_FROZEN, "no parameter is known to be frozen"},
         {FIELD(open.keep_slices), CKPT_USED_SLICES, "no tensor is cut into slices"},
-        {FIELD(join), CKPT_USED_SLICES, "no tensor is cut into slices"},
+        {NAMED("join"), CKPT_USED_SLICES, "no tensor is cut into slices"},
         {FIELD(slice_rules), CKPT_USED_RULES, "no slices are joined"},
         {NAMED("as-file"), CKPT_USED_WHOLE, "the source is not a shard of several files"},
         {FIELD(open.ignore_copies), CKPT_USED_COPIES,
@@ -119,18 +120,18 @@ void effects_of_source(const cli_args *a, const ckpt_map *map)
                     ckpt_map_path(map));
 }
 
-void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to)
+void effects_of_layout(const write_args *a, const ckpt_map *from, const ckpt_map *to)
 {
     static const effect option[] = {
-        {FIELD(target.keep_objects), CKPT_USED_OBJECTS,
+        {WRITE_FIELD(target.keep_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {FIELD(target.drop_objects), CKPT_USED_OBJECTS,
+        {WRITE_FIELD(target.drop_objects), CKPT_USED_OBJECTS,
          "the source has no objects of unknown classes"},
-        {FIELD(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
+        {WRITE_FIELD(target.sub_group_size), CKPT_USED_SUB_GROUPS, "only stage 3 has sub-groups"},
         {0},
     };
 
-    effects_say(a, option, from, ckpt_map_used_options(to));
+    effects_say(&a->cli, option, from, ckpt_map_used_options(to));
 }
 
 int effects_strict(const cli_args *a, ckpt_err *err)

@@ -9,7 +9,7 @@
 #ifndef TOOLS_EFFECTS_H
 #define TOOLS_EFFECTS_H
 
-#include "tools/cli/args.h"
+#include "tools/cli/write_args.h"
 
 /*
  * Before the source is opened: refuse options that have no meaning for the target's format, which
@@ -17,7 +17,7 @@
  *
  * Errors   CKPT_EUSAGE
  */
-int effects_of_target(const cli_args *a, ckpt_err *err);
+int effects_of_target(const write_args *a, ckpt_err *err);
 
 /* Before all other steps: warn about each option that another option makes useless. */
 void effects_of_options(const cli_args *a);
@@ -26,7 +26,7 @@ void effects_of_options(const cli_args *a);
 void effects_of_source(const cli_args *a, const ckpt_map *map);
 
 /* After the layout: warn about each option of the target that had no effect. */
-void effects_of_layout(const cli_args *a, const ckpt_map *from, const ckpt_map *to);
+void effects_of_layout(const write_args *a, const ckpt_map *from, const ckpt_map *to);
 
 /*
  * With --strict, fail if there was any warning so far.  Call it again before the first byte is

@@ -11,16 +11,16 @@ static bool hn_is_table(const ckpt_remap *r)
 }
 
 /* Find the table that fits, and apply it unless `only` is set. */
-static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits, ckpt_err *err)
+static int hn_ask(ckpt_map *map, const hub_source *from, hub_way way, bool only, bool *fits,
+                  ckpt_err *err)
 {
     const ckpt_remap_opts opts = {.size = sizeof opts,
                                   .backwards = way == HUB_TO_FILES,
-                                  .config_text = a->config_text,
-                                  .config_name = a->config};
+                                  .config_text = from->config_text,
+                                  .config_name = from->config_name};
     cli_maps own = {0};
-    const cli_maps *maps = a->own_map ? &a->maps : &own;
-    // if the user names a map, a->maps contains only that map
-    int rc = a->own_map ? CKPT_OK : maps_read(&own, NULL, err);
+    const cli_maps *maps = from->maps ? from->maps : &own;
+    int rc = from->maps ? CKPT_OK : maps_read(&own, NULL, err);
 
     *fits = false;
     for (size_t i = 0; rc == CKPT_OK && !*fits && i < maps->n; i++) {
@@ -36,20 +36,29 @@ static int hn_ask(ckpt_map *map, cli_args *a, hub_way way, bool only, bool *fits
     return rc;
 }
 
-int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err)
+hub_source hub_source_of(const write_args *a)
 {
-    return hn_ask(map, a, way, false, did, err);
+    // if the user names a map, a->maps contains only that map
+    return (hub_source){.maps = a->own_map ? &a->maps : NULL,
+                        .config_text = a->config_text,
+                        .config_name = a->config};
 }
 
-int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err)
+int hub_rename(ckpt_map *map, const hub_source *from, hub_way way, bool *did, ckpt_err *err)
+{
+    return hn_ask(map, from, way, false, did, err);
+}
+
+int hub_rename_like(ckpt_map *folder, ckpt_map *other, const hub_source *from, bool *did,
+                    ckpt_err *err)
 {
     bool in_memory = false;
-    int rc = hn_ask(folder, a, HUB_TO_FILES, true, &in_memory, err);
+    int rc = hn_ask(folder, from, HUB_TO_FILES, true, &in_memory, err);
 
     *did = false;
     if (rc == CKPT_OK && !in_memory)
         rc = ckpt_map_set_model_folder(other, ckpt_map_path(folder), err);
-    return rc == CKPT_OK && !in_memory ? hub_rename(other, a, HUB_TO_FILES, did, err) : rc;
+    return rc == CKPT_OK && !in_memory ? hub_rename(other, from, HUB_TO_FILES, did, err) : rc;
 }
 
 /*
@@ -137,7 +146,8 @@ hub_adapter hub_adapter_of(const ckpt_map *map)
 }
 
 /* Find the first model folder that has the hub's names; NULL: none. */
-static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **out, ckpt_err *err)
+static int hn_folder(ckpt_map *const *maps, size_t n, const hub_source *from, ckpt_map **out,
+                     ckpt_err *err)
 {
     bool in_memory = true;
     int rc = CKPT_OK;
@@ -146,7 +156,7 @@ static int hn_folder(ckpt_map *const *maps, size_t n, cli_args *a, ckpt_map **ou
     for (size_t i = 0; rc == CKPT_OK && !*out && i < n; i++) {
         if (strcmp(ckpt_map_format(maps[i]), "hf") != 0)
             continue;
-        rc = hn_ask(maps[i], a, HUB_TO_FILES, true, &in_memory, err);
+        rc = hn_ask(maps[i], from, HUB_TO_FILES, true, &in_memory, err);
         *out = in_memory ? NULL : maps[i];
     }
     return rc;
@@ -162,10 +172,10 @@ static bool hn_meets(const ckpt_map *map, const ckpt_map *folder)
     return meets;
 }
 
-int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err)
+int hub_meet(ckpt_map *const *maps, size_t n, const hub_source *from, size_t *n_did, ckpt_err *err)
 {
     ckpt_map *folder = NULL;
-    int rc = hn_folder(maps, n, a, &folder, err);
+    int rc = hn_folder(maps, n, from, &folder, err);
 
     *n_did = 0;
     for (size_t i = 0; rc == CKPT_OK && folder && i < n; i++) {
@@ -177,7 +187,7 @@ int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_e
         if (!own)
             rc = ckpt_map_set_model_folder(maps[i], ckpt_map_path(folder), err);
         if (rc == CKPT_OK)
-            rc = hub_rename(maps[i], a, HUB_TO_FILES, &did, err);
+            rc = hub_rename(maps[i], from, HUB_TO_FILES, &did, err);
         *n_did += did;
     }
     return rc;

@@ -7,9 +7,18 @@
 #ifndef TOOLS_CKPT_HUB_H
 #define TOOLS_CKPT_HUB_H
 
-#include "tools/cli/args.h"
+#include "tools/cli/write_args.h"
 
 typedef enum hub_way { HUB_TO_MEMORY, HUB_TO_FILES } hub_way;
+
+/* The maps to choose from, and the model's configuration. */
+typedef struct hub_source {
+    const cli_maps *maps;                  /* NULL: the installed maps, read for each call */
+    const char *config_text, *config_name; /* text and name of config.json; NULL: the folder's */
+} hub_source;
+
+/* The source that the options of a command select. */
+hub_source hub_source_of(const write_args *a);
 
 /*
  * Rename the tensors of a map to the other set, if the table knows the model.  *did: some were
@@ -17,14 +26,15 @@ typedef enum hub_way { HUB_TO_MEMORY, HUB_TO_FILES } hub_way;
  *
  * Errors   those of maps_read and ckpt_map_remap
  */
-int hub_rename(ckpt_map *map, cli_args *a, hub_way way, bool *did, ckpt_err *err);
+int hub_rename(ckpt_map *map, const hub_source *from, hub_way way, bool *did, ckpt_err *err);
 
 /*
  * If one of two checkpoints is a model folder, rename the other's tensors to the hub's names for
  * this model.  Nothing changes if the folder itself has the names in memory.  *did: names were
  * changed.
  */
-int hub_rename_like(ckpt_map *folder, ckpt_map *other, cli_args *a, bool *did, ckpt_err *err);
+int hub_rename_like(ckpt_map *folder, ckpt_map *other, const hub_source *from, bool *did,
+                    ckpt_err *err);
 
 /*
  * True if an adapter changes or replaces tensors that this base lacks under their names.  False if
@@ -48,6 +58,6 @@ hub_adapter hub_adapter_of(const ckpt_map *map);
  * names; *n_did: the number of renamed models.  If all models have the names in memory, nothing
  * changes.
  */
-int hub_meet(ckpt_map *const *maps, size_t n, cli_args *a, size_t *n_did, ckpt_err *err);
+int hub_meet(ckpt_map *const *maps, size_t n, const hub_source *from, size_t *n_did, ckpt_err *err);
 
 #endif

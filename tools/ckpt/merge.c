@@ -22,7 +22,7 @@
 
 /* The fields of this command. */
 typedef struct merge_args {
-    cli_args cli; /* first: the parser fills the whole */
+    write_args write; /* first: the parser fills the whole */
     const char *method, *base, *output;
     unsigned last;
     double density, lambda, slerp_t;
@@ -121,12 +121,12 @@ static int merge_one_model(const merge_models *m, ckpt_err *err)
 
 static int merge_last(merge_models *models, const merge_args *a, ckpt_err *err)
 {
-    merge_run run = {a->cli.operand[0], models};
+    merge_run run = {a->write.cli.operand[0], models};
     const ckpt_doctor_opts opts = {.size = sizeof opts, .tag = merge_tag, .ctx = &run};
     ckpt_err ignored = {0};
 
-    if (a->cli.n_operands != 1)
-        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->cli.n_operands);
+    if (a->write.cli.n_operands != 1)
+        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->write.cli.n_operands);
     // a wrong `latest` does not matter, because complete tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
@@ -141,7 +141,7 @@ static int merge_last(merge_models *models, const merge_args *a, ckpt_err *err)
         say_warning("%s: skipped tags that are not whole: %zu; ckpt doctor shows their problems",
                     run.path, models->n_broken);
     rc = merge_one_model(models, err);
-    for (size_t i = 0; rc == CKPT_OK && !a->cli.quiet && i < models->all.n; i++)
+    for (size_t i = 0; rc == CKPT_OK && !a->write.cli.quiet && i < models->all.n; i++)
         say_note("averaged: %s", models->all.at[i].path);
     return rc;
 }
@@ -164,31 +164,31 @@ static int merge_operands(merge_models *models, const cli_args *a, ckpt_err *err
 /* Set format and path of the target before any file is read. */
 static int merge_target(merge_args *a, ckpt_err *err)
 {
-    a->cli.target.path = a->output;
+    a->write.target.path = a->output;
     if (!a->output)
         return fail(err, CKPT_EUSAGE, "the output is missing: use -o DST");
-    if (!a->cli.target.format)
-        a->cli.target.format =
+    if (!a->write.target.format)
+        a->write.target.format =
             ckpt_format_from_path(a->output) ? ckpt_format_from_path(a->output) : "hf";
-    if (training_format(a->cli.target.format))
+    if (training_format(a->write.target.format))
         return fail(err, CKPT_EUSAGE,
                     "ckpt merge writes weights, but format %s is for training state",
-                    a->cli.target.format);
-    int rc = effects_of_target(&a->cli, err);
+                    a->write.target.format);
+    int rc = effects_of_target(&a->write, err);
     if (rc != CKPT_OK)
         return rc;
-    a->cli.target.skip_side_files = a->cli.skip_side_files;
-    job_settle(&a->cli.target);
-    return ckpt_target_check(&a->cli.target, err);
+    a->write.target.skip_side_files = a->write.skip_side_files;
+    job_settle(&a->write.target);
+    return ckpt_target_check(&a->write.target, err);
 }
 
 static int merge_check(const merge_args *a, ckpt_err *err)
 {
-    if (a->recipe && (a->cli.n_operands || a->method || a->base || a->last))
+    if (a->recipe && (a->write.cli.n_operands || a->method || a->base || a->last))
         return fail(err, CKPT_EUSAGE,
                     "--config names the models and the method: do not give models, --method, "
                     "--base or --last as well");
-    if (!a->recipe && !a->cli.n_operands)
+    if (!a->recipe && !a->write.cli.n_operands)
         return fail(err, CKPT_EUSAGE,
                     "the models are missing: give A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
     if (a->last && a->method && strcmp(a->method, "linear") != 0)
@@ -202,11 +202,12 @@ static int merge_check(const merge_args *a, ckpt_err *err)
  */
 static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *err)
 {
-    cli_args *a = ctx;
+    const write_args *a = ctx;
+    const hub_source from = hub_source_of(a);
     size_t n_did = 0;
-    int rc = a->keep_names ? CKPT_OK : hub_meet(models, n, a, &n_did, err);
+    int rc = a->cli.keep_names ? CKPT_OK : hub_meet(models, n, &from, &n_did, err);
 
-    if (rc == CKPT_OK && n_did > 0 && !a->quiet)
+    if (rc == CKPT_OK && n_did > 0 && !a->cli.quiet)
         say_note("%zu of %zu models are renamed to the hub's names of this model", n_did, n);
     return rc;
 }
@@ -215,14 +216,15 @@ static int merge_names(void *ctx, ckpt_map *const *models, size_t n, ckpt_err *e
  * If the target is a model folder and all models had the names in memory, rename to the hub's
  * names.
  */
-static int merge_hub(ckpt_map *map, cli_args *a, ckpt_err *err)
+static int merge_hub(ckpt_map *map, const write_args *a, ckpt_err *err)
 {
+    const hub_source from = hub_source_of(a);
     const char *layout = maps_default(a->target.format, a->target.path);
     bool did = false;
 
-    if (a->keep_names || !layout || strcmp(layout, "hf") != 0)
+    if (a->cli.keep_names || !layout || strcmp(layout, "hf") != 0)
         return CKPT_OK;
-    return hub_rename(map, a, HUB_TO_FILES, &did, err);
+    return hub_rename(map, &from, HUB_TO_FILES, &did, err);
 }
 
 static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
@@ -231,7 +233,7 @@ static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
     int rc = merge_check(a, err);
 
     if (rc == CKPT_OK && !a->recipe)
-        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, &a->cli, err);
+        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, &a->write.cli, err);
     const ckpt_merge merge = {.size = sizeof merge,
                               .method = a->recipe   ? NULL
                                         : a->method ? a->method
@@ -246,10 +248,10 @@ static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
                               .seed = a->seed,
                               .config_text = a->recipe_text,
                               .config_name = a->recipe,
-                              .open = &a->cli.open,
-                              .keep_names = a->cli.keep_names,
+                              .open = &a->write.cli.open,
+                              .keep_names = a->write.cli.keep_names,
                               .names = merge_names,
-                              .names_ctx = &a->cli};
+                              .names_ctx = &a->write};
     if (rc == CKPT_OK && models.failed)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
@@ -266,21 +268,21 @@ static int merge_run_verb(cli_args *cli, ckpt_err *err)
     ckpt_map *map = NULL;
     int rc = merge_target(a, err);
 
-    a->cli.open.whole_checkpoint = true;
-    a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
+    a->write.cli.open.whole_checkpoint = true;
+    a->write.cli.open.require_crc = a->write.cli.open.require_crc || a->write.cli.strict;
     if (rc == CKPT_OK)
         rc = merge_open(&map, a, err);
     if (rc == CKPT_OK)
-        rc = merge_hub(map, &a->cli, err);
-    job_refuse(&a->cli.run, a->cli.allow_overflow, a->cli.strict);
+        rc = merge_hub(map, &a->write, err);
+    job_refuse(&a->write.cli.run, a->write.allow_overflow, a->write.cli.strict);
     convert_job job = {.from = map,
-                       .target = a->cli.target,
-                       .run = a->cli.run,
-                       .quiet = a->cli.quiet,
+                       .target = a->write.target,
+                       .run = a->write.cli.run,
+                       .quiet = a->write.cli.quiet,
                        .doing = "merging"};
     if (rc == CKPT_OK) {
-        map_say_findings(map, !a->cli.quiet);
-        rc = plan_carry_out(&job, &a->cli, err);
+        map_say_findings(map, !a->write.cli.quiet);
+        rc = plan_carry_out(&job, &a->write, err);
     }
     ckpt_map_free(map);
     return rc;
@@ -289,13 +291,17 @@ static int merge_run_verb(cli_args *cli, ckpt_err *err)
 static int merge_read(cli_args *cli, ckpt_err *err)
 {
     merge_args *a = (merge_args *)cli;
+    int rc = write_read(cli, err);
 
-    return a->recipe ? text_read(&a->recipe_text, a->recipe, "the configuration", err) : CKPT_OK;
+    return rc == CKPT_OK && a->recipe
+               ? text_read(&a->recipe_text, a->recipe, "the configuration", err)
+               : rc;
 }
 
 static void merge_release(cli_args *cli)
 {
     free(((merge_args *)cli)->recipe_text);
+    write_release(cli);
 }
 
 /*
@@ -327,7 +333,7 @@ static const cli_option merge_options[] = {
     {"last", 0, CLI_COUNT, AT(last), "K", "average the last K tags of a run"},
     OPTION_KEEP_NAMES,
     OPTION_TO,
-    {"dtype", 0, CLI_DTYPE, AT(cli.target.dtype), "D",
+    {"dtype", 0, CLI_DTYPE, AT(write.target.dtype), "D",
      "dtype of floating tensors (default: the first model's)"},
     OPTION_MAX_SHARD_SIZE,
     OPTION_REQUIRE_CRC,
@@ -358,6 +364,7 @@ const cli_verb verb_merge = {
     .uses = "w",
     .run = merge_run_verb,
     .room = sizeof(merge_args),
+    .writes = true,
     .read = merge_read,
     .release = merge_release,
     .inputs = merge_inputs,

@@ -12,7 +12,7 @@
 #include "tools/cli/out.h"
 #include "tools/cli/progress.h"
 
-int pipe_check(cli_args *a, ckpt_err *err)
+int pipe_check(write_args *a, ckpt_err *err)
 {
     if (!a->target.format)
         return fail(err, CKPT_EUSAGE, "standard output has no suffix: use --to FORMAT");
@@ -21,19 +21,19 @@ int pipe_check(cli_args *a, ckpt_err *err)
                     "--to %s writes a folder, but standard output takes one file: use safetensors, "
                     "torch, gguf or npz",
                     a->target.format);
-    if (!a->dry_run && isatty(STDOUT_FILENO))
+    if (!a->cli.dry_run && isatty(STDOUT_FILENO))
         return fail(err, CKPT_EUSAGE,
                     "standard output is a terminal: redirect it to a file or a program");
     if (a->target.deflate)
         return fail(err, CKPT_EUSAGE,
                     "--compress: compressed sizes are known only after writing, but standard "
                     "output is written in order: write to a file");
-    if (a->json && !a->dry_run)
+    if (a->cli.json && !a->cli.dry_run)
         return fail(err, CKPT_EUSAGE,
                     "--json cannot be combined with '-': the file goes to standard output");
-    if (a->run.force)
+    if (a->cli.run.force)
         say_warning("--force has no effect: standard output replaces no file");
-    if (a->run.skip_fsync)
+    if (a->cli.run.skip_fsync)
         say_warning("--no-fsync has no effect: standard output is not synced to disk");
     // torch names the archive's folder after the file; the output has no name
     a->target.path = "archive";

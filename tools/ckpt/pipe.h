@@ -4,7 +4,7 @@
 #define TOOLS_PIPE_H
 
 #include "tools/ckpt/job.h"
-#include "tools/cli/args.h"
+#include "tools/cli/write_args.h"
 
 /*
  * Check that standard output may be written to and that the options choose a format; warn about
@@ -12,7 +12,7 @@
  *
  * Errors  CKPT_EUSAGE: a terminal, no format, a format of several files, --json
  */
-int pipe_check(cli_args *a, ckpt_err *err);
+int pipe_check(write_args *a, ckpt_err *err);
 
 /*
  * Write the one file of a prepared job to standard output, and the proofs to standard error.

@@ -135,7 +135,7 @@ static void plan_path(const convert_job *job, const char *path)
         out_printf("/");
         out_text(folder);
     }
-    if (path && args_into_folder(&job->target)) {
+    if (path && write_into_folder(&job->target)) {
         out_printf("/");
         out_text(path);
     }
@@ -394,14 +394,14 @@ static void plan_text(const convert_job *job, uint64_t n_read, uint64_t n_write)
 }
 
 /* Print the plan of a prepared job: files, totals, disk space; nothing has been written. */
-static void plan_show(convert_job *job, const cli_args *a)
+static void plan_show(convert_job *job, const write_args *a)
 {
     uint64_t n_read = 0, n_write = 0, n_jobs = 0;
 
     // sizes come from the plan, which has read no tensor byte
     ckpt_plan_sizes(job->plan, &n_read, &n_write, &n_jobs);
-    job_say_findings(job, !a->quiet);
-    if (a->json)
+    job_say_findings(job, !a->cli.quiet);
+    if (a->cli.json)
         plan_json(job, n_read, n_write);
     else
         plan_text(job, n_read, n_write);
@@ -445,14 +445,14 @@ static void outcome_json(const convert_job *job)
 }
 
 /* Print the closing line and the changes, or the report as JSON. */
-static void outcome_show(convert_job *job, const cli_args *a)
+static void outcome_show(convert_job *job, const write_args *a)
 {
     char closing[CLOSING_ROOM], kept[COUNT_ROOM];
 
-    job_say_findings(job, !a->quiet);
-    if (a->json) {
+    job_say_findings(job, !a->cli.quiet);
+    if (a->cli.json) {
         outcome_json(job);
-    } else if (!a->quiet) {
+    } else if (!a->cli.quiet) {
         out_printf("%s\n", job_closing(closing, job));
         if (job->report.n_files_kept)
             out_printf("resumed: %s had already been written\n",
@@ -463,20 +463,20 @@ static void outcome_show(convert_job *job, const cli_args *a)
 
 /* ---- the complete conversion ---- */
 
-int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err)
+int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
 {
     // do all steps that can fail before the first byte is written
     int rc = job_prepare(job, err);
 
     if (rc == CKPT_OK) {
         effects_of_layout(a, job->from, job->to);
-        job_say_findings(job, !a->quiet);
-        rc = effects_strict(a, err);
+        job_say_findings(job, !a->cli.quiet);
+        rc = effects_strict(&a->cli, err);
     }
-    if (rc == CKPT_OK && a->dry_run) {
+    if (rc == CKPT_OK && a->cli.dry_run) {
         plan_show(job, a);
     } else if (rc == CKPT_OK) {
-        bool pours = args_to_stdout(a);
+        bool pours = args_to_stdout(&a->cli);
 
         rc = pours ? pipe_run(job, err) : job_run(job, err);
         if (rc == CKPT_OK && !pours)

@@ -9,7 +9,7 @@
 #define TOOLS_PLAN_H
 
 #include "tools/ckpt/job.h"
-#include "tools/cli/args.h"
+#include "tools/cli/write_args.h"
 
 /*
  * Lay out and plan.  Then print the plan (--dry-run), or run it and print the result.  Frees the
@@ -17,6 +17,6 @@
  *
  * Errors  those of ckpt_layout and ckpt_plan_run; CKPT_EDOUBT: --strict, and there is a warning
  */
-int plan_carry_out(convert_job *job, cli_args *a, ckpt_err *err);
+int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err);
 
 #endif

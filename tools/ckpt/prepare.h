@@ -10,7 +10,7 @@
 
 /* The fields of these steps. */
 typedef struct prepare_args {
-    cli_args cli; /* first: the parser fills the whole */
+    write_args write; /* first: the parser fills the whole */
     cli_list adapters;
     bool as_file, untie, adapter_only;
     const char *tie;
@@ -22,8 +22,8 @@ typedef struct prepare_args {
 } prepare_args;
 
 /*
- * Check and complete a->cli.target (its format and path must be set), open the source, change it as
- * the options require, and print its facts and findings.
+ * Check and complete a->write.target (its format and path must be set), open the source, change it
+ * as the options require, and print its facts and findings.
  *
  * map      set even after a failure; the caller frees it, and calls training_free
  * Errors   CKPT_EUSAGE; CKPT_EMISSING: there are no tensors; those of opening
@@ -34,19 +34,19 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 #define PREPARE_AT(field) offsetof(prepare_args, field)
 // clang-format off
 #define PREPARE_OPTIONS \
-    {"dtype", 0, CLI_DTYPES, PREPARE_AT(cli.target.dtypes), "D[:GLOB,...]", \
+    {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]", \
      "dtype of floating tensors (default: the source's; masters fp32)"}, \
     OPTION_MAX_SHARD_SIZE, \
-    {"world", 'w', CLI_COUNT, PREPARE_AT(cli.target.world), "N", \
+    {"world", 'w', CLI_COUNT, PREPARE_AT(write.target.world), "N", \
      "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
     OPTION_INCLUDE, \
     OPTION_EXCLUDE, \
-    {"rename", 0, CLI_FILE, PREPARE_AT(cli.rename), "FILE", \
+    {"rename", 0, CLI_FILE, PREPARE_AT(write.rename), "FILE", \
      "rename tensors by rules: PATTERN REPLACEMENT in each line"}, \
     OPTION_KEEP_NAMES, \
-    {"map", 0, CLI_TEXT, PREPARE_AT(cli.map), "NAME|FILE", \
+    {"map", 0, CLI_TEXT, PREPARE_AT(write.map), "NAME|FILE", \
      "apply a layout map, such as hf:megatron (see ckpt maps)"}, \
-    {"layout", 0, CLI_TEXT, PREPARE_AT(cli.hub_layout), CLI_LAYOUTS, \
+    {"layout", 0, CLI_TEXT, PREPARE_AT(write.hub_layout), CLI_LAYOUTS, \
      "names of weights (hub, native) or of dcp (others)"}, \
     OPTION_BACKWARDS, \
     OPTION_CONFIG, \
@@ -72,21 +72,21 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "select one of several adapters"}, \
     OPTION_TAG, \
     OPTION_WITH_OPTIMIZER, \
-    {"weights-only", 0, CLI_FLAG, PREPARE_AT(cli.open.weights_only), NULL, \
+    {"weights-only", 0, CLI_FLAG, PREPARE_AT(write.cli.open.weights_only), NULL, \
      "read 16-bit weights from DeepSpeed's model files only"}, \
-    {"keep-slices", 0, CLI_FLAG, PREPARE_AT(cli.open.keep_slices), NULL, \
+    {"keep-slices", 0, CLI_FLAG, PREPARE_AT(write.cli.open.keep_slices), NULL, \
      "keep tensor-parallel slices separate"}, \
     OPTION_SLICE_RULES, \
     OPTION_ORDER, \
-    {"to-tag", 0, CLI_TEXT, PREPARE_AT(cli.target.tag), "NAME", \
+    {"to-tag", 0, CLI_TEXT, PREPARE_AT(write.target.tag), "NAME", \
      "name of the new tag"}, \
     OPTION_DROP_OPTIMIZER, \
     OPTION_MOMENTS, \
     OPTION_KEEP_OBJECTS, \
     OPTION_DROP_OBJECTS, \
-    {"no-frozen", 0, CLI_FLAG, PREPARE_AT(cli.open.skip_frozen), NULL, \
+    {"no-frozen", 0, CLI_FLAG, PREPARE_AT(write.cli.open.skip_frozen), NULL, \
      "leave frozen parameters out"}, \
-    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(cli.open.skip_frozen), NULL, \
+    {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(write.cli.open.skip_frozen), NULL, \
      "same as --no-frozen"}, \
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
      "read this shard alone, not its checkpoint"}, \

@@ -5,7 +5,7 @@
 #include "tools/ckpt/remap.h"
 #include "tools/cli/text.h"
 
-int remap_apply(ckpt_map *map, const cli_args *a, ckpt_err *err)
+int remap_apply(ckpt_map *map, const write_args *a, ckpt_err *err)
 {
     ckpt_remap_opts opts = {.size = sizeof opts,
                             .backwards = a->backwards,

@@ -3,9 +3,9 @@
 #ifndef TOOLS_CKPT_REMAP_H
 #define TOOLS_CKPT_REMAP_H
 
-#include "tools/cli/args.h"
+#include "tools/cli/write_args.h"
 
 /* Apply --map if the user gave it or the target needs one.  Errors: those of maps_apply. */
-int remap_apply(ckpt_map *map, const cli_args *a, ckpt_err *err);
+int remap_apply(ckpt_map *map, const write_args *a, ckpt_err *err);
 
 #endif

@@ -13,8 +13,9 @@
 #include "tools/cli/options.h"
 
 /* Open, lay out, plan; then print the plan or run it. */
-static int reshard_run(cli_args *a, ckpt_err *err)
+static int reshard_run(cli_args *cli, ckpt_err *err)
 {
+    write_args *a = (write_args *)cli;
     ckpt_map *map = NULL;
     char list[CLI_HELP_ROOM];
 
@@ -22,23 +23,26 @@ static int reshard_run(cli_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "ckpt reshard writes only %s; use ckpt convert for '%s'",
                     cli_formats(list, CKPT_WRITES_STATE), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
-    a->target.path = a->operand[1];
+    a->target.path = a->cli.operand[1];
     // keep the slices of model-parallel ranks, because only data-parallel ranks and AutoEP's
     // expert-parallel ranks change
-    a->open.keep_slices =
+    a->cli.open.keep_slices =
         !a->join && !a->map && (ckpt_format_caps(a->target.format) & CKPT_HAS_RANKS);
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
-        a->open.keep_slices = true;
-    a->open.require_crc = a->open.require_crc || a->strict;
+        a->cli.open.keep_slices = true;
+    a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
     int rc = training_open(&map, a, err);
-    job_refuse(&a->run, a->allow_overflow, a->strict);
-    convert_job job = {
-        .from = map, .target = a->target, .run = a->run, .quiet = a->quiet, .doing = "resharding"};
+    job_refuse(&a->cli.run, a->allow_overflow, a->cli.strict);
+    convert_job job = {.from = map,
+                       .target = a->target,
+                       .run = a->cli.run,
+                       .quiet = a->cli.quiet,
+                       .doing = "resharding"};
     if (rc == CKPT_OK) {
-        if (!a->quiet)
+        if (!a->cli.quiet)
             map_say_understood(map);
-        map_say_findings(map, !a->quiet);
-        effects_of_source(a, map);
+        map_say_findings(map, !a->cli.quiet);
+        effects_of_source(&a->cli, map);
         rc = plan_carry_out(&job, a, err);
     }
     training_free(a);
@@ -46,7 +50,7 @@ static int reshard_run(cli_args *a, ckpt_err *err)
     return rc;
 }
 
-#define AT(field) offsetof(cli_args, field)
+#define AT(field) offsetof(write_args, field)
 static const cli_option reshard_options[] = {
     {"to", 0, CLI_STATE, AT(target.format), "FORMAT", "(zero)"},
     {"layout", 0, CLI_TEXT, AT(target.layout), "torch|torchtitan|accelerate",
@@ -80,7 +84,7 @@ static const cli_option reshard_options[] = {
     OPTION_ALLOW_OVERFLOW,
     OPTION_MEMORY,
     OPTION_JOBS,
-    {"force", 'f', CLI_FLAG, AT(run.force), NULL, "replace a tag of that name"},
+    {"force", 'f', CLI_FLAG, AT(cli.run.force), NULL, "replace a tag of that name"},
     OPTION_NO_FSYNC,
     OPTION_DRY_RUN,
     OPTION_JSON,
@@ -121,4 +125,6 @@ const cli_verb verb_reshard = {
     .max = 2,
     .uses = "rd",
     .run = reshard_run,
+    .room = sizeof(write_args),
+    WRITE_HOOKS,
 };

@@ -16,15 +16,15 @@ bool training_format(const char *format)
     return ckpt_format_caps(format) & CKPT_WRITES_STATE;
 }
 
-int training_check(const cli_args *a, ckpt_err *err)
+int training_check(const write_args *a, ckpt_err *err)
 {
     ckpt_target target = a->target;
 
-    if (a->include.n || a->exclude.n || a->rename)
+    if (a->cli.include.n || a->cli.exclude.n || a->rename)
         return fail(err, CKPT_EUSAGE,
                     "--include, --exclude and --rename apply to weights only: training state is "
                     "written whole");
-    if (cli_has(&a->line, "adapter") || cli_has(&a->line, "adapter-only"))
+    if (cli_has(&a->cli.line, "adapter") || cli_has(&a->cli.line, "adapter-only"))
         return fail(err, CKPT_EUSAGE,
                     "--adapter and --adapter-only apply to weights only: merge the adapter into "
                     "weights first");
@@ -36,7 +36,7 @@ int training_check(const cli_args *a, ckpt_err *err)
                     ckpt_dtype_name(a->moments));
     if (a->moments != CKPT_DTYPE_NONE && a->target.fresh_optimizer)
         return fail(err, CKPT_EUSAGE, "--moments and --drop-optimizer exclude each other");
-    if (a->join && a->open.keep_slices)
+    if (a->join && a->cli.open.keep_slices)
         return fail(err, CKPT_EUSAGE, "--join and --keep-slices exclude each other");
     if (a->target.stage > 3)
         return fail(err, CKPT_EUSAGE, "--stage: expected 1, 2 or 3, found %d", a->target.stage);
@@ -48,7 +48,7 @@ int training_check(const cli_args *a, ckpt_err *err)
  * True if the run will continue in the framework that saved it, whose wrappers add their prefixes
  * to the names again.
  */
-static bool training_same(const ckpt_map *map, const cli_args *a)
+static bool training_same(const ckpt_map *map, const write_args *a)
 {
     const char *from = ckpt_map_format(map);
     bool ranks = strcmp(from, "deepspeed") == 0 || strcmp(from, "universal") == 0;
@@ -58,7 +58,7 @@ static bool training_same(const ckpt_map *map, const cli_args *a)
 }
 
 /* --moments fp32 */
-static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
+static int training_moments(ckpt_map *map, const write_args *a, ckpt_err *err)
 {
     uint64_t n = 0;
     int rc;
@@ -74,32 +74,32 @@ static int training_moments(ckpt_map *map, const cli_args *a, ckpt_err *err)
     return rc;
 }
 
-int training_open(ckpt_map **map, cli_args *a, ckpt_err *err)
+int training_open(ckpt_map **map, write_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
 
     *map = NULL;
-    a->open.with_optimizer = true;
-    a->open.whole_checkpoint = true;
-    a->open.training = true;
+    a->cli.open.with_optimizer = true;
+    a->cli.open.whole_checkpoint = true;
+    a->cli.open.training = true;
     if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
         rc = text_read(&a->order_text, a->order, "the order", err);
     // a single pattern stands for all names in the file's order
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
     if (rc == CKPT_OK)
-        rc = args_open(map, a, err);
+        rc = args_open(map, &a->cli, err);
     if (rc == CKPT_OK)
         rc = ckpt_map_dequantize(*map, true, err);
     if (rc == CKPT_OK)
         rc = training_moments(*map, a, err);
     if (rc == CKPT_OK && !training_same(*map, a))
-        rc = args_model(*map, a, true, true, err);
+        rc = write_model(*map, a, true, true, err);
     if (rc == CKPT_OK)
         rc = remap_apply(*map, a, err);
     return rc == CKPT_OK ? ckpt_map_warm_start(*map, &a->target, err) : rc;
 }
 
-void training_free(cli_args *a)
+void training_free(write_args *a)
 {
     free(a->order_text);
     a->order_text = NULL;

@@ -7,7 +7,8 @@
  *     parse.c     a command line to fields
  *     help.c      the text of --help
  *     complete.c  completion for shells
- *     args.h      the fields of ckpt's commands
+ *     args.h      the fields that ckpt's commands share
+ *     write_args.h  those of the commands that write checkpoints
  *
  * Long options accept '-' and '_' alike.
  */
@@ -120,6 +121,7 @@ typedef struct cli_verb {
     int (*before)(struct cli_args *a, ckpt_err *err);
     /* Store the options of a file (CLI_MORE), each by cli_take; NULL: the command has none. */
     int (*more)(struct cli_line *line, const char *path, ckpt_err *err);
+    bool writes;      /* the command's own struct begins with write_args, not only cli_args */
     bool streams;     /* an output named "-" is stdout */
     bool takes_files; /* `run` receives descriptors from another process */
     bool compat;      /* a program of its own, and a verb of ckpt too */

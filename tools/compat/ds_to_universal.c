@@ -23,7 +23,7 @@
 
 /* The fields of this command. */
 typedef struct uni_args {
-    cli_args cli; /* first: the parser fills the whole */
+    write_args write; /* first: the parser fills the whole */
     bool keep_temp, no_strict, inject;
     unsigned n_extract, n_merge;
     const char *input, *output;
@@ -75,10 +75,10 @@ static int uni_check(uni_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE, "--output_folder must not be the input folder");
     a->n_extract = a->n_extract ? a->n_extract : UNI_EXTRACT;
     a->n_merge = a->n_merge ? a->n_merge : UNI_MERGE;
-    a->cli.target.format = "universal";
+    a->write.target.format = "universal";
     // the script overwrites the output; ckpt does so only when the new one is complete
-    a->cli.run.force = true;
-    if (a->keep_temp && !a->cli.quiet)
+    a->write.cli.run.force = true;
+    if (a->keep_temp && !a->write.cli.quiet)
         say_note("--keep_temp_folder has no effect: no temporary folder exists");
     return CKPT_OK;
 }
@@ -129,35 +129,35 @@ static void uni_say(const uni_args *a)
 }
 
 /* Lay out, write, and print the closing line. */
-static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
+static int uni_convert(write_args *a, const ckpt_map *map, ckpt_err *err)
 {
-    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    convert_job job = {.from = map, .target = a->target, .run = a->cli.run, .quiet = a->cli.quiet};
     const char *stage = map_fact(map, "stage");
     bool flat = stage && strcmp(stage, "3") == 0;
     char closing[CLOSING_ROOM];
     const char *text;
     int rc = CKPT_OK, severity, code;
 
-    if (!a->quiet)
+    if (!a->cli.quiet)
         out_printf("*** 1. Extracting ZeRO fragments\n");
-    job_refuse(&job.run, true, a->strict);
+    job_refuse(&job.run, true, a->cli.strict);
     rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
         effects_of_layout(a, map, job.to);
-        map_say_findings(job.to, !a->quiet);
+        map_say_findings(job.to, !a->cli.quiet);
         while (ckpt_map_finding_at(job.to, job.n_said, &severity, &code, &text))
             job.n_said++;
-        rc = effects_strict(a, err);
+        rc = effects_strict(&a->cli, err);
     }
     if (rc == CKPT_OK) {
-        if (!a->quiet)
+        if (!a->cli.quiet)
             out_printf("*** 2. Merging slices .....\n%s*** 3. Saving common optimizer states\n",
                        flat ? "" : "    No AutoEP layers found, skipping\n");
         rc = job_run(&job, err);
     }
     if (rc == CKPT_OK)
-        job_say_findings(&job, !a->quiet);
-    if (rc == CKPT_OK && !a->quiet) {
+        job_say_findings(&job, !a->cli.quiet);
+    if (rc == CKPT_OK && !a->cli.quiet) {
         out_printf("*** Done!\n");
         say_note("%s", job_closing(closing, &job));
     }
@@ -168,17 +168,17 @@ static int uni_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
 /* Open a DeepSpeed checkpoint with its optimizer; other formats are refused, as by the script. */
 static int uni_open(ckpt_map **map, uni_args *a, ckpt_err *err)
 {
-    int rc = training_check(&a->cli, err);
+    int rc = training_check(&a->write, err);
 
     // args_open opens the first operand, but the script has an option instead
-    a->cli.operand = (char *const *)(uintptr_t)&a->input;
-    a->cli.n_operands = 1;
-    a->cli.open.with_optimizer = true;
-    a->cli.open.whole_checkpoint = true;
-    a->cli.open.join_first_axis = a->inject;
-    a->cli.open.require_crc = a->cli.strict;
+    a->write.cli.operand = (char *const *)(uintptr_t)&a->input;
+    a->write.cli.n_operands = 1;
+    a->write.cli.open.with_optimizer = true;
+    a->write.cli.open.whole_checkpoint = true;
+    a->write.cli.open.join_first_axis = a->inject;
+    a->write.cli.open.require_crc = a->write.cli.strict;
     if (rc == CKPT_OK)
-        rc = args_open(map, &a->cli, err);
+        rc = args_open(map, &a->write.cli, err);
     if (rc == CKPT_OK && strcmp(ckpt_map_format(*map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert --to universal "
@@ -200,16 +200,16 @@ static int uni_run(cli_args *cli, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = uni_replaceable(a->output, err);
     if (rc == CKPT_OK) {
-        a->cli.target.path = folder;
-        a->cli.target.tag = name;
-        if (!a->cli.quiet)
+        a->write.target.path = folder;
+        a->write.target.tag = name;
+        if (!a->write.cli.quiet)
             uni_say(a);
         rc = uni_open(&map, a, err);
     }
     if (rc == CKPT_OK) {
-        map_say_findings(map, !a->cli.quiet);
-        effects_of_source(&a->cli, map);
-        rc = uni_convert(&a->cli, map, err);
+        map_say_findings(map, !a->write.cli.quiet);
+        effects_of_source(&a->write.cli, map);
+        rc = uni_convert(&a->write, map, err);
     }
     ckpt_map_free(map);
     free(folder);
@@ -230,15 +230,15 @@ static const cli_option uni_options[] = {
      "accepted without effect: unmatched patterns only warn"},
     {"inject_missing_state", 0, CLI_FLAG, AT(inject), NULL,
      "without rules: join slices along their first axis"},
-    {"slice_rules", 0, CLI_FILE, AT(cli.slice_rules), "FILE",
+    {"slice_rules", 0, CLI_FILE, AT(write.cli.slice_rules), "FILE",
      "read the rules that join slices (JSON)"},
-    {"deepspeed_version", 0, CLI_TEXT, AT(cli.target.version), "V",
+    {"deepspeed_version", 0, CLI_TEXT, AT(write.target.version), "V",
      "write for DeepSpeed V (default: the checkpoint's)"},
-    {"keep_objects", 0, CLI_FLAG, AT(cli.target.keep_objects), NULL,
+    {"keep_objects", 0, CLI_FLAG, AT(write.target.keep_objects), NULL,
      "copy objects of unknown classes"},
-    {"drop_objects", 0, CLI_FLAG, AT(cli.target.drop_objects), NULL,
+    {"drop_objects", 0, CLI_FLAG, AT(write.target.drop_objects), NULL,
      "leave objects of unknown classes out"},
-    {"ignore_copies", 0, CLI_FLAG, AT(cli.open.ignore_copies), NULL,
+    {"ignore_copies", 0, CLI_FLAG, AT(write.cli.open.ignore_copies), NULL,
      "do not compare masters with 16-bit copies"},
     OPTION_STRICT,
     OPTION_MEMORY,
@@ -267,5 +267,6 @@ const cli_verb compat_ds_to_universal = {
     .max = 0,
     .run = uni_run,
     .room = sizeof(uni_args),
+    WRITE_HOOKS,
     .compat = true,
 };

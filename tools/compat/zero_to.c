@@ -21,7 +21,7 @@
 
 /* The fields of this command. */
 typedef struct zero_args {
-    cli_args cli; /* first: the parser fills the whole */
+    write_args write; /* first: the parser fills the whole */
     bool debug, safe;
 } zero_args;
 
@@ -81,33 +81,33 @@ static void zero_say(const ckpt_map *map, const zero_args *a)
  */
 static int zero_target(zero_args *a, ckpt_err *err)
 {
-    a->cli.target.path = a->cli.operand[1];
-    a->cli.target.format = ckpt_format_from_path(a->cli.target.path);
-    if (!a->cli.target.format)
-        a->cli.target.format = a->safe ? "hf" : "hf-bin";
-    a->cli.target.keep_other_weights = true;
+    a->write.target.path = a->write.cli.operand[1];
+    a->write.target.format = ckpt_format_from_path(a->write.target.path);
+    if (!a->write.target.format)
+        a->write.target.format = a->safe ? "hf" : "hf-bin";
+    a->write.target.keep_other_weights = true;
     // the script writes only weights
-    a->cli.target.skip_side_files =
-        (ckpt_format_caps(a->cli.target.format) & CKPT_TAKES_SIDE_FILES) != 0;
-    if (a->safe && strcmp(a->cli.target.format, "torch") == 0)
+    a->write.target.skip_side_files =
+        (ckpt_format_caps(a->write.target.format) & CKPT_TAKES_SIDE_FILES) != 0;
+    if (a->safe && strcmp(a->write.target.format, "torch") == 0)
         return fail(err, CKPT_EUSAGE,
                     "--safe_serialization: %s is the name of a torch file; name a folder, or a "
                     "file ending in .safetensors",
-                    a->cli.target.path);
-    return effects_of_target(&a->cli, err);
+                    a->write.target.path);
+    return effects_of_target(&a->write, err);
 }
 
 /* ---- replacing an old output ---- */
 
 /* The first existing file of an output, or NULL. */
-static const char *zero_older(const cli_args *a, char buf[ZERO_PATH])
+static const char *zero_older(const write_args *a, char buf[ZERO_PATH])
 {
     static const char *const hf[] = {"model.safetensors.index.json", "model.safetensors", NULL};
     static const char *const bin[] = {"pytorch_model.bin.index.json", "pytorch_model.bin", NULL};
     const char *const *name = strcmp(a->target.format, "hf") == 0 ? hf : bin;
     int n = snprintf(buf, ZERO_PATH, "%s", a->target.path);
 
-    if (!args_into_folder(&a->target))
+    if (!write_into_folder(&a->target))
         return n < ZERO_PATH && access(buf, F_OK) == 0 ? buf : NULL;
     for (; *name; name++) {
         n = snprintf(buf, ZERO_PATH, "%s/%s", a->target.path, *name);
@@ -133,7 +133,7 @@ static bool zero_within(const ckpt_map *few, const ckpt_map *many)
  * The script overwrites any file.  ckpt replaces an older output with the same tensors; one of
  * another model, or an unreadable one, only with --force.
  */
-static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
+static int zero_replaces(write_args *a, const ckpt_map *map, ckpt_err *err)
 {
     const ckpt_open_opts whole = {.whole_checkpoint = true};
     char buf[ZERO_PATH];
@@ -141,7 +141,7 @@ static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
     ckpt_map *there = NULL;
     ckpt_err local = {0};
 
-    if (older && !a->run.force) {
+    if (older && !a->cli.run.force) {
         bool same = ckpt_open(&there, older, &whole, &local) == CKPT_OK &&
                     (zero_within(there, map) || zero_within(map, there));
         const char *what = there ? "it holds another model" : "it is not a readable checkpoint";
@@ -150,10 +150,10 @@ static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
             return fail(err, CKPT_EUSAGE, "%s: exists already, and %s; use --force to replace it",
                         older, what);
     }
-    if (older && !a->quiet)
+    if (older && !a->cli.quiet)
         say_note("%s is replaced", older);
     // only when the new output is complete
-    a->run.force = true;
+    a->cli.run.force = true;
     return CKPT_OK;
 }
 
@@ -161,24 +161,24 @@ static int zero_replaces(cli_args *a, const ckpt_map *map, ckpt_err *err)
  * Convert like ckpt convert; the closing line goes to stderr, because logs of the script do not
  * have it.
  */
-static int zero_convert(cli_args *a, const ckpt_map *map, ckpt_err *err)
+static int zero_convert(write_args *a, const ckpt_map *map, ckpt_err *err)
 {
-    convert_job job = {.from = map, .target = a->target, .run = a->run, .quiet = a->quiet};
+    convert_job job = {.from = map, .target = a->target, .run = a->cli.run, .quiet = a->cli.quiet};
     char closing[CLOSING_ROOM];
     int rc;
 
     // the scripts let values overflow, so overflow is only a warning, except with --strict
-    job_refuse(&job.run, true, a->strict);
+    job_refuse(&job.run, true, a->cli.strict);
     rc = job_prepare(&job, err);
     if (rc == CKPT_OK) {
-        job_say_findings(&job, !a->quiet);
-        rc = effects_strict(a, err);
+        job_say_findings(&job, !a->cli.quiet);
+        rc = effects_strict(&a->cli, err);
     }
     if (rc == CKPT_OK)
         rc = job_run(&job, err);
     if (rc == CKPT_OK)
-        job_say_findings(&job, !a->quiet);
-    if (rc == CKPT_OK && !a->quiet)
+        job_say_findings(&job, !a->cli.quiet);
+    if (rc == CKPT_OK && !a->cli.quiet)
         say_note("%s", job_closing(closing, &job));
     job_free(&job);
     return rc;
@@ -192,24 +192,24 @@ static int zero_run(zero_args *a, ckpt_err *err)
     ckpt_map *map = NULL;
 
     int rc = zero_target(a, err);
-    a->cli.open.whole_checkpoint = true;
-    a->cli.open.require_crc = a->cli.strict;
+    a->write.cli.open.whole_checkpoint = true;
+    a->write.cli.open.require_crc = a->write.cli.strict;
     if (rc == CKPT_OK)
-        rc = ckpt_open(&map, a->cli.operand[0], &a->cli.open, err);
+        rc = ckpt_open(&map, a->write.cli.operand[0], &a->write.cli.open, err);
     // the script would not read other formats either
     if (rc == CKPT_OK && strcmp(ckpt_map_format(map), "deepspeed") != 0)
         rc = fail(err, CKPT_EUNSUPPORTED,
                   "%s: expected a DeepSpeed checkpoint, found %s (ckpt convert reads it)",
                   ckpt_map_path(map), ckpt_map_format(map));
     if (rc == CKPT_OK) {
-        if (!a->cli.quiet)
+        if (!a->write.cli.quiet)
             zero_say(map, a);
-        map_say_findings(map, !a->cli.quiet);
-        effects_of_source(&a->cli, map);
-        rc = zero_replaces(&a->cli, map, err);
+        map_say_findings(map, !a->write.cli.quiet);
+        effects_of_source(&a->write.cli, map);
+        rc = zero_replaces(&a->write, map, err);
     }
     if (rc == CKPT_OK)
-        rc = zero_convert(&a->cli, map, err);
+        rc = zero_convert(&a->write, map, err);
     ckpt_map_free(map);
     return rc;
 }
@@ -218,7 +218,7 @@ static int zero_run(zero_args *a, ckpt_err *err)
 static int zero_to_fp32_run(cli_args *cli, ckpt_err *err)
 {
     zero_args *a = (zero_args *)cli;
-    a->cli.target.dtype = CKPT_F32;
+    a->write.target.dtype = CKPT_F32;
     return zero_run(a, err);
 }
 
@@ -226,54 +226,51 @@ static int zero_to_fp32_run(cli_args *cli, ckpt_err *err)
 static int zero_to_torch_run(cli_args *cli, ckpt_err *err)
 {
     zero_args *a = (zero_args *)cli;
-    if (a->cli.target.dtype == CKPT_DTYPE_NONE)
+    if (a->write.target.dtype == CKPT_DTYPE_NONE)
         return fail(err, CKPT_EUSAGE, "--dtype is required: bf16, fp16 or fp32");
-    if (a->cli.target.dtype != CKPT_BF16 && a->cli.target.dtype != CKPT_F16 &&
-        a->cli.target.dtype != CKPT_F32)
+    if (a->write.target.dtype != CKPT_BF16 && a->write.target.dtype != CKPT_F16 &&
+        a->write.target.dtype != CKPT_F32)
         return fail(err, CKPT_EUSAGE, "--dtype: %s is not bf16, fp16 or fp32",
-                    ckpt_dtype_name(a->cli.target.dtype));
+                    ckpt_dtype_name(a->write.target.dtype));
     return zero_run(a, err);
 }
 
 #define AT(field) offsetof(zero_args, field)
-#define ZERO_OPTIONS                                                                               \
-    {"max_shard_size", 0,                                                                          \
-     CLI_SIZE,         AT(cli.target.max_shard_size),                                              \
-     "SIZE",           "largest file (default: 5GB; 0: one file)"},                                \
-        {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"},  \
-        OPTION_TAG, {"exclude_frozen_parameters", 0,    CLI_FLAG,                                  \
-                     AT(cli.open.skip_frozen),    NULL, "leave frozen parameters out"},            \
-        {"keep_slices", 0,                                                                         \
-         CLI_FLAG,      AT(cli.open.keep_slices),                                                  \
-         NULL,          "keep tensor-parallel slices separate"},                                   \
-        {"slice_rules",       0,      CLI_FILE,                                                    \
-         AT(cli.slice_rules), "FILE", "read the rules that join slices (JSON)"},                   \
-        {"weights_only", 0,                                                                        \
-         CLI_FLAG,       AT(cli.open.weights_only),                                                \
-         NULL,           "16-bit weights, without optimizer files"},                               \
-        {"force", 'f', CLI_FLAG, AT(cli.run.force), NULL, "replace an existing other model"},      \
-        {"ignore_copies",                                                                          \
-         0,                                                                                        \
-         CLI_FLAG,                                                                                 \
-         AT(cli.open.ignore_copies),                                                               \
-         NULL,                                                                                     \
-         "do not compare masters with 16-bit copies"},                                             \
-        {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"}, OPTION_STRICT,          \
-        OPTION_MEMORY,                                                                             \
-        {"jobs",           'j', CLI_COUNT,                                                         \
-         AT(cli.run.jobs), "N", "number of threads (default: one per processor, at most 8)"},      \
-        {"no-fsync", 0,                                                                            \
-         CLI_FLAG,   AT(cli.run.skip_fsync),                                                       \
-         NULL,       "do not sync files to disk (scratch data only)"},                             \
-        OPTION_QUIET, CLI_LOCAL, CLI_SPREAD, CLI_NO_SANDBOX,                                       \
-    {                                                                                              \
-        NULL, 0, CLI_FLAG, 0, NULL, NULL                                                           \
-    }
+// clang-format off
+#define ZERO_OPTIONS \
+    {"max_shard_size", 0, CLI_SIZE, AT(write.target.max_shard_size), "SIZE", \
+     "largest file (default: 5GB; 0: one file)"}, \
+    {"safe_serialization", 0, CLI_FLAG, AT(safe), NULL, "write safetensors, not .bin files"}, \
+    OPTION_TAG, \
+    {"exclude_frozen_parameters", 0, CLI_FLAG, AT(write.cli.open.skip_frozen), NULL, \
+     "leave frozen parameters out"}, \
+    {"keep_slices", 0, CLI_FLAG, AT(write.cli.open.keep_slices), NULL, \
+     "keep tensor-parallel slices separate"}, \
+    {"slice_rules", 0, CLI_FILE, AT(write.cli.slice_rules), "FILE", \
+     "read the rules that join slices (JSON)"}, \
+    {"weights_only", 0, CLI_FLAG, AT(write.cli.open.weights_only), NULL, \
+     "16-bit weights, without optimizer files"}, \
+    {"force", 'f', CLI_FLAG, AT(write.cli.run.force), NULL, "replace an existing other model"}, \
+    {"ignore_copies", 0, CLI_FLAG, AT(write.cli.open.ignore_copies), NULL, \
+     "do not compare masters with 16-bit copies"}, \
+    {"debug", 'd', CLI_FLAG, AT(debug), NULL, "print each parameter"}, \
+    OPTION_STRICT, \
+    OPTION_MEMORY, \
+    {"jobs", 'j', CLI_COUNT, AT(write.cli.run.jobs), "N", \
+     "number of threads (default: one per processor, at most 8)"}, \
+    {"no-fsync", 0, CLI_FLAG, AT(write.cli.run.skip_fsync), NULL, \
+     "do not sync files to disk (scratch data only)"}, \
+    OPTION_QUIET, \
+    CLI_LOCAL, \
+    CLI_SPREAD, \
+    CLI_NO_SANDBOX, \
+    CLI_END
+// clang-format on
 
 static const cli_option fp32_options[] = {ZERO_OPTIONS};
 
 static const cli_option torch_options[] = {
-    {"dtype", 0, CLI_DTYPE, AT(cli.target.dtype), "bf16|fp16|fp32", "output dtype; required"},
+    {"dtype", 0, CLI_DTYPE, AT(write.target.dtype), "bf16|fp16|fp32", "output dtype; required"},
     ZERO_OPTIONS,
 };
 
@@ -295,6 +292,7 @@ const cli_verb compat_zero_to_fp32 = {
     .uses = "ro",
     .run = zero_to_fp32_run,
     .room = sizeof(zero_args),
+    WRITE_HOOKS,
     .compat = true,
 };
 
@@ -310,5 +308,6 @@ const cli_verb compat_zero_to_torch = {
     .uses = "ro",
     .run = zero_to_torch_run,
     .room = sizeof(zero_args),
+    WRITE_HOOKS,
     .compat = true,
 };

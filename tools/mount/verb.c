@@ -55,14 +55,14 @@ static int mnt_target(mount_args *a, char name[MNT_NAME], ckpt_err *err)
 {
     const ckpt_format_info *f;
 
-    if (!a->prepare.cli.target.format)
+    if (!a->prepare.write.target.format)
         return fail(err, CKPT_EUSAGE, "the format of the files is missing: use --to FORMAT");
-    f = ckpt_format_find(a->prepare.cli.target.format);
-    a->prepare.cli.target.path = a->prepare.cli.operand[1];
-    if (!f || args_into_folder(&a->prepare.cli.target))
+    f = ckpt_format_find(a->prepare.write.target.format);
+    a->prepare.write.target.path = a->prepare.write.cli.operand[1];
+    if (!f || write_into_folder(&a->prepare.write.target))
         return a->name ? fail(err, CKPT_EUSAGE,
                               "--name is only for formats of one file, but format %s is a folder",
-                              a->prepare.cli.target.format)
+                              a->prepare.write.target.format)
                        : CKPT_OK;
     if (a->name &&
         (!*a->name || strchr(a->name, '/') || a->name[0] == '.' || strlen(a->name) >= MNT_NAME))
@@ -71,12 +71,12 @@ static int mnt_target(mount_args *a, char name[MNT_NAME], ckpt_err *err)
     if (!a->name && f->suffixes)
         (void)snprintf(name + strlen(name), MNT_NAME - strlen(name), "%.*s",
                        (int)strcspn(f->suffixes, " "), f->suffixes);
-    a->prepare.cli.target.path = name;
+    a->prepare.write.target.path = name;
     return CKPT_OK;
 }
 
 /* Lay out the target, and print the effects of options and source. */
-static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
+static int mnt_lay_out(mount_job *m, write_args *a, ckpt_err *err)
 {
     convert_job *job = &m->convert;
     int rc = job_lay_out(job, err);
@@ -84,8 +84,8 @@ static int mnt_lay_out(mount_job *m, cli_args *a, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     effects_of_layout(a, job->from, job->to);
-    job_say_findings(job, !a->quiet);
-    return effects_strict(a, err);
+    job_say_findings(job, !a->cli.quiet);
+    return effects_strict(&a->cli, err);
 }
 
 /* ---- reading ---- */
@@ -199,7 +199,7 @@ static void mnt_say(const mount_job *m, const mount_args *a)
     char files[COUNT_ROOM], bytes[HUMAN_ROOM];
 
     say_note("%s: %s, %s, as %s; %s", m->dir, count_text(files, m->tree.n_files, "file"),
-             human_bytes(bytes, m->tree.n_bytes), a->prepare.cli.target.format,
+             human_bytes(bytes, m->tree.n_bytes), a->prepare.write.target.format,
              a->daemon ? "unmount it with fusermount3 -u"
                        : "unmount it with Ctrl-C or fusermount3 -u");
 }
@@ -208,7 +208,7 @@ static int mnt_serve(mount_job *m, const mount_args *a, ckpt_err *err)
 {
     const mount_served served = {.tree = &m->tree,
                                  .time = mnt_time(m->convert.from),
-                                 .n_threads = mnt_threads(&a->prepare.cli),
+                                 .n_threads = mnt_threads(&a->prepare.write.cli),
                                  .ctx = m,
                                  .read = mnt_read,
                                  .ahead = mnt_ahead};
@@ -218,7 +218,7 @@ static int mnt_serve(mount_job *m, const mount_args *a, ckpt_err *err)
     rc = mounter_attach(m->mounter, &fd, err);
     if (rc != CKPT_OK)
         return rc;
-    if (!a->prepare.cli.quiet)
+    if (!a->prepare.write.cli.quiet)
         mnt_say(m, a);
     ckpt_remote_set_stop(mnt_stop, NULL);
     rc = mounter_serving(m->mounter, err);
@@ -260,7 +260,7 @@ static int mnt_mounted(mount_job *m, const mount_args *a, ckpt_err *err)
     if (rc == CKPT_OK || m->n_failed > 0) {
         if (rc != CKPT_OK)
             say_error("%s", lost.text);
-        return mnt_close(m, &a->prepare.cli, err);
+        return mnt_close(m, &a->prepare.write.cli, err);
     }
     return fail(err, rc, "%s", lost.text);
 }
@@ -270,7 +270,7 @@ static int mnt_carry_out(mount_job *m, mount_args *a, ckpt_err *err)
 {
     const ckpt_view_opts opts = {
         .size = sizeof opts, .run = &m->convert.run, .check_first = a->check_first};
-    int rc = mnt_lay_out(m, &a->prepare.cli, err);
+    int rc = mnt_lay_out(m, &a->prepare.write, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_view_new(&m->view, m->convert.from, m->convert.to, &opts, err);
@@ -288,8 +288,8 @@ static int mount_before(cli_args *cli, ckpt_err *err)
 {
     mount_args *a = (mount_args *)cli;
     char name[MNT_NAME];
-    const mounter_opts opts = {.dir = a->prepare.cli.operand[1],
-                               .from = a->prepare.cli.operand[0],
+    const mounter_opts opts = {.dir = a->prepare.write.cli.operand[1],
+                               .from = a->prepare.write.cli.operand[0],
                                .allow_other = a->allow_other,
                                .daemon = a->daemon};
 
@@ -303,7 +303,7 @@ static int mount_run(cli_args *cli, ckpt_err *err)
     mount_args *a = (mount_args *)cli;
     mount_job m = {.mounter = a->mounter,
                    .plugin = mounter_plugin(a->mounter),
-                   .dir = a->prepare.cli.operand[1],
+                   .dir = a->prepare.write.cli.operand[1],
                    .lock = PTHREAD_MUTEX_INITIALIZER};
     ckpt_map *map = NULL;
     char name[MNT_NAME];
@@ -313,13 +313,13 @@ static int mount_run(cli_args *cli, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = convert_prepare(&map, &a->prepare, err);
     m.convert = (convert_job){.from = map,
-                              .target = a->prepare.cli.target,
-                              .run = a->prepare.cli.run,
-                              .quiet = a->prepare.cli.quiet};
+                              .target = a->prepare.write.target,
+                              .run = a->prepare.write.cli.run,
+                              .quiet = a->prepare.write.cli.quiet};
     if (rc == CKPT_OK)
         rc = mnt_carry_out(&m, a, err);
     mounter_end(m.mounter);
-    training_free(&a->prepare.cli);
+    training_free(&a->prepare.write);
     ckpt_map_free(map);
     return rc;
 }
@@ -370,4 +370,5 @@ const cli_verb verb_mount = {
     .before = mount_before,
     .run = mount_run,
     .room = sizeof(mount_args),
+    WRITE_HOOKS,
 };

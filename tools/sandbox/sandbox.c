@@ -21,6 +21,7 @@
 
 #include "ckpt_extra.h"
 #include "tools/cli/words.h"
+#include "tools/cli/write_args.h"
 #include "tools/sandbox/landlock.h"
 #include "tools/sandbox/seccomp.h"
 
@@ -228,9 +229,10 @@ static int sandbox_make(sandbox *s, bool sync, ckpt_err *err)
 static char *sandbox_output(const cli_args *a, const char *path, char use)
 {
     bool folder = use == 'd';
+    const ckpt_target *target = write_target(a);
 
-    if (use == 'o' && a->target.format)
-        folder = args_into_folder(&a->target);
+    if (use == 'o' && target && target->format)
+        folder = write_into_folder(target);
     else if (use == 'o')
         folder = !ckpt_format_from_path(path);
     return folder ? strdup(path) : sandbox_parent(path);
