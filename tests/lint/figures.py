@@ -218,6 +218,14 @@ def common_takers():
     return sum(len(COMMON.findall(open(path, encoding='utf-8').read())) for path in sources() if path.endswith('.c'))
 
 
+def common_fields():
+    """Fields of cli_args."""
+    text = open('tools/cli/args.h', encoding='utf-8').read()
+    body = text[text.index('typedef struct cli_args {') + len('typedef struct cli_args {'):text.index('} cli_args;')]
+    body = re.sub(r'/\*.*?\*/', '', body, flags=re.S)
+    return sum(len(field.split(',')) for field in body.split(';') if field.strip())
+
+
 def share(part, whole):
     return 100.0 * part / whole if whole else 0.0
 
@@ -270,7 +278,7 @@ def main():
     p.add_argument('--limits', action='store_true')
     a = p.parse_args()
     bad = measure()
-    print('%7d  functions take cli_args' % common_takers())
+    print('%7d  functions take cli_args, which has %d fields' % (common_takers(), common_fields()))
     pairs = format_pairs()
     print('%7d  pairs of format folders that know each other, beside %d with %s' %
           (sum(to not in GROUND for _, to in pairs), sum(to in GROUND for _, to in pairs), ', '.join(GROUND)))
