@@ -8,7 +8,7 @@
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/readback/readback.h"
-#include "libckpt/run/placement.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,
@@ -89,7 +89,8 @@ static int plan_scrub(ckpt_map *all, const ckpt_run_opts *opts, uint64_t *n_chec
     // This check reports no progress, because the copy that follows counts the same bytes.
     quiet.progress = NULL;
     quiet.cache = CKPT_CACHE_KEEP;
-    rc = all->sources.n ? ckpt_run_scrub(all, NULL, &quiet, &report, err) : CKPT_OK;
+    rc = all->sources.n ? ckpt_run_scrub(all, NULL, &ckpt_team_peers, &quiet, &report, err)
+                        : CKPT_OK;
     *n_checked = report.n_records_checked;
     return rc;
 }
@@ -147,8 +148,10 @@ int ckpt_plan_check(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_
 int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opts,
                      ckpt_run_report *report, ckpt_err *err)
 {
-    static const ckpt_run_hooks hooks = {
-        .seal = ckpt_plan_seal, .pack = plan_pack, .check = ckpt_plan_check};
+    static const ckpt_run_hooks hooks = {.seal = ckpt_plan_seal,
+                                         .pack = plan_pack,
+                                         .check = ckpt_plan_check,
+                                         .peers = &ckpt_team_peers};
     uint64_t n_checked = 0;
     ckpt_run_opts own;
     ckpt_run_report done = {0};

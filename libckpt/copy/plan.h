@@ -30,6 +30,11 @@ typedef struct ckpt_job {
 
 CKPT_VEC(ckpt_jobs, ckpt_job);
 
+/* Jobs first..end-1 of a plan. */
+typedef struct ckpt_job_range {
+    uint32_t first, end;
+} ckpt_job_range;
+
 typedef struct ckpt_plan ckpt_plan;
 
 struct ckpt_plan {

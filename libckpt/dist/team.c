@@ -25,6 +25,15 @@ ckpt_team *ckpt_team_any(void)
     return team_it ? &team_it->team : NULL;
 }
 
+unsigned ckpt_team_first(const ckpt_team *t, unsigned node)
+{
+    unsigned r = 0;
+
+    while (t->node[r] != node)
+        r++;
+    return r;
+}
+
 void ckpt_team_alone(bool alone)
 {
     if (alone)

@@ -38,6 +38,9 @@ ckpt_team *ckpt_team_any(void);
 /* Do the following work alone although the process is in a team; calls come in pairs. */
 void ckpt_team_alone(bool alone);
 
+/* The lowest rank of a machine. */
+unsigned ckpt_team_first(const ckpt_team *t, unsigned node);
+
 /* One blob of each process. */
 typedef struct ckpt_blobs {
     unsigned ranks;

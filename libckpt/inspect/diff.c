@@ -247,10 +247,10 @@ static int diff_gather(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt
 {
     ckpt_bytes mine = {0};
     ckpt_blobs all = {0};
-    int rc = ckpt_joint_same(s->team, a, err);
+    int rc = ckpt_team_same_map(s->team, a, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_joint_same(s->team, b, err);
+        rc = ckpt_team_same_map(s->team, b, err);
     if (rc == CKPT_OK)
         rc = diff_own(s, a, b, &mine, err);
     rc = ckpt_team_agree(s->team, rc, err);

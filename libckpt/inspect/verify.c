@@ -16,6 +16,7 @@
 #include "libckpt/codec/zip/zip.h"
 #include "libckpt/format.h"
 #include "libckpt/readback/readback.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 typedef struct ver_state {
@@ -179,7 +180,7 @@ static int ver_records(ver_state *v, const ckpt_map *map, ckpt_segments *read, c
     if (rc == CKPT_OK)
         rc = ver_translate(read, map, all, err);
     if (rc == CKPT_OK)
-        rc = ckpt_run_scrub(all, read, v->run, &v->records, err);
+        rc = ckpt_run_scrub(all, read, &ckpt_team_peers, v->run, &v->records, err);
     if (all)
         ver_say_all(v, all);
     ckpt_map_free(all);
@@ -258,7 +259,7 @@ static int ver_sink_map(ckpt_map **out, const ckpt_map *map, ckpt_err *err)
 static int ver_values(ver_state *v, const ckpt_map *map, ckpt_map **out, ckpt_segments *read,
                       ckpt_err *err)
 {
-    const ckpt_run_hooks hooks = {.read = read};
+    const ckpt_run_hooks hooks = {.read = read, .peers = &ckpt_team_peers};
     ckpt_plan *plan = NULL;
     int rc = ver_sink_map(out, map, err);
 

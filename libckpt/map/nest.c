@@ -131,6 +131,30 @@ int ckpt_nest_check(const ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
+/* Mark the sources of one tensor's extents, and the sources inside them. */
+static void nest_mark_extents(const ckpt_map *map, const ckpt_tensor *t, uint8_t *used)
+{
+    for (uint32_t i = 0; i < t->n_extents; i++) {
+        uint32_t at = ckpt_extent_source(t, i);
+        const ckpt_tensor *in;
+
+        if (at >= map->sources.n || used[at])
+            continue;
+        // Each source is entered only once, so the recursion is at most as deep as nested sources.
+        used[at] = 1;
+        for (uint32_t k = 0; (in = ckpt_source_input(&map->sources.at[at], k)) != NULL; k++)
+            ckpt_nest_mark(map, in->owner ? in->owner : in, used);
+    }
+}
+
+void ckpt_nest_mark(const ckpt_map *map, const ckpt_tensor *t, uint8_t *used)
+{
+    for (; t != NULL; t = t->addend) {
+        for (const ckpt_tensor *twin = t; twin != NULL; twin = twin->twin)
+            nest_mark_extents(map, twin, used);
+    }
+}
+
 const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t)
 {
     for (unsigned i = 0; t && i <= CKPT_NEST_MAX; i++) {

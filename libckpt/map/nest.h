@@ -46,6 +46,13 @@ int ckpt_map_add_made(ckpt_map *map, ckpt_make *make, uint64_t n_elems, uint32_t
  */
 int ckpt_nest_check(const ckpt_map *map, ckpt_err *err);
 
+/*
+ * Mark the sources of a tensor, of its addends and of all copies, and the sources inside them.
+ *
+ * used  per source of the map: set to 1; sources that are marked already are not entered
+ */
+void ckpt_nest_mark(const ckpt_map *map, const ckpt_tensor *t, uint8_t *used);
+
 /* Path of the file with the first values of a tensor, for messages; "memory" if in none. */
 const char *ckpt_nest_file(const ckpt_map *map, const ckpt_tensor *t);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dist_run.c: combines the results of a team's processes.
+ * dist_run.c: lets the processes of a team divide a run, and combines their results.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -9,6 +9,14 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/io/file_locations.h"
 #include "libckpt/run/dist_run.h"
+#include "libckpt/run/partition.h"
+#include "libckpt/run/placement.h"
+#include "libckpt/run/replicate.h"
+
+static const ckpt_joint *jnt_of(const ckpt_peers *p)
+{
+    return p->state;
+}
 
 /* ---- the same plan ---- */
 
@@ -63,7 +71,7 @@ static int jnt_equal(ckpt_team *t, const uint64_t *mine, size_t n, const char *w
     return rc;
 }
 
-int ckpt_joint_same(ckpt_team *t, const ckpt_map *map, ckpt_err *err)
+int ckpt_team_same_map(ckpt_team *t, const ckpt_map *map, ckpt_err *err)
 {
     const uint64_t mine[] = {map->files.n, map->sources.n, map->tensors.n, jnt_map(0, map)};
 
@@ -116,166 +124,137 @@ static uint8_t *jnt_sees(ckpt_team *t, const ckpt_map *from)
     return sees;
 }
 
-/* The lowest rank of a machine. */
-static unsigned jnt_first(const ckpt_team *t, unsigned node)
-{
-    unsigned r = 0;
-
-    while (t->node[r] != node)
-        r++;
-    return r;
-}
-
 /*
  * Count the bytes of copies, which the leading process of one machine reads and that of another
  * writes.
  */
-static void jnt_count_copies(ckpt_joint *j, const ckpt_team *t)
+static void jnt_count_copies(ckpt_joint *j, const ckpt_peers *p)
 {
-    for (uint32_t i = 0; i < j->plan->to->files.n; i++) {
+    for (uint32_t i = 0; i < p->plan->to->files.n; i++) {
         for (size_t k = 0; j->spread.copied[i] && k < j->spread.n_nodes; k++) {
-            unsigned r = jnt_first(t, j->spread.node[k]);
+            unsigned r = ckpt_team_first(j->team, j->spread.node[k]);
 
             if (j->spread.node[k] == j->spread.maker[i])
                 continue;
-            j->share.n_bytes[r] += j->plan->to->files.at[i].size;
-            j->share.n_far[r] += j->plan->to->files.at[i].size;
+            j->share.n_bytes[r] += p->plan->to->files.at[i].size;
+            j->share.n_far[r] += p->plan->to->files.at[i].size;
         }
     }
 }
 
 /* Divide the jobs over the processes. */
-static int jnt_share(ckpt_joint *j, ckpt_team *t, ckpt_err *err)
+static int jnt_share(ckpt_joint *j, const ckpt_peers *p, ckpt_err *err)
 {
-    uint8_t *sees = t->local ? jnt_sees(t, j->plan->from) : NULL;
+    const ckpt_team *t = j->team;
+    uint8_t *sees = t->local ? jnt_sees(j->team, p->plan->from) : NULL;
     ckpt_places places = {
         .n_ranks = t->n, .node_of_rank = t->node, .n_nodes = t->n_nodes, .sees = sees};
     int rc = t->local && !sees ? ckpt_fail_memory(err) : CKPT_OK;
 
-    if (rc == CKPT_OK && t->spread && j->plan->to->files.n > 0) {
-        rc = ckpt_spread_make(&j->spread, t, j->plan->to, err);
+    if (rc == CKPT_OK && t->spread && p->plan->to->files.n > 0) {
+        rc = ckpt_spread_make(&j->spread, t, p->plan->to, err);
         places.target_node = j->spread.maker;
-        j->leader = jnt_first(t, t->node[t->rank]);
+        j->leader = ckpt_team_first(t, t->node[t->rank]);
     }
     if (rc == CKPT_OK)
-        rc = ckpt_share_make(&j->share, j->plan, &places, err);
+        rc = ckpt_share_make(&j->share, p->plan, &places, err);
     if (rc == CKPT_OK && j->spread.maker)
-        jnt_count_copies(j, t);
+        jnt_count_copies(j, p);
     ckpt_free(sees);
     return rc;
 }
 
-int ckpt_joint_open(ckpt_joint *j, const ckpt_plan *plan, ckpt_err *err)
+/* Set what this process does with each file. */
+static int jnt_files(const ckpt_joint *j, ckpt_peers *p, ckpt_err *err)
 {
-    ckpt_team *t = jnt_is_shared(plan) ? ckpt_team_now() : NULL;
+    const ckpt_map_files *files = &p->plan->to->files;
+    const ckpt_team *t = j->team;
+
+    p->file = ckpt_alloc(files->n + 1);
+    p->elsewhere = j->spread.maker ? ckpt_alloc(files->n + 1) : NULL;
+    if (!p->file || (j->spread.maker && !p->elsewhere))
+        return ckpt_fail_memory(err);
+    for (uint32_t i = 0; i < files->n; i++) {
+        bool copied = j->spread.copied && j->spread.copied[i];
+
+        p->file[i] = (uint8_t)((j->share.home[i] == t->rank ? CKPT_FILE_HOME : 0) |
+                               (j->share.n_writers[i] > 1 ? CKPT_FILE_SHARED : 0) |
+                               (copied ? CKPT_FILE_COPIED : 0));
+        if (copied)
+            p->n_copies += files->at[i].size * (j->spread.n_nodes - 1);
+        if (p->elsewhere)
+            p->elsewhere[i] = !ckpt_spread_gets(&j->spread, t->node[t->rank], i);
+    }
+    return CKPT_OK;
+}
+
+/* Divide a plan, and set this process's share of it. */
+static int jnt_divide(ckpt_joint *j, ckpt_peers *p, ckpt_err *err)
+{
+    const ckpt_team *t = j->team;
+    int rc = jnt_same(j->team, p->plan, err);
+
+    if (rc == CKPT_OK)
+        rc = jnt_share(j, p, err);
+    if (rc == CKPT_OK)
+        rc = jnt_files(j, p, err);
+    if (rc != CKPT_OK)
+        return rc;
+    p->leads =
+        t->rank == j->leader && (!j->spread.maker || ckpt_spread_has(&j->spread, t->node[t->rank]));
+    p->n_machines = j->spread.n_nodes;
+    p->jobs = j->share.run + j->share.at[t->rank];
+    p->n_jobs = j->share.at[t->rank + 1] - j->share.at[t->rank];
+    ckpt_team_begin(j->team, j->share.n_bytes, j->share.n_far);
+    return CKPT_OK;
+}
+
+static void jnt_end(ckpt_peers *p)
+{
+    ckpt_joint *j = p->state;
+
+    ckpt_share_free(&j->share);
+    ckpt_spread_free(&j->spread);
+    ckpt_free(p->file);
+    ckpt_free(p->elsewhere);
+    // No process may record files in outputs that are gone.
+    if (p->plan)
+        ckpt_team_on_note(j->team, NULL, NULL);
+    ckpt_free(j);
+    *p = (ckpt_peers){.hooks = &ckpt_peers_alone};
+}
+
+static int jnt_begin(ckpt_peers *p, ckpt_err *err)
+{
+    ckpt_team *t = !p->plan || jnt_is_shared(p->plan) ? ckpt_team_now() : NULL;
+    ckpt_joint *j;
     int rc;
 
-    *j = (ckpt_joint){.plan = plan, .n_told = plan->to->findings.n};
     if (!t)
-        return CKPT_OK;
-    rc = jnt_same(t, plan, err);
+        return ckpt_peers_alone.begin(p, err);
+    j = ckpt_alloc(sizeof *j);
+    if (!j)
+        return ckpt_fail_memory(err);
+    j->team = t;
+    p->state = j;
+    p->rank = t->rank;
+    p->n = t->n;
+    rc = p->plan ? jnt_divide(j, p, err) : ckpt_team_same_map(t, p->map, err);
+    rc = ckpt_team_agree(t, rc, err);
     if (rc == CKPT_OK)
-        rc = jnt_share(j, t, err);
-    if (rc == CKPT_OK) {
-        ckpt_team_begin(t, j->share.n_bytes, j->share.n_far);
-        j->team = t;
-    }
+        p->hooks = &ckpt_team_peers;
+    else
+        jnt_end(p);
     return rc;
 }
 
-void ckpt_joint_close(ckpt_joint *j)
+static int jnt_agree(ckpt_peers *p, int rc, ckpt_err *err)
 {
-    if (j->team)
-        ckpt_share_free(&j->share);
-    ckpt_spread_free(&j->spread);
-    j->team = NULL;
-}
+    ckpt_team *t = jnt_of(p)->team;
 
-bool ckpt_joint_several(const ckpt_joint *j)
-{
-    return j->team != NULL;
-}
-
-bool ckpt_joint_decided(const ckpt_joint *j)
-{
-    return j->team && j->team->decided;
-}
-
-size_t ckpt_joint_machines(const ckpt_joint *j)
-{
-    return j->spread.n_nodes;
-}
-
-void ckpt_joint_unsink(ckpt_joint *j)
-{
-    if (j->team)
-        ckpt_team_on_note(j->team, NULL, NULL);
-}
-
-void ckpt_joint_aside(bool aside)
-{
-    ckpt_team_alone(aside);
-}
-
-bool ckpt_joint_leads(const ckpt_joint *j)
-{
-    if (!j->team)
-        return true;
-    return j->team->rank == j->leader &&
-           (!ckpt_joint_spread(j) || ckpt_spread_has(&j->spread, j->team->node[j->team->rank]));
-}
-
-bool ckpt_joint_spread(const ckpt_joint *j)
-{
-    return j->spread.maker != NULL;
-}
-
-unsigned ckpt_joint_leader(const ckpt_joint *j, unsigned node)
-{
-    return jnt_first(j->team, node);
-}
-
-bool ckpt_joint_copied(const ckpt_joint *j, uint32_t file)
-{
-    return j->spread.copied && j->spread.copied[file];
-}
-
-uint64_t ckpt_joint_copies(const ckpt_joint *j)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; j->spread.copied && i < j->plan->to->files.n; i++) {
-        if (j->spread.copied[i])
-            n += j->plan->to->files.at[i].size * (j->spread.n_nodes - 1);
-    }
-    return n;
-}
-
-bool ckpt_joint_home(const ckpt_joint *j, uint32_t file)
-{
-    return !j->team || j->share.home[file] == j->team->rank;
-}
-
-bool ckpt_joint_shared(const ckpt_joint *j, uint32_t file)
-{
-    return j->team && j->share.n_writers[file] > 1;
-}
-
-bool ckpt_joint_jobs(const ckpt_joint *j, size_t k, size_t *first, size_t *end)
-{
-    const ckpt_share *s = &j->share;
-    size_t n = j->team ? s->at[j->team->rank + 1] - s->at[j->team->rank] : 1;
-
-    if (k >= n)
-        return false;
-    *first = j->team ? s->run[s->at[j->team->rank] + k].first : 0;
-    *end = j->team ? s->run[s->at[j->team->rank] + k].end : j->plan->jobs.n;
-    return true;
-}
-
-int ckpt_joint_agree(const ckpt_joint *j, int rc, ckpt_err *err)
-{
-    return j->team ? ckpt_team_agree(j->team, rc, err) : rc;
+    rc = ckpt_team_agree(t, rc, err);
+    p->decided = t->decided;
+    return rc;
 }
 
 /* ---- outputs ---- */
@@ -298,67 +277,56 @@ static int jnt_tell(void *ctx, const ckpt_journal_entry *entry, size_t n, ckpt_e
 }
 
 /* Send each leader's description of its outputs to the processes that write there. */
-static int jnt_describe(ckpt_joint *j, const ckpt_sink *sink, ckpt_blobs *told, ckpt_err *err)
+static int jnt_describe(const ckpt_peers *p, const ckpt_sink *sink, ckpt_blobs *told, ckpt_err *err)
 {
-    const ckpt_team *t = j->team;
+    ckpt_team *t = jnt_of(p)->team;
     ckpt_bytes *parts = ckpt_alloc(t->n * sizeof *parts), text = {0};
     int rc = parts ? CKPT_OK : ckpt_fail_memory(err);
 
-    if (rc == CKPT_OK && ckpt_joint_leads(j))
+    if (rc == CKPT_OK && p->leads)
         rc = ckpt_sink_describe(sink, &text, err);
-    rc = ckpt_team_agree(j->team, rc, err);
+    rc = ckpt_team_agree(t, rc, err);
     for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
-        if (!ckpt_joint_spread(j) || t->node[i] == t->node[t->rank])
+        if (p->n_machines == 0 || t->node[i] == t->node[t->rank])
             parts[i] = text;
     }
     if (rc == CKPT_OK)
-        rc = ckpt_joint_spread(j) ? ckpt_team_deal(j->team, parts, told, err)
-                                  : ckpt_team_tell(j->team, text.at, text.n, told, err);
+        rc = p->n_machines > 0 ? ckpt_team_deal(t, parts, told, err)
+                               : ckpt_team_tell(t, text.at, text.n, told, err);
     ckpt_vec_free(&text);
     ckpt_free(parts);
     return rc;
 }
 
-int ckpt_joint_sink(ckpt_joint *j, ckpt_sink **sink, const char *folder, const ckpt_sink_opts *opts,
-                    ckpt_err *err)
+static int jnt_outputs(ckpt_peers *p, ckpt_sink **sink, const char *folder,
+                       const ckpt_sink_opts *opts, ckpt_err *err)
 {
+    ckpt_joint *j = p->state;
     ckpt_blobs told = {0};
     int rc;
 
-    if (!j->team)
-        return CKPT_OK;
-    if (ckpt_joint_leads(j))
+    if (p->leads)
         ckpt_team_on_note(j->team, jnt_note, *sink);
-    rc = jnt_describe(j, *sink, &told, err);
-    if (rc == CKPT_OK && ckpt_joint_spread(j) &&
-        !ckpt_spread_has(&j->spread, j->team->node[j->team->rank])) {
-        rc = ckpt_sink_nothing(sink, folder, j->plan->to, err);
-    } else if (rc == CKPT_OK && !ckpt_joint_leads(j)) {
+    rc = jnt_describe(p, *sink, &told, err);
+    if (rc == CKPT_OK && p->n_machines > 0 &&
+        !ckpt_spread_has(&j->spread, j->team->node[p->rank])) {
+        rc = ckpt_sink_nothing(sink, folder, p->plan->to, err);
+    } else if (rc == CKPT_OK && !p->leads) {
         const ckpt_sink_how how = {
             .described = told.at[j->leader], .n = told.n[j->leader], .note = jnt_tell, .ctx = j};
 
-        rc = ckpt_sink_attach(sink, folder, j->plan->to, &how, opts, err);
+        rc = ckpt_sink_attach(sink, folder, p->plan->to, &how, opts, err);
     }
     ckpt_blobs_free(&told);
     return ckpt_team_agree(j->team, rc, err);
 }
 
-int ckpt_joint_elsewhere(const ckpt_joint *j, uint8_t **out, ckpt_err *err)
-{
-    size_t n = j->plan->to->files.n;
-
-    *out = NULL;
-    if (!ckpt_joint_spread(j))
-        return CKPT_OK;
-    *out = ckpt_alloc(n + 1);
-    if (!*out)
-        return ckpt_fail_memory(err);
-    for (uint32_t i = 0; i < n; i++)
-        (*out)[i] = !ckpt_spread_gets(&j->spread, j->team->node[j->team->rank], i);
-    return CKPT_OK;
-}
-
 /* ---- reading spread outputs as one folder ---- */
+
+typedef struct jnt_look {
+    ckpt_look_fn fn;
+    void *ctx;
+} jnt_look;
 
 /* The path of the outputs if all leaders have the same one, or NULL. */
 static const char *jnt_one_path(const ckpt_blobs *all)
@@ -377,43 +345,49 @@ static const char *jnt_one_path(const ckpt_blobs *all)
     return one;
 }
 
-int ckpt_joint_look(ckpt_joint *j, char **where, int rc, ckpt_err *err)
+static int jnt_apart(ckpt_look_fn fn, void *ctx, ckpt_err *err)
 {
+    int rc;
+
+    ckpt_team_alone(true);
+    rc = fn(ctx, NULL, err);
+    ckpt_team_alone(false);
+    return rc;
+}
+
+/* Look at the outputs of all machines; paths name folders on each machine meanwhile. */
+static int jnt_look_spread(ckpt_team *t, const char *where, int rc, const jnt_look *look,
+                           ckpt_err *err)
+{
+    bool was_local = t->local;
     ckpt_blobs all = {0};
     const char *one = NULL;
 
-    if (!ckpt_joint_spread(j)) {
-        ckpt_joint_aside(true);
-        return rc;
-    }
-    j->was_local = j->team->local;
-    rc = ckpt_team_agree(j->team, rc, err);
+    rc = ckpt_team_agree(t, rc, err);
     if (rc == CKPT_OK)
-        rc = ckpt_team_all(j->team, *where, *where ? strlen(*where) + 1 : 0, &all, err);
-    ckpt_free(*where);
-    *where = NULL;
+        rc = ckpt_team_all(t, where, where ? strlen(where) + 1 : 0, &all, err);
     if (rc == CKPT_OK)
         one = jnt_one_path(&all);
-    if (one) {
-        *where = ckpt_alloc(strlen(one) + 1);
-        if (*where)
-            memcpy(*where, one, strlen(one) + 1);
-        else
-            rc = ckpt_fail_memory(err);
-    }
+    t->local = true;
+    rc = ckpt_team_agree(t, rc, err);
+    if (rc == CKPT_OK && one)
+        rc = look->fn(look->ctx, one, err);
+    rc = ckpt_team_agree(t, rc, err);
+    t->local = was_local;
     ckpt_blobs_free(&all);
-    j->team->local = true;
-    return ckpt_team_agree(j->team, rc, err);
+    return rc;
 }
 
-int ckpt_joint_looked(ckpt_joint *j, int rc, ckpt_err *err)
+static int jnt_look_at(ckpt_peers *p, const char *where, int rc, ckpt_look_fn fn, void *ctx,
+                       ckpt_err *err)
 {
-    if (!ckpt_joint_spread(j)) {
-        ckpt_joint_aside(false);
-        return rc;
-    }
-    rc = ckpt_team_agree(j->team, rc, err);
-    j->team->local = j->was_local;
+    const jnt_look look = {.fn = fn, .ctx = ctx};
+
+    if (p->n_machines > 0)
+        return jnt_look_spread(jnt_of(p)->team, where, rc, &look, err);
+    ckpt_team_alone(true);
+    rc = rc == CKPT_OK && where ? fn(ctx, where, err) : rc;
+    ckpt_team_alone(false);
     return rc;
 }
 
@@ -457,28 +431,23 @@ static int jnt_read_findings(ckpt_map *to, const uint8_t *p, size_t n, ckpt_err 
     return CKPT_OK;
 }
 
-int ckpt_joint_exchange(ckpt_team *team, ckpt_map *map, size_t *n_told, ckpt_err *err)
+static int jnt_findings(ckpt_team *t, ckpt_peers *p, ckpt_err *err)
 {
     ckpt_bytes mine = {0};
     ckpt_blobs all = {0};
-    int rc = jnt_write_findings(&map->findings, *n_told, &mine, err);
+    int rc = jnt_write_findings(&p->map->findings, p->n_told, &mine, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_team_all(team, mine.at, mine.n, &all, err);
+        rc = ckpt_team_all(t, mine.at, mine.n, &all, err);
     // This process's own findings come again, in the order of ranks.
     if (rc == CKPT_OK)
-        map->findings.n = *n_told;
-    for (unsigned i = 0; rc == CKPT_OK && i < team->n; i++)
-        rc = jnt_read_findings(map, all.at[i], all.n[i], err);
-    *n_told = map->findings.n;
+        p->map->findings.n = p->n_told;
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++)
+        rc = jnt_read_findings(p->map, all.at[i], all.n[i], err);
+    p->n_told = p->map->findings.n;
     ckpt_blobs_free(&all);
     ckpt_vec_free(&mine);
     return rc;
-}
-
-int ckpt_joint_findings(ckpt_joint *j, ckpt_err *err)
-{
-    return j->team ? ckpt_joint_exchange(j->team, j->plan->to, &j->n_told, err) : CKPT_OK;
 }
 
 /* ---- tensors ---- */
@@ -520,7 +489,7 @@ typedef struct jnt_mismatch {
     uint32_t tensor;
 } jnt_mismatch;
 
-static int jnt_mismatches(ckpt_joint *j, ckpt_work *w, ckpt_err *err)
+static int jnt_mismatches(ckpt_team *t, ckpt_work *w, ckpt_err *err)
 {
     jnt_mismatch mine;
     ckpt_blobs all = {0};
@@ -529,8 +498,8 @@ static int jnt_mismatches(ckpt_joint *j, ckpt_work *w, ckpt_err *err)
     memset(&mine, 0, sizeof mine);
     mine.err = w->mismatch;
     mine.tensor = w->mismatched;
-    rc = ckpt_team_all(j->team, &mine, sizeof mine, &all, err);
-    for (unsigned i = 0; rc == CKPT_OK && i < j->team->n; i++) {
+    rc = ckpt_team_all(t, &mine, sizeof mine, &all, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
         jnt_mismatch m = {0};
 
         if (all.n[i] == sizeof m)
@@ -545,24 +514,21 @@ static int jnt_mismatches(ckpt_joint *j, ckpt_work *w, ckpt_err *err)
     return rc;
 }
 
-int ckpt_joint_tallies(ckpt_joint *j, ckpt_work *w, ckpt_err *err)
+static int jnt_tallies(ckpt_team *t, ckpt_work *w, ckpt_err *err)
 {
     ckpt_bytes mine = {0};
     ckpt_blobs all = {0};
-    int rc = CKPT_OK;
+    int rc = jnt_write_tallies(w, &mine, err);
 
-    if (!j->team)
-        return CKPT_OK;
-    rc = jnt_write_tallies(w, &mine, err);
     if (rc == CKPT_OK)
-        rc = ckpt_team_all(j->team, mine.at, mine.n, &all, err);
-    for (unsigned i = 0; rc == CKPT_OK && i < j->team->n; i++) {
-        if (i != j->team->rank)
+        rc = ckpt_team_all(t, mine.at, mine.n, &all, err);
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
+        if (i != t->rank)
             jnt_read_tallies(w, all.at[i], all.n[i]);
     }
     ckpt_blobs_free(&all);
     ckpt_vec_free(&mine);
-    return rc == CKPT_OK ? jnt_mismatches(j, w, err) : rc;
+    return rc == CKPT_OK ? jnt_mismatches(t, w, err) : rc;
 }
 
 /* ---- checksums ---- */
@@ -593,17 +559,18 @@ static int jnt_merge(ckpt_segments *out, const ckpt_blobs *all, ckpt_err *err)
     return CKPT_OK;
 }
 
-int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ckpt_err *err)
+/* Send parts[r] to rank r; *mine gets this process's own part and those of the others for it. */
+static int jnt_deal(ckpt_team *t, const ckpt_segments *parts, ckpt_segments *mine, ckpt_err *err)
 {
-    ckpt_bytes *bytes = ckpt_alloc(j->team->n * sizeof *bytes);
+    ckpt_bytes *bytes = ckpt_alloc(t->n * sizeof *bytes);
     ckpt_blobs in = {0};
     int rc;
 
     if (!bytes)
         return ckpt_fail_memory(err);
-    for (unsigned i = 0; i < j->team->n; i++)
+    for (unsigned i = 0; i < t->n; i++)
         bytes[i] = (ckpt_bytes){.at = (uint8_t *)parts[i].at, .n = parts[i].n * sizeof *parts->at};
-    rc = ckpt_team_deal(j->team, bytes, &in, err);
+    rc = ckpt_team_deal(t, bytes, &in, err);
     if (rc == CKPT_OK)
         rc = jnt_merge(mine, &in, err);
     ckpt_blobs_free(&in);
@@ -614,13 +581,13 @@ int ckpt_joint_deal(ckpt_joint *j, ckpt_segments *parts, ckpt_segments *mine, ck
 /*
  * Give each record's segments to one process, which checks its CRC: records are assigned in turn.
  */
-static int jnt_deal_read(ckpt_joint *j, ckpt_segments *read, ckpt_err *err)
+static int jnt_deal_read(ckpt_team *t, ckpt_segments *read, ckpt_err *err)
 {
-    ckpt_segments *part = ckpt_alloc(j->team->n * sizeof *part);
+    ckpt_segments *part = ckpt_alloc(t->n * sizeof *part);
     int rc = part ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; rc == CKPT_OK && i < read->n; i++) {
-        ckpt_segment *s = ckpt_vec_push(&part[read->at[i].source % j->team->n]);
+        ckpt_segment *s = ckpt_vec_push(&part[read->at[i].source % t->n]);
 
         if (s)
             *s = read->at[i];
@@ -629,39 +596,67 @@ static int jnt_deal_read(ckpt_joint *j, ckpt_segments *read, ckpt_err *err)
     }
     ckpt_vec_free(read);
     if (rc == CKPT_OK)
-        rc = ckpt_joint_deal(j, part, read, err);
-    for (unsigned i = 0; part && i < j->team->n; i++)
+        rc = jnt_deal(t, part, read, err);
+    for (unsigned i = 0; part && i < t->n; i++)
         ckpt_vec_free(&part[i]);
     ckpt_free(part);
     return rc;
 }
 
-int ckpt_joint_segments(ckpt_joint *j, ckpt_segments *read, bool all, ckpt_err *err)
+static int jnt_segments(ckpt_team *t, ckpt_segments *read, bool all, ckpt_err *err)
 {
     ckpt_blobs in = {0};
     int rc;
 
-    if (!j->team)
-        return CKPT_OK;
     if (!all)
-        return jnt_deal_read(j, read, err);
-    rc = ckpt_team_all(j->team, read->at, read->n * sizeof *read->at, &in, err);
+        return jnt_deal_read(t, read, err);
+    rc = ckpt_team_all(t, read->at, read->n * sizeof *read->at, &in, err);
     if (rc == CKPT_OK)
         rc = jnt_merge(read, &in, err);
     ckpt_blobs_free(&in);
     return rc;
 }
 
-int ckpt_joint_sum(ckpt_joint *j, uint64_t *counter, size_t n, ckpt_err *err)
+/* Move the segments of shared files to the parts of the processes that finish them. */
+static int jnt_parts(const ckpt_peers *p, ckpt_work *work, ckpt_segments *seg, ckpt_segments *parts,
+                     ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < p->plan->to->files.n; i++) {
+        if (!(p->file[i] & CKPT_FILE_SHARED) || seg[i].n == 0)
+            continue;
+        rc = ckpt_ledger_move(&parts[jnt_of(p)->share.home[i]], &seg[i], err);
+        if (rc == CKPT_OK)
+            rc = ckpt_sink_flush(work->sink, i, err);
+    }
+    return rc;
+}
+
+static int jnt_give(ckpt_peers *p, ckpt_work *work, ckpt_segments *seg, ckpt_segments *mine,
+                    ckpt_err *err)
+{
+    ckpt_segments *parts = ckpt_alloc(p->n * sizeof *parts);
+    int rc = parts ? jnt_parts(p, work, seg, parts, err) : ckpt_fail_memory(err);
+
+    rc = jnt_agree(p, rc, err);
+    if (rc == CKPT_OK)
+        rc = jnt_deal(jnt_of(p)->team, parts, mine, err);
+    for (unsigned i = 0; parts && i < p->n; i++)
+        ckpt_vec_free(&parts[i]);
+    ckpt_free(parts);
+    return rc;
+}
+
+/* ---- other results ---- */
+
+static int jnt_sum(ckpt_team *t, uint64_t *counter, size_t n, ckpt_err *err)
 {
     ckpt_blobs all = {0};
-    int rc;
+    int rc = ckpt_team_all(t, counter, n * sizeof *counter, &all, err);
 
-    if (!j->team)
-        return CKPT_OK;
-    rc = ckpt_team_all(j->team, counter, n * sizeof *counter, &all, err);
-    for (unsigned i = 0; rc == CKPT_OK && i < j->team->n; i++) {
-        for (size_t k = 0; i != j->team->rank && all.n[i] == n * sizeof *counter && k < n; k++) {
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
+        for (size_t k = 0; i != t->rank && all.n[i] == n * sizeof *counter && k < n; k++) {
             uint64_t x;
 
             memcpy(&x, all.at[i] + k * sizeof x, sizeof x);
@@ -672,7 +667,52 @@ int ckpt_joint_sum(ckpt_joint *j, uint64_t *counter, size_t n, ckpt_err *err)
     return rc;
 }
 
-int ckpt_joint_count(ckpt_joint *j, ckpt_err *err)
+/* Exchange the parts of an array. */
+static int jnt_array(ckpt_team *t, const ckpt_peer_part *part, ckpt_err *err)
 {
-    return j->team ? ckpt_team_count(j->team, err) : CKPT_OK;
+    uint8_t *to = part->array;
+    size_t left = part->n * part->size;
+    ckpt_blobs all = {0};
+    int rc = ckpt_team_all(t, to + part->first * part->size, (part->end - part->first) * part->size,
+                           &all, err);
+
+    for (unsigned i = 0; rc == CKPT_OK && i < t->n; i++) {
+        if (all.n[i] > left)
+            rc = ckpt_fail(err, CKPT_EIO, "rank %u sent %zu bytes, expected at most %zu", i,
+                           all.n[i], left);
+        else if (all.n[i] > 0)
+            memcpy(to, all.at[i], all.n[i]);
+        to += rc == CKPT_OK ? all.n[i] : 0;
+        left -= rc == CKPT_OK ? all.n[i] : 0;
+    }
+    ckpt_blobs_free(&all);
+    return rc;
 }
+
+static int jnt_exchange(ckpt_peers *p, const ckpt_results *r, ckpt_err *err)
+{
+    ckpt_team *t = jnt_of(p)->team;
+    int rc = r->messages ? ckpt_team_count(t, err) : CKPT_OK;
+
+    if (rc == CKPT_OK && r->part.array)
+        rc = jnt_array(t, &r->part, err);
+    if (rc == CKPT_OK && r->findings)
+        rc = jnt_findings(t, p, err);
+    if (rc == CKPT_OK && r->n_sum > 0)
+        rc = jnt_sum(t, r->sum, r->n_sum, err);
+    if (rc == CKPT_OK && r->work)
+        rc = jnt_tallies(t, r->work, err);
+    if (rc == CKPT_OK && r->read)
+        rc = jnt_segments(t, r->read, r->read_all, err);
+    return rc;
+}
+
+const ckpt_peer_hooks ckpt_team_peers = {.begin = jnt_begin,
+                                         .end = jnt_end,
+                                         .agree = jnt_agree,
+                                         .exchange = jnt_exchange,
+                                         .outputs = jnt_outputs,
+                                         .give = jnt_give,
+                                         .copy = ckpt_replicate,
+                                         .look = jnt_look_at,
+                                         .apart = jnt_apart};

@@ -16,31 +16,36 @@ enum { FIN_FILES = 16 };
 #define FIN_BYTES (UINT64_C(4) << 20)
 
 struct ckpt_finish_file {
-    size_t n_left;     /* groups of adjacent jobs that are not done */
-    bool taken;        /* a worker has begun to finish it */
-    uint32_t crc;      /* CRC-32 of the complete file, if it is needed */
-    ckpt_segments seg; /* segments of the file that workers have written */
+    size_t n_left; /* groups of adjacent jobs that are not done */
+    bool taken;    /* a worker has begun to finish it */
 };
 
 /* ---- opening ---- */
 
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_plan_seal_fn seal,
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_peers *peers, ckpt_plan_seal_fn seal,
                      ckpt_err *err)
 {
-    assert(work && work->plan && joint);
-    *f = (ckpt_finish){.work = work, .joint = joint, .seal = seal};
-    f->file = ckpt_alloc((work->plan->to->files.n + 1) * sizeof *f->file);
-    return !f->file ? ckpt_fail_memory(err)
-                    : ckpt_by_file(&f->source, &f->first, work->plan->to, err);
+    assert(work && work->plan && peers);
+    size_t n = work->plan->to->files.n + 1;
+
+    *f = (ckpt_finish){.work = work, .peers = peers, .seal = seal};
+    f->file = ckpt_alloc(n * sizeof *f->file);
+    f->seg = ckpt_alloc(n * sizeof *f->seg);
+    f->crc = ckpt_alloc(n * sizeof *f->crc);
+    return !f->file || !f->seg || !f->crc
+               ? ckpt_fail_memory(err)
+               : ckpt_by_file(&f->source, &f->first, work->plan->to, err);
 }
 
 void ckpt_finish_close(ckpt_finish *f)
 {
-    for (size_t i = 0; f->file && i < f->work->plan->to->files.n; i++)
-        ckpt_vec_free(&f->file[i].seg);
+    for (size_t i = 0; f->seg && i < f->work->plan->to->files.n; i++)
+        ckpt_vec_free(&f->seg[i]);
     ckpt_vec_free(&f->ready);
     ckpt_vec_free(&f->loose);
     ckpt_free(f->file);
+    ckpt_free(f->seg);
+    ckpt_free(f->crc);
     ckpt_free(f->source);
     ckpt_free(f->first);
     *f = (ckpt_finish){0};
@@ -81,7 +86,7 @@ static int fin_deal(ckpt_finish *f, ckpt_segments *written, ckpt_err *err)
 
     for (size_t i = 0; i < written->n; i++) {
         const ckpt_source *s = &to->sources.at[written->at[i].source];
-        ckpt_segments *list = s->kind == CKPT_SOURCE_FILE ? &f->file[s->file].seg : &f->loose;
+        ckpt_segments *list = s->kind == CKPT_SOURCE_FILE ? &f->seg[s->file] : &f->loose;
         ckpt_segment *seg = ckpt_vec_push(list);
 
         if (!seg)
@@ -101,7 +106,7 @@ static int fin_count(ckpt_finish *f, size_t first, size_t end, ckpt_err *err)
         uint32_t file = fin_file_of(f, i);
 
         if (file != last && file != UINT32_MAX && --f->file[file].n_left == 0 &&
-            !ckpt_joint_shared(f->joint, file)) {
+            !(f->peers->file[file] & CKPT_FILE_SHARED)) {
             slot = ckpt_vec_push(&f->ready);
             if (!slot)
                 return ckpt_fail_memory(err);
@@ -148,11 +153,11 @@ static int fin_quiet(const ckpt_map *to, ckpt_source *s, ckpt_err *err)
 static int fin_records(ckpt_finish *f, uint32_t file, ckpt_err *err)
 {
     ckpt_map *to = f->work->plan->to;
-    const ckpt_segments *seg = &f->file[file].seg;
+    const ckpt_segments *seg = &f->seg[file];
     size_t at = 0;
     int rc = CKPT_OK;
 
-    ckpt_ledger_sort(&f->file[file].seg);
+    ckpt_ledger_sort(&f->seg[file]);
     for (size_t i = f->first[file]; rc == CKPT_OK && i < f->first[file + 1]; i++) {
         ckpt_source *s = &to->sources.at[f->source[i]];
         size_t n = 0;
@@ -251,10 +256,11 @@ static int fin_files(ckpt_finish *f, const uint32_t *file, size_t n, ckpt_err *e
         rc = fin_records(f, file[i], err);
         if (rc == CKPT_OK)
             rc = fin_seal(f, file[i], err);
-        if (rc == CKPT_OK && (to->folder || to->set || ckpt_joint_copied(f->joint, file[i])))
+        if (rc == CKPT_OK &&
+            (to->folder || to->set || (f->peers->file[file[i]] & CKPT_FILE_COPIED)))
             rc = fin_sum(f, file[i], &entry[i].crc, err);
-        f->file[file[i]].crc = entry[i].crc;
-        ckpt_vec_free(&f->file[file[i]].seg);
+        f->crc[file[i]] = entry[i].crc;
+        ckpt_vec_free(&f->seg[file[i]]);
     }
     if (rc == CKPT_OK)
         rc = ckpt_sink_finish(f->work->sink, entry, n, err);
@@ -284,52 +290,21 @@ int ckpt_finish_jobs(ckpt_finish *f, ckpt_worker *w, size_t first, size_t end, c
     return rc;
 }
 
-uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file)
-{
-    return f->file[file].crc;
-}
-
-/* ---- files that several processes write ---- */
-
-/*
- * Collect segments of files that several processes write, for the process that finishes each file.
- */
-static int fin_part(ckpt_finish *f, ckpt_segments *parts, ckpt_err *err)
-{
-    int rc = CKPT_OK;
-
-    for (uint32_t i = 0; rc == CKPT_OK && i < f->work->plan->to->files.n; i++) {
-        ckpt_segments *seg = &f->file[i].seg;
-
-        if (!ckpt_joint_shared(f->joint, i) || seg->n == 0)
-            continue;
-        rc = ckpt_ledger_move(&parts[f->joint->share.home[i]], seg, err);
-        if (rc == CKPT_OK)
-            rc = ckpt_sink_flush(f->work->sink, i, err);
-    }
-    return rc;
-}
-
 int ckpt_finish_join(ckpt_finish *f, ckpt_err *err)
 {
-    ckpt_joint *j = f->joint;
-    ckpt_segments *parts, mine = {0};
+    ckpt_segments mine = {0};
     int rc;
 
-    if (!j->team || !f->work->sink)
+    if (!f->work->sink)
         return CKPT_OK;
-    parts = ckpt_alloc(j->team->n * sizeof *parts);
-    rc = ckpt_joint_agree(j, parts ? fin_part(f, parts, err) : ckpt_fail_memory(err), err);
-    if (rc == CKPT_OK)
-        rc = ckpt_joint_deal(j, parts, &mine, err);
+    rc = f->peers->hooks->give(f->peers, f->work, f->seg, &mine, err);
     if (rc == CKPT_OK)
         rc = fin_deal(f, &mine, err);
-    for (unsigned i = 0; parts && i < j->team->n; i++)
-        ckpt_vec_free(&parts[i]);
-    ckpt_free(parts);
     ckpt_vec_free(&mine);
     return rc;
 }
+
+/* ---- files that are left ---- */
 
 /* The work list of fin_rest: `ready`, divided into groups. */
 typedef struct fin_groups {
@@ -354,7 +329,7 @@ static int fin_add_idle(ckpt_finish *f, ckpt_err *err)
         uint32_t *slot;
 
         if (f->file[i].taken || f->work->plan->to->files.at[i].elsewhere ||
-            !ckpt_joint_home(f->joint, (uint32_t)i))
+            !(f->peers->file[i] & CKPT_FILE_HOME))
             continue;
         slot = ckpt_vec_push(&f->ready);
         if (!slot)

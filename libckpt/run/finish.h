@@ -10,7 +10,7 @@
 #define CKPT_RUN_FINISH_H
 
 #include "libckpt/copy/work.h"
-#include "libckpt/run/dist_run.h"
+#include "libckpt/run/peers.h"
 #include "libckpt/run/run.h"
 
 typedef struct ckpt_finish_file ckpt_finish_file;
@@ -21,9 +21,11 @@ typedef struct ckpt_finish {
      * finishing
      */
     ckpt_work *work;
-    ckpt_joint *joint;
+    ckpt_peers *peers;
     ckpt_plan_seal_fn seal;
-    ckpt_finish_file *file; /* one per file of the target */
+    ckpt_finish_file *file; /* one per file of the target, as the next two */
+    ckpt_segments *seg;     /* segments of the file that workers have written */
+    uint32_t *crc;          /* CRC-32 of the complete file, if it is needed */
     uint32_t *source;       /* sources of files, grouped by file */
     size_t *first;          /* per file, and one more: the start of its group */
     ckpt_slots ready;       /* files without open jobs, which wait to share a sync */
@@ -32,7 +34,7 @@ typedef struct ckpt_finish {
 } ckpt_finish;
 
 /* work->plan is set. The caller closes it, also on failure. */
-int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_joint *joint, ckpt_plan_seal_fn seal,
+int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_peers *peers, ckpt_plan_seal_fn seal,
                      ckpt_err *err);
 
 /*
@@ -54,9 +56,6 @@ int ckpt_finish_join(ckpt_finish *f, ckpt_err *err);
 
 /* Finish the remaining files, including those without jobs, after all jobs. */
 int ckpt_finish_rest(ckpt_finish *f, unsigned n_workers, ckpt_err *err);
-
-/* CRC-32 of a file that this process has finished and others copy (ckpt_joint_copied). */
-uint32_t ckpt_finish_crc(const ckpt_finish *f, uint32_t file);
 
 /* Release memory. Unfinished files stay as they are, because the sink removes them. */
 void ckpt_finish_close(ckpt_finish *f);

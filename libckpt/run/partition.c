@@ -427,7 +427,7 @@ static int shr_runs(shr_work *w)
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && w->of[end] == w->of[i];)
             end++;
-        s->run[next[w->of[i]]++] = (ckpt_share_run){(uint32_t)i, (uint32_t)end};
+        s->run[next[w->of[i]]++] = (ckpt_job_range){(uint32_t)i, (uint32_t)end};
     }
     ckpt_free(next);
     return CKPT_OK;

@@ -29,15 +29,10 @@ typedef struct ckpt_places {
     const uint32_t *target_node;
 } ckpt_places;
 
-/* Jobs first..end-1. */
-typedef struct ckpt_share_run {
-    uint32_t first, end;
-} ckpt_share_run;
-
 typedef struct ckpt_share {
     unsigned n_ranks;
     /* rank r's jobs, ascending, in as few runs as possible: run[at[r]] .. run[at[r + 1] - 1] */
-    ckpt_share_run *run;
+    ckpt_job_range *run;
     uint32_t *at;      /* n_ranks + 1 */
     uint64_t *n_bytes; /* per rank: payload bytes read and written, as a plan counts them */
     /* per rank: bytes of these that it reads from files that no rank of its machine sees */

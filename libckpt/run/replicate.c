@@ -9,6 +9,7 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/io/peer_io.h"
+#include "libckpt/run/dist_run.h"
 #include "libckpt/run/replicate.h"
 
 #define REP_BLOCK (UINT64_C(1) << 20)
@@ -21,7 +22,10 @@ typedef struct rep_file {
 } rep_file;
 
 typedef struct rep_state {
-    ckpt_finish *f;
+    ckpt_peers *peers;
+    const ckpt_joint *joint;
+    ckpt_work *work;
+    const uint32_t *made; /* per file of the target: its CRC-32, where this process has made it */
     unsigned n_workers;
     uint8_t **buffer; /* per worker: REP_BLOCK bytes */
     ckpt_blobs told;  /* per process: the paths of its files, as it has sent them */
@@ -35,7 +39,7 @@ typedef struct rep_state {
 
 static const ckpt_map *rep_to(const rep_state *r)
 {
-    return r->f->work->plan->to;
+    return r->work->plan->to;
 }
 
 /* ---- data that all processes need ---- */
@@ -48,13 +52,13 @@ typedef struct rep_told {
 
 static int rep_describe(const rep_state *r, uint32_t file, ckpt_bytes *b, ckpt_err *err)
 {
-    bool made = ckpt_joint_home(r->f->joint, file);
-    char *path = ckpt_joint_leads(r->f->joint) ? ckpt_sink_file_path(r->f->work->sink, file) : NULL;
+    bool made = (r->peers->file[file] & CKPT_FILE_HOME) != 0;
+    char *path = r->peers->leads ? ckpt_sink_file_path(r->work->sink, file) : NULL;
     const rep_told t = {.file = file,
-                        .crc = made ? ckpt_finish_crc(r->f, file) : 0,
+                        .crc = made ? r->made[file] : 0,
                         .made = made,
                         .n_path = path ? (uint32_t)strlen(path) + 1 : 0};
-    bool ok = (path || !ckpt_joint_leads(r->f->joint)) && ckpt_bytes_add(b, &t, sizeof t) &&
+    bool ok = (path || !r->peers->leads) && ckpt_bytes_add(b, &t, sizeof t) &&
               (t.n_path == 0 || ckpt_bytes_add(b, path, t.n_path));
 
     ckpt_free(path);
@@ -78,12 +82,12 @@ static bool rep_next(const uint8_t **p, size_t *n, rep_told *t, const char **pat
 
 static int rep_meet(rep_state *r, ckpt_err *err)
 {
-    ckpt_team *team = r->f->joint->team;
+    ckpt_team *team = r->joint->team;
     ckpt_bytes mine = {0};
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < rep_to(r)->files.n; i++) {
-        if (ckpt_joint_copied(r->f->joint, i))
+        if (r->peers->file[i] & CKPT_FILE_COPIED)
             rc = rep_describe(r, i, &mine, err);
     }
     rc = ckpt_team_agree(team, rc, err);
@@ -127,7 +131,7 @@ static const char *rep_path(const rep_state *r, unsigned rank, uint32_t file)
  */
 static bool rep_from(const rep_state *r, uint32_t file, size_t have, uint32_t *node)
 {
-    const ckpt_joint *j = r->f->joint;
+    const ckpt_joint *j = r->joint;
     const ckpt_spread *s = &j->spread;
     size_t maker = r->place[s->maker[file]];
     size_t at = (r->place[j->team->node[j->team->rank]] + s->n_nodes - maker) % s->n_nodes;
@@ -140,10 +144,10 @@ static bool rep_from(const rep_state *r, uint32_t file, size_t have, uint32_t *n
 
 static int rep_open(rep_state *r, uint32_t file, uint32_t node, ckpt_err *err)
 {
-    unsigned rank = ckpt_joint_leader(r->f->joint, node);
+    unsigned rank = ckpt_team_first(r->joint->team, node);
     const char *path = rep_path(r, rank, file);
     rep_file *c = &r->copy[r->n_copies];
-    int rc = path ? ckpt_far_open(&c->io, r->f->joint->team, rank, false, path, err)
+    int rc = path ? ckpt_far_open(&c->io, r->joint->team, rank, false, path, err)
                   : ckpt_fail(err, CKPT_EIO, "%s: rank %u has not sent its path",
                               rep_to(r)->files.at[file].path, rank);
 
@@ -152,9 +156,9 @@ static int rep_open(rep_state *r, uint32_t file, uint32_t node, ckpt_err *err)
     c->file = file;
     r->n_copies++;
     if (c->io->size != rep_to(r)->files.at[file].size)
-        return ckpt_fail(
-            err, CKPT_EIO, "%s: the file has %" PRIu64 " bytes on %s, expected %" PRIu64, path,
-            c->io->size, r->f->joint->team->host[node], rep_to(r)->files.at[file].size);
+        return ckpt_fail(err, CKPT_EIO,
+                         "%s: the file has %" PRIu64 " bytes on %s, expected %" PRIu64, path,
+                         c->io->size, r->joint->team->host[node], rep_to(r)->files.at[file].size);
     return CKPT_OK;
 }
 
@@ -178,9 +182,9 @@ static int rep_block(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
     rc = ckpt_io_read(c->io, r->buffer[worker], n, at, err);
     if (rc == CKPT_OK) {
         r->sum[item] = ckpt_crc32(0, r->buffer[worker], (size_t)n);
-        rc = ckpt_sink_write(r->f->work->sink, c->file, r->buffer[worker], n, at, err);
+        rc = ckpt_sink_write(r->work->sink, c->file, r->buffer[worker], n, at, err);
     }
-    return rc == CKPT_OK ? ckpt_progress_add(r->f->work->progress, n, err) : rc;
+    return rc == CKPT_OK ? ckpt_progress_add(r->work->progress, n, err) : rc;
 }
 
 /* Compare the CRC of the received file with the maker's, then finish the file here too. */
@@ -200,7 +204,7 @@ static int rep_prove(rep_state *r, const rep_file *c, ckpt_err *err)
                          ": the network or a disk has changed it; run again",
                          c->io->name, crc, entry.crc);
     r->n_written += c->io->size;
-    return ckpt_sink_finish(r->f->work->sink, &entry, 1, err);
+    return ckpt_sink_finish(r->work->sink, &entry, 1, err);
 }
 
 /* Check that a file from an interrupted run equals this one. */
@@ -209,7 +213,7 @@ static int rep_keep(const rep_state *r, uint32_t file, ckpt_err *err)
     const ckpt_journal_entry entry = {
         .file = file, .size = rep_to(r)->files.at[file].size, .crc = r->crc[file]};
 
-    return ckpt_sink_finish(r->f->work->sink, &entry, 1, err);
+    return ckpt_sink_finish(r->work->sink, &entry, 1, err);
 }
 
 /* Open the files to copy in this round. */
@@ -221,9 +225,9 @@ static int rep_begin(rep_state *r, size_t have, uint64_t *n_blocks, ckpt_err *er
     for (uint32_t i = 0; rc == CKPT_OK && i < rep_to(r)->files.n; i++) {
         uint32_t node = 0;
 
-        if (!ckpt_joint_copied(r->f->joint, i) || !rep_from(r, i, have, &node))
+        if (!(r->peers->file[i] & CKPT_FILE_COPIED) || !rep_from(r, i, have, &node))
             continue;
-        if (ckpt_sink_kept(r->f->work->sink, i)) {
+        if (ckpt_sink_kept(r->work->sink, i)) {
             rc = rep_keep(r, i, err);
             continue;
         }
@@ -259,13 +263,13 @@ static int rep_copy(rep_state *r, size_t have, ckpt_err *err)
 
 static int rep_init(rep_state *r, ckpt_err *err)
 {
-    const ckpt_spread *s = &r->f->joint->spread;
+    const ckpt_spread *s = &r->joint->spread;
     size_t n = rep_to(r)->files.n + 1;
     bool ok;
 
     r->crc = ckpt_alloc(n * sizeof *r->crc);
     r->copy = ckpt_alloc(n * sizeof *r->copy);
-    r->place = ckpt_alloc(r->f->joint->team->n_nodes * sizeof *r->place);
+    r->place = ckpt_alloc(r->joint->team->n_nodes * sizeof *r->place);
     r->buffer = ckpt_alloc(r->n_workers * sizeof(uint8_t *));
     ok = r->crc && r->copy && r->place && r->buffer;
     for (unsigned i = 0; ok && i < r->n_workers; i++) {
@@ -288,20 +292,21 @@ static void rep_free(rep_state *r)
     ckpt_blobs_free(&r->told);
 }
 
-int ckpt_replicate(ckpt_finish *f, unsigned n_workers, uint64_t *n_written, ckpt_err *err)
+int ckpt_replicate(ckpt_peers *p, ckpt_work *work, const uint32_t *crc, unsigned n_workers,
+                   uint64_t *n_written, ckpt_err *err)
 {
-    assert(f && n_written && n_workers > 0);
-    rep_state r = {.f = f, .n_workers = n_workers};
-    const ckpt_joint *j = f->joint;
+    assert(work && crc && n_written && n_workers > 0);
+    rep_state r = {
+        .peers = p, .joint = p->state, .work = work, .made = crc, .n_workers = n_workers};
     int rc;
 
-    if (!ckpt_joint_spread(j) || ckpt_joint_copies(j) == 0)
+    if (p->n_copies == 0)
         return CKPT_OK;
-    rc = ckpt_joint_agree(j, rep_init(&r, err), err);
+    rc = p->hooks->agree(p, rep_init(&r, err), err);
     if (rc == CKPT_OK)
         rc = rep_meet(&r, err);
-    for (size_t have = 1; rc == CKPT_OK && have < j->spread.n_nodes; have *= 2)
-        rc = ckpt_joint_agree(j, ckpt_joint_leads(j) ? rep_copy(&r, have, err) : CKPT_OK, err);
+    for (size_t have = 1; rc == CKPT_OK && have < p->n_machines; have *= 2)
+        rc = p->hooks->agree(p, p->leads ? rep_copy(&r, have, err) : CKPT_OK, err);
     *n_written += r.n_written;
     rep_free(&r);
     return rc;

@@ -14,10 +14,8 @@
 #include "libckpt/copy/work.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/io/page_cache.h"
-#include "libckpt/map/extent.h"
-#include "libckpt/run/dist_run.h"
+#include "libckpt/map/nest.h"
 #include "libckpt/run/finish.h"
-#include "libckpt/run/replicate.h"
 #include "libckpt/run/run.h"
 
 enum {
@@ -26,13 +24,13 @@ enum {
     RUN_HELPER = 256 * 1024 /* bytes: staging and write buffers, together at most one block */
 };
 
-CKPT_VEC(run_batches, ckpt_share_run);
+CKPT_VEC(run_batches, ckpt_job_range);
 
 typedef struct run_state {
     ckpt_work work;
     const ckpt_run_opts *opts;
     const ckpt_run_hooks *hooks;
-    ckpt_joint joint;
+    ckpt_peers peers;
     ckpt_finish finish;
     unsigned n_workers;
     ckpt_worker *worker;
@@ -55,51 +53,35 @@ typedef struct run_state {
     ckpt_dir folders;  /* folders that this process made, if machines have separate outputs */
 } run_state;
 
+/* ---- other processes (peers.h) ---- */
+
+static int run_agree(run_state *r, int rc, ckpt_err *err)
+{
+    return r->peers.hooks->agree(&r->peers, rc, err);
+}
+
+static int run_findings(run_state *r, ckpt_err *err)
+{
+    const ckpt_results findings = {.findings = true};
+
+    return r->peers.hooks->exchange(&r->peers, &findings, err);
+}
+
 /* ---- before the jobs ---- */
-
-static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t);
-
-/* Mark the sources of one tensor's extents, and the sources inside them. */
-static void run_mark_tensor(const run_state *r, uint8_t *used, const ckpt_tensor *t)
-{
-    const ckpt_sources *sources = &r->work.plan->from->sources;
-
-    for (uint32_t i = 0; i < t->n_extents; i++) {
-        uint32_t at = ckpt_extent_source(t, i);
-        const ckpt_tensor *in;
-
-        if (at >= sources->n || used[at])
-            continue;
-        // Each source is entered only once, so the recursion is at most as deep as nested sources.
-        used[at] = 1;
-        for (uint32_t k = 0; (in = ckpt_source_input(&sources->at[at], k)) != NULL; k++)
-            run_mark_whole(r, used, in->owner ? in->owner : in);
-    }
-}
-
-/* Mark a tensor with its addends and all copies. */
-static void run_mark_whole(const run_state *r, uint8_t *used, const ckpt_tensor *t)
-{
-    for (; t != NULL; t = t->addend) {
-        for (const ckpt_tensor *twin = t; twin != NULL; twin = twin->twin)
-            run_mark_tensor(r, used, twin);
-    }
-}
 
 /* Mark the sources of this process's own jobs. */
 static void run_mark_own(const run_state *r)
 {
     const ckpt_plan *p = r->work.plan;
-    size_t first, end;
 
-    for (size_t k = 0; ckpt_joint_jobs(&r->joint, k, &first, &end); k++) {
+    for (size_t k = 0; k < r->peers.n_jobs; k++) {
         uint32_t last = UINT32_MAX;
 
-        for (size_t i = first; i < end; i++) {
+        for (size_t i = r->peers.jobs[k].first; i < r->peers.jobs[k].end; i++) {
             uint32_t t = p->jobs.at[i].tensor;
 
             if (t != last && p->origin[t])
-                run_mark_whole(r, r->own, p->origin[t]);
+                ckpt_nest_mark(p->from, p->origin[t], r->own);
             last = t;
         }
     }
@@ -118,7 +100,7 @@ static int run_mark_used(run_state *r, ckpt_err *err)
         return ckpt_fail_memory(err);
     for (size_t i = 0; i < p->to->tensors.n; i++) {
         if (p->origin[i] && p->to->tensors.at[i]->n_elems > 0)
-            run_mark_whole(r, r->used, p->origin[i]);
+            ckpt_nest_mark(p->from, p->origin[i], r->used);
     }
     run_mark_own(r);
     for (size_t i = 0; i < sources->n; i++) {
@@ -132,11 +114,11 @@ static int run_mark_used(run_state *r, ckpt_err *err)
 /* Add a batch of adjacent jobs. */
 static int run_add_batch(run_state *r, size_t first, size_t end, ckpt_err *err)
 {
-    ckpt_share_run *b = ckpt_vec_push(&r->batch);
+    ckpt_job_range *b = ckpt_vec_push(&r->batch);
 
     if (!b)
         return ckpt_fail_memory(err);
-    *b = (ckpt_share_run){.first = (uint32_t)first, .end = (uint32_t)end};
+    *b = (ckpt_job_range){.first = (uint32_t)first, .end = (uint32_t)end};
     ckpt_finish_expect(&r->finish, first, end);
     return CKPT_OK;
 }
@@ -165,11 +147,10 @@ static int run_cut(run_state *r, size_t first, size_t end, ckpt_err *err)
 /* Divide this process's jobs into batches. */
 static int run_make_batches(run_state *r, ckpt_err *err)
 {
-    size_t first, end;
     int rc = CKPT_OK;
 
-    for (size_t k = 0; rc == CKPT_OK && ckpt_joint_jobs(&r->joint, k, &first, &end); k++)
-        rc = run_cut(r, first, end, err);
+    for (size_t k = 0; rc == CKPT_OK && k < r->peers.n_jobs; k++)
+        rc = run_cut(r, r->peers.jobs[k].first, r->peers.jobs[k].end, err);
     return rc;
 }
 
@@ -217,7 +198,7 @@ static int run_make_outputs(run_state *r, const char *folder, const ckpt_sink_op
                             ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    int rc = ckpt_joint_spread(&r->joint) ? ckpt_dir_make(&r->folders, folder, err) : CKPT_OK;
+    int rc = r->peers.n_machines > 0 ? ckpt_dir_make(&r->folders, folder, err) : CKPT_OK;
 
     if (rc == CKPT_OK)
         rc = ckpt_sink_open(&r->work.sink, folder, p->to, p->from, opts, err);
@@ -238,8 +219,8 @@ static void run_drop_outputs(run_state *r, const char *folder)
 
     ckpt_sink_close(r->work.sink);
     r->work.sink = NULL;
-    while (n > 0 && ckpt_joint_decided(&r->joint)) {
-        (void)ckpt_joint_agree(&r->joint, CKPT_OK, NULL);
+    while (n > 0 && r->peers.decided) {
+        (void)run_agree(r, CKPT_OK, NULL);
         while (n > 0 && folder[n - 1] != '/')
             n--;
         ckpt_dir_unmake(&r->folders, n);
@@ -256,31 +237,28 @@ static void run_drop_outputs(run_state *r, const char *folder)
 static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    ckpt_sink_opts opts = {.force = r->opts->force,
-                           .skip_fsync = r->opts->skip_fsync,
-                           .jobs = r->n_workers,
-                           .progress = r->work.progress,
-                           .let_go = r->let_go,
-                           .shared = ckpt_joint_several(&r->joint)};
-    uint8_t *elsewhere = NULL;
-    int rc;
+    const ckpt_sink_opts opts = {.force = r->opts->force,
+                                 .skip_fsync = r->opts->skip_fsync,
+                                 .jobs = r->n_workers,
+                                 .progress = r->work.progress,
+                                 .let_go = r->let_go,
+                                 .shared = r->peers.n > 1,
+                                 .elsewhere = r->peers.elsewhere};
+    int rc = CKPT_OK;
 
     if (p->to->files.n == 0)
         return CKPT_OK;
     if (!folder)
         return ckpt_fail(err, CKPT_EUSAGE, "no folder was given for %zu output files",
                          p->to->files.n);
-    rc = ckpt_joint_elsewhere(&r->joint, &elsewhere, err);
-    opts.elsewhere = elsewhere;
-    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint))
+    if (r->peers.leads)
         rc = run_make_outputs(r, folder, &opts, err);
-    rc = ckpt_joint_agree(&r->joint, rc, err);
-    if (rc != CKPT_OK && ckpt_joint_spread(&r->joint))
+    rc = run_agree(r, rc, err);
+    if (rc != CKPT_OK && r->peers.n_machines > 0)
         run_drop_outputs(r, folder);
     if (rc == CKPT_OK)
-        rc = ckpt_joint_sink(&r->joint, &r->work.sink, folder, &opts, err);
-    ckpt_free(elsewhere);
-    return rc == CKPT_OK ? ckpt_joint_findings(&r->joint, err) : rc;
+        rc = r->peers.hooks->outputs(&r->peers, &r->work.sink, folder, &opts, err);
+    return rc == CKPT_OK ? run_findings(r, err) : rc;
 }
 
 /* Bytes that packing reads again. */
@@ -297,14 +275,14 @@ static uint64_t run_pack_bytes(const ckpt_map *to)
 static int run_prepare_here(run_state *r, ckpt_err *err)
 {
     const ckpt_plan *p = r->work.plan;
-    int rc = ckpt_progress_new(
-        &r->work.progress, r->opts,
-        p->n_read + p->n_write + run_pack_bytes(p->to) + ckpt_joint_copies(&r->joint), err);
+    int rc =
+        ckpt_progress_new(&r->work.progress, r->opts,
+                          p->n_read + p->n_write + run_pack_bytes(p->to) + r->peers.n_copies, err);
 
     if (rc == CKPT_OK)
         rc = run_mark_used(r, err);
     if (rc == CKPT_OK)
-        rc = ckpt_finish_open(&r->finish, &r->work, &r->joint, r->hooks->seal, err);
+        rc = ckpt_finish_open(&r->finish, &r->work, &r->peers, r->hooks->seal, err);
     if (rc == CKPT_OK)
         rc = run_make_batches(r, err);
     if (rc == CKPT_OK)
@@ -329,12 +307,13 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
     r->work.keep = r->hooks->read != NULL;
     for (size_t i = 0; i < p->to->sources.n; i++)
         r->work.keep = r->work.keep || p->to->sources.at[i].kind != CKPT_SOURCE_ZERO;
-    rc = ckpt_joint_open(&r->joint, p, err);
+    r->peers = (ckpt_peers){.plan = p, .map = p->to};
+    rc = ckpt_peers_begin(&r->peers, r->hooks->peers, err);
     if (rc == CKPT_OK)
         rc = ckpt_budget_workers(&r->n_workers, r->opts, r->work.plan->block, err);
     if (rc == CKPT_OK)
         rc = run_prepare_here(r, err);
-    rc = ckpt_joint_agree(&r->joint, rc, err);
+    rc = run_agree(r, rc, err);
     if (rc == CKPT_OK)
         rc = run_open_sink(r, folder, err);
     if (rc == CKPT_OK)
@@ -342,7 +321,7 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
             ckpt_feed_open(&r->work.feed, p->from, folder, ckpt_budget_spool(r->opts->memory), err);
     if (rc == CKPT_OK && r->let_go)
         ckpt_io_pool_let_go(r->work.feed.pool);
-    return ckpt_joint_agree(&r->joint, rc, err);
+    return run_agree(r, rc, err);
 }
 
 /* ---- items for the crew ---- */
@@ -367,7 +346,7 @@ static int run_batch(void *ctx, unsigned worker, uint64_t item, ckpt_err *err)
 {
     run_state *r = ctx;
     ckpt_worker *w = &r->worker[worker];
-    const ckpt_share_run *b = &r->batch.at[item];
+    const ckpt_job_range *b = &r->batch.at[item];
     int rc = ckpt_worker_jobs(w, b->first, b->end, err);
 
     return rc == CKPT_OK ? ckpt_finish_jobs(&r->finish, w, b->first, b->end, err) : rc;
@@ -493,6 +472,13 @@ static int run_note_values(run_state *r, ckpt_err *err)
     return rc == CKPT_OK && r->work.sink ? run_note_unlike(r, err) : rc;
 }
 
+static int run_look(void *ctx, const char *where, ckpt_err *err)
+{
+    const run_state *r = ctx;
+
+    return r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
+}
+
 /* Check the complete output before it has its name; if it is spread, all processes check it. */
 static int run_check(run_state *r, ckpt_err *err)
 {
@@ -502,14 +488,11 @@ static int run_check(run_state *r, ckpt_err *err)
 
     if (!looks)
         return CKPT_OK;
-    if (ckpt_joint_leads(&r->joint))
+    if (r->peers.leads)
         where = ckpt_sink_path(r->work.sink);
-    if (ckpt_joint_leads(&r->joint) && !where)
+    if (r->peers.leads && !where)
         rc = ckpt_fail_memory(err);
-    rc = ckpt_joint_look(&r->joint, &where, rc, err);
-    if (rc == CKPT_OK && where)
-        rc = r->hooks->check(r->work.plan->from, r->work.plan->to, where, err);
-    rc = ckpt_joint_looked(&r->joint, rc, err);
+    rc = r->peers.hooks->look(&r->peers, where, rc, run_look, r, err);
     ckpt_free(where);
     return rc;
 }
@@ -527,20 +510,21 @@ static int run_jobs(run_state *r, ckpt_err *err)
 /* Combine the findings about values of all processes. */
 static int run_judge_values(run_state *r, ckpt_err *err)
 {
-    int rc = ckpt_joint_findings(&r->joint, err);
+    const ckpt_results all = {.findings = true,
+                              .sum = &r->n_unlike,
+                              .n_sum = 1,
+                              .work = &r->work,
+                              .read = &r->read,
+                              .read_all = r->hooks->read != NULL};
+    int rc;
 
     for (unsigned i = 0; i < r->n_workers; i++)
         r->n_unlike += r->worker[i].values.n_unlike;
-    if (rc == CKPT_OK)
-        rc = ckpt_joint_sum(&r->joint, &r->n_unlike, 1, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_joint_tallies(&r->joint, &r->work, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_joint_segments(&r->joint, &r->read, r->hooks->read != NULL, err);
+    rc = r->peers.hooks->exchange(&r->peers, &all, err);
     if (rc == CKPT_OK)
         rc = run_note_values(r, err);
     // All processes have reported the same.
-    r->joint.n_told = r->work.plan->to->findings.n;
+    r->peers.n_told = r->work.plan->to->findings.n;
     return rc;
 }
 
@@ -553,7 +537,7 @@ static int run_judge_records(run_state *r, ckpt_err *err)
 /* Finish the remaining files (finish.h). */
 static int run_finish(run_state *r, ckpt_err *err)
 {
-    int rc = ckpt_joint_findings(&r->joint, err);
+    int rc = run_findings(r, err);
 
     // Records with correct CRCs but a differing copy: the shards come from different saves.
     if (rc == CKPT_OK && r->work.mismatch.code != CKPT_OK)
@@ -573,7 +557,20 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
 /* Copy files to every other machine that needs them. */
 static int run_copy(run_state *r, ckpt_err *err)
 {
-    return ckpt_replicate(&r->finish, r->n_workers, &r->worker[0].n_written, err);
+    return r->peers.hooks->copy(&r->peers, &r->work, r->finish.crc, r->n_workers,
+                                &r->worker[0].n_written, err);
+}
+
+/* The leader's last step before it gives the files their names. */
+static int run_pack(void *ctx, const char *where, ckpt_err *err)
+{
+    run_state *r = ctx;
+    int rc = run_refuse_doubt(r, err);
+
+    (void)where;
+    return rc == CKPT_OK && r->hooks->pack
+               ? ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err)
+               : rc;
 }
 
 /* Check the written output again; it is the last moment at which the caller can cancel. */
@@ -581,16 +578,10 @@ static int run_approve(run_state *r, ckpt_err *err)
 {
     int rc = CKPT_OK;
 
-    if (ckpt_joint_leads(&r->joint) || ckpt_joint_spread(&r->joint))
+    if (r->peers.leads || r->peers.n_machines > 0)
         rc = run_check(r, err);
-    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint)) {
-        ckpt_joint_aside(true);
-        if (r->work.sink)
-            rc = run_refuse_doubt(r, err);
-        if (rc == CKPT_OK && r->hooks->pack && r->work.sink)
-            rc = ckpt_sink_pack(r->work.sink, r->work.plan->to, r->hooks->pack, err);
-        ckpt_joint_aside(false);
-    }
+    if (rc == CKPT_OK && r->peers.leads && r->work.sink)
+        rc = r->peers.hooks->apart(run_pack, r, err);
     return rc == CKPT_OK ? ckpt_progress_end(r->work.progress, err) : rc;
 }
 
@@ -600,14 +591,14 @@ static int run_commit(run_state *r, ckpt_err *err)
 
     if (r->folders.n_made > 0 && !r->opts->skip_fsync)
         rc = ckpt_dir_sync_made(&r->folders, err);
-    if (rc == CKPT_OK && ckpt_joint_leads(&r->joint) && r->work.sink)
+    if (rc == CKPT_OK && r->peers.leads && r->work.sink)
         rc = ckpt_sink_commit(r->work.sink, err);
     // The commit stays valid even if this note fails for lack of memory.
-    if (rc == CKPT_OK && ckpt_joint_spread(&r->joint))
+    if (rc == CKPT_OK && r->peers.n_machines > 0)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "written to the disks of %zu machines: each has the files of its "
                             "ranks, and those that all ranks share",
-                            ckpt_joint_machines(&r->joint));
+                            r->peers.n_machines);
     if (rc == CKPT_OK && ckpt_sink_gone(r->work.sink) > 0)
         (void)ckpt_map_note(r->work.plan->to, CKPT_INFO, NULL,
                             "removed other files of the replaced output here: %zu",
@@ -623,9 +614,9 @@ static void run_take_back(run_state *r, ckpt_err *err)
 {
     const ckpt_err why = err ? *err : (ckpt_err){0};
 
-    if (!ckpt_joint_leads(&r->joint) || !r->work.sink)
+    if (!r->peers.leads || !r->work.sink)
         return;
-    if (!ckpt_joint_decided(&r->joint))
+    if (!r->peers.decided)
         ckpt_sink_leave(r->work.sink);
     else if (!ckpt_sink_undo(r->work.sink))
         (void)ckpt_fail(err, why.code,
@@ -642,8 +633,8 @@ static int run_all(run_state *r, ckpt_err *err)
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof phase / sizeof *phase; i++) {
-        rc = ckpt_joint_agree(&r->joint, phase[i](r, err), err);
-        if (rc != CKPT_OK && phase[i] == run_commit && ckpt_joint_spread(&r->joint))
+        rc = run_agree(r, phase[i](r, err), err);
+        if (rc != CKPT_OK && phase[i] == run_commit && r->peers.n_machines > 0)
             run_take_back(r, err);
     }
     return rc;
@@ -682,11 +673,12 @@ static int run_sum(run_state *r, ckpt_run_report *out, ckpt_err *err)
         &out->n_files_kept};
     enum { N = sizeof of / sizeof *of };
     uint64_t n[N];
+    const ckpt_results all = {.messages = true, .sum = n, .n_sum = N};
     int rc;
 
     for (size_t i = 0; i < N; i++)
         n[i] = *of[i];
-    rc = ckpt_joint_sum(&r->joint, n, N, err);
+    rc = r->peers.hooks->exchange(&r->peers, &all, err);
     for (size_t i = 0; rc == CKPT_OK && i < N; i++)
         *of[i] = n[i];
     return rc;
@@ -704,7 +696,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
                              .n_state_rewritten = p->to->claim.n_rewritten,
                              .n_state_left_out = p->to->claim.n_left_out};
     for (uint32_t i = 0; i < p->to->files.n; i++)
-        out->n_files_kept += ckpt_joint_home(&r->joint, i) && ckpt_sink_kept(r->work.sink, i);
+        out->n_files_kept += (r->peers.file[i] & CKPT_FILE_HOME) && ckpt_sink_kept(r->work.sink, i);
     run_count(r, out);
     rc = run_sum(r, out, err);
     for (size_t i = 0; i < p->to->tensors.n; i++)
@@ -725,8 +717,7 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
 
 static void run_free(run_state *r)
 {
-    // No process may record files in outputs that are gone.
-    ckpt_joint_unsink(&r->joint);
+    r->peers.hooks->end(&r->peers);
     ckpt_sink_close(r->work.sink);
     ckpt_dir_close(&r->folders);
     ckpt_feed_close(&r->work.feed);
@@ -736,7 +727,6 @@ static void run_free(run_state *r)
     pthread_mutex_destroy(&r->work.lock);
     ckpt_vec_free(&r->read);
     ckpt_finish_close(&r->finish);
-    ckpt_joint_close(&r->joint);
     ckpt_free(r->work.reported);
     ckpt_free(r->work.tally);
     ckpt_free(r->worker);
@@ -758,6 +748,7 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
                    .opts = opts ? opts : &defaults,
                    .hooks = hooks ? hooks : &no_hooks,
                    .folders = CKPT_DIR_NONE};
+    ckpt_run_report done = {0};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
@@ -772,12 +763,10 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
         rc = run_all(&r, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
     if (rc == CKPT_OK)
-        rc = ckpt_joint_count(&r.joint, err);
-    if (rc == CKPT_OK && report) {
-        rc = run_report(&r, report, err);
-        report->seconds =
-            (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
-    }
+        rc = run_report(&r, &done, err);
+    done.seconds = (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
+    if (rc == CKPT_OK && report)
+        *report = done;
     run_free(&r);
     return rc;
 }

@@ -16,6 +16,7 @@
 #include "libckpt/copy/budget.h"
 #include "libckpt/copy/crc_ledger.h"
 #include "libckpt/copy/plan.h"
+#include "libckpt/run/peers.h"
 
 /*
  * Functions that the caller, outside of this folder, passes in; each may be NULL.
@@ -26,12 +27,14 @@
  *          may get their final names
  * read     receives the CRCs of everything that was read, sorted, for ckpt_run_scrub; the run then
  *          compares no CRC of a record itself
+ * peers    the other processes (peers.h); NULL: none
  */
 typedef struct ckpt_run_hooks {
     ckpt_plan_seal_fn seal;
     ckpt_pack_fn pack;
     int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
     ckpt_segments *read;
+    const ckpt_peer_hooks *peers;
 } ckpt_run_hooks;
 
 /*
@@ -53,8 +56,9 @@ int ckpt_run(const ckpt_plan *plan, const char *folder, const ckpt_run_opts *opt
  *
  * known    sorted CRCs of stretches of this map's sources that were read already and are not read
  *          again unless they overlap. NULL: none
+ * peers    the processes that share the work (peers.h); NULL: this one alone
  */
-int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
-                   ckpt_run_report *report, ckpt_err *err);
+int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_peer_hooks *peers,
+                   const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
 #endif

@@ -10,7 +10,7 @@
 #include "libckpt/copy/source_reader.h"
 #include "libckpt/io/page_cache.h"
 #include "libckpt/io/thread_pool.h"
-#include "libckpt/run/dist_run.h"
+#include "libckpt/run/peers.h"
 #include "libckpt/run/run.h"
 
 /* Bytes of a record that one worker reads at a time; the CRCs of such ranges are joined. */
@@ -33,7 +33,7 @@ typedef struct scrub_state {
     pthread_mutex_t lock; /* protects the map's findings */
     scrub_ranges ranges;
     ckpt_run_report report;
-    ckpt_team *team;   /* NULL: this process works alone */
+    ckpt_peers peers;
     size_t first, end; /* the ranges that this process reads */
 } scrub_state;
 
@@ -165,8 +165,7 @@ static int scrub_judge(scrub_state *s, ckpt_err *err)
 /* Choose the ranges of this process, with as many bytes to read as each other has. */
 static void scrub_share(scrub_state *s)
 {
-    uint64_t n = s->team ? s->team->n : 1, rank = s->team ? s->team->rank : 0, at = 0;
-    uint64_t each = s->report.n_read / n + 1;
+    uint64_t rank = s->peers.rank, each = s->report.n_read / s->peers.n + 1, at = 0;
 
     s->first = s->end = s->ranges.n;
     for (size_t i = 0; i < s->ranges.n; i++) {
@@ -181,54 +180,17 @@ static void scrub_share(scrub_state *s)
     s->first = s->first < s->end ? s->first : s->end;
 }
 
-/* The result for one range, in a message. */
-typedef struct scrub_told {
-    uint64_t range;
-    uint32_t crc, failed;
-} scrub_told;
-
-static int scrub_tell(const scrub_state *s, ckpt_bytes *out, ckpt_err *err)
-{
-    for (size_t i = s->first; i < s->end; i++) {
-        const scrub_range *r = &s->ranges.at[i];
-        const scrub_told t = {i, r->crc, r->failed};
-
-        if (!r->known && !ckpt_bytes_add(out, &t, sizeof t))
-            return ckpt_fail_memory(err);
-    }
-    return CKPT_OK;
-}
-
-static void scrub_hear(scrub_state *s, const uint8_t *p, size_t n)
-{
-    for (; n >= sizeof(scrub_told); p += sizeof(scrub_told), n -= sizeof(scrub_told)) {
-        scrub_told t;
-
-        memcpy(&t, p, sizeof t);
-        if (t.range >= s->ranges.n)
-            continue;
-        s->ranges.at[t.range].crc = t.crc;
-        s->ranges.at[t.range].failed = t.failed;
-    }
-}
-
 /* Exchange the CRCs and findings of all processes. */
-static int scrub_exchange(scrub_state *s, size_t n_said, ckpt_err *err)
+static int scrub_exchange(scrub_state *s, ckpt_err *err)
 {
-    ckpt_bytes mine = {0};
-    ckpt_blobs all = {0};
-    int rc;
+    const ckpt_results all = {.findings = true,
+                              .part = {.array = s->ranges.at,
+                                       .size = sizeof *s->ranges.at,
+                                       .first = s->first,
+                                       .end = s->end,
+                                       .n = s->ranges.n}};
 
-    if (!s->team)
-        return CKPT_OK;
-    rc = scrub_tell(s, &mine, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_team_all(s->team, mine.at, mine.n, &all, err);
-    for (unsigned i = 0; rc == CKPT_OK && i < s->team->n; i++)
-        scrub_hear(s, all.at[i], all.n[i]);
-    ckpt_blobs_free(&all);
-    ckpt_vec_free(&mine);
-    return rc == CKPT_OK ? ckpt_joint_exchange(s->team, s->map, &n_said, err) : rc;
+    return s->peers.hooks->exchange(&s->peers, &all, err);
 }
 
 /* Make the list of ranges, and open the inputs. */
@@ -258,44 +220,37 @@ static int scrub_prepare(scrub_state *s, const ckpt_run_opts *opts, ckpt_err *er
     return rc;
 }
 
-static int scrub_agree(const scrub_state *s, int rc, ckpt_err *err)
-{
-    return s->team ? ckpt_team_agree(s->team, rc, err) : rc;
-}
-
 /* Read all ranges, compare, and finish. */
 static int scrub_all(scrub_state *s, unsigned jobs, ckpt_err *err)
 {
-    size_t n_said = s->map->findings.n;
     int rc = ckpt_crew_run(ckpt_run_jobs(jobs), s->end - s->first, scrub_item, s, err);
 
     if (rc == CKPT_OK)
         rc = ckpt_io_pool_check(s->feed.pool, err);
-    rc = scrub_agree(s, rc, err);
+    rc = s->peers.hooks->agree(&s->peers, rc, err);
     if (rc == CKPT_OK)
-        rc = scrub_exchange(s, n_said, err);
+        rc = scrub_exchange(s, err);
     if (rc == CKPT_OK)
         rc = scrub_judge(s, err);
     if (rc == CKPT_OK)
         rc = ckpt_progress_end(s->progress, err);
-    return scrub_agree(s, rc, err);
+    return s->peers.hooks->agree(&s->peers, rc, err);
 }
 
-int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opts *opts,
-                   ckpt_run_report *report, ckpt_err *err)
+int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_peer_hooks *peers,
+                   const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err)
 {
-    scrub_state s = {.map = map, .known = known};
+    scrub_state s = {.map = map, .known = known, .peers = {.map = map}};
     struct timespec t0 = {0}, t1 = {0};
     int rc;
 
     if (pthread_mutex_init(&s.lock, NULL) != 0)
         return ckpt_fail_memory(err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t0);
-    s.team = ckpt_team_now();
-    rc = s.team ? ckpt_joint_same(s.team, map, err) : CKPT_OK;
+    rc = ckpt_peers_begin(&s.peers, peers, err);
     if (rc == CKPT_OK)
         rc = scrub_prepare(&s, opts, err);
-    rc = scrub_agree(&s, rc, err);
+    rc = s.peers.hooks->agree(&s.peers, rc, err);
     if (rc == CKPT_OK)
         rc = scrub_all(&s, opts ? opts->jobs : 0, err);
     (void)clock_gettime(CLOCK_MONOTONIC, &t1);
@@ -304,6 +259,7 @@ int ckpt_run_scrub(ckpt_map *map, const ckpt_segments *known, const ckpt_run_opt
         report->seconds =
             (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     }
+    s.peers.hooks->end(&s.peers);
     ckpt_progress_free(s.progress);
     ckpt_feed_close(&s.feed);
     ckpt_vec_free(&s.ranges);

@@ -49,24 +49,24 @@ static void test_scrub(void **state)
     map->sources.at[3].coding = CKPT_DEFLATE;
     map->sources.at[3].n_stored = z.n;
     help_crc(map, 3, bytes, 100000);
-    assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, NULL, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(report.n_records_checked, 3);
     assert_int_equal(report.n_records_no_crc, 1);
     assert_int_equal(report.n_read, SIZE + 100000);
     // two wrong records: the first is the failure; collected, both are findings
     map->sources.at[0].crc ^= 0x80;
     map->sources.at[3].crc ^= 0x80;
-    assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_run_scrub(map, NULL, NULL, &opts, &report, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "big: record 'rec'"));
     err = (ckpt_err){0};
     map->collect = true;
-    assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, NULL, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(map->findings.n, 2);
     assert_int_equal(report.n_records_checked, 1);
     // a record beyond its file
     (void)help_source(map, file, SIZE - 10, 20);
     help_crc(map, 4, bytes, 20);
-    assert_int_equal(ckpt_run_scrub(map, NULL, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, NULL, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(map->findings.n, 5);
     ckpt_vec_free(&z);
     ckpt_free(bytes);
@@ -96,20 +96,20 @@ static void test_known(void **state)
     assert_int_equal(ckpt_ledger_add(&known, 0, 100, 50, ckpt_crc32(0, bytes + 100, 50), &err), 0);
     assert_int_equal(ckpt_ledger_add(&known, 2, 0, 300, ckpt_crc32(0, bytes + 600, 300), &err), 0);
     assert_int_equal(ckpt_ledger_add(&known, 9, 0, 300, 0, &err), 0);
-    assert_int_equal(ckpt_run_scrub(map, &known, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, &known, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(report.n_records_checked, 3);
     assert_int_equal(report.n_read, 550);
     // what was read then was not what the record should be
     known.at[1].crc ^= 1;
     map->collect = true;
-    assert_int_equal(ckpt_run_scrub(map, &known, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, &known, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(map->findings.n, 1);
     // stretches that overlap, or stand for the whole, prove nothing: it is read again
     known.at[1].n = 0;
-    assert_int_equal(ckpt_run_scrub(map, &known, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, &known, NULL, &opts, &report, &err), CKPT_OK);
     assert_int_equal(report.n_read, 850);
     known.at[1].n = 301;
-    assert_int_equal(ckpt_run_scrub(map, &known, &opts, &report, &err), CKPT_OK);
+    assert_int_equal(ckpt_run_scrub(map, &known, NULL, &opts, &report, &err), CKPT_OK);
     assert_true(report.n_read == 850 && map->findings.n == 1);
     ckpt_vec_free(&known);
     ckpt_map_free(map);
