@@ -36,7 +36,8 @@ typedef struct zt_options {
     // files
     const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
-    bool force; /* replace outputs of earlier runs */
+    bool force;                    /* replace outputs of earlier runs */
+    bool save_epochs, eval_epochs; /* save, evaluate after each pass over the data */
     // mode and device
     bool evaluate, print_config, checkpointing, deterministic;
     const char *device;
@@ -100,6 +101,9 @@ typedef struct zt_standing {
 
 /* Needs no other rank. */
 void zt_engine_standing(const zt_engine *e, zt_standing *out);
+
+/* Complete passes over the data so far.  Needs no other rank. */
+int64_t zt_engine_epochs(const zt_engine *e);
 
 /*
  * Get the traffic of every rank so far into out [world]; all ranks must call it.

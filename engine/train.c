@@ -253,6 +253,16 @@ void zt_engine_standing(const zt_engine *e, zt_standing *out)
     out->counted = !e->wire || e->wire->traffic;
 }
 
+int64_t zt_engine_epochs(const zt_engine *e)
+{
+    bool replay = zt_data_is_replay(e->data);
+    uint64_t n = replay ? zt_data_batches(e->data) : zt_data_count(e->data);
+    uint64_t seen = replay ? (uint64_t)e->zero->global_steps * (uint64_t)e->config.accumulation
+                           : (uint64_t)e->zero->global_samples;
+
+    return n > 0 ? (int64_t)(seen / n) : 0;
+}
+
 int zt_engine_traffic(const zt_engine *e, zt_traffic *out, ckpt_err *err)
 {
     return e->comm->ops->all_gather(e->comm, out, &e->traffic, sizeof *out, CKPT_U8, err);

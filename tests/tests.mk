@@ -114,6 +114,7 @@ check-cli: programs check-man check-sandbox
 
 check-man: programs
 	@sh tests/cli/man_options.sh $(B)/bin
+	@python3 tests/cli/trainer_names.py --bin $(B)/bin
 
 check-sandbox: programs $(B)/plant.so
 	@sh tests/hostile/sandbox.sh $(B)/bin $(B)/plant.so tests/fixtures

@@ -156,8 +156,10 @@ static int au_optimizer(const ds_context *x, ckpt_value *json, au_list *list)
          ckpt_value_float(m, a->adam_epsilon), NULL},
         {"optimizer.params.weight_decay", "--weight_decay", given[ZT_ARG_WEIGHT_DECAY],
          ckpt_value_float(m, a->weight_decay), NULL},
-        {"fp16.enabled", "--fp16", given[ZT_ARG_FP16], ckpt_value_bool(m, a->fp16), NULL},
-        {"bf16.enabled", "--bf16", given[ZT_ARG_BF16], ckpt_value_bool(m, a->bf16), NULL},
+        {"fp16.enabled", "--fp16", given[ZT_ARG_FP16],
+         ckpt_value_bool(m, a->fp16 || a->fp16_full_eval), NULL},
+        {"bf16.enabled", "--bf16", given[ZT_ARG_BF16],
+         ckpt_value_bool(m, a->bf16 || a->bf16_full_eval), NULL},
     };
     return au_apply_all(x, json, s, sizeof s / sizeof s[0], list);
 }

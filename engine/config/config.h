@@ -120,6 +120,7 @@ typedef struct zt_arguments {
     int64_t total_steps; /* updates of the run, for schedules */
     int64_t hidden_size; /* the model's; 0: unknown, so computing sizes from it fails */
     bool fp16, bf16;
+    bool fp16_full_eval, bf16_full_eval; /* fill "auto" like fp16 and bf16, and do nothing else */
     bool given[16];         /* true: given on the command line; indexed by zt_argument */
     bool save_on_each_node; /* every node writes checkpoints */
 } zt_arguments;

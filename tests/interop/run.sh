@@ -67,6 +67,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/warm_start.py --bin "$bin"
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/hub_names.py --bin "$bin"
+    part tests/interop/trainer_names.py --bin "$bin"
     part tests/interop/mem.py --bin "$bin"
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/quantized.py --bin "$bin"

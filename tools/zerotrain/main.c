@@ -17,6 +17,8 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
         cli_help(&options_verb, asked->help_all);
     else if (asked->version)
         out_printf("zerotrain %s\n", ckpt_version());
+    else if (asked->names)
+        others_list();
     else if (asked->completion)
         *rc = cli_complete(asked->completion, NULL, programs, err);
     else if (argc == 1)

@@ -131,6 +131,18 @@ static const cli_option told_table[] = {
      "same as --evaluate; with --do_train: needs --eval-data"},
     {"do_predict", 0, CLI_FLAG, TR(do_predict), NULL, "predict; needs --predict FILE"},
     {"warmup_ratio", 0, CLI_REAL, TR(warmup_ratio), "X", "same as --warmup_steps below 1"},
+    {"save_strategy", 0, CLI_TEXT, TR(save_strategy), "no|steps|epoch",
+     "save every --save_steps (default: 500), or after each epoch, too"},
+    {"eval_strategy", 0, CLI_TEXT, TR(eval_strategy), "no|steps|epoch",
+     "evaluate every --eval_steps (default: --logging_steps, or 500), or after each epoch, too"},
+    {"save_on_each_node", 0, CLI_FLAG, TR(save_on_each_node), NULL,
+     "save to a disk of each node (checkpoint.use_node_local_storage)"},
+    {"fp16_full_eval", 0, CLI_FLAG, TR(fp16_full_eval), NULL,
+     "evaluate in fp16, in a run that does not train"},
+    {"bf16_full_eval", 0, CLI_FLAG, TR(bf16_full_eval), NULL,
+     "evaluate in bf16, in a run that does not train"},
+    {"trainer-names", 0, CLI_FLAG, AT(names), NULL,
+     "list the names of other programs, and how each is handled"},
     {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
      "print a completion script for a shell"},
     CLI_END,
@@ -159,7 +171,7 @@ static const char *told_text(ckpt_arena *arena, const ckpt_value *v)
 static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair, ckpt_err *err)
 {
     const ckpt_value *v = pair->value;
-    const cli_option *o = cli_option_named(line->verb, pair->key->as.text.at);
+    const cli_option *o = cli_option_named(line->verb, others_ours(pair->key->as.text.at));
     bool flag = o && o->kind == CLI_FLAG;
     const char *text = NULL;
 
@@ -219,7 +231,8 @@ static const cli_heading told_headings[] = {
      "num_train_epochs output_dir save_steps save_total_limit "
      "resume_from_checkpoint eval_steps logging_steps "
      "gradient_checkpointing model_name_or_path max_eval_samples do_train "
-     "do_eval do_predict warmup_ratio"},
+     "do_eval do_predict warmup_ratio save_strategy eval_strategy save_on_each_node "
+     "fp16_full_eval bf16_full_eval trainer-names"},
     {NULL, NULL},
 };
 
@@ -253,13 +266,17 @@ static int told_needs(const told *t, ckpt_err *err)
         bool given, met;
         const char *name, *needs;
     } row[] = {
-        {o->save_every > 0, o->save, "save-every", "--save"},
+        {o->save_every > 0, o->save, t->trainer.save_strategy ? "save_strategy" : "save-every",
+         "--save"},
         {o->keep > 0, o->save, "keep", "--save"},
         {o->async_save, o->save, "async-save", "--save"},
         {o->tag, o->save, "tag", "--save"},
         {o->load_tag, o->load, "load-tag", "--load"},
         {o->module_only, o->load, "module-only", "--load"},
-        {o->eval_every > 0, o->eval_data, "eval-every", "--eval-data"},
+        {o->save_epochs, o->save, "save_strategy epoch", "--output_dir (--save)"},
+        {o->eval_every > 0, o->eval_data, t->trainer.eval_strategy ? "eval_strategy" : "eval-every",
+         "--eval-data"},
+        {o->eval_epochs, o->eval_data, "eval_strategy epoch", "--eval-data"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
         {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
         {o->predictions, !o->evaluate, "predict", "a run without --evaluate"},
@@ -312,10 +329,10 @@ static bool told_lines(const told *o, ckpt_bytes *to)
     // not compared here: the files' contents are compared later, or the option is the rank's own;
     // tags are agreed upon separately
     static const char *const own[] = {
-        "deepspeed_config", "model",       "vocab",   "metrics",       "tag",
-        "device",           "threads",     "quiet",   "profile",       "args",
-        "hostfile",         "include",     "exclude", "num_nodes",     "num_gpus",
-        "local_rank",       "tensorboard", "plot",    "logging_steps", NULL};
+        "deepspeed_config", "model",         "vocab",    "metrics",    "tag",         "device",
+        "threads",          "quiet",         "profile",  "args",       "hostfile",    "include",
+        "exclude",          "num_nodes",     "num_gpus", "local_rank", "tensorboard", "plot",
+        "logging_steps",    "trainer-names", NULL};
     static const char *const path[] = {"init",         "data",       "eval-data", "save", "load",
                                        "save-weights", "save-model", "predict",   NULL};
     bool ok = true;
@@ -375,6 +392,7 @@ static bool told_keep(told *t, const cli_line *line)
 int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *err)
 {
     cli_line line = {0};
+    bool request;
     int rc;
 
     *out = (told){
@@ -393,9 +411,10 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
     out->help = line.help;
     out->help_all = line.help_all;
     out->version = line.version;
-    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
+    request = out->help || out->version || out->completion || out->names;
+    if (rc == CKPT_OK && !request)
         rc = told_needs(out, err);
-    if (rc == CKPT_OK && !out->help && !out->version && !out->completion)
+    if (rc == CKPT_OK && !request)
         rc = outputs_check(out, err);
     if (rc == CKPT_OK)
         rc = told_alike(out, err);

@@ -49,21 +49,29 @@ static int64_t go_steps(const zt_engine *e)
     return now.steps;
 }
 
+static bool go_due(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
 /* Take the actions due after an update: save first, and do not evaluate if the run was stopped. */
 static int go_after(report *r, bool last, ckpt_err *err)
 {
     zt_engine *e = r->engine;
     const zt_options *o = &r->told->run;
     int64_t step = go_steps(e);
-    bool end = step >= r->about.total_steps;
+    const int64_t before = r->epochs;
+    bool end = step >= r->about.total_steps, epoch;
     int rc = CKPT_OK;
 
-    if (o->save && (last || (o->save_every > 0 && step % o->save_every == 0))) {
+    r->epochs = zt_engine_epochs(e);
+    epoch = r->epochs > before;
+    if (o->save && (last || go_due(o->save_every, step) || (o->save_epochs && epoch))) {
         rc = zt_engine_save(e, err);
         report_save(r);
     }
     if (rc == CKPT_OK && o->eval_data &&
-        (end || (!last && o->eval_every > 0 && step % o->eval_every == 0)))
+        (end || (!last && (go_due(o->eval_every, step) || (o->eval_epochs && epoch)))))
         rc = go_score(r, err);
     return rc;
 }
@@ -89,6 +97,7 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
     go_catch();
     report_start(&r);
     report_save(&r);
+    r.epochs = zt_engine_epochs(e);
     bool stop = go_steps(e) >= r.about.total_steps;
     while (rc == CKPT_OK && !stop) {
         zt_progress p;

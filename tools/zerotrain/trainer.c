@@ -132,6 +132,77 @@ static int nt_warmup(const nt_line *l)
     return CKPT_OK;
 }
 
+/* True if the value of a strategy is one of the Trainer's that we have. */
+static int nt_strategy(const nt_line *l, const char *name, const char *value)
+{
+    if (!value || strcmp(value, "no") == 0 || strcmp(value, "steps") == 0 ||
+        strcmp(value, "epoch") == 0)
+        return CKPT_OK;
+    return ckpt_fail(l->err, CKPT_EUSAGE, "--%s %.60s: expected no, steps or epoch", name, value);
+}
+
+/*
+ * Convert the strategies.  With `steps`, the numbers of steps have the Trainer's defaults.  With
+ * `epoch` or `no`, the Trainer ignores them.
+ */
+static int nt_strategies(const nt_line *l)
+{
+    enum { NT_STEPS = 500 };
+    zt_options *o = &l->t->run;
+    const char *save = l->t->trainer.save_strategy, *eval = l->t->trainer.eval_strategy;
+    const int64_t logged = l->t->logging_steps;
+    int rc = nt_strategy(l, "save_strategy", save);
+
+    if (rc == CKPT_OK)
+        rc = nt_strategy(l, "eval_strategy", eval);
+    if (rc != CKPT_OK)
+        return rc;
+    if (save && strcmp(save, "steps") == 0 && o->save_every == 0)
+        o->save_every = NT_STEPS;
+    if (eval && strcmp(eval, "steps") == 0 && o->eval_every == 0)
+        o->eval_every = logged > 0 ? logged : NT_STEPS;
+    o->save_epochs = save && strcmp(save, "epoch") == 0;
+    o->eval_epochs = eval && strcmp(eval, "epoch") == 0;
+    o->save_every = save && strcmp(save, "steps") != 0 ? 0 : o->save_every;
+    o->eval_every = eval && strcmp(eval, "steps") != 0 ? 0 : o->eval_every;
+    return CKPT_OK;
+}
+
+/*
+ * Convert the dtypes of evaluation.  As in the Trainer, they fill "auto" values.  In a run that
+ * does not train, they also set the dtype if the configuration has none.
+ */
+static void nt_full_eval(const nt_line *l)
+{
+    const told_trainer *n = &l->t->trainer;
+    const bool trains = !l->t->run.evaluate && !l->t->run.predictions;
+    zt_arguments *a = &l->t->run.args;
+
+    a->fp16_full_eval = n->fp16_full_eval;
+    a->bf16_full_eval = n->bf16_full_eval;
+    if (!trains) {
+        a->fp16 = a->fp16 || n->fp16_full_eval;
+        a->bf16 = a->bf16 || n->bf16_full_eval;
+        a->given[ZT_ARG_FP16] = a->given[ZT_ARG_FP16] || n->fp16_full_eval;
+        a->given[ZT_ARG_BF16] = a->given[ZT_ARG_BF16] || n->bf16_full_eval;
+    } else if (n->fp16_full_eval || n->bf16_full_eval) {
+        others_note(l->t, n->fp16_full_eval
+                              ? "--fp16_full_eval: evaluations of a run that trains compute in the "
+                                "dtype of the run"
+                              : "--bf16_full_eval: evaluations of a run that trains compute in the "
+                                "dtype of the run");
+    }
+}
+
+/* Say what save_strategy no does not prevent. */
+static void nt_no_saves(const nt_line *l)
+{
+    const char *save = l->t->trainer.save_strategy;
+
+    if (save && strcmp(save, "no") == 0)
+        others_note(l->t, "--save_strategy no: a run with --output_dir still saves at its end");
+}
+
 int trainer_names(told *t, const cli_line *line, ckpt_err *err)
 {
     const nt_line l = {t, line, err};
@@ -164,6 +235,13 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err)
         rc = nt_resume(&l);
     if (rc == CKPT_OK)
         rc = nt_what(&l);
+    if (rc == CKPT_OK)
+        rc = nt_strategies(&l);
+    if (rc == CKPT_OK) {
+        nt_full_eval(&l);
+        nt_no_saves(&l);
+    }
     o->checkpointing = o->checkpointing || n->gradient_checkpointing;
+    o->args.save_on_each_node = n->save_on_each_node;
     return rc == CKPT_OK ? nt_warmup(&l) : rc;
 }

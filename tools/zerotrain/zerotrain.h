@@ -5,7 +5,8 @@
  *     options.c   the command line and JSON files of options
  *     outputs.c   outputs that would replace an input or another output
  *     trainer.c   the option names of transformers' Trainer
- *     others.c    options of other programs that zerotrain lacks
+ *     names.c     option names of other programs that zerotrain lacks
+ *     others.c    what happens to such a name
  *     launch.c    hosts and slots to an mpirun command
  *     run.c       updates, saves and evaluations in turn, until the end or a signal
  *     events.c    records of TensorBoard's event files
@@ -34,10 +35,11 @@ typedef struct told_trainer {
     double epochs, warmup_ratio;
     int64_t save_steps, save_total_limit, eval_steps, max_seq_length;
     bool gradient_checkpointing, do_train, do_eval, do_predict;
-    const char *model;
+    bool fp16_full_eval, bf16_full_eval, save_on_each_node;
+    const char *model, *save_strategy, *eval_strategy;
 } told_trainer;
 
-enum { TOLD_NOTES = 24 };
+enum { TOLD_NOTES = 40 };
 
 /* All options: the engine's, and the program's own. */
 typedef struct told {
@@ -54,7 +56,7 @@ typedef struct told {
     const char *notes[TOLD_NOTES]; /* notes about option names that have no effect here */
     size_t n_notes;
     // requests instead of a run
-    bool help, help_all, version;
+    bool help, help_all, version, names;
     const char *completion; /* shell whose completion script was requested; or NULL */
     ckpt_arena *arena;
 } told;
@@ -99,6 +101,15 @@ int others_words(told *t, int *argc, char ***argv, ckpt_err *err);
  * above.
  */
 int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err);
+
+/* The name of our option for another name of it (NAME_SAME); other names are returned unchanged. */
+const char *others_ours(const char *name);
+
+/* Print a line for each of these names: how it is handled, and why. */
+void others_list(void);
+
+/* Keep a note about an option; text must outlive t. */
+void others_note(told *t, const char *text);
 
 /* Print the notes about an accepted command line. */
 void others_notes(const told *t);
@@ -189,6 +200,7 @@ typedef struct report {
     bool live;         /* stderr is a terminal, so each update redraws a line */
     double fast, slow; /* running means of the loss, over about 10 and 50 updates; 0: none yet */
     double pace;       /* running mean of an update's seconds */
+    int64_t epochs;    /* complete passes over the data so far, on every rank */
 } report;
 
 /* Open --metrics on rank 0 (append if a run resumes); all ranks get the same code. */
