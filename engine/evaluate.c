@@ -83,7 +83,7 @@ static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
 /* Number of labels over which a batch's loss is the mean. */
 static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
 {
-    bool shifted = e->model_config.arch == ZT_GPT2 || e->model_config.arch == ZT_LLAMA;
+    bool shifted = zt_arch_causal(e->model_config.arch);
     bool classifier = e->model_config.arch == ZT_BERT_CLASSIFIER;
     uint64_t n = 0, rows = classifier ? b->batch : b->batch * b->seq;
 

@@ -322,8 +322,7 @@ static int su_zero(zt_engine *e, ckpt_err *err)
                             .host_threads = e->threads};
     int rc;
 
-    // rotary positions have no table, so any length is possible
-    if (e->model_config.arch != ZT_LLAMA && e->seq > e->model_config.positions)
+    if (!zt_arch_any_length(e->model_config.arch) && e->seq > e->model_config.positions)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "samples have %llu tokens, but the model has only %llu positions",
                          (unsigned long long)e->seq, (unsigned long long)e->model_config.positions);

@@ -225,6 +225,7 @@ rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
+	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden/decoders
 	@python3 tests/replay/equal.py --some --bin $(B)/bin
 	@python3 tests/replay/formats.py --bin $(B)/bin
 
@@ -237,7 +238,7 @@ rest-comm: programs $(B)/comm/comm_mpi
 
 rest-runs: programs $(B)/replay/models
 	@python3 tests/replay/equal.py --bin $(B)/bin
-	@$(B)/replay/models tests/fixtures/models qwen2 qwen2_tied qwen3 mistral qwen2_windows
+	@$(B)/replay/models tests/fixtures/models qwen2 qwen2_tied qwen3 mistral qwen2_windows opt opt_after opt_gelu
 ifneq ($(SHARED),)
 	@$(B)/replay/models $(SHARED)/golden bert_cls bert_mlm bert_reg gpt2 gpt2_masked llama3_tied_bias llama_gqa
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden $(SHARED)/golden --resume

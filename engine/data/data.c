@@ -194,7 +194,7 @@ bool zt_data_labelled(const zt_data *d)
 {
     zt_arch arch = d->opts.model->arch;
 
-    return d->source->has.labels || d->source->has.targets || arch == ZT_GPT2 || arch == ZT_LLAMA;
+    return d->source->has.labels || d->source->has.targets || zt_arch_causal(arch);
 }
 
 const char *zt_data_class(const zt_data *d, size_t i)
@@ -254,7 +254,7 @@ static void dt_own_labels(zt_data *d, const zt_batch *b)
 static void dt_show(zt_data *d, zt_batch *b)
 {
     const zt_has *has = &d->source->has;
-    bool causal = d->opts.model->arch == ZT_GPT2 || d->opts.model->arch == ZT_LLAMA;
+    bool causal = zt_arch_causal(d->opts.model->arch);
     bool own = causal && !has->labels;
 
     b->input_ids = d->packed[0];

@@ -3,8 +3,8 @@
  * config.c: reads a config.json of transformers: the keys of each architecture, their defaults, and
  * refusals of settings that would change results and are not supported.
  *
- * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of
- * transformers 5.23 and the code of their models; older spellings (rope_scaling,
+ * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig and
+ * OPTConfig of transformers 5.23 and the code of their models; older spellings (rope_scaling,
  * position_embedding_type, num_labels) as in earlier releases.  Keys that no model uses, or that
  * only change how results are returned, are ignored.
  */
@@ -87,6 +87,23 @@ static const cf_field gpt2_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
+static const cf_field opt_fields[] = {
+    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 50272},
+    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 2048},
+    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 768},
+    {"word_embed_proj_dim", NULL, CF_SIZE, CF_AT(embed_width), CF_LATER},
+    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 12},
+    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 12},
+    {"ffn_dim", NULL, CF_SIZE, CF_AT(inner), 3072},
+    {"dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
+    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
+    {"init_std", NULL, CF_REAL, CF_AT(init_range), 0.02},
+    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
+    {"enable_bias", NULL, CF_BOOL, CF_AT(attention_bias), 1},
+    {"do_layer_norm_before", NULL, CF_BOOL, CF_AT(norm_first), 1},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
 /* Llama and related models have the same keys, with other defaults. */
 #define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
     {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
@@ -149,6 +166,11 @@ static const cf_refusal bert_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const cf_refusal opt_refusals[] = {
+    {"layerdrop", NULL, "leaving out layers at random is not supported"},
+    {NULL, NULL, NULL},
+};
+
 static const cf_refusal no_refusals[] = {
     {NULL, NULL, NULL},
 };
@@ -162,6 +184,7 @@ static const cf_class classes[] = {
     {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
+    {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
 };
 
 enum { CF_CLASSES = sizeof classes / sizeof *classes };
@@ -306,6 +329,17 @@ static const cf_class *cf_class_of_type(const ckpt_value *json)
     return NULL;
 }
 
+/* The names of all classes, for a message. */
+static const char *cf_known(ckpt_arena *arena)
+{
+    const char *text = classes[0].class_name;
+
+    for (size_t i = 1; i < CF_CLASSES && text; i++)
+        text = ckpt_arena_printf(arena, "%s%s%s", text, i + 1 < CF_CLASSES ? ", " : " and ",
+                                 classes[i].class_name);
+    return text ? text : "in zerotrain(1)";
+}
+
 /* Choose the class from "architectures", or else from "model_type". */
 static int cf_choose(const zt_config_file *f, const cf_class **out)
 {
@@ -330,11 +364,8 @@ static int cf_choose(const zt_config_file *f, const cf_class **out)
     }
     if (!*out)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: found %.80s (model_type %.80s); the known models are "
-                         "BertForSequenceClassification, BertForMaskedLM, GPT2LMHeadModel, "
-                         "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and "
-                         "MistralForCausalLM",
-                         f->name, found, of);
+                         "%s: found %.80s (model_type %.80s); the known models are %s", f->name,
+                         found, of, cf_known(f->arena));
     if (type && !ckpt_value_is(type, (*out)->model_type))
         return ckpt_fail(f->err, CKPT_EFORMAT, "%s: architecture %s does not match model_type %s",
                          f->name, (*out)->class_name, type->as.text.at);
@@ -498,19 +529,53 @@ static int cf_llama(const zt_config_file *f, const cf_class *class)
     return rc == CKPT_OK ? zt_config_rope(f) : rc;
 }
 
+/* Read true or false. */
+static int cf_flag(const zt_config_file *f, const char *key, bool otherwise, bool *out)
+{
+    const ckpt_value *v = ckpt_value_get(f->json, key);
+
+    *out = v ? v->as.i != 0 : otherwise;
+    return v && v->kind != CKPT_V_BOOL ? zt_config_fail(f, key, v, "true or false") : CKPT_OK;
+}
+
+static int cf_opt(const zt_config_file *f)
+{
+    zt_model_config *c = f->out;
+    bool affine = true, removed = false;
+    int rc = cf_flag(f, "layer_norm_elementwise_affine", true, &affine);
+
+    if (rc == CKPT_OK)
+        rc = cf_flag(f, "_remove_final_layer_norm", false, &removed);
+    if (rc == CKPT_OK && !affine)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: layer_norm_elementwise_affine is false; norms without weights are "
+                         "not supported",
+                         f->name);
+    c->scale_attention = true;
+    c->output_bias = c->mlp_bias = c->attention_bias;
+    c->norm_eps = 1e-5F; // LayerNorm's default
+    c->final_norm = c->norm_first && !removed;
+    if (c->embed_width == 0)
+        c->embed_width = c->hidden;
+    if (rc == CKPT_OK && !f->sizes)
+        rc = cf_act(f, "activation_function", ZT_RELU);
+    return rc == CKPT_OK && !f->sizes ? cf_padding(f, 1) : rc;
+}
+
 /* ---- checks of all sizes ------------------------------------------------------------------- */
 
 /* Estimate the elements of all weights, rounded up; false: overflow. */
 static bool cf_elems(const zt_model_config *c, uint64_t *out)
 {
     const uint64_t tables = 2 * c->vocab + c->positions + c->types + c->labels;
+    const uint64_t wide = c->embed_width > c->hidden ? c->embed_width : c->hidden;
     uint64_t width, per_layer, layers, ends;
 
     // cannot overflow, because sizes are below 2^31
     return ckpt_mul(2 * (c->heads + c->kv_heads), c->head_width, &width) &&
            ckpt_add(width, 3 * c->inner + 16, &width) && ckpt_mul(width, c->hidden, &per_layer) &&
            ckpt_mul(per_layer, c->layers, &layers) &&
-           ckpt_mul(tables + 2 * c->hidden + 16, c->hidden, &ends) && ckpt_add(layers, ends, out);
+           ckpt_mul(tables + 2 * c->hidden + 16, wide, &ends) && ckpt_add(layers, ends, out);
 }
 
 static int cf_check(const zt_config_file *f)
@@ -568,6 +633,7 @@ static int cf_read(const zt_config_file *f)
     if (rc == CKPT_OK)
         rc = c->arch == ZT_LLAMA  ? cf_llama(f, class)
              : c->arch == ZT_GPT2 ? cf_gpt2(f)
+             : c->arch == ZT_OPT  ? cf_opt(f)
                                   : cf_bert(f);
     if (rc == CKPT_OK)
         rc = cf_check(f);

@@ -70,6 +70,8 @@ bool zt_config_idle(const ckpt_value *v)
     case CKPT_V_BOOL:
     case CKPT_V_INT:
         return v->as.i == 0;
+    case CKPT_V_FLOAT:
+        return v->as.f == 0;
     case CKPT_V_STR:
         return v->as.text.n == 0;
     case CKPT_V_LIST:

@@ -115,7 +115,7 @@ void zt_build_lm_out(zt_build *b, const char *name)
     const zt_model_config *f = &b->m->config;
     zt_own *own = b->own;
 
-    own->out = (zt_map){.in = f->hidden, .out = f->vocab, .b = ZT_NO_PARAM};
+    own->out = (zt_map){.in = f->embed_width, .out = f->vocab, .b = ZT_NO_PARAM};
     own->out.lora_a = ZT_NO_PARAM;
     own->out.lora_b = ZT_NO_PARAM;
     if (f->tied) {
@@ -123,6 +123,6 @@ void zt_build_lm_out(zt_build *b, const char *name)
         zt_build_use(b, own->word);
         zt_build_alias(b, name, own->word);
     } else {
-        own->out.w = zt_build_matrix(b, name, f->vocab, f->hidden, f->init_range);
+        own->out.w = zt_build_matrix(b, name, f->vocab, f->embed_width, f->init_range);
     }
 }

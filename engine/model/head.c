@@ -121,6 +121,7 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
 {
     zt_room room = {.base = scratch};
     uint64_t n = rows * m->config.hidden;
+    uint64_t h = rows * zt_own_of(m)->out.in;
     hd_work w;
 
     w.chunk = hd_chunk(m, rows);
@@ -130,8 +131,8 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
     w.row = zt_room_take(&room, rows * sizeof *w.row);
     w.label = zt_room_take(&room, rows * sizeof *w.label);
     w.x = zt_room_elems(&room, m, n);
-    w.h = zt_room_elems(&room, m, n);
-    w.dh = zt_room_elems(&room, m, n);
+    w.h = zt_room_elems(&room, m, h);
+    w.dh = zt_room_elems(&room, m, h);
     w.kept = zt_room_take(&room, body->kept(m, rows));
     w.logits = zt_room_elems(&room, m, w.chunk * w.ld);
     w.n_bytes = room.used;
@@ -183,7 +184,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
 {
     zt_model *m = c->m;
     const zt_map *out = &zt_own_of(m)->out;
-    uint64_t at = first * m->config.hidden;
+    uint64_t at = first * out->in;
     bool grad = c->p->train;
     double loss = (double)NAN;
     double part = (double)c->rows / (double)n;

@@ -30,6 +30,9 @@ enum { ZT_MAPS = 7 };
 
 enum { ZT_NORMS = 4 };
 
+/* Maps of the blocks in decoder.c. */
+enum { ZT_DECODER_Q, ZT_DECODER_K, ZT_DECODER_V, ZT_DECODER_O, ZT_DECODER_UP, ZT_DECODER_DOWN };
+
 typedef struct zt_block {
     zt_affine norm[ZT_NORMS]; /* indexed like map */
     zt_map map[ZT_MAPS];      /* indexed by the architecture's own enum */
@@ -43,9 +46,10 @@ typedef struct zt_own {
     zt_block *block;
     zt_map transform; /* BERT: pooler, or transform of the masked LM head */
     zt_affine transform_norm;
-    zt_map out;                   /* hidden -> classes or vocabulary */
-    const struct zt_lm_body *lm;  /* language models: the computation before `out` */
-    float *cos_table, *sin_table; /* Llama, on the device: [rope_rows, head_width / 2] */
+    zt_map project_in, project_out; /* OPT: word embeddings -> hidden, and back */
+    zt_map out;                     /* hidden (OPT: embed_width) -> classes or vocabulary */
+    const struct zt_lm_body *lm;    /* language models: the computation before `out` */
+    float *cos_table, *sin_table;   /* Llama, on the device: [rope_rows, head_width / 2] */
     uint64_t rope_rows;
 } zt_own;
 
@@ -98,6 +102,9 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 /* The first layer of GPT-2 and Llama (ends.c). */
 extern const zt_layer_ops zt_stem_ops;
 
+/* The blocks of OPT (decoder.c); their maps are ZT_DECODER_Q to ZT_DECODER_DOWN. */
+extern const zt_layer_ops zt_decoder_ops;
+
 /* Build the map to the vocabulary under this name: the embedding itself if tied, else a matrix. */
 void zt_build_lm_out(zt_build *b, const char *name);
 
@@ -105,6 +112,7 @@ void zt_build_lm_out(zt_build *b, const char *name);
 int zt_bert_build(zt_build *b);
 int zt_gpt2_build(zt_build *b);
 int zt_llama_build(zt_build *b);
+int zt_opt_build(zt_build *b);
 
 /* ---- adapters (lora.c) ---- */
 
@@ -250,7 +258,8 @@ const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint
 
 /* ---- the head of language models ---- */
 
-/* The computation between the blocks and the map to the vocabulary, over n rows. */
+/* The computation between the blocks and the map to the vocabulary, over n rows.  h has the width
+ * of that map's input. */
 typedef struct zt_lm_body {
     uint64_t (*kept)(const zt_model *m, uint64_t n); /* bytes that fw stores for bw */
     void (*fw)(const zt_call *c, void *kept, const void *x, void *h);

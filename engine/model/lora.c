@@ -73,6 +73,7 @@ static const char *lr_default_targets(zt_arch arch)
     case ZT_GPT2:
         return "c_attn";
     case ZT_LLAMA:
+    case ZT_OPT:
         return "q_proj,v_proj";
     case ZT_BERT_CLASSIFIER:
     case ZT_BERT_MLM:
@@ -205,6 +206,7 @@ static const char *lr_task(zt_arch arch)
         return "SEQ_CLS";
     case ZT_GPT2:
     case ZT_LLAMA:
+    case ZT_OPT:
         return "CAUSAL_LM";
     case ZT_BERT_MLM:
         break;

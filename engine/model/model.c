@@ -60,6 +60,9 @@ static int md_build(zt_model *m, ckpt_err *err)
     case ZT_LLAMA:
         rc = zt_llama_build(&b);
         break;
+    case ZT_OPT:
+        rc = zt_opt_build(&b);
+        break;
     }
     ckpt_free(b.used);
     return rc;
@@ -73,6 +76,8 @@ static int md_fill(zt_model *m, const zt_model_config *config, const zt_lora *lo
     if (!m->arena)
         return ckpt_fail_memory(err);
     m->config = *config;
+    if (m->config.embed_width == 0)
+        m->config.embed_width = m->config.hidden;
     m->own = ckpt_arena_alloc(m->arena, sizeof(zt_own));
     if (!m->own)
         return ckpt_fail_memory(err);
@@ -236,8 +241,7 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
                          "a micro batch of %" PRIu64 " samples of %" PRIu64
                          " tokens is empty or too large",
                          b->batch, b->seq);
-    // rotary positions have no table, so any length is possible
-    if (m->config.arch != ZT_LLAMA && b->seq > m->config.positions)
+    if (!zt_arch_any_length(m->config.arch) && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "samples have %" PRIu64 " tokens, but the model has only %" PRIu64
                          " positions",
@@ -250,7 +254,7 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
 int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
 {
     const zt_model_config *f = &m->config;
-    bool bert = f->arch == ZT_BERT_CLASSIFIER || f->arch == ZT_BERT_MLM;
+    bool bert = !zt_arch_causal(f->arch);
     int rc = md_check_size(m, b, err);
 
     if (rc != CKPT_OK)

@@ -14,7 +14,8 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral)
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c
+ *     decoder.c  blocks of OPT
  *     init.c     initial values with transformers' distributions (not its random numbers)
  *     lora.c     adapters: adding them, and their names in a PEFT folder
  */
@@ -27,21 +28,36 @@
 #include "libckpt/map/value.h"
 
 /* ZT_LLAMA includes Qwen2, Qwen3 and Mistral, which are Llama with other settings. */
-typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA } zt_arch;
+typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA, ZT_OPT } zt_arch;
+
+/* True for language models that predict the next token. */
+static inline bool zt_arch_causal(zt_arch a)
+{
+    return a != ZT_BERT_CLASSIFIER && a != ZT_BERT_MLM;
+}
+
+/* True if positions have no table, so samples may have any length. */
+static inline bool zt_arch_any_length(zt_arch a)
+{
+    return a == ZT_LLAMA;
+}
 
 /* The checked settings of a config.json; sizes are elements. */
 typedef struct zt_model_config {
     zt_arch arch;
     const char *class_name; /* "BertForSequenceClassification" */
-    const char *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral" */
+    const char *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral", "opt" */
     uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
-    uint64_t labels; /* classifier: classes; 1: regression */
+    uint64_t embed_width; /* of word embeddings: OPT's word_embed_proj_dim; 0: hidden */
+    uint64_t labels;      /* classifier: classes; 1: regression */
     bool multi_label;
     float norm_eps, init_range;
     zt_act act;
     bool tied; /* input and output embeddings are one parameter */
     /* Whether there are biases: of q, k, v; of attention's output; of the MLP. */
     bool attention_bias, output_bias, mlp_bias;
+    /* OPT: norms before each branch (otherwise after it), and one before the head */
+    bool norm_first, final_norm;
     bool qk_norm; /* Qwen3: RMS norm of each head's q and k before rotation */
     /* keys that a query sees, itself the last; 0: all before it */
     uint64_t window;

@@ -33,4 +33,5 @@ step "$b/gpu/times" "$plugin" --small >/dev/null
 # every model, stage and dtype once; more would only repeat the kernels above, slowly
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden --device cuda --resume gpt2_w1_z0_fp32 \
     gpt2_z0_fp32 gpt2_z1_fp16 gpt2_z2_bf16 gpt2_z3_fp32 bert_z2_fp32 bert_z3_fp16 llama_z3_bf16
+step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden/decoders --device cuda
 [ "$failed" -eq 0 ]

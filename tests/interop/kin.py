@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT.
 
     kin.py --bin build/bin [-v] [NAME...]
 
-Each variant is a small model with random weights that transformers saved.  zerotrain trains it for 8 updates on 1 or 2
+Each variant is a small model with random weights that transformers saved.  zerotrain trains it for 8 updates on 1 to 3
 ranks at one stage of ZeRO; torch's AdamW trains the model of transformers on the same samples.  Losses agree to 3e-6,
 norms of gradients to 1e-5 of theirs, final weights to 1e-5; transformers loads what --save-model wrote, with the class
 and the names that it was saved with.  DeepSpeed goes on from what zerotrain saved after update 4.
@@ -29,12 +29,15 @@ except ImportError:
     sys.exit(0)
 import engine   # skips by itself where DeepSpeed is absent
 
-HALF, LAST, BATCH, SEQ = 4, 8, 2, 11
+HALF, LAST, BATCH, SEQ, VOCAB = 4, 8, 2, 11, 61
 ROPE = {'rope_parameters': {'rope_type': 'default', 'rope_theta': 1000000.0}}
 LLAMA3 = {'rope_parameters': {'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 4.0, 'low_freq_factor': 1.0,
                               'high_freq_factor': 4.0, 'original_max_position_embeddings': 16}}
-BASE = {'vocab_size': 61, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
+BASE = {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
         'num_key_value_heads': 2, 'max_position_embeddings': 64, 'bos_token_id': 1, 'eos_token_id': 2, 'use_cache': False}
+# settings that a kind has instead of BASE
+BASES = {'OPT': {'vocab_size': VOCAB, 'hidden_size': 24, 'ffn_dim': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
+                 'max_position_embeddings': 20, 'dropout': 0.0, 'pad_token_id': 7, 'use_cache': False}}
 
 # name: (kind, settings, world, stage, DeepSpeed goes on)
 VARIANTS = {
@@ -48,6 +51,8 @@ VARIANTS = {
                                 'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention']}, 1, 3, False),
     'mistral': ('Mistral', {'sliding_window': None, 'head_dim': 4}, 1, 1, False),
     'mistral window': ('Mistral', {'sliding_window': 5, 'tie_word_embeddings': False}, 2, 1, True),
+    'opt': ('OPT', {}, 2, 3, True),
+    'opt after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 3, 2, True),
 }
 
 
@@ -61,7 +66,7 @@ def config_of(stage):
 def samples(path, world):
     from safetensors.torch import save_file
     g = torch.Generator().manual_seed(3)
-    ids = torch.randint(3, BASE['vocab_size'], (LAST, world, BATCH, SEQ), generator=g)
+    ids = torch.randint(3, VOCAB, (LAST, world, BATCH, SEQ), generator=g)
     save_file({'in/input_ids': ids, 'in/labels': ids.clone()}, path)
     return ids
 
@@ -116,7 +121,7 @@ def check(r, name):
     for x in (first, saved, out):
         shutil.rmtree(x, ignore_errors=True)
     torch.manual_seed(11)
-    config = getattr(transformers, kind + 'Config')(**{**BASE, **settings})
+    config = getattr(transformers, kind + 'Config')(**{**BASES.get(kind, BASE), **settings})
     model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager')
     with torch.no_grad():   # biases and norms as no new model has them
         for p in model.parameters():

@@ -6,7 +6,7 @@
 
 models.json has each model's class, config, order of parameters and its loss in 16 bits; model_NAME.safetensors the
 weights (w/), inputs (in/), hidden states (hidden/), logits, loss and gradients (grad/) in fp32, and loss64 and gradnorm64
-of the same model in fp64.  Read by tests/unit/engine/model and tests/replay/models.c.  Weights are random, of a fixed seed;
+of the same model in fp64.  With names, entries of other models stay.  Read by tests/unit/engine/model and tests/replay/models.c.  Weights are random, of a fixed seed;
 attention is computed in explicit form (eager).
 """
 import argparse
@@ -21,13 +21,22 @@ ROPE = dict(rope_parameters={'rope_type': 'default', 'rope_theta': 1000000.0})
 LLAMA3 = dict(rope_parameters={'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 8.0, 'low_freq_factor': 1.0,
                                'high_freq_factor': 4.0, 'original_max_position_embeddings': 16})
 
-# name: (kind, settings, masked)
+OPT = dict(vocab_size=53, hidden_size=16, ffn_dim=36, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=20,
+           dropout=0.0, pad_token_id=5)
+# settings that a kind has instead of BASE
+BASES = {'OPT': OPT}
+
+# name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
     'qwen2': ('Qwen2', {**ROPE}, False),
     'qwen2_tied': ('Qwen2', {**LLAMA3, 'tie_word_embeddings': True, 'num_key_value_heads': 4}, True),
     'qwen3': ('Qwen3', {**ROPE, 'head_dim': 8, 'num_attention_heads': 5, 'num_key_value_heads': 1}, True),
     'mistral': ('Mistral', {'sliding_window': 4, 'head_dim': 4}, True),
     'qwen2_windows': ('Qwen2', {**ROPE, 'use_sliding_window': True, 'sliding_window': 5, 'max_window_layers': 1}, False),
+    'opt': ('OPT', {}, True),
+    'opt_after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 'left'),
+    'opt_gelu': ('OPT', {'activation_function': 'gelu', 'enable_bias': False, 'word_embed_proj_dim': 20, 'tie_word_embeddings': False},
+                 False),
 }
 
 
@@ -35,7 +44,7 @@ def make(kind, settings):
     """The model in fp32, its weights spread so that none is 0 or 1."""
     import torch
     import transformers
-    config = getattr(transformers, kind + 'Config')(**{**BASE, 'bos_token_id': 1, 'eos_token_id': 2, **settings})
+    config = getattr(transformers, kind + 'Config')(**{**BASES.get(kind, BASE), 'bos_token_id': 1, 'eos_token_id': 2, **settings})
     torch.manual_seed(4)
     model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager').eval()
     with torch.no_grad():
@@ -45,16 +54,20 @@ def make(kind, settings):
     return model
 
 
-def inputs(masked):
+def inputs(masked, vocab):
     import torch
     g = torch.Generator().manual_seed(7)
-    ids = torch.randint(3, BASE['vocab_size'], (3, 13), generator=g)
+    ids = torch.randint(3, vocab, (3, 13), generator=g)
     labels = ids.clone()
     out = {'input_ids': ids, 'labels': labels}
     if masked:
         mask = torch.ones_like(ids)
-        mask[1, 9:] = 0
-        mask[2, 4:] = 0
+        if masked == 'left':
+            mask[1, :3] = 0
+            mask[2, :7] = 0
+        else:
+            mask[1, 9:] = 0
+            mask[2, 4:] = 0
         labels[mask == 0] = -100
         out['attention_mask'] = mask
     labels[0, 3] = -100
@@ -75,7 +88,8 @@ def record(name, folder):
     import torch
     from safetensors.torch import save_file
     kind, settings, masked = MODELS[name]
-    model, data = make(kind, settings), inputs(masked)
+    model = make(kind, settings)
+    data = inputs(masked, model.config.vocab_size)
     out, norm32 = run(model, data)
     tensors = {'in/' + k: v for k, v in data.items()}
     tensors.update({'w/' + k: p.detach() for k, p in model.named_parameters()})
@@ -115,8 +129,13 @@ def main():
         return 2
     torch.set_num_threads(1)
     os.makedirs(a.o, exist_ok=True)
-    entries = [record(n, a.o) for n in a.name or MODELS]
-    with open(os.path.join(a.o, 'models.json'), 'w') as f:
+    path = os.path.join(a.o, 'models.json')
+    entries = []
+    if a.name and os.path.exists(path):
+        with open(path, encoding='utf-8') as f:
+            entries = [e for e in json.load(f)['models'] if e['name'] not in a.name]
+    entries += [record(n, a.o) for n in a.name or MODELS]
+    with open(path, 'w') as f:
         json.dump({'versions': {'torch': torch.__version__, 'transformers': transformers.__version__}, 'models': entries}, f, indent=1)
         f.write('\n')
     print('recorded %d models in %s' % (len(entries), a.o))

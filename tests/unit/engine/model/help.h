@@ -13,11 +13,24 @@
 #define KIN    "tests/fixtures/models"
 
 /* Those whose tensors are among the fixtures. */
-static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa"};
+static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa", "opt",
+                                           "opt_after"};
+
+/* The folder of a recorded model. */
+static inline const char *home_of(const char *name)
+{
+    static const char *const golden[] = {"bert", "gpt2", "llama"};
+
+    for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
+        if (strncmp(name, golden[i], strlen(golden[i])) == 0)
+            return GOLDEN;
+    }
+    return KIN;
+}
 
 static inline void open_case(mc_case *c, const char *name, const mc_opts *opts)
 {
-    if (mc_open(c, GOLDEN, name, opts) != CKPT_OK)
+    if (mc_open(c, home_of(name), name, opts) != CKPT_OK)
         fail_msg("%s: %s", name, c->err.text);
 }
 

@@ -14,7 +14,8 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2", "qwen2_tied", "qwen3", "mistral", "qwen2_windows"};
+static const char *const kin[] = {"qwen2",         "qwen2_tied", "qwen3",     "mistral",
+                                  "qwen2_windows", "opt",        "opt_after", "opt_gelu"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -151,7 +152,7 @@ static void golden_fp32(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++)
-        check_golden(GOLDEN, with_tensors[i]);
+        check_golden(home_of(with_tensors[i]), with_tensors[i]);
     for (size_t i = 0; i < N_KIN; i++)
         check_golden(KIN, kin[i]);
     for (size_t i = 0; shared && i < N_NAMES; i++) {
@@ -189,8 +190,8 @@ static void golden_16_bits(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof with_tensors / sizeof *with_tensors; i++) {
-        check_low(GOLDEN, with_tensors[i], CKPT_BF16, "bf16");
-        check_low(GOLDEN, with_tensors[i], CKPT_F16, "fp16");
+        check_low(home_of(with_tensors[i]), with_tensors[i], CKPT_BF16, "bf16");
+        check_low(home_of(with_tensors[i]), with_tensors[i], CKPT_F16, "fp16");
     }
     for (size_t i = 0; i < N_KIN; i++) {
         check_low(KIN, kin[i], CKPT_BF16, "bf16");
@@ -465,9 +466,10 @@ static void short_last_block(void **state)
 /* Frozen parameters get no gradient; the others get the same as before. */
 static void freezing(void **state)
 {
-    static const char *const globs[] = {"bert.embeddings.*,bert.encoder.layer.0.*",
-                                        "transformer.w?e.*,*.ln_1.*",
-                                        "model.embed_tokens.weight,model.layers.*"};
+    static const char *const globs[] = {
+        "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
+        "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
+        "*.project_in.*,*.final_layer_norm.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {

@@ -16,6 +16,7 @@
 #define LLAMA   "\"model_type\": \"llama\""
 #define QWEN2   "\"model_type\": \"qwen2\""
 #define QWEN3   "\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\""
+#define OPT     "\"architectures\": [\"OPTForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 
 static ckpt_arena *arena;
@@ -211,6 +212,34 @@ static void gpt2_keys(void **state)
     c = good(GPT2 ", \"n_embd\": 20, \"hidden_size\": 24, \"num_attention_heads\": 3,"
                   "\"num_hidden_layers\": 5, \"max_position_embeddings\": 9");
     assert_true(c.hidden == 24 && c.heads == 3 && c.layers == 5 && c.positions == 9);
+}
+
+static void opt_keys(void **state)
+{
+    zt_model_config c = good(OPT);
+
+    (void)state;
+    assert_true(c.arch == ZT_OPT && c.vocab == 50272 && c.hidden == 768 && c.embed_width == 768);
+    assert_true(c.layers == 12 && c.heads == 12 && c.inner == 3072 && c.positions == 2048);
+    assert_true(c.act == ZT_RELU && c.padding == 1 && c.tied && c.norm_first && c.final_norm);
+    assert_true(c.attention_bias && c.output_bias && c.mlp_bias);
+    near(c.dropout_hidden, 0.1);
+    near(c.dropout_attention, 0);
+    near(c.norm_eps, 1e-5);
+    c = good(OPT
+             ", \"do_layer_norm_before\": false, \"word_embed_proj_dim\": 512, \"dropout\": 0.5,"
+             "\"enable_bias\": false, \"activation_function\": \"gelu\", \"init_std\": 0.5,"
+             "\"layerdrop\": 0.0, \"ffn_dim\": 8, \"pad_token_id\": null");
+    assert_true(!c.norm_first && !c.final_norm && c.embed_width == 512 && c.inner == 8);
+    assert_true(!c.attention_bias && !c.output_bias && !c.mlp_bias && c.act == ZT_GELU);
+    assert_true(c.padding == -1);
+    near(c.dropout_hidden, 0.5);
+    near(c.init_range, 0.5);
+    assert_true(!good(OPT ", \"_remove_final_layer_norm\": true").final_norm);
+    bad(OPT ", \"layerdrop\": 0.1", CKPT_EUNSUPPORTED, "layerdrop");
+    bad(OPT ", \"layer_norm_elementwise_affine\": false", CKPT_EUNSUPPORTED,
+        "layer_norm_elementwise_affine");
+    bad(OPT ", \"_remove_final_layer_norm\": 1", CKPT_EFORMAT, "_remove_final_layer_norm");
 }
 
 static void llama_keys(void **state)
@@ -568,12 +597,12 @@ int main(void)
         cmocka_unit_test(llama_defaults), cmocka_unit_test(kin_defaults),
         cmocka_unit_test(kin_keys),       cmocka_unit_test(windows),
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
-        cmocka_unit_test(llama_keys),     cmocka_unit_test(activations),
-        cmocka_unit_test(labels),         cmocka_unit_test(rope),
-        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
-        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
-        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(opt_keys),       cmocka_unit_test(llama_keys),
+        cmocka_unit_test(activations),    cmocka_unit_test(labels),
+        cmocka_unit_test(rope),           cmocka_unit_test(refused),
+        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
+        cmocka_unit_test(files),          cmocka_unit_test(real_files),
+        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
