@@ -616,7 +616,8 @@ int ckpt_ds_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ckpt_ds_pipe
         rc = one_facts(job, dir, &o.head, &o.module, &o.layout);
     if (rc == CKPT_OK && o.head.world && !job->broken)
         rc = one_build(&o);
-    if (rc == CKPT_OK && o.head.world && !job->broken && !job->opts->with_optimizer)
+    if (rc == CKPT_OK && (o.head.world || job->opts->weights_only) && !job->broken &&
+        !job->opts->with_optimizer)
         rc = ckpt_ds_autoep_hub(job, &o.head, &o.module);
     if (rc == CKPT_OK)
         rc = one_values(job, &o.head);

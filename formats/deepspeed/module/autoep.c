@@ -223,8 +223,9 @@ int ckpt_ds_autoep_hub(const ckpt_ds_job *job, const ckpt_ds_head *head,
         ckpt_tensor *t = map->tensors.at[i];
         const char *rest = NULL, *path, *part;
         const ckpt_ds_moe_layer *l = aem_layer(head, t->name, strlen(t->name), &hint, &rest);
-        if (l && t->owner && aem_router(module, l, rest, map->arena))
-            continue; // The hub stores a router once.
+        // The hub stores a router once; without optimizer files no tensor is an owner.
+        if (l && (t->owner || job->opts->weights_only) && aem_router(module, l, rest, map->arena))
+            continue;
         map->tensors.at[n++] = t;
         if (!l)
             continue;

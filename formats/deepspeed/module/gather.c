@@ -28,14 +28,14 @@ static int dsb_autoep(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head 
 
     if (rc != CKPT_OK || head->autoep.n == 0)
         return rc;
-    const char *why = job->opts->weights_only ? "without its optimizer files (--weights-only)"
-                      : head->stage == 0      ? "without ZeRO"
+    // the files of the experts have the weights of stages 1 and 2, too
+    const char *why = head->stage == 0 && !job->opts->weights_only ? "without ZeRO"
                       : dir->n_mp > 1 || dir->layers.n ? "with tensor or pipeline parallelism"
                                                        : NULL;
     if (why)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: AutoEP %s is not supported: ckpt reads its experts only from the "
-                         "optimizer files of ZeRO stages 1, 2 and 3 without model parallelism",
+                         "%s: AutoEP %s is not supported: ckpt reads it with ZeRO stages 1, 2 and "
+                         "3 without model parallelism",
                          head->model.path, why);
     if (head->stage == 3 && dir->experts.n)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/deepspeed/layout/autoep.h"
 #include "formats/deepspeed/module/module.h"
 #include "formats/deepspeed/module/pipe.h"
 #include "libckpt/base/cast.h"
@@ -619,6 +620,31 @@ static int dsm_no_twin(ckpt_ds_job *job, const ckpt_ds_module *module, const cha
                            job->map->path, where, name);
 }
 
+/* Reports a name of param_shapes that the module lacks; AutoEP's fused experts are apart there. */
+static int dsm_has(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_module *module,
+                   const ckpt_text *name)
+{
+    const ckpt_ds_moe_layer *l = ckpt_ds_autoep_of(head, name->at, name->n);
+    int rc = CKPT_OK;
+
+    if (!l && ckpt_ds_index_find(&module->by_name, name->at, name->n))
+        return CKPT_OK;
+    for (uint32_t i = 0; l && rc == CKPT_OK && i < l->n_experts; i++) {
+        const char *one = ckpt_arena_printf(job->map->arena, "%s.%" PRIu32, name->at, i);
+        if (!one)
+            rc = ckpt_fail_memory(job->err);
+        else if (!ckpt_ds_index_find(&module->by_name, one, strlen(one)))
+            return dsm_no_twin(job, module, one);
+    }
+    if (l || rc != CKPT_OK)
+        return rc;
+    return module->layered || dsm_is_expert(name->at)
+               ? dsm_no_twin(job, module, name->at)
+               : ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                 "%s: module lacks %.200s, which param_shapes lists",
+                                 head->model.path, name->at);
+}
+
 int ckpt_ds_module_has_all(ckpt_ds_job *job, const ckpt_ds_head *head, const ckpt_ds_module *module)
 {
     assert(head && module);
@@ -627,18 +653,12 @@ int ckpt_ds_module_has_all(ckpt_ds_job *job, const ckpt_ds_head *head, const ckp
     const uint64_t n = groups.n ? groups.n : 1;
     int rc = CKPT_OK;
 
-    for (uint64_t g = 0; !job->broken && g < n; g++) {
+    for (uint64_t g = 0; rc == CKPT_OK && !job->broken && g < n; g++) {
         const ckpt_dict group = ckpt_value_map(groups.n ? groups.at[g] : shapes);
         for (uint64_t i = 0; rc == CKPT_OK && i < group.n; i++) {
             const ckpt_value *key = group.at[i].key;
-            if (key->kind != CKPT_V_STR ||
-                ckpt_ds_index_find(&module->by_name, key->as.text.at, key->as.text.n))
-                continue;
-            rc = module->layered || dsm_is_expert(key->as.text.at)
-                     ? dsm_no_twin(job, module, key->as.text.at)
-                     : ckpt_ds_problem(job, CKPT_EMISMATCH,
-                                       "%s: module lacks %.200s, which param_shapes lists",
-                                       head->model.path, key->as.text.at);
+            if (key->kind == CKPT_V_STR)
+                rc = dsm_has(job, head, module, &key->as.text);
         }
     }
     return rc;
