@@ -240,6 +240,11 @@ typedef struct ckpt_adapter {
     bool untie;
     /* of a run: as in ckpt_adapter_only */
     const char *config, *name;
+    /*
+     * paths of other adapters that the caller merges, with NULL at the end, or NULL: an adapter in
+     * a subfolder of path that is not one of them gives a warning
+     */
+    const char *const *further;
 } ckpt_adapter;
 
 /*

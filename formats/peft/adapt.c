@@ -735,6 +735,8 @@ static int ad_open(adapting *a)
     if (rc == CKPT_OK)
         rc = ad_fits_base(a);
     if (rc == CKPT_OK)
+        rc = ckpt_peft_others(map, &a->opts, a->err);
+    if (rc == CKPT_OK)
         rc = ad_list(a);
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, a->child, NULL, a->err);

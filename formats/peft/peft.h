@@ -5,6 +5,7 @@
 #ifndef CKPT_FORMATS_PEFT_PEFT_H
 #define CKPT_FORMATS_PEFT_PEFT_H
 
+#include "ckpt_shape.h"
 #include "formats/peft/config.h"
 
 /* The part of a module that a tensor is; the rest of its name is the module's path. */
@@ -56,5 +57,8 @@ bool ckpt_peft_is_live(const ckpt_map *map);
  * Errors   CKPT_EUSAGE: there is none; CKPT_ELIMIT
  */
 int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err);
+
+/* Warn of adapters in subfolders of an adapter's folder, unless adapter->further names them. */
+int ckpt_peft_others(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 
 #endif

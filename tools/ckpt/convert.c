@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "ckpt_extra.h"
+#include "libckpt/base/vec.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/job.h"
@@ -169,31 +170,63 @@ static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
     return rc;
 }
 
+CKPT_VEC(convert_paths, char *);
+
+static void convert_free_paths(convert_paths *paths)
+{
+    for (size_t i = 0; i < paths->n; i++)
+        free(paths->at[i]);
+    ckpt_vec_free(paths);
+}
+
+/* The folders of --adapter, without weights, with NULL at the end. */
+static int convert_list_paths(convert_paths *paths, const prepare_args *a, ckpt_err *err)
+{
+    char path[PATH_MAX];
+    double weight;
+
+    for (size_t i = 0; i <= a->adapters.n; i++) {
+        char **p = ckpt_vec_push(paths);
+
+        if (!p)
+            return fail(err, CKPT_ELIMIT, "out of memory");
+        *p = NULL;
+        if (i == a->adapters.n || !word_weighted(path, sizeof path, a->adapters.at[i], &weight))
+            continue;
+        *p = strdup(path);
+        if (!*p)
+            return fail(err, CKPT_ELIMIT, "out of memory");
+    }
+    return CKPT_OK;
+}
+
 /* Merge the adapters of --adapter, or keep only the adapter that a run trained. */
 static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
     bool renamed = false;
     const hub_source from = hub_source_of(&a->write);
-    int rc = CKPT_OK;
+    convert_paths all = {0};
+    int rc = convert_list_paths(&all, a, err);
 
     for (size_t i = 0; rc == CKPT_OK && i < a->adapters.n; i++) {
         ckpt_adapter adapter = {.size = sizeof adapter,
                                 .path = path,
                                 .untie = a->untie,
                                 .config = a->adapter_config,
-                                .name = a->adapter_name};
+                                .name = a->adapter_name,
+                                .further = (const char *const *)all.at};
 
         if (!word_weighted(path, sizeof path, a->adapters.at[i], &adapter.weight) ||
             adapter.weight == 0)
-            return fail(err, CKPT_EUSAGE, "--adapter: '%s' is not FOLDER:WEIGHT",
-                        a->adapters.at[i]);
+            rc = fail(err, CKPT_EUSAGE, "--adapter: '%s' is not FOLDER:WEIGHT", a->adapters.at[i]);
         // adapters use the names in memory, which the hub's files may not have
-        if (!renamed && hub_misses(map, path))
+        if (rc == CKPT_OK && !renamed && hub_misses(map, path))
             rc = hub_rename(map, &from, HUB_TO_MEMORY, &renamed, err);
         if (rc == CKPT_OK)
             rc = ckpt_map_merge_adapter(map, &adapter, err);
     }
+    convert_free_paths(&all);
     if (rc == CKPT_OK && renamed)
         rc = hub_rename(map, &from, HUB_TO_FILES, &renamed, err);
     return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
