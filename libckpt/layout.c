@@ -351,10 +351,11 @@ static int lay_dicts(const ckpt_map *from, const char *format, ckpt_err *err)
 {
     if (!from->dicts || (strcmp(format, "hf") != 0 && strcmp(format, "gguf") != 0))
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s has %s, but a file of format %s has a model alone: call "
-                     "ckpt_map_keep_model first, or choose tensors by ckpt_map_select",
-                     from->path, from->dicts, format);
+    return ckpt_fail(
+        err, CKPT_EUSAGE,
+        "%s has %s, but a file of format %s has a model alone: call "
+        "ckpt_map_keep_model first, or choose tensors by ckpt_map_select or ckpt_map_remap",
+        from->path, from->dicts, format);
 }
 
 /* Refuse to cast quantized weights, or to write them as a run or a GGUF model. */

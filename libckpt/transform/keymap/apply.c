@@ -751,6 +751,9 @@ static int ap_run(ap_state *s)
     ckpt_tensors old = s->map->tensors;
     s->map->tensors = s->made;
     s->made = old;
+    // rules say of each tensor what becomes of it, so the caller has chosen the model's
+    if (!s->r->others_stay)
+        s->map->dicts = NULL;
     rc = ckpt_map_reindex(s->map, s->err);
     if (rc == CKPT_OK && step)
         rc = ckpt_rm_steps(s->map, step, s->err);

@@ -145,6 +145,28 @@ static void names(void **state)
     }
 }
 
+/* A layout map says of each tensor what becomes of it, so the model is chosen; renaming chooses
+ * nothing. */
+static void dicts(void **state)
+{
+    static const char drops[] = "model.{n...} = {n...}\ndrop left optim.{n...} because \"x\"\n";
+    const uint64_t shape[] = {2};
+    float values[2] = {0};
+
+    (void)state;
+    for (unsigned stays = 0; stays < 2; stays++) {
+        ckpt_map *map = numbers("model.a", shape, 1, values);
+        char text[sizeof drops + 16];
+        ckpt_err err = {0};
+
+        map->dicts = "a model and an optimizer";
+        (void)snprintf(text, sizeof text, "%s%s", stays ? "others stay\n" : "", drops);
+        assert_int_equal(apply(map, text, false, &err), CKPT_OK);
+        assert_int_equal(map->dicts != NULL, stays);
+        ckpt_map_free(map);
+    }
+}
+
 /* Expressions by the sizes that come of them. */
 static void expressions(void **state)
 {
@@ -528,7 +550,7 @@ int main(void)
         cmocka_unit_test(expressions),    cmocka_unit_test(permutations),
         cmocka_unit_test(transposes),     cmocka_unit_test(parts),
         cmocka_unit_test(numbered),       cmocka_unit_test(proofs),
-        cmocka_unit_test(configurations),
+        cmocka_unit_test(configurations), cmocka_unit_test(dicts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
