@@ -57,7 +57,7 @@ LDLIBS   := -lzip -ldeflate -lz -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -ldl
 
 # ---- sources ---------------------------------------------------------------------------------
 # These patterns match neither libckpt/remote/curl, which is a plugin, nor libckpt/base/none, which only the static program has.
-LIB_SRC  := $(sort $(wildcard libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c libckpt/transform/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
+LIB_SRC  := $(sort $(wildcard libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c libckpt/dist/*/*.c libckpt/transform/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c))
 TOOL_SRC := $(filter-out tools/mpi/mail.c tools/mount/fuse.c,$(sort $(wildcard tools/*.c tools/*/*.c)))
 ENG_SRC  := $(filter-out engine/cuda/nccl.c,$(sort $(wildcard engine/*.c engine/*/*.c)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)

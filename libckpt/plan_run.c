@@ -5,10 +5,10 @@
 #include "libckpt/plan_run.h"
 
 #include "libckpt/base/opts.h"
+#include "libckpt/dist/run/hooks.h"
 #include "libckpt/drivers.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/readback/readback.h"
-#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckpt_run_opts *opts,

@@ -8,9 +8,9 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
-#include "libckpt/run/dist_run.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 

@@ -14,9 +14,9 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/codec/zip/zip.h"
+#include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
 #include "libckpt/readback/readback.h"
-#include "libckpt/run/dist_run.h"
 #include "libckpt/run/run.h"
 
 typedef struct ver_state {

@@ -25,8 +25,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/work.h"
+#include "libckpt/dist/run/partition.h"
 #include "libckpt/map/join.h"
-#include "libckpt/run/partition.h"
 #include "tests/bench/clock.h"
 
 /* What is assumed of the machines; a rate of 0 is without limit. */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "libckpt/base/index.h"
+#include "libckpt/dist/run/locality.h"
+#include "libckpt/dist/run/partition.h"
 #include "libckpt/map/extent.h"
-#include "libckpt/run/locality.h"
-#include "libckpt/run/partition.h"
 
 enum {
     SHR_SNAP = 50, /* a cut moves to the end of a file that is within 1/50 of a rank's part */

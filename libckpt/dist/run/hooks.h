@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dist_run.h: the hooks (peers.h) of the processes of a team that carry out one run together.
+ * hooks.h: the hooks (peers.h) of the processes of a team that carry out one run together.
  *
  * Each process does its share of the jobs (partition.h). The processes exchange checksums of
  * stretches, counts and findings; rank 0 makes the outputs, notes finished files, and gives final
  * names; if outputs are spread (placement.h), one process of each machine does. Without a team the
  * run uses one process.
  */
-#ifndef CKPT_RUN_DIST_RUN_H
-#define CKPT_RUN_DIST_RUN_H
+#ifndef CKPT_DIST_RUN_HOOKS_H
+#define CKPT_DIST_RUN_HOOKS_H
 
+#include "libckpt/dist/run/partition.h"
+#include "libckpt/dist/run/placement.h"
 #include "libckpt/dist/team.h"
-#include "libckpt/run/partition.h"
 #include "libckpt/run/peers.h"
-#include "libckpt/run/placement.h"
 
 /* The state of these hooks. */
 typedef struct ckpt_joint {
@@ -24,6 +24,11 @@ typedef struct ckpt_joint {
 } ckpt_joint;
 
 extern const ckpt_peer_hooks ckpt_team_peers;
+
+/* Two of the hooks (peers.h): exchange and give. */
+int ckpt_team_exchange(ckpt_peers *p, const ckpt_results *r, ckpt_err *err);
+int ckpt_team_give(ckpt_peers *p, ckpt_work *work, ckpt_segments *seg, ckpt_segments *mine,
+                   ckpt_err *err);
 
 /*
  * Collective. Check that all processes have read the same headers, from files that are still the

@@ -3,7 +3,7 @@
  * test_placement.c: which machine gets which files of a target: by the processes, by hosts, and
  * what does not fit.
  */
-#include "libckpt/run/placement.h"
+#include "libckpt/dist/run/placement.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"
 

@@ -2,8 +2,8 @@
 /*
  * locality.h: counts, for each machine, the bytes of a job that it can read.
  */
-#ifndef CKPT_RUN_LOCALITY_H
-#define CKPT_RUN_LOCALITY_H
+#ifndef CKPT_DIST_RUN_LOCALITY_H
+#define CKPT_DIST_RUN_LOCALITY_H
 
 #include "libckpt/copy/job.h"
 

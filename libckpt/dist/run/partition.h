@@ -8,8 +8,8 @@
  * written are spread over the ranks as evenly as the locations of files allow. Each rank gets
  * contiguous runs of jobs, cut between files if a file ends close by.
  */
-#ifndef CKPT_RUN_PARTITION_H
-#define CKPT_RUN_PARTITION_H
+#ifndef CKPT_DIST_RUN_PARTITION_H
+#define CKPT_DIST_RUN_PARTITION_H
 
 #include "libckpt/copy/plan.h"
 

@@ -6,8 +6,8 @@
 #include "ckpt.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
+#include "libckpt/dist/run/partition.h"
 #include "libckpt/map/nest.h"
-#include "libckpt/run/partition.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"
 

@@ -2,7 +2,7 @@
 /*
  * placement.c: assigns a target's ranks, and their files, to machines.
  */
-#include "libckpt/run/placement.h"
+#include "libckpt/dist/run/placement.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -6,8 +6,8 @@
  * A machine gets the files of its ranks. Every machine needs the files that belong to no rank: one
  * makes them, the others get copies (replicate.h).
  */
-#ifndef CKPT_RUN_PLACEMENT_H
-#define CKPT_RUN_PLACEMENT_H
+#ifndef CKPT_DIST_RUN_PLACEMENT_H
+#define CKPT_DIST_RUN_PLACEMENT_H
 
 #include "libckpt/dist/team.h"
 #include "libckpt/map/map.h"

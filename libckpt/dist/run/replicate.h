@@ -3,8 +3,8 @@
  * replicate.h: copies files that several machines need from the machine that made them to the
  * others.
  */
-#ifndef CKPT_RUN_REPLICATE_H
-#define CKPT_RUN_REPLICATE_H
+#ifndef CKPT_DIST_RUN_REPLICATE_H
+#define CKPT_DIST_RUN_REPLICATE_H
 
 #include "libckpt/run/peers.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/dist/run/locality.h"
 #include "libckpt/map/join.h"
 #include "libckpt/map/nest.h"
-#include "libckpt/run/locality.h"
 
 /* Context of one call of ckpt_join. */
 typedef struct nr_walk {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
+#include "libckpt/dist/run/hooks.h"
+#include "libckpt/dist/run/replicate.h"
 #include "libckpt/io/peer_io.h"
-#include "libckpt/run/dist_run.h"
-#include "libckpt/run/replicate.h"
 
 #define REP_BLOCK (UINT64_C(1) << 20)
 
