@@ -252,6 +252,89 @@ static void co_given_params(const ds_context *x, const ckpt_value *block, zt_opt
         o->h.weight_decay = a->weight_decay;
 }
 
+/* Read --lr_scheduler_kwargs into the settings of a block. */
+static int co_schedule_kwargs(const ds_context *x, ckpt_value *params)
+{
+    const char *text = x->args->lr_scheduler_kwargs;
+    ckpt_value *more = NULL;
+    int rc = CKPT_OK;
+
+    if (!text)
+        return rc;
+    rc = zt_hjson_parse(&more, x->arena, text, strlen(text), "--lr_scheduler_kwargs", x->err);
+    if (rc == CKPT_OK && more->kind != CKPT_V_DICT)
+        rc = ckpt_fail(x->err, CKPT_EUSAGE, "--lr_scheduler_kwargs %.60s: expected a JSON object",
+                       text);
+    for (uint64_t i = 0; rc == CKPT_OK && i < more->as.map.n; i++) {
+        const ckpt_pair *p = &more->as.map.at[i];
+        if (ckpt_value_get(params, p->key->as.text.at))
+            rc = ckpt_fail(x->err, CKPT_EUSAGE, "--lr_scheduler_kwargs: %.60s is given by %s",
+                           p->key->as.text.at,
+                           strcmp(p->key->as.text.at, "num_warmup_steps") == 0
+                               ? "--warmup_steps"
+                               : "the length of the run");
+        else if (!ckpt_dict_add(x->arena, &params->as.map, p->key, p->value))
+            rc = ckpt_fail_memory(x->err);
+    }
+    return rc;
+}
+
+/* True if transformers' function takes the argument: all take the warm-up but `constant`. */
+static bool co_takes(const char *type, bool total)
+{
+    return strcmp(type, "constant") != 0 && !(total && (strcmp(type, "constant_with_warmup") == 0 ||
+                                                        strcmp(type, "inverse_sqrt") == 0));
+}
+
+/* The block of --lr_scheduler_type, as transformers' get_scheduler is called by its Trainer. */
+static int co_trainer_schedule(const ds_context *x, zt_schedule *out)
+{
+    const zt_arguments *a = x->args;
+    const char *type = a->lr_scheduler_type;
+    double part = a->warmup_steps;
+    double warmup = part >= 1 ? floor(part) : ceil((double)a->total_steps * part);
+    ckpt_value *block = ckpt_value_new(x->arena, CKPT_V_DICT);
+    ckpt_value *params = ckpt_value_new(x->arena, CKPT_V_DICT);
+    bool ok = block && params;
+    ckpt_err why = {0};
+    int rc;
+
+    ok =
+        ok && ckpt_dict_add_cstr(x->arena, &block->as.map, "type", ckpt_value_cstr(x->arena, type));
+    ok = ok && ckpt_dict_add_cstr(x->arena, &block->as.map, "params", params);
+    if (ok && co_takes(type, false))
+        ok = ckpt_dict_add_cstr(
+            x->arena, &params->as.map, "num_warmup_steps",
+            ckpt_value_int(x->arena, warmup < 9e18 ? (int64_t)warmup : INT64_MAX));
+    if (ok && co_takes(type, true))
+        ok = ckpt_dict_add_cstr(x->arena, &params->as.map, "num_training_steps",
+                                ckpt_value_int(x->arena, a->total_steps));
+    rc = ok ? co_schedule_kwargs(x, params) : ckpt_fail_memory(x->err);
+    if (rc == CKPT_OK && zt_schedule_parse(out, block, &why) != CKPT_OK)
+        rc = ckpt_fail(x->err, why.code, "--lr_scheduler_type %.60s: %s", type, why.text);
+    return rc;
+}
+
+/*
+ * Read the schedule: the configuration's, or else that of --lr_scheduler_type.  As with the
+ * Trainer, the configuration's wins, and either goes with any optimizer.
+ */
+static int co_schedule(ds_context *x, ds_draft *d)
+{
+    zt_schedule *s = &d->c.schedule;
+    const char *type = x->args ? x->args->lr_scheduler_type : NULL;
+    int rc = zt_schedule_parse(s, d->scheduler, x->err);
+
+    if (rc == CKPT_OK && type && s->type != ZT_SCHEDULE_NONE && strcmp(type, s->name) != 0)
+        rc = ds_note(x,
+                     "--lr_scheduler_type %s has no effect: the configuration has the scheduler "
+                     "%s",
+                     type, s->name);
+    else if (rc == CKPT_OK && type && s->type == ZT_SCHEDULE_NONE)
+        rc = co_trainer_schedule(x, s);
+    return rc == CKPT_OK ? zt_schedule_base(s, d->c.optim.h.lr, x->err) : rc;
+}
+
 /*
  * Refuse optimizers that DeepSpeed has not tested with ZeRO, unless zero_allow_untested_optimizer
  * is set.
@@ -353,7 +436,7 @@ static int co_checks(ds_context *x, const ckpt_value *json, ds_draft *d)
             ds_note(x, "zero_optimization.elastic_checkpoint has no effect in stage 3: checkpoints "
                        "can be resumed at any number of ranks");
     rc = rc == CKPT_OK ? co_optimizer(x, d) : rc;
-    rc = rc == CKPT_OK ? zt_schedule_parse(&c->schedule, d->scheduler, x->err) : rc;
+    rc = rc == CKPT_OK ? co_schedule(x, d) : rc;
     c->schedule.cycle_momentum = c->schedule.cycle_momentum && zt_optim_has_betas(&c->optim);
     return rc == CKPT_OK ? co_scaler(x, c) : rc;
 }

@@ -123,6 +123,8 @@ typedef struct zt_arguments {
     bool fp16_full_eval, bf16_full_eval; /* fill "auto" like fp16 and bf16, and do nothing else */
     bool given[16];         /* true: given on the command line; indexed by zt_argument */
     bool save_on_each_node; /* every node writes checkpoints */
+    /* schedule of transformers for a configuration without one; its arguments as a JSON object */
+    const char *lr_scheduler_type, *lr_scheduler_kwargs; /* NULL: none */
 } zt_arguments;
 
 /* Indices of zt_arguments.given. */

@@ -190,6 +190,12 @@ static void pr_optim(pr_tree *p, const zt_optim *o)
 #define RANGE BIT(ZT_RANGE_TEST)
 #define CYCLE BIT(ZT_ONE_CYCLE)
 
+#define MIN_LR BIT(ZT_HF_COSINE_MIN)
+#define POLY   BIT(ZT_HF_POLYNOMIAL)
+#define CYCLES (MIN_LR | BIT(ZT_HF_COSINE) | BIT(ZT_HF_RESTARTS))
+#define ENDS   (CYCLES | POLY | BIT(ZT_HF_LINEAR))
+#define SQRT   BIT(ZT_HF_INVERSE_SQRT)
+
 #define SCH(m) offsetof(zt_schedule, m)
 
 static const pr_setting pr_schedule_settings[] = {
@@ -215,6 +221,13 @@ static const pr_setting pr_schedule_settings[] = {
     {"cycle_min_mom", PR_REAL, SCH(min_mom), SCH(min_moms), CYCLE},
     {"cycle_max_mom", PR_REAL, SCH(max_mom), SCH(max_moms), CYCLE},
     {"decay_mom_rate", PR_REAL, SCH(decay_mom), 0, CYCLE},
+    {"num_warmup_steps", PR_INT, SCH(warmup), 0, ENDS | SQRT | BIT(ZT_HF_WARMUP)},
+    {"num_training_steps", PR_INT, SCH(total), 0, ENDS},
+    {"num_cycles", PR_REAL, SCH(cycles), 0, CYCLES},
+    {"min_lr_rate", PR_REAL, SCH(min_ratio), 0, MIN_LR},
+    {"lr_end", PR_REAL, SCH(lr_end), 0, POLY},
+    {"power", PR_REAL, SCH(power), 0, POLY},
+    {"timescale", PR_INT, SCH(timescale), 0, SQRT},
     {"last_batch_iteration", PR_INT, SCH(last), 0, ALL},
 };
 

@@ -116,7 +116,16 @@ typedef enum zt_schedule_type {
     ZT_WARMUP_DECAY,
     ZT_WARMUP_COSINE,
     ZT_RANGE_TEST,
-    ZT_ONE_CYCLE
+    ZT_ONE_CYCLE,
+    // those of transformers: factors of each group's base rate
+    ZT_HF_CONSTANT,
+    ZT_HF_WARMUP,
+    ZT_HF_LINEAR,
+    ZT_HF_COSINE,
+    ZT_HF_COSINE_MIN,
+    ZT_HF_RESTARTS,
+    ZT_HF_POLYNOMIAL,
+    ZT_HF_INVERSE_SQRT
 } zt_schedule_type;
 
 typedef struct zt_schedule {
@@ -131,6 +140,9 @@ typedef struct zt_schedule {
     double first_size, second_size, decay_size, decay_lr, decay_mom, min_mom, max_mom;
     int64_t first_stairs, second_stairs;
     bool cycle_momentum;
+    // transformers' schedules; lr_init: the optimizer's rate, which the polynomial starts from
+    double cycles, power, lr_end, lr_init;
+    int64_t timescale;
     /*
      * Lists with one number per group, if the config has them instead of min_lr, max_lr, min_mom,
      * max_mom.
@@ -138,8 +150,23 @@ typedef struct zt_schedule {
     const ckpt_value *min_lrs, *max_lrs, *min_moms, *max_moms;
 } zt_schedule;
 
-/* Read {"type": ..., "params": {...}}; block NULL: constant rates. */
+/*
+ * Read {"type": ..., "params": {...}}; block NULL: constant rates.  Types and settings are those of
+ * DeepSpeed, or of transformers' get_scheduler ("linear", num_warmup_steps ...).
+ */
 int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err);
+
+/*
+ * Give a schedule of transformers the optimizer's rate, with which some settings are compared.
+ * Errors  CKPT_EUSAGE: lr_end is not below it
+ */
+int zt_schedule_base(zt_schedule *s, double lr, ckpt_err *err);
+
+/* True for transformers' schedules, which torch saves as a LambdaLR. */
+bool zt_schedule_is_factor(const zt_schedule *s);
+
+/* Their factor after a number of applied updates. */
+double zt_schedule_factor(const zt_schedule *s, int64_t applied);
 
 /*
  * Fail with CKPT_EUSAGE if a list of s does not have one number for each of n groups.  Must be

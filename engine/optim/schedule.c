@@ -84,14 +84,66 @@ static const sd_key sd_cosine[] = {
     {NULL, SD_NUMBER, false, 0, 0},
 };
 
+#define SD_LAST                                                                                    \
+    {"last_batch_iteration", SD_COUNT, false, SD_AT(last), 0},                                     \
+    {                                                                                              \
+        NULL, SD_NUMBER, false, 0, 0                                                               \
+    }
+
+/* Arguments of transformers' functions.  lr_scheduler_kwargs gives the ones after the steps. */
+#define SD_HF_WARMUP                                                                               \
+    {                                                                                              \
+        "num_warmup_steps", SD_COUNT, false, SD_AT(warmup), 0                                      \
+    }
+#define SD_HF_TOTAL                                                                                \
+    {                                                                                              \
+        "num_training_steps", SD_COUNT, true, SD_AT(total), 0                                      \
+    }
+#define SD_HF_CYCLES                                                                               \
+    {                                                                                              \
+        "num_cycles", SD_NUMBER, false, SD_AT(cycles), 0                                           \
+    }
+
+static const sd_key sd_constant[] = {SD_LAST};
+static const sd_key sd_constant_warmup[] = {SD_HF_WARMUP, SD_LAST};
+static const sd_key sd_linear[] = {SD_HF_WARMUP, SD_HF_TOTAL, SD_LAST};
+static const sd_key sd_hf_cosine[] = {SD_HF_WARMUP, SD_HF_TOTAL, SD_HF_CYCLES, SD_LAST};
+static const sd_key sd_cosine_min[] = {
+    SD_HF_WARMUP,
+    SD_HF_TOTAL,
+    SD_HF_CYCLES,
+    {"min_lr", SD_NUMBER, false, SD_AT(min_lr), 0},
+    {"min_lr_rate", SD_NUMBER, false, SD_AT(min_ratio), 0},
+    SD_LAST,
+};
+static const sd_key sd_polynomial[] = {
+    SD_HF_WARMUP,
+    SD_HF_TOTAL,
+    {"lr_end", SD_NUMBER, false, SD_AT(lr_end), 0},
+    {"power", SD_NUMBER, false, SD_AT(power), 0},
+    SD_LAST,
+};
+static const sd_key sd_inverse_sqrt[] = {
+    SD_HF_WARMUP, {"timescale", SD_STEPS, false, SD_AT(timescale), 0}, SD_LAST};
+
 static const struct {
     const char *name;
     zt_schedule_type type;
     const sd_key *keys;
 } sd_types[] = {
-    {"LRRangeTest", ZT_RANGE_TEST, sd_range},        {"OneCycle", ZT_ONE_CYCLE, sd_cycle},
-    {"WarmupLR", ZT_WARMUP, sd_warmup + 1},          {"WarmupDecayLR", ZT_WARMUP_DECAY, sd_warmup},
+    {"LRRangeTest", ZT_RANGE_TEST, sd_range},
+    {"OneCycle", ZT_ONE_CYCLE, sd_cycle},
+    {"WarmupLR", ZT_WARMUP, sd_warmup + 1},
+    {"WarmupDecayLR", ZT_WARMUP_DECAY, sd_warmup},
     {"WarmupCosineLR", ZT_WARMUP_COSINE, sd_cosine},
+    {"constant", ZT_HF_CONSTANT, sd_constant},
+    {"constant_with_warmup", ZT_HF_WARMUP, sd_constant_warmup},
+    {"linear", ZT_HF_LINEAR, sd_linear},
+    {"cosine", ZT_HF_COSINE, sd_hf_cosine},
+    {"cosine_with_min_lr", ZT_HF_COSINE_MIN, sd_cosine_min},
+    {"cosine_with_restarts", ZT_HF_RESTARTS, sd_hf_cosine},
+    {"polynomial", ZT_HF_POLYNOMIAL, sd_polynomial},
+    {"inverse_sqrt", ZT_HF_INVERSE_SQRT, sd_inverse_sqrt},
 };
 
 /* Schedulers of torch and transformers that a config may name, and the nearest supported one. */
@@ -109,10 +161,10 @@ static const struct {
     {"MultiStepLR", "WarmupDecayLR"},
     {"ExponentialLR", "WarmupCosineLR"},
     {"ReduceLROnPlateau", "WarmupCosineLR"},
-    {"linear", "WarmupDecayLR with \"warmup_type\": \"linear\""},
-    {"cosine", "WarmupCosineLR"},
-    {"constant", "no scheduler"},
-    {"constant_with_warmup", "WarmupLR with \"warmup_type\": \"linear\""},
+    {"reduce_lr_on_plateau", "cosine"},
+    {"cosine_warmup_with_min_lr", "cosine_with_min_lr"},
+    {"warmup_stable_decay", "constant_with_warmup, and linear in a second run"},
+    {"greedy", "cosine"},
 };
 
 /* Convert a finite number; true and false are refused, although Python would take them. */
@@ -230,7 +282,10 @@ static void sd_defaults(zt_schedule *s)
     // only WarmupLR goes up to each group's own rate by default
     s->max_lr = s->type == ZT_WARMUP_DECAY ? 1e-3 : (double)NAN;
     s->cos_ratio = 1e-4;
-    s->warmup = s->type == ZT_RANGE_TEST ? 2000 : 1000;
+    s->warmup = s->type == ZT_RANGE_TEST ? 2000 : zt_schedule_is_factor(s) ? 0 : 1000;
+    s->cycles = s->type == ZT_HF_RESTARTS ? 1 : 0.5;
+    s->power = 1;
+    s->lr_end = 1e-7;
     s->step_rate = 1;
     s->first_size = 2000;
     s->second_size = (double)NAN;
@@ -238,6 +293,32 @@ static void sd_defaults(zt_schedule *s)
     s->cycle_momentum = true;
     s->min_mom = 0.8;
     s->max_mom = 0.9;
+}
+
+/* Compute dependent settings of transformers' schedules. */
+static int sd_factor_finish(zt_schedule *s, const ckpt_value *params, ckpt_err *err)
+{
+    bool rate = ckpt_value_get(params, "min_lr_rate"), lr = ckpt_value_get(params, "min_lr");
+
+    if (s->timescale == 0)
+        s->timescale = s->warmup != 0 ? s->warmup : 10000;
+    if (s->type == ZT_HF_COSINE_MIN && rate == lr)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s needs one of min_lr and min_lr_rate%s", s->name,
+                         lr ? ", not both" : "");
+    s->min_lr = lr ? s->min_lr : (double)NAN;
+    return CKPT_OK;
+}
+
+int zt_schedule_base(zt_schedule *s, double lr, ckpt_err *err)
+{
+    s->lr_init = lr;
+    if (s->type == ZT_HF_POLYNOMIAL && !(lr > s->lr_end))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "lr_end of the schedule is %g, but must be below the learning rate, %g",
+                         s->lr_end, lr);
+    if (s->type == ZT_HF_COSINE_MIN && !isnan(s->min_lr))
+        s->min_ratio = s->min_lr / lr;
+    return CKPT_OK;
 }
 
 /* Compute dependent settings, and check OneCycle's limits. */
@@ -268,7 +349,9 @@ static int sd_not_here(const char *name, ckpt_err *err)
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "scheduler.type \"%s\" is not supported; there are WarmupLR, WarmupDecayLR, "
-                     "WarmupCosineLR, OneCycle and LRRangeTest",
+                     "WarmupCosineLR, OneCycle and LRRangeTest, and transformers' linear, cosine, "
+                     "constant, constant_with_warmup, polynomial, inverse_sqrt, "
+                     "cosine_with_restarts and cosine_with_min_lr",
                      name);
 }
 
@@ -294,6 +377,8 @@ int zt_schedule_parse(zt_schedule *out, const ckpt_value *block, ckpt_err *err)
         out->name = sd_types[i].name;
         sd_defaults(out);
         rc = sd_params(out, sd_types[i].keys, params, err);
+        if (rc == CKPT_OK && zt_schedule_is_factor(out))
+            return sd_factor_finish(out, params, err);
         return rc == CKPT_OK ? sd_finish(out, err) : rc;
     }
     return sd_not_here(type->as.text.at, err);
@@ -424,7 +509,7 @@ static void sd_group(const zt_schedule *s, zt_hyper *h, double own, size_t i)
 {
     double max = sd_of(s->max_lrs, i, s->max_lr), min = sd_of(s->min_lrs, i, s->min_lr);
 
-    switch (s->type) {
+    switch ((int)s->type) {
     case ZT_SCHEDULE_NONE:
         break;
     case ZT_WARMUP:
@@ -439,6 +524,9 @@ static void sd_group(const zt_schedule *s, zt_hyper *h, double own, size_t i)
         break;
     case ZT_ONE_CYCLE:
         sd_cycle_group(s, h, i);
+        break;
+    default:
+        h->lr = own * zt_schedule_factor(s, s->last + 1);
         break;
     }
 }

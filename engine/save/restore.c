@@ -245,6 +245,29 @@ static int rs_run_schedule(zt_zero *z, int64_t last, ckpt_err *err)
     return rc;
 }
 
+/* Restore the base rates of a LambdaLR: they replace the configured ones, as in torch. */
+static void rs_base_rates(zt_zero *z, const ckpt_value *saved)
+{
+    const ckpt_value *list = ckpt_value_get(saved, "base_lrs");
+    ckpt_seq base = ckpt_value_seq(list);
+
+    if (!zt_schedule_is_factor(&z->schedule) || base.n != z->n_groups)
+        return;
+    for (uint32_t i = 0; i < z->n_groups; i++)
+        (void)rs_number(base.at[i], &z->group[i].lr);
+}
+
+/* The last step of a schedule: DeepSpeed's counts from -1, torch's from 0. */
+static void rs_last(const ckpt_value *saved, int64_t *last)
+{
+    int64_t epoch = *last + 1;
+
+    rs_int(saved, "last_epoch", &epoch);
+    if (epoch >= 0)
+        *last = epoch - 1;
+    rs_int(saved, "last_batch_iteration", last);
+}
+
 static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_err *err)
 {
     const ckpt_value *saved = ckpt_value_get(state->model, "lr_scheduler");
@@ -256,7 +279,9 @@ static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_er
     // another framework's schedule cannot be continued: begin the configured one at its step
     if (state->foreign && !ckpt_value_get(saved, "last_batch_iteration"))
         last += z->updates;
-    rs_int(saved, "last_batch_iteration", &last);
+    else
+        rs_last(saved, &last);
+    rs_base_rates(z, saved);
     if (last < -1 || last > RS_MOST)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "lr_scheduler: last_batch_iteration is %" PRId64 ", which is out of range",

@@ -183,6 +183,13 @@ static void tr_torch_tail(tr_maker *m, ckpt_value *v, bool capturable)
     tr_put_none(m, v, "fused");
 }
 
+/* The base rate, which torch's schedulers add to a group. */
+static void tr_initial(tr_maker *m, ckpt_value *v, const zt_group *g)
+{
+    if (zt_schedule_is_factor(&m->zero->schedule) && !ckpt_value_get(v, "initial_lr"))
+        tr_put_float(m, v, "initial_lr", g->lr);
+}
+
 /* torch.optim.Adam, AdamW; DeepSpeedCPUAdam; FusedAdam. */
 static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
 {
@@ -204,6 +211,7 @@ static void tr_adam(tr_maker *m, ckpt_value *v, const zt_group *g, bool decay)
         tr_put_bool(m, v, "bias_correction", g->hyper.bias_correction);
         tr_put_bool(m, v, "amsgrad", false);
     } else {
+        tr_initial(m, v, g);
         tr_put_int(m, v, "step", 0); // FusedAdam counts steps in its state, not here
     }
 }
@@ -299,6 +307,8 @@ static void tr_muon(tr_maker *m, ckpt_value *v, const zt_group *g)
         return;
     }
     tr_put_bool(m, v, "bias_correction", true);
+    if (!zt_config_is_cpu_optimizer(m->config))
+        tr_initial(m, v, g);
     if (zt_config_is_cpu_optimizer(m->config))
         tr_put_bool(m, v, "amsgrad", false);
     else
@@ -339,6 +349,7 @@ static ckpt_value *tr_fields(tr_maker *m, const zt_group *g)
         tr_muon(m, v, g);
         break;
     }
+    tr_initial(m, v, g);
     tr_put(m, v, "params", tr_new(m, CKPT_V_LIST));
     return v;
 }
@@ -498,8 +509,38 @@ static ckpt_value *tr_module(tr_maker *m)
     return v;
 }
 
+/*
+ * transformers' schedule, as torch 2.15's LambdaLR saves it.  lr_lambdas has the attributes of each
+ * group's function: none; a plain function has None.
+ */
+static ckpt_value *tr_lambda(tr_maker *m)
+{
+    const zt_zero *z = m->zero;
+    ckpt_value *v = tr_new(m, CKPT_V_DICT), *base = tr_new(m, CKPT_V_LIST);
+    ckpt_value *now = tr_new(m, CKPT_V_LIST), *lambdas = tr_new(m, CKPT_V_LIST);
+    const bool plain = z->schedule.type == ZT_HF_CONSTANT;
+
+    if (m->bad)
+        return NULL;
+    for (uint32_t i = 0; i < z->n_groups; i++) {
+        tr_add(m, base, ckpt_value_float(m->arena, z->group[i].lr));
+        tr_add(m, now, ckpt_value_float(m->arena, z->group[i].hyper.lr));
+        tr_add(m, lambdas, tr_new(m, plain ? CKPT_V_NONE : CKPT_V_DICT));
+    }
+    tr_put(m, v, "base_lrs", base);
+    tr_put_int(m, v, "last_epoch", z->schedule.last + 1);
+    tr_put_int(m, v, "_step_count", z->schedule.last + 2);
+    tr_put_bool(m, v, "_is_initial", false);
+    tr_put_bool(m, v, "_get_lr_called_within_step", false);
+    tr_put(m, v, "_last_lr", now);
+    tr_put(m, v, "lr_lambdas", lambdas);
+    return v;
+}
+
 static ckpt_value *tr_schedule(tr_maker *m)
 {
+    if (zt_schedule_is_factor(&m->zero->schedule))
+        return tr_lambda(m);
     ckpt_value *v =
         tr_new(m, m->zero->schedule.type == ZT_SCHEDULE_NONE ? CKPT_V_NONE : CKPT_V_DICT);
 

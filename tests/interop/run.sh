@@ -68,6 +68,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/hub_names.py --bin "$bin"
     part tests/interop/trainer_names.py --bin "$bin"
+    part tests/interop/factors.py --bin "$bin"
     part tests/interop/mem.py --bin "$bin"
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/quantized.py --bin "$bin"

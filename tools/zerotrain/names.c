@@ -42,10 +42,6 @@ const name_row names_table[] = {
     {"adafactor", NAME_NO_TRUE, NULL, "set the optimizer block of the configuration"},
     {"average_tokens_across_devices", NAME_TRUE, NULL,
      "gradients are means over ranks and micro steps, as in DeepSpeed"},
-    {"lr_scheduler_type", NAME_NO, NULL,
-     "set it in the scheduler block of the configuration: WarmupDecayLR decays linearly, "
-     "WarmupCosineLR by cosine, and without a block the rate is constant"},
-    {"lr_scheduler_kwargs", NAME_NO, NULL, "set the scheduler block of the configuration"},
     {"label_smoothing_factor", NAME_SOME, "|0|0.0|", "label smoothing is not supported"},
     {"neftune_noise_alpha", NAME_NO, NULL, "noise in embeddings is not supported; use --dropout"},
     {"auto_find_batch_size", NAME_NO_TRUE, NULL,

@@ -141,6 +141,12 @@ static const cli_option told_table[] = {
      "evaluate in fp16, in a run that does not train"},
     {"bf16_full_eval", 0, CLI_FLAG, TR(bf16_full_eval), NULL,
      "evaluate in bf16, in a run that does not train"},
+    {"lr_scheduler_type", 0, CLI_TEXT, TR(lr_scheduler_type),
+     "linear|cosine|constant|constant_with_warmup|polynomial|inverse_sqrt|cosine_with_restarts|"
+     "cosine_with_min_lr",
+     "schedule of transformers, for a configuration without a scheduler"},
+    {"lr_scheduler_kwargs", 0, CLI_TEXT, TR(lr_scheduler_kwargs), "JSON",
+     "settings of --lr_scheduler_type: '{\"num_cycles\": 2}'"},
     {"trainer-names", 0, CLI_FLAG, AT(names), NULL,
      "list the names of other programs, and how each is handled"},
     {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
@@ -232,7 +238,7 @@ static const cli_heading told_headings[] = {
      "resume_from_checkpoint eval_steps logging_steps "
      "gradient_checkpointing model_name_or_path max_eval_samples do_train "
      "do_eval do_predict warmup_ratio save_strategy eval_strategy save_on_each_node "
-     "fp16_full_eval bf16_full_eval trainer-names"},
+     "fp16_full_eval bf16_full_eval lr_scheduler_type lr_scheduler_kwargs trainer-names"},
     {NULL, NULL},
 };
 
@@ -284,6 +290,8 @@ static int told_needs(const told *t, ckpt_err *err)
         {t->tensorboard, !o->predictions, "tensorboard", "a run without --predict"},
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
          "a run that trains and is not --quiet"},
+        {o->args.lr_scheduler_kwargs, o->args.lr_scheduler_type, "lr_scheduler_kwargs",
+         "--lr_scheduler_type"},
         {o->max_samples > 0, trains, "max_train_samples", "a run that trains"},
         {o->max_eval_samples > 0, o->eval_data || o->evaluate, "max_eval_samples",
          "--eval-data or --evaluate"},

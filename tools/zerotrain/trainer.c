@@ -243,5 +243,7 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err)
     }
     o->checkpointing = o->checkpointing || n->gradient_checkpointing;
     o->args.save_on_each_node = n->save_on_each_node;
+    o->args.lr_scheduler_type = n->lr_scheduler_type;
+    o->args.lr_scheduler_kwargs = n->lr_scheduler_kwargs;
     return rc == CKPT_OK ? nt_warmup(&l) : rc;
 }

@@ -37,6 +37,7 @@ typedef struct told_trainer {
     bool gradient_checkpointing, do_train, do_eval, do_predict;
     bool fp16_full_eval, bf16_full_eval, save_on_each_node;
     const char *model, *save_strategy, *eval_strategy;
+    const char *lr_scheduler_type, *lr_scheduler_kwargs;
 } told_trainer;
 
 enum { TOLD_NOTES = 40 };

@@ -28,9 +28,9 @@ echo '{"deepspeed": "ds.json", "tf32": true, "fp16": false, "do_train": true, "s
 zerotrain --args args.json --model "$S" --print-config 2>&1 | grep -e '^note: --'
 echo "--- refused"
 for o in "--do_train --do_eval" --do_predict "--do_train --evaluate" "--save_strategy epoch" "--eval_strategy epoch" "--save_strategy best" "--optim adafactor" \
-    --load_best_model_at_end "--fp16_backend apex" "--lr_scheduler_type cosine" "--save_only_model" "--tf32 maybe" "--bf16 maybe" \
+    --load_best_model_at_end "--fp16_backend apex" "--save_only_model" "--tf32 maybe" "--bf16 maybe" \
     "--nproc_per_node 2" --predict_with_generate "--report_to wandb" --master_port "--max_eval_samples 3"; do
     go $o
 done
-echo '{"lr_scheduler_type": "cosine"}' >args.json
+echo '{"master_port": true, "tf32": 3}' >args.json
 zerotrain --args args.json

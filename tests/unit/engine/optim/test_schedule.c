@@ -122,6 +122,52 @@ static void test_golden(void **state)
     }
 }
 
+/* One schedule of transformers: the rates of every update, and of a run that resumes after 5. */
+static void check_factors(const ckpt_value *c)
+{
+    ckpt_seq base = gold_list(c, "lrs"), rates = gold_list(c, "lr");
+    double own[GROUPS];
+    zt_hyper h[GROUPS], later[GROUPS];
+    zt_schedule s = parse(c), resumed;
+    ckpt_err err = {0};
+
+    assert_true(base.n >= 1 && base.n <= GROUPS && zt_schedule_is_factor(&s));
+    for (size_t i = 0; i < base.n; i++)
+        own[i] = gold_value(base.at[i]);
+    assert_int_equal(zt_schedule_base(&s, own[0], &err), CKPT_OK);
+    resumed = s;
+    zt_schedule_begin(&s, h, own, base.n);
+    for (uint64_t k = 0; k < rates.n; k++) {
+        for (size_t i = 0; i < base.n; i++) {
+            double want = gold_value(rates.at[k]->as.seq.at[i]);
+            if (!(fabs(h[i].lr - want) <= 4e-16 * fabs(want)))
+                fail_msg("%s: update %d: %.17g instead of %.17g", s.name, (int)k, h[i].lr, want);
+        }
+        zt_schedule_step(&s, h, own, base.n);
+    }
+    resumed.last = 4;
+    zt_schedule_step(&resumed, later, own, base.n);
+    assert_true(later[0].lr == gold_value(rates.at[6]->as.seq.at[0]));
+}
+
+static void test_transformers(void **state)
+{
+    ckpt_seq list = gold_list(gold_json(arena, "hf_schedules.json"), "cases");
+    zt_schedule s;
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_true(list.n > 0);
+    for (uint64_t i = 0; i < list.n; i++)
+        check_factors(list.at[i]);
+    assert_int_equal(zt_schedule_parse(&s,
+                                       gold_parse(arena, "type: 'polynomial', params: "
+                                                         "{num_training_steps: 3, lr_end: 1}"),
+                                       &err),
+                     CKPT_OK);
+    assert_int_equal(zt_schedule_base(&s, 1, &err), CKPT_EUSAGE);
+}
+
 /* What the original's constructors refuse; lists are counted against the groups of the run. */
 static void test_golden_errors(void **state)
 {
@@ -155,7 +201,14 @@ static void test_refused(void **state)
     (void)state;
     refuse("type: 'warmuplr'", CKPT_EUNSUPPORTED, "WarmupLR");
     refuse("type: 'CosineAnnealingLR'", CKPT_EUNSUPPORTED, "WarmupCosineLR");
-    refuse("type: 'constant_with_warmup'", CKPT_EUNSUPPORTED, "linear");
+    refuse("type: 'warmup_stable_decay'", CKPT_EUNSUPPORTED, "constant_with_warmup");
+    refuse("type: 'linear'", CKPT_EUSAGE, "num_training_steps");
+    refuse("type: 'linear', params: {num_training_steps: 3, power: 2}", CKPT_EUNSUPPORTED, "power");
+    refuse("type: 'constant', params: {num_warmup_steps: 2}", CKPT_EUNSUPPORTED, "num_warmup");
+    refuse("type: 'inverse_sqrt', params: {timescale: 0}", CKPT_EUSAGE, "timescale");
+    refuse("type: 'cosine_with_min_lr', params: {num_training_steps: 3}", CKPT_EUSAGE, "min_lr");
+    refuse("type: 'cosine_with_min_lr', params: {num_training_steps: 3, min_lr: 0, min_lr_rate: 0}",
+           CKPT_EUSAGE, "not both");
     refuse("type: [1]", CKPT_EUSAGE, "type");
     refuse("type: 'WarmupLR', params: 3", CKPT_EUSAGE, "params");
     refuse("type: 'WarmupLR', params: {total_num_steps: 3}", CKPT_EUNSUPPORTED, "total_num_steps");
@@ -206,9 +259,8 @@ static void test_beginnings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_golden_errors),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_golden),        cmocka_unit_test(test_transformers),
+        cmocka_unit_test(test_golden_errors), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_beginnings),
     };
 
