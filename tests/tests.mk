@@ -80,6 +80,10 @@ $(B)/simulate: tests/bench/simulate.c tests/bench/clock.c tests/bench/clock.h
 $(ON_LIBRARY) $(B)/simulate: $(B)/lib/libckpt.a
 	$(call program,,$(B)/lib/libckpt.a $(LDLIBS))
 
+# tokens of texts, for comparisons with other tokenizers
+$(B)/encode: tests/interop/encode.c $(ENGINE) $(B)/lib/libckpt.a
+	$(call program,,$(ENG_LIBS) $(LDLIBS))
+
 # a mounted file whose bytes cost nothing
 $(B)/null_mount: tests/bench/null_mount.c tools/mount/tree.c tools/mount/tree.h tools/mount/plugin.h
 	$(call program,,-ldl)

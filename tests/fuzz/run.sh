@@ -48,6 +48,7 @@ seeds() {
     fuzz_npz) seed "$corpus" tests/fixtures/numpy_npz tests/fixtures/npz_more ;;
     fuzz_remap) seed "$corpus" tools/share/maps ;;
     fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
+    fuzz_tokenizer) seed "$corpus" tests/fixtures/tokenizers ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
     fuzz_pickle)

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_tokenizer.c: tests encoding against numbers that Hugging Face's `tokenizers` gave, and
+ * refusals.  tests/interop/tokenizers_equal.py --record made tests/fixtures/tokenizers.
+ */
+#include "engine/tokenizer/tokenizer.h"
+#include "libckpt/codec/json/json.h"
+#include "tests/unit/unit.h"
+
+#define FIXTURES "tests/fixtures/tokenizers/"
+
+static zt_tokenizer *open_ok(const char *path)
+{
+    zt_tokenizer *t = NULL;
+    ckpt_err err = {0};
+
+    if (zt_tokenizer_open(&t, path, &err) != CKPT_OK)
+        fail_msg("%s", err.text);
+    return t;
+}
+
+/* Compare the tokens of all recorded texts. */
+static void compare(const char *name)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_value *texts = NULL;
+    ckpt_err err = {0};
+    char path[256], line[1 << 14];
+    zt_ids ids = {0};
+    zt_tokenizer *t;
+    FILE *f;
+
+    assert_int_equal(ckpt_json_read(&texts, arena, FIXTURES "texts.json", 1 << 20, &err), CKPT_OK);
+    snprintf(path, sizeof path, FIXTURES "%s.json", name);
+    t = open_ok(path);
+    snprintf(path, sizeof path, FIXTURES "%s.ids", name);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    for (uint64_t i = 0; i < texts->as.seq.n; i++) {
+        char *at = fgets(line, sizeof line, f);
+
+        assert_non_null(at);
+        ids.n = 0;
+        if (zt_tokenizer_encode(t, texts->as.seq.at[i]->as.text, true, &ids, &err) != CKPT_OK)
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < ids.n; k++) {
+            int32_t want = (int32_t)strtol(at, &at, 10);
+
+            if (ids.at[k] != want || (uint64_t)want >= zt_tokenizer_size(t))
+                fail_msg("%s, text %d, token %d: %d, not %d", name, (int)i, (int)k, (int)ids.at[k],
+                         (int)want);
+        }
+        assert_string_equal(at, "\n");
+    }
+    fclose(f);
+    ckpt_vec_free(&ids);
+    zt_tokenizer_free(t);
+    ckpt_arena_free(arena);
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    compare("gpt2");
+    compare("llama3");
+    compare("qwen2");
+    compare("llama2");
+    compare("mistral");
+    compare("unigram");
+}
+
+static void test_find(void **state)
+{
+    zt_tokenizer *t = open_ok(FIXTURES "gpt2.json");
+    zt_ids ids = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(zt_tokenizer_find(t, "<|endoftext|>"), 0);
+    assert_int_equal(zt_tokenizer_find(t, "no token"), -1);
+    assert_int_equal(zt_tokenizer_encode(t, (ckpt_text){"a\xff", 2}, true, &ids, &err),
+                     CKPT_EFORMAT);
+    assert_string_equal(err.text, "a text is not UTF-8");
+    assert_int_equal(ids.n, 0);
+    zt_tokenizer_free(t);
+}
+
+/* Expect a tokenizer.json to be refused with a message that contains `why`. */
+static void refused(const char *json, int code, const char *why)
+{
+    char path[] = "/tmp/ckpt-tokenizer-XXXXXX";
+    zt_tokenizer *t = NULL;
+    ckpt_err err = {0};
+    int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "w");
+
+    assert_non_null(f);
+    for (const char *s = json; *s; s++) // ' for " keeps the tests readable
+        fputc(*s == '\'' ? '"' : *s, f);
+    fclose(f);
+    assert_int_equal(zt_tokenizer_open(&t, path, &err), code);
+    if (!strstr(err.text, why))
+        fail_msg("'%s' lacks '%s'", err.text, why);
+    remove(path);
+}
+
+#define BPE "'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'ab': 2}, 'merges': "
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refused("[", CKPT_EFORMAT, "JSON");
+    refused("{}", CKPT_EUNSUPPORTED, "model without a type is not supported");
+    refused("{'model': {'type': 'WordLevel'}}", CKPT_EUNSUPPORTED, "model WordLevel");
+    refused("{'normalizer': {'type': 'Nmt'}, " BPE "[]}}", CKPT_EUNSUPPORTED, "normalizer Nmt");
+    refused("{'pre_tokenizer': {'type': 'UnicodeScripts'}, " BPE "[]}}", CKPT_EUNSUPPORTED,
+            "pre-tokenizer UnicodeScripts");
+    refused("{'post_processor': {'type': 'Odd'}, " BPE "[]}}", CKPT_EUNSUPPORTED,
+            "post-processor Odd");
+    refused("{'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '(('}, "
+            "'behavior': 'Isolated'}, " BPE "[]}}",
+            CKPT_EUNSUPPORTED, "the regular expression '((' is refused");
+    refused("{" BPE "['a b', 'ab c']}}", CKPT_EFORMAT, "'ab' and 'c' needs a token");
+    refused("{" BPE "[['a']]}}", CKPT_EFORMAT, "not a pair");
+    refused("{" BPE "[], 'dropout': 0.1}}", CKPT_EUNSUPPORTED, "dropout");
+    refused("{'model': {'type': 'BPE', 'vocab': {'a': -1}, 'merges': []}}", CKPT_EFORMAT,
+            "'a' has no number");
+    refused("{'added_tokens': [{'id': 5, 'content': 'a'}], " BPE "[]}}", CKPT_EFORMAT,
+            "contradicts the vocabulary");
+    refused("{'model': {'type': 'Unigram', 'unk_id': 7, 'vocab': [['a', -1.0]]}}", CKPT_EFORMAT,
+            "unk_id");
+    refused("{'model': {'type': 'Unigram', 'vocab': [['a']]}}", CKPT_EFORMAT, "piece 0");
+    refused("{'normalizer': {'type': 'Precompiled', 'precompiled_charsmap': 'AAAA'}, " BPE "[]}}",
+            CKPT_EFORMAT, "damaged");
+}
+
+/* One word of many symbols: the heap, in less than quadratic time. */
+static void test_long_word(void **state)
+{
+    const size_t n = 1 << 18;
+    char *text = malloc(n + 1);
+    zt_tokenizer *t = open_ok(FIXTURES "llama2.json");
+    zt_ids ids = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        text[i] = "the quick brown "[i % 16];
+    assert_int_equal(zt_tokenizer_encode(t, (ckpt_text){text, n}, false, &ids, &err), CKPT_OK);
+    assert_true(ids.n > n / 16 && ids.n < n);
+    ckpt_vec_free(&ids);
+    zt_tokenizer_free(t);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_long_word),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
