@@ -3,21 +3,35 @@
  * encode.c: prints the tokens of texts, for comparisons with other tokenizers.
  *
  *     encode FILE [special] < TEXTS
+ *     encode --chat TEMPLATE BOS EOS < TEXTS
  *
  * TEXTS are a number of bytes, a newline, the bytes, and again.  A line of numbers is printed for
- * each, "!" and a reason if the text is refused.
+ * each, "!" and a reason if the text is refused.  With --chat, each text is a list of messages in
+ * JSON; the line is the text of the conversation, and those of its answers, as a list in JSON.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/tokenizer/tokenizer.h"
+#include <string.h>
 
-static void one(zt_tokenizer *t, const char *text, size_t n, bool special)
+#include "engine/tokenizer/chat.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "libckpt/codec/json/json.h"
+
+/* What texts are for: one of these. */
+typedef struct job {
+    zt_tokenizer *tokenizer;
+    bool special;
+    const zt_chat *chat;
+    ckpt_text bos, eos;
+} job;
+
+static void tokens(const job *j, const char *text, size_t n)
 {
     zt_ids ids = {0};
     ckpt_err err = {0};
-    int rc = zt_tokenizer_encode(t, (ckpt_text){text, n}, special, &ids, &err);
+    int rc = zt_tokenizer_encode(j->tokenizer, (ckpt_text){text, n}, j->special, &ids, &err);
 
     if (rc != CKPT_OK)
         printf("! %s", err.text);
@@ -27,15 +41,50 @@ static void one(zt_tokenizer *t, const char *text, size_t n, bool special)
     ckpt_vec_free(&ids);
 }
 
+static void talk(const job *j, const char *text, size_t n)
+{
+    const ckpt_json_text json = {.name = "messages", .at = text, .n = n, .max = n};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    zt_talk t = {NULL, j->bos, j->eos};
+    ckpt_value *v = NULL;
+    ckpt_bytes out = {0}, line = {0};
+    zt_spans spans = {0};
+    ckpt_err err = {0};
+    int rc = ckpt_json_parse(&v, arena, &json, &err);
+
+    t.messages = v;
+    if (rc == CKPT_OK)
+        rc = zt_chat_write(j->chat, &t, &out, &spans, &err);
+    if (rc == CKPT_OK && ckpt_json_string(&line, (const char *)out.at, out.n, true)) {
+        for (size_t i = 0; i < spans.n; i++) {
+            (void)ckpt_bytes_add(&line, ", ", 2);
+            (void)ckpt_json_string(&line, (const char *)out.at + spans.at[i].from,
+                                   spans.at[i].to - spans.at[i].from, true);
+        }
+        printf("[%.*s]\n", (int)line.n, (const char *)line.at);
+    } else
+        printf("! %s\n", err.text);
+    ckpt_vec_free(&out);
+    ckpt_vec_free(&line);
+    ckpt_vec_free(&spans);
+    ckpt_arena_free(arena);
+}
+
 int main(int argc, char **argv)
 {
-    zt_tokenizer *t = NULL;
+    job j = {.special = argc > 2};
+    const bool chat = argc == 5 && strcmp(argv[1], "--chat") == 0;
     ckpt_err err = {0};
     unsigned long n;
 
-    if (argc < 2 || zt_tokenizer_open(&t, argv[1], &err) != CKPT_OK) {
+    if (argc < 2 || (chat ? zt_chat_find(&j.chat, (ckpt_text){argv[2], strlen(argv[2])}, &err)
+                          : zt_tokenizer_open(&j.tokenizer, argv[1], &err)) != CKPT_OK) {
         fprintf(stderr, "encode: %s\n", err.text);
         return 1;
+    }
+    if (chat) {
+        j.bos = (ckpt_text){argv[3], strlen(argv[3])};
+        j.eos = (ckpt_text){argv[4], strlen(argv[4])};
     }
     while (scanf("%lu", &n) == 1 && getchar() == '\n') {
         char *text = malloc(n + 1);
@@ -43,9 +92,9 @@ int main(int argc, char **argv)
         if (!text || fread(text, 1, n, stdin) != n)
             return 1;
         text[n] = 0;
-        one(t, text, n, argc > 2);
+        (chat ? talk : tokens)(&j, text, n);
         free(text);
     }
-    zt_tokenizer_free(t);
+    zt_tokenizer_free(j.tokenizer);
     return 0;
 }

@@ -72,6 +72,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/mem.py --bin "$bin"
     make -s B="$build" "$build/encode" || status=1
     part tests/interop/tokenizers_equal.py --encode "$build/encode"
+    part tests/interop/chat_equal.py --encode "$build/encode"
     part tests/interop/shapes.py --bin "$bin"
     part tests/interop/quantized.py --bin "$bin"
     # two minutes once; without it, the reason is said and the rest goes on
