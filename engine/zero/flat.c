@@ -64,7 +64,7 @@ static int fl_layout(zt_zero *z, uint32_t i, ckpt_err *err)
     assert(g->n > 0 && g->first + g->n <= z->n_order);
     for (uint32_t k = 0; k < g->n; k++)
         numel[k] = z->model->params.at[z->order[g->first + k]].n_elems;
-    rc = ckpt_zero_flat_new(lay, numel, NULL, g->n, world,
+    rc = ckpt_zero_flat_new(lay, &(ckpt_zero_sizes){numel, NULL, g->n}, world,
                             z->config->stage == 0 ? 1 : ckpt_zero_flat_align(world, false), err);
     ckpt_free(numel);
     assert(rc != CKPT_OK || lay->slice * world == lay->total);

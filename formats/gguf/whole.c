@@ -99,18 +99,25 @@ static const ckpt_tensor *gz_tensor(const ckpt_map *map, const char *name)
     return i == SIZE_MAX ? NULL : map->tensors.at[i];
 }
 
-/* Compare one axis of a tensor with a number of the keys. */
-static int gz_axis(ckpt_map *map, const char *name, const char *tensor, unsigned axis,
-                   uint64_t said, const char *key, ckpt_err *err)
-{
-    const ckpt_tensor *t = gz_tensor(map, tensor);
+/* The size of an axis of a tensor, as the keys have it; 0: they have none. */
+typedef struct gz_size {
+    const char *tensor;
+    unsigned axis;
+    uint64_t expected;
+    const char *key;
+} gz_size;
 
-    if (!t || t->ndim != 2 || said == 0 || t->shape[axis] == said)
+static int gz_axis(ckpt_map *map, const char *name, const gz_size *s, ckpt_err *err)
+{
+    const ckpt_tensor *t = gz_tensor(map, s->tensor);
+
+    if (!t || t->ndim != 2 || s->expected == 0 || t->shape[s->axis] == s->expected)
         return CKPT_OK;
     return ckpt_map_problem(map, CKPT_EMISMATCH, err,
                             "%s: %s has %" PRIu64 " %s, but its keys say %" PRIu64
                             " (%s): the keys are of another model; convert it again",
-                            name, tensor, t->shape[axis], axis ? "columns" : "rows", said, key);
+                            name, s->tensor, t->shape[s->axis], s->axis ? "columns" : "rows",
+                            s->expected, s->key);
 }
 
 /* Compare sizes in the keys with the first block and the embedding. */
@@ -120,21 +127,19 @@ static int gz_sizes(ckpt_map *map, const char *name, const char *arch, ckpt_err 
     uint64_t heads = gz_number(map, arch, "attention.head_count");
     uint64_t kv = gz_number(map, arch, "attention.head_count_kv");
     uint64_t head = gz_number(map, arch, "attention.key_length");
-    int rc = gz_axis(map, name, "token_embd.weight", 1, width, "embedding_length", err);
+    uint64_t hidden = gz_number(map, arch, "feed_forward_length");
+    int rc = CKPT_OK;
 
     head = head ? head : heads ? width / heads : 0;
-    if (rc == CKPT_OK)
-        rc = gz_axis(map, name, "token_embd.weight", 0, gz_number(map, arch, "vocab_size"),
-                     "vocab_size", err);
-    if (rc == CKPT_OK)
-        rc = gz_axis(map, name, "blk.0.ffn_up.weight", 0,
-                     gz_number(map, arch, "feed_forward_length"), "feed_forward_length", err);
-    if (rc == CKPT_OK)
-        rc = gz_axis(map, name, "blk.0.attn_q.weight", 0, heads * head,
-                     "attention.head_count x head size", err);
-    if (rc == CKPT_OK)
-        rc = gz_axis(map, name, "blk.0.attn_k.weight", 0, (kv ? kv : heads) * head,
-                     "attention.head_count_kv x head size", err);
+    const gz_size size[] = {
+        {"token_embd.weight", 1, width, "embedding_length"},
+        {"token_embd.weight", 0, gz_number(map, arch, "vocab_size"), "vocab_size"},
+        {"blk.0.ffn_up.weight", 0, hidden, "feed_forward_length"},
+        {"blk.0.attn_q.weight", 0, heads * head, "attention.head_count x head size"},
+        {"blk.0.attn_k.weight", 0, (kv ? kv : heads) * head,
+         "attention.head_count_kv x head size"}};
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof size / sizeof *size; i++)
+        rc = gz_axis(map, name, &size[i], err);
     return rc;
 }
 

@@ -66,17 +66,16 @@ static int npz_inflate(npz_file *f, const ckpt_source *s, size_t n, size_t *got)
     uint8_t chunk[NPZ_CHUNK], *out = f->head;
     uint64_t at = 0;
     size_t room = n;
-    bool ended = false;
     int rc = ckpt_inflater_new(&z, f->err);
 
-    while (rc == CKPT_OK && room > 0 && !ended && at < s->n_stored) {
+    while (rc == CKPT_OK && room > 0 && !ckpt_inflater_ended(z) && at < s->n_stored) {
         uint64_t left = s->n_stored - at;
         size_t part = left < sizeof chunk ? (size_t)left : sizeof chunk;
         const uint8_t *in = chunk;
         rc = ckpt_io_read(f->io, chunk, part, s->at + at, f->err);
         at += part;
         if (rc == CKPT_OK)
-            rc = ckpt_inflater_run(z, &in, &part, &out, &room, &ended, f->err);
+            rc = ckpt_inflater_run(z, &in, &part, &out, &room, f->err);
     }
     ckpt_inflater_free(z);
     *got = n - room;
@@ -120,15 +119,14 @@ typedef struct npz_sums {
 static int npz_sum_chunk(npz_sums *sum, const uint8_t *in, size_t n_in, ckpt_err *err)
 {
     uint8_t plain[NPZ_CHUNK];
-    bool ended = false;
     size_t room = 0;
     int rc = CKPT_OK;
 
     // the chunk is used up once the inflater leaves room in its output
-    while (rc == CKPT_OK && !ended && room == 0 && sum->n <= sum->most) {
+    while (rc == CKPT_OK && !ckpt_inflater_ended(sum->z) && room == 0 && sum->n <= sum->most) {
         uint8_t *out = plain;
         room = sizeof plain;
-        rc = ckpt_inflater_run(sum->z, &in, &n_in, &out, &room, &ended, err);
+        rc = ckpt_inflater_run(sum->z, &in, &n_in, &out, &room, err);
         sum->crc = ckpt_crc32(sum->crc, plain, sizeof plain - room);
         sum->n += sizeof plain - room;
     }

@@ -87,10 +87,11 @@ static int lw_put_a(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
         return CKPT_OK;
     }
     if (!o->turned)
-        return in->read(in, o->a, 0, o->n_mats * size, CKPT_F32, right, err);
+        return in->read(in, o->a, &(const ckpt_axis){0, o->n_mats * size, 0}, CKPT_F32, right, err);
     x = in->scratch(in, size * sizeof *x);
     for (uint64_t e = 0; rc == CKPT_OK && e < o->n_mats; e++) {
-        rc = x ? in->read(in, o->a, e * size, size, CKPT_F32, x, err) : ckpt_fail_memory(err);
+        rc = x ? in->read(in, o->a, &(const ckpt_axis){e * size, size, 0}, CKPT_F32, x, err)
+               : ckpt_fail_memory(err);
         for (uint64_t i = 0; rc == CKPT_OK && i < n_in; i++) {
             for (uint64_t k = 0; k < o->rank; k++)
                 left[e * size + i * o->rank + k] = x[k * n_in + i];
@@ -104,7 +105,8 @@ static int lw_put_b(const ckpt_lora *o, ckpt_inputs *in, float *left, float *rig
 {
     uint64_t n_out = o->turned ? o->cols : o->rows, width = o->rank * o->n_mats;
     float *x = in->scratch(in, n_out * width * sizeof *x);
-    int rc = x ? in->read(in, o->b, 0, n_out * width, CKPT_F32, x, err) : ckpt_fail_memory(err);
+    int rc = x ? in->read(in, o->b, &(const ckpt_axis){0, n_out * width, 0}, CKPT_F32, x, err)
+               : ckpt_fail_memory(err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++) {
         for (uint64_t k = 0; k < o->rank; k++) {
@@ -187,7 +189,7 @@ static int lw_stretch(const lw_make *m, ckpt_inputs *in, float *to, uint64_t n, 
     int rc = lw_factors(m, in, &left, &right, err);
 
     if (rc == CKPT_OK)
-        rc = in->read(in, o->base, at, n, CKPT_F32, to, err);
+        rc = in->read(in, o->base, &(const ckpt_axis){at, n, 0}, CKPT_F32, to, err);
     for (uint64_t tile = 0; rc == CKPT_OK && tile < o->cols; tile += LW_TILE) {
         uint64_t end = o->cols - tile < LW_TILE ? o->cols : tile + LW_TILE;
 
@@ -255,7 +257,8 @@ static int lw_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = lw_squares(m, in, sum, err);
     if (rc == CKPT_OK)
-        rc = in->read(in, m->of.magnitude, 0, n_out, CKPT_F32, m->factor, err);
+        rc = in->read(in, m->of.magnitude, &(const ckpt_axis){0, n_out, 0}, CKPT_F32, m->factor,
+                      err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++) {
         float norm = (float)sqrt(sum[i]);
 

@@ -104,14 +104,13 @@ static int feed_bad_deflate(const feed_inflate *f, int code, const ckpt_err *inn
 }
 
 /* Decode one chunk of input; the output may have many chunks. */
-static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bool *ended,
-                             ckpt_err *err)
+static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, ckpt_err *err)
 {
     for (;;) {
         uint8_t *out = f->out;
         size_t room = FEED_CHUNK, made;
         ckpt_err inner = {0};
-        int rc = ckpt_inflater_run(f->z, &in, &n_in, &out, &room, ended, &inner);
+        int rc = ckpt_inflater_run(f->z, &in, &n_in, &out, &room, &inner);
 
         if (rc != CKPT_OK)
             return feed_bad_deflate(f, rc, &inner, err);
@@ -123,10 +122,10 @@ static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bo
         f->n_made += made;
         if (rc != CKPT_OK)
             return rc;
-        if (*ended && n_in > 0)
+        if (ckpt_inflater_ended(f->z) && n_in > 0)
             return feed_bad_stream(f, "has bytes left over after", err);
         // Space left in the output means that all input was used.
-        if (*ended || room > 0)
+        if (ckpt_inflater_ended(f->z) || room > 0)
             return CKPT_OK;
     }
 }
@@ -135,21 +134,20 @@ static int feed_inflate_some(feed_inflate *f, const uint8_t *in, size_t n_in, bo
 static int feed_inflate_loop(feed_inflate *f, ckpt_err *err)
 {
     const ckpt_source *src = f->src;
-    bool ended = false;
     int rc = CKPT_OK;
 
-    while (rc == CKPT_OK && !ended && f->n_read < src->n_stored) {
+    while (rc == CKPT_OK && !ckpt_inflater_ended(f->z) && f->n_read < src->n_stored) {
         uint64_t left = src->n_stored - f->n_read;
         uint64_t n = left < FEED_CHUNK ? left : FEED_CHUNK;
 
         rc = ckpt_io_pool_read(f->feed->pool, src->file, f->in, n, src->at + f->n_read, err);
         f->n_read += n;
         if (rc == CKPT_OK)
-            rc = feed_inflate_some(f, f->in, (size_t)n, &ended, err);
+            rc = feed_inflate_some(f, f->in, (size_t)n, err);
     }
-    if (rc == CKPT_OK && ended && f->n_read < src->n_stored)
+    if (rc == CKPT_OK && ckpt_inflater_ended(f->z) && f->n_read < src->n_stored)
         rc = feed_bad_stream(f, "has bytes left over after", err);
-    if (rc == CKPT_OK && (!ended || f->n_made < src->n_bytes))
+    if (rc == CKPT_OK && (!ckpt_inflater_ended(f->z) || f->n_made < src->n_bytes))
         rc = feed_bad_stream(f, "ends before", err);
     return rc;
 }

@@ -296,23 +296,22 @@ static int vs_read_as(ckpt_values *v, const ckpt_tensor *t, const ckpt_axis *par
 }
 
 /* ckpt_inputs.read */
-static int vs_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
+static int vs_inputs_read(ckpt_inputs *in, const ckpt_tensor *t, const ckpt_axis *part,
                           ckpt_dtype dtype, void *buf, ckpt_err *err)
 {
     ckpt_values *v = ((vs_inputs *)(void *)in)->v;
-    const ckpt_axis part = {first, count, 0};
 
     t = t->owner ? t->owner : t;
-    if (!ckpt_within(first, count, t->n_elems))
+    if (!ckpt_within(part->start, part->count, t->n_elems))
         return ckpt_fail(err, CKPT_EUSAGE,
                          "tensor %s: cannot read %" PRIu64 " elements from element %" PRIu64
                          ": it has %" PRIu64,
-                         t->name, count, first, t->n_elems);
+                         t->name, part->count, part->start, t->n_elems);
     if (dtype == CKPT_DTYPE_NONE || dtype == t->dtype)
-        return ckpt_values_read(v, t, first, count, buf, err);
+        return ckpt_values_read(v, t, part->start, part->count, buf, err);
     if (ckpt_dtype_packed(t->dtype) && ckpt_cast_find(dtype, t->dtype))
-        return ckpt_values_unpack(v, t, &part, dtype, buf, err);
-    return vs_read_as(v, t, &part, dtype, buf, err);
+        return ckpt_values_unpack(v, t, part, dtype, buf, err);
+    return vs_read_as(v, t, part, dtype, buf, err);
 }
 
 /* ckpt_inputs.scratch */

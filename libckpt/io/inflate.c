@@ -52,6 +52,11 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err)
     return CKPT_OK;
 }
 
+bool ckpt_inflater_ended(const ckpt_inflater *z)
+{
+    return z->ended;
+}
+
 void ckpt_inflater_free(ckpt_inflater *z)
 {
     if (z) {
@@ -71,9 +76,9 @@ static uInt inf_step(size_t n)
  * does; a struct for them would only be unpacked again by every caller.
  */
 int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,
-                      size_t *n_out, bool *ended, ckpt_err *err)
+                      size_t *n_out, ckpt_err *err)
 {
-    assert(z && in && n_in && out && n_out && ended);
+    assert(z && in && n_in && out && n_out);
     z_stream *s = &z->stream;
     uint8_t none;
     int rc = Z_OK;
@@ -93,7 +98,6 @@ int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_
         *n_out -= room - s->avail_out;
         z->ended = rc == Z_STREAM_END;
     }
-    *ended = z->ended;
     if (z->ended || rc == Z_BUF_ERROR) { // Z_BUF_ERROR only means that no more progress is possible
         return CKPT_OK;
     }
@@ -132,7 +136,6 @@ int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, c
     const uint8_t *from = in;
     uint8_t *to = out;
     size_t in_left = (size_t)n_in, out_left = (size_t)n_out;
-    bool ended = false;
     int rc;
 
     if (n_in > SIZE_MAX || n_out > SIZE_MAX)
@@ -140,9 +143,9 @@ int ckpt_inflate_all(void *out, uint64_t n_out, const void *in, uint64_t n_in, c
     rc = ckpt_inflater_new(&z, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = ckpt_inflater_run(z, &from, &in_left, &to, &out_left, &ended, err);
+    rc = ckpt_inflater_run(z, &from, &in_left, &to, &out_left, err);
     if (rc == CKPT_OK)
-        rc = inf_judge(ended, in_left, out_left, n_out, err);
+        rc = inf_judge(z->ended, in_left, out_left, n_out, err);
     ckpt_inflater_free(z);
     return rc;
 }

@@ -29,11 +29,13 @@ int ckpt_inflater_new(ckpt_inflater **out, ckpt_err *err);
  *
  * in, n_in    advanced past the used input
  * out, n_out  advanced past the new output
- * ended       true once a call has reached the stream's end; input after it is not used
  * Errors      CKPT_EFORMAT (damaged), CKPT_ELIMIT (memory); the stream is then useless
  */
 int ckpt_inflater_run(ckpt_inflater *z, const uint8_t **in, size_t *n_in, uint8_t **out,
-                      size_t *n_out, bool *ended, ckpt_err *err);
+                      size_t *n_out, ckpt_err *err);
+
+/* True once a call has reached the stream's end; input after it is not used. */
+bool ckpt_inflater_ended(const ckpt_inflater *z);
 
 void ckpt_inflater_free(ckpt_inflater *z); /* NULL is fine */
 

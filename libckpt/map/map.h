@@ -43,16 +43,16 @@ struct ckpt_far {
 /*
  * The functions that give an operation its inputs; one object serves one thread and one call.
  *
- * read     reads count elements of tensor t from element `first` of its flattened form, as values
- *          of dtype (NONE: t's own), into buf
+ * read     reads part->count elements of tensor t from element part->start of its flattened form,
+ *          as values of dtype (NONE: t's own), into buf; part has no stride
  * scratch  returns n bytes that last until the operation returns or calls it again; NULL: no memory
  * keep     returns n bytes that keep the owner's contents until another owner calls on this thread,
  *          or the operation fails; *fresh: the caller must fill them. NULL: no memory
  */
 typedef struct ckpt_inputs ckpt_inputs;
 struct ckpt_inputs {
-    int (*read)(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t count,
-                ckpt_dtype dtype, void *buf, ckpt_err *err);
+    int (*read)(ckpt_inputs *in, const ckpt_tensor *t, const ckpt_axis *part, ckpt_dtype dtype,
+                void *buf, ckpt_err *err);
     void *(*scratch)(ckpt_inputs *in, uint64_t n);
     void *(*keep)(ckpt_inputs *in, const void *owner, uint64_t n, bool *fresh);
 };

@@ -20,11 +20,13 @@ static int m8_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     int rc = table ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = in->read(in, m->table, 0, CKPT_M8_CODES, CKPT_DTYPE_NONE, table, err);
+        rc = in->read(in, m->table, &(const ckpt_axis){0, CKPT_M8_CODES, 0}, CKPT_DTYPE_NONE, table,
+                      err);
     if (rc == CKPT_OK)
-        rc = in->read(in, m->scale, first, blocks, CKPT_DTYPE_NONE, scale, err);
+        rc = in->read(in, m->scale, &(const ckpt_axis){first, blocks, 0}, CKPT_DTYPE_NONE, scale,
+                      err);
     if (rc == CKPT_OK)
-        rc = in->read(in, m->codes, at, n, CKPT_DTYPE_NONE, code, err);
+        rc = in->read(in, m->codes, &(const ckpt_axis){at, n, 0}, CKPT_DTYPE_NONE, code, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
         out[i] = table[code[i]] * scale[(at + i) / CKPT_M8_BLOCK - first];
     return rc;
@@ -40,7 +42,8 @@ static int m8_run_zero(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_
 
     (void)at;
     if (rc == CKPT_OK)
-        rc = in->read(in, make->input[0], 0, CKPT_M8_CODES, CKPT_DTYPE_NONE, table, err);
+        rc = in->read(in, make->input[0], &(const ckpt_axis){0, CKPT_M8_CODES, 0}, CKPT_DTYPE_NONE,
+                      table, err);
     while (rc == CKPT_OK && code < CKPT_M8_CODES && table[code] != 0)
         code++;
     if (rc == CKPT_OK && code == CKPT_M8_CODES)

@@ -52,11 +52,11 @@ uint64_t ckpt_zero_flat_align(uint32_t world, bool before_0_5_2)
  * them.
  * 
  */
-int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
-                       uint32_t world, uint64_t align, ckpt_err *err)
+int ckpt_zero_flat_new(ckpt_zero_flat *out, const ckpt_zero_sizes *of, uint32_t world,
+                       uint64_t align, ckpt_err *err)
 {
-    assert(out && (numel || n == 0));
-    ckpt_zero_flat z = {.world = world, .n_params = n};
+    assert(out && (of->numel || of->n == 0));
+    ckpt_zero_flat z = {.world = world, .n_params = of->n};
     uint64_t n_bytes;
 
     memset(out, 0, sizeof *out);
@@ -66,7 +66,7 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
                          "a flat group cannot be divided among %" PRIu32
                          " ranks if it is aligned to %" PRIu64 " elements",
                          world, align);
-    if (!ckpt_mul(n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start)
+    if (!ckpt_mul(of->n, sizeof *z.start, &n_bytes) || n_bytes > SIZE_MAX - sizeof *z.start)
         return ckpt_fail_memory(err);
     z.start = ckpt_alloc((size_t)n_bytes);
     z.numel = ckpt_alloc((size_t)n_bytes);
@@ -75,7 +75,7 @@ int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_
         ckpt_zero_flat_free(&z);
         return ckpt_fail_memory(err);
     }
-    if (!zf_place(&z, numel, pad) || !zf_ceil(z.used, align, &z.total)) {
+    if (!zf_place(&z, of->numel, of->pad) || !zf_ceil(z.used, align, &z.total)) {
         ckpt_zero_flat_free(&z);
         return ckpt_fail(err, CKPT_EFORMAT, "a flat group has more than 2^64 elements");
     }

@@ -34,16 +34,21 @@ typedef struct ckpt_zero_flat {
  */
 uint64_t ckpt_zero_flat_align(uint32_t world, bool before_0_5_2);
 
+/* The parameters of a group. */
+typedef struct ckpt_zero_sizes {
+    const uint64_t *numel; /* n sizes in layout order (the order of param_shapes) */
+    const uint64_t *pad;   /* n paddings after each parameter (param_alignment_paddings), or NULL */
+    uint64_t n;
+} ckpt_zero_sizes;
+
 /*
  * Lay out a group.
  *
- * numel    n sizes in layout order (the order of param_shapes)
- * pad      n paddings after each parameter (param_alignment_paddings), or NULL for none
  * align    F is a multiple of this: ckpt_zero_flat_align, or the alignment of another form
  * Errors   CKPT_EFORMAT on overflow or world 0; CKPT_ELIMIT
  */
-int ckpt_zero_flat_new(ckpt_zero_flat *out, const uint64_t *numel, const uint64_t *pad, uint64_t n,
-                       uint32_t world, uint64_t align, ckpt_err *err);
+int ckpt_zero_flat_new(ckpt_zero_flat *out, const ckpt_zero_sizes *of, uint32_t world,
+                       uint64_t align, ckpt_err *err);
 void ckpt_zero_flat_free(ckpt_zero_flat *z);
 
 /* A run of a parameter's elements inside one rank's slice. */

@@ -618,14 +618,15 @@ static int fet_run(fet_job *j, ckpt_err *err)
     return rc;
 }
 
-int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_t at,
-                     ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err)
+int ckpt_fetch_range(const ckpt_fetch_from *from, ckpt_fetch_part *part, ckpt_fetch_seen *seen,
+                     ckpt_err *err)
 {
-    assert(from && buf && n > 0 && n <= INT64_MAX && at <= INT64_MAX && seen && got);
-    fet_job j = {.from = from, .buf = buf, .at = at, .want = n, .seen = seen};
+    assert(from && part->buf && part->n > 0 && part->n <= INT64_MAX && part->at <= INT64_MAX &&
+           seen);
+    fet_job j = {.from = from, .buf = part->buf, .at = part->at, .want = part->n, .seen = seen};
     int rc = fet_run(&j, err);
 
-    *got = j.got;
+    part->got = j.got;
     return rc;
 }
 

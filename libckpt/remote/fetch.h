@@ -43,17 +43,23 @@ typedef struct ckpt_fetch_seen {
     char direct[CKPT_FETCH_URL]; /* the target of the redirects, "": there was none */
 } ckpt_fetch_seen;
 
+/* A range of a file: n bytes from offset `at` on, into buf. */
+typedef struct ckpt_fetch_part {
+    void *buf;
+    uint64_t n, at;
+    uint64_t got; /* bytes received: less than n only at the end of the file */
+} ckpt_fetch_part;
+
 /*
- * Fetch n bytes of a file from offset `at` on, or up to its end.
+ * Fetch a range of a file, or its part up to the end of the file.
  *
  * seen  if not known yet, this fills it in; otherwise the file must still be that version
- * got   bytes received: less than n only at the end of the file
  * Errors   CKPT_EMISSING: 404 or 410; CKPT_EIO: refused (401, 403), changed meanwhile, cut off or
  *          silent after all tries; CKPT_EUNSUPPORTED: no ranges, or an encoding; CKPT_EUNSAFE: a
  *          redirect to plain HTTP; CKPT_ELIMIT: the budget is spent; CKPT_ECANCELED
  */
-int ckpt_fetch_range(const ckpt_fetch_from *from, void *buf, uint64_t n, uint64_t at,
-                     ckpt_fetch_seen *seen, uint64_t *got, ckpt_err *err);
+int ckpt_fetch_range(const ckpt_fetch_from *from, ckpt_fetch_part *part, ckpt_fetch_seen *seen,
+                     ckpt_err *err);
 
 /*
  * Fetch a complete answer of at most max bytes and append it to `out`.

@@ -133,21 +133,15 @@ void ckpt_remote_file_free(ckpt_remote_file *o)
 
 /* ---- reading ---- */
 
-/* A read: n bytes at `at` into buf, until the budget is spent. */
-typedef struct rfl_part {
-    void *buf;
-    uint64_t n, at;
-    int64_t until;
-} rfl_part;
-
 /*
- * Fetch a part of the known version of the file. The lock is not held, so other threads can go on.
+ * Fetch a part of the known version of the file, until the budget is spent. The lock is not held,
+ * so other threads can go on.
  */
-static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt_err *err)
+static int rfl_fetch(ckpt_remote_file *o, ckpt_fetch_part *p, int64_t until, ckpt_err *err)
 {
     ckpt_fetch_seen *seen = ckpt_alloc(sizeof *seen);
     char *direct = ckpt_alloc(CKPT_FETCH_URL);
-    const ckpt_fetch_from from = {o->name, o->url, direct, o->key, p->until};
+    const ckpt_fetch_from from = {o->name, o->url, direct, o->key, until};
     int rc = seen && direct ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
@@ -155,7 +149,7 @@ static int rfl_fetch(ckpt_remote_file *o, const rfl_part *p, uint64_t *got, ckpt
         *seen = o->seen;
         memcpy(direct, seen->direct, CKPT_FETCH_URL);
         pthread_mutex_unlock(&rfl_all.lock);
-        rc = ckpt_fetch_range(&from, p->buf, p->n, p->at, seen, got, err);
+        rc = ckpt_fetch_range(&from, p, seen, err);
     }
     if (rc == CKPT_OK) {
         pthread_mutex_lock(&rfl_all.lock);
@@ -178,22 +172,23 @@ static int rfl_fetch_block(ckpt_remote_file *o, uint64_t n, uint64_t at, int64_t
                            ckpt_err *err)
 {
     rfl_block *b = ckpt_alloc(sizeof *b + (size_t)n);
-    uint64_t got = 0;
+    ckpt_fetch_part part = {.n = n, .at = at};
     int rc;
 
     if (!b)
         return ckpt_fail_memory(err);
-    rc = rfl_fetch(o, &(rfl_part){b->bytes, n, at, until}, &got, err);
-    if (rc != CKPT_OK || got == 0) {
+    part.buf = b->bytes;
+    rc = rfl_fetch(o, &part, until, err);
+    if (rc != CKPT_OK || part.got == 0) {
         ckpt_free(b);
         return rc;
     }
     b->of = o;
     b->at = at;
-    b->n = got;
+    b->n = part.got;
     pthread_mutex_lock(&rfl_all.lock);
     rfl_keep(b);
-    o->end = at + got;
+    o->end = at + part.got;
     o->ahead = n;
     pthread_mutex_unlock(&rfl_all.lock);
     return CKPT_OK;
@@ -253,13 +248,13 @@ int ckpt_remote_file_read(ckpt_remote_file *o, void *buf, uint64_t n, uint64_t a
     int rc = CKPT_OK;
 
     while (rc == CKPT_OK && n > 0) {
-        uint64_t has, got = 0;
+        uint64_t has;
 
         pthread_mutex_lock(&rfl_all.lock);
         has = rfl_from_kept(o, to, n, at);
         pthread_mutex_unlock(&rfl_all.lock);
         if (has == 0 && n >= RFL_PAYLOAD) {
-            rc = rfl_fetch(o, &(rfl_part){.buf = to, .n = n, .at = at}, &got, err);
+            rc = rfl_fetch(o, &(ckpt_fetch_part){.buf = to, .n = n, .at = at}, 0, err);
             has = n;
         } else if (has == 0) {
             uint64_t from = at, len = rfl_plan(o, n, &from);

@@ -103,7 +103,8 @@ static int dqz_scales(const dqz_make *m, dqz_window *w, uint64_t first, uint64_t
 
     if (w->first == first && w->n == n)
         return CKPT_OK;
-    rc = w->in->read(w->in, m->input[1], first, n, CKPT_DTYPE_NONE, w->own, err);
+    rc = w->in->read(w->in, m->input[1], &(const ckpt_axis){first, n, 0}, CKPT_DTYPE_NONE, w->own,
+                     err);
     if (rc == CKPT_OK && m->widen)
         m->widen(w->scale, w->own, (size_t)n);
     for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < n; i++)
@@ -166,7 +167,7 @@ static int dqz_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
     int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
+        rc = in->read(in, m->input[0], &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err);
     if (rc == CKPT_OK)
         rc = dqz_multiply(m, &w, x, n, at, err);
     if (rc == CKPT_OK)
@@ -195,9 +196,11 @@ static int dqz_read_expert(const dqz_make *m, ckpt_inputs *in, uint64_t number, 
     if (rc != CKPT_OK || (!fresh && e->number == number + 1))
         return rc;
     e->number = 0;
-    rc = in->read(in, m->input[1], number * blocks, blocks, CKPT_DTYPE_NONE, e->bytes, err);
+    rc = in->read(in, m->input[1], &(const ckpt_axis){number * blocks, blocks, 0}, CKPT_DTYPE_NONE,
+                  e->bytes, err);
     if (rc == CKPT_OK)
-        rc = in->read(in, m->input[0], number * blocks * DQZ_PACKED, blocks * DQZ_PACKED,
+        rc = in->read(in, m->input[0],
+                      &(const ckpt_axis){number * blocks * DQZ_PACKED, blocks * DQZ_PACKED, 0},
                       CKPT_DTYPE_NONE, e->bytes + blocks, err);
     if (rc == CKPT_OK)
         e->number = number + 1;

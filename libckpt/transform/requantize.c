@@ -81,7 +81,7 @@ static int rq_maxima(const rq_make *m, ckpt_inputs *in, uint64_t band, float *ma
     for (uint64_t at = first * m->cols; rc == CKPT_OK && at < end * m->cols; at += RQ_TILE) {
         uint64_t n = end * m->cols - at < RQ_TILE ? end * m->cols - at : RQ_TILE;
 
-        rc = in->read(in, m->input[0], at, n, CKPT_F32, x, err);
+        rc = in->read(in, m->input[0], &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++) {
             float *of = &max[(at + i) % m->cols / m->block[1]];
             *of = rq_larger(*of, fabsf(x[i]));
@@ -154,7 +154,7 @@ static int rq_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
         if (rc == CKPT_OK && !x)
             rc = ckpt_fail_memory(err);
         if (rc == CKPT_OK)
-            rc = in->read(in, m->input[0], at + i, left, CKPT_F32, x, err);
+            rc = in->read(in, m->input[0], &(const ckpt_axis){at + i, left, 0}, CKPT_F32, x, err);
         for (uint64_t k = 0; rc == CKPT_OK && k < left; k++) {
             float by = b->by[(col + k) / m->block[1]];
             x[k] = rq_clamp(m->channel ? x[k] / by : x[k] * by);

@@ -450,7 +450,9 @@ static void gen_optim_states(gen_model *g)
         numel[i] = g->from->tensors.at[i]->n_elems;
         slice += ckpt_zero_partition(numel[i], g->world);
     }
-    gen_ok(g, ckpt_zero_flat_new(&z, numel, NULL, n, g->world, 2 * (uint64_t)g->world, &g->err),
+    gen_ok(g,
+           ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, n}, g->world,
+                              2 * (uint64_t)g->world, &g->err),
            "layout");
     slice = g->stage == 3 ? slice : z.slice;
     for (uint32_t r = 0; s && r < g->world; r++) {

@@ -11,9 +11,10 @@ calls.  --calls prints the pairs of folders.  Functions are found by their brace
 
 A format folder knows another one if it includes its headers.  --pairs prints these pairs.
 
---limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a prototype without a
-comment; a prefix of static functions (two or three letters) in two files; a folder in a circle, or more than two pairs of files; a
-name that only its own file uses, but others could; a driver that knows another one.
+--limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a function of library,
+formats or tools with more than six parameters; a prototype without a comment; a prefix of static functions (two or three letters)
+in two files; a folder in a circle, or more than two pairs of files; a name that only its own file uses, but others could; a driver
+that knows another one.
 """
 import argparse
 import os
@@ -24,6 +25,10 @@ import sys
 ROOMS = ('libckpt', 'formats', 'engine', 'tools')
 SOURCES = ('.c', '.h', '.cu', '.cuh')
 FUNCTION_LINES, FILE_LINES, COLUMNS = 60, 800, 100
+PARAMETERS = 6
+PARAMETERS_IN = ('libckpt', 'formats', 'tools')
+# The public readers take a place in a tensor, and a place in memory.
+MORE_PARAMETERS = {'ckpt_reader_read', 'ckpt_reader_read_box'}
 PAIRS = 2
 # What tests alone may use: memory that fails at the n-th call, bytes as a file, a configuration from values, a shorter wait.
 DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_together_patience'}
@@ -76,6 +81,15 @@ def functions(lines):
                 start, name = i, found.group(1)
             elif line.endswith((';', '}')):
                 start = None
+
+
+def parameters(text):
+    """(name, its number of parameters) of each function that a file defines."""
+    for found in re.finditer(r'^[A-Za-z][\w \t*]*?(\w+)\(([^;{}]*?)\)\n\{', re.sub(r'/\*.*?\*/', '', text, flags=re.S), re.M):
+        inner = found.group(2)
+        while re.search(r'\([^()]*\)', inner):
+            inner = re.sub(r'\([^()]*\)', '', inner)
+        yield found.group(1), inner.count(',') + 1
 
 
 def prototypes(lines):
@@ -245,6 +259,9 @@ def measure():
             lengths.append(n)
             if n > FUNCTION_LINES:
                 bad.append('%s: %s has %d lines, more than %d' % (path, name, n, FUNCTION_LINES))
+        if path.startswith(PARAMETERS_IN):
+            bad += ['%s: %s has %d parameters, more than %d' % (path, name, n, PARAMETERS) for name, n in parameters('\n'.join(lines))
+                    if n > PARAMETERS and name not in MORE_PARAMETERS]
         if path.endswith('.h'):
             documented += [(path, name, yes) for name, yes in prototypes(lines)]
         if path.endswith('.c'):

@@ -133,21 +133,25 @@ static bool stats_are_numbers(const ckpt_tensor *t)
                          is == SCALAR_BOOL || (is == SCALAR_NONE && stats_widens(t)));
 }
 
-/*
- * Read n elements from `first` on as doubles into x; raw: memory for the elements in their own
- * dtype.
- */
-static int stats_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, size_t n, double *x,
-                      void *raw, ckpt_err *err)
+/* What a thread has for itself: its reader, and memory for STATS_BLOCK elements. */
+typedef struct stats_own {
+    ckpt_reader *r;
+    double *x;
+    void *raw; /* elements in their own dtype */
+} stats_own;
+
+/* Read n elements from `first` on as doubles into own->x. */
+static int stats_read(const stats_own *own, const ckpt_tensor *t, uint64_t first, size_t n,
+                      ckpt_err *err)
 {
     scalar one;
 
     if (stats_widens(t))
-        return ckpt_reader_read(r, t, first, n, CKPT_F64, x, err);
-    int rc = ckpt_reader_read(r, t, first, n, t->dtype, raw, err);
+        return ckpt_reader_read(own->r, t, first, n, CKPT_F64, own->x, err);
+    int rc = ckpt_reader_read(own->r, t, first, n, t->dtype, own->raw, err);
     for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
-        scalar_get(&one, t->dtype, raw, i);
-        x[i] = scalar_real(&one);
+        scalar_get(&one, t->dtype, own->raw, i);
+        own->x[i] = scalar_real(&one);
     }
     return rc;
 }
@@ -195,8 +199,7 @@ static uint64_t stats_bytes(const ckpt_tensor *t, size_t n)
     return (uint64_t)((double)ckpt_tensor_bytes(t) * (double)n / (double)t->n_elems);
 }
 
-static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void *raw,
-                        ckpt_err *err)
+static int stats_tensor(stats_work *w, const stats_own *own, size_t i, ckpt_err *err)
 {
     const ckpt_tensor *t = ckpt_map_tensor_at(w->map, i);
     tensor_stats *to = &w->out->at[i];
@@ -209,9 +212,9 @@ static int stats_tensor(stats_work *w, ckpt_reader *r, size_t i, double *x, void
     for (uint64_t done = 0; rc == CKPT_OK && done < t->n_elems; done += STATS_BLOCK) {
         uint64_t left = t->n_elems - done;
         size_t n = left < STATS_BLOCK ? (size_t)left : STATS_BLOCK;
-        rc = stats_read(r, t, done, n, x, raw, err);
+        rc = stats_read(own, t, done, n, err);
         if (rc == CKPT_OK)
-            stats_block(to, &sum, x, n);
+            stats_block(to, &sum, own->x, n);
         if (rc == CKPT_OK)
             rc = stats_step(w, stats_bytes(t, n), err);
     }
@@ -245,27 +248,26 @@ static void stats_fail(stats_work *w, int rc, const ckpt_err *err)
 static void *stats_thread(void *ctx)
 {
     stats_work *w = ctx;
-    ckpt_reader *r = NULL;
+    stats_own own = {.x = calloc(STATS_BLOCK, sizeof *own.x),
+                     .raw = calloc(STATS_BLOCK, STATS_WIDEST)};
     ckpt_err err = {0};
-    double *x = calloc(STATS_BLOCK, sizeof *x);
-    void *raw = calloc(STATS_BLOCK, STATS_WIDEST);
     int rc = CKPT_ELIMIT;
     size_t i;
 
-    if (x && raw) {
-        rc = ckpt_reader_new(&r, w->map, &err);
+    if (own.x && own.raw) {
+        rc = ckpt_reader_new(&own.r, w->map, &err);
         if (rc == CKPT_OK)
-            ckpt_reader_compare(r);
+            ckpt_reader_compare(own.r);
         while (rc == CKPT_OK && stats_next(w, &i))
-            rc = stats_tensor(w, r, i, x, raw, &err);
+            rc = stats_tensor(w, &own, i, &err);
     } else {
         (void)fail(&err, rc, "out of memory");
     }
     if (rc != CKPT_OK)
         stats_fail(w, rc, &err);
-    ckpt_reader_free(r);
-    free(raw);
-    free(x);
+    ckpt_reader_free(own.r);
+    free(own.raw);
+    free(own.x);
     return NULL;
 }
 

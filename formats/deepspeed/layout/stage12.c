@@ -46,7 +46,8 @@ static int dsl_layout(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout
                          head->optim.path, index);
     for (int i = 0; i < (head->legacy ? 1 : 2); i++) {
         ckpt_err why = {0};
-        int rc = ckpt_zero_flat_new(&g->flat, numel, pad, g->n, g->n_parts, align[i], &why);
+        int rc = ckpt_zero_flat_new(&g->flat, &(ckpt_zero_sizes){numel, pad, g->n}, g->n_parts,
+                                    align[i], &why);
         if (rc != CKPT_OK)
             return ckpt_fail(job->err, rc, "%s: group %zu: %s", head->optim.path, index, why.text);
         uint64_t owned = dsl_owned(&g->flat, 0);
@@ -168,7 +169,7 @@ static int dsl_shuffled(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
     dsl_unshuffle(layout, g, head->world / g->lanes, numel);
     for (size_t i = 0; i < g->n; i++)
         numel[i] = layout->params.at[g->first + g->order[i]].numel;
-    int rc = ckpt_zero_flat_new(&g->shuffled, numel, NULL, g->n, g->n_parts,
+    int rc = ckpt_zero_flat_new(&g->shuffled, &(ckpt_zero_sizes){numel, NULL, g->n}, g->n_parts,
                                 g->flat.slice * g->n_parts, job->err);
     ckpt_free(numel);
     return rc;

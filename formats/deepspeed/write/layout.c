@@ -280,11 +280,11 @@ static int dwl_flatten(const ckpt_train_job *job, const ckpt_dsw_how *how,
         align = 1;
     if (how->legacy)
         align = dwl_intervals(how, p, total);
-    int rc = ckpt_zero_flat_new(&p->flat, numel, p->pad, p->n, p->world * p->intervals,
-                                align ? align : 1, job->err);
+    int rc = ckpt_zero_flat_new(&p->flat, &(ckpt_zero_sizes){numel, p->pad, p->n},
+                                p->world * p->intervals, align ? align : 1, job->err);
     if (rc == CKPT_OK)
-        rc = ckpt_zero_flat_new(&p->plain, plain, NULL, p->n, p->world * p->intervals,
-                                align ? align : 1, job->err);
+        rc = ckpt_zero_flat_new(&p->plain, &(ckpt_zero_sizes){plain, NULL, p->n},
+                                p->world * p->intervals, align ? align : 1, job->err);
     p->slice = p->flat.slice;
     return rc;
 }

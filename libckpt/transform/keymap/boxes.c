@@ -59,7 +59,7 @@ typedef struct box_unpack {
 static int box_make_unpacked(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                              ckpt_err *err)
 {
-    return in->read(in, m->input[0], at, n, m->dtype, to, err);
+    return in->read(in, m->input[0], &(const ckpt_axis){at, n, 0}, m->dtype, to, err);
 }
 
 /* Add a source with the unpacked elements of a tensor. */

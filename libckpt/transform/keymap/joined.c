@@ -27,7 +27,7 @@ static int jo_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, ui
     if (sum)
         memset(sum, 0, (size_t)(n * bytes));
     for (uint32_t i = 0; rc == CKPT_OK && i < m->n_inputs; i++) {
-        rc = in->read(in, m->input[i], at, n, m->dtype, to, err);
+        rc = in->read(in, m->input[i], &(const ckpt_axis){at, n, 0}, m->dtype, to, err);
         if (rc == CKPT_OK)
             ckpt_mean_add(m->dtype, sum, to, n);
     }

@@ -33,7 +33,7 @@ static int plus_make(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, 
             memcpy((float *)sum + i, &narrow, sizeof narrow);
     }
     if (rc == CKPT_OK)
-        rc = in->read(in, op->input, at, n, m->dtype, to, err);
+        rc = in->read(in, op->input, &(const ckpt_axis){at, n, 0}, m->dtype, to, err);
     if (rc == CKPT_OK) {
         ckpt_mean_add(m->dtype, sum, to, n);
         ckpt_mean_end(m->dtype, to, sum, 1, n);

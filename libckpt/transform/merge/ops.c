@@ -113,7 +113,7 @@ static bool bo_is_random(const ckpt_blend *b)
 static int bo_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t at, uint64_t n, float *x,
                    ckpt_err *err)
 {
-    return in->read(in, t, at, n, CKPT_F32, x, err);
+    return in->read(in, t, &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err);
 }
 
 /* The bits of finite floats sort by magnitude. */

@@ -38,7 +38,7 @@ static int sum_prepare(ckpt_make *m, ckpt_inputs *in, ckpt_err *err)
         return ckpt_fail(err, CKPT_EIO, "not today");
     ckpt_free(s->scale);
     s->scale = ckpt_alloc(sizeof *s->scale);
-    return in->read(in, s->in[2], 0, 1, CKPT_F32, s->scale, err);
+    return in->read(in, s->in[2], &(const ckpt_axis){0, 1, 0}, CKPT_F32, s->scale, err);
 }
 
 static int sum_run(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
@@ -46,10 +46,11 @@ static int sum_run(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, ui
 {
     const sum_make *s = (const sum_make *)(const void *)m;
     float *x = to, *y = in->scratch(in, n * sizeof *y);
-    int rc = y ? in->read(in, s->in[0], at, n, CKPT_F32, x, err) : ckpt_fail_memory(err);
+    int rc = y ? in->read(in, s->in[0], &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err)
+               : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = in->read(in, s->in[1], at, n, CKPT_F32, y, err);
+        rc = in->read(in, s->in[1], &(const ckpt_axis){at, n, 0}, CKPT_F32, y, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
         x[i] = *s->scale * (x[i] + y[i]);
     return rc;

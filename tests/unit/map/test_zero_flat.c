@@ -11,8 +11,9 @@ static ckpt_zero_flat lay(const uint64_t *numel, const uint64_t *pad, uint64_t n
 {
     ckpt_zero_flat z;
 
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, pad, n, world, 2 * (uint64_t)world, NULL),
-                     CKPT_OK);
+    assert_int_equal(
+        ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, pad, n}, world, 2 * (uint64_t)world, NULL),
+        CKPT_OK);
     return z;
 }
 
@@ -153,7 +154,8 @@ static void test_old_alignment(void **state)
     ckpt_zero_flat z;
 
     (void)state;
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 1, 3, 3, NULL), CKPT_OK);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 1}, 3, 3, NULL),
+                     CKPT_OK);
     assert_int_equal(z.total, 9);
     assert_int_equal(z.slice, 3);
     ckpt_zero_flat_free(&z);
@@ -167,16 +169,24 @@ static void test_refused(void **state)
     ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 1, 0, 2, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 1}, 0, 2, &err),
+                     CKPT_EFORMAT);
     assert_true(strlen(err.text) > 0);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 1, 2, 0, NULL), CKPT_EFORMAT);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 1, 2, 3, NULL), CKPT_EFORMAT);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 1, 1, NULL), CKPT_OK); // just fits
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 1}, 2, 0, NULL),
+                     CKPT_EFORMAT);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 1}, 2, 3, NULL),
+                     CKPT_EFORMAT);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 2}, 1, 1, NULL),
+                     CKPT_OK); // just fits
     ckpt_zero_flat_free(&z);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, pad, 2, 1, 1, NULL), CKPT_EFORMAT);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 3, 6, NULL), CKPT_EFORMAT);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, pad, 2}, 1, 1, NULL),
+                     CKPT_EFORMAT);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 2}, 3, 6, NULL),
+                     CKPT_EFORMAT);
     assert_null(z.start);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, UINT64_MAX / 4, 1, 1, NULL), CKPT_ELIMIT);
+    assert_int_equal(
+        ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, UINT64_MAX / 4}, 1, 1, NULL),
+        CKPT_ELIMIT);
 }
 
 static void test_allocation_failure(void **state)
@@ -187,11 +197,13 @@ static void test_allocation_failure(void **state)
     (void)state;
     for (uint64_t n = 0; n < 3; n++) {
         ckpt_alloc_fail_at(n);
-        assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 2, 4, NULL), CKPT_ELIMIT);
+        assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 2}, 2, 4, NULL),
+                         CKPT_ELIMIT);
         assert_null(z.start);
     }
     ckpt_alloc_fail_at(3);
-    assert_int_equal(ckpt_zero_flat_new(&z, numel, NULL, 2, 2, 4, NULL), CKPT_OK);
+    assert_int_equal(ckpt_zero_flat_new(&z, &(ckpt_zero_sizes){numel, NULL, 2}, 2, 4, NULL),
+                     CKPT_OK);
     ckpt_alloc_fail_at(UINT64_MAX);
     ckpt_zero_flat_free(&z);
 }

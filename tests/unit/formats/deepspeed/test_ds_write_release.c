@@ -24,7 +24,9 @@ static ckpt_dsw_part part(uint64_t n, uint32_t w)
 {
     ckpt_dsw_part p = {.world = w, .n = 1, .intervals = 1};
 
-    assert_int_equal(ckpt_zero_flat_new(&p.flat, &n, NULL, 1, w, 2 * (uint64_t)w, NULL), CKPT_OK);
+    assert_int_equal(
+        ckpt_zero_flat_new(&p.flat, &(ckpt_zero_sizes){&n, NULL, 1}, w, 2 * (uint64_t)w, NULL),
+        CKPT_OK);
     p.slice = p.flat.slice;
     return p;
 }

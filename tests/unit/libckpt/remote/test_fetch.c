@@ -25,7 +25,11 @@ static int range(const wire_answer *answer, size_t n_answers, uint64_t n, uint64
     err = (ckpt_err){0};
     got = 99;
     memset(buf, 0, sizeof buf);
-    return ckpt_fetch_range(&from, buf, n, at, &seen, &got, &err);
+    ckpt_fetch_part part = {.buf = buf, .n = n, .at = at, .got = got};
+    int rc = ckpt_fetch_range(&from, &part, &seen, &err);
+
+    got = part.got;
+    return rc;
 }
 
 /* A part of a file, with its version. */
