@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dcp_rows.c: rows of each rank under FSDP2, compared with torch.chunk done element by element,
+ * test_fsdp_rows.c: rows of each rank under FSDP2, compared with torch.chunk done element by element,
  * and numbers at the end of folder names.
  */
-#include "formats/dcp/dcp.h"
 #include "formats/training/step_folders.h"
 #include "formats/training/to_fsdp.h"
 #include "tests/unit/unit.h"
