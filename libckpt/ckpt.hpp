@@ -38,10 +38,10 @@ inline namespace cxx17
 #endif
 
 /* CKPT_PREPARE_READ, CKPT_PREPARE_WRITE: call it before the program drops privileges. */
-inline void prepare(unsigned what)
+inline void prepare(unsigned flags)
 {
     ckpt_err err = ckpt_err();
-    detail::check(ckpt_prepare(what, &err), err);
+    detail::check(ckpt_prepare(flags, &err), err);
 }
 
 /* True for a remote address instead of a path on this machine: see ckpt-remote(7). */
@@ -112,7 +112,7 @@ inline bool dtype_converts(ckpt_dtype to, ckpt_dtype from) noexcept
 
 /* ---- formats ---- */
 
-/* The table of formats, files before folders; what it points to lives as long as the program. */
+/* The table of formats, files before folders.  Its texts live as long as the program. */
 inline std::vector<const ckpt_format_info *> formats()
 {
     std::vector<const ckpt_format_info *> out;
@@ -655,10 +655,10 @@ class team
     {
         return ckpt_team_rank();
     }
-    void same(std::string_view what, std::string_view text) const
+    void same(std::string_view label, std::string_view text) const
     {
         ckpt_err err = ckpt_err();
-        detail::check(ckpt_team_same(detail::text(what).get(), detail::text(text).get(), &err),
+        detail::check(ckpt_team_same(detail::text(label).get(), detail::text(text).get(), &err),
                       err);
     }
     void local(bool on) noexcept

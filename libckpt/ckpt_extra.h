@@ -33,11 +33,11 @@ enum { CKPT_PREPARE_READ = 1, CKPT_PREPARE_WRITE = 2, CKPT_PREPARE_FETCH = 4 };
  * CKPT_PREPARE_WRITE loads the configuration of OpenSSL, which computes the digests of resumable
  * outputs. CKPT_PREPARE_FETCH loads the plugin that reads remote addresses.
  *
- * what      CKPT_PREPARE_* flags
+ * flags     CKPT_PREPARE_* values, combined by |
  * Errors    CKPT_EIO: the temporary file cannot be created; checkpoints that do not need it can
  *           still be read. CKPT_ELIMIT; CKPT_EUNSUPPORTED, CKPT_EUSAGE: addresses cannot be read
  */
-CKPT_API int ckpt_prepare(unsigned what, ckpt_err *err);
+CKPT_API int ckpt_prepare(unsigned flags, ckpt_err *err);
 
 /*
  * Check that an output may have this path, which need not exist. Every function that writes makes

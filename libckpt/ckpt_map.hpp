@@ -26,7 +26,8 @@ inline namespace cxx17
 namespace detail
 {
 
-/* The state of a map's handle. Tensors point to it, so that the handle can be moved. */
+/* The C map, and its reader if the caller supplies the bytes. Tensors point to this object and not
+ * to the class map, so a map can be moved. */
 struct origin {
     ckpt_map *map = nullptr;
     bool owned = true;
@@ -41,8 +42,8 @@ struct origin {
             ckpt_map_free(map);
     }
     /*
-     * Throws if a call that read this map failed; an exception of the caller's read function comes
-     * first.
+     * Throw an exception if rc is the code of a failure. If the caller's read function threw an
+     * exception, throw that one again.
      */
     void check(int rc, const ckpt_err &err, std::string_view tensor = {}) const
     {
@@ -64,8 +65,8 @@ struct reader_free {
 class tensor;
 
 /*
- * The location of a piece of a tensor. It has one axis if the piece is flat, else the tensor's axes
- * (ckpt_extent).
+ * The location of a piece of a tensor. It has one axis if the piece is contiguous in the tensor,
+ * otherwise one for each axis of the tensor (ckpt_extent).
  */
 struct piece {
     static constexpr std::uint64_t compressed = std::numeric_limits<std::uint64_t>::max();
@@ -74,7 +75,7 @@ struct piece {
     std::vector<ckpt_axis> axes;
 };
 
-/* A part of a tensor; constructing it reads nothing. */
+/* A part of a tensor, selected by slices. Only the read functions read its values. */
 class part
 {
   public:
@@ -93,10 +94,10 @@ class part
             n *= s.count; /* cannot overflow: at most the tensor's elements */
         return n;
     }
-    /* Its elements, row-major, as T. */
+    /* Read the elements of the part in row-major order, converted to T. */
     template <class T> std::vector<T> read() const;
     template <class T> void read_into(span<T> out) const;
-    /* The same in the tensor's own dtype, as bytes. */
+    /* Read the part without conversion: the bytes of the tensor's own dtype. */
     std::vector<std::byte> read_bytes() const;
 
   private:
@@ -106,7 +107,7 @@ class part
         : from_(from), t_(t)
     {
         if (want.size() > t->ndim)
-            throw error(CKPT_EUSAGE, "more slices than axes",
+            throw error(CKPT_EUSAGE, "there are more slices than axes",
                         detail::view(ckpt_map_path(from->map)), t->name);
         for (std::uint32_t i = 0; i < t->ndim; i++)
             slices_.push_back(clip(i < want.size() ? want[i] : slice(), t->shape[i]));
@@ -116,7 +117,9 @@ class part
         std::uint64_t stop = s.stop < n ? s.stop : n;
 
         if (s.step == 0 || (s.single && s.start >= n))
-            throw error(CKPT_EUSAGE, s.step ? "an index past the end of its axis" : "a step of 0",
+            throw error(CKPT_EUSAGE,
+                        s.step ? "a slice's index is past the end of its axis"
+                               : "a slice has step 0",
                         detail::view(ckpt_map_path(from_->map)), t_->name);
         if (s.start >= stop)
             return ckpt_slice{0, 0, 1};
@@ -155,7 +158,7 @@ class tensor
     {
         return static_cast<ckpt_role>(t_->role);
     }
-    /* Tied: the tensor that holds the bytes. */
+    /* For a tied tensor: the tensor that holds the bytes. */
     std::optional<tensor> owner() const
     {
         return t_->owner ? std::optional<tensor>(tensor(from_, t_->owner)) : std::nullopt;
@@ -179,7 +182,7 @@ class tensor
         }
         return out;
     }
-    /* t({{0, 2}, {}, slice::at(3)}): a part; axes that are not listed are whole. */
+    /* Select a part: t({{0, 2}, {}, slice::at(3)}). {} and axes that are not listed are whole. */
     part operator()(std::initializer_list<slice> want) const
     {
         return part(from_, t_, span<const slice>(want.begin(), want.size()));
@@ -188,10 +191,10 @@ class tensor
     {
         return part(from_, t_, want);
     }
-    /* All elements, row-major, converted to T. */
+    /* Read all elements in row-major order, converted to T. */
     template <class T> std::vector<T> read() const;
     template <class T> void read_into(span<T> out) const;
-    /* All elements in the tensor's own dtype, as bytes. */
+    /* Read all elements without conversion: the bytes of the tensor's own dtype. */
     std::vector<std::byte> read_bytes() const;
 
   private:
@@ -258,7 +261,7 @@ class map_iterator
     std::size_t i_ = 0;
 };
 
-/* A node of the tree of values; false: there is no such node. */
+/* A node of the tree of values. It converts to false if the node does not exist. */
 class value
 {
   public:
@@ -292,7 +295,7 @@ class value
             return std::nullopt;
         return std::string_view(s, n);
     }
-    /* Of a list or dict: number of items, the i-th, its key, and the value of a text key. */
+    /* For a list or dict: the number of items, item i and its key, and the item of a text key. */
     std::size_t size() const noexcept
     {
         return ckpt_value_count(v_);
@@ -332,7 +335,7 @@ struct metadata {
 };
 struct tree_options {
     ckpt_tree_format format = CKPT_TREE_TEXT;
-    std::string path; /* of a sub-tree; "": the root */
+    std::string path; /* of the sub-tree to print; "": the whole tree */
     unsigned max_depth = 0;
     std::uint64_t max_items = 0;
 };
@@ -346,7 +349,7 @@ class map
   public:
     map() noexcept = default;
 
-    /* Take over a handle of C. */
+    /* Own a C handle: the destructor frees it. */
     static map adopt(ckpt_map *m)
     {
         return map(m, true);
@@ -356,7 +359,7 @@ class map
     {
         return map(const_cast<ckpt_map *>(m), false);
     }
-    /* An empty map, to put arrays into; name is for messages. */
+    /* Create an empty map, for arrays in memory. Messages call it `name`. */
     static map create(std::string_view name)
     {
         ckpt_map *m = nullptr;
@@ -380,7 +383,7 @@ class map
     {
         return detail::view(ckpt_map_format(get()));
     }
-    /* CKPT_USED_* */
+    /* The CKPT_USED_* flags of the options that had an effect. */
     unsigned used_options() const noexcept
     {
         return ckpt_map_used_options(get());
@@ -476,14 +479,14 @@ class map
         });
         return out;
     }
-    /* Throws unless existing bytes cover each element exactly once. */
+    /* Throw an exception unless the files have each element exactly once. */
     void check() const
     {
         ckpt_err err = ckpt_err();
         done(ckpt_map_check(get(), &err), err);
     }
 
-    /* Target maps: as ckpt_map_output_dir, _folder and _pointer; "": there is none. */
+    /* For target maps: ckpt_map_output_dir, _folder and _pointer, or "". */
     std::string_view output_dir() const noexcept
     {
         return detail::view(ckpt_map_output_dir(get()));
@@ -498,8 +501,9 @@ class map
     }
 
     /*
-     * Maps of memory: add an array. Its data stay the caller's until the map is gone. CKPT_EUSAGE
-     * if shape and data have different numbers of elements.
+     * Add an array to a map from create(). The caller owns the data and keeps them unchanged until
+     * the map is destroyed. Throws CKPT_EUSAGE if shape and data have different numbers of
+     * elements.
      */
     template <class T>
     void put(std::string_view name, span<const T> data, span<const std::uint64_t> shape)
@@ -515,7 +519,7 @@ class map
              err);
     }
 
-    /* For ckpt.hpp: throws if a call that read this map failed. */
+    /* For ckpt.hpp: throw an exception if rc is a failure of a call with this map. */
     void done(int rc, const ckpt_err &err, std::string_view name = {}) const
     {
         if (from_)
@@ -581,7 +585,8 @@ inline void map::put_bytes(std::string_view name, ckpt_dtype dtype, span<const s
     if (detail::bytes_of(dtype, n) != data.size())
         throw error(CKPT_EUSAGE,
                     std::string(name) + ": " + std::to_string(data.size()) +
-                        " bytes, its shape has " + std::to_string(detail::bytes_of(dtype, n)),
+                        " bytes of data, but its shape needs " +
+                        std::to_string(detail::bytes_of(dtype, n)),
                     path(), name);
     array.size = sizeof array;
     array.name = terminated.get();
@@ -608,8 +613,8 @@ inline map open(std::string_view path, const open_options &opts = open_options()
 }
 
 /*
- * Open a file of n_bytes that a function reads; if it throws, the exception leaves the function
- * that was reading the map.
+ * Open a file of n_bytes bytes that the function `read` reads. An exception that it throws reaches
+ * the caller of the function that needed the bytes.
  */
 inline map open(std::string_view name, std::uint64_t n_bytes, read_at_fn read,
                 const open_options &opts = open_options())
@@ -643,7 +648,9 @@ class reader
         ckpt_reader_skip_crc(r_.get());
     }
 
-    /* Compare what is read with its other copies from now on: see ckpt_reader_compare. */
+    /*
+     * From now on, compare elements that are read with their other copies: see ckpt_reader_compare.
+     */
     void compare() noexcept
     {
         ckpt_reader_compare(r_.get());
@@ -657,8 +664,8 @@ class reader
     {
         if (out.size() != p.size())
             throw error(CKPT_EUSAGE,
-                        "room for " + std::to_string(out.size()) + " elements, there are " +
-                            std::to_string(p.size()),
+                        "the buffer holds " + std::to_string(out.size()) +
+                            " elements, but the part has " + std::to_string(p.size()),
                         detail::view(ckpt_map_path(from_->map)), p.t_->name);
         box(p, dtype_of<T>(), out.data());
     }
@@ -691,7 +698,7 @@ class reader
                                           &err),
                      err, t.name());
     }
-    /* In the tensor's own dtype. */
+    /* Read without conversion: the bytes of the tensor's own dtype. */
     std::vector<std::byte> read_bytes(const tensor &t)
     {
         std::vector<std::byte> out(detail::bytes_of(t.dtype(), t.size()));
@@ -724,7 +731,7 @@ class reader
     void mine(const detail::origin *from, const char *name) const
     {
         if (from != from_)
-            throw error(CKPT_EUSAGE, "a tensor of another map",
+            throw error(CKPT_EUSAGE, "the tensor belongs to another map",
                         detail::view(ckpt_map_path(from_->map)), name);
     }
     void stretch(const tensor &t, std::uint64_t first, std::uint64_t n, ckpt_dtype dtype, void *out)
@@ -737,8 +744,8 @@ class reader
         from_->check(ckpt_reader_read(r_.get(), t.t_, first, n, dtype, out, &err), err, t.name());
     }
     /*
-     * Throws unless each axis has a number and the last element fits into `room`; the C function
-     * checks the rest.
+     * Throw an exception unless start, count and stride have a number for each axis, and the last
+     * element fits into `room` bytes. The C function checks the rest.
      */
     void box_fits(const tensor &t, span<const std::uint64_t> start, span<const std::uint64_t> count,
                   span<const std::int64_t> stride, std::uint64_t wide, std::uint64_t room) const
@@ -760,7 +767,8 @@ class reader
             end += by * (count[k] - 1);
         }
         if (!fits)
-            throw error(CKPT_EUSAGE, "not a number for each axis, or no room for the last element",
+            throw error(CKPT_EUSAGE,
+                        "start, count or stride lacks an axis, or the buffer is too small",
                         detail::view(ckpt_map_path(from_->map)), t.name());
     }
     void box(const part &p, ckpt_dtype dtype, void *out)
@@ -787,8 +795,8 @@ template <class T> void tensor::read_into(span<T> out) const
 {
     if (out.size() != size())
         throw error(CKPT_EUSAGE,
-                    "room for " + std::to_string(out.size()) + " elements, there are " +
-                        std::to_string(size()),
+                    "the buffer holds " + std::to_string(out.size()) +
+                        " elements, but the tensor has " + std::to_string(size()),
                     detail::view(ckpt_map_path(from_->map)), name());
     read_all(dtype_of<T>(), out.data());
 }

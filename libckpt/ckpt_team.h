@@ -69,10 +69,10 @@ CKPT_API unsigned ckpt_team_rank(void);
 /*
  * Check that all processes have the same text; all of them call it. Without a team it does nothing.
  *
- * what     describes the text in messages
+ * label    names the text in messages: "working folder"
  * Errors   CKPT_EUSAGE: the texts differ, on all processes; those of a lost process
  */
-CKPT_API int ckpt_team_same(const char *what, const char *text, ckpt_err *err);
+CKPT_API int ckpt_team_same(const char *label, const char *text, ckpt_err *err);
 
 /*
  * From now on each machine has its own copy of an opened folder, with a part of the files: a

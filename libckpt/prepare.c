@@ -21,12 +21,12 @@ static int prepare_digest(ckpt_err *err)
     return rc;
 }
 
-int ckpt_prepare(unsigned what, ckpt_err *err)
+int ckpt_prepare(unsigned flags, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    int rc = what & CKPT_PREPARE_WRITE ? prepare_digest(err) : CKPT_OK;
+    int rc = flags & CKPT_PREPARE_WRITE ? prepare_digest(err) : CKPT_OK;
 
-    if (rc == CKPT_OK && (what & CKPT_PREPARE_FETCH))
+    if (rc == CKPT_OK && (flags & CKPT_PREPARE_FETCH))
         rc = ckpt_remote_begin(err);
-    return rc == CKPT_OK && (what & CKPT_PREPARE_READ) ? ckpt_spool_prepare(err) : rc;
+    return rc == CKPT_OK && (flags & CKPT_PREPARE_READ) ? ckpt_spool_prepare(err) : rc;
 }

@@ -295,7 +295,7 @@ static int team_unlike(const team_state *t, const char *what, const char *mine, 
                      t->team.rank, what, at ? "... " : "", mine + at, at ? "... " : "", other + at);
 }
 
-int ckpt_team_same(const char *what, const char *text, ckpt_err *err)
+int ckpt_team_same(const char *label, const char *text, ckpt_err *err)
 {
     ckpt_err_clear(err);
     team_state *t = team_here();
@@ -305,13 +305,13 @@ int ckpt_team_same(const char *what, const char *text, ckpt_err *err)
 
     if (!t)
         return CKPT_OK;
-    if (!what || !text)
+    if (!label || !text)
         return ckpt_fail(err, CKPT_EUSAGE, "no text to compare");
     rc = ckpt_team_tell(&t->team, text, t->team.rank == 0 ? n : 0, &told, err);
     if (rc == CKPT_OK && (told.n[0] == 0 || told.at[0][told.n[0] - 1] != 0))
         rc = ckpt_fail(err, CKPT_EIO, "rank 0 has sent no text");
     if (rc == CKPT_OK && (told.n[0] != n || memcmp(told.at[0], text, n) != 0))
-        rc = team_unlike(t, what, text, (const char *)told.at[0], err);
+        rc = team_unlike(t, label, text, (const char *)told.at[0], err);
     ckpt_blobs_free(&told);
     return ckpt_team_agree(&t->team, rc, err);
 }
