@@ -8,14 +8,19 @@
 
 #include "engine/device/formulas.h"
 
-/* The parameters of a step, rounded to fp32 once. */
+/* The numbers of one step, each rounded to fp32 once; zt_update (device.h) has them in fp64. */
 typedef struct zt_step_numbers {
-    float lr, beta1, beta2, gain1, gain2, eps, decay, keep, step, denominator;
-    float within;           /* L2 decay, added to the gradient */
-    float beside;           /* decoupled decay of Adam */
-    float inside, outside;  /* LAMB's eps, inside the root or added to it */
-    float old, gain, ahead; /* SGD's momentum: factors of buffer, gradient, Nesterov term */
-    bool zero_up, nesterov;
+    float lr, beta1, beta2, eps, decay;
+    float gain1, gain2;      /* 1 - beta1 and 1 - beta2: factors of the gradient and its square */
+    float step, denominator; /* Adam's bias correction: step_size and denominator of zt_update */
+    float within;            /* factor of the weight in the gradient: L2 decay */
+    float beside;            /* Adam: factor of the weight in its change: decoupled decay */
+    float keep;              /* Lion, SGD: factor of the weight itself: decoupled decay */
+    float inside, outside;   /* LAMB: eps under the square root or beside it; the other is 0 */
+    float old, gain;         /* SGD with momentum: factors of the buffer and of the gradient */
+    float ahead;             /* SGD with momentum: factor of the buffer in Nesterov's step */
+    bool zero_up;            /* Lion: an update of 0 increases the weight */
+    bool nesterov;
 } zt_step_numbers;
 
 static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
@@ -49,12 +54,15 @@ static inline zt_step_numbers zt_step_numbers_of(const zt_update *a)
     return s;
 }
 
-/* A weight, its state and its gradient; optimizers without a member leave it untouched. */
+/*
+ * A weight, its two moments and its gradient.  An optimizer leaves moments that it lacks as they
+ * are.
+ */
 typedef struct zt_cell {
     float p, m, v, g;
 } zt_cell;
 
-/* Adam's moments: Kingma & Ba 2015.  `within` is L2 decay. */
+/* Update the moments of Adam (Kingma & Ba 2015) and LAMB. */
 ZT_FORMULA void zt_step_moments(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->within;
@@ -63,7 +71,7 @@ ZT_FORMULA void zt_step_moments(const zt_step_numbers *s, zt_cell *c)
     c->v = c->v * s->beta2 + (grad * grad) * s->gain2;
 }
 
-/* Adam's step; `beside` is decoupled decay (Loshchilov & Hutter 2019). */
+/* Adam's step, with L2 decay or decoupled decay (AdamW, Loshchilov & Hutter 2019). */
 ZT_FORMULA void zt_step_adam(const zt_step_numbers *s, zt_cell *c)
 {
     zt_step_moments(s, c);
@@ -80,8 +88,8 @@ ZT_FORMULA void zt_step_adagrad(const zt_step_numbers *s, zt_cell *c)
 }
 
 /*
- * Lion's step (Chen et al. 2023).  DeepSpeed's two classes treat an update of exactly 0 differently
- * (zero_up).
+ * Lion's step (Chen et al. 2023).  DeepSpeed's CUDA class increases the weight if the update is
+ * exactly 0; in its CPU class the sign bit of the zero decides.
  */
 ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
 {
@@ -92,7 +100,7 @@ ZT_FORMULA void zt_step_lion(const zt_step_numbers *s, zt_cell *c)
     c->m = c->m * s->beta2 + c->g * s->gain2;
 }
 
-/* SGD without momentum: p moves by -lr (g + decay p). */
+/* SGD's step without momentum: p -= lr (g + decay p). */
 ZT_FORMULA void zt_step_sgd(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->within;
@@ -100,7 +108,7 @@ ZT_FORMULA void zt_step_sgd(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p * s->keep + grad * -s->lr;
 }
 
-/* SGD with momentum.  The first step sets the buffer to the gradient (old is 0). */
+/* SGD's step with momentum.  In the first step the buffer becomes the gradient (old is 0). */
 ZT_FORMULA void zt_step_momentum(const zt_step_numbers *s, zt_cell *c)
 {
     const float grad = c->g + c->p * s->decay;
@@ -109,7 +117,7 @@ ZT_FORMULA void zt_step_momentum(const zt_step_numbers *s, zt_cell *c)
     c->p = c->p + (s->nesterov ? grad + c->m * s->ahead : c->m) * -s->lr;
 }
 
-/* Direction of LAMB's step (You et al. 2020). */
+/* The direction of LAMB's step (You et al. 2020), before the trust ratio scales it. */
 ZT_FORMULA float zt_step_direction(const zt_step_numbers *s, const zt_cell *c)
 {
     return c->m / (sqrtf(c->v + s->inside) + s->outside) + c->p * s->decay;
@@ -122,8 +130,8 @@ ZT_FORMULA float zt_step_direction(const zt_step_numbers *s, const zt_cell *c)
 #endif
 
 /*
- * LAMB's trust ratio: the norm of the weights divided by that of the direction; takes sums of
- * squares.
+ * LAMB's trust ratio: the norm of a parameter's weights divided by the norm of its direction, kept
+ * within min_coeff and max_coeff.  squares_p and squares_u are the squares of these norms.
  */
 ZT_BOTH float zt_step_trust(const zt_update *a, double squares_p, double squares_u)
 {

@@ -28,7 +28,7 @@
 #include "libckpt/map/copies.h"
 #include "libckpt/map/whole.h"
 
-enum { DLY_KEYS = 32 }; /* keys of a path that are compared */
+enum { DLY_KEYS = 32 }; /* longest path that is split; the name of a deeper item is its only key */
 
 CKPT_VEC(dly_names, const char *);
 
@@ -42,11 +42,11 @@ typedef struct dly_reader {
     const ckpt_dcp_metadata *m;
     ckpt_dcp_role *out;
     ckpt_arena *arena;
-    dly_set optimizers; /* key prefixes; a '.' follows every key */
-    dly_set params;     /* parameter names in optimizers */
-    dly_set bare;       /* the same without the words of wrappers */
-    dly_names full;     /* by number in bare: the name in params */
-    dly_set taken;      /* names in params that a weight has */
+    dly_set optimizers; /* paths of optimizers: all keys above "state", each with a '.' after it */
+    dly_set params;     /* the names of the parameters in all optimizers */
+    dly_set bare;       /* the same names without wrappers' prefixes ("module.", "_orig_mod.") */
+    dly_names full;     /* parallel to bare.name: the name in `params` */
+    dly_set taken;      /* the names in `params` for which a weight was found */
     ckpt_err *err;
 } dly_reader;
 
@@ -95,7 +95,10 @@ static void dly_set_free(dly_set *set)
 
 /* ---- paths ---- */
 
-/* Read an item's path; an item without one has its name as the only key.  false: no memory. */
+/*
+ * Split an item's path into keys; an item without a path has its name as the only key.  false: no
+ * memory.
+ */
 static bool dly_keys(dly_reader *r, const ckpt_dcp_item *item, dly_path *path)
 {
     ckpt_seq s = ckpt_value_seq(item->path);
@@ -145,7 +148,7 @@ static bool dly_begins(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* A name without the words of wrappers; NULL: no memory. */
+/* A name without the prefixes of wrappers; NULL: no memory. */
 static const char *dly_bare(dly_reader *r, const char *name)
 {
     char *bare = ckpt_arena_alloc(r->arena, strlen(name) + 1);
@@ -156,8 +159,8 @@ static const char *dly_bare(dly_reader *r, const char *name)
 }
 
 /*
- * Enter a parameter of an optimizer.  Of two that differ only in wrappers, the first stands for the
- * bare name; the other is found by its full name.
+ * Enter the name of an optimizer's parameter into the sets.  If two names differ only in wrappers'
+ * prefixes, the first one belongs to the bare name; the second is found only by its full name.
  */
 static bool dly_enter_param(dly_reader *r, const char *name)
 {
@@ -177,10 +180,10 @@ static bool dly_enter_param(dly_reader *r, const char *name)
 }
 
 /*
- * The optimizer's name of a parameter.  get_optimizer_state_dict removes torch's wrappers from
- * names, but a module's own state_dict() keeps them, and a program may wrap only the model or only
- * what it gives to the optimizer.  NULL: the optimizer has no such parameter, or (*ok is false) no
- * memory.
+ * Find the name under which the optimizer knows a weight.  The two may differ in prefixes:
+ * get_optimizer_state_dict removes those of torch's wrappers from names, a module's state_dict()
+ * keeps them, and a program may wrap only the model or only the module whose parameters it gives
+ * to the optimizer.  NULL: the optimizer has no such parameter, or (*ok is false) no memory.
  */
 static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 {
@@ -199,8 +202,11 @@ static const char *dly_known(dly_reader *r, const char *name, bool *ok)
 /* ---- optimizers ---- */
 
 /*
- * True if a path leads into an optimizer: after a prefix of *n keys, of at least as many as on
- * entry, comes "state" or "param_groups", or in the flat form a key that begins so.
+ * Find the next key of a path, from key *n on, that is "state" or "param_groups", or that begins
+ * with one of them in the flat form.  The keys before it are then an optimizer's path.
+ *
+ * n       in: the first key to look at; out: the key found
+ * groups  out: it is "param_groups"
  */
 static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *groups)
 {
@@ -216,7 +222,7 @@ static bool dly_enters(const dly_path *path, unsigned *n, bool *flat, bool *grou
     return false;
 }
 
-/* Collect the prefixes of dicts with param_groups. */
+/* Collect the paths of all dicts that have param_groups: the optimizers. */
 static int dly_find_optimizers(dly_reader *r)
 {
     for (size_t i = 0; i < r->m->item.n; i++) {
@@ -249,7 +255,7 @@ static bool dly_cut(dly_reader *r, const char *text, ckpt_dcp_role *out)
     return out->name != NULL;
 }
 
-/* Decide the role of an optimizer's item; OTHER if it has another form. */
+/* Decide the role of an item in an optimizer; it stays OTHER if its path has neither form. */
 static int dly_of_optimizer(dly_reader *r, const dly_path *path, unsigned n, bool flat, bool groups,
                             ckpt_dcp_role *out)
 {
@@ -291,11 +297,13 @@ static int dly_optimizers(dly_reader *r)
 /* ---- the model ---- */
 
 /*
- * Find the number of keys above the model: the smallest for which the rest of an item's path is a
- * parameter of the optimizer; the first such item decides.  Without an optimizer, look for usual
- * names.
+ * Find where the model is in the tree.  The first tensor decides for which the end of its path is
+ * the name of an optimizer's parameter: the keys before that name are the model's path.  Without an
+ * optimizer, look for the usual names of a model's dict at the top.
  *
- * flat  out: parameters are single keys below it, so a nested dict there is not the model's
+ * prefix  out: the model's path, a '.' after each key; NULL: not found
+ * depth   out: its number of keys
+ * flat    out: each parameter's name is a single key, so nested dicts are not part of the model
  */
 static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, bool *flat)
 {
@@ -339,14 +347,14 @@ static int dly_find_model(dly_reader *r, const char **prefix, unsigned *depth, b
     return CKPT_OK;
 }
 
-/* Where the model is. */
+/* The place of the model in the tree: see dly_find_model. */
 typedef struct dly_place {
-    const char *prefix; /* the keys above it, each with its dot; NULL: anywhere */
-    unsigned depth;     /* their number */
-    bool flat;          /* parameters are single keys below it */
+    const char *prefix; /* NULL: unknown, so every tensor may be a weight */
+    unsigned depth;
+    bool flat;
 } dly_place;
 
-/* The model's name of item i; NULL in *name: the item is no tensor of the model. */
+/* Set *name to the name of item i in the model, or to NULL if it is not a tensor of the model. */
 static int dly_name_of(dly_reader *r, const dly_place *at, size_t i, const char **name)
 {
     dly_path path;
@@ -367,8 +375,10 @@ static int dly_name_of(dly_reader *r, const dly_place *at, size_t i, const char 
 }
 
 /*
- * Make the item a weight under the optimizer's name of it.  `exact`: only if the model has this
- * name too, so that such a weight comes before another one that differs in wrappers.
+ * Make an item a weight, named as in the optimizer if that has this parameter.
+ *
+ * exact  do so only if the optimizer has the very same name.  The first pass over the items sets
+ *        this, so that a weight whose name differs in prefixes cannot take another weight's name
  */
 static int dly_weight(dly_reader *r, ckpt_dcp_role *out, const char *name, bool exact)
 {
@@ -405,8 +415,8 @@ static int dly_model(dly_reader *r)
 }
 
 /*
- * Take averaged copies of the weights out of the model, where a program saved both in one dict
- * ("w" and "ema.w").
+ * Remove averaged copies of weights from the model: a program may have saved both in one dict, as
+ * "w" and "ema.w".
  */
 static int dly_copies(dly_reader *r)
 {

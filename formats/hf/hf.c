@@ -2,9 +2,9 @@
 /*
  * hf.c: reads Hugging Face folders: one weight file, or shards and their index.
  *
- * The index is untrusted: every listed tensor must be in exactly the listed shard, and shards must
- * not hold others.  Its file names must be plain names in the folder; links are followed, because
- * the hub's cache consists of links.
+ * The index is untrusted: each tensor that it lists must be in the shard that it names, and shards
+ * must not hold other tensors.  File names in the index must not contain a path.  Links are
+ * followed, because the hub's cache consists of links.
  */
 #include "formats/hf/hf.h"
 #include "formats/hf/whole.h"
@@ -50,15 +50,15 @@ typedef struct hf_reader {
 
 /* ---- choosing ---- */
 
-/* Compare variants; two names without a variant are equal too. */
+/* True if two file names have the same variant ("fp16"), or both have none. */
 static bool hf_same_variant(const ckpt_hf_name *a, const ckpt_hf_name *b)
 {
     return a->n_variant == b->n_variant &&
            memcmp(a->variant ? a->variant : "", b->variant ? b->variant : "", a->n_variant) == 0;
 }
 
-/* Rank a name by the loaders' preference, less is better: no variant before variants, then the
- * family, then a single file before an index. */
+/* Rank a file name as the loaders prefer it, from 0, the best: first names without a variant, then
+ * by family, then a single file before an index. */
 static unsigned hf_rank(const ckpt_hf_name *n)
 {
     if (n->role == CKPT_HF_OTHER)
@@ -85,8 +85,8 @@ static const ckpt_entry *hf_best(const ckpt_listing *list, ckpt_hf_name *kind, u
 }
 
 /*
- * Score below the DeepSpeed driver, because the Trainer puts model.safetensors into the folder of a
- * run.
+ * The score is lower than the DeepSpeed driver's, because the Trainer puts model.safetensors into
+ * the folder of a DeepSpeed run.
  */
 static int hf_probe(const ckpt_listing *list)
 {
@@ -106,8 +106,8 @@ static int hf_probe_none(const ckpt_listing *list)
 }
 
 /*
- * A shard is a fragment and an index has no data: open the folder.  A single file is opened as a
- * file.
+ * A shard has only a part of the model and an index has no tensors, so their folder is opened
+ * instead.  A single file is opened as a file.
  */
 static int hf_part(const char *file_name)
 {
@@ -116,7 +116,7 @@ static int hf_part(const char *file_name)
     return n.role == CKPT_HF_INDEX ? 2 : n.role == CKPT_HF_SHARD ? 1 : 0;
 }
 
-/* Find the index for the shard or index that the caller named. */
+/* Find the index of the shard that the caller named, or the index that the caller named. */
 static const ckpt_entry *hf_best_of_part(const hf_reader *r, ckpt_hf_name *kind)
 {
     ckpt_hf_name asked = ckpt_hf_parse_name(r->list->part);
@@ -229,7 +229,8 @@ static int hf_merge(hf_reader *r, const ckpt_map *sub, uint32_t s)
     return rc == CKPT_OK ? ckpt_map_merge_notes(r->map, sub, r->err) : rc;
 }
 
-/* Read shard s.  An unreadable shard is a finding if the map collects them, otherwise an error. */
+/* Read shard s.  If it cannot be read, this is a finding if the map collects findings, otherwise an
+ * error. */
 static int hf_read_shard(hf_reader *r, uint32_t s)
 {
     ckpt_err local = {0};
@@ -241,7 +242,7 @@ static int hf_read_shard(hf_reader *r, uint32_t s)
     if (rc != CKPT_OK) {
         r->shards.at[s].broken = true;
         if (rc == CKPT_EMISSING)
-            return ckpt_map_problem(r->map, rc, r->err, "%s/%s is listed in %s, but is not there",
+            return ckpt_map_problem(r->map, rc, r->err, "%s/%s is missing, but %s lists it",
                                     r->list->folder, r->shards.at[s].file, r->name);
         return ckpt_map_problem(r->map, rc, r->err, "%s", local.text);
     }
@@ -274,7 +275,7 @@ static int hf_read_json(hf_reader *r, const char *name, uint64_t max, ckpt_value
     return path ? ckpt_json_read(out, r->arena, path, max, err) : ckpt_fail_memory(err);
 }
 
-/* Enter one pair of weight_map. */
+/* Enter a pair of weight_map: a tensor and its shard. */
 static int hf_list(hf_reader *r, const ckpt_pair *p)
 {
     const ckpt_text name = p->key->as.text;
@@ -444,8 +445,7 @@ static int hf_quantized(hf_reader *r, const ckpt_value *config)
     const ckpt_value *method = ckpt_value_get(q, "quant_method"),
                      *form = ckpt_value_get(q, "format"),
                      *block = ckpt_value_get(q, "weight_block_size");
-    const char *name =
-        method && method->kind == CKPT_V_STR ? method->as.text.at : "in a way not named";
+    const char *name = method && method->kind == CKPT_V_STR ? method->as.text.at : "unnamed method";
     if (hf_number(block, 0) > 0 && hf_number(block, 1) > 0)
         return ckpt_map_fact(r->map, r->err, "quantized",
                              "%.100s, blocks of %" PRId64 " x %" PRId64, name, hf_number(block, 0),
@@ -593,7 +593,7 @@ static int hf_look(hf_reader *r, const char *name)
     return rc;
 }
 
-/* Report files of a run that are missing although the folder has other files of the run. */
+/* Report a missing optimizer or model of a run, if the folder has other files of that run. */
 static int hf_run(hf_reader *r, bool optimizer)
 {
     const ckpt_listing *list = r->list;
@@ -623,7 +623,7 @@ static int hf_run(hf_reader *r, bool optimizer)
     return CKPT_OK;
 }
 
-/* Note optimizer files that a trainer put next to the weights. */
+/* Add a fact for optimizer files beside the weights, which this driver does not read. */
 static int hf_optimizer(hf_reader *r)
 {
     bool found = false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * side.c: chooses and copies the files next to the weights, and lists those it leaves out.
+ * side.c: copies files from the source's folder (configuration, tokenizer, code) into an output
+ * folder, and lists the files that it leaves out.
  */
 #define _POSIX_C_SOURCE 200809L // readlink
 #include "formats/hf/side.h"
@@ -21,16 +22,16 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/address.h"
 
-enum { SIDE_MAX_LISTED = 12 /* limit of names in a message */ };
+enum { SIDE_MAX_LISTED = 12 }; /* number of names in a message */
 
 #define SIDE_MAX   (UINT64_C(64) << 20) /* largest file with a name that models use, in bytes */
 #define SIDE_SMALL (UINT64_C(4) << 20)  /* largest file with another name */
 
 typedef enum side_kind {
     SIDE_COPIED,
-    SIDE_COPIED_SMALL, /* copied up to SIDE_SMALL bytes: a larger file is no text */
-    SIDE_LEFT,         /* left out and listed */
-    SIDE_SILENT        /* left out without a note: converted weights, tags */
+    SIDE_COPIED_SMALL, /* copied if it has at most SIDE_SMALL bytes, otherwise listed */
+    SIDE_LEFT,         /* left out; a note lists it */
+    SIDE_SILENT        /* left out without a note, such as weights and tags, which are converted */
 } side_kind;
 
 typedef struct side_work {
@@ -39,11 +40,10 @@ typedef struct side_work {
     const char *dtype;
     bool adapter;
     ckpt_listing list; /* the source's folder */
-    bool is_model;     /* the folder declares a model */
-    bool has_code;     /* the model has its own code, named by its configuration */
-    /* for listings, because the target's arena must not keep those of a folder with many files */
-    ckpt_map *scratch;
-    const char *left; /* names of files left out, as text */
+    bool is_model;     /* the folder has files that show a model */
+    bool has_code;     /* its configuration names Python code in the folder */
+    ckpt_map *scratch; /* owns listings and texts, which the target must not keep in memory */
+    const char *left;  /* the names of the files left out, for the note */
     size_t n_left;
     ckpt_err *err;
 } side_work;
@@ -84,7 +84,7 @@ const char *ckpt_hf_base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* True for names that only models use: copied from any folder. */
+/* True for names that only models use; such files are copied from any folder. */
 static bool side_is_known(const char *name)
 {
     static const char *const names[] = {"config.json",
@@ -109,8 +109,8 @@ static bool side_is_known(const char *name)
            side_ends(name, ".model") || side_ends(name, ".tiktoken");
 }
 
-/* True for state and records of a training run: in a model folder they would make it look like a
- * run. */
+/* True for state and records of a training run, because programs would take a model folder with
+ * such files for a run. */
 static bool side_is_of_run(const char *name)
 {
     static const char *const begins[] = {
@@ -129,7 +129,7 @@ static bool side_is_of_quantizer(const char *name)
     return side_any(name, names, side_equals);
 }
 
-/* True for text files that a model's folder may have. */
+/* True for names of text files, by their suffix or as licences. */
 static bool side_is_text(const char *name)
 {
     static const char *const ends[] = {".json",  ".txt",  ".jinja", ".bpe", ".spm",
@@ -140,7 +140,7 @@ static bool side_is_text(const char *name)
            side_any(name, begins, side_begins);
 }
 
-/* True for a model's code, by transformers' file names. */
+/* True for the Python code of a model, by the file names that transformers uses. */
 static bool side_is_code(const side_work *w, const char *name)
 {
     static const char *const begins[] = {
@@ -160,7 +160,7 @@ static bool side_was_read(const side_work *w, const char *name)
     return false;
 }
 
-/* Decide whether a file of the folder is copied, converted or left out. */
+/* Decide whether a file of the folder is copied or left out. */
 static side_kind side_of_file(const side_work *w, const char *name)
 {
     ckpt_hf_name weights = ckpt_hf_parse_name(name);
@@ -187,7 +187,7 @@ static side_kind side_of_file(const side_work *w, const char *name)
     return side_is_text(name) || side_is_code(w, name) ? SIDE_COPIED_SMALL : SIDE_LEFT;
 }
 
-/* Decide whether a folder's files are part of the model. */
+/* Decide whether the files of a subfolder are copied. */
 static side_kind side_of_folder(const side_work *w, const char *name)
 {
     size_t digits = strspn(name, "0123456789");
@@ -219,9 +219,9 @@ static int side_leave(side_work *w, const char *name, const char *end)
 }
 
 /*
- * True for a file in its folder, or in the blobs of a hub cache, because its snapshots are folders
- * of links.  Other links are not followed: in a downloaded folder they could lead to a private
- * file.
+ * True if the path is not a link, or links to a file in the same folder or in the blobs of a hub
+ * cache, whose snapshots consist of such links.  Other links are not followed, because in a
+ * downloaded folder they could lead to a private file.
  */
 static bool side_is_inside(const side_work *w, const char *path)
 {
@@ -232,7 +232,7 @@ static bool side_is_inside(const side_work *w, const char *path)
     ssize_t n;
 
     if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
-        return true; // opening it will report a missing file
+        return true; // if the file is missing, opening it reports the error
     n = S_ISLNK(st.st_mode) ? readlink(path, text, sizeof text - 1) : -1;
     if (n < 0)
         return false;
@@ -262,8 +262,8 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
         break;
     case CKPT_EFORMAT:
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                           "%s/%s: copied as it is: it is not a JSON object that names its dtype, "
-                           "so it cannot say that the weights are %s",
+                           "%s/%s: copied unchanged: it is not a JSON object with a dtype, so ckpt "
+                           "cannot set the dtype of the output's weights (%s) in it",
                            w->list.folder, name, w->dtype);
         if (rc == CKPT_OK)
             rc = ckpt_model_folder_add(w->to, name, text, n, w->err);
@@ -275,7 +275,7 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     return rc;
 }
 
-/* Set the first of n_members members in config.json, then the others by recursion. */
+/* Set n_members members in the text of config.json, and add the file. */
 static int side_add_config(side_work *w, const char *text, uint64_t n, const ckpt_hf_member *m,
                            size_t n_members)
 {
@@ -295,7 +295,7 @@ static int side_add_config(side_work *w, const char *text, uint64_t n, const ckp
     return rc;
 }
 
-/* Add config.json, and correct the members that this conversion made wrong. */
+/* Add config.json, with new values for the members that no longer fit the converted weights. */
 static int side_members(side_work *w, const char *text, uint64_t n)
 {
     ckpt_hf_member member[3];
@@ -346,11 +346,13 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
         return ckpt_fail_memory(w->err);
     if (e->size > SIDE_MAX)
         return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                             "%s: %" PRIu64 " bytes are too many for a side file: not copied", path,
-                             e->size);
+                             "%s: not copied: it has %" PRIu64
+                             " bytes, and ckpt copies files of at most "
+                             "%" PRIu64 " bytes beside weights",
+                             path, e->size, SIDE_MAX);
     if (!side_is_inside(w, path))
         return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                             "%s: a link that leads out of the folder: not copied", path);
+                             "%s: not copied: it is a link to a file outside the folder", path);
     int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
     if (rc == CKPT_OK && strcmp(name, "config.json") == 0)
         rc = w->from->dequantized ? side_plain(w, bytes, n) : side_members(w, bytes, n);
@@ -359,7 +361,7 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
     if (rc == CKPT_OK && side_ends(name, ".json") && !ckpt_json_closed(bytes, n))
         rc = ckpt_map_note(
             w->to, CKPT_WARNING, w->err,
-            "%s: copied as it is, but it is not a complete JSON value: cut or damaged", path);
+            "%s: copied unchanged, but it is damaged or cut off: not a complete JSON value", path);
     ckpt_free(bytes);
     return rc;
 }

@@ -2,10 +2,10 @@
 /*
  * only.c: extracts the adapter from the checkpoint of a run that trained one.
  *
- * The result is that of peft's save_pretrained (utils/save_and_load.py, get_peft_model_state_dict):
- * the adapter's tensors under names without the adapter's name, modules_to_save, and the biases
- * that the configuration lists as trained.  The user must give the configuration, because such a
- * checkpoint has no rank, scale and targets.
+ * The result has the tensors that peft's save_pretrained writes (utils/save_and_load.py,
+ * get_peft_model_state_dict): the adapter's tensors, without the adapter's name in their names,
+ * the modules in modules_to_save, and the biases that the configuration lists as trained.  The
+ * checkpoint of a run does not hold rank, scale and targets, so adapter_config.json is needed.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -23,11 +23,14 @@ typedef struct only_job {
     ckpt_map *map;
     ckpt_adapter_only opts;
     ckpt_peft_config config;
-    const char *adapter; /* name of the adapter to keep; NULL: none seen yet */
+    const char *adapter; /* name of the adapter to keep; NULL: not known yet */
     ckpt_err *err;
 } only_job;
 
-/* Decide if a tensor's adapter is the wanted one; with several adapters the user must name it. */
+/*
+ * Set *yes if a tensor belongs to the adapter to keep: the one that the user named, or the only
+ * one.
+ */
 static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
 {
     if (!j->adapter)
@@ -43,7 +46,7 @@ static int only_wanted(only_job *j, const char *name, size_t n, bool *yes)
     return CKPT_OK;
 }
 
-/* True for a bias that was trained with the adapter according to the configuration. */
+/* True for a bias that was trained with the adapter, as the configuration's `bias` states. */
 static bool only_bias(const only_job *j, const char *name)
 {
     size_t n = strlen(name);
@@ -55,7 +58,7 @@ static bool only_bias(const only_job *j, const char *name)
            (of_module && strcmp(j->config.bias, "lora_only") == 0);
 }
 
-/* Check ranks and modules_to_save against the configuration. */
+/* Check that a tensor's rank, or its module in modules_to_save, agrees with the configuration. */
 static int only_check(const only_job *j, const ckpt_tensor *t)
 {
     ckpt_peft_name name;
@@ -73,7 +76,7 @@ static int only_check(const only_job *j, const ckpt_tensor *t)
         return ckpt_fail(j->err, CKPT_EMISMATCH,
                          "%s: modules_to_save does not name %.200s, which the run has trained",
                          j->config.path, t->name);
-    // a stack of experts has more rows than its rank
+    // matrices of stacked experts have more rows than the rank
     if ((name.part != CKPT_PEFT_A && name.part != CKPT_PEFT_TABLE_A) || j->config.parameters)
         return CKPT_OK;
     module = ckpt_arena_string(j->map->arena, name.module, name.n);
@@ -137,7 +140,7 @@ static int only_all(only_job *j)
                          j->opts.name ? j->opts.name : "");
     rc = ckpt_map_note(
         map, CKPT_INFO, j->err,
-        "adapter '%.60s': %zu tensors are taken; the %zu tensors of its base are left out",
+        "adapter '%.60s': %zu tensors are kept; %zu tensors of its base model are left out",
         j->adapter, n, map->tensors.n - n);
     map->tensors.n = n;
     return rc == CKPT_OK ? ckpt_map_reindex(map, j->err) : rc;
@@ -151,11 +154,11 @@ bool ckpt_peft_is_live(const ckpt_map *map)
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
         const char *table = strstr(map->tensors.at[i]->name, ".lora_embedding_A");
 
-        // a layer that an adapter of any type changes; an adapter's file has it for an embedding
+        // PEFT gives this name to a layer in training; adapter files have it for embeddings only
         wrapped = wrapped || strstr(map->tensors.at[i]->name, ".base_layer.weight");
         file = file || at || table;
         at = at ? at : table && table[sizeof ".lora_embedding_A" - 1] == '.' ? table : NULL;
-        // names in a file end like this; in training the adapter's name precedes "weight"
+        // adapter files have this name; in training the adapter's name is before "weight"
         if (at && strcmp(at, ".lora_A.weight") != 0)
             return true;
     }
@@ -178,11 +181,10 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
     ckpt_map_free(scratch);
     if (rc != CKPT_OK || *out)
         return rc;
-    return ckpt_fail(
-        err, CKPT_EUSAGE,
-        "%s: the run trained an adapter, but no checkpoint holds its rank, scale and targets, and "
-        "adapter_config.json is not beside it: give it with --adapter-config FILE",
-        map->path);
+    return ckpt_fail(err, CKPT_EUSAGE,
+                     "%s: the run trained an adapter, but its adapter_config.json, with rank, "
+                     "scale and targets, is missing: give it with --adapter-config FILE",
+                     map->path);
 }
 
 /* Keep the adapter and its configuration; a failure leaves the map half changed. */

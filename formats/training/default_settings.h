@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * default_settings.h: declares settings of groups that a checkpoint stores without settings.
+ * default_settings.h: declares the making of settings for parameter groups that have none in the
+ * checkpoint.
  */
 #ifndef CKPT_FORMATS_TRAINING_DEFAULT_SETTINGS_H
 #define CKPT_FORMATS_TRAINING_DEFAULT_SETTINGS_H
@@ -8,8 +9,8 @@
 #include "libckpt/map/state.h"
 
 /*
- * Make the settings of a group that has none (group->fields is NULL), from ds_config or as Adam's
- * defaults, with a warning.
+ * Make the settings of a group without settings (g->fields is NULL): those of the optimizer in
+ * ds_config, or Adam's defaults. A warning reports the choice.
  *
  * Errors  CKPT_EUNSUPPORTED: unknown optimizer; CKPT_ELIMIT
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * expert_names.h: declares how the names of experts' parameters hold the number of the expert.
+ * expert_names.h: declares the search for an expert's number in the name of its parameter.
  */
 #ifndef CKPT_FORMATS_TRAINING_EXPERT_NAMES_H
 #define CKPT_FORMATS_TRAINING_EXPERT_NAMES_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The text before the number in an expert's name. */
+/* The text before the number in DeepSpeed's names of experts. */
 #define CKPT_TRAIN_EXPERTS ".deepspeed_experts."
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * expert_ranks.h: declares how the experts of several expert-parallel ranks become one group, and
- * how such a group is split again.
+ * expert_ranks.h: declares the joining of the parameter groups of several expert-parallel ranks
+ * into one group, and the splitting of such a group.  A rank's share of a group is called a lane.
  */
 #ifndef CKPT_FORMATS_TRAINING_EXPERT_RANKS_H
 #define CKPT_FORMATS_TRAINING_EXPERT_RANKS_H
@@ -9,14 +9,14 @@
 #include "libckpt/map/state.h"
 
 /*
- * Copy the state into the arena so that each group has the parameters of all expert-parallel ranks
- * (lanes); *out is s itself if no group has several lanes.
+ * Copy the state into the arena, with the parameters of all expert-parallel ranks in each group.
+ * *out is s itself if no group has several lanes.
  */
 int ckpt_train_lanes_join(const ckpt_state **out, const ckpt_state *s, ckpt_arena *arena,
                           ckpt_err *err);
 
 /*
- * Split groups into lanes again if their name gives the number of lanes; the group's parameters are
+ * Split each group whose name gives a number of lanes into these lanes; its parameters must be
  * sorted by lane.
  *
  * odd     out: the name of a group whose parameters do not fit its lanes, or NULL

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kept_values.h: declares how values that only DeepSpeed can store are kept in FSDP's files, and
- * restored.
+ * kept_values.h: declares the storing of values that only DeepSpeed uses in FSDP's files, and their
+ * restoring, so that a DeepSpeed run survives a conversion to FSDP and back.
  */
 #ifndef CKPT_FORMATS_TRAINING_KEPT_VALUES_H
 #define CKPT_FORMATS_TRAINING_KEPT_VALUES_H
 
 #include "libckpt/map/state.h"
 
-/* True for members of a run's state that FSDP can store: the schedule, and the program's own. */
+/*
+ * True for a member of a run's state that FSDP's files store anyway: the learning-rate schedule,
+ * and values of the training program.
+ */
 bool ckpt_train_fsdp_stores(const struct ckpt_state *state, const ckpt_pair *p);
 
 /* True for a member that describes the layout of DeepSpeed's own files. */
 bool ckpt_train_is_layout(const ckpt_pair *p);
 
-/* True for a member that can be kept for the way back: plain data that does not describe the
- * layout. */
+/* True for a member that a conversion back can restore: plain data that does not describe the
+ * layout of files. */
 bool ckpt_train_kept_plain(ckpt_arena *arena, const ckpt_pair *p);
 
 /*

@@ -8,10 +8,10 @@
 #include "libckpt/map/state.h"
 
 /*
- * Find float32 masters of the state's 16-bit parameters: optimizer state ("master_param/<name>",
- * as TransformerEngine has it) or tensors beside the model ("master_params.<name>"), by a word of
- * their key. Each becomes a tensor that is compared with the parameter's 16-bit values when it is
- * read, unless the caller ignores copies. state->masters gets the key of the first.
+ * Find the float32 masters of the state's 16-bit parameters, by the word "master" in their keys:
+ * optimizer state ("master_param/<name>", as TransformerEngine stores it) or tensors beside the
+ * model ("master_params.<name>"). When a master is read, it is compared with the parameter's 16-bit
+ * values, unless the caller ignores copies. state->masters gets the key of the first master.
  *
  * Errors  CKPT_ELIMIT
  */

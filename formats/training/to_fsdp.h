@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * to_fsdp.h: declares the first steps of writers for FSDP: refusals, reports, names and rows.
+ * to_fsdp.h: declares the steps that writers for FSDP share: checking the source, reporting what is
+ * dropped, and dividing tensors into ranks.
  */
 #ifndef CKPT_FORMATS_TRAINING_TO_FSDP_H
 #define CKPT_FORMATS_TRAINING_TO_FSDP_H
@@ -8,8 +9,9 @@
 #include "formats/training/write_job.h"
 
 /*
- * Begin an FSDP output: refuse a source that cannot be written, report dropped values, set the
- * folder's name and the claim.
+ * Begin an FSDP output: refuse a source that FSDP's files cannot hold, report values that are left
+ * out, and set the folder's name and to->claim, which the check after writing compares with the
+ * output.
  *
  * job     job->state is set; NULL if only weights are written
  * ranks   out: the number of ranks, from the target or else the source

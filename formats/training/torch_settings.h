@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_settings.h: declares the completion of a group's settings for torch's optimizers.
+ * torch_settings.h: declares the completion of a group's settings, as torch's optimizers need them.
  */
 #ifndef CKPT_FORMATS_TRAINING_TORCH_SETTINGS_H
 #define CKPT_FORMATS_TRAINING_TORCH_SETTINGS_H
@@ -8,7 +8,7 @@
 #include "libckpt/map/state.h"
 
 /*
- * Complete a group's settings to those of torch's optimizer, because DeepSpeed's Adam lacks some.
+ * Add the settings that torch's optimizer requires and DeepSpeed's Adam does not have.
  *
  * Errors  CKPT_ELIMIT
  */

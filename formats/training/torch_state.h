@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_state.h: declares the training state made of the dicts of torch's optimizers.
+ * torch_state.h: declares the making of a training state from the dicts of torch's optimizers.
  */
 #ifndef CKPT_FORMATS_TRAINING_TORCH_STATE_H
 #define CKPT_FORMATS_TRAINING_TORCH_STATE_H
 
 #include "libckpt/map/state.h"
 
-/* What the files tell about the order of an optimizer's parameters. */
+/* The order of an optimizer's parameters, as far as the files show it. */
 typedef enum ckpt_train_order {
     CKPT_TRAIN_UNORDERED, /* the map's tensors have no order */
     CKPT_TRAIN_BY_MODEL,  /* the map's tensors have the order of the model's dict */
@@ -27,12 +27,12 @@ int ckpt_train_torch_state(ckpt_map *map, ckpt_train_order order, bool ignore_co
                            ckpt_err *err);
 
 /*
- * Copy a parameter group's settings; 'params' becomes the group's number, as training formats store
- * it.  NULL: no memory.
+ * Copy a parameter group's settings. In the copy, 'params' is the group's number, as in DeepSpeed's
+ * files.  NULL: no memory.
  */
 ckpt_value *ckpt_train_fields(ckpt_arena *arena, const ckpt_value *settings, size_t number);
 
-/* The training dtype, which is taken from the dtype of the stored parameters. */
+/* The training dtype: the dtype of the stored parameters. */
 ckpt_dtype ckpt_train_dtype(const ckpt_state *s);
 
 #endif

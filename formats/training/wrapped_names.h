@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wrapped_names.h: declares how names match if only the model or only its optimizer is wrapped.
+ * wrapped_names.h: declares the matching of the model's names with the optimizer's names, if a
+ * wrapper (DDP, torch.compile) has changed only one of them.
  */
 #ifndef CKPT_FORMATS_TRAINING_WRAPPED_NAMES_H
 #define CKPT_FORMATS_TRAINING_WRAPPED_NAMES_H
@@ -8,8 +9,8 @@
 #include "libckpt/map/state.h"
 
 /*
- * Give weights the optimizer's names for them, where the two differ only in the words of wrappers
- * ("module.", "_orig_mod.").
+ * Rename each weight to the optimizer's name for it, if the two differ only in prefixes that
+ * wrappers add ("module.", "_orig_mod.").
  *
  * Errors  CKPT_ELIMIT
  */

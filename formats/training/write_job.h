@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_job.h: declares the input and output of a writer of training state, and reports about
+ * write_job.h: declares the input and output of a writer of training state, and the findings about
  * values that its target cannot store.
  */
 #ifndef CKPT_FORMATS_TRAINING_WRITE_JOB_H

@@ -2,10 +2,10 @@
 /*
  * fresh.c: makes the initial training state of a run from a map that holds only weights.
  *
- * The result is one ckpt_state: parameters in the optimizer's order and groups, and entries of a
- * new AdamW without moments, which DeepSpeed takes as zeros. Tensors that are not trained become
- * frozen parameters or buffers. If the order is uncertain, the conversion fails, because a training
- * program would load parameters in a wrong order without any error.
+ * The result is one ckpt_state: the parameters in the optimizer's order and groups, and the entries
+ * of a new AdamW without moments, which DeepSpeed reads as zeros. Tensors that are not trained
+ * become frozen parameters or buffers. If the order of the parameters is uncertain, the function
+ * fails, because a training program would load a wrong order without any error.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct fr_maker {
     const ckpt_target *target;
     ckpt_err *err;
     ckpt_state *state;
-    uint8_t *trained; /* per tensor of the map: 1 if it is a parameter */
+    uint8_t *trained; /* for each tensor of the map: 1 if it is a parameter */
     size_t n;         /* number of parameters */
 } fr_maker;
 
@@ -105,7 +105,7 @@ static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name
         return ckpt_fail(m->err, CKPT_EUSAGE, "order, line %" PRIu64 ": %s is named twice", line,
                          t->name);
     named[at] = 1;
-    // A name like a buffer's is allowed, because the caller knows the model.
+    // a listed tensor may have the name of a buffer, because the caller knows the model
     if (t->owner || t->n_elems == 0 ||
         (t->dtype != CKPT_F64 && t->dtype != CKPT_F32 && t->dtype != CKPT_F16 &&
          t->dtype != CKPT_BF16))
@@ -255,7 +255,7 @@ static int fr_known(fr_maker *m, bool *known, const ckpt_tensor **odd)
     return rc;
 }
 
-/* Choose the most certain order available; *how names it in the message. */
+/* Choose the most certain order available; *how describes it for the report. */
 static int fr_order(fr_maker *m, const char **how)
 {
     const ckpt_tensor *odd = NULL;
@@ -375,7 +375,7 @@ static int fr_dtype(fr_maker *m)
         if (m->state->param.at[i]->dtype != m->state->param.at[0]->dtype)
             return ckpt_fail(
                 m->err, CKPT_EUSAGE,
-                "%s: %s is %s and %s is %s: say what the run trains in (--dtype)", m->map->path,
+                "%s: %s is %s and %s is %s: choose the training dtype with --dtype", m->map->path,
                 m->state->param.at[0]->name, ckpt_dtype_name(m->state->param.at[0]->dtype),
                 m->state->param.at[i]->name, ckpt_dtype_name(m->state->param.at[i]->dtype));
     }
@@ -441,12 +441,12 @@ static int fr_no_moments(const fr_maker *m)
     return CKPT_OK;
 }
 
-/* Make the state; *how names the source of the order. */
+/* Make the state; *how describes the order, for the report. */
 static int fr_make(fr_maker *m, const char **how)
 {
     int rc = fr_no_moments(m);
 
-    // First, because it adds aliases to the map, and `trained` has one byte per tensor.
+    // this comes first, because it adds tensors to the map, and `trained` has a byte for each
     if (rc == CKPT_OK)
         rc = ckpt_order_ties(m->map, m->err);
     m->trained = rc == CKPT_OK ? ckpt_alloc(m->map->tensors.n + 1) : NULL;
@@ -467,7 +467,7 @@ static int fr_make(fr_maker *m, const char **how)
     return rc;
 }
 
-/* Report the choices made for the user. */
+/* Report the choices that the user did not make: order, groups and settings. */
 static int fr_say(fr_maker *m, const char *how)
 {
     return ckpt_map_note(m->map, CKPT_INFO, m->err,
@@ -485,7 +485,7 @@ static int fr_optimizer(const char **name, ckpt_map *map, ckpt_err *err)
     int rc = CKPT_OK;
 
     *name = NULL;
-    // A path to the weights' file excludes an optimizer beside it.
+    // if the user gave the path of a file, an optimizer in its folder is not meant
     if (map->path && map->format && (ckpt_format_caps(map->format) & CKPT_IS_FOLDER))
         rc = ckpt_listing_read(&list, map, map->path, err);
     for (size_t i = 0; rc == CKPT_OK && i < list.n && !*name; i++) {
@@ -497,8 +497,8 @@ static int fr_optimizer(const char **name, ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Fail if the run has an optimizer that cannot be read, unless the user asks for a new optimizer:
- * its state would otherwise be lost unnoticed. */
+/* Fail if the run has an optimizer that cannot be read, unless the user asks for a new one, because
+ * the optimizer's state would be lost unnoticed. */
 static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     const char *name = NULL;
@@ -512,8 +512,9 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
     if (rc != CKPT_OK || !name)
         return rc;
     if (target->fresh_optimizer)
-        return ckpt_map_note(map, CKPT_INFO, err, "%s/%s: left behind", map->path, name);
-    // formats that hold weights by name make no state to begin with
+        return ckpt_map_note(map, CKPT_INFO, err, "%s/%s: left out, as --drop-optimizer asks",
+                             map->path, name);
+    // formats that store weights by name do not need a new training state
     const char *how = !(ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS)
                           ? "--drop-optimizer begins a new run at step 0 with the weights"
                       : map->files.n == 1
@@ -522,8 +523,8 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
                             "(ckpt convert --to hf)";
     bool file = map->files.n == 1 && ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: this run's optimizer is in %s, which lists its state by the numbers of "
-                     "parameters and is not read beside weights in a file of their own; %s%s",
+                     "%s: this run's optimizer is in %s, which refers to parameters by number, and "
+                     "the files of the weights do not show these numbers; %s%s",
                      map->path, name, how, file ? map->files.at[0].path : "");
 }
 
@@ -536,10 +537,11 @@ static int fr_check(const ckpt_map *map, const ckpt_target *target, ckpt_err *er
         return ckpt_state_none(map, err);
     if (ranks && target->stage == 0)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: it has no ZeRO stage: say which (--stage 1, 2 or 3)", map->path);
-    if (ranks && target->world == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: it has no world size: say which (--world N)",
+                         "%s: the source has no ZeRO stage: choose one with --stage 1, 2 or 3",
                          map->path);
+    if (ranks && target->world == 0)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: the source has no world size: choose one with --world N", map->path);
     return CKPT_OK;
 }
 
@@ -572,8 +574,8 @@ static bool fr_is_weight(const ckpt_tensor *t)
 }
 
 /*
- * Take the weights of a run whose optimizer state was not read, because the user wants none of it:
- * the map becomes one of weights alone.
+ * Remove all tensors but the weights from the map of a run whose optimizer state could not be read.
+ * The user has asked for a new optimizer.
  */
 static int fr_drop(ckpt_map *map, ckpt_err *err)
 {
@@ -603,7 +605,8 @@ static int fr_drop(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
-/* Put a run's parameters into the caller's order, and drop groups that the target cannot keep. */
+/* Put a run's parameters into the caller's order, and drop empty groups, which training formats
+ * cannot store. */
 static int fr_run(ckpt_map *map, const ckpt_target *target, ckpt_err *err)
 {
     int rc = target->order_text ? ckpt_order_run(map, target->order_text, err) : CKPT_OK;

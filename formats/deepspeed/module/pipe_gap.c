@@ -31,7 +31,7 @@ bool ckpt_ds_pipe_names(const ckpt_ds_pipe *pipe, uint64_t layer, const char *ow
     return found;
 }
 
-/* Returns whether a stage lists a layer's entry as a parameter, a buffer or by a tied name. */
+/* Returns whether any stage lists an entry of a layer: as a parameter, a buffer or a tied name. */
 static bool dgap_is_listed(const ckpt_ds_pipe *pipe, const dsi_entry *e)
 {
     bool listed = ckpt_ds_pipe_names(pipe, e->layer, e->name->at);
@@ -52,7 +52,7 @@ static bool dgap_is_listed(const ckpt_ds_pipe *pipe, const dsi_entry *e)
     return listed;
 }
 
-/* Returns whether a stage lists a tensor of the layer, whose loss is then an error of its own. */
+/* Returns whether any stage lists a tensor of the layer. If its file is lost, the reader fails. */
 static bool dgap_layer_listed(const ckpt_ds_pipe *pipe, uint64_t layer)
 {
     bool listed = false;
@@ -71,9 +71,9 @@ static bool dgap_layer_listed(const ckpt_ds_pipe *pipe, uint64_t layer)
 }
 
 /*
- * Sets *why to the reason why a lost file might not be noticed; NULL: the run's lists account for
- * every tensor of the layers. Stage 1 lists no frozen parameters, so one of them in another layer's
- * file means that a lost layer may have some, too.
+ * Sets *why to the reason why a lost file might not be noticed, or to NULL if the run's lists have
+ * every tensor of all layers. Stage 1 does not list frozen parameters: if another layer's file has
+ * one, a lost file may have had some, too.
  */
 static int dgap_doubt(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir,
                       const char **why)
@@ -103,12 +103,12 @@ static int dgap_doubt(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_
 }
 
 /*
- * The first layer that has no file and that no stage lists, though a later one has a file;
- * UINT64_MAX: none.
+ * Finds the first layer below `last` that has no file and that no stage lists; UINT64_MAX: there is
+ * none.
  */
 static uint64_t dgap_first_gap(const ckpt_ds_pipe *pipe, const ckpt_ds_folder *dir, uint64_t last)
 {
-    // This ends after as many steps as there are files and listed layers.
+    // The number of files and listed layers limits the steps, although `last` may be huge.
     for (uint64_t layer = 0; layer < last; layer++) {
         if (!dgap_has_file(dir, layer) && !dgap_layer_listed(pipe, layer))
             return layer;
@@ -133,13 +133,13 @@ int ckpt_ds_pipe_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_f
         return ckpt_map_note(job->map, CKPT_INFO, job->err,
                              "%s: layer %" PRIu64
                              " of the pipeline has no layer_*-model_states.pt, "
-                             "though layer %" PRIu64 " has one: no stage lists a tensor with its "
-                             "number, so it has none of its own; unless it is a function, "
+                             "though layer %" PRIu64 " has one: no stage lists a tensor of this "
+                             "layer, so no tensor is missing; unless the layer is a function, "
                              "DeepSpeed needs its file to load",
                              job->map->path, gap, last);
     return ckpt_map_note(job->map, CKPT_WARNING, job->err,
                          "%s: layer %" PRIu64 " of the pipeline has no layer_*-model_states.pt, "
-                         "though layer %" PRIu64 " has one, and %s: expected a file unless that "
-                         "layer is a function; copy it, or its tensors are left out",
+                         "though layer %" PRIu64 " has one, and %s: unless the layer is a "
+                         "function, its file is missing and its tensors are left out; copy it",
                          job->map->path, gap, last, why);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipe_inside.h: declares what pipe.c, pipe_read.c and pipe_gap.c share: how layers are assigned to
- * stages.
+ * pipe_inside.h: declares the data of pipe.c, pipe_read.c and pipe_gap.c: the layers of a pipeline,
+ * and the stages to which they are assigned.
  */
 #ifndef CKPT_FORMATS_DS_PIPE_INSIDE_H
 #define CKPT_FORMATS_DS_PIPE_INSIDE_H
@@ -12,14 +12,14 @@
 /* A tensor of a layer file. */
 typedef struct dsi_entry {
     uint64_t layer;
-    const ckpt_text *name; /* without the number */
+    const ckpt_text *name; /* without the number of the layer */
     const ckpt_tensor_value *value;
 } dsi_entry;
 
 CKPT_VEC(dsi_entries, dsi_entry);
 CKPT_VEC(dsi_tensors, const ckpt_tensor_value *);
 
-/* A name in a stage's param_shapes. */
+/* A parameter that a stage lists in its param_shapes. */
 typedef struct dsi_name {
     ckpt_text text; /* the name, with its layer's number */
     uint64_t layer;
@@ -28,9 +28,11 @@ typedef struct dsi_name {
 
 CKPT_VEC(dsi_names, dsi_name);
 
-/* An entry of an earlier stage's layer that another stage trains too, because the layer is tied. */
+/*
+ * An entry of an earlier stage's layer that a later stage trains, too, because the layer is tied.
+ */
 typedef struct dsi_loan {
-    ckpt_text name; /* without the number */
+    ckpt_text name; /* without the layer's number */
     uint64_t layer;
     uint32_t stage;
 } dsi_loan;
@@ -45,13 +47,13 @@ typedef struct dsi_tie {
 
 CKPT_VEC(dsi_ties, dsi_tie);
 
-/* A stage: layers from .. to-1. */
+/* A pipeline stage; its layers are from .. to-1. */
 typedef struct dsi_stage {
-    uint64_t first; /* lowest layer that no other stage names; UINT64_MAX: none */
+    uint64_t first; /* lowest layer that only this stage lists; UINT64_MAX: none */
     uint64_t from, to;
-    bool whole;         /* ZeRO: param_shapes present */
-    bool has_buffers;   /* buffer_names present (since 0.4.2) */
-    ckpt_seq buffers;   /* the names in it */
+    bool whole;         /* it has param_shapes, which runs without ZeRO do not write */
+    bool has_buffers;   /* it has buffer_names, which DeepSpeed writes since 0.4.2 */
+    ckpt_seq buffers;   /* the names in buffer_names */
     dsi_tensors master; /* without ZeRO: one tensor per parameter, in the optimizer's order */
 } dsi_stage;
 
@@ -60,13 +62,13 @@ struct ckpt_ds_pipe {
     uint32_t n, tp;
     ckpt_maps open;    /* files of the entries and masters */
     dsi_names name;    /* names of all stages (ZeRO only) */
-    dsi_entries entry; /* entries of all layers, ascending (without ZeRO) */
+    dsi_entries entry; /* entries of all layers, by ascending layer (without ZeRO) */
     dsi_loans loan;
     dsi_ties tie;
-    bool unsure; /* the split into stages is unknown */
+    bool unsure; /* the files do not show which stage has which layers */
 };
 
-/* Reads the layer number of a name; false for names of tied layers, which have none. */
+/* Reads the layer's number at the start of a name; false for tied layers, whose names have none. */
 bool ckpt_ds_pipe_layer(const ckpt_text *name, uint64_t *out);
 
 /* Opens a file before the stages are read. When the caller collects findings, *out is NULL for a
@@ -81,9 +83,9 @@ int ckpt_ds_pipe_entries(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_
 bool ckpt_ds_pipe_names(const ckpt_ds_pipe *pipe, uint64_t layer, const char *own);
 
 /*
- * Reports the first layer that has no file, though a later one has. Layers that are functions have
- * no file, so this alone proves no file missing: the lists of parameters and buffers decide, and
- * without them a warning asks the user.
+ * Reports the first layer that has no file although a later layer has one. A layer that is a
+ * function never has a file, so the gap alone does not show that a file is lost: the stages' lists
+ * of parameters and buffers decide. If these lists are missing, a warning names the layer.
  */
 int ckpt_ds_pipe_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_folder *dir);
 

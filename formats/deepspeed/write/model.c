@@ -3,8 +3,8 @@
  * model.c: makes the tree of a model file: 16-bit weights or placeholders, buffers, shapes, frozen
  * parameters, counters.
  *
- * The template is the source's model file; without one (weights of other formats) all entries come
- * from the table of keys.
+ * The source's model file is the template: the new tree has its entries in their order. Without a
+ * template (weights of other formats) all entries come from the table of keys.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -20,15 +20,15 @@
 typedef struct dwm_module {
     ckpt_dsw_file *f;
     ckpt_value *dict;
-    ckpt_storage **storage;              /* by part: storage of its 16-bit weights, or NULL */
-    ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3: storage of placeholders by dtype, or NULL */
-    ckpt_value **node;                   /* by tensor of the map: its value, or NULL */
-    bool *tied;                          /* by tensor of the map: other names share its elements */
+    ckpt_storage **storage;              /* for each part: storage of its 16-bit weights, or NULL */
+    ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3, for each dtype: the placeholders' storage */
+    ckpt_value **node;                   /* for each tensor of the map: its value, or NULL */
+    bool *tied;                          /* for each tensor of the map: it has several names */
 } dwm_module;
 
 /* ---- parameters ---- */
 
-/* Make a shape as torch.Size, or as the kind that the template has. */
+/* Make a shape, of the kind (torch.Size, tuple, list) that the template uses. */
 static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_kind kind)
 {
     ckpt_value *v = ckpt_tt_new(&f->t, kind);
@@ -39,8 +39,8 @@ static ckpt_value *dwm_shape(ckpt_dsw_file *f, const ckpt_tensor *t, ckpt_value_
 }
 
 /*
- * The dtype of a parameter in the module: the template's, or the run's new dtype.  Placeholders of
- * stage 3 up to 0.5.10 are F32 in every run, so they do not show it.
+ * The dtype of a parameter in the module: the template's, unless the run gets a new dtype.  The
+ * placeholders that stage 3 wrote up to 0.5.10 are F32 in every run, so they do not show it.
  */
 static ckpt_dtype dwm_dtype(const ckpt_train_job *job, const ckpt_dsw_how *how,
                             const ckpt_value *old)
@@ -64,7 +64,7 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 
     if (!m->storage[k])
         m->storage[k] = ckpt_tt_storage(&f->t, d, p->flat.total);
-    // In a module of mixed dtypes a parameter of another dtype gets its own record.
+    // a parameter with another dtype than its group's storage gets a record of its own
     if (m->storage[k] && m->storage[k]->dtype != d)
         return ckpt_tt_whole(&f->t, ckpt_dsw_donor(t, d), d);
     ckpt_value *v = ckpt_tt_view(&f->t, m->storage[k], offset, t->shape, t->ndim);
@@ -79,9 +79,10 @@ static ckpt_value *dwm_view(dwm_module *m, size_t at, const ckpt_value *old)
 }
 
 /*
- * Stage 3: make a placeholder, a tensor without elements (up to 0.5.10 one element without
- * meaning). All placeholders of a file share one record, where torch would write thousands of empty
- * ones.  Tied names share another record, because some releases do not list them elsewhere.
+ * Stage 3: make a placeholder, a tensor without elements (up to 0.5.10: with one unused element).
+ * All placeholders of a file share one record, because torch would write thousands of empty ones.
+ * Placeholders of tied names share a record of their own, which shows that they are tied: some
+ * releases do not list tied names elsewhere.
  */
 static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *old)
 {
@@ -99,7 +100,7 @@ static ckpt_value *dwm_placeholder(dwm_module *m, size_t at, const ckpt_value *o
     return ckpt_tt_flat(&f->t, m->hollow[d], 0, n);
 }
 
-/* Make a second tensor over the same elements, for a tied name. */
+/* Make a second tensor that has the same elements, for a tied name. */
 static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
 {
     ckpt_value *twin = ckpt_tt_new(&f->t, CKPT_V_TENSOR);
@@ -141,7 +142,8 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 
 /* ---- the module ---- */
 
-/* True if two tensors of a module are tied; old releases do not list tied names. */
+/* True if two tensors of a module have the same elements, because old releases do not list tied
+ * names. */
 static bool dwm_same(const ckpt_value *a, const ckpt_value *b)
 {
     const ckpt_tensor_value *x = a->as.tensor, *y = b->as.tensor;
@@ -170,13 +172,14 @@ size_t ckpt_dsw_second(const ckpt_train_job *job, ckpt_dict module, uint64_t sel
         kept = n_kept == 0 ? at : kept;
         n_kept += at != SIZE_MAX;
     }
-    // Stage 3 placeholders share a storage without being tied (formats/deepspeed/module/module.c).
+    // stage 3's placeholders share a storage without being tied (formats/deepspeed/module/module.c)
     return n_kept == 1 || job->state->stage < 3 ? kept : SIZE_MAX;
 }
 
 /*
- * True for a placeholder of stage 3 without values.  Up to 0.5.10 placeholders have one element, so
- * an empty tensor is a buffer; later they have none, and buffer_names lists the empty buffers.
+ * True for a placeholder of stage 3.  Up to 0.5.10 placeholders have one element, and an empty
+ * tensor is a buffer.  Later placeholders have none, and buffer_names lists buffers, empty ones
+ * too.
  */
 static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const ckpt_tensor_value *v)
 {
@@ -193,8 +196,8 @@ static bool dwm_is_hollow(const ckpt_dsw_file *f, const ckpt_text *name, const c
     return none;
 }
 
-/* The value of a module's tensor that the map lacks: a second name of a known tensor, or a copy;
- * NULL: it has no values. */
+/* The value of a tensor that the source's module has but the map lacks: the elements of the tensor
+ * to which it is tied, or a copy.  NULL: stage 3 stored it without values. */
 static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 {
     const ckpt_value *value = from.at[self].value;
@@ -203,13 +206,13 @@ static ckpt_value *dwm_unnamed(dwm_module *m, ckpt_dict from, uint64_t self)
 
     if (kept != SIZE_MAX)
         return dwm_tensor(m, kept, value);
-    // An alias of a frozen parameter that was not saved (exclude_frozen_parameters): stage 3 stores
-    // values under the owner only.
+    // a second name of a frozen parameter that was not saved (exclude_frozen_parameters)
     if (m->f->how->stage == 3 && n > 0 && dwm_is_alias(m->f->job, &from.at[self].key->as.text)) {
         m->f->t.rc =
             ckpt_train_left_out(m->f->job, CKPT_WARNING,
-                                "module.%.300s: its owner, a frozen parameter, was not saved, and "
-                                "stage 3 stores values of owners only: a run must supply them",
+                                "module.%.300s: it is tied to a frozen parameter that was not "
+                                "saved, and stage 3 stores no values for tied names: the training "
+                                "program must supply them",
                                 from.at[self].key->as.text.at);
         return ckpt_tt_flat(&m->f->t, ckpt_tt_storage(&m->f->t, value->as.tensor->dtype, 0), 0, 0);
     }
@@ -229,7 +232,7 @@ static bool dwm_is_expert(const ckpt_dsw_how *how, const char *name)
                    : strstr(name, "deepspeed_moe.experts.deepspeed_experts.") != NULL;
 }
 
-/* Mark tensors with other names, in the map or only in the source's module. */
+/* Mark the tensors that have a second name in the map, or only in the source's module. */
 static void dwm_ties(dwm_module *m, const ckpt_value *old)
 {
     ckpt_dict from = ckpt_value_map(old);
@@ -250,7 +253,7 @@ static void dwm_ties(dwm_module *m, const ckpt_value *old)
     }
 }
 
-/* Enter the names of the source's module, in its order. */
+/* Enter all names of the source's module, in its order. */
 static void dwm_like(dwm_module *m, const ckpt_value *old)
 {
     ckpt_torch_tree *t = &m->f->t;
@@ -268,19 +271,18 @@ static void dwm_like(dwm_module *m, const ckpt_value *old)
         if (v || t->rc != CKPT_OK)
             ckpt_tt_put_at(t, m->dict, ckpt_tt_copy(t, key), v);
         else
-            t->rc =
-                ckpt_train_left_out(m->f->job, CKPT_WARNING,
-                                    "module.%.300s: it has no values here, and nothing says what "
-                                    "it is tied to",
-                                    key->as.text.at);
+            t->rc = ckpt_train_left_out(m->f->job, CKPT_WARNING,
+                                        "module.%.300s: stage 3 stored it without values, and the "
+                                        "source does not show to which parameter it is tied",
+                                        key->as.text.at);
     }
     if (m->dict && old->state)
         m->dict->state = ckpt_tt_copy(t, old->state);
 }
 
 /*
- * Enter the map's tensors that are not entered yet, except moments.  This is needed if there is no
- * template, or only that of the first rank.
+ * Enter the map's weights and buffers that are not entered yet.  Without a template these are all
+ * of them; after a join of model-parallel ranks, the template has only the names of the first rank.
  */
 static void dwm_rest(dwm_module *m)
 {
@@ -295,7 +297,7 @@ static void dwm_rest(dwm_module *m)
     }
 }
 
-/* A file with its module, because frozen_param_fragments needs the module's nodes. */
+/* A file and its module: frozen_param_fragments stores the module's tensors a second time. */
 typedef struct dwm_file {
     ckpt_dsw_file f;
     dwm_module module;
@@ -357,14 +359,14 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (f->how->stage == 0)
         return ckpt_tt_new(&f->t, CKPT_V_NONE);
-    // One dict for all groups in the module's order (0.3.14 to 0.5.3) does not depend on the
-    // layout.
+    // 0.3.14 to 0.5.3 wrote one dict for all groups, in the module's order: the layout does not
+    // change it
     if (old && (old->kind == CKPT_V_DICT || old->kind == CKPT_V_ODICT))
         return ckpt_tt_copy(&f->t, old);
     list = ckpt_tt_new(&f->t, CKPT_V_LIST);
     for (size_t k = 0; k < f->layout->part.n; k++) {
         const ckpt_dsw_part *p = &f->layout->part.at[k];
-        // lane 0 is enough, because experts of other lanes have the same names
+        // expert-parallel ranks list the same names, so those of the first one (lane 0) are enough
         if (p->lane == 0)
             ckpt_tt_add(&f->t, list,
                         dwm_part_shapes(f, p, p->group < from.n ? from.at[p->group] : NULL));
@@ -375,10 +377,10 @@ ckpt_value *ckpt_dsw_param_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 /* ---- frozen parameters ---- */
 
 /*
- * True if the output must list frozen parameters.  Stage 1 does not list them, and runs may leave
- * them out.  A source of stage 0 or 1 without them may still have had some: without a list
- * DeepSpeed does not touch the model's frozen parameters, but with an empty list it fails at the
- * first one.
+ * True if the output must list frozen parameters: stage 1 has no such list, and a run may have been
+ * saved without them.  A source of stage 0 or 1 does not show whether the model has frozen
+ * parameters.  Without a list DeepSpeed leaves them as they are, but with an empty list it fails at
+ * the first one; so an empty list is not written.
  */
 static bool dwm_lists_frozen(const ckpt_train_job *job, const ckpt_dsw_how *how,
                              const ckpt_dsw_layout *layout, const ckpt_value *old)
@@ -389,7 +391,7 @@ static bool dwm_lists_frozen(const ckpt_train_job *job, const ckpt_dsw_how *how,
         return false;
     if (job->state->stage >= 2)
         return old && old->kind != CKPT_V_NONE;
-    // A parameter without elements may be trained, and stage 2 needs no list for it.
+    // a parameter without elements may be a trained one, and stage 2 does not require its entry
     for (size_t i = 0; i < layout->frozen.n; i++)
         any = any || layout->frozen.at[i]->n_elems || how->stage == 3;
     return any;
@@ -412,8 +414,8 @@ static ckpt_value *dwm_frozen_shapes(ckpt_dsw_file *f, const ckpt_value *old)
 }
 
 /*
- * Make the fragment of a frozen parameter.  Stage 2: all elements, as in the module.  Stage 3: this
- * rank's padded partition.
+ * Make a frozen parameter's entry in frozen_param_fragments.  Stage 2: all elements, shared with
+ * the module.  Stage 3: this rank's padded partition.
  */
 static ckpt_value *dwm_fragment(ckpt_dsw_file *f, size_t i)
 {
@@ -445,8 +447,8 @@ static ckpt_value *dwm_fragments(ckpt_dsw_file *f, const ckpt_value *old)
 
 /* ---- other entries ---- */
 
-/* Make shared_params, which only the first rank's file has; from the map if the release had
- * none. */
+/* Make shared_params, the list of tied names; only the first rank's file has entries.  The map
+ * gives them if the source's release did not write this list. */
 static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 {
     ckpt_value *dict = ckpt_tt_new(&f->t, f->how->stage ? CKPT_V_DICT : CKPT_V_NONE);
@@ -454,7 +456,7 @@ static ckpt_value *dwm_shared(ckpt_dsw_file *f, const ckpt_value *old)
 
     if (f->how->stage == 0)
         return dict;
-    // Without ZeRO tied names share storages, and DeepSpeed does not read this list.
+    // without ZeRO tied names share their storage, and DeepSpeed does not read this list
     bool listed = old && old->kind != CKPT_V_NONE && f->job->state->stage > 0;
 
     if (listed && f->rank == 0)
@@ -529,7 +531,8 @@ static ckpt_value *dwm_degrees(ckpt_dsw_file *f, const ckpt_value *old)
     return dict;
 }
 
-/* Fill a table with the keys of a model file and how each is made; ends with a NULL key. */
+/* Fill a table with the keys of a model file and the functions that make their values; it ends with
+ * a NULL key. */
 static void dwm_keys(ckpt_dsw_key table[CKPT_TRAIN_MODEL_KEYS + 1])
 {
     static const struct {
@@ -568,7 +571,8 @@ static void dwm_keys(ckpt_dsw_key table[CKPT_TRAIN_MODEL_KEYS + 1])
     table[CKPT_TRAIN_MODEL_KEYS] = (ckpt_dsw_key){0};
 }
 
-/* Stage 3: add a file like rank 1's, with its own fragments of frozen parameters. */
+/* Stage 3: add the file of a rank from 2 on.  It has the tree of rank 1's file, so only the records
+ * of its fragments of frozen parameters are new. */
 static int dwm_like_second(const ckpt_train_job *job, const ckpt_dsw_layout *layout,
                            const ckpt_dsw_records *records, uint32_t rank, const char *name)
 {
@@ -599,7 +603,7 @@ int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
     ckpt_dsw_key keys[CKPT_TRAIN_MODEL_KEYS + 1];
     ckpt_value *root = NULL;
 
-    // rank 0's file differs, because it lists tied names
+    // rank 0's file lists tied names, too, so rank 1's file is the model for the others
     if (how->stage == 3 && rank > 1 && !how->ep)
         return dwm_like_second(job, layout, records, rank, name);
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);

@@ -414,7 +414,7 @@ static void dtypes(void **state)
     (void)state;
     add_as(map, "b", CKPT_F16, 2);
     add_as(map, "a", CKPT_F32, 2);
-    refused(map, &zero, CKPT_EUSAGE, "b is F16 and a is F32: say what the run trains in");
+    refused(map, &zero, CKPT_EUSAGE, "b is F16 and a is F32: choose the training dtype");
     target.dtype = CKPT_F64;
     refused(map, &target, CKPT_EUSAGE, "not in F64");
     target.dtype = CKPT_F16;
