@@ -133,7 +133,7 @@ void cu_swiglu_grad(zt_device *d, ckpt_dtype dt, const zt_swiglu *a)
 template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_rope(zt_rope a, bool wide)
 {
-    uint64_t half = a.width / 2, packs = (half + CK_PACK - 1) / CK_PACK;
+    uint64_t half = a.turned / 2, packs = (half + CK_PACK - 1) / CK_PACK;
     float sign = a.inverse ? -1.0F : 1.0F;
     for (uint64_t i = ck_thread(); i < a.rows * a.heads * packs; i += ck_threads()) {
         uint64_t at = i % packs * CK_PACK, head = i / packs % a.heads, row = i / packs / a.heads;
@@ -159,8 +159,9 @@ void cu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
         return;
     zt_rope r = *a;
     r.ld = zt_stride(a->ld, a->heads * a->width);
-    bool wide = cu_wide(r.x, r.cos, r.sin, r.ld | r.width / 2);
-    unsigned grid = la_grid(d, r.rows * r.heads * (r.width / 2 + CK_PACK - 1));
+    r.turned = zt_turned(a);
+    bool wide = cu_wide(r.x, r.cos, r.sin, r.ld | r.width | r.turned / 2);
+    unsigned grid = la_grid(d, r.rows * r.heads * (r.turned / 2 + CK_PACK - 1));
     CU_DTYPE(dt, T, ZT_LAUNCH(ck_rope<T>, grid, LA_THREADS, 0, cu_stream(d), r, wide));
     (void)cu_launched(d, "rope");
 }

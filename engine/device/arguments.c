@@ -121,7 +121,8 @@ bool zt_ok_attention_grad(const zt_attention_grad *a)
 
 bool zt_ok_rope(const zt_rope *a)
 {
-    return a && a->x && a->cos && a->sin && a->seq > 0 && a->width % 2 == 0;
+    return a && a->x && a->cos && a->sin && a->seq > 0 && zt_turned(a) % 2 == 0 &&
+           zt_turned(a) <= a->width;
 }
 
 bool zt_ok_dropout(const zt_dropout *a)

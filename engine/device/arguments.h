@@ -39,6 +39,12 @@ bool zt_ok_dropout(const zt_dropout *a);
 bool zt_ok_loss(const zt_loss *a);
 bool zt_ok_update(const zt_update *a);
 
+/* Elements of a head that are rotated. */
+static inline uint64_t zt_turned(const zt_rope *a)
+{
+    return a->turned != 0 ? a->turned : a->width;
+}
+
 /* Distance between rows in elements; ld 0 stands for dense rows. */
 static inline uint64_t zt_stride(uint64_t ld, uint64_t width)
 {

@@ -14,6 +14,7 @@ typedef struct ro_job {
     ckpt_dtype dt;
     const zt_rope *a;
     uint64_t ld;
+    uint64_t half; /* of the rotated elements */
 } ro_job;
 
 /* Rotate n pairs of the low and the high half; sign -1: in reverse. */
@@ -34,10 +35,10 @@ ZT_CLONES static void ro_rotate(float *low, float *high, const float *c, const f
     }
 }
 
-/* Rotate one head's vector at element `at`; c, s [width / 2]. */
+/* Rotate one head's vector at element `at`; c, s [half]. */
 static void ro_head(const ro_job *j, uint64_t at, const float *c, const float *s)
 {
-    const uint64_t half = j->a->width / 2;
+    const uint64_t half = j->half;
     const float sign = j->a->inverse ? -1.0F : 1.0F;
 
     if (j->dt == CKPT_F32) {
@@ -62,7 +63,7 @@ static void ro_body(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const ro_job *j = (const ro_job *)ctx;
     const zt_rope *a = j->a;
-    const uint64_t half = a->width / 2;
+    const uint64_t half = j->half;
 
     (void)worker;
     for (uint64_t row = first; row < last; row++) {
@@ -81,6 +82,7 @@ void zt_cpu_rope(zt_device *d, ckpt_dtype dt, const zt_rope *a)
         const uint64_t n = a->heads * a->width;
 
         j.ld = zt_stride(a->ld, n);
+        j.half = zt_turned(a) / 2;
         zt_cpu_parallel(d, a->rows, n < RO_WORTH ? RO_WORTH / (n + 1) + 1 : 1, ro_body, &j);
     }
 }

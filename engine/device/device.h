@@ -176,11 +176,12 @@ typedef struct zt_attention_grad {
 
 /*
  * Rotate the two halves of each head's vector in place: (a, b) -> (a cos - b sin, b cos + a sin);
- * inverse for gradients.  x [rows, heads, width] with ld; cos, sin [seq, width / 2] in fp32, which
- * the caller has rounded to dt.
+ * inverse for gradients.  x [rows, heads, width] with ld; cos, sin [seq, turned / 2] in fp32, which
+ * the caller has rounded to dt.  turned: only the first elements of each vector are rotated, as two
+ * halves; 0: width.
  */
 typedef struct zt_rope {
-    uint64_t rows, seq, heads, width, ld;
+    uint64_t rows, seq, heads, width, ld, turned;
     bool inverse;
     const float *cos, *sin;
     void *x;

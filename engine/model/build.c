@@ -154,6 +154,9 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *s)
     return l;
 }
 
+const zt_map zt_no_map = {
+    .w = ZT_NO_PARAM, .b = ZT_NO_PARAM, .lora_a = ZT_NO_PARAM, .lora_b = ZT_NO_PARAM};
+
 void zt_build_alias(zt_build *b, const char *name, uint32_t param)
 {
     zt_alias *a = b->rc == CKPT_OK ? ckpt_vec_push(&b->m->aliases) : NULL;

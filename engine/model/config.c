@@ -3,10 +3,9 @@
  * config.c: reads a config.json of transformers: the keys of each architecture, their defaults, and
  * refusals of settings that would change results and are not supported.
  *
- * Source: BertConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig and
- * OPTConfig of transformers 5.23 and the code of their models; older spellings (rope_scaling,
- * position_embedding_type, num_labels) as in earlier releases.  Keys that no model uses, or that
- * only change how results are returned, are ignored.
+ * Source: the config classes of transformers 5.23 and the code of their models; older spellings
+ * (rope_scaling, position_embedding_type, num_labels) as in earlier releases.  Keys that no model
+ * uses, or that only change how results are returned, are ignored.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -104,6 +103,23 @@ static const cf_field opt_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
+static const cf_field neox_fields[] = {
+    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 50432},
+    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 6144},
+    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 44},
+    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 64},
+    {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), 24576},
+    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 2048},
+    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
+    {"hidden_dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0},
+    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
+    {"layer_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-5},
+    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 0},
+    {"use_parallel_residual", NULL, CF_BOOL, CF_AT(parallel), 1},
+    {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 1},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
 /* Llama and related models have the same keys, with other defaults. */
 #define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
     {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
@@ -171,6 +187,13 @@ static const cf_refusal opt_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const cf_refusal neox_refusals[] = {
+    {"head_dim", NULL,
+     "heads of another width than hidden_size / num_attention_heads are not "
+     "supported"},
+    {NULL, NULL, NULL},
+};
+
 static const cf_refusal no_refusals[] = {
     {NULL, NULL, NULL},
 };
@@ -185,6 +208,7 @@ static const cf_class classes[] = {
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
+    {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
 };
 
 enum { CF_CLASSES = sizeof classes / sizeof *classes };
@@ -562,6 +586,21 @@ static int cf_opt(const zt_config_file *f)
     return rc == CKPT_OK && !f->sizes ? cf_padding(f, 1) : rc;
 }
 
+static int cf_neox(const zt_config_file *f)
+{
+    zt_model_config *c = f->out;
+    int rc;
+
+    c->scale_attention = c->norm_first = c->final_norm = c->fused = c->mlp_bias = true;
+    c->output_bias = c->attention_bias;
+    c->dropout_embed = c->dropout_hidden;
+    c->padding = -1;
+    if (f->sizes)
+        return CKPT_OK;
+    rc = cf_act(f, "hidden_act", ZT_GELU);
+    return rc == CKPT_OK ? zt_config_rope(f) : rc;
+}
+
 /* ---- checks of all sizes ------------------------------------------------------------------- */
 
 /* Estimate the elements of all weights, rounded up; false: overflow. */
@@ -634,6 +673,7 @@ static int cf_read(const zt_config_file *f)
         rc = c->arch == ZT_LLAMA  ? cf_llama(f, class)
              : c->arch == ZT_GPT2 ? cf_gpt2(f)
              : c->arch == ZT_OPT  ? cf_opt(f)
+             : c->arch == ZT_NEOX ? cf_neox(f)
                                   : cf_bert(f);
     if (rc == CKPT_OK)
         rc = cf_check(f);

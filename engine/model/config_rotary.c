@@ -2,8 +2,8 @@
 /*
  * config_rotary.c: reads rotary positions and sliding windows from a config.json.
  *
- * Source: LlamaConfig, Qwen2Config, Qwen3Config and MistralConfig of transformers 5.23, and their
- * models: a query at i sees keys above i - sliding_window.
+ * Source: LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig and GPTNeoXConfig of transformers
+ * 5.23, and their models: a query at i sees keys above i - sliding_window.
  */
 #include <inttypes.h>
 
@@ -50,11 +50,38 @@ static int cr_rope_theta(const zt_config_file *f, const ckpt_value *rope)
     const ckpt_value *v = zt_config_get(rope, "rope_theta");
 
     if (!v)
-        v = zt_config_get(f->json, "rope_theta");
+        v = zt_config_get(f->json, f->out->arch == ZT_NEOX ? "rotary_emb_base" : "rope_theta");
     f->out->rope_theta = 10000;
     if (v && (!zt_config_number(v, &f->out->rope_theta) ||
               !(f->out->rope_theta > 0 && f->out->rope_theta < 1e30)))
         return zt_config_fail(f, "rope_theta", v, "a number above 0");
+    return CKPT_OK;
+}
+
+/*
+ * Read how much of each head rotates: partial_rotary_factor of the rope block, or rotary_pct in old
+ * files, or a quarter.
+ */
+static int cr_rope_part(const zt_config_file *f, const ckpt_value *rope)
+{
+    zt_model_config *c = f->out;
+    const char *key = "partial_rotary_factor";
+    const ckpt_value *v = zt_config_get(rope, key);
+    const uint64_t width = c->heads > 0 ? c->hidden / c->heads : 0;
+    double x = 0.25;
+
+    if (!v) {
+        key = "rotary_pct";
+        v = zt_config_get(f->json, key);
+    }
+    if (v && (!zt_config_number(v, &x) || !(x > 0 && x <= 1)))
+        return zt_config_fail(f, key, v, "a number above 0, up to 1");
+    c->rotated = (uint64_t)((double)width * x);
+    if (c->rotated < 2 || c->rotated % 2 != 0)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: %g of heads of width %" PRIu64 " (%s) are %" PRIu64
+                         " elements to rotate; only an even number, 2 or more, is supported",
+                         f->name, x, width, key, c->rotated);
     return CKPT_OK;
 }
 
@@ -93,7 +120,7 @@ int zt_config_rope(const zt_config_file *f)
     type = type ? type : zt_config_get(rope, "type");
     rc = cr_rope_theta(f, rope);
     if (rc == CKPT_OK)
-        rc = cr_rope_whole(f, rope);
+        rc = f->out->arch == ZT_NEOX ? cr_rope_part(f, rope) : cr_rope_whole(f, rope);
     if (rc == CKPT_OK)
         rc = cr_rope_whole(f, f->json);
     if (rc != CKPT_OK || !type || ckpt_value_is(type, "default"))

@@ -30,7 +30,7 @@ enum { ZT_MAPS = 7 };
 
 enum { ZT_NORMS = 4 };
 
-/* Maps of the blocks in decoder.c. */
+/* Maps of the blocks in decoder.c; with `fused`, Q is that of q, k and v together. */
 enum { ZT_DECODER_Q, ZT_DECODER_K, ZT_DECODER_V, ZT_DECODER_O, ZT_DECODER_UP, ZT_DECODER_DOWN };
 
 typedef struct zt_block {
@@ -49,7 +49,7 @@ typedef struct zt_own {
     zt_map project_in, project_out; /* OPT: word embeddings -> hidden, and back */
     zt_map out;                     /* hidden (OPT: embed_width) -> classes or vocabulary */
     const struct zt_lm_body *lm;    /* language models: the computation before `out` */
-    float *cos_table, *sin_table;   /* Llama, on the device: [rope_rows, head_width / 2] */
+    float *cos_table, *sin_table;   /* rope.c, on the device: [rope_rows, rotated width / 2] */
     uint64_t rope_rows;
 } zt_own;
 
@@ -97,12 +97,14 @@ typedef struct zt_map_shape {
     bool bias, w_in_out;
     float std;
 } zt_map_shape;
+/* A map without parameters, for the places that an architecture does not use. */
+extern const zt_map zt_no_map;
 zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 
 /* The first layer of GPT-2 and Llama (ends.c). */
 extern const zt_layer_ops zt_stem_ops;
 
-/* The blocks of OPT (decoder.c); their maps are ZT_DECODER_Q to ZT_DECODER_DOWN. */
+/* The blocks of OPT and GPT-NeoX (decoder.c); their maps are ZT_DECODER_Q to ZT_DECODER_DOWN. */
 extern const zt_layer_ops zt_decoder_ops;
 
 /* Build the map to the vocabulary under this name: the embedding itself if tied, else a matrix. */
@@ -113,6 +115,7 @@ int zt_bert_build(zt_build *b);
 int zt_gpt2_build(zt_build *b);
 int zt_llama_build(zt_build *b);
 int zt_opt_build(zt_build *b);
+int zt_neox_build(zt_build *b);
 
 /* ---- adapters (lora.c) ---- */
 
@@ -255,6 +258,12 @@ void zt_map_residual(const zt_call *c, const zt_map *l, zt_map_fw *f, const void
  * (rows * width elements). */
 const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint64_t width,
                            void *spare);
+
+/*
+ * Rotate heads by their positions, with the model's frequencies (rope.c).  The caller sets heads,
+ * ld, inverse and x.
+ */
+void zt_rotate(const zt_call *c, zt_rope *a);
 
 /* ---- the head of language models ---- */
 

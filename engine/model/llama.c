@@ -135,100 +135,24 @@ static uint64_t ll_scratch(const zt_model *m, const zt_layer *l, const zt_batch 
     return ll_working(m, ll_block(m, l), b, NULL).n_bytes;
 }
 
-/* ---- rotary positions (Su et al. 2021) ---- */
-
-/*
- * Rotation angle per position of pair j: theta^(-2j / width), in fp32 as in transformers.  llama3
- * stretches the low frequencies and interpolates in between (Llama 3.1, arXiv 2407.21783; formula
- * as in config.json's rope_scaling).
- */
-static float ll_frequency(const zt_model_config *f, uint64_t j)
-{
-    float power = (float)(2 * j) / (float)f->head_width;
-    float inv = 1.0F / (float)pow(f->rope_theta, (double)power);
-    double length = 2.0 * 3.14159265358979323846 / (double)inv;
-    double smooth;
-
-    if (!f->rope_llama3 || length < f->rope_old / f->rope_high)
-        return inv;
-    if (length > f->rope_old / f->rope_low)
-        return (float)((double)inv / f->rope_factor);
-    smooth = (f->rope_old / length - f->rope_low) / (f->rope_high - f->rope_low);
-    return (float)((1.0 - smooth) * (double)inv / f->rope_factor + smooth * (double)inv);
-}
-
-static void ll_rope_fill(const zt_model *m, uint64_t rows, float *cos_table, float *sin_table)
-{
-    uint64_t half = m->config.head_width / 2;
-
-    for (uint64_t j = 0; j < half; j++) {
-        float inv = ll_frequency(&m->config, j);
-
-        for (uint64_t i = 0; i < rows; i++) {
-            double angle = (double)((float)i * inv);
-
-            cos_table[i * half + j] = (float)zt_round_to(m->dtype, cos(angle));
-            sin_table[i * half + j] = (float)zt_round_to(m->dtype, sin(angle));
-        }
-    }
-}
-
-/*
- * Make tables for at least seq positions on the device; false: out of memory, an error that the
- * device remembers.
- */
-static bool ll_rope_tables(zt_model *m, uint64_t seq)
-{
-    zt_own *own = zt_own_of(m);
-    zt_device *d = m->device;
-    uint64_t n = seq * (m->config.head_width / 2);
-    float *host;
-
-    if (own->rope_rows >= seq)
-        return true;
-    d->ops->release(d, own->cos_table);
-    d->ops->release(d, own->sin_table);
-    own->rope_rows = 0;
-    own->cos_table = d->ops->alloc(d, n * sizeof *host);
-    own->sin_table = d->ops->alloc(d, n * sizeof *host);
-    host = ckpt_alloc(2 * n * sizeof *host);
-    if (!own->cos_table || !own->sin_table || !host) {
-        ckpt_free(host);
-        zt_device_fail(d, CKPT_ELIMIT, "out of memory for the table of rotary positions");
-        return false;
-    }
-    ll_rope_fill(m, seq, host, host + n);
-    d->ops->put(d, own->cos_table, host, n * sizeof *host);
-    d->ops->put(d, own->sin_table, host + n, n * sizeof *host);
-    own->rope_rows = seq;
-    ckpt_free(host);
-    return true;
-}
+/* ---- rotation ---- */
 
 /* Rotate q and k, in one call if they are adjacent. */
 static void ll_rope(const zt_call *c, void *qkv, bool inverse)
 {
-    zt_model *m = c->m;
-    const zt_model_config *f = &m->config;
-    const ll_part k = ll_where(m, LL_K, c->rows);
-    zt_rope a = {.rows = c->rows,
-                 .seq = c->p->in.seq,
-                 .heads = f->qk_norm ? f->heads : f->heads + f->kv_heads,
-                 .width = f->head_width,
-                 .ld = ll_where(m, LL_Q, c->rows).ld,
+    const zt_model_config *f = &c->m->config;
+    const ll_part k = ll_where(c->m, LL_K, c->rows);
+    zt_rope a = {.heads = f->qk_norm ? f->heads : f->heads + f->kv_heads,
+                 .ld = ll_where(c->m, LL_Q, c->rows).ld,
                  .inverse = inverse,
                  .x = qkv};
 
-    if (!ll_rope_tables(m, a.seq))
-        return;
-    a.cos = zt_own_of(m)->cos_table;
-    a.sin = zt_own_of(m)->sin_table;
-    m->device->ops->rope(m->device, m->dtype, &a);
+    zt_rotate(c, &a);
     if (f->qk_norm) {
         a.heads = f->kv_heads;
         a.ld = k.ld;
-        a.x = zt_at(m, qkv, k.at);
-        m->device->ops->rope(m->device, m->dtype, &a);
+        a.x = zt_at(c->m, qkv, k.at);
+        zt_rotate(c, &a);
     }
 }
 

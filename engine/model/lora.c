@@ -75,6 +75,8 @@ static const char *lr_default_targets(zt_arch arch)
     case ZT_LLAMA:
     case ZT_OPT:
         return "q_proj,v_proj";
+    case ZT_NEOX:
+        return "query_key_value";
     case ZT_BERT_CLASSIFIER:
     case ZT_BERT_MLM:
         break;
@@ -207,6 +209,7 @@ static const char *lr_task(zt_arch arch)
     case ZT_GPT2:
     case ZT_LLAMA:
     case ZT_OPT:
+    case ZT_NEOX:
         return "CAUSAL_LM";
     case ZT_BERT_MLM:
         break;

@@ -18,6 +18,7 @@
 static int md_check_config(const zt_model_config *f, ckpt_err *err)
 {
     bool llama = f->arch == ZT_LLAMA;
+    uint64_t rotated = f->rotated != 0 ? f->rotated : f->head_width;
     uint64_t heads;
 
     if (f->vocab == 0 || f->hidden == 0 || f->layers == 0 || f->inner == 0 || f->head_width == 0 ||
@@ -32,10 +33,9 @@ static int md_check_config(const zt_model_config *f, ckpt_err *err)
                          "model: %" PRIu64 " heads (%" PRIu64 " of keys) of width %" PRIu64
                          " do not fit a hidden size of %" PRIu64,
                          f->heads, f->kv_heads, f->head_width, f->hidden);
-    if (llama && f->head_width % 2 != 0)
+    if ((llama || f->arch == ZT_NEOX) && (rotated % 2 != 0 || rotated > f->head_width))
         return ckpt_fail(err, CKPT_EFORMAT,
-                         "model: rotary positions need an even head_dim, found %" PRIu64,
-                         f->head_width);
+                         "model: rotary positions need an even head_dim, found %" PRIu64, rotated);
     if (f->arch == ZT_BERT_CLASSIFIER && f->labels == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "model: a classifier needs at least one label");
     return CKPT_OK;
@@ -62,6 +62,9 @@ static int md_build(zt_model *m, ckpt_err *err)
         break;
     case ZT_OPT:
         rc = zt_opt_build(&b);
+        break;
+    case ZT_NEOX:
+        rc = zt_neox_build(&b);
         break;
     }
     ckpt_free(b.used);

@@ -14,8 +14,9 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c
- *     decoder.c  blocks of OPT
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c neox.c
+ *     decoder.c  blocks of OPT and GPT-NeoX
+ *     rope.c     rotary positions
  *     init.c     initial values with transformers' distributions (not its random numbers)
  *     lora.c     adapters: adding them, and their names in a PEFT folder
  */
@@ -28,7 +29,14 @@
 #include "libckpt/map/value.h"
 
 /* ZT_LLAMA includes Qwen2, Qwen3 and Mistral, which are Llama with other settings. */
-typedef enum zt_arch { ZT_BERT_CLASSIFIER, ZT_BERT_MLM, ZT_GPT2, ZT_LLAMA, ZT_OPT } zt_arch;
+typedef enum zt_arch {
+    ZT_BERT_CLASSIFIER,
+    ZT_BERT_MLM,
+    ZT_GPT2,
+    ZT_LLAMA,
+    ZT_OPT,
+    ZT_NEOX
+} zt_arch;
 
 /* True for language models that predict the next token. */
 static inline bool zt_arch_causal(zt_arch a)
@@ -39,14 +47,15 @@ static inline bool zt_arch_causal(zt_arch a)
 /* True if positions have no table, so samples may have any length. */
 static inline bool zt_arch_any_length(zt_arch a)
 {
-    return a == ZT_LLAMA;
+    return a == ZT_LLAMA || a == ZT_NEOX;
 }
 
 /* The checked settings of a config.json; sizes are elements. */
 typedef struct zt_model_config {
     zt_arch arch;
     const char *class_name; /* "BertForSequenceClassification" */
-    const char *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral", "opt" */
+    const char
+        *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral", "opt", "gpt_neox" */
     uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
     uint64_t embed_width; /* of word embeddings: OPT's word_embed_proj_dim; 0: hidden */
     uint64_t labels;      /* classifier: classes; 1: regression */
@@ -58,7 +67,10 @@ typedef struct zt_model_config {
     bool attention_bias, output_bias, mlp_bias;
     /* OPT: norms before each branch (otherwise after it), and one before the head */
     bool norm_first, final_norm;
-    bool qk_norm; /* Qwen3: RMS norm of each head's q and k before rotation */
+    /* GPT-NeoX: both branches read the block's input; q, k, v of a head are rows of one map */
+    bool parallel, fused;
+    uint64_t rotated; /* elements of a head that positions rotate; 0: all */
+    bool qk_norm;     /* Qwen3: RMS norm of each head's q and k before rotation */
     /* keys that a query sees, itself the last; 0: all before it */
     uint64_t window;
     const bool *slides; /* [layers], true: the layer uses `window`; NULL: no layer does */
@@ -76,6 +88,7 @@ typedef struct zt_model_config {
 /* A parameter. */
 typedef struct zt_param {
     const char *name; /* "transformer.h.0.attn.c_attn.weight" */
+    const char *hub;  /* its name in model folders, if that is another; or NULL */
     uint32_t ndim;
     uint64_t shape[4], n_elems;
     uint32_t layer; /* the first layer that uses it */

@@ -285,6 +285,8 @@ static void ot_build_block(zt_build *b, uint64_t i)
     const zt_map_shape down = {f->inner, f->hidden, f->mlp_bias, false, f->init_range};
 
     zt_build_layer(b, &zt_decoder_ops, true, name);
+    for (int j = 0; j < ZT_MAPS; j++)
+        k->map[j] = zt_no_map;
     k->map[ZT_DECODER_K] = zt_build_map(b, zt_build_name(b, name, ".self_attn.k_proj"), &square);
     k->map[ZT_DECODER_V] = zt_build_map(b, zt_build_name(b, name, ".self_attn.v_proj"), &square);
     k->map[ZT_DECODER_Q] = zt_build_map(b, zt_build_name(b, name, ".self_attn.q_proj"), &square);

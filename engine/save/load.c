@@ -76,12 +76,14 @@ static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
     return t;
 }
 
-/* Find a parameter by its own name or an alias. */
+/* Find a parameter by its own name, its name in model folders, or an alias. */
 static const ckpt_tensor *ld_find(const ld_loader *l, uint32_t param)
 {
     const zt_model *model = l->zero->model;
     const ckpt_tensor *t = ld_spelled(l, model->params.at[param].name);
 
+    if (!t && model->params.at[param].hub)
+        t = ld_spelled(l, model->params.at[param].hub);
     for (size_t i = 0; !t && i < model->aliases.n; i++) {
         if (model->aliases.at[i].param == param)
             t = ld_spelled(l, model->aliases.at[i].name);
@@ -121,8 +123,9 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
  */
 static bool ld_is_buffer(const ckpt_tensor *t)
 {
-    static const char *const end[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq",
-                                      "position_ids"};
+    static const char *const end[] = {".attn.bias",          ".attn.masked_bias",
+                                      ".attention.bias",     ".attention.masked_bias",
+                                      "rotary_emb.inv_freq", "position_ids"};
     size_t n = strlen(t->name);
 
     if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER || t->role == CKPT_ROLE_OTHER ||

@@ -179,8 +179,11 @@ static int wt_map(wt_writer *w, ckpt_err *err)
     w->map->format = "memory";
     if (w->adapter)
         rc = wt_add_adapter(w, err);
-    for (size_t i = 0; rc == CKPT_OK && !w->adapter && i < model->params.n; i++)
-        rc = wt_add(w, model->params.at[i].name, i, err);
+    for (size_t i = 0; rc == CKPT_OK && !w->adapter && i < model->params.n; i++) {
+        const zt_param *p = &model->params.at[i];
+
+        rc = wt_add(w, p->hub ? p->hub : p->name, i, err);
+    }
     // transformers requires this entry in the files that it loads
     key = ckpt_value_cstr(w->map->arena, "format");
     value = ckpt_value_cstr(w->map->arena, "pt");

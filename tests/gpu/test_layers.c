@@ -261,14 +261,15 @@ static void embeds(ckpt_dtype dt)
 
 static void rope(ckpt_dtype dt)
 {
-    static const uint64_t shape[][5] = {
-        {1, 1, 1, 2, 0}, {10, 5, 3, 6, 20}, {30, 10, 2, 16, 0}, {64, 32, 4, 64, 264}};
+    static const uint64_t shape[][6] = {{1, 1, 1, 2, 0, 0},    {10, 5, 3, 6, 20, 0},
+                                        {30, 10, 2, 16, 0, 0}, {64, 32, 4, 64, 264, 0},
+                                        {12, 4, 3, 10, 0, 4},  {24, 8, 2, 64, 192, 16}};
     EACH(k, shape)
     {
         for (unsigned inverse = 0; inverse < 2; inverse++) {
             CASE("rope %s, shape %u, inverse %u", ckpt_dtype_name(dt), (unsigned)k, inverse);
             zt_rope a = {shape[k][0], shape[k][1], shape[k][2], shape[k][3], shape[k][4],
-                         inverse,     NULL,        NULL,        NULL};
+                         shape[k][5], inverse,     NULL,        NULL,        NULL};
             uint64_t ld = a.ld ? a.ld : a.heads * a.width;
             pair x = pair_new(dt, a.rows * ld, 1, 1, 0),
                  c = pair_new(CKPT_F32, a.seq * a.width / 2, 1, 2, 0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT, GPT-NeoX.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -37,7 +37,9 @@ BASE = {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hi
         'num_key_value_heads': 2, 'max_position_embeddings': 64, 'bos_token_id': 1, 'eos_token_id': 2, 'use_cache': False}
 # settings that a kind has instead of BASE
 BASES = {'OPT': {'vocab_size': VOCAB, 'hidden_size': 24, 'ffn_dim': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
-                 'max_position_embeddings': 20, 'dropout': 0.0, 'pad_token_id': 7, 'use_cache': False}}
+                 'max_position_embeddings': 20, 'dropout': 0.0, 'pad_token_id': 7, 'use_cache': False},
+         'GPTNeoX': {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3,
+                     'num_attention_heads': 3, 'max_position_embeddings': 20, 'use_cache': False}}
 
 # name: (kind, settings, world, stage, DeepSpeed goes on)
 VARIANTS = {
@@ -53,6 +55,8 @@ VARIANTS = {
     'mistral window': ('Mistral', {'sliding_window': 5, 'tie_word_embeddings': False}, 2, 1, True),
     'opt': ('OPT', {}, 2, 3, True),
     'opt after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 3, 2, True),
+    'neox': ('GPTNeoX', {}, 2, 3, True),
+    'neox serial': ('GPTNeoX', {'use_parallel_residual': False}, 3, 1, True),
 }
 
 

@@ -44,6 +44,8 @@ MODELS = [
     ('OPTForCausalLM', 'OPTConfig', {}),
     ('OPTForCausalLM', 'OPTConfig', {'hidden_size': 1024, 'word_embed_proj_dim': 512, 'num_attention_heads': 16,
                                      'do_layer_norm_before': False, 'ffn_dim': 100}),
+    ('GPTNeoXForCausalLM', 'GPTNeoXConfig', {'num_hidden_layers': 2, 'attention_bias': False}),
+    ('GPTNeoXForCausalLM', 'GPTNeoXConfig', {'num_hidden_layers': 2, 'tie_word_embeddings': True}),
     ('BertForMaskedLM', 'BertConfig', {}),
     ('BertForSequenceClassification', 'BertConfig', {}),
     ('BertForSequenceClassification', 'BertConfig', {'num_labels': 5}),

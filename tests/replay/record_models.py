@@ -23,8 +23,9 @@ LLAMA3 = dict(rope_parameters={'rope_type': 'llama3', 'rope_theta': 500000.0, 'f
 
 OPT = dict(vocab_size=53, hidden_size=16, ffn_dim=36, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=20,
            dropout=0.0, pad_token_id=5)
+NEOX = dict(vocab_size=53, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=20)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX}
 
 # name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
@@ -37,6 +38,8 @@ MODELS = {
     'opt_after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 'left'),
     'opt_gelu': ('OPT', {'activation_function': 'gelu', 'enable_bias': False, 'word_embed_proj_dim': 20, 'tie_word_embeddings': False},
                  False),
+    'neox': ('GPTNeoX', {'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}}, True),
+    'neox_serial': ('GPTNeoX', {'use_parallel_residual': False, 'hidden_act': 'gelu_fast', 'attention_bias': False}, False),
 }
 
 

@@ -22,9 +22,13 @@ STEPS, BATCH, SEQ, WORLDS = 3, 2, 9, (1, 2, 3)
 
 # name: (kind, settings)
 MODELS = {
+    'neox': ('GPTNeoX', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                             max_position_embeddings=12)),
     'opt': ('OPT', dict(vocab_size=41, hidden_size=16, word_embed_proj_dim=12, ffn_dim=24, num_hidden_layers=2, num_attention_heads=4,
                         max_position_embeddings=12, dropout=0.0, pad_token_id=1)),
 }
+# names that differ in model folders, as zerotrain writes them
+HUB = {'neox': {'lm_head.weight': 'embed_out.weight'}}
 # (world, stage, dtype); those in 16 bits have no final weights
 RUNS = ((1, 0, 'fp32'), (2, 1, 'fp32'), (2, 3, 'fp32'), (3, 2, 'fp32'), (3, 3, 'bf16'))
 
@@ -87,7 +91,7 @@ def rank_main(name, run, rank, out):
     weights = {}
     for n, p in zip(names, engine.module.parameters()):
         with deepspeed.zero.GatheredParameters([p], enabled=stage == 3):
-            weights['p/' + n] = p.detach().float().clone()
+            weights['p/' + HUB.get(name, {}).get(n, n)] = p.detach().float().clone()
     if rank == 0:
         torch.save({'losses': losses, 'norms': norms, 'rates': rates, 'weights': weights}, out)
 

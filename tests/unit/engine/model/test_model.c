@@ -14,8 +14,8 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2",         "qwen2_tied", "qwen3",     "mistral",
-                                  "qwen2_windows", "opt",        "opt_after", "opt_gelu"};
+static const char *const kin[] = {"qwen2", "qwen2_tied", "qwen3",    "mistral", "qwen2_windows",
+                                  "opt",   "opt_after",  "opt_gelu", "neox",    "neox_serial"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -469,7 +469,7 @@ static void freezing(void **state)
     static const char *const globs[] = {
         "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
         "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
-        "*.project_in.*,*.final_layer_norm.*"};
+        "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {

@@ -17,6 +17,7 @@
 #define QWEN2   "\"model_type\": \"qwen2\""
 #define QWEN3   "\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\""
 #define OPT     "\"architectures\": [\"OPTForCausalLM\"]"
+#define NEOX    "\"architectures\": [\"GPTNeoXForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 
 static ckpt_arena *arena;
@@ -240,6 +241,35 @@ static void opt_keys(void **state)
     bad(OPT ", \"layer_norm_elementwise_affine\": false", CKPT_EUNSUPPORTED,
         "layer_norm_elementwise_affine");
     bad(OPT ", \"_remove_final_layer_norm\": 1", CKPT_EFORMAT, "_remove_final_layer_norm");
+}
+
+static void neox_keys(void **state)
+{
+    zt_model_config c = good(NEOX);
+
+    (void)state;
+    assert_true(c.arch == ZT_NEOX && c.vocab == 50432 && c.hidden == 6144 && c.layers == 44);
+    assert_true(c.heads == 64 && c.inner == 24576 && c.act == ZT_GELU && !c.tied);
+    assert_true(c.parallel && c.fused && c.norm_first && c.attention_bias && c.mlp_bias);
+    assert_true(c.rotated == 24 && c.padding == -1); // a quarter of 96
+    assert_true(c.rope_theta == 10000);
+    c = good(NEOX ", \"hidden_size\": 64, \"num_attention_heads\": 4, \"rotary_pct\": 0.5,"
+                  "\"rotary_emb_base\": 500, \"use_parallel_residual\": false,"
+                  "\"attention_bias\": false, \"hidden_dropout\": 0.5,"
+                  "\"hidden_act\": \"gelu_fast\"");
+    assert_true(c.rotated == 8 && !c.parallel && !c.attention_bias && !c.output_bias);
+    assert_true(c.rope_theta == 500 && c.act == ZT_GELU_TANH);
+    near(c.dropout_hidden, 0.5);
+    near(c.dropout_embed, 0.5);
+    c = good(NEOX ", \"hidden_size\": 64, \"num_attention_heads\": 4, \"rope_parameters\":"
+                  "{\"rope_theta\": 70, \"partial_rotary_factor\": 1.0}");
+    assert_true(c.rotated == 16 && c.rope_theta == 70);
+    bad(NEOX ", \"rotary_pct\": 0", CKPT_EFORMAT, "rotary_pct");
+    bad(NEOX ", \"hidden_size\": 24, \"num_attention_heads\": 4, \"rotary_pct\": 0.5",
+        CKPT_EUNSUPPORTED, "rotary_pct");
+    bad(NEOX ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
+        "linear");
+    bad(NEOX ", \"head_dim\": 8", CKPT_EUNSUPPORTED, "head_dim");
 }
 
 static void llama_keys(void **state)
@@ -597,12 +627,13 @@ int main(void)
         cmocka_unit_test(llama_defaults), cmocka_unit_test(kin_defaults),
         cmocka_unit_test(kin_keys),       cmocka_unit_test(windows),
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
-        cmocka_unit_test(opt_keys),       cmocka_unit_test(llama_keys),
-        cmocka_unit_test(activations),    cmocka_unit_test(labels),
-        cmocka_unit_test(rope),           cmocka_unit_test(refused),
-        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
-        cmocka_unit_test(files),          cmocka_unit_test(real_files),
-        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
+        cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
+        cmocka_unit_test(llama_keys),     cmocka_unit_test(activations),
+        cmocka_unit_test(labels),         cmocka_unit_test(rope),
+        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
+        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
+        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
+        cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
