@@ -32,10 +32,10 @@
 /* Size of the table of plans, a power of two; at three quarters all plans are dropped. */
 #define MM_PLANS 1024u
 
-#define MM_THREADS 256u
-#define MM_SIDE    16u  /* side of the plain kernel's tiles */
-#define MM_CHUNKS  256u /* partial sums of a bias gradient */
-#define MM_LANES   8u   /* threads per column of partial sums */
+#define MM_SIDE   16u  /* side of the plain kernel's tiles */
+#define MM_CHUNKS 256u /* partial sums of a bias gradient */
+#define MM_ROWS   8u   /* rows that a block reads at once for them; 32 packs of columns */
+#define MM_LANES  32u  /* threads per column of partial sums, for 32 columns */
 
 /* The properties on which a plan depends; compared byte by byte. */
 typedef struct mm_key {
@@ -356,40 +356,67 @@ typedef struct mm_columns {
     bool add, wide;
 } mm_columns;
 
-/* Sum one chunk of rows (y of the grid), one pack of columns per thread. */
-template <typename T> static __global__ void __launch_bounds__(MM_THREADS) ck_columns(mm_columns s)
+/* Add the rows from `row` on, each MM_ROWS-th, of one pack of columns. */
+template <typename T, bool WIDE>
+static __device__ __forceinline__ void ck_column_rows(const mm_columns &s, uint64_t row,
+                                                      uint64_t last, uint64_t at, float *sum)
 {
-    uint64_t packs = (s.width + CK_PACK - 1) / CK_PACK, pack = ck_thread();
-    uint64_t first = blockIdx.y * s.each, last = first + s.each < s.rows ? first + s.each : s.rows;
-    if (pack >= packs)
-        return;
-    float sum[CK_PACK] = {};
-    for (uint64_t row = first; row < last; row++) {
+#pragma unroll 8
+    for (; row < last; row += MM_ROWS) {
         float x[CK_PACK];
-        ck_read(x, (const T *)s.x + row * s.ld, pack * CK_PACK, s.width, s.wide);
+        ck_read(x, (const T *)s.x + row * s.ld, at, WIDE ? at + CK_PACK : s.width, WIDE);
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++)
             sum[i] += x[i];
     }
-    ck_write(s.part + blockIdx.y * s.width, pack * CK_PACK, s.width, s.wide, sum);
+}
+
+/*
+ * Sum one chunk of rows (y of the grid) for 32 packs of columns (x).  Each warp adds every
+ * MM_ROWS-th row, so that many reads are under way; then the sums of the warps are added in order.
+ */
+template <typename T>
+static __global__ void __launch_bounds__(MM_ROWS * 32) ck_columns(mm_columns s)
+{
+    ZT_SHARED_ARRAY(float, all, MM_ROWS * 32 * CK_PACK);
+    uint64_t first = blockIdx.y * s.each, last = first + s.each < s.rows ? first + s.each : s.rows;
+    uint64_t row = first + threadIdx.x / 32;
+    uint64_t at = ((uint64_t)blockIdx.x * 32 + threadIdx.x % 32) * CK_PACK;
+    float sum[CK_PACK] = {};
+    if (at < s.width && s.wide)
+        ck_column_rows<T, true>(s, row, last, at, sum);
+    else if (at < s.width)
+        ck_column_rows<T, false>(s, row, last, at, sum);
+#pragma unroll
+    for (unsigned i = 0; i < CK_PACK; i++)
+        all[threadIdx.x * CK_PACK + i] = sum[i];
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < 32 * CK_PACK; i += MM_ROWS * 32) {
+        uint64_t column = (uint64_t)blockIdx.x * 32 * CK_PACK + i;
+        float x = 0.0F;
+        for (unsigned k = 0; k < MM_ROWS; k++)
+            x += all[k * 32 * CK_PACK + i];
+        if (column < s.width)
+            s.part[blockIdx.y * s.width + column] = x;
+    }
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(MM_THREADS) ck_columns_total(mm_columns s)
+static __global__ void __launch_bounds__(32 * MM_LANES) ck_columns_total(mm_columns s)
 {
-    ZT_SHARED_ARRAY(float, lanes, MM_THREADS);
-    const unsigned side = MM_THREADS / MM_LANES;
-    unsigned lane = threadIdx.x / side;
-    uint64_t column = (uint64_t)blockIdx.x * side + threadIdx.x % side;
+    ZT_SHARED_ARRAY(float, lanes, 32 * MM_LANES);
+    unsigned lane = threadIdx.x / 32;
+    uint64_t column = (uint64_t)blockIdx.x * 32 + threadIdx.x % 32;
     float sum = 0.0F;
-    for (unsigned i = lane; column < s.width && i < s.chunks; i += MM_LANES)
+#pragma unroll 8
+    for (unsigned i = lane; i < (column < s.width ? s.chunks : 0); i += MM_LANES)
         sum += s.part[i * s.width + column];
     lanes[threadIdx.x] = sum;
     __syncthreads();
     if (lane > 0 || column >= s.width)
         return;
     for (unsigned i = 1; i < MM_LANES; i++)
-        sum += lanes[i * side + threadIdx.x];
+        sum += lanes[i * 32 + threadIdx.x];
     ck_put_sum((T *)s.to + column, sum, s.add);
 }
 
@@ -397,20 +424,19 @@ static __global__ void __launch_bounds__(MM_THREADS) ck_columns_total(mm_columns
 static void mm_column_sums(zt_device *d, ckpt_dtype dt, const zt_linear_grad *a, uint64_t lddy)
 {
     mm_columns s = {a->dy, a->db, NULL, a->rows, a->out, lddy, 0, 0, a->b_add, false};
-    uint64_t chunks = a->rows / 32 + 1;
+    uint64_t chunks = a->rows / 64 + 1;
     s.chunks = chunks < MM_CHUNKS ? (unsigned)chunks : MM_CHUNKS;
     s.each = a->rows / s.chunks + (a->rows % s.chunks != 0);
     s.wide = cu_wide(a->dy, NULL, NULL, lddy) && a->out % CK_PACK == 0;
     s.part = (float *)cu_scratch(d, s.chunks * a->out * sizeof *s.part);
     if (!s.part)
         return;
-    uint64_t packs = (a->out + CK_PACK - 1) / CK_PACK;
-    // few columns: smaller blocks, so more of the GPU reads rows
-    unsigned threads = packs < MM_THREADS ? (unsigned)(packs + 31) / 32 * 32 : MM_THREADS;
-    dim3 grid((unsigned)((packs + threads - 1) / threads), s.chunks);
-    unsigned side = MM_THREADS / MM_LANES, total = (unsigned)((a->out + side - 1) / side);
-    CU_DTYPE(dt, T, ZT_LAUNCH(ck_columns<T>, grid, threads, 0, cu_stream(d), s));
-    CU_DTYPE(dt, T, ZT_LAUNCH(ck_columns_total<T>, total, MM_THREADS, 0, cu_stream(d), s));
+    const unsigned columns = 32 * CK_PACK;
+    dim3 grid((unsigned)((a->out + columns - 1) / columns), s.chunks);
+    CU_DTYPE(dt, T, ZT_LAUNCH(ck_columns<T>, grid, MM_ROWS * 32, 0, cu_stream(d), s));
+    CU_DTYPE(dt, T,
+             ZT_LAUNCH(ck_columns_total<T>, (unsigned)((a->out + 31) / 32), 32 * MM_LANES, 0,
+                       cu_stream(d), s));
     (void)cu_launched(d, "bias gradient");
 }
 
