@@ -110,10 +110,10 @@ static __device__ __forceinline__ float ck_fw_row(ck_fw_warp<T, M> *w, float fac
     for (int e = 0; e < K / 4; e++) {
         float &x = s[m][e / 2].x[half * 2 + e % 2];
 
-        x = ck_at_exp2(fmaf(x, factor, -top));
+        x = ck_exp2(fmaf(x, factor, -top));
         sum += x; // the sum is of values before rounding to T and before dropout
     }
-    const float shrink = ck_at_exp2(before - top);
+    const float shrink = ck_exp2(before - top);
 
     w->sum[m][half] = w->sum[m][half] * shrink + sum;
     return shrink;

@@ -271,19 +271,6 @@ static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck
         valid[c] = ck_at_is_valid(a, h, k0 + c);
 }
 
-/* 2^x by the ex2 instruction: relative error 2^-22, results below 2^-126 become 0. */
-static __device__ __forceinline__ float ck_at_exp2(float x)
-{
-#ifdef ZT_EMULATED
-    return exp2f(x);
-#else
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#endif
-}
-
 /* The score of query q and key k for the softmax: -inf if q does not see k. */
 static __device__ __forceinline__ float ck_at_score(const cu_at_call &a, const ck_at_head &h, int q,
                                                     int k, int valid, float s)

@@ -239,7 +239,7 @@ static __device__ __forceinline__ void ck_dq_factor(const cu_at_call &a, const c
     for (int e = 0; e < M * N * 8; e++) {
         const int m = e / (N * 8), n = e / 4 % (2 * N), i = e % 4;
 
-        s[m][n].x[i] = ck_at_exp2(fmaf(s[m][n].x[i], factor, -w.lse[m][i / 2])) *
+        s[m][n].x[i] = ck_exp2(fmaf(s[m][n].x[i], factor, -w.lse[m][i / 2])) *
                        (dp[m][n].x[i] - w.delta[m][i / 2]);
     }
 }
@@ -380,7 +380,7 @@ static __device__ __forceinline__ void ck_dkv_factor(float factor, const ck_bw_t
 #pragma unroll
     for (int e = 0; e < M * N * 4; e++) {
         const int m = e / 4 / N, n = e / 4 % N, i = e % 4, c = n * 8 + ck_tc_col(i);
-        const float p = ck_at_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
+        const float p = ck_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
 
         s[m][n].x[i] = p;
         ds[m][n].x[i] = p * (ds[m][n].x[i] - t.delta[c]);
@@ -402,7 +402,7 @@ static __device__ __forceinline__ void ck_dkv_drop(const cu_at_call &a, const ck
     for (int e = 0; e < M * N * 4; e++) {
         const int m = e / 4 / N, n = e / 4 % N, i = e % 4;
         const int r = m * 16 + ck_tc_row(i), c = n * 8 + ck_tc_col(i);
-        const float p = ck_at_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
+        const float p = ck_exp2(fmaf(s[m][n].x[i], factor, -t.lse[c]));
         const bool kept = w.keep[c * 16 * M * AT_WARPS + r] != 0;
 
         s[m][n].x[i] = kept ? p : 0.0F;

@@ -18,6 +18,56 @@ static unsigned la_grid(zt_device *d, uint64_t n)
 
 /* ---- activations ---- */
 
+/*
+ * The formulas of formulas.h for results of 16 bits, in fewer instructions, because the exact ones
+ * take longer than memory.  p is sigmoid(z), q sigmoid(-z); neither cancels.
+ */
+typedef struct la_sigmoid {
+    float p, q;
+} la_sigmoid;
+
+static __device__ __forceinline__ la_sigmoid ck_sigmoid(float z)
+{
+    // 2^120: division by more than 2^126 would give 0, and q with it
+    float e = ck_exp2(fminf(-CK_LOG2_E * z, 120.0F)), p = __fdividef(1.0F, 1.0F + e);
+    return {p, e * p};
+}
+
+/*
+ * tanh of GELU's inner value.  Its absolute error is 2^-23 near 0, where it is added to 1.  Near -1
+ * and 1 it is the fp32 number that the exact tanh rounds to, so GELU's tails have its bits.
+ */
+static __device__ __forceinline__ float ck_gelu_tanh(float x)
+{
+    la_sigmoid s = ck_sigmoid(2.0F * ZT_TANH_SCALE * (x + ZT_TANH_CUBIC * (x * x * x)));
+    return x > 0.0F ? 1.0F - 2.0F * s.q : 2.0F * s.p - 1.0F;
+}
+
+template <typename T> static __device__ __forceinline__ void ck_act_one(zt_act act, float *x)
+{
+    if (sizeof(T) == 2 && act == ZT_GELU_TANH)
+        *x = 0.5F * *x * (1.0F + ck_gelu_tanh(*x));
+    else if (sizeof(T) == 2 && act == ZT_SILU)
+        *x = *x * ck_sigmoid(*x).p;
+    else
+        zt_f_act(act, x);
+}
+
+template <typename T>
+static __device__ __forceinline__ void ck_act_slope(zt_act act, float *dy, const float *x)
+{
+    const float at = *x;
+    if (sizeof(T) == 2 && act == ZT_GELU_TANH) {
+        const float t = ck_gelu_tanh(at), inner = 1.0F + 3.0F * ZT_TANH_CUBIC * (at * at);
+        *dy = *dy * (0.5F * (1.0F + t) + 0.5F * at * (1.0F - t * t) * (ZT_TANH_SCALE * inner));
+    } else if (sizeof(T) == 2 && act == ZT_SILU) {
+        const la_sigmoid s = ck_sigmoid(at);
+        *dy = *dy * (s.p * (1.0F + at * s.q));
+    } else {
+        zt_f_act_grad(act, dy, x);
+    }
+}
+
 /* Kernel: y = act(x), row by row. */
 template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows a, bool wide)
@@ -28,7 +78,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act(zt_act act, zt_rows 
         float x[CK_PACK];
         ck_read(x, (const T *)a.from + row * a.ld_from, at, a.width, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            zt_f_act(act, &x[k]);
+            ck_act_one<T>(act, &x[k]);
         ck_write((T *)a.to + row * a.ld_to, at, a.width, wide, x);
     }
 }
@@ -64,7 +114,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_act_grad(zt_act_grad a, 
         ck_read(x, (const T *)a.pre, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            zt_f_act_grad(a.act, &dy[k], &x[k]);
+            ck_act_slope<T>(a.act, &dy[k], &x[k]);
         ck_write((T *)a.dx, at, a.n, wide, dy);
     }
 }
@@ -80,6 +130,27 @@ void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 }
 
 template <typename T>
+static __device__ __forceinline__ void ck_swiglu_one(float *gate, const float *up)
+{
+    ck_act_one<T>(ZT_SILU, gate);
+    *gate = *gate * *up;
+}
+
+/* Replace gate and up by their gradients, as zt_f_swiglu_grad does. */
+template <typename T>
+static __device__ __forceinline__ void ck_swiglu_slope(float *gate, float *up, const float *dy)
+{
+    const float x = *gate;
+    if (sizeof(T) == 4) {
+        zt_f_swiglu_grad(gate, up, dy);
+        return;
+    }
+    const la_sigmoid s = ck_sigmoid(x);
+    *gate = *up * (*dy * (s.p * (1.0F + x * s.q)));
+    *up = x * s.p * *dy;
+}
+
+template <typename T>
 static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool wide)
 {
     for (uint64_t at = ck_thread() * CK_PACK; at < a.n; at += ck_threads() * CK_PACK) {
@@ -87,7 +158,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool
         ck_read(gate, (const T *)a.gate, at, a.n, wide);
         ck_read(up, (const T *)a.up, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            zt_f_swiglu(&gate[k], &up[k]);
+            ck_swiglu_one<T>(&gate[k], &up[k]);
         ck_write((T *)a.y, at, a.n, wide, gate);
     }
 }
@@ -111,7 +182,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a,
         ck_read(up, (const T *)a.up, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            zt_f_swiglu_grad(&gate[k], &up[k], &dy[k]);
+            ck_swiglu_slope<T>(&gate[k], &up[k], &dy[k]);
         ck_write((T *)a.dgate, at, a.n, wide, gate);
         ck_write((T *)a.dup, at, a.n, wide, up);
     }

@@ -3,7 +3,9 @@
  * loss.cu: computes losses on the GPU, and writes their gradients over the logits.
  *
  * A block processes a row in two passes: the first finds its maximum and sum of exponents, the
- * second computes the gradient while the row is still in the second-level cache.  One block adds up
+ * second computes the gradient while the row is still in the second-level cache.  Only LO_ROWS rows
+ * per multiprocessor are in work, because more (with 50000 classes and 132 multiprocessors, 100 KB
+ * each) do not fit into 50 MB of cache.  One block adds up
  * the losses of rows in fp64, in a fixed order.
  */
 #include <math.h>
@@ -11,6 +13,8 @@
 #include "engine/cuda/cuda.h"
 
 #define LO_THREADS 512u
+#define LO_ROW     768u  /* threads of a block for cross entropy */
+#define LO_ROWS    2u    /* its blocks per multiprocessor */
 #define LO_TOTAL   1024u /* threads of the block that adds up rows */
 
 typedef struct lo_job {
@@ -77,6 +81,7 @@ static __device__ __forceinline__ lo_sum ck_merge_block(lo_sum s)
 }
 
 /* Add n elements to a thread's sum: one exponent per element, one more if the maximum grows. */
+template <typename T>
 static __device__ __forceinline__ void ck_take(lo_sum *s, const float *x, unsigned n)
 {
     float top = s->top;
@@ -86,8 +91,13 @@ static __device__ __forceinline__ void ck_take(lo_sum *s, const float *x, unsign
         s->sum *= expf(s->top - top);
         s->top = top;
     }
+    if (top == -INFINITY) { // nothing but -inf, whose exponents are 0, and NaN, which stays
+        for (unsigned i = 0; i < n; i++)
+            s->sum += x[i] == -INFINITY ? 0.0F : x[i];
+        return;
+    }
     for (unsigned i = 0; i < n; i++)
-        s->sum += x[i] == -INFINITY ? 0.0F : expf(x[i] - top);
+        s->sum += ck_exp<T>(x[i] - top);
 }
 
 /* Elements before the first 16-byte boundary, because rows may start at any address. */
@@ -102,13 +112,14 @@ template <typename T> static __device__ __forceinline__ lo_sum ck_row_sum(const 
     lo_sum s = {-INFINITY, 0.0F};
     uint64_t head = ck_head(x, n), body = (n - head) / CK_PACK * CK_PACK;
     float v[CK_PACK];
-    for (uint64_t i = threadIdx.x * CK_PACK; i < body; i += LO_THREADS * CK_PACK) {
-        ck_read(v, x + head, i, body, true);
-        ck_take(&s, v, CK_PACK);
+#pragma unroll 2
+    for (uint64_t i = threadIdx.x * CK_PACK; i < body; i += LO_ROW * CK_PACK) {
+        ck_read(v, x + head, i, i + CK_PACK, true);
+        ck_take<T>(&s, v, CK_PACK);
     }
-    for (uint64_t i = threadIdx.x; i < n - body; i += LO_THREADS) {
+    for (uint64_t i = threadIdx.x; i < n - body; i += LO_ROW) {
         v[0] = ck_up(x[i < head ? i : i + body]);
-        ck_take(&s, v, 1);
+        ck_take<T>(&s, v, 1);
     }
     return ck_merge_block(s);
 }
@@ -120,21 +131,24 @@ static __device__ __forceinline__ void ck_row_grad(T *x, uint64_t n, lo_sum s, u
 {
     uint64_t head = ck_head(x, n), body = (n - head) / CK_PACK * CK_PACK;
     float scale = (float)((double)factor / (double)s.sum);
-    // only the label's thread needs the difference in double; all read the logit before it is
-    // overwritten
     float own = ck_up(x[label]);
-    float at_label = (float)(((double)expf(own - s.top) / (double)s.sum - 1.0) * (double)factor);
-    __syncthreads();
+    __syncthreads(); // all other threads overwrite their logits, maybe the label's
     float v[CK_PACK];
-    for (uint64_t i = threadIdx.x * CK_PACK; i < body; i += LO_THREADS * CK_PACK) {
-        ck_read(v, x + head, i, body, true);
+#pragma unroll 2
+    for (uint64_t i = threadIdx.x * CK_PACK; i < body; i += LO_ROW * CK_PACK) {
+        ck_read(v, x + head, i, i + CK_PACK, true);
         for (unsigned k = 0; k < CK_PACK; k++)
-            v[k] = head + i + k == label ? at_label : expf(v[k] - s.top) * scale;
-        ck_write(x + head, i, body, true, v);
+            v[k] = ck_exp<T>(v[k] - s.top) * scale;
+        ck_write(x + head, i, i + CK_PACK, true, v);
     }
-    for (uint64_t i = threadIdx.x; i < n - body; i += LO_THREADS) {
+    for (uint64_t i = threadIdx.x; i < n - body; i += LO_ROW) {
         uint64_t at = i < head ? i : i + body;
-        x[at] = ck_down<T>(at == label ? at_label : expf(ck_up(x[at]) - s.top) * scale);
+        x[at] = ck_down<T>(ck_exp<T>(ck_up(x[at]) - s.top) * scale);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) { // here the difference needs fp64
+        double p = (double)expf(own - s.top) / (double)s.sum;
+        x[label] = ck_down<T>((float)((p - 1.0) * (double)factor));
     }
 }
 
@@ -146,7 +160,7 @@ static __device__ __forceinline__ void ck_entropy_row(const lo_job &j, uint64_t 
     uint64_t n = j.a.classes;
     bool bad = label != ZT_IGNORE && (label < 0 || (uint64_t)label >= n);
     if (label == ZT_IGNORE || bad) {
-        for (uint64_t i = threadIdx.x; j.a.grad && i < n; i += LO_THREADS)
+        for (uint64_t i = threadIdx.x; j.a.grad && i < n; i += LO_ROW)
             x[i] = ck_down<T>(0.0F);
         if (threadIdx.x == 0) {
             j.row_loss[row] = 0;
@@ -164,7 +178,7 @@ static __device__ __forceinline__ void ck_entropy_row(const lo_job &j, uint64_t 
     }
 }
 
-template <typename T> static __global__ void __launch_bounds__(LO_THREADS) ck_entropy(lo_job j)
+template <typename T> static __global__ void __launch_bounds__(LO_ROW, LO_ROWS) ck_entropy(lo_job j)
 {
     float factor = (float)((double)j.a.factor / j.notes->count);
     for (uint64_t row = blockIdx.x; row < j.a.rows; row += gridDim.x)
@@ -214,7 +228,9 @@ static void lo_launch(zt_device *d, ckpt_dtype dt, const lo_job *j, double count
     unsigned grid = cu_grid(d, j->a.rows, 1);
     if (j->a.kind == ZT_CROSS_ENTROPY) {
         ZT_LAUNCH(ck_loss_count, 1, LO_TOTAL, 0, cu_stream(d), *j);
-        CU_DTYPE(dt, T, ZT_LAUNCH(ck_entropy<T>, grid, LO_THREADS, 0, cu_stream(d), *j));
+        unsigned few = cu_of(d)->multiprocessors * LO_ROWS;
+        few = few < grid ? few : grid;
+        CU_DTYPE(dt, T, ZT_LAUNCH(ck_entropy<T>, few, LO_ROW, 0, cu_stream(d), *j));
     } else {
         float factor = (float)((double)j->a.factor / count);
         CU_DTYPE(dt, T, ZT_LAUNCH(ck_elements<T>, grid, LO_THREADS, 0, cu_stream(d), *j, factor));

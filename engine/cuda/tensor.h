@@ -108,27 +108,6 @@ static __device__ __forceinline__ void ck_tc_load_turned(uint32_t (&to)[4], cons
 #endif
 }
 
-/* Round two numbers to T; the first one goes to the lower half. */
-template <typename T> static __device__ __forceinline__ uint32_t ck_tc_pair(float x, float y);
-
-template <> __device__ __forceinline__ uint32_t ck_tc_pair<__half>(float x, float y)
-{
-    const __half2 pair = __floats2half2_rn(x, y);
-    uint32_t bits;
-
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-
-template <> __device__ __forceinline__ uint32_t ck_tc_pair<__nv_bfloat16>(float x, float y)
-{
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-    uint32_t bits;
-
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-
 /* ---- products ---------------------------------------------------------------------------- */
 
 /* acc = x y': 16 M rows of x, 8 N rows of y (N even), W columns; both in shared memory. */
@@ -177,7 +156,7 @@ static __device__ __forceinline__ void ck_tc_gather(ck_tc_sums (&acc)[M][W / 8],
         for (int i = 0; i < M * 4; i++) {
             const float *pair = &p[i / 4][k + i % 4 / 2].x[i % 2 * 2];
 
-            a[i / 4][i % 4] = ck_tc_pair<T>(pair[0], pair[1]);
+            a[i / 4][i % 4] = ck_pair<T>(pair[0], pair[1]);
         }
 #pragma unroll
         for (int n = 0; n < W / 8; n += 2) {
@@ -207,7 +186,7 @@ static __device__ __forceinline__ void ck_tc_put(T *to, const ck_tc_sums (&acc)[
         const float *pair = &acc[m][n].x[half * 2], f = factor[m][half];
         T *at = to + (m * 16 + ck_tc_row(half * 2)) * ld + n * 8 + ck_tc_col(0);
 
-        *(uint32_t *)(void *)at = ck_tc_pair<T>(pair[0] * f, pair[1] * f);
+        *(uint32_t *)(void *)at = ck_pair<T>(pair[0] * f, pair[1] * f);
     }
 }
 
