@@ -8,10 +8,11 @@
  * library's fused ones see the unrounded one (and its GELU is the tanh form only).
  *
  * The library's kernels differ in whether they round once, after adding a bias or old values to the
- * product, or once more in between.  On an H100 (cuBLASLt 13.0) kernels for Hopper that do not
- * split k round product and bias, then add the old value and round again; others round product and
- * old value, then add the bias.  PyTorch calls the same kernels, so its results vary in the same
- * way; tests/gpu/test_device.c accepts these orders and no other.
+ * product, or once more in between.  On an H100 (cuBLASLt 13.0) kernels that do not split k round
+ * product and bias to dt, then add the old value and round again; kernels that split k round once.
+ * Whether such kernels are allowed (deterministic) changes nothing: tests/gpu/orders.c prints it.
+ * PyTorch calls the same kernels, so its results vary in the same way; tests/gpu/test_device.c
+ * accepts these orders and no other.
  *
  * The library chooses a kernel once per shape.  Kernels that sum parts of k in dt, or in an order
  * that varies, are excluded; with `deterministic`, all kernels that split k.  If the library has no
