@@ -349,9 +349,9 @@ static __device__ __forceinline__ float ck_exp2(float x)
 #define CK_LOG2_E 0x1.715476p+0F /* log2(e) */
 
 /*
- * exp(x) for a result that is rounded to T.  For 16-bit types one multiplication and ex2 are enough:
- * for results above 2^-24 the relative error is below 2^-18, which is 2^-6 of a rounding of F16, and
- * less of BF16.
+ * exp(x) for a result that is rounded to T.  For 16-bit types one multiplication and ex2 are
+ * enough: for results above 2^-24 the relative error is below 2^-18, which is 2^-6 of a rounding
+ * of F16, and less of BF16.
  */
 template <typename T> static __device__ __forceinline__ float ck_exp(float x)
 {

@@ -2,11 +2,11 @@
 /*
  * norm.cu: computes layer norm and RMS norm on the GPU, forward and backward.
  *
- * Forward, a block works on one row at a time and keeps it in registers, in turns of 8 elements per
- * thread.  Backward, a warp works on one row at a time if it is short, otherwise a block.  A fixed
- * number of blocks share the rows.  Each sums its rows' contributions to the weights' gradients, and
- * a second kernel adds those partial sums in order, so data is read once and the order depends on
- * sizes alone.
+ * Forward, a block works on one row at a time and keeps it in registers, in turns of 8 elements
+ * per thread.  Backward, a warp works on one row at a time if it is short, otherwise a block.  A
+ * fixed number of blocks share the rows.  Each sums its rows' contributions to the weights'
+ * gradients, and a second kernel adds those partial sums in order, so data is read once and the
+ * order depends on sizes alone.
  */
 #include <math.h>
 
@@ -275,8 +275,8 @@ static __device__ __forceinline__ void ck_nm_write(T *to, uint64_t at, uint64_t 
 }
 
 /*
- * The sums of g = dy w and of g xhat over a row, for all threads that share it, in a fixed order.  A
- * block that shares rows uses its two pieces of shared memory in turn, so one barrier per row is
+ * The sums of g = dy w and of g xhat over a row, for all threads that share it, in a fixed order.
+ * A block that shares rows uses its two pieces of shared memory in turn, so one barrier per row is
  * enough.
  */
 template <bool WARP>
@@ -391,8 +391,8 @@ static constexpr unsigned nm_least(unsigned bytes, unsigned turns, bool warp)
 
 /*
  * Compute dx, and partial sums of dw and db: [2, blocks, width]; NULL: no gradients of weights.
- * WARP: each warp works on a row of its own, without barriers, which is faster as long as a row fits
- * into its registers; otherwise a block shares a row.
+ * WARP: each warp works on a row of its own, without barriers, which is faster as long as a row
+ * fits into its registers; otherwise a block shares a row.
  */
 template <typename T, unsigned TURNS, bool WARP>
 static __global__ void __launch_bounds__(WARP ? NM_WARPS * 32 : NM_MOST,
@@ -413,8 +413,8 @@ static __global__ void __launch_bounds__(WARP ? NM_WARPS * 32 : NM_MOST,
 }
 
 /*
- * Add n partial sums per column, of dw (y of the grid 0) or db: each of NM_LANES threads takes every
- * NM_LANES-th, then their sums are added.
+ * Add n partial sums per column, of dw (y of the grid 0) or db: each of NM_LANES threads takes
+ * every NM_LANES-th, then their sums are added.
  */
 template <typename T>
 static __global__ void __launch_bounds__(NM_COLUMNS *NM_LANES)
