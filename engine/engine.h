@@ -40,6 +40,7 @@ typedef struct zt_options {
     bool save_epochs, eval_epochs; /* save, evaluate after each pass over the data */
     // mode and device
     bool evaluate, print_config, checkpointing, deterministic;
+    bool profile; /* wait for the device at the end of each part whose time is measured */
     const char *device;
     int64_t threads;
     const char *slots; /* GPU numbers of the ranks, separated by commas; NULL: automatic */
@@ -77,13 +78,20 @@ typedef struct zt_about {
     int64_t total_steps;  /* updates of the complete run */
     const char *device;   /* NULL: the processor */
     const char *wire;     /* transport between GPUs; NULL: none */
+    const char *card;     /* name of the GPU; "": none, or the plugin does not say */
+    uint64_t flops;       /* operations of one token of training, see zt_engine_about */
     const char *tag;      /* tag of options.load; "": the path names it */
     int64_t loaded_steps; /* updates before the checkpoint was saved */
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
 } zt_about;
 
-/* Needs no other rank. */
+/*
+ * Needs no other rank.
+ *
+ * flops  6 N + 12 L d T for N parameters, L layers of width d, and T tokens of a sample (Chowdhery
+ *        et al. 2022, appendix B): forward and backward, without those of recomputed activations
+ */
 void zt_engine_about(const zt_engine *e, zt_about *out);
 
 /* Progress of a run, and its resources. */
@@ -93,7 +101,11 @@ typedef struct zt_standing {
     int64_t samples;  /* samples of all ranks in these updates */
     zt_scaler scaler; /* loss scaler for the next update */
     zt_memory memory; /* memory of this rank */
+    uint64_t peak;    /* most bytes of device memory that were in use at once */
     double seconds[ZT_T_COUNT];
+    /* tokens of all ranks, and seconds, of all updates but the first, which allocates memory */
+    uint64_t paced_tokens;
+    double paced_seconds;
     zt_traffic traffic; /* traffic of this rank's updates, without start, saves, evaluations */
     /* false: traffic counts only words, because another library sends the tensors */
     bool counted;

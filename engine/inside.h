@@ -32,6 +32,9 @@ struct zt_engine {
     uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
     int64_t total_steps;      /* updates of the complete run */
     double seconds[ZT_T_COUNT];
+    uint64_t paced_tokens; /* of updates after the first */
+    double paced_seconds;
+    char card[64];      /* name of the GPU, or "" */
     zt_traffic traffic; /* traffic of zt_engine_step */
     int64_t made;       /* successful calls of zt_engine_step */
 };

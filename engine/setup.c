@@ -210,6 +210,8 @@ static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
         rc = su_slot(e, n, &ordinal, err);
     if (rc == CKPT_OK)
         rc = zt_cuda_identity(ordinal, uuid, err);
+    if (rc == CKPT_OK)
+        zt_cuda_card(ordinal, e->card, sizeof e->card);
     return rc == CKPT_OK ? zt_cuda_new(&e->device, ordinal, e->opts->deterministic, err) : rc;
 }
 

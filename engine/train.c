@@ -19,11 +19,18 @@ double zt_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Add the seconds since `from` to a part; returns the present time. */
+/*
+ * Add the seconds since `from` to a part; returns the present time.  A GPU works behind the host:
+ * for a profile, the host waits for it here, so that each part gets its own time.  Otherwise the
+ * host goes on, and a part may show the time of the one before.
+ */
 static double ti_clock(zt_engine *e, int part, double from)
 {
-    double now = zt_now();
+    double now;
 
+    if (!e->device->host && (e->opts->profile || e->config.wall_clock))
+        e->device->ops->sync(e->device);
+    now = zt_now();
     e->seconds[part] += now - from;
     return now;
 }
@@ -95,8 +102,12 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ti_agree(e, &p->loss, stop, &p->tokens, err);
     ti_traffic(e, &before, &p->traffic);
-    e->made += rc == CKPT_OK;
     p->seconds = zt_now() - start;
+    if (rc == CKPT_OK && e->made > 0) {
+        e->paced_tokens += p->tokens;
+        e->paced_seconds += p->seconds;
+    }
+    e->made += rc == CKPT_OK;
     *stop = *stop || e->zero->global_steps >= e->total_steps;
     return rc;
 }
@@ -218,6 +229,13 @@ const zt_config *zt_engine_config(const zt_engine *e)
     return &e->config;
 }
 
+static uint64_t ti_flops(const zt_engine *e)
+{
+    const zt_model_config *c = &e->model_config;
+
+    return 6 * zt_model_count(e->model, false) + 12 * c->layers * c->hidden * e->seq;
+}
+
 void zt_engine_about(const zt_engine *e, zt_about *out)
 {
     *out = (zt_about){.rank = e->comm->rank,
@@ -234,6 +252,8 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .total_steps = e->total_steps,
                       .device = e->device->host ? NULL : e->device->ops->name,
                       .wire = e->wire ? e->wire->ops->name : NULL,
+                      .card = e->card,
+                      .flops = ti_flops(e),
                       .tag = e->loaded.tag,
                       .loaded_steps = e->loaded.global_steps,
                       .with_optimizer = e->loaded.with_optimizer,
@@ -247,7 +267,10 @@ void zt_engine_standing(const zt_engine *e, zt_standing *out)
     out->samples = e->zero->global_samples;
     out->scaler = e->zero->scaler;
     zt_zero_memory(e->zero, &out->memory);
+    out->peak = e->device->peak;
     memcpy(out->seconds, e->seconds, sizeof out->seconds);
+    out->paced_tokens = e->paced_tokens;
+    out->paced_seconds = e->paced_seconds;
     out->made = e->made;
     out->traffic = e->traffic;
     out->counted = !e->wire || e->wire->traffic;

@@ -48,6 +48,12 @@ ZT_CUDA_EXPORT int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID]);
 ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic,
                                       ckpt_err *err);
 
+/*
+ * Write the name of GPU `ordinal` ("NVIDIA H100 80GB HBM3") into name[n]; "" if there is none.  The
+ * program works without this function, so that plugins of older builds can be measured with it.
+ */
+ZT_CUDA_EXPORT void zt_cuda_name(int ordinal, char *name, uint64_t n);
+
 /* The cudaStream_t on which all work of the device is queued. */
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);
 

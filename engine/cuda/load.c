@@ -24,6 +24,7 @@ typedef struct cul_plugin {
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
     int (*device)(zt_device **, int, bool, ckpt_err *);
+    void (*name)(int, char *, uint64_t); /* NULL: a plugin of an older build */
     int (*comm)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
     ckpt_err err; /* the reason for its absence */
     bool tried;
@@ -69,6 +70,7 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
         !ckpt_plugin_find(p->handle, "zt_cuda_device_new", &p->device) ||
         !ckpt_plugin_find(p->handle, "zt_nccl_comm_new", &p->comm))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of zerotrain", CUL_NAME);
+    (void)ckpt_plugin_find(p->handle, "zt_cuda_name", &p->name);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s has plugin interface %d, but this program needs %d: build both from "
@@ -128,6 +130,16 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err)
     if (rc == CKPT_OK && p->gpus(ordinal, uuid) <= ordinal)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "this machine has no GPU %d", ordinal);
     return rc;
+}
+
+void zt_cuda_card(int ordinal, char *name, uint64_t n)
+{
+    const cul_plugin *p;
+    ckpt_err err = {0};
+
+    name[0] = '\0';
+    if (cul_get(&p, &err) == CKPT_OK && p->name)
+        p->name(ordinal, name, n);
 }
 
 int zt_cuda_comm(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place.cu: lists the GPUs, and returns the plugin's interface version. */
 #include <cuda_runtime.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/cuda/api.h"
@@ -33,4 +34,18 @@ int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID])
 #endif
     }
     return n;
+}
+
+void zt_cuda_name(int ordinal, char *name, uint64_t n)
+{
+#ifdef ZT_EMULATED
+    snprintf(name, n, "emulated GPU %d", ordinal);
+#else
+    cudaDeviceProp prop;
+
+    if (cudaGetDeviceProperties(&prop, ordinal) == cudaSuccess)
+        snprintf(name, n, "%s", prop.name);
+    else
+        snprintf(name, n, "%s", "");
+#endif
 }

@@ -73,7 +73,9 @@ static const cli_option told_table[] = {
      "evaluate after every N updates, and at the end"},
     {"print-config", 0, CLI_FLAG, OP(print_config), NULL,
      "print the resolved configuration and stop"},
-    {"profile", 0, CLI_FLAG, AT(profile), NULL, "print a profile at the end"},
+    {"profile", 0, CLI_FLAG, OP(profile), NULL, "print a profile at the end"},
+    {"peak-tflops", 0, CLI_REAL, AT(peak_tflops), "X",
+     "peak of a rank for the profile, in TFLOP/s (default: the GPU's)"},
     {"device", 0, CLI_TEXT, OP(device), "cpu|cuda|auto",
      "device; auto: a GPU if one is usable (default: cpu)"},
     {"deterministic", 0, CLI_FLAG, OP(deterministic), NULL,
@@ -227,7 +229,7 @@ static const cli_heading told_headings[] = {
                  "param-groups freeze lora-rank lora-alpha lora-dropout lora-targets"},
     {"Evaluation", "evaluate predict eval-every"},
     {"Checkpoints", "keep force async-save tag load-tag module-only not-strict save-weights"},
-    {"Reports", "metrics tensorboard plot print-config profile quiet"},
+    {"Reports", "metrics tensorboard plot print-config profile peak-tflops quiet"},
     {"Hosts and ranks", "hostfile include exclude num_nodes num_gpus slots local_rank wait-limit"},
     {"Values of \"auto\"", "per_device_train_batch_size gradient_accumulation_steps learning_rate "
                            "adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm "
@@ -336,11 +338,28 @@ static bool told_lines(const told *o, ckpt_bytes *to)
 {
     // not compared here: the files' contents are compared later, or the option is the rank's own;
     // tags are agreed upon separately
-    static const char *const own[] = {
-        "deepspeed_config", "model",         "vocab",    "metrics",    "tag",         "device",
-        "threads",          "quiet",         "profile",  "args",       "hostfile",    "include",
-        "exclude",          "num_nodes",     "num_gpus", "local_rank", "tensorboard", "plot",
-        "logging_steps",    "trainer-names", NULL};
+    static const char *const own[] = {"deepspeed_config",
+                                      "model",
+                                      "vocab",
+                                      "metrics",
+                                      "tag",
+                                      "device",
+                                      "threads",
+                                      "quiet",
+                                      "profile",
+                                      "peak-tflops",
+                                      "args",
+                                      "hostfile",
+                                      "include",
+                                      "exclude",
+                                      "num_nodes",
+                                      "num_gpus",
+                                      "local_rank",
+                                      "tensorboard",
+                                      "plot",
+                                      "logging_steps",
+                                      "trainer-names",
+                                      NULL};
     static const char *const path[] = {"init",         "data",       "eval-data", "save", "load",
                                        "save-weights", "save-model", "predict",   NULL};
     bool ok = true;

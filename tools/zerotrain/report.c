@@ -393,6 +393,50 @@ void report_start(const report *r)
         fprintf(stderr, "note: all %" PRId64 " updates are already done\n", a->total_steps);
 }
 
+/*
+ * Dense bf16 peaks of GPUs in TFLOP/s, from NVIDIA's data sheets; a name that contains another one
+ * comes first.
+ */
+static const struct {
+    const char *name;
+    double tflops;
+} rp_peaks[] = {{"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989},    {"H200", 989},
+                {"GH200", 989},     {"H800", 989},     {"B200", 2250},   {"A100", 312},
+                {"A800", 312},      {"A30", 165},      {"L40S", 362},    {"L4", 121},
+                {"A10", 125},       {"RTX 4090", 165}, {"RTX 3090", 71}, {"RTX A6000", 155}};
+
+/* The peak of the card in TFLOP/s; 0: it is not known. */
+static double rp_peak(const report *r)
+{
+    if (r->told->peak_tflops > 0)
+        return r->told->peak_tflops;
+    for (size_t i = 0; i < sizeof rp_peaks / sizeof *rp_peaks; i++) {
+        if (strstr(r->about.card, rp_peaks[i].name))
+            return rp_peaks[i].tflops;
+    }
+    return 0;
+}
+
+/* Speed, and its share of the peak (model FLOPs utilization, MFU). */
+static void rp_speed(const report *r, const zt_standing *now)
+{
+    const zt_about *a = &r->about;
+    double speed = 0, tflops, peak = rp_peak(r);
+
+    if (now->paced_seconds > 0)
+        speed = (double)now->paced_tokens / now->paced_seconds / a->world;
+    tflops = speed * (double)a->flops * 1e-12;
+    if (speed <= 0 || (!a->device && peak <= 0))
+        return;
+    fprintf(stderr, "profile: %.0f tokens/s a rank after the first update, %.4g TFLOP/s", speed,
+            tflops);
+    if (peak > 0)
+        fprintf(stderr, ", MFU %.1f %% of %.4g TFLOP/s\n", 100 * tflops / peak, peak);
+    else
+        fprintf(stderr, "; for the MFU, give --peak-tflops: no peak of %s is known\n",
+                *a->card ? a->card : "this device");
+}
+
 void report_profile(const report *r)
 {
     static const char *const name[ZT_T_COUNT] = {"data", "forward and backward", "update", "save",
@@ -400,7 +444,7 @@ void report_profile(const report *r)
     double sum = 0;
     zt_standing now;
 
-    if (r->about.rank != 0 || !(r->told->profile || r->about.config->wall_clock))
+    if (r->about.rank != 0 || !(r->told->run.profile || r->about.config->wall_clock))
         return;
     zt_engine_standing(r->engine, &now);
     const zt_memory *m = &now.memory;
@@ -414,6 +458,8 @@ void report_profile(const report *r)
             ", optimizer state %" PRIu64 ", gradients %" PRIu64 ", buffers %" PRIu64
             ", activations %" PRIu64 "\n",
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
+    fprintf(stderr, "profile: peak of device memory: %" PRIu64 " bytes\n", now.peak);
+    rp_speed(r, &now);
 }
 
 /*
@@ -449,7 +495,7 @@ int report_traffic(const report *r, ckpt_err *err)
         rc = zt_engine_traffic(r->engine, t, err);
     zt_engine_standing(r->engine, &now);
     if (rc == CKPT_OK && r->about.rank == 0 && world > 1 && now.counted &&
-        (r->told->profile || r->about.config->wall_clock))
+        (r->told->run.profile || r->about.config->wall_clock))
         rp_traffic(t, world, now.made);
     free(t);
     return rc;

@@ -50,7 +50,8 @@ typedef struct told {
     const char *tensorboard; /* a folder for event files, or NULL */
     const char *plot;        /* an SVG, or NULL */
     int64_t logging_steps;   /* 0: the configuration's value */
-    bool quiet, profile;
+    double peak_tflops;      /* 0: the peak of the GPU, if it is known */
+    bool quiet;
     // hosts on which to start the ranks
     const char *hostfile, *include, *exclude;
     int64_t num_nodes, num_slots, local_rank, wait_limit;
