@@ -371,6 +371,9 @@ struct ckpt_map {
      */
     bool untied, tied;
     bool selected; /* the caller has selected tensors by their names */
+    /* the tensors that were not selected; they say what the model has (is its head tied?) */
+    ckpt_tensor *const *left_out;
+    size_t n_left_out;
     /*
      * what a program's dict has, if a model is only a part of it: ckpt_whole_text; NULL: a model
      * alone, or the caller has chosen the tensors

@@ -76,6 +76,26 @@ static void sel_drop_ties(ckpt_map *map)
     map->metadata.n = kept;
 }
 
+/* Remember the tensors that are not kept, with those of earlier selections. */
+static int sel_note_left_out(ckpt_map *map, const ckpt_tensors *all, const bool *keep,
+                             ckpt_err *err)
+{
+    size_t n = map->n_left_out;
+    ckpt_tensor **left = ckpt_arena_alloc(map->arena, (n + all->n + 1) * sizeof *left);
+
+    if (!left)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        left[i] = map->left_out[i];
+    for (size_t i = 0; i < all->n; i++) {
+        if (!keep[i])
+            left[n++] = all->at[i];
+    }
+    map->left_out = left;
+    map->n_left_out = n;
+    return CKPT_OK;
+}
+
 static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
 {
     ckpt_tensors old = map->tensors;
@@ -92,6 +112,8 @@ static int sel_apply(ckpt_map *map, const ckpt_filter *f, ckpt_err *err)
             ckpt_extent_own(old.at[i], old.at, old.n);
     }
     size_t kept = 0;
+    if (rc == CKPT_OK)
+        rc = sel_note_left_out(map, &old, keep, err);
     for (size_t i = 0; rc == CKPT_OK && i < old.n; i++) {
         if (keep[i])
             map->tensors.at[kept++] = old.at[i];

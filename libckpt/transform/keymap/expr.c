@@ -147,17 +147,20 @@ static const ckpt_value *ex_compute(ex_state *x, char sign, const ckpt_value *a,
 
 /* ---- names and calls ---- */
 
-static const ckpt_value *ex_count(ex_state *x, const ckpt_value *pattern)
+/* had() counts the tensors that the caller has not selected, too. */
+static const ckpt_value *ex_count(ex_state *x, const ckpt_value *pattern, bool had)
 {
     ckpt_rm_term t = {0};
     ckpt_rm_capture c;
     int64_t n = 0;
 
     if (pattern->kind != CKPT_V_STR)
-        return ex_fail(x, "count() needs a pattern in quotes");
+        return ex_fail(x, "count() and had() need a pattern in quotes");
     x->rc = ckpt_rm_pattern(x->r, &t, pattern->as.text.at, x->line->line, x->err);
     for (size_t i = 0; x->rc == CKPT_OK && i < x->f->map->tensors.n; i++)
         n += ckpt_rm_match(&t, x->f->map->tensors.at[i]->name, &c);
+    for (size_t i = 0; x->rc == CKPT_OK && had && i < x->f->map->n_left_out; i++)
+        n += ckpt_rm_match(&t, x->f->map->left_out[i]->name, &c);
     return n > 0 ? ex_made(x, ckpt_value_int(x->arena, n)) : NULL;
 }
 
@@ -185,6 +188,9 @@ static const ckpt_value *ex_tied(ex_state *x, const ckpt_value *name)
     bool tied = t && t->owner;
     for (size_t i = 0; t && !tied && i < map->tensors.n; i++)
         tied = map->tensors.at[i]->owner == t;
+    // a tied name that the caller has not selected
+    for (size_t i = 0; !t && !tied && i < map->n_left_out; i++)
+        tied = map->left_out[i]->owner && ckpt_value_is(name, map->left_out[i]->name);
     return tied ? ex_made(x, ckpt_value_bool(x->arena, true)) : NULL;
 }
 
@@ -230,8 +236,8 @@ static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
 /* Apply a function to its arguments. */
 static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_value *const *arg)
 {
-    if (strcmp(name, "count") == 0)
-        return ex_count(x, arg[0]);
+    if (strcmp(name, "count") == 0 || strcmp(name, "had") == 0)
+        return ex_count(x, arg[0], *name == 'h');
     if (strcmp(name, "tied") == 0)
         return ex_tied(x, arg[0]);
     if (strcmp(name, "shape") == 0)
@@ -251,8 +257,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 
 static bool ex_function(const char *name)
 {
-    static const char *const names[] = {"count", "shape", "floor", "ceil", "min",
-                                        "max",   "len",   "pow",   "tied", "f32"};
+    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max",
+                                        "len",   "pow",   "tied",  "f32",  "had"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)

@@ -191,6 +191,8 @@ static void expressions(void **state)
         {"len([1, 2, 3])", 3},
         {"floor(pow(2, 10))", 1024},
         {"count(\"a.{i}\")", 1},
+        {"had(\"a.{i}\")", 1},
+        {"had(\"b.{i}\")", CKPT_RM_UNKNOWN},
         {"shape(\"a.0\", 0)", 2},
         {"shape(\"a.0\", 1)", CKPT_RM_UNKNOWN},
         {"-3 + 4", 1},
