@@ -70,6 +70,16 @@ static uint32_t dwq_bits_of(const ckpt_map *from, const ckpt_tensor *m)
     return n == m->n_extents ? 8 : n ? 0 : 32;
 }
 
+int ckpt_dsw_bnb_plain(const ckpt_train_job *job)
+{
+    return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                     "%s: the optimizer has 32-bit moments of bitsandbytes for each parameter "
+                     "(state1, state2), which cannot be written as ZeRO: ckpt reads such moments "
+                     "only from DeepSpeed's files; --drop-optimizer begins a new run at step 0 "
+                     "with the weights",
+                     job->from->path);
+}
+
 int ckpt_dsw_bnb_bits(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt_dsw_part *p,
                       uint32_t *bits)
 {

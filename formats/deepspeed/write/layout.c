@@ -105,6 +105,8 @@ static int dwl_state(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_ds
                                            .zeros = true});
     if (d == CKPT_DTYPE_NONE)
         return dwl_refuse(job, p, key);
+    if (strcmp(key, "state2") == 0)
+        return ckpt_dsw_bnb_plain(job);
     int rc = lacking ? dwl_note_lacking(job, p, key, lacking) : CKPT_OK;
     return rc == CKPT_OK ? dwl_push(job, how, layout, p,
                                     &(ckpt_dsw_column){.key = key, .dtype = d, .zeros = false})
@@ -148,7 +150,7 @@ bool ckpt_dsw_begins_whole(const ckpt_group *g)
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
             return true;
     }
-    return g->stored || ckpt_state_is_8bit(g->entry);
+    return g->stored || ckpt_state_is_8bit(g->entry) || ckpt_value_get(g->entry, "state2");
 }
 
 /* Add the column of the masters, then those of the group's optimizer entry. */

@@ -256,8 +256,8 @@ int ckpt_dsw_fill(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt
 int ckpt_dsw_given(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
 /*
- * True for a group's state that cannot be zeroed key by key: lists, dicts, and 8-bit moments,
- * because the code of zero differs between bitsandbytes' maps.  The writer leaves all of it out,
+ * True for a group's state that cannot be zeroed key by key: lists, dicts, and
+ * bitsandbytes' moments, because the code of zero differs between its maps.  The writer leaves all of it out,
  * and the optimizer creates it.
  */
 bool ckpt_dsw_begins_whole(const ckpt_group *g);
@@ -267,6 +267,12 @@ bool ckpt_dsw_is_whole(const ckpt_train_job *job, const ckpt_dsw_how *how, const
                        const char *key);
 
 /* ---- bnb.c ---- */
+
+/*
+ * Fail for bitsandbytes' two moments of 32 bits per parameter, as files of torch have them: in
+ * ZeRO's files a reader takes them for Adam's moments, under other names.
+ */
+int ckpt_dsw_bnb_plain(const ckpt_train_job *job);
 
 /*
  * How many bits the moments of a part have, of a group that bitsandbytes saved (group->stored): 8,
