@@ -22,7 +22,7 @@ values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.
           "hostfile": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype",
-          "tag", "help", "version"}
+          "tag", "tag-a", "tag-b", "help", "version"}
 # Demands that are met: (command, option, beside which option, or None: beside any).
 met = {
     ("ls", "bytes", "json"),        # JSON has exact sizes
@@ -64,6 +64,11 @@ def run(words):
 def check(verb, operands, fixed=(), beside=None):
     help_text = subprocess.run(["ckpt", verb, "--help"], stdout=subprocess.PIPE).stdout.decode()
     options = re.findall(r"^  (?:-\w,|   ) --([\w-]+)(?: ([A-Z:]+))?", help_text, re.M)
+    # an option whose value is not known would end the test early
+    for n, v in options:
+        if v and n not in values and n not in always and "--" + n not in fixed:
+            print(verb, "--" + n, v, "has no value in this test")
+    options = [(n, v) for n, v in options if not v or n in values]
     words = {n: ["--" + n] + ([values[n]] if v else []) for n, v in options if n not in always and "--" + n not in fixed}
     count = 0
     for first in [None] + [n for n in words if beside is None or n in beside]:
