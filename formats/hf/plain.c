@@ -14,18 +14,27 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 /* A model type, and whether config.json must state head_dim or tied embeddings. */
 typedef struct hfp_type {
     const char *name;
     bool own_head_dim; /* without head_dim in config.json the class has a size of its own */
     bool tied;         /* embeddings are tied unless config.json says otherwise */
+    bool dense;        /* layers have an MLP and no experts */
+    bool biased;       /* attention_bias of config.json decides about biases of q_proj */
 } hfp_type;
 
 static const hfp_type hfp_types[] = {
-    {"llama", false, false},    {"mistral", false, false}, {"mixtral", false, false},
-    {"qwen2", false, false},    {"qwen3", true, false},    {"qwen2_moe", false, false},
-    {"qwen3_moe", true, false}, {"gemma", true, true},     {"gemma2", true, true},
+    {.name = "llama", .dense = true, .biased = true},
+    {.name = "mistral", .dense = true},
+    {.name = "mixtral"},
+    {.name = "qwen2", .dense = true},
+    {.name = "qwen3", .own_head_dim = true, .dense = true, .biased = true},
+    {.name = "qwen2_moe"},
+    {.name = "qwen3_moe", .own_head_dim = true, .biased = true},
+    {.name = "gemma", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
+    {.name = "gemma2", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
 };
 
 /* The checked model. */
@@ -69,6 +78,16 @@ static uint64_t hfp_number(const hfp_model *m, const char *key)
     return v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, &n) && n > 0 && n < INT32_MAX
                ? (uint64_t)n
                : 0;
+}
+
+/* True if a layer has a tensor of an expert. */
+static bool hfp_has_experts(const hfp_model *m)
+{
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        if (strstr(m->map->tensors.at[i]->name, ".experts."))
+            return true;
+    }
+    return false;
 }
 
 /* Report a missing module. */
@@ -116,8 +135,8 @@ bool ckpt_hf_is_plain(const ckpt_value *config)
     return hfp_find(config) != NULL;
 }
 
-/* True if the configuration is of a class with an output head. */
-static bool hfp_has_head(const ckpt_value *config)
+/* True if the configuration is of one class, whose name has this end. */
+static bool hfp_is_class(const ckpt_value *config, const char *end)
 {
     const ckpt_value *classes = ckpt_value_get(config, "architectures");
 
@@ -125,8 +144,8 @@ static bool hfp_has_head(const ckpt_value *config)
         classes->as.seq.at[0]->kind != CKPT_V_STR)
         return false;
     const char *name = classes->as.seq.at[0]->as.text.at;
-    size_t n = strlen(name);
-    return n > 11 && strcmp(name + n - 11, "ForCausalLM") == 0;
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
 }
 
 bool ckpt_hf_untied(const ckpt_value *config)
@@ -134,14 +153,16 @@ bool ckpt_hf_untied(const ckpt_value *config)
     const hfp_type *type = hfp_find(config);
     const ckpt_value *tie = ckpt_value_get(config, "tie_word_embeddings");
 
-    return hfp_has_head(config) &&
+    return hfp_is_class(config, "ForCausalLM") &&
            (tie && tie->kind == CKPT_V_BOOL ? !tie->as.i : type && !type->tied);
 }
 
 /* Check the tensors of the first layer and those outside of layers; gaps in other layers are found
  * by comparison with it. */
-static int hfp_names(const hfp_model *m)
+static int hfp_names(const hfp_model *m, const hfp_type *type)
 {
+    static const char *const mlp[] = {"layers.0.mlp.gate_proj", "layers.0.mlp.up_proj",
+                                      "layers.0.mlp.down_proj", NULL};
     static const char *const needed[] = {"embed_tokens",
                                          "norm",
                                          "layers.0.input_layernorm",
@@ -154,7 +175,66 @@ static int hfp_names(const hfp_model *m)
 
     for (size_t i = 0; rc == CKPT_OK && needed[i]; i++)
         rc = hfp_need(m, m->prefix, needed[i]);
+    for (size_t i = 0; rc == CKPT_OK && type->dense && mlp[i]; i++)
+        rc = hfp_need(m, m->prefix, mlp[i]);
+    if (rc == CKPT_OK && !type->dense && !hfp_has_experts(m))
+        rc =
+            ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
+                             "%s: no layer has experts, but config.json is of a mixture of experts "
+                             "(%s): it is from another model; copy the model's own (name a single "
+                             "file to read it as it is)",
+                             m->name, type->name);
+    if (rc == CKPT_OK && hfp_is_class(m->config, "ForSequenceClassification"))
+        rc = hfp_need(m, "", "score");
     return rc == CKPT_OK && ckpt_hf_untied(m->config) ? hfp_need(m, "", "lm_head") : rc;
+}
+
+/* Number of the last layer that has a tensor, plus one. */
+static uint64_t hfp_layers(const hfp_model *m)
+{
+    char start[160];
+    int n = snprintf(start, sizeof start, "%slayers.", m->prefix);
+    uint64_t most = 0, layer = 0;
+
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        const char *name = m->map->tensors.at[i]->name;
+        const char *end =
+            strncmp(name, start, (size_t)n) == 0 ? ckpt_scan_u64(name + n, &layer) : NULL;
+        if (end && *end == '.' && layer < INT32_MAX && layer >= most)
+            most = layer + 1;
+    }
+    return most;
+}
+
+/* More layers than config.json says, which transformers would not load. */
+static int hfp_more_layers(const hfp_model *m)
+{
+    uint64_t here = hfp_layers(m), said = hfp_number(m, "num_hidden_layers");
+
+    if (said == 0 || here <= said)
+        return CKPT_OK;
+    return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
+                            "%s: tensors of %" PRIu64 " layers are here, but config.json says "
+                            "%" PRIu64 " (num_hidden_layers), and programs load no more: "
+                            "config.json is from another model; copy the model's own (name a "
+                            "single file to read it as it is)",
+                            m->name, here, said);
+}
+
+/* Biases that config.json says the model has, or has not: programs take zeros, or ignore them. */
+static int hfp_biases(const hfp_model *m, const hfp_type *type)
+{
+    const ckpt_value *v = ckpt_value_get(m->config, "attention_bias");
+    const bool said = v && v->kind == CKPT_V_BOOL && v->as.i;
+    const bool is = hfp_tensor(m, m->prefix, "layers.0.self_attn.q_proj.bias") != NULL;
+
+    if (!type->biased || said == is || (v && v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE))
+        return CKPT_OK;
+    return ckpt_map_note(m->map, CKPT_WARNING, m->err,
+                         "%s: the attention has %s, but attention_bias is %s in config.json: "
+                         "programs %s; config.json may be from another model",
+                         m->name, is ? "biases" : "no biases", said ? "true" : "not true",
+                         is ? "ignore the biases" : "make biases of their own");
 }
 
 /* Compare the sizes of config.json with the first layer and the embedding. */
@@ -195,6 +275,10 @@ int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         m.prefix = "";
     if (!type || !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
         return CKPT_OK;
-    rc = hfp_names(&m);
+    rc = hfp_names(&m, type);
+    if (rc == CKPT_OK)
+        rc = hfp_more_layers(&m);
+    if (rc == CKPT_OK)
+        rc = hfp_biases(&m, type);
     return rc == CKPT_OK ? hfp_sizes(&m, type) : rc;
 }
