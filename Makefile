@@ -246,7 +246,7 @@ install: all
 	$(if $(PLUGIN)$(MAIL)$(FETCH)$(FUSE),install -m 755 $(PLUGIN) $(MAIL) $(FETCH) $(FUSE) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	install -m 644 libckpt/ckpt.h libckpt/ckpt_extra.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
-	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
+	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_reader.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(SHARE)/doc/ckpt
 	for n in 1 3 5 7; do install -m 644 man/*.$$n $(SHARE)/man/man$$n || exit 1; done
 	$(B)/bin/ckpt completion bash > $(BASH_DIR)/ckpt

@@ -19,6 +19,7 @@
 #define CKPT_HPP
 
 #include "ckpt_map.hpp"
+#include "ckpt_reader.hpp"
 #include "ckpt_shape.hpp"
 
 namespace ckpt

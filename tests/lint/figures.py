@@ -24,6 +24,7 @@ import sys
 
 ROOMS = ('libckpt', 'formats', 'engine', 'tools')
 SOURCES = ('.c', '.h', '.cu', '.cuh')
+CXX = ('.hpp',)
 FUNCTION_LINES, FILE_LINES, COLUMNS = 60, 800, 100
 PARAMETERS = 6
 PARAMETERS_IN = ('libckpt', 'formats', 'tools')
@@ -42,12 +43,12 @@ KNOWN = {('megatron', 'dcp'), ('universal', 'deepspeed')}
 COMMON = re.compile(r'^[a-zA-Z_][\w *]*\([^;{}]*\bcli_args \*[^;{}]*\)\n\{', re.M)
 
 
-def sources():
+def sources(endings=SOURCES):
     for room in ROOMS:
         for folder, folders, names in os.walk(room):
             folders.sort()
             for name in sorted(names):
-                if name.endswith(SOURCES):
+                if name.endswith(endings):
                     yield os.path.join(folder, name)
 
 
@@ -268,8 +269,10 @@ def measure():
             for prefix in prefixes(lines):
                 owner.setdefault(prefix, []).append(path)
         bad += ['%s:%d: more than %d columns' % (path, i + 1, COLUMNS) for i, line in enumerate(lines) if len(line) > COLUMNS]
-        if len(lines) > FILE_LINES:
-            bad.append('%s has %d lines, more than %d' % (path, len(lines), FILE_LINES))
+    for path in sources(SOURCES + CXX):
+        n = open(path, encoding='utf-8').read().count('\n')
+        if n > FILE_LINES:
+            bad.append('%s has %d lines, more than %d' % (path, n, FILE_LINES))
     bad += ['%s: %s is not documented' % (path, name) for path, name, yes in documented if not yes]
     shared = {prefix: files for prefix, files in owner.items() if len(files) > 1}
     bad += ['%s_ is the prefix of %s' % (prefix, ' and '.join(files)) for prefix, files in sorted(shared.items())]

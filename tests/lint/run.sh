@@ -59,7 +59,7 @@ headers() {
         g++ -std=c++17 -w -Ilibckpt -Ilibckpt/base -c -o build/header_names.o build/header_names.cpp || return 1
         ! nm -u build/header_names.o | grep ' _Z' || return 1
     done
-    for h in ckpt ckpt_map ckpt_shape ckpt_types; do
+    for h in ckpt ckpt_map ckpt_reader ckpt_shape ckpt_types; do
         printf '#include "%s.hpp"\nint main() {}\n' $h >build/header_test.cpp
         ! command -v g++ >/dev/null || g++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.cpp || return 1
     done
