@@ -28,7 +28,7 @@ WARN     := -Wall -Wextra -Wpedantic $(if $(WERROR),-Werror) -Wshadow -Wconversi
 # CPPFLAGS, CFLAGS and LDFLAGS belong to the caller (environment or command line); ALL_* add the flags that the build needs.
 # The caller's CPPFLAGS come before OWN_CPPFLAGS, whose -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=N replaces a distribution's value.
 # CKPT_INTERNAL shows all members of a tensor (libckpt/base/tensor.h); `make lint` compiles ckpt and report without it.
-ALL_CPPFLAGS = -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base $(if $(RELEASE),-DNDEBUG) \
+ALL_CPPFLAGS = -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt/include $(if $(RELEASE),-DNDEBUG) \
              $(CPPFLAGS) $(OWN_CPPFLAGS)
 CFLAGS   ?= -O2 -g
 # A release does not know in which folder it was built: the same source makes the same bytes.
@@ -193,7 +193,7 @@ $(B)/lib/libckpt.so.$(SOVER): $(LIB_OBJ) libckpt/libckpt.map
 $(B)/lib/libckpt.so: $(B)/lib/libckpt.so.$(SOVER)
 	$(Q)ln -sf libckpt.so.$(SOVER) $@
 
-$(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/ckpt_team.h $(MPI_MARK)
+$(B)/lib/libckpt-mpi.so: tools/mpi/mail.c tools/mpi/mail.h libckpt/include/ckpt_team.h $(MPI_MARK)
 	$(call plugin,$(MPI_CFLAGS),$(MPI_LIBS))
 
 $(B)/lib/libckpt-remote.so: libckpt/remote/curl/curl.c libckpt/remote/wire.h | $(B)/needs.ckpt
@@ -244,9 +244,8 @@ install: all
 	install -m 755 $(B)/lib/libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)
 	$(Q)ln -sf libckpt.so.$(SOVER) $(DESTDIR)$(LIBDIR)/libckpt.so
 	$(if $(PLUGIN)$(MAIL)$(FETCH)$(FUSE),install -m 755 $(PLUGIN) $(MAIL) $(FETCH) $(FUSE) $(DESTDIR)$(PREFIX)/lib/ckpt)
-	install -m 644 libckpt/ckpt.h libckpt/ckpt_extra.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 libckpt/include/*.h libckpt/include/*.hpp $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' libckpt/ckpt.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/ckpt.pc
-	install -m 644 libckpt/ckpt.hpp libckpt/ckpt_types.hpp libckpt/ckpt_map.hpp libckpt/ckpt_reader.hpp libckpt/ckpt_shape.hpp $(DESTDIR)$(PREFIX)/include
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md $(SHARE)/doc/ckpt
 	for n in 1 3 5 7; do install -m 644 man/*.$$n $(SHARE)/man/man$$n || exit 1; done
 	$(B)/bin/ckpt completion bash > $(BASH_DIR)/ckpt

@@ -14,8 +14,8 @@
 #include "engine/save/same.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/ckpt_shape.h"
 #include "libckpt/copy/reader.h"
+#include "libckpt/include/ckpt_shape.h"
 
 enum {
     LD_NAME = 1024,

@@ -15,8 +15,8 @@
 
 #include "engine/save/save.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/ckpt.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/include/ckpt.h"
 #include "libckpt/io/io.h"
 #include "libckpt/map/map.h"
 

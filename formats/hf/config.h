@@ -5,8 +5,8 @@
 #ifndef CKPT_FORMATS_HF_CONFIG_H
 #define CKPT_FORMATS_HF_CONFIG_H
 
-#include "libckpt/base/ckpt_types.h"
 #include "libckpt/base/vec.h"
+#include "libckpt/include/ckpt_types.h"
 
 /*
  * Append the n bytes of a config.json to out with its dtype changed to `dtype` ("bfloat16"), also

@@ -5,7 +5,7 @@
 #ifndef CKPT_FORMATS_TRAINING_DEEPSPEED_NAMES_H
 #define CKPT_FORMATS_TRAINING_DEEPSPEED_NAMES_H
 
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 
 typedef enum ckpt_ds_kind {
     CKPT_DS_OTHER,

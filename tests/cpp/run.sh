@@ -10,7 +10,7 @@ CKPT_FIXTURES=$2
 export CKPT_FIXTURES
 passed=0
 failed=0
-flags="-g -O0 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wold-style-cast -pthread -Ilibckpt -Ilibckpt/base"
+flags="-g -O0 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wold-style-cast -pthread -Ilibckpt/include"
 here=tests/cpp
 out=$build/cpp
 mkdir -p "$out"
@@ -19,7 +19,7 @@ library="-L$build/lib -lckpt -Wl,-rpath,$(cd "$build/lib" && pwd)"
 
 # every function of the library is reached from C++
 missing=$(sed -n 's/^ *\(ckpt_[a-z0-9_]*\);/\1/p' libckpt/libckpt.map | while read -r f; do
-    grep -qw "$f" libckpt/ckpt*.hpp || echo "$f"
+    grep -qw "$f" libckpt/include/ckpt*.hpp || echo "$f"
 done)
 if [ -z "$missing" ]; then
     passed=$((passed + 1))

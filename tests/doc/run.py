@@ -48,7 +48,7 @@ def prepare(folder):
 
 def pkg_config(build, folder):
     """ckpt.pc as of an installed library, for the tree."""
-    headers = '-I%s -I%s' % (os.path.join(ROOT, 'libckpt'), os.path.join(ROOT, 'libckpt', 'base'))
+    headers = '-I' + os.path.join(ROOT, 'libckpt', 'include')
     lib = os.path.join(build, 'lib')
     with open(os.path.join(folder, 'ckpt.pc'), 'w', encoding='utf-8') as f:
         f.write('Name: ckpt\nDescription: the tree\nVersion: 0\nLibs: -L%s -lckpt -Wl,-rpath,%s\nCflags: %s\n' % (lib, lib, headers))

@@ -10,7 +10,7 @@ build=$(cd "$1" && pwd)
 fixtures=$2
 here=tests/examples
 out=$build/examples
-include="-I$PWD/libckpt -I$PWD/libckpt/base"
+include="-I$PWD/libckpt/include"
 link="-L$build/lib -lckpt -Wl,-rpath,$build/lib"
 from=$fixtures/z3_bf16_w5_odd/ckpt
 passed=0
@@ -78,7 +78,7 @@ have C++ "${CXX:-g++}" && try cpp "${CXX:-g++}" -std=c++17 $warn $include -o "$o
 
 rust() {
     # shellcheck disable=SC2086
-    bindgen libckpt/ckpt.h --allowlist-function 'ckpt_.*' --allowlist-var 'CKPT_.*' --no-layout-tests \
+    bindgen libckpt/include/ckpt.h --allowlist-function 'ckpt_.*' --allowlist-var 'CKPT_.*' --no-layout-tests \
         -o "$out/ckpt_sys.rs" -- $include &&
         CKPT_SYS=$out/ckpt_sys.rs rustc --edition 2021 -o "$out/rust" -L "$build/lib" -l ckpt \
             -C "link-arg=-Wl,-rpath,$build/lib" $here/example.rs
@@ -94,7 +94,7 @@ have Go go && try go go_example
 # The small programs include the stable header only, so their include folder has nothing else.
 # small NAME EXPECTED ARGUMENT...: compile small/NAME.c, run it, and look for a line of its output
 mkdir -p "$out/include"
-cp libckpt/ckpt.h libckpt/base/ckpt_types.h "$out/include"
+cp libckpt/include/ckpt.h libckpt/include/ckpt_types.h "$out/include"
 small() {
     name=$1
     expected=$2

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/mem.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 
 static int convert(const char *from, const char *format, const char *path, ckpt_err *err)
 {

@@ -13,7 +13,7 @@ update=
 [ "${1:-}" != --update ] || { update=1 && shift; }
 library=${1:-build/lib/libckpt.so.0}
 dump=tests/lint/abi/libckpt.so.0.xml.xz
-headers="libckpt/ckpt.h libckpt/ckpt_extra.h libckpt/ckpt_shape.h libckpt/ckpt_team.h libckpt/base/ckpt_types.h"
+headers=$(ls libckpt/include/*.h)
 skip() {
     echo "abi: skipped: $1"
     exit 77

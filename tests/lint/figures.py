@@ -284,7 +284,7 @@ def measure():
     print('%7d  functions: half have at most %d lines, nine of ten %d, the longest %d' %
           (len(lengths), lengths[len(lengths) // 2], lengths[len(lengths) * 9 // 10], lengths[-1]))
     print('%7d  lines in the longest file, %s' % longest)
-    for what, some in (('ckpt.h', [x for x in documented if x[0] == 'libckpt/ckpt.h']), ('all headers', documented)):
+    for what, some in (('ckpt.h', [x for x in documented if x[0] == 'libckpt/include/ckpt.h']), ('all headers', documented)):
         print('%7d  functions declared in %s, %.0f %% documented' % (len(some), what, share(sum(x[2] for x in some), len(some))))
     print('%7d  prefixes of static functions, %d of them in more than one file' % (len(owner), len(shared)))
     return bad

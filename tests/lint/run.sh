@@ -5,7 +5,7 @@
 set -u
 failed=0
 passed=0
-flags="-std=c11 -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt -Ilibckpt/base -Ibuild/gen"
+flags="-std=c11 -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt/include -Ibuild/gen"
 mpi=$(pkg-config --cflags ompi-c 2>/dev/null | sed 's/-I/-isystem /g')
 if [ -n "$mpi" ] || pkg-config --exists ompi-c 2>/dev/null; then
     mpi="-DZT_HAVE_MPI $mpi"
@@ -50,18 +50,18 @@ have() {
 headers() {
     for h in ckpt ckpt_extra ckpt_shape ckpt_team ckpt_types; do
         printf '#include "%s.h"\nint main(void) { return sizeof(ckpt_err) == 0; }\n' $h >build/header_test.c
-        cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c || return 1
+        cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Ilibckpt/include -fsyntax-only build/header_test.c || return 1
         command -v g++ >/dev/null || continue
-        g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.c || return 1
+        g++ -x c++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt/include -fsyntax-only build/header_test.c || return 1
         for f in $(sed -n 's/^CKPT_API .*[ *]\(ckpt_[a-z0-9_]*\)(.*/\1/p' libckpt/$h.h libckpt/base/$h.h 2>/dev/null); do
             echo "void *p_$f = (void *)&$f;"
         done | { printf '#include "%s.h"\n' $h && cat; } >build/header_names.cpp
-        g++ -std=c++17 -w -Ilibckpt -Ilibckpt/base -c -o build/header_names.o build/header_names.cpp || return 1
+        g++ -std=c++17 -w -Ilibckpt/include -c -o build/header_names.o build/header_names.cpp || return 1
         ! nm -u build/header_names.o | grep ' _Z' || return 1
     done
     for h in ckpt ckpt_map ckpt_reader ckpt_shape ckpt_types; do
         printf '#include "%s.hpp"\nint main() {}\n' $h >build/header_test.cpp
-        ! command -v g++ >/dev/null || g++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt -Ilibckpt/base -fsyntax-only build/header_test.cpp || return 1
+        ! command -v g++ >/dev/null || g++ -std=c++17 -Wall -Wextra -Werror -Ilibckpt/include -fsyntax-only build/header_test.cpp || return 1
     done
 }
 
@@ -73,7 +73,7 @@ symbols() {
 
 # what the public headers declare is what programs find
 declared() {
-    cat libckpt/ckpt*.h libckpt/base/ckpt_types.h | tr '\n' ' ' | grep -o 'CKPT_API [^;(]*(' | sed 's/($//; s/.*[ *]//' | grep '^ckpt_' | sort >build/declared
+    cat libckpt/include/ckpt*.h | tr '\n' ' ' | grep -o 'CKPT_API [^;(]*(' | sed 's/($//; s/.*[ *]//' | grep '^ckpt_' | sort >build/declared
     diff build/declared build/listed
 }
 
@@ -105,7 +105,7 @@ cppcheck_all() {
     # shellcheck disable=SC2046
     cppcheck -q -j "$cores" --std=c11 --enable=warning,portability --error-exitcode=1 --inline-suppr \
         --suppress=missingIncludeSystem --suppress=uninitvar --suppress=legacyUninitvar --suppress=uninitStructMember \
-        --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -DCKPT_INTERNAL -I. -Ilibckpt -Ilibckpt/base $(analyzed)
+        --suppress=ctuuninitvar --suppress=incorrectLogicOperator --suppress=nullPointer --suppress=zerodivcond -DCKPT_INTERNAL -I. -Ilibckpt/include $(analyzed)
 }
 
 # Without the kinds that need to know that a failure's code is never 0; in the kernels also without those that do not

@@ -43,7 +43,7 @@ class Abi(Case):
         source, program = os.path.join(folder, 'abi.c'), os.path.join(folder, 'abi')
         with open(source, 'w') as f:
             f.write('#include <stdio.h>\n#include "ckpt_extra.h"\nint main(void) {\n%s\nreturn 0; }\n' % '\n'.join(lines))
-        subprocess.run(['cc', '-I' + os.path.join(ROOT, 'libckpt'), '-I' + os.path.join(ROOT, 'libckpt', 'base'), '-o', program, source],
+        subprocess.run(['cc', '-I' + os.path.join(ROOT, 'libckpt', 'include'), '-o', program, source],
                        check=True)
         got = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
         self.assertEqual([w.split(': ')[0] + ': ' + g for w, g in zip(want, got)], want)

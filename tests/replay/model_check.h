@@ -17,7 +17,7 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "libckpt/base/cast.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 
 /* Everything about one model under test; all memory that is not the model's lives in the arena or
  * in host lists. */

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libckpt/ckpt_team.h"
+#include "libckpt/include/ckpt_team.h"
 #include "tests/unit/unit.h"
 
 enum { MAIL_MAX = 4, MAIL_ROOM = 4 << 20, MAIL_ABORTED = 42 };

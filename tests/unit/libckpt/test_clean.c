@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "libckpt/base/mem.h"
-#include "libckpt/ckpt_extra.h"
 #include "libckpt/commit/temp_names.h"
+#include "libckpt/include/ckpt_extra.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"
 

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/unit.h"

@@ -3,7 +3,7 @@
  * test_doctor.c: the health of tags and of `latest`, and what may be done to it.
  */
 #include "libckpt/base/mem.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"
 

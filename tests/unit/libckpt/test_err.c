@@ -283,10 +283,10 @@ static void every_function_is_called(void **state)
     size_t n = 0;
 
     (void)state;
-    n += header_is_called("libckpt/ckpt.h");
-    n += header_is_called("libckpt/ckpt_extra.h");
-    n += header_is_called("libckpt/ckpt_shape.h");
-    n += header_is_called("libckpt/ckpt_team.h");
+    n += header_is_called("libckpt/include/ckpt.h");
+    n += header_is_called("libckpt/include/ckpt_extra.h");
+    n += header_is_called("libckpt/include/ckpt_shape.h");
+    n += header_is_called("libckpt/include/ckpt_team.h");
     assert_true(n > 40);
 }
 

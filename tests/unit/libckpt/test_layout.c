@@ -2,7 +2,7 @@
 /*
  * test_layout.c: target maps: dtypes, order, ties, files; and a conversion that comes back equal.
  */
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 

@@ -3,7 +3,7 @@
  * test_readback.c: a training folder that does not say what it was made of is never made visible;
  * what was rewritten or left out must have been said, and is counted.
  */
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
 /*
  * test_verify.c: what verify finds in sound and in damaged checkpoints.
  */
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "tests/unit/unit.h"
 
 typedef struct found {

@@ -3,7 +3,7 @@
  * test_select.c: keeping and renaming tensors of a map, ties included.
  */
 #include "ckpt_extra.h"
-#include "libckpt/ckpt.h"
+#include "libckpt/include/ckpt.h"
 #include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 
