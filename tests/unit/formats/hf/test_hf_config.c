@@ -132,13 +132,45 @@ static void test_set(void **state)
               "{\n  \"tied\": 96, \"t_config\": {\"tied\": 96}}");
 }
 
+/* A member is left out, in the configurations of parts, too; wanted NULL: the text is refused. */
+static void test_drop(void **state)
+{
+    static const struct {
+        const char *text, *wanted;
+    } cases[] = {
+        {"{\"q\": {\"bits\": 4}, \"a\": 1}", "{\"a\": 1}"},
+        {"{\"a\": 1, \"q\": [1, 2]}", "{\"a\": 1}"},
+        {"{\"a\": 1, \"q\": null, \"b\": 2}", "{\"a\": 1, \"b\": 2}"},
+        {"{\"q\": 1}", "{}"},
+        {"{\"text_config\": {\"q\": 1, \"a\": 2}, \"b\": {\"q\": 3}}",
+         "{\"text_config\": {\"a\": 2}, \"b\": {\"q\": 3}}"},
+        {"{\"a\": \"q\"}", "{\"a\": \"q\"}"},
+        {"{}", "{}"},
+        {"[]", NULL},
+        {"{\"q\": 1", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckpt_bytes out = {0};
+        int rc = ckpt_hf_config_drop(&out, cases[i].text, strlen(cases[i].text), "q");
+
+        if (rc != (cases[i].wanted ? CKPT_OK : CKPT_EFORMAT))
+            fail_msg("%s: %d", cases[i].text, rc);
+        if (cases[i].wanted &&
+            (out.n != strlen(cases[i].wanted) || memcmp(out.at, cases[i].wanted, out.n) != 0))
+            fail_msg("%s became %.*s", cases[i].text, (int)out.n, (const char *)out.at);
+        ckpt_vec_free(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stated),       cmocka_unit_test(test_parts),
         cmocka_unit_test(test_not_stated),   cmocka_unit_test(test_spelling),
         cmocka_unit_test(test_dtype_object), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_set),          cmocka_unit_test(test_drop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
