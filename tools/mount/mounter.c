@@ -3,7 +3,7 @@
  * mounter.c: implements both ends of the mounter: the reader's requests, each a letter, and the
  * process that executes them.
  */
-#define _GNU_SOURCE // pipe2, statx
+#define _GNU_SOURCE // pipe2
 #include "tools/mount/mounter.h"
 
 #include <dirent.h>
@@ -28,6 +28,7 @@
 #include "libckpt/base/plugin.h"
 #include "libckpt/base/vec.h"
 #include "tools/cli/out.h"
+#include "tools/mount/device.h"
 #include "tools/mount/table.h"
 
 /* Requests to the mounter process, one letter each. */
@@ -129,12 +130,7 @@ static ckpt_err mtr_unmount(mtr_state *s)
 /* Get the device number without asking the server, because it may not answer yet. */
 static bool mtr_device(mtr_state *s)
 {
-    struct statx st;
-
-    if (statx(AT_FDCWD, s->m->opts.dir, AT_STATX_DONT_SYNC, 0, &st) != 0)
-        return false;
-    s->device = makedev(st.stx_dev_major, st.stx_dev_minor);
-    return true;
+    return mount_device(&s->device, s->m->opts.dir, true);
 }
 
 /* Raise the kernel's read-ahead; users other than root cannot, and keep the default. */

@@ -5,9 +5,10 @@
  * Source  proc(5): the mount's number, its parent's, the device, the root, the mount point; blanks
  *         and backslashes in paths are octal numbers after a backslash; the type is after " - "
  */
-#define _GNU_SOURCE /* statx, umount2's flags */
+#define _GNU_SOURCE /* umount2's flags */
 #include "tools/mount/table.h"
 #include "libckpt/base/vec.h"
+#include "tools/mount/device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -158,10 +159,9 @@ static bool tbl_helper(char *path)
 /* True if the path leads to that device now; the server is not asked. */
 static bool tbl_leads(const char *path, dev_t device)
 {
-    struct statx st;
+    dev_t now = 0;
 
-    return statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
-           makedev(st.stx_dev_major, st.stx_dev_minor) == device;
+    return mount_device(&now, path, false) && now == device;
 }
 
 /* Unmount one mount point; false: see why. */
