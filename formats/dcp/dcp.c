@@ -79,15 +79,26 @@ static int dcp_probe(const ckpt_listing *list)
 
 /* ---- files ---- */
 
-static const char *dcp_path(dcp_reader *r, const char *name)
-{
-    return ckpt_arena_printf(r->map->arena, "%s/%s", r->list->folder, name);
-}
-
 /* The extent of a data file's entries. */
 typedef struct dcp_span {
     uint64_t last, end; /* byte offsets: start of the last entry, end of all entries */
 } dcp_span;
+
+/* The extents of all data files; the caller frees them.  NULL: no memory. */
+static dcp_span *dcp_spans(const ckpt_dcp_metadata *meta)
+{
+    dcp_span *span = ckpt_alloc((meta->file.n + 1) * sizeof *span);
+
+    for (size_t i = 0; span && i < meta->chunk.n; i++) {
+        const ckpt_dcp_place *p = &meta->chunk.at[i].place;
+        dcp_span *s = &span[p->file];
+        uint64_t end = p->n <= UINT64_MAX - p->at ? p->at + p->n : UINT64_MAX;
+
+        s->last = p->at > s->last ? p->at : s->last;
+        s->end = end > s->end ? end : s->end;
+    }
+    return span;
+}
 
 /*
  * Check that an archive begins at the last entry's offset and that nothing follows it.  Otherwise
@@ -122,7 +133,7 @@ static int dcp_check_file(dcp_reader *r, ckpt_io *io, const dcp_span *span)
 /* Add a data file.  A missing file is a finding if the map collects them, otherwise an error. */
 static int dcp_add_file(dcp_reader *r, size_t i, const dcp_span *span)
 {
-    const char *path = dcp_path(r, r->meta.file.at[i].path);
+    const char *path = ckpt_path_join(r->map->arena, r->list->folder, r->meta.file.at[i].path);
     ckpt_map_file file = {0};
     ckpt_err local = {0};
     ckpt_io *io = NULL;
@@ -144,7 +155,7 @@ static int dcp_add_file(dcp_reader *r, size_t i, const dcp_span *span)
 
 static bool dcp_same_path(const void *ctx, uint32_t number, const void *key)
 {
-    return strcmp(((const dcp_reader *)ctx)->meta.file.at[number].path, key) == 0;
+    return strcmp(((const ckpt_dcp_metadata *)ctx)->file.at[number].path, key) == 0;
 }
 
 static uint32_t dcp_hash(const char *name)
@@ -152,27 +163,37 @@ static uint32_t dcp_hash(const char *name)
     return ckpt_hash_bytes(name, strlen(name), 0);
 }
 
+/* Count the data files of a folder that have no entries.  false: no memory. */
+static bool dcp_unlisted(size_t *n, const char **first, const ckpt_dcp_metadata *meta,
+                         const ckpt_listing *list)
+{
+    ckpt_index known = {0};
+    bool ok = true;
+
+    *n = 0;
+    *first = NULL;
+    for (size_t i = 0; ok && i < meta->file.n; i++)
+        ok = ckpt_index_add(&known, dcp_hash(meta->file.at[i].path), (uint32_t)i);
+    for (size_t i = 0; ok && i < list->n; i++) {
+        const char *name = list->entry[i].name, *dot = strrchr(name, '.');
+        if (dot && strcmp(dot, ".distcp") == 0 &&
+            ckpt_index_find(&known, dcp_hash(name), dcp_same_path, meta, name) == CKPT_INDEX_NONE)
+            *first = (*n)++ == 0 ? name : *first;
+    }
+    ckpt_index_free(&known);
+    return ok;
+}
+
 /* Warn about data files without entries; an earlier save into this folder left them. */
 static int dcp_surplus(dcp_reader *r)
 {
-    const char *first = NULL;
-    ckpt_index known = {0};
-    size_t n = 0;
-    int rc = CKPT_OK;
+    const char *first;
+    size_t n;
 
-    for (size_t i = 0; rc == CKPT_OK && i < r->meta.file.n; i++) {
-        if (!ckpt_index_add(&known, dcp_hash(r->meta.file.at[i].path), (uint32_t)i))
-            rc = ckpt_fail_memory(r->err);
-    }
-    for (size_t i = 0; rc == CKPT_OK && i < r->list->n; i++) {
-        const char *name = r->list->entry[i].name, *dot = strrchr(name, '.');
-        if (dot && strcmp(dot, ".distcp") == 0 &&
-            ckpt_index_find(&known, dcp_hash(name), dcp_same_path, r, name) == CKPT_INDEX_NONE)
-            first = n++ == 0 ? name : first;
-    }
-    ckpt_index_free(&known);
-    if (rc != CKPT_OK || n == 0)
-        return rc;
+    if (!dcp_unlisted(&n, &first, &r->meta, r->list))
+        return ckpt_fail_memory(r->err);
+    if (n == 0)
+        return CKPT_OK;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
                          "%s%s: ignored %zu file%s of another save, not listed in .metadata", first,
                          n > 1 ? " ..." : "", n, n == 1 ? "" : "s");
@@ -180,20 +201,12 @@ static int dcp_surplus(dcp_reader *r)
 
 static int dcp_files(dcp_reader *r)
 {
-    dcp_span *span = ckpt_alloc((r->meta.file.n + 1) * sizeof *span);
+    dcp_span *span = dcp_spans(&r->meta);
     int rc = span ? CKPT_OK : ckpt_fail_memory(r->err);
 
     r->file = ckpt_arena_array(r->map->arena, r->meta.file.n + 1, sizeof *r->file);
     if (rc == CKPT_OK && !r->file)
         rc = ckpt_fail_memory(r->err);
-    for (size_t i = 0; rc == CKPT_OK && i < r->meta.chunk.n; i++) {
-        const ckpt_dcp_place *p = &r->meta.chunk.at[i].place;
-        dcp_span *s = &span[p->file];
-        uint64_t end = p->n <= UINT64_MAX - p->at ? p->at + p->n : UINT64_MAX;
-
-        s->last = p->at > s->last ? p->at : s->last;
-        s->end = end > s->end ? end : s->end;
-    }
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.file.n; i++)
         rc = dcp_add_file(r, i, &span[i]);
     ckpt_free(span);
@@ -213,41 +226,55 @@ static int dcp_open(dcp_reader *r, uint32_t file)
 
 /* ---- tensors ---- */
 
-/* Add a chunk's entry as a source, and make the extent of its elements; empty chunks have
- * neither. */
-static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c,
-                      ckpt_extent *e)
+/*
+ * Make the source of a chunk's entry, without its file, and the extent of the chunk's elements,
+ * without its source.  false: no memory.
+ */
+static bool dcp_box(ckpt_source *s, ckpt_extent *e, const ckpt_dcp_item *item,
+                    const ckpt_dcp_chunk *c, ckpt_arena *arena)
 {
-    ckpt_dcp_inner *inner = ckpt_arena_array(r->map->arena, 1, sizeof *inner);
-    ckpt_axis *axis = ckpt_arena_array(r->map->arena, item->ndim + 1, sizeof *axis);
-    const ckpt_map_file *file = &r->map->files.at[r->file[c->place.file]];
+    ckpt_dcp_inner *inner = ckpt_arena_array(arena, 1, sizeof *inner);
+    ckpt_axis *axis = ckpt_arena_array(arena, item->ndim + 1, sizeof *axis);
     uint64_t n = 1;
 
     if (!inner || !axis)
-        return ckpt_fail_memory(r->err);
-    if (!ckpt_within(c->place.at, c->place.n, file->size))
-        return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64
-                         " for a chunk of %.200s, but the file has %" PRIu64,
-                         file->path, c->place.n, c->place.at, item->name.at, file->size);
+        return false;
     *inner = (ckpt_dcp_inner){item->name.at, item->dtype, item->ndim, c->count, axis};
     int64_t width = (int64_t)(ckpt_dtype_get(item->dtype)->bits / 8);
     for (uint32_t k = item->ndim; k-- > 0;) {
         axis[k] = (ckpt_axis){c->start[k], c->count[k], width * (int64_t)n};
         n *= c->count[k]; // no overflow: at most the tensor's elements
     }
-    ckpt_source s = {.kind = CKPT_SOURCE_FILE,
-                     .file = r->file[c->place.file],
-                     .at = c->place.at,
-                     .n_stored = c->place.n,
-                     .inner = inner,
-                     .name = item->name.at};
-    (void)ckpt_dtype_bytes(item->dtype, n, &s.n_bytes); // fits, because the whole tensor does
+    *s = (ckpt_source){.kind = CKPT_SOURCE_FILE,
+                       .at = c->place.at,
+                       .n_stored = c->place.n,
+                       .inner = inner,
+                       .name = item->name.at};
+    (void)ckpt_dtype_bytes(item->dtype, n, &s->n_bytes); // fits, because the whole tensor does
     *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
     if (item->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, width};
         e->ndim = 1;
     }
+    return true;
+}
+
+/* Add a chunk's entry as a source, and make the extent of its elements; empty chunks have
+ * neither. */
+static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_chunk *c,
+                      ckpt_extent *e)
+{
+    const ckpt_map_file *file = &r->map->files.at[r->file[c->place.file]];
+    ckpt_source s;
+
+    if (!ckpt_within(c->place.at, c->place.n, file->size))
+        return ckpt_fail(r->err, CKPT_EFORMAT,
+                         "%s: needs %" PRIu64 " bytes at offset %" PRIu64
+                         " for a chunk of %.200s, but the file has %" PRIu64,
+                         file->path, c->place.n, c->place.at, item->name.at, file->size);
+    if (!dcp_box(&s, e, item, c, r->map->arena))
+        return ckpt_fail_memory(r->err);
+    s.file = r->file[c->place.file];
     return ckpt_map_add_source(r->map, &s, &e->source, r->err);
 }
 
@@ -273,25 +300,26 @@ static int dcp_order(const void *pa, const void *pb)
 }
 
 /* The tensor's name in the map: "<moment>/<parameter>" for a moment, its own for a setting. */
-static const char *dcp_name(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
+static const char *dcp_name(ckpt_arena *arena, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
     if (role->what == CKPT_DCP_SETTING)
         return item->name.at;
-    return role->what == CKPT_DCP_MOMENT
-               ? ckpt_arena_printf(r->map->arena, "%s/%s", role->key, role->name)
-               : role->name;
+    return role->what == CKPT_DCP_MOMENT ? ckpt_arena_printf(arena, "%s/%s", role->key, role->name)
+                                         : role->name;
 }
 
 /*
  * The tensor's role.  Parameters of the optimizer are trained.  The files do not record whether the
  * model's other tensors are frozen parameters or buffers; but an integer tensor cannot be a
  * parameter.
+ *
+ * trains  the checkpoint has an optimizer
  */
-static uint32_t dcp_role(const dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
+static uint32_t dcp_role(const ckpt_dcp_item *item, const ckpt_dcp_role *role, bool trains)
 {
     if (role->what == CKPT_DCP_MOMENT)
         return CKPT_ROLE_STATE;
-    if (role->what == CKPT_DCP_WEIGHT && !role->trained && r->has_optimizer)
+    if (role->what == CKPT_DCP_WEIGHT && !role->trained && trains)
         return ckpt_dtype_get(item->dtype)->kind == CKPT_IS_FLOAT ? CKPT_ROLE_FROZEN
                                                                   : CKPT_ROLE_BUFFER;
     return role->what == CKPT_DCP_WEIGHT ? CKPT_ROLE_WEIGHT : CKPT_ROLE_OTHER;
@@ -314,9 +342,9 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     ckpt_tensor like = {.dtype = item->dtype,
                         .ndim = item->ndim,
                         .shape = item->shape,
-                        .role = dcp_role(r, item, role),
+                        .role = dcp_role(item, role, r->has_optimizer),
                         .flags = item->flags};
-    const char *name = dcp_name(r, item, role);
+    const char *name = dcp_name(r->map->arena, item, role);
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
     ckpt_tensor *t;
     uint32_t n = 0;
@@ -355,7 +383,7 @@ static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_rol
                     ckpt_value *leaf)
 {
     bool bound = role->what == CKPT_DCP_OTHER || role->what == CKPT_DCP_SETTING;
-    const char *name = bound ? dcp_name(r, item, role) : NULL;
+    const char *name = bound ? dcp_name(r->map->arena, item, role) : NULL;
     size_t at = name ? ckpt_map_index(r->map, name, strlen(name)) : SIZE_MAX;
     const ckpt_tensor *t = at != SIZE_MAX ? r->map->tensors.at[at] : NULL;
     ckpt_storage *s;
@@ -399,12 +427,12 @@ static int dcp_values(dcp_reader *r)
 }
 
 /* The first data file that holds a chunk of the item. */
-static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
+static uint32_t dcp_writer(const ckpt_dcp_metadata *meta, const ckpt_dcp_item *item)
 {
     uint32_t first = UINT32_MAX;
 
     for (size_t i = 0; i < item->n; i++) {
-        uint32_t file = r->meta.chunk.at[item->first + i].place.file;
+        uint32_t file = meta->chunk.at[item->first + i].place.file;
         first = file < first ? file : first;
     }
     return first;
@@ -414,15 +442,15 @@ static uint32_t dcp_writer(const dcp_reader *r, const ckpt_dcp_item *item)
  * True if planner_data lists the weights in the order of the model's dict.  torch merges the dicts
  * of all ranks beginning with the last rank, so pipeline stages are listed backwards.
  */
-static bool dcp_in_order(const dcp_reader *r)
+static bool dcp_in_order(const ckpt_dcp_metadata *meta, const ckpt_dcp_role *role)
 {
     uint32_t last = UINT32_MAX, first = UINT32_MAX;
     bool known = true, backwards = true;
 
-    for (size_t i = 0; known && i < r->meta.item.n; i++) {
-        const ckpt_dcp_item *item = &r->meta.item.at[i];
-        uint32_t file = dcp_writer(r, item);
-        if (r->role[i].what != CKPT_DCP_WEIGHT)
+    for (size_t i = 0; known && i < meta->item.n; i++) {
+        const ckpt_dcp_item *item = &meta->item.at[i];
+        uint32_t file = dcp_writer(meta, item);
+        if (role[i].what != CKPT_DCP_WEIGHT)
             continue;
         known = item->order != UINT32_MAX;
         backwards = backwards && file <= last;
@@ -500,7 +528,7 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
     if (rc == CKPT_OK)
         rc = dcp_tensors(r);
     if (rc == CKPT_OK)
-        r->map->in_order = dcp_in_order(r);
+        r->map->in_order = dcp_in_order(&r->meta, r->role);
     if (rc == CKPT_OK)
         rc = dcp_values(r);
     if (rc == CKPT_OK && r->map->tensors.n == 0 && r->n_inside > 0)
