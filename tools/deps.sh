@@ -30,7 +30,7 @@ for set in "$@"; do
     fuzz) packages="$packages clang libclang-rt-14-dev lld" ;;
     examples) packages="$packages g++ rustc bindgen golang-go" ;;
     interop) packages="$packages python3-torch python3-venv cmake ninja-build g++" ;;
-    packages) packages="$packages binutils dpkg-dev debhelper dh-python fakeroot cmake xz-utils lintian debootstrap meson ninja-build" ;;
+    packages) packages="$packages binutils dpkg-dev debhelper dh-python fakeroot cmake xz-utils lintian debootstrap meson ninja-build musl-tools" ;;
     cross) packages="$packages gcc-aarch64-linux-gnu qemu-user-static buildah" ;;
     *)
         echo "deps.sh: unknown set '$set' (ckpt build demo check lint gpu fuzz interop examples packages cross)" >&2

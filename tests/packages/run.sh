@@ -18,13 +18,13 @@ status=0
 # In CI, which sets CKPT_TURN=K/3 (tests/turns.py), each of three groups has its turn, because each compiles everything once more.
 # All have one when the last twenty commits changed how packages are made.  Meson's list of sources is compared every time.
 # container.sh uses what tarballs.sh makes, same.sh what debs.sh does.
-parts="tarballs container debs same wheel meson"
+parts="tarballs container debs same wheel meson musl"
 changed=$(git log -n 20 --name-only --format= -- tools/packaging tests/packages tools/python 2>/dev/null | head -n 1)
 if [ -n "${CKPT_TURN:-}" ] && [ -z "$changed" ]; then
     case $CKPT_TURN in
     0/*) parts="tarballs container meson" ;;
     1/*) parts="debs same meson" ;;
-    2/*) parts="wheel meson" ;;
+    2/*) parts="wheel meson musl" ;;
     esac
     echo "packages: the turn of $parts"
 fi
